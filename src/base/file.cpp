@@ -1,0 +1,128 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::base {
+
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+void sync_and_close(int descriptor, const std::filesystem::path& path) {
+  const bool synced = ::fsync(descriptor) == 0;
+  const std::string why = reason();
+  ::close(descriptor);
+  if (!synced) throw RunError(text("cannot flush ", path.string(), " to disk: ", why));
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return std::string(reinterpret_cast<const char*>(file.data()), file.size());
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), part_(path_.string() + text(".part-", ::getpid())) {
+  descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    throw RunError(text("cannot write ", path_.string(), ": ", reason(),
+                        ": choose a directory that exists and is writable"));
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!part_.empty()) ::unlink(part_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t size) {
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t wrote = ::write(descriptor_, next, size);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      throw RunError(text("cannot write ", path_.string(), " after ", human_bytes(static_cast<double>(written_bytes_)),
+                          ": ", reason(), ": free space or choose another directory"));
+    }
+    next += wrote;
+    size -= static_cast<size_t>(wrote);
+    written_bytes_ += wrote;
+  }
+}
+
+void AtomicFile::commit() {
+  sync_and_close(std::exchange(descriptor_, -1), path_);
+  if (::rename(part_.c_str(), path_.c_str()) != 0) {
+    throw RunError(text("cannot rename ", part_.string(), " to ", path_.string(), ": ", reason()));
+  }
+  part_.clear();
+  const std::filesystem::path directory = path_.parent_path();
+  sync_directory(directory.empty() ? std::filesystem::path(".") : directory);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void make_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw RunError(text("cannot make directory ", path.string(), ": ", error.message(),
+                        ": choose a place that is writable"));
+  }
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) throw RunError(text("cannot open directory ", path.string(), ": ", reason()));
+  sync_and_close(descriptor, path);
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (descriptor < 0 || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    const std::string why = descriptor < 0 ? reason() : "not a regular file";
+    if (descriptor >= 0) ::close(descriptor);
+    throw InputError(text("cannot read ", path.string(), ": ", why));
+  }
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ > 0) {
+    void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    const std::string why = reason();
+    ::close(descriptor);
+    if (mapped == MAP_FAILED) throw InputError(text("cannot map ", path.string(), ": ", why));
+    data_ = static_cast<const std::byte*>(mapped);
+  } else {
+    ::close(descriptor);
+  }
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,44 @@
+#include "base/hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <charconv>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::base {
+
+uint64_t hash_bytes(const void* data, size_t size) { return XXH3_64bits(data, size); }
+
+std::string hash_text(uint64_t hash) {
+  char buffer[17];
+  std::snprintf(buffer, sizeof buffer, "%016llx", static_cast<unsigned long long>(hash));
+  return buffer;
+}
+
+uint64_t parse_hash(std::string_view digits) {
+  uint64_t hash = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits.size() != 16) {
+    throw InputError(text("'", digits, "' is not a hash of 16 hexadecimal digits"));
+  }
+  return hash;
+}
+
+CanonicalBytes& CanonicalBytes::add(int64_t value) {
+  for (int byte = 0; byte < 8; ++byte) {
+    bytes_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte) & 0xFF);
+  }
+  return *this;
+}
+
+CanonicalBytes& CanonicalBytes::add(std::string_view value) {
+  add(static_cast<int64_t>(value.size()));
+  bytes_ += value;
+  return *this;
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,42 @@
+// Reading JSON with errors that name file, key and expectation. Include only in .cpp files and in the
+// headers of modules that speak JSON.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::base {
+
+using Json = nlohmann::ordered_json;
+
+// Parses text; `name` (a path, say) stands in the InputError.
+Json parse_json(const std::string& bytes, const std::string& name);
+Json read_json(const std::filesystem::path& path);
+void write_json(const std::filesystem::path& path, const Json& value);
+
+// InputError unless value["schema"] is `schema`.
+void require_schema(const Json& value, const std::string& schema, const std::string& name);
+
+// value[key] as T. InputError naming `name` and `key` when absent or of another type.
+template <typename T>
+T require(const Json& value, const std::string& key, const std::string& name) {
+  if (!value.is_object() || !value.contains(key)) throw InputError(text(name, ": key '", key, "' is missing"));
+  try {
+    return value.at(key).get<T>();
+  } catch (const nlohmann::json::exception&) {
+    throw InputError(text(name, ": key '", key, "' has an unexpected value: ", value.at(key).dump()));
+  }
+}
+
+// value[key] as T, or `fallback` when absent or null.
+template <typename T>
+T get_or(const Json& value, const std::string& key, const T& fallback, const std::string& name) {
+  if (!value.is_object() || !value.contains(key) || value.at(key).is_null()) return fallback;
+  return require<T>(value, key, name);
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,51 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::base {
+
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarning: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+}  // namespace
+
+void configure_log(const LogOptions& options) {
+  auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  console->set_level(spdlog_level(options.stderr_level));
+  console->set_pattern(options.name.empty() ? "%^%v%$" : "[%n] %^%v%$");
+  std::vector<spdlog::sink_ptr> sinks{console};
+  if (!options.file.empty()) {
+    try {
+      auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file.string());
+      file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+      sinks.push_back(file);
+    } catch (const spdlog::spdlog_ex& error) {
+      throw RunError(text("cannot write ", options.file.string(), ": ", error.what()));
+    }
+  }
+  auto logger = std::make_shared<spdlog::logger>(options.name, sinks.begin(), sinks.end());
+  logger->set_level(spdlog::level::debug);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(logger);
+}
+
+void log(LogLevel level, const std::string& line) { spdlog::default_logger()->log(spdlog_level(level), line); }
+
+}  // namespace sluice::base

@@ -1,0 +1,77 @@
+// The shape of a LLaMA-family decoder: everything that decides parameters, arithmetic and memory.
+#pragma once
+
+#include <vector>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/json.h"
+
+namespace sluice::model {
+
+// How rotary frequencies are stretched to longer contexts. The names are Hugging Face's `rope_type`s.
+enum class RopeScaling { kNone, kLinear, kLlama3, kYarn };
+
+struct Rope {
+  double theta = 10000.0;
+  RopeScaling scaling = RopeScaling::kNone;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;                       // llama3
+  double high_freq_factor = 4.0;                      // llama3
+  int64_t original_max_position_embeddings = 8192;    // llama3, yarn
+  double beta_fast = 32.0;                            // yarn
+  double beta_slow = 1.0;                             // yarn
+  double attention_factor = 0.0;                      // yarn; 0: 0.1·ln(factor) + 1
+  bool operator==(const Rope&) const = default;
+};
+
+struct Shape {
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;    // heads must be a multiple
+  int64_t head_dim = 0;    // hidden ÷ heads unless a config.json says otherwise
+  int64_t ffn_hidden = 0;
+  int64_t vocab = 0;
+  bool tie_embeddings = false;
+  double norm_eps = 1e-5;
+  Rope rope;
+
+  int64_t q_width() const { return heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
+  int64_t parameters() const;
+  bool operator==(const Shape&) const = default;
+};
+
+// InputError naming the first value that makes no model (layers < 1, heads not a multiple of kv_heads, …).
+void validate(const Shape& shape);
+
+// Why a TP degree cannot cut this shape ("tp 3 does not divide 32 heads"), or "" when it can: tp divides
+// heads, and divides or is a multiple of kv_heads.
+std::string tp_fault(const Shape& shape, int tp);
+
+// Rotary inverse frequencies of head_dim/2 pairs, and the factor that multiplies cos and sin (1 except for
+// yarn). Formulas as in Hugging Face transformers' modeling_rope_utils.
+struct RopeTable {
+  std::vector<double> inverse_frequencies;
+  double attention_scale = 1.0;
+};
+RopeTable rope_table(const Shape& shape);
+
+// A Hugging Face config.json. InputError naming the key for another architecture or anything that Sluice
+// does not compute (biases, sliding windows, other activations, unknown rope types).
+Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
+// What transformers' LlamaConfig reads back to the same shape; `dtype` is its torch_dtype.
+base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
+
+// Shipped shapes: llama-7b, llama-13b, llama-32b. InputError listing them for another name.
+Shape named_shape(const std::string& name);
+
+// Matrix-product FLOPs of one token forward (2 per multiply-add): dense layers, and head.
+int64_t dense_flops_per_token(const Shape& shape);
+int64_t head_flops_per_token(const Shape& shape);
+// Attention FLOPs forward of one sequence of `length` tokens in one layer (causal: half the square).
+double attention_flops(const Shape& shape, int64_t length);
+
+}  // namespace sluice::model

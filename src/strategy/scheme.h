@@ -1,0 +1,31 @@
+// A scheme says how one pipeline is laid out: <TP, PP, CP>.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/interval.h"
+
+namespace sluice::strategy {
+
+struct Scheme {
+  int tp = 1;  // tensor-parallel ranks, with sequence parallelism
+  int pp = 1;  // pipeline stages
+  int cp = 1;  // lanes
+
+  int ranks() const { return tp * pp * cp; }
+  auto operator<=>(const Scheme&) const = default;
+};
+
+// "<4,2,1>".
+std::string to_text(const Scheme& scheme);
+
+// The reverse; white space is ignored. InputError naming the text otherwise, or when a degree is < 1.
+Scheme parse_scheme(std::string_view text);
+
+// The layers of a stage: the first layers mod pp stages hold one more.
+base::Interval layers_of_stage(int64_t layers, int pp, int stage);
+
+}  // namespace sluice::strategy

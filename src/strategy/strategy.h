@@ -1,0 +1,56 @@
+// A strategy is the pipelines of all ranks: S = sum of d_i x P_i. Ranks may be idle.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strategy/scheme.h"
+
+namespace sluice::strategy {
+
+// The ranks that together hold one model replica.
+struct Pipeline {
+  Scheme scheme;
+  std::vector<int> ranks;  // scheme.ranks() world ranks; see rank_of for the order
+
+  // The rank of TP index `t`, lane and stage. TP ranks are neighbours, then lanes, then stages:
+  // ranks[(stage·cp + lane)·tp + t].
+  int rank_of(int stage, int lane, int t) const {
+    return ranks[static_cast<size_t>((stage * scheme.cp + lane) * scheme.tp + t)];
+  }
+  // The tp ranks of one stage of one lane, ascending in TP index.
+  std::vector<int> tp_group(int stage, int lane) const;
+
+  bool operator==(const Pipeline&) const = default;
+};
+
+// Where a rank stands in its pipeline.
+struct Place {
+  int pipeline = 0;
+  int stage = 0;
+  int lane = 0;
+  int t = 0;  // TP index
+};
+
+struct Strategy {
+  std::vector<Pipeline> pipelines;
+
+  int ranks() const;  // ranks in all pipelines together
+  bool operator==(const Strategy&) const = default;
+};
+
+// "1x<4,2,1> + 2x<1,1,2>": runs of equal schemes are counted; rank lists are not printed.
+std::string to_text(const Strategy& strategy);
+
+// Parses "1x<4,2,1> + 2x<1,1,2>" ("1x" may be left out); ranks are assigned in that order from 0. InputError
+// naming the text, the fault and, where it uses more than `world_size` ranks, both numbers.
+Strategy parse_strategy(std::string_view text, int world_size);
+
+// By world rank: the rank's place, or pipeline = -1 for an idle rank.
+std::vector<Place> places(const Strategy& strategy, int world_size);
+
+// InputError unless ranks are distinct, within [0, world_size), and as many as each scheme needs.
+void validate(const Strategy& strategy, int world_size);
+
+}  // namespace sluice::strategy
