@@ -1,0 +1,20 @@
+// One file a subcommand: each defines the function below that adds it to the program. A command reads its
+// options, calls the library and prints; errors travel as base::Error to main, which prints one line and
+// exits with the error's status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace sluice::cli {
+
+void add_corpus(CLI::App& app);
+void add_lengths(CLI::App& app);
+void add_plan(CLI::App& app);
+void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_export(CLI::App& app);
+void add_import(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_doctor(CLI::App& app);
+
+}  // namespace sluice::cli
