@@ -1,0 +1,55 @@
+// Who holds which elements of each bucket: the owner layout (optimisation phase) and the compute layout of
+// a strategy (propagation phase).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/interval.h"
+#include "model/parameters.h"
+#include "strategy/strategy.h"
+
+namespace sluice::link {
+
+// Every bucket is cut evenly over all ranks: rank r owns base::even_part(size, ranks, r).
+struct OwnerLayout {
+  int ranks = 1;
+  base::Interval owned(const model::Bucket& bucket, int rank) const;
+};
+
+// The buckets that a rank computes with, and its shard of each as flat intervals of the bucket.
+struct Holding {
+  int bucket = 0;
+  base::IntervalSet shard;
+};
+
+// A strategy's compute layout. Rank by rank: its stage's layers, the embedding on stage 0 (and on the last
+// stage when tied), the head on the last stage, each cut by TP; lanes replicate; idle ranks hold nothing.
+class ComputeLayout {
+ public:
+  // Throws base::InputError when a scheme cannot cut the shape (model::tp_fault, more stages than layers),
+  // naming the scheme and the fault.
+  ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size);
+
+  // Ascending by bucket.
+  const std::vector<Holding>& holdings(int rank) const { return holdings_[static_cast<size_t>(rank)]; }
+  // The rank's shard of a bucket; empty when it holds none.
+  const base::IntervalSet& shard(int bucket, int rank) const;
+  // Ranks that hold some of the bucket, ascending.
+  std::vector<int> holders(int bucket) const;
+
+ private:
+  std::vector<std::vector<Holding>> holdings_;  // by rank
+};
+
+// Which buckets travel together. Round r carries of every stage the layers
+// [⌊r·layers/R⌋, ⌊(r+1)·layers/R⌋) with R = max over stages of ⌈layers/TP⌉; the embedding joins the
+// first round and the head the last. Push uses the same rounds in reverse. A bucket travels once: stages of
+// different pipelines that disagree on its round take it in the earliest.
+struct Rounds {
+  std::vector<std::vector<int>> buckets;  // by round, ascending bucket indices; no round is empty
+  int round_of(int bucket) const;
+};
+Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& strategy);
+
+}  // namespace sluice::link

@@ -1,0 +1,76 @@
+// The transfers between owner and compute layouts, as mutual slices, in two levels.
+//
+// Pull, for every mutual slice (a maximal interval with one owner and one set of holders) and every node
+// that holds it: when the owner is inside the node, it sends to each holder there (intra). Otherwise the
+// slice is cut evenly among the node's holders, each receives its part from the owner (inter) and passes it
+// to the node's other holders (intra). So a rank receives exactly its shard less what it owns. Push is pull
+// reversed, summing: holders send partial sums to the node's entry rank or owner (intra), the entry adds
+// them in rank order and sends one partial sum to the owner (inter), which adds nodes in node order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "link/layout.h"
+
+namespace sluice::link {
+
+// `bucket` elements [begin, end) go from `source` to `destination`. source == destination is a local move.
+struct Transfer {
+  int bucket = 0;
+  base::Interval slice;
+  int source = 0;
+  int destination = 0;
+  bool operator==(const Transfer&) const = default;
+};
+
+// The transfers of one round in pull direction: all inter before all intra. Sorted by (bucket, slice
+// begin, source, destination): the order in which bytes lie in buffers on both sides.
+struct RouteRound {
+  std::vector<int> buckets;
+  std::vector<Transfer> inter;  // between nodes; empty on one node
+  std::vector<Transfer> intra;  // inside nodes, local moves owner = holder included
+};
+
+struct Route {
+  int world_size = 0;
+  int gpus_per_node = 0;
+  std::vector<RouteRound> rounds;
+};
+
+// A node is rank ÷ gpus_per_node.
+Route route(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
+            int world_size, int gpus_per_node);
+
+// Elements that cross ranks, by rank (local moves not counted).
+struct Volume {
+  std::vector<int64_t> sent;
+  std::vector<int64_t> received;
+};
+Volume volume(const std::vector<Transfer>& transfers, int world_size);
+
+// What theory says a rank receives in pull over all rounds: its shard's elements less those it owns.
+int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout& layout, int world_size, int rank);
+
+// One rank's part of one level of one round, ready for an all-to-all on the world communicator: for every
+// peer the slices to send and to receive, in wire order.
+struct Exchange {
+  struct Slice {
+    int bucket = 0;
+    base::Interval slice;
+  };
+  std::vector<std::vector<Slice>> send;      // by peer, own rank included only for local moves
+  std::vector<std::vector<Slice>> receive;   // by peer
+  int64_t send_elements(int peer) const;
+  int64_t receive_elements(int peer) const;
+};
+Exchange pull_exchange(const std::vector<Transfer>& transfers, int world_size, int rank);
+// The reverse: what pull receives, push sends.
+Exchange push_exchange(const std::vector<Transfer>& transfers, int world_size, int rank);
+
+// The paper's mutual slices (section 5.2): evenly many segments, LCM(N, TPmax) for pull and
+// LCM(N, D·TPmax) for push. The route of an evenly cut parameter never cuts finer than this.
+int64_t paper_pull_segments(const strategy::Strategy& strategy, int world_size);
+int64_t paper_push_segments(const strategy::Strategy& strategy, int world_size);
+
+}  // namespace sluice::link
