@@ -1,0 +1,85 @@
+// The step graph: every rank's nodes for one iteration. One graph, three interpreters: `runtime` runs it,
+// graph/clock times it, graph/trace draws it.
+//
+// Every node is one event: a transfer, exchange or tensor-parallel cell starts when all its members have
+// reached it. The clock gives each event its commit number `seq`; every stream of every rank runs its nodes
+// in ascending seq, so no durations can deadlock it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/interval.h"
+#include "link/route.h"
+#include "model/parameters.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::graph {
+
+enum class NodeKind : uint8_t {
+  kPullInter,       // one round of parameters between nodes: all ranks
+  kPullIntra,       // … inside nodes: all ranks
+  kForward,         // micro-batch x stage (or a run of its layers): one TP group
+  kBackward,        // input and weight gradient in one
+  kBackwardInput,
+  kBackwardWeight,
+  kSendActivation,  // stage s -> s+1: both TP groups, pairwise by TP index
+  kSendGradient,    // stage s+1 -> s
+  kPushIntra,       // one round of gradients inside nodes: all ranks
+  kPushInter,       // … between nodes: all ranks
+  kReduceScalars,   // loss sum and squared gradient norm: all ranks
+  kUpdate,          // AdamW on the rank's owner slices: one rank
+};
+const char* name_of(NodeKind kind);
+
+// Queues of one rank. Nodes of one stream run one after another; streams run side by side.
+enum class Stream : uint8_t { kCompute, kActivation, kGradient, kLinkInter, kLinkIntra, kControl };
+inline constexpr int kStreams = 6;
+const char* name_of(Stream stream);
+Stream stream_of(NodeKind kind);
+
+struct Node {
+  int id = 0;  // index in StepGraph::nodes
+  NodeKind kind = NodeKind::kForward;
+  std::vector<int> members;  // ascending world ranks
+
+  // Compute cells and transfers (transfers: the lower stage).
+  int pipeline = -1;
+  int stage = -1;
+  int lane = -1;
+  int micro_batch = -1;      // index in its lane
+  base::Interval layers;     // global layer indices of this part of the stage
+  bool embedding = false;    // this part includes the embedding
+  bool head = false;         // this part includes final norm and loss
+
+  int round = -1;            // link rounds
+
+  int64_t duration_ns = 0;   // predicted, once all members are there
+  int64_t bytes = 0;         // transfers: of one sender; exchanges: of the busiest rank
+  std::vector<int> dependencies;  // node ids, ascending
+
+  int64_t seq = -1;          // commit number; set by the clock
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+struct StepGraph {
+  int world_size = 0;
+  int64_t step = 0;
+  strategy::StepPlan plan;
+  link::Route route;
+  std::vector<Node> nodes;
+  // By rank: ids of the nodes it is a member of, in ascending seq.
+  std::vector<std::vector<int>> programs;
+  int64_t makespan_ns = 0;
+};
+
+// "F p0 s1 m3 L4-8": stable short name of a node, for text, traces and errors.
+std::string label(const Node& node);
+// One line a node in seq order; the same graph gives the same text everywhere.
+std::string to_text(const StepGraph& graph);
+// Hash over every node's seq, kind, members and bytes: compared between ranks one step ahead.
+uint64_t hash(const StepGraph& graph);
+
+}  // namespace sluice::graph

@@ -1,0 +1,60 @@
+// The order of one pipeline's cells and the exact recurrence of their times: 1F1B's shape, weight
+// gradients split off, admission by token credits. Planning scores plans with it and graph lowering takes
+// its order, so both speak of the same schedule.
+//
+// A unit is a micro-batch, or several tied ones on neighbouring lanes (a ring), which run in step. Policy
+// at each (lane, stage), whenever it is free: a ready backward (oldest first), else a ready forward
+// (admitted), else the oldest deferred weight gradient. A forward is admitted at stage 0 when its tokens fit
+// the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
+// gradient is done on every stage. With one stage backward is never split. On stage 0 older weight
+// gradients finish before the last unit's backward, which is fused.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.h"
+
+namespace sluice::schedule {
+
+struct Unit {
+  int first_lane = 0;
+  int lanes = 1;
+  int64_t tokens = 0;  // on its fullest lane
+  // By stage.
+  std::vector<int64_t> forward_ns;
+  std::vector<int64_t> backward_input_ns;
+  std::vector<int64_t> backward_weight_ns;
+  std::vector<int64_t> transfer_ns;  // boundary s -> s+1, either direction; stages − 1 of them
+};
+
+struct PipelineLoad {
+  int stages = 1;
+  int lanes = 1;
+  int64_t credit_tokens = 0;  // a lane's
+  std::vector<Unit> units;    // in the order of injection
+};
+
+struct Cell {
+  cost::CellKind kind = cost::CellKind::kForward;
+  int unit = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+
+struct PipelineSchedule {
+  // cells[stage][lane]: in execution order.
+  std::vector<std::vector<std::vector<Cell>>> cells;
+  int64_t makespan_ns = 0;
+  int64_t peak_tokens = 0;  // most credit in use on any lane
+};
+
+// REQUIRES: every unit's tokens <= credit_tokens and its lanes lie within [0, lanes).
+// Transfers rendezvous: a stage's outgoing link in one direction carries one transfer at a time, in order of
+// readiness; compute does not wait for its sends. Deterministic; O(cells · log cells).
+PipelineSchedule schedule_pipeline(const PipelineLoad& load);
+
+// The load of one pipeline of a plan under a cost model.
+PipelineLoad pipeline_load(const strategy::PipelinePlan& plan, const cost::CostModel& cost, int world_size);
+
+}  // namespace sluice::schedule
