@@ -16,17 +16,27 @@ namespace sluice::model {
 
 // A run of rows of a parameter that TP cuts on its own.
 struct RowGroup {
-  int64_t rows = 0;   // rows of the whole parameter in this group
+  int64_t rows = 0;  // rows of the whole parameter in this group
   // Rows are cut in units: heads × head_dim rows for attention, single rows otherwise; 0 units: replicated.
   int64_t units = 0;
 };
 
-enum class Role { kEmbedding, kAttentionNorm, kQkv, kAttentionOut, kMlpNorm, kGateUp, kDown, kFinalNorm, kHead };
+enum class Role {
+  kEmbedding,
+  kAttentionNorm,
+  kQkv,
+  kAttentionOut,
+  kMlpNorm,
+  kGateUp,
+  kDown,
+  kFinalNorm,
+  kHead
+};
 
 // One tensor as stored: `rows` x `columns`, row-major; norms are rows = width, columns = 1.
 struct Parameter {
   Role role = Role::kEmbedding;
-  std::string name;             // "layers.3.qkv"
+  std::string name;  // "layers.3.qkv"
   int64_t rows = 0;
   int64_t columns = 0;
   std::vector<RowGroup> groups;  // in row order; rows add up
@@ -40,11 +50,11 @@ struct Parameter {
 enum class BucketKind { kEmbedding, kLayer, kHead };
 
 struct Bucket {
-  int index = 0;                // position in ParameterTable::buckets
+  int index = 0;  // position in ParameterTable::buckets
   BucketKind kind = BucketKind::kLayer;
-  int64_t layer = -1;           // for kLayer
+  int64_t layer = -1;  // for kLayer
   std::vector<Parameter> parameters;
-  int64_t size = 0;             // elements
+  int64_t size = 0;  // elements
 };
 
 // Buckets in forward order: embedding, layers 0…, head. With tied embeddings the last stage also holds the
@@ -80,7 +90,7 @@ LocalParameter local_parameter(const Bucket& bucket, Role role, int tp, int t);
 // How a stored parameter maps to Hugging Face tensors: each piece is a contiguous block of stored rows;
 // `transposed` when the file holds [columns, rows] of it.
 struct HuggingFaceTensor {
-  std::string name;     // "model.layers.3.self_attn.q_proj.weight"
+  std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   int64_t row_begin = 0;
   int64_t rows = 0;
   bool transposed = false;

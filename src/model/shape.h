@@ -1,10 +1,10 @@
 // The shape of a LLaMA-family decoder: everything that decides parameters, arithmetic and memory.
 #pragma once
 
-#include <vector>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 
@@ -17,12 +17,12 @@ struct Rope {
   double theta = 10000.0;
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0;                       // llama3
-  double high_freq_factor = 4.0;                      // llama3
-  int64_t original_max_position_embeddings = 8192;    // llama3, yarn
-  double beta_fast = 32.0;                            // yarn
-  double beta_slow = 1.0;                             // yarn
-  double attention_factor = 0.0;                      // yarn; 0: 0.1·ln(factor) + 1
+  double low_freq_factor = 1.0;                     // llama3
+  double high_freq_factor = 4.0;                    // llama3
+  int64_t original_max_position_embeddings = 8192;  // llama3, yarn
+  double beta_fast = 32.0;                          // yarn
+  double beta_slow = 1.0;                           // yarn
+  double attention_factor = 0.0;                    // yarn; 0: 0.1·ln(factor) + 1
   bool operator==(const Rope&) const = default;
 };
 
@@ -30,8 +30,8 @@ struct Shape {
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
-  int64_t kv_heads = 0;    // heads must be a multiple
-  int64_t head_dim = 0;    // hidden ÷ heads unless a config.json says otherwise
+  int64_t kv_heads = 0;  // heads must be a multiple
+  int64_t head_dim = 0;  // hidden ÷ heads unless a config.json says otherwise
   int64_t ffn_hidden = 0;
   int64_t vocab = 0;
   bool tie_embeddings = false;

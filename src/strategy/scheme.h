@@ -22,8 +22,13 @@ struct Scheme {
 // "<4,2,1>".
 std::string to_text(const Scheme& scheme);
 
-// The reverse; white space is ignored. InputError naming the text otherwise, or when a degree is < 1.
+// The reverse; white space is ignored. InputError naming the text otherwise, when a degree is < 1,
+// or when the ranks exceed 2^20.
 Scheme parse_scheme(std::string_view text);
+
+// The same at a cursor that stands before '<' of a longer text.
+class TextCursor;
+Scheme parse_scheme(TextCursor& cursor);
 
 // The layers of a stage: the first layers mod pp stages hold one more.
 base::Interval layers_of_stage(int64_t layers, int pp, int stage);

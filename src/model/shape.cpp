@@ -1,0 +1,93 @@
+#include "model/shape.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/parameters.h"
+
+namespace sluice::model {
+namespace {
+
+using base::InputError;
+using base::text;
+
+void require_at_least_one(const char* key, int64_t value) {
+  // The upper limit keeps every product of two widths inside 64 bits.
+  constexpr int64_t kLargest = int64_t{1} << 28;
+  if (value < 1) throw InputError(text("model: ", key, " is ", value, " but must be at least 1"));
+  if (value > kLargest)
+    throw InputError(text("model: ", key, " is ", value, " but must be at most ", kLargest));
+}
+
+void validate_rope(const Rope& rope) {
+  const auto require_positive = [](const char* key, double value) {
+    if (!(value > 0) || !std::isfinite(value)) {
+      throw InputError(text("model: ", key, " is ", value, " but must be a positive number"));
+    }
+  };
+  require_positive("rope_theta", rope.theta);
+  if (rope.scaling == RopeScaling::kNone) return;
+  require_positive("rope factor", rope.factor);
+  if (rope.scaling == RopeScaling::kLlama3) {
+    require_positive("rope low_freq_factor", rope.low_freq_factor);
+    if (!(rope.high_freq_factor > rope.low_freq_factor)) {
+      throw InputError(text("model: rope high_freq_factor ", rope.high_freq_factor,
+                            " must be above low_freq_factor ", rope.low_freq_factor));
+    }
+  }
+  if (rope.scaling == RopeScaling::kYarn) {
+    require_positive("rope beta_fast", rope.beta_fast);
+    require_positive("rope beta_slow", rope.beta_slow);
+    if (!(rope.attention_factor >= 0)) {
+      throw InputError(
+          text("model: rope attention_factor is ", rope.attention_factor, " but must be positive"));
+    }
+  }
+  if (rope.scaling != RopeScaling::kLinear) {
+    require_at_least_one("rope original_max_position_embeddings", rope.original_max_position_embeddings);
+  }
+}
+
+}  // namespace
+
+void validate(const Shape& shape) {
+  require_at_least_one("layers", shape.layers);
+  require_at_least_one("hidden", shape.hidden);
+  require_at_least_one("heads", shape.heads);
+  require_at_least_one("kv_heads", shape.kv_heads);
+  require_at_least_one("head_dim", shape.head_dim);
+  require_at_least_one("ffn_hidden", shape.ffn_hidden);
+  require_at_least_one("vocab", shape.vocab);
+  if (shape.heads % shape.kv_heads != 0) {
+    throw InputError(text("model: heads ", shape.heads, " is not a multiple of kv_heads ", shape.kv_heads));
+  }
+  if (shape.head_dim % 2 != 0) {
+    throw InputError(text("model: head_dim ", shape.head_dim, " is odd but rotary positions need pairs"));
+  }
+  if (!(shape.norm_eps >= 0) || !std::isfinite(shape.norm_eps)) {
+    throw InputError(text("model: norm_eps is ", shape.norm_eps, " but must be at least 0"));
+  }
+  validate_rope(shape.rope);
+}
+
+std::string tp_fault(const Shape& shape, int tp) {
+  if (tp < 1) return text("tp is ", tp, " but must be at least 1");
+  if (shape.heads % tp != 0) return text("tp ", tp, " does not divide ", shape.heads, " heads");
+  if (shape.kv_heads % tp != 0 && tp % shape.kv_heads != 0) {
+    return text("tp ", tp, " neither divides ", shape.kv_heads, " kv_heads nor is a multiple of them");
+  }
+  if (tp > shape.ffn_hidden) return text("tp ", tp, " is above ffn_hidden ", shape.ffn_hidden);
+  if (tp > shape.vocab) return text("tp ", tp, " is above vocab ", shape.vocab);
+  return "";
+}
+
+int64_t Shape::parameters() const {
+  const int64_t attention = hidden * (q_width() + 2 * kv_width()) + q_width() * hidden;
+  const int64_t mlp = 3 * hidden * ffn_hidden;
+  const int64_t norms = 2 * hidden;
+  const int64_t matrices_of_vocab = tie_embeddings ? 1 : 2;
+  return layers * (attention + mlp + norms) + hidden + matrices_of_vocab * vocab * hidden;
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,46 @@
+#include "strategy/scheme.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "strategy/text_cursor.h"
+
+namespace sluice::strategy {
+
+std::string to_text(const Scheme& scheme) {
+  return base::text("<", scheme.tp, ",", scheme.pp, ",", scheme.cp, ">");
+}
+
+Scheme parse_scheme(TextCursor& cursor) {
+  Scheme scheme;
+  cursor.expect('<');
+  scheme.tp = cursor.positive_integer("tp");
+  cursor.expect(',');
+  scheme.pp = cursor.positive_integer("pp");
+  cursor.expect(',');
+  scheme.cp = cursor.positive_integer("cp");
+  cursor.expect('>');
+  const int64_t stage_ranks = int64_t{scheme.tp} * scheme.pp;
+  if (stage_ranks > kMaxRanks || stage_ranks * scheme.cp > kMaxRanks) {
+    cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks"));
+  }
+  return scheme;
+}
+
+Scheme parse_scheme(std::string_view text) {
+  TextCursor cursor(text, "scheme");
+  const Scheme scheme = parse_scheme(cursor);
+  if (!cursor.at_end()) cursor.fail("there is more text after '>'");
+  return scheme;
+}
+
+base::Interval layers_of_stage(int64_t layers, int pp, int stage) {
+  SLUICE_ASSERT(pp >= 1 && stage >= 0 && stage < pp, base::text("stage ", stage, " of ", pp));
+  const int64_t each = layers / pp;
+  const int64_t longer_stages = layers % pp;
+  const int64_t begin = stage * each + std::min<int64_t>(stage, longer_stages);
+  return {begin, begin + each + (stage < longer_stages ? 1 : 0)};
+}
+
+}  // namespace sluice::strategy

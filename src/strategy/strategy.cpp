@@ -1,0 +1,132 @@
+#include "strategy/strategy.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "strategy/text_cursor.h"
+
+namespace sluice::strategy {
+namespace {
+
+struct Term {
+  int count = 1;
+  Scheme scheme;
+};
+
+std::vector<Term> parse_terms(TextCursor& cursor) {
+  if (cursor.at_end()) cursor.fail("it names no pipeline; write for example 1x<1,1,1>");
+  std::vector<Term> terms;
+  while (true) {
+    Term term;
+    if (cursor.next_is_digit()) {
+      term.count = cursor.positive_integer("the number of pipelines");
+      cursor.expect('x');
+    }
+    term.scheme = parse_scheme(cursor);
+    terms.push_back(term);
+    if (cursor.at_end()) return terms;
+    cursor.expect('+');
+  }
+}
+
+void validate_pipeline(const Pipeline& pipeline, int index) {
+  const Scheme& scheme = pipeline.scheme;
+  const std::string name = base::text("pipeline ", index, " ", to_text(scheme));
+  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1) {
+    throw base::InputError(base::text(name, ": every degree must be at least 1"));
+  }
+  const bool too_large =
+      int64_t{scheme.tp} * scheme.pp > kMaxRanks || int64_t{scheme.tp} * scheme.pp * scheme.cp > kMaxRanks;
+  if (too_large) throw base::InputError(base::text(name, ": it has more than ", kMaxRanks, " ranks"));
+  if (static_cast<int>(pipeline.ranks.size()) != scheme.ranks()) {
+    throw base::InputError(
+        base::text(name, ": it needs ", scheme.ranks(), " ranks but lists ", pipeline.ranks.size()));
+  }
+}
+
+}  // namespace
+
+std::vector<int> Pipeline::tp_group(int stage, int lane) const {
+  std::vector<int> group;
+  for (int t = 0; t < scheme.tp; ++t) group.push_back(rank_of(stage, lane, t));
+  return group;
+}
+
+int Strategy::ranks() const {
+  int count = 0;
+  for (const Pipeline& pipeline : pipelines) count += pipeline.scheme.ranks();
+  return count;
+}
+
+std::string to_text(const Strategy& strategy) {
+  std::vector<std::string> terms;
+  const std::vector<Pipeline>& pipelines = strategy.pipelines;
+  for (size_t begin = 0, end = 0; begin < pipelines.size(); begin = end) {
+    while (end < pipelines.size() && pipelines[end].scheme == pipelines[begin].scheme) ++end;
+    terms.push_back(base::text(end - begin, "x", to_text(pipelines[begin].scheme)));
+  }
+  return base::join(terms, " + ");
+}
+
+Strategy parse_strategy(std::string_view text, int world_size) {
+  TextCursor cursor(text, "strategy");
+  const std::vector<Term> terms = parse_terms(cursor);
+  int64_t needed = 0;
+  for (const Term& term : terms) needed += int64_t{term.count} * term.scheme.ranks();
+  if (needed > world_size) {
+    cursor.fail(base::text("it uses ", needed, " ranks but there are ", world_size,
+                           ": start more ranks or choose a smaller strategy"));
+  }
+  Strategy strategy;
+  int next_rank = 0;
+  for (const Term& term : terms) {
+    for (int i = 0; i < term.count; ++i) {
+      Pipeline pipeline{term.scheme, std::vector<int>(static_cast<size_t>(term.scheme.ranks()))};
+      std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), next_rank);
+      next_rank += term.scheme.ranks();
+      strategy.pipelines.push_back(std::move(pipeline));
+    }
+  }
+  return strategy;
+}
+
+std::vector<Place> places(const Strategy& strategy, int world_size) {
+  std::vector<Place> result(static_cast<size_t>(world_size), Place{.pipeline = -1});
+  for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
+    const Scheme& scheme = strategy.pipelines[p].scheme;
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      for (int lane = 0; lane < scheme.cp; ++lane) {
+        for (int t = 0; t < scheme.tp; ++t) {
+          const int rank = strategy.pipelines[p].rank_of(stage, lane, t);
+          result.at(static_cast<size_t>(rank)) = Place{static_cast<int>(p), stage, lane, t};
+        }
+      }
+    }
+  }
+  return result;
+}
+
+void validate(const Strategy& strategy, int world_size) {
+  if (strategy.pipelines.empty()) throw base::InputError("a strategy needs at least one pipeline");
+  std::vector<int> user(static_cast<size_t>(world_size), -1);
+  for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
+    const Pipeline& pipeline = strategy.pipelines[p];
+    const int index = static_cast<int>(p);
+    validate_pipeline(pipeline, index);
+    for (const int rank : pipeline.ranks) {
+      if (rank < 0 || rank >= world_size) {
+        throw base::InputError(base::text("pipeline ", p, " ", to_text(pipeline.scheme), ": rank ", rank,
+                                          " is outside [0, ", world_size, ")"));
+      }
+      int& holder = user[static_cast<size_t>(rank)];
+      if (holder >= 0) {
+        throw base::InputError(
+            base::text("rank ", rank, " is used twice, by pipelines ", holder, " and ", p));
+      }
+      holder = index;
+    }
+  }
+}
+
+}  // namespace sluice::strategy

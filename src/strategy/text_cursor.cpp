@@ -1,0 +1,48 @@
+#include "strategy/text_cursor.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::strategy {
+namespace {
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+void TextCursor::skip_space() {
+  while (position_ < text_.size() && is_space(text_[position_])) ++position_;
+}
+
+bool TextCursor::at_end() {
+  skip_space();
+  return position_ == text_.size();
+}
+
+bool TextCursor::next_is(char token) { return !at_end() && text_[position_] == token; }
+
+bool TextCursor::next_is_digit() { return !at_end() && is_digit(text_[position_]); }
+
+void TextCursor::expect(char token) {
+  if (at_end()) fail(base::text("'", token, "' is missing at the end"));
+  if (!next_is(token)) fail(base::text("expected '", token, "' at character ", position_ + 1));
+  ++position_;
+}
+
+int TextCursor::positive_integer(const std::string& what) {
+  if (!next_is_digit()) fail(base::text(what, " must be a positive integer, at character ", position_ + 1));
+  int64_t value = 0;
+  for (; position_ < text_.size() && is_digit(text_[position_]); ++position_) {
+    value = value * 10 + (text_[position_] - '0');
+    if (value > kMaxRanks) fail(base::text(what, " is above ", kMaxRanks));
+  }
+  if (value < 1) fail(base::text(what, " must be at least 1"));
+  return static_cast<int>(value);
+}
+
+void TextCursor::fail(const std::string& fault) const {
+  throw base::InputError(base::text(kind_, " '", text_, "': ", fault));
+}
+
+}  // namespace sluice::strategy
