@@ -1,0 +1,109 @@
+// A run's configuration: TOML -> options of the modules. Defaults are docs/formats.md's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corpus/sampler.h"
+#include "model/shape.h"
+#include "strategy/cluster.h"
+
+namespace sluice::config {
+
+struct ModelConfig {
+  std::string hf;                      // Hugging Face folder; empty: `shape` is given in the file
+  std::optional<model::Shape> shape;   // from the keys, or read from hf's config.json by resolve()
+};
+
+struct DataConfig {
+  std::vector<std::pair<std::string, double>> train;  // corpus prefix, weight
+  std::vector<std::string> validation;
+  double validation_fraction = 0.0;
+  int64_t context_length = 2048;
+  corpus::Overflow overflow = corpus::Overflow::kTruncate;
+  int64_t tokens_per_step = 16384;
+  int64_t seed = 1;
+};
+
+struct TrainConfig {
+  int64_t steps = 100;
+  int64_t eval_every = 0;
+  int threads = 0;                 // compute threads a rank; 0: cores ÷ local ranks
+  std::string dtype = "float32";   // float32 | bfloat16 | float64
+  std::string device = "auto";     // auto | cpu | cuda
+};
+
+struct OptimizerConfig {
+  double lr = 3e-4;
+  std::array<double, 2> betas{0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;
+  int64_t warmup_steps = 10;
+  std::string decay = "cosine";    // cosine | linear | constant
+  double min_lr = 3e-5;
+};
+
+struct ParallelConfig {
+  std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
+  std::string select = "best";          // best | cycle | an index
+  std::string method = "ours";          // ours | paper
+  std::string calibration = "auto";     // a file | a shipped name | analytic | auto
+  int gpus_per_node = 8;
+};
+
+struct ClusterConfig {
+  std::string preset = "local";
+  int nodes = 1;
+};
+
+struct MemoryConfig {
+  double device_gib = 0;           // 0: ask the device
+  double margin_gib = 2;
+  std::string recompute = "auto";  // auto | none | full
+  std::string offload = "auto";    // auto | 0.0 … 1.0
+};
+
+struct CheckpointConfig {
+  int64_t every = 0;
+  int keep = 2;
+};
+
+struct LogConfig {
+  std::filesystem::path dir = "runs/quickstart";
+  bool tensorboard = true;
+  std::vector<int64_t> trace_steps;
+};
+
+struct RunConfig {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ParallelConfig parallel;
+  ClusterConfig cluster;
+  MemoryConfig memory;
+  CheckpointConfig checkpoint;
+  LogConfig log;
+};
+
+// Parses TOML text; then each "section.key=value" of `overrides` in order (value as TOML, or as a bare
+// string when that does not parse). InputError naming `name` (the file), line, key and the nearest known key;
+// values out of range are refused with their range. REQUIRES nothing of the files that it names.
+RunConfig parse_config(const std::string& toml, const std::string& name,
+                       const std::vector<std::string>& overrides = {});
+RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+
+// Fills model.shape from the Hugging Face folder where one is named. InputError as
+// model::shape_from_hugging_face.
+void resolve_model(RunConfig& config);
+
+// The configuration as TOML that parses back to itself.
+std::string to_toml(const RunConfig& config);
+
+}  // namespace sluice::config

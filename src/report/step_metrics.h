@@ -1,0 +1,79 @@
+// What a run says about each step, and the files it says it in.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace sluice::report {
+
+// One line of metrics.jsonl (names and units: docs/formats.md).
+struct StepMetrics {
+  int64_t step = 0;
+  double loss = 0;             // mean over targets, before the update
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  std::string strategy;
+  double time_ms = 0;
+  double predicted_ms = 0;
+  double planning_ms = 0;
+  int64_t gap_ppm = 0;
+  double grad_norm = 0;        // before clipping
+  double lr = 0;
+  int64_t pull_bytes = 0;      // received by all ranks
+  int64_t push_bytes = 0;
+  double link_exposed_ms = 0;  // step time in which the compute stream waited for pull or push
+  int64_t peak_bytes = 0;
+  double tokens_per_s = 0;
+  double overhead_ms = 0;      // neither inside nodes nor waiting
+};
+
+struct EvaluationMetrics {
+  int64_t step = 0;
+  double validation_loss = 0;
+  int64_t targets = 0;
+};
+
+base::Json to_json(const StepMetrics& metrics);
+base::Json to_json(const EvaluationMetrics& metrics);
+
+// Appends lines to metrics.jsonl and scalars to TensorBoard events. A resumed run drops the lines of steps
+// it is about to repeat. RunError on a full disk or an unwritable directory.
+class MetricsWriter {
+ public:
+  struct Options {
+    std::filesystem::path directory;
+    bool tensorboard = true;
+    int64_t first_step = 0;  // lines with step >= first_step are dropped
+  };
+  explicit MetricsWriter(const Options& options);
+  ~MetricsWriter();
+  void write(const StepMetrics& metrics);
+  void write(const EvaluationMetrics& metrics);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// What the terminal shows when a run ends: losses of the first and last ten steps, strategies used and how
+// often, tokens per second, prediction error, exposed link time.
+class RunSummary {
+ public:
+  void add(const StepMetrics& metrics);
+  void add(const EvaluationMetrics& metrics);
+  std::string text() const;
+
+ private:
+  std::vector<StepMetrics> steps_;
+  std::vector<EvaluationMetrics> evaluations_;
+};
+
+}  // namespace sluice::report

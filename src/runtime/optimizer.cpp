@@ -1,0 +1,70 @@
+#include "runtime/optimizer.h"
+
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include <algorithm>
+
+namespace sluice::runtime {
+
+double squared_gradient_norm(const ParameterStore& store) {
+  double squares = 0;
+  for (const model::Bucket& bucket : store.table().buckets) {
+    const at::Tensor& gradient = store.owner(bucket.index).gradient;
+    if (gradient.numel() == 0) continue;
+    const double norm =
+        at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double).item<double>();
+    squares += norm * norm;
+  }
+  return squares;
+}
+
+namespace {
+
+// The slices of one weight-decay group, as _fused_adamw_ takes them.
+struct Group {
+  std::vector<at::Tensor> masters, gradients, exp_avgs, exp_avg_sqs, steps;
+
+  void add(const OwnerSlice& slice, base::Interval run, const at::Tensor& step) {
+    const int64_t offset = run.begin - slice.owned.begin;
+    masters.push_back(slice.master.narrow(0, offset, run.size()));
+    gradients.push_back(slice.gradient.narrow(0, offset, run.size()));
+    exp_avgs.push_back(slice.exp_avg.narrow(0, offset, run.size()));
+    exp_avg_sqs.push_back(slice.exp_avg_sq.narrow(0, offset, run.size()));
+    steps.push_back(step);
+  }
+
+  void apply(const AdamW& options, double weight_decay) {
+    if (masters.empty()) return;
+    at::_fused_adamw_(masters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options.lr,
+                      options.beta1, options.beta2, weight_decay, options.eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  }
+};
+
+}  // namespace
+
+void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
+  double scale = 1.0 / static_cast<double>(targets);
+  if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
+  const at::Tensor step =
+      at::full({}, static_cast<double>(options.update),
+               at::TensorOptions().dtype(c10::ScalarType::Float).device(store.options().device));
+  Group decayed;
+  Group plain;
+  for (const model::Bucket& bucket : store.table().buckets) {
+    OwnerSlice& slice = store.owner(bucket.index);
+    slice.gradient.mul_(scale);
+    for (const model::Parameter& parameter : bucket.parameters) {
+      const base::Interval run =
+          base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
+      if (!run.empty()) (parameter.one_dimensional() ? plain : decayed).add(slice, run, step);
+    }
+  }
+  decayed.apply(options, options.weight_decay);
+  plain.apply(options, 0.0);
+  store.refresh_compute_copies();
+}
+
+}  // namespace sluice::runtime

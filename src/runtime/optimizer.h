@@ -1,0 +1,28 @@
+// The optimisation phase: gradient clipping by the exact global norm and AdamW on owner slices, with
+// PyTorch's formulas (torch.optim.AdamW, torch.nn.utils.clip_grad_norm_).
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/parameter_store.h"
+
+namespace sluice::runtime {
+
+struct AdamW {
+  double lr = 3e-4;            // of this step, after warm-up and decay
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;   // decoupled; none on one-dimensional parameters
+  double clip = 1.0;           // global norm; 0: off
+  int64_t update = 1;          // this update's number, from 1 (bias correction)
+};
+
+// Sum of squares of this rank's owner gradients, in double.
+double squared_gradient_norm(const ParameterStore& store);
+
+// Divides gradients by `targets`, clips to `options.clip` given the global norm of the divided gradients,
+// and applies one AdamW update to every owner slice; refreshes the compute copies.
+void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm);
+
+}  // namespace sluice::runtime

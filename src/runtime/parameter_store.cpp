@@ -1,0 +1,155 @@
+#include "runtime/parameter_store.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+namespace sluice::runtime {
+
+namespace {
+
+at::TensorOptions tensor_options(const ParameterStore::Options& options, comm::DType dtype) {
+  return at::TensorOptions().dtype(scalar_type(dtype)).device(options.device);
+}
+
+// A one-dimensional tensor of at least `size` elements, kept when it is large enough already.
+void grow(at::Tensor& arena, int64_t size, at::TensorOptions options) {
+  if (!arena.defined() || arena.numel() < size) arena = at::empty({size}, options);
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const model::ParameterTable& table, const Options& options)
+    : table_(table),
+      options_(options),
+      owners_(table.buckets.size()),
+      compute_copies_(table.buckets.size()),
+      shards_(table.buckets.size()),
+      held_(table.buckets.size(), 0) {
+  const link::OwnerLayout layout{options.world_size};
+  const at::TensorOptions master = tensor_options(options, options.precision.master());
+  for (const model::Bucket& bucket : table.buckets) {
+    OwnerSlice& slice = owners_[static_cast<size_t>(bucket.index)];
+    slice.owned = layout.owned(bucket, options.rank);
+    for (at::Tensor* tensor : {&slice.master, &slice.exp_avg, &slice.exp_avg_sq, &slice.gradient}) {
+      *tensor = at::zeros({slice.owned.size()}, master);
+    }
+  }
+  refresh_compute_copies();
+}
+
+void ParameterStore::refresh_compute_copies() {
+  for (size_t bucket = 0; bucket < owners_.size(); ++bucket) {
+    // No copy where the dtypes agree: the result then aliases the master.
+    compute_copies_[bucket] = owners_[bucket].master.to(scalar_type(options_.precision.compute));
+  }
+}
+
+void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
+  int64_t elements = 0;
+  for (const link::Holding& holding : holdings) elements += holding.shard.size();
+  grow(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
+  grow(gradient_arena_, elements, tensor_options(options_, options_.precision.master()));
+  gradient_arena_.narrow(0, 0, elements).zero_();
+  std::fill(held_.begin(), held_.end(), 0);
+  std::fill(shards_.begin(), shards_.end(), ComputeShard{});
+  int64_t offset = 0;
+  for (const link::Holding& holding : holdings) {
+    const auto bucket = static_cast<size_t>(holding.bucket);
+    const int64_t size = holding.shard.size();
+    shards_[bucket] = {parameter_arena_.narrow(0, offset, size), gradient_arena_.narrow(0, offset, size)};
+    held_[bucket] = 1;
+    offset += size;
+  }
+}
+
+ComputeShard& ParameterStore::shard(int bucket) {
+  SLUICE_ASSERT(holds(bucket), base::text("rank ", options_.rank, " does not hold bucket ", bucket));
+  return shards_[static_cast<size_t>(bucket)];
+}
+
+int64_t ParameterStore::owner_bytes() const {
+  int64_t bytes = 0;
+  for (const OwnerSlice& slice : owners_) bytes += 4 * static_cast<int64_t>(slice.master.nbytes());
+  return bytes;
+}
+
+int64_t ParameterStore::compute_bytes() const {
+  int64_t bytes = 0;
+  for (const at::Tensor* arena : {&parameter_arena_, &gradient_arena_}) {
+    if (arena->defined()) bytes += static_cast<int64_t>(arena->nbytes());
+  }
+  return bytes;
+}
+
+namespace {
+
+// Calls visit(parameter, interval) for every run of the owned slice that lies in one parameter; the
+// interval is in flat bucket elements.
+template <typename Visit>
+void for_each_owned_run(const model::Bucket& bucket, base::Interval owned, Visit visit) {
+  for (const model::Parameter& parameter : bucket.parameters) {
+    const base::Interval run =
+        base::intersect(owned, {parameter.offset, parameter.offset + parameter.size()});
+    if (!run.empty()) visit(parameter, run);
+  }
+}
+
+double initial_deviation(const model::Shape& shape, model::Role role) {
+  constexpr double kDeviation = 0.02;
+  const bool residual_output = role == model::Role::kAttentionOut || role == model::Role::kDown;
+  return residual_output ? kDeviation / std::sqrt(2.0 * static_cast<double>(shape.layers)) : kDeviation;
+}
+
+template <typename T>
+void initialize_run(const model::Shape& shape, const model::Bucket& bucket, const model::Parameter& parameter,
+                    base::Interval run, uint64_t seed, T* values) {
+  if (parameter.one_dimensional()) {
+    std::fill_n(values, run.size(), T{1});
+    return;
+  }
+  const double deviation = initial_deviation(shape, parameter.role);
+  for (int64_t i = run.begin; i < run.end; ++i) {
+    const double draw = base::random_normal(seed, static_cast<uint64_t>(bucket.index), static_cast<uint64_t>(i));
+    values[i - run.begin] = static_cast<T>(deviation * draw);
+  }
+}
+
+}  // namespace
+
+void initialize(ParameterStore& store, uint64_t seed) {
+  for (const model::Bucket& bucket : store.table().buckets) {
+    OwnerSlice& slice = store.owner(bucket.index);
+    at::Tensor values = slice.master.to(c10::kCPU);
+    for_each_owned_run(bucket, slice.owned, [&](const model::Parameter& parameter, base::Interval run) {
+      const int64_t offset = run.begin - slice.owned.begin;
+      if (values.scalar_type() == c10::ScalarType::Double) {
+        initialize_run(store.table().shape, bucket, parameter, run, seed, values.mutable_data_ptr<double>() + offset);
+      } else {
+        initialize_run(store.table().shape, bucket, parameter, run, seed, values.mutable_data_ptr<float>() + offset);
+      }
+    });
+    slice.master.copy_(values);
+  }
+  store.refresh_compute_copies();
+}
+
+void load_masters(ParameterStore& store, const MasterSource& source) {
+  std::vector<float> values;
+  for (const model::Bucket& bucket : store.table().buckets) {
+    OwnerSlice& slice = store.owner(bucket.index);
+    values.resize(static_cast<size_t>(slice.owned.size()));
+    source(bucket.index, slice.owned, values.data());
+    slice.master.copy_(at::from_blob(values.data(), {slice.owned.size()}, c10::ScalarType::Float));
+  }
+  store.refresh_compute_copies();
+}
+
+}  // namespace sluice::runtime

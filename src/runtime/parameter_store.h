@@ -1,0 +1,80 @@
+// A rank's parameters in both phases. Owner slices (masters, Adam states, summed gradients) never move;
+// compute shards and their gradient accumulators exist for one step, laid out for its strategy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+#include "link/layout.h"
+#include "model/parameters.h"
+#include "runtime/precision.h"
+
+namespace sluice::runtime {
+
+// One bucket's slice in the optimisation phase: elements [owned.begin, owned.end) of its flat array.
+struct OwnerSlice {
+  base::Interval owned;
+  at::Tensor master;      // master dtype, 1-D
+  at::Tensor exp_avg;     // first Adam moment
+  at::Tensor exp_avg_sq;  // second Adam moment
+  at::Tensor gradient;    // summed over all holders by push
+};
+
+// One held bucket in the propagation phase; both laid out as the shard's intervals end to end.
+struct ComputeShard {
+  at::Tensor parameters;  // compute dtype
+  at::Tensor gradients;   // master dtype; zero at the start of a step
+};
+
+class ParameterStore {
+ public:
+  struct Options {
+    int rank = 0;
+    int world_size = 1;
+    Precision precision;
+    c10::Device device = c10::kCPU;
+  };
+  // All slices zero.
+  ParameterStore(const model::ParameterTable& table, const Options& options);
+
+  const model::ParameterTable& table() const { return table_; }
+  const Options& options() const { return options_; }
+
+  OwnerSlice& owner(int bucket) { return owners_[static_cast<size_t>(bucket)]; }
+  const OwnerSlice& owner(int bucket) const { return owners_[static_cast<size_t>(bucket)]; }
+  // The owner slice in compute precision, current after refresh_compute_copies(): what pull sends.
+  const at::Tensor& compute_copy(int bucket) const { return compute_copies_[static_cast<size_t>(bucket)]; }
+  void refresh_compute_copies();
+
+  // Lays out the shards of a step; memory is reused from step to step. Gradients start at zero.
+  void open_step(const std::vector<link::Holding>& holdings);
+  // REQUIRES: the bucket is held in this step.
+  ComputeShard& shard(int bucket);
+  bool holds(int bucket) const { return held_[static_cast<size_t>(bucket)]; }
+
+  // Bytes of owner slices and of the largest step so far.
+  int64_t owner_bytes() const;
+  int64_t compute_bytes() const;
+
+ private:
+  const model::ParameterTable& table_;
+  Options options_;
+  std::vector<OwnerSlice> owners_;          // by bucket
+  std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when the dtypes agree
+  std::vector<ComputeShard> shards_;        // by bucket
+  std::vector<char> held_;                  // by bucket
+  at::Tensor parameter_arena_;
+  at::Tensor gradient_arena_;
+};
+
+// LLaMA's initialisation: normal(0, 0.02), residual outputs (attention-out, down) divided by √(2·layers),
+// norms one. Each element is a pure function of (seed, bucket, flat index): the same on any number of ranks.
+void initialize(ParameterStore& store, uint64_t seed);
+
+// Fills the masters from a source of flat values: fill(bucket, interval, destination in double or float).
+using MasterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
+void load_masters(ParameterStore& store, const MasterSource& source);
+
+}  // namespace sluice::runtime
