@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -21,14 +23,30 @@ void write_json(const std::filesystem::path& path, const Json& value);
 // InputError unless value["schema"] is `schema`.
 void require_schema(const Json& value, const std::string& schema, const std::string& name);
 
+// Whether `value` is an integer that T can hold. JSON's booleans and 1.0 are not.
+template <typename T>
+bool holds_integer(const Json& value) {
+  if (value.is_number_unsigned()) return std::in_range<T>(value.get<uint64_t>());
+  return value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
+}
+
 // value[key] as T. InputError naming `name` and `key` when absent or of another type.
 template <typename T>
 T require(const Json& value, const std::string& key, const std::string& name) {
-  if (!value.is_object() || !value.contains(key)) throw InputError(text(name, ": key '", key, "' is missing"));
+  if (!value.is_object() || !value.contains(key))
+    throw InputError(text(name, ": key '", key, "' is missing"));
+  const Json& found = value.at(key);
+  const auto unexpected = [&] {
+    return InputError(text(name, ": key '", key, "' has an unexpected value: ", found.dump()));
+  };
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    // The library would cut floats and wrap integers that are too large.
+    if (!holds_integer<T>(found)) throw unexpected();
+  }
   try {
-    return value.at(key).get<T>();
+    return found.get<T>();
   } catch (const nlohmann::json::exception&) {
-    throw InputError(text(name, ": key '", key, "' has an unexpected value: ", value.at(key).dump()));
+    throw unexpected();
   }
 }
 

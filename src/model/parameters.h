@@ -87,15 +87,4 @@ struct LocalParameter {
 };
 LocalParameter local_parameter(const Bucket& bucket, Role role, int tp, int t);
 
-// How a stored parameter maps to Hugging Face tensors: each piece is a contiguous block of stored rows;
-// `transposed` when the file holds [columns, rows] of it.
-struct HuggingFaceTensor {
-  std::string name;  // "model.layers.3.self_attn.q_proj.weight"
-  int64_t row_begin = 0;
-  int64_t rows = 0;
-  bool transposed = false;
-  bool vector = false;  // one-dimensional in the file
-};
-std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter);
-
 }  // namespace sluice::model

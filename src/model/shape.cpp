@@ -37,8 +37,14 @@ void validate_rope(const Rope& rope) {
     }
   }
   if (rope.scaling == RopeScaling::kYarn) {
-    require_positive("rope beta_fast", rope.beta_fast);
     require_positive("rope beta_slow", rope.beta_slow);
+    if (!(rope.beta_fast >= rope.beta_slow) || !std::isfinite(rope.beta_fast)) {
+      throw InputError(text("model: rope beta_fast ", rope.beta_fast,
+                            " must be a number of at least beta_slow ", rope.beta_slow));
+    }
+    if (!(rope.theta > 1)) {
+      throw InputError(text("model: rope_theta is ", rope.theta, " but must be above 1 for rope type yarn"));
+    }
     if (!(rope.attention_factor >= 0)) {
       throw InputError(
           text("model: rope attention_factor is ", rope.attention_factor, " but must be positive"));
@@ -88,6 +94,44 @@ int64_t Shape::parameters() const {
   const int64_t norms = 2 * hidden;
   const int64_t matrices_of_vocab = tie_embeddings ? 1 : 2;
   return layers * (attention + mlp + norms) + hidden + matrices_of_vocab * vocab * hidden;
+}
+
+namespace {
+
+Shape llama(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn_hidden) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = heads,
+          .head_dim = hidden / heads,
+          .ffn_hidden = ffn_hidden,
+          .vocab = 32000};
+}
+
+}  // namespace
+
+Shape named_shape(const std::string& name) {
+  // 7B and 13B: Touvron et al., LLaMA 2, and its published configurations. 32B: the shape of Hydraulis'
+  // experiments in Hetu's training scripts (60 layers of width 6656, 64 heads, FFN 17920).
+  if (name == "llama-7b") return llama(32, 4096, 32, 11008);
+  if (name == "llama-13b") return llama(40, 5120, 40, 13824);
+  if (name == "llama-32b") return llama(60, 6656, 64, 17920);
+  throw InputError(
+      text("model '", name, "' is unknown: choose llama-7b, llama-13b, llama-32b or a Hugging Face folder"));
+}
+
+int64_t dense_flops_per_token(const Shape& shape) {
+  const int64_t attention = shape.hidden * (2 * shape.q_width() + 2 * shape.kv_width());
+  const int64_t mlp = 3 * shape.hidden * shape.ffn_hidden;
+  return 2 * shape.layers * (attention + mlp);
+}
+
+int64_t head_flops_per_token(const Shape& shape) { return 2 * shape.hidden * shape.vocab; }
+
+double attention_flops(const Shape& shape, int64_t length) {
+  // Two products (scores, and scores times values) of 2·q_width FLOPs for each of length²/2 pairs.
+  const auto tokens = static_cast<double>(length);
+  return 2.0 * static_cast<double>(shape.q_width()) * tokens * tokens;
 }
 
 }  // namespace sluice::model

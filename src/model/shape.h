@@ -2,11 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
-
-#include "base/json.h"
 
 namespace sluice::model {
 
@@ -58,12 +55,6 @@ struct RopeTable {
   double attention_scale = 1.0;
 };
 RopeTable rope_table(const Shape& shape);
-
-// A Hugging Face config.json. InputError naming the key for another architecture or anything that Sluice
-// does not compute (biases, sliding windows, other activations, unknown rope types).
-Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
-// What transformers' LlamaConfig reads back to the same shape; `dtype` is its torch_dtype.
-base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
 
 // Shipped shapes: llama-7b, llama-13b, llama-32b. InputError listing them for another name.
 Shape named_shape(const std::string& name);

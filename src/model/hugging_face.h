@@ -1,0 +1,35 @@
+// The Hugging Face side of a model: config.json and tensor names of the LLaMA family.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "model/parameters.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+// A Hugging Face config.json: LlamaForCausalLM, or MistralForCausalLM without a sliding window. Rotary
+// positions may stand in transformers' old keys (rope_theta, rope_scaling) or in rope_parameters.
+// InputError naming `name` and the key for another architecture or anything that Sluice does not compute
+// (biases, sliding windows, other activations, quantisation, unknown rope types and unknown keys).
+Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
+
+// What transformers' LlamaConfig, old and new, reads back to the same shape; `dtype` is its torch_dtype
+// ("float32"). Token ids are the caller's to add.
+base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
+
+// How a stored parameter maps to Hugging Face tensors: each is a contiguous block of stored rows, and the
+// blocks cover the parameter in order.
+struct HuggingFaceTensor {
+  std::string name;  // "model.layers.3.self_attn.q_proj.weight"
+  int64_t row_begin = 0;
+  int64_t rows = 0;
+  bool transposed = false;  // the file holds [columns, rows] of it
+  bool vector = false;      // one-dimensional in the file
+};
+std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter);
+
+}  // namespace sluice::model

@@ -1,0 +1,77 @@
+// Rotary inverse frequencies under the scalings of Hugging Face's modeling_rope_utils.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "model/shape.h"
+
+namespace sluice::model {
+namespace {
+
+// θ^(−2i/d): pair i turns by this angle a position (Su et al., RoFormer, eq. 15).
+std::vector<double> plain_frequencies(const Shape& shape) {
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < shape.head_dim; i += 2) {
+    frequencies.push_back(std::pow(shape.rope.theta, -static_cast<double>(i) / shape.head_dim));
+  }
+  return frequencies;
+}
+
+// Llama 3.1: pairs that turn fewer than low_freq_factor times within the original context are slowed by
+// `factor`, those above high_freq_factor stay, and the share of the slowed one falls linearly between.
+double llama3_frequency(const Rope& rope, double frequency) {
+  const double turns =
+      static_cast<double>(rope.original_max_position_embeddings) * frequency / (2 * std::numbers::pi);
+  const double kept_share =
+      std::clamp((turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0);
+  return (1 - kept_share) * frequency / rope.factor + kept_share * frequency;
+}
+
+// The (fractional) pair index i that turns `turns` times within the original context: solves
+// L·θ^(−2i/d) = 2π·turns for i (Peng et al., YaRN, section 3.2).
+double yarn_pair_of_turns(const Shape& shape, double turns) {
+  const Rope& rope = shape.rope;
+  const double ratio =
+      static_cast<double>(rope.original_max_position_embeddings) / (turns * 2 * std::numbers::pi);
+  return static_cast<double>(shape.head_dim) * std::log(ratio) / (2 * std::log(rope.theta));
+}
+
+// YaRN: a ramp over the pair index between the pairs that turn beta_fast and beta_slow times.
+void scale_yarn(const Shape& shape, std::vector<double>& frequencies) {
+  const double last = static_cast<double>(shape.head_dim - 1);
+  const double low = std::max(std::floor(yarn_pair_of_turns(shape, shape.rope.beta_fast)), 0.0);
+  double high = std::min(std::ceil(yarn_pair_of_turns(shape, shape.rope.beta_slow)), last);
+  // Transformers widens an empty ramp by the same amount.
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double slowed_share = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] *= slowed_share / shape.rope.factor + (1 - slowed_share);
+  }
+}
+
+double yarn_attention_scale(const Rope& rope) {
+  if (rope.attention_factor > 0) return rope.attention_factor;
+  return rope.factor <= 1 ? 1.0 : 0.1 * std::log(rope.factor) + 1.0;
+}
+
+}  // namespace
+
+RopeTable rope_table(const Shape& shape) {
+  RopeTable table{.inverse_frequencies = plain_frequencies(shape)};
+  switch (shape.rope.scaling) {
+    case RopeScaling::kNone: break;
+    case RopeScaling::kLinear:
+      for (double& frequency : table.inverse_frequencies) frequency /= shape.rope.factor;
+      break;
+    case RopeScaling::kLlama3:
+      for (double& frequency : table.inverse_frequencies) frequency = llama3_frequency(shape.rope, frequency);
+      break;
+    case RopeScaling::kYarn:
+      scale_yarn(shape, table.inverse_frequencies);
+      table.attention_scale = yarn_attention_scale(shape.rope);
+      break;
+  }
+  return table;
+}
+
+}  // namespace sluice::model
