@@ -1,0 +1,66 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::base {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = fs::temp_directory_path() / text("sluice-file-test-", ::getpid());
+    fs::create_directories(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+  fs::path directory_;
+};
+
+TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
+  const fs::path path = directory_ / "value";
+  {
+    AtomicFile file(path);
+    file.write("half");
+  }
+  EXPECT_TRUE(fs::is_empty(directory_));
+  write_file_atomically(path, "whole");
+  EXPECT_EQ(read_file(path), "whole");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(AtomicFileTest, MissingDirectoryIsNamed) {
+  try {
+    AtomicFile file(directory_ / "absent" / "value");
+    FAIL();
+  } catch (const RunError& error) {
+    EXPECT_NE(std::string(error.what()).find("absent/value"), std::string::npos);
+  }
+}
+
+TEST_F(AtomicFileTest, FullDiskLeavesTheOldFile) {
+  const fs::path path = directory_ / "value";
+  write_file_atomically(path, "old");
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit tiny{4096, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &tiny);
+  EXPECT_THROW(write_file_atomically(path, std::string(100000, 'x')), RunError);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(read_file(path), "old");
+}
+
+TEST_F(AtomicFileTest, UnreadableFileIsAnInputError) {
+  EXPECT_THROW(read_file(directory_ / "absent"), InputError);
+  EXPECT_THROW(read_file(directory_), InputError);
+}
+
+}  // namespace
+}  // namespace sluice::base
