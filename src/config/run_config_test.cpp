@@ -1,0 +1,73 @@
+#include "config/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace sluice::config {
+namespace {
+
+constexpr const char* kSmall = R"(
+[model]
+layers = 4
+hidden = 128
+heads = 4
+kv_heads = 2
+ffn_hidden = 336
+vocab = 2048
+[data]
+train = [["corpora/stdlib/corpus", 1.0]]
+)";
+
+std::string fault(const std::string& toml, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_config(toml, "run.toml", overrides);
+  } catch (const base::InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunConfig, DefaultsAndGivenValues) {
+  const RunConfig config = parse_config(kSmall, "run.toml");
+  EXPECT_EQ(config.model.shape->head_dim, 32);
+  EXPECT_EQ(config.data.train.at(0).first, "corpora/stdlib/corpus");
+  EXPECT_EQ(config.data.context_length, 2048);
+  EXPECT_EQ(config.optimizer.decay, "cosine");
+  EXPECT_TRUE(config.parallel.strategies.empty());
+}
+
+TEST(RunConfig, PrintsWhatItParses) {
+  const RunConfig config = parse_config(
+      kSmall, "run.toml",
+      {"parallel.strategies=[\"<2,1,1> + 2x<1,1,1>\"]", "parallel.select=1", "memory.offload=0.5", "log.trace_steps=[1,3]"});
+  const std::string printed = to_toml(config);
+  EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
+  EXPECT_EQ(parse_config(printed, "printed").parallel.select, "1");
+}
+
+TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {
+  const RunConfig config = parse_config(kSmall, "run.toml", {"train.steps=7", "train.dtype=float64", "log.dir=runs/x"});
+  EXPECT_EQ(config.train.steps, 7);
+  EXPECT_EQ(config.train.dtype, "float64");
+  EXPECT_EQ(config.log.dir, "runs/x");
+}
+
+TEST(RunConfig, UnknownKeyNamesTheNearest) {
+  const std::string message = fault(kSmall, {"data.context_lenght=64"});
+  EXPECT_NE(message.find("unknown key 'data.context_lenght'"), std::string::npos) << message;
+  EXPECT_NE(message.find("did you mean 'context_length'"), std::string::npos) << message;
+  EXPECT_NE(fault(kSmall, {"modle.layers=3"}).find("did you mean 'model'"), std::string::npos);
+}
+
+TEST(RunConfig, RefusesWhatIsOutOfRange) {
+  EXPECT_NE(fault(kSmall, {"data.context_length=1"}).find("data.context_length is 1"), std::string::npos);
+  EXPECT_NE(fault(kSmall, {"train.dtype=int8"}).find("float32, bfloat16, float64"), std::string::npos);
+  EXPECT_NE(fault(kSmall, {"train.steps=many"}).find("is not a whole number"), std::string::npos);
+  EXPECT_NE(fault(kSmall, {"model.hf=somewhere"}).find("keep one"), std::string::npos);
+  EXPECT_NE(fault("[model]\nlayers = = 3").find("run.toml:2"), std::string::npos);
+  EXPECT_NE(fault("").find("model.layers is missing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::config

@@ -1,0 +1,152 @@
+#include "report/step_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "report/tensorboard.h"
+
+namespace sluice::report {
+
+base::Json to_json(const StepMetrics& metrics) {
+  return {{"step", metrics.step},
+          {"loss", metrics.loss},
+          {"tokens", metrics.tokens},
+          {"sequences", metrics.sequences},
+          {"strategy", metrics.strategy},
+          {"time_ms", metrics.time_ms},
+          {"predicted_ms", metrics.predicted_ms},
+          {"planning_ms", metrics.planning_ms},
+          {"gap_ppm", metrics.gap_ppm},
+          {"grad_norm", metrics.grad_norm},
+          {"lr", metrics.lr},
+          {"pull_bytes", metrics.pull_bytes},
+          {"push_bytes", metrics.push_bytes},
+          {"link_exposed_ms", metrics.link_exposed_ms},
+          {"peak_bytes", metrics.peak_bytes},
+          {"tokens_per_s", metrics.tokens_per_s},
+          {"overhead_ms", metrics.overhead_ms}};
+}
+
+base::Json to_json(const EvaluationMetrics& metrics) {
+  return {{"step", metrics.step}, {"validation_loss", metrics.validation_loss}, {"targets", metrics.targets}};
+}
+
+struct MetricsWriter::State {
+  std::filesystem::path path;
+  std::ofstream lines;
+  std::unique_ptr<TensorBoardWriter> tensorboard;
+
+  void write_line(const base::Json& line) {
+    lines << line.dump() << '\n';
+    lines.flush();
+    if (!lines) throw base::RunError(base::text("cannot write ", path.string(), ": free space and resume the run"));
+  }
+};
+
+namespace {
+
+// The lines of an earlier part of the run that stay: those of steps before first_step.
+std::string kept_lines(const std::filesystem::path& path, int64_t first_step) {
+  std::string kept;
+  if (!std::filesystem::exists(path)) return kept;
+  for (const std::string& line : base::split(base::read_file(path), '\n')) {
+    const base::Json json = base::Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && base::get_or<int64_t>(json, "step", first_step, path.string()) < first_step) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsWriter::MetricsWriter(const Options& options) : state_(std::make_unique<State>()) {
+  state_->path = options.directory / "metrics.jsonl";
+  base::write_file_atomically(state_->path, kept_lines(state_->path, options.first_step));
+  state_->lines.open(state_->path, std::ios::app);
+  if (options.tensorboard) state_->tensorboard = std::make_unique<TensorBoardWriter>(options.directory);
+}
+
+MetricsWriter::~MetricsWriter() = default;
+
+void MetricsWriter::write(const StepMetrics& metrics) {
+  state_->write_line(to_json(metrics));
+  if (!state_->tensorboard) return;
+  state_->tensorboard->write(metrics.step, {{"train/loss", metrics.loss},
+                                            {"train/grad_norm", metrics.grad_norm},
+                                            {"train/lr", metrics.lr},
+                                            {"time/step_ms", metrics.time_ms},
+                                            {"time/predicted_ms", metrics.predicted_ms},
+                                            {"time/planning_ms", metrics.planning_ms},
+                                            {"time/link_exposed_ms", metrics.link_exposed_ms},
+                                            {"throughput/tokens_per_s", metrics.tokens_per_s},
+                                            {"memory/peak_bytes", static_cast<double>(metrics.peak_bytes)}});
+}
+
+void MetricsWriter::write(const EvaluationMetrics& metrics) {
+  state_->write_line(to_json(metrics));
+  if (!state_->tensorboard) return;
+  state_->tensorboard->write(metrics.step, {{"validation/loss", metrics.validation_loss}});
+}
+
+void RunSummary::add(const StepMetrics& metrics) { steps_.push_back(metrics); }
+void RunSummary::add(const EvaluationMetrics& metrics) { evaluations_.push_back(metrics); }
+
+namespace {
+
+std::string fixed(double value, int digits) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
+  return buffer;
+}
+
+template <typename Project>
+double median(const std::vector<StepMetrics>& steps, Project project) {
+  std::vector<double> values;
+  for (const StepMetrics& step : steps) values.push_back(project(step));
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+double mean_loss(std::vector<StepMetrics>::const_iterator begin, std::vector<StepMetrics>::const_iterator end) {
+  double sum = 0;
+  for (auto it = begin; it != end; ++it) sum += it->loss;
+  return sum / static_cast<double>(std::max<int64_t>(1, end - begin));
+}
+
+}  // namespace
+
+std::string RunSummary::text() const {
+  if (steps_.empty()) return "no steps were run";
+  const int64_t window = std::min<int64_t>(10, static_cast<int64_t>(steps_.size()));
+  const double first = mean_loss(steps_.begin(), steps_.begin() + window);
+  const double last = mean_loss(steps_.end() - window, steps_.end());
+  std::map<std::string, int64_t> strategies;
+  for (const StepMetrics& step : steps_) ++strategies[step.strategy];
+  std::vector<std::string> lines;
+  lines.push_back(base::text("steps           ", steps_.front().step, " to ", steps_.back().step));
+  lines.push_back(base::text("loss            ", fixed(first, 4), " (first ", window, ") -> ", fixed(last, 4), " (last ", window,
+                             "), ", fixed(100 * (last / first - 1), 1), " %"));
+  if (!evaluations_.empty()) {
+    lines.push_back(base::text("validation loss ", fixed(evaluations_.back().validation_loss, 4), " over ",
+                               base::human_count(evaluations_.back().targets), " targets"));
+  }
+  lines.push_back("strategies");
+  for (const auto& [strategy, count] : strategies) lines.push_back(base::text("  ", count, " steps of ", strategy));
+  lines.push_back(base::text("median step     ", fixed(median(steps_, [](auto& s) { return s.time_ms; }), 1), " ms, ",
+                             base::human_count(std::llround(median(steps_, [](auto& s) { return s.tokens_per_s; }))),
+                             " tokens/s"));
+  const double error = median(steps_, [](auto& s) { return std::abs(s.predicted_ms / s.time_ms - 1); });
+  lines.push_back(base::text("prediction      off by ", fixed(100 * error, 1), " % (median)"));
+  lines.push_back(base::text("link exposed    ", fixed(median(steps_, [](auto& s) { return 100 * s.link_exposed_ms / s.time_ms; }), 1),
+                             " % of the step (median)"));
+  lines.push_back(base::text("engine overhead ", fixed(median(steps_, [](auto& s) { return 100 * s.overhead_ms / s.time_ms; }), 2),
+                             " % of the step (median)"));
+  return base::join(lines, "\n");
+}
+
+}  // namespace sluice::report

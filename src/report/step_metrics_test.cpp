@@ -1,0 +1,82 @@
+#include "report/step_metrics.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "report/tensorboard.h"
+
+namespace sluice::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path scratch(const std::string& name) {
+  const fs::path directory = fs::temp_directory_path() / base::text("sluice-report-", name, "-", ::getpid());
+  fs::remove_all(directory);
+  fs::create_directories(directory);
+  return directory;
+}
+
+StepMetrics metrics_of(int64_t step, double loss) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = loss;
+  metrics.time_ms = 10;
+  metrics.predicted_ms = 11;
+  metrics.strategy = step % 2 == 0 ? "<1,1,1>" : "<2,1,1>";
+  return metrics;
+}
+
+TEST(Metrics, ResumedRunDropsTheStepsItRepeats) {
+  const fs::path directory = scratch("resume");
+  {
+    MetricsWriter writer({directory, false, 0});
+    for (int64_t step = 0; step < 5; ++step) writer.write(metrics_of(step, 1));
+  }
+  MetricsWriter writer({directory, false, 3});
+  writer.write(metrics_of(3, 2));
+  std::vector<int64_t> steps;
+  for (const std::string& line : base::split(base::read_file(directory / "metrics.jsonl"), '\n')) {
+    if (!line.empty()) steps.push_back(base::Json::parse(line)["step"]);
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 1, 2, 3}));
+  fs::remove_all(directory);
+}
+
+TEST(Metrics, SummaryShowsLossStrategiesAndPrediction) {
+  RunSummary summary;
+  for (int64_t step = 0; step < 20; ++step) summary.add(metrics_of(step, step < 10 ? 4.0 : 2.0));
+  const std::string text = summary.text();
+  EXPECT_NE(text.find("4.0000 (first 10) -> 2.0000 (last 10), -50.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("10 steps of <2,1,1>"), std::string::npos) << text;
+  EXPECT_NE(text.find("off by 10.0 %"), std::string::npos) << text;
+}
+
+TEST(TensorBoard, ChecksumOfTheStandardVector) { EXPECT_EQ(crc32c("123456789"), 0xE3069283u); }
+
+TEST(TensorBoard, RecordsAreFramed) {
+  const fs::path directory = scratch("tensorboard");
+  TensorBoardWriter(directory).write(3, {{"train/loss", 1.5}});
+  const std::string bytes = base::read_file(fs::directory_iterator(directory)->path());
+  size_t at = 0;
+  int records = 0;
+  while (at < bytes.size()) {
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data() + at, sizeof length);
+    uint32_t checksum = 0;
+    std::memcpy(&checksum, bytes.data() + at + 12 + length, sizeof checksum);
+    EXPECT_EQ(checksum, masked_crc32c(std::string_view(bytes).substr(at + 12, length)));
+    at += 16 + length;
+    ++records;
+  }
+  EXPECT_EQ(records, 2);
+  EXPECT_NE(bytes.find("train/loss"), std::string::npos);
+  fs::remove_all(directory);
+}
+
+}  // namespace
+}  // namespace sluice::report

@@ -1,0 +1,101 @@
+#include "report/tensorboard.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::report {
+
+namespace {
+
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t remainder = byte;
+    for (int bit = 0; bit < 8; ++bit) remainder = remainder >> 1 ^ (remainder & 1 ? 0x82F63B78u : 0u);
+    table[byte] = remainder;
+  }
+  return table;
+}
+
+template <typename T>
+std::string little_endian(T value) {
+  static_assert(std::endian::native == std::endian::little);
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+std::string varint(uint64_t value) {
+  std::string bytes;
+  while (value >= 0x80) {
+    bytes += static_cast<char>(value | 0x80);
+    value >>= 7;
+  }
+  return bytes + static_cast<char>(value);
+}
+
+// Protobuf fields by wire type.
+std::string integer_field(int number, int64_t value) {
+  return varint(static_cast<uint64_t>(number) << 3) + varint(static_cast<uint64_t>(value));
+}
+std::string double_field(int number, double value) {
+  return varint(static_cast<uint64_t>(number) << 3 | 1) + little_endian(value);
+}
+std::string float_field(int number, float value) {
+  return varint(static_cast<uint64_t>(number) << 3 | 5) + little_endian(value);
+}
+std::string bytes_field(int number, std::string_view value) {
+  return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(value.size()) + std::string(value);
+}
+
+double wall_time_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  static constexpr std::array<uint32_t, 256> kTable = make_crc_table();
+  uint32_t crc = ~0u;
+  for (const char byte : bytes) crc = kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xFF] ^ crc >> 8;
+  return ~crc;
+}
+
+uint32_t masked_crc32c(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory) {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof host - 1);
+  path_ = directory / base::text("events.out.tfevents.", static_cast<int64_t>(wall_time_s()), ".", host, ".", ::getpid());
+  out_.open(path_, std::ios::binary | std::ios::app);
+  write_record(double_field(1, wall_time_s()) + bytes_field(3, "brain.Event:2"));
+}
+
+void TensorBoardWriter::write(int64_t step, const std::vector<Scalar>& scalars) {
+  std::string summary;
+  for (const Scalar& scalar : scalars) {
+    summary += bytes_field(1, bytes_field(1, scalar.tag) + float_field(2, static_cast<float>(scalar.value)));
+  }
+  write_record(double_field(1, wall_time_s()) + integer_field(2, step) + bytes_field(5, summary));
+}
+
+void TensorBoardWriter::write_record(std::string_view event) {
+  const std::string length = little_endian(static_cast<uint64_t>(event.size()));
+  out_ << length << little_endian(masked_crc32c(length)) << event << little_endian(masked_crc32c(event));
+  out_.flush();
+  if (!out_) {
+    throw base::RunError(base::text("cannot write ", path_.string(), ": free space or set log.tensorboard = false"));
+  }
+}
+
+}  // namespace sluice::report

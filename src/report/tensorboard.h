@@ -1,0 +1,36 @@
+// TensorBoard event files: scalars in the record format of TensorFlow (length, masked CRC-32C, a protobuf
+// Event, masked CRC-32C), written without protobuf: an event has three fields.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::report {
+
+class TensorBoardWriter {
+ public:
+  // Opens directory/events.out.tfevents.<time>.<host>. RunError when it cannot be written.
+  explicit TensorBoardWriter(const std::filesystem::path& directory);
+
+  struct Scalar {
+    std::string tag;
+    double value = 0;
+  };
+  void write(int64_t step, const std::vector<Scalar>& scalars);
+
+ private:
+  void write_record(std::string_view event);
+
+  std::filesystem::path path_;
+  std::ofstream out_;
+};
+
+// CRC-32C (Castagnoli), and TensorFlow's mask of it.
+uint32_t crc32c(std::string_view bytes);
+uint32_t masked_crc32c(std::string_view bytes);
+
+}  // namespace sluice::report
