@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::comm {
@@ -28,6 +29,14 @@ class Work {
 };
 using WorkPtr = std::unique_ptr<Work>;
 
+// One part of an exchange: `bytes` bytes to (send is set) or from (receive is set) member `peer`.
+struct Message {
+  const void* send = nullptr;
+  void* receive = nullptr;
+  int64_t bytes = 0;
+  int peer = 0;
+};
+
 // A set of ranks that exchange bytes, seen from one member. Not thread-safe: one thread issues at a time.
 // Buffers must stay alive and untouched until wait() has returned.
 class Communicator {
@@ -35,9 +44,9 @@ class Communicator {
   virtual ~Communicator() = default;
 
   const std::string& name() const { return name_; }
-  int rank() const { return rank_; }                          // this member's index in ranks()
+  int rank() const { return rank_; }  // this member's index in ranks()
   int size() const { return static_cast<int>(ranks_.size()); }
-  const std::vector<int>& ranks() const { return ranks_; }    // world ranks, by member index
+  const std::vector<int>& ranks() const { return ranks_; }  // world ranks, by member index
 
   // Every member gives `bytes`; `receive` holds size()·bytes, by member index.
   virtual WorkPtr all_gather(const void* send, void* receive, int64_t bytes) = 0;
@@ -50,9 +59,14 @@ class Communicator {
   // member's part. Host transports add in member order: the same bits however the ranks were started.
   virtual WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) = 0;
 
-  // Point to point; `peer` is a member index.
-  virtual WorkPtr send(const void* data, int64_t bytes, int peer) = 0;
-  virtual WorkPtr receive(void* data, int64_t bytes, int peer) = 0;
+  // Point to point as one operation (NCCL's group): its messages progress independently of each other, so
+  // a ring step or a swap between two ranks is one exchange. The j-th message to a peer meets the j-th
+  // message that the peer receives from here. `peer` is never this member.
+  virtual WorkPtr exchange(std::span<const Message> messages) = 0;
+
+  // Exchanges of one message; `peer` is a member index.
+  WorkPtr send(const void* data, int64_t bytes, int peer);
+  WorkPtr receive(void* data, int64_t bytes, int peer);
 
  protected:
   Communicator(std::string name, std::vector<int> ranks, int rank)
@@ -77,6 +91,12 @@ class Transport {
   virtual std::unique_ptr<Communicator> communicator(const std::string& name,
                                                      const std::vector<int>& ranks) = 0;
 };
+
+// The communicator of one member, world rank `rank`: copies at once. Every transport uses it.
+std::unique_ptr<Communicator> lone_communicator(const std::string& name, int rank);
+
+// "float32", "float64", "bfloat16".
+const char* name_of(DType dtype);
 
 // destination[i] += source[i] for `count` elements (bfloat16 adds in float and rounds to nearest even).
 void accumulate(void* destination, const void* source, int64_t count, DType dtype);

@@ -1,0 +1,49 @@
+// Collectives made of point-to-point messages, for transports that only need to know how to post those
+// (Gloo, host-staged). Sums are taken on the host in member order.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace sluice::comm {
+
+// A Work that is done already.
+WorkPtr finished_work();
+
+// Buffers that reduce_scatter receives into, kept for the next one. Thread-safe.
+class StagingPool;
+
+class ExchangeCommunicator : public Communicator {
+ public:
+  WorkPtr all_gather(const void* send, void* receive, int64_t bytes) final;
+  WorkPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                     std::span<const int64_t> receive_bytes) final;
+  WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) final;
+  WorkPtr exchange(std::span<const Message> messages) final;
+
+ protected:
+  ExchangeCommunicator(std::string name, std::vector<int> ranks, int rank);
+  ~ExchangeCommunicator() override;
+
+  struct Operation {
+    const char* kind = "";    // "all_gather", "send", …: for messages
+    int64_t position = 0;     // how many operations this member issued before it
+    bool collective = false;  // collectives and point-to-point never match each other
+  };
+
+  // Posts all messages at once and returns; none is for this member, none is empty. Messages of one pair
+  // and kind (collective or not) match in order.
+  virtual WorkPtr post(const Operation& operation, std::span<const Message> messages) = 0;
+
+ private:
+  WorkPtr post_collective(const char* kind, const std::vector<Message>& messages);
+
+  int64_t issued_ = 0;
+  std::shared_ptr<StagingPool> pool_;
+};
+
+}  // namespace sluice::comm
