@@ -72,15 +72,26 @@ struct StepPlan {
 std::string canonical_bytes(const StepPlan& plan);
 uint64_t hash(const StepPlan& plan);
 
-// plan.json ("sluice.plan/1") and back. from_json throws InputError naming `name` and the fault, and
-// accepts only plans that validate() accepts.
+// plan.json ("sluice.plan/1") and back; planning_ns is measured and stays out. from_json throws InputError
+// naming `name` and the fault, and accepts only plans that validate() accepts and whose hash and strategy
+// text, where given, agree.
 base::Json to_json(const StepPlan& plan);
 StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::string& name);
 
-// InputError unless every token of every sequence lies in exactly one piece, no micro-batch exceeds its
-// pipeline's max_len_tokens, lanes match schemes, and each ring is a contiguous run of lanes with one
-// micro-batch on each and balanced causal cutting (2k chunks, lane j holding j and 2k−1−j).
+// InputError naming the fault unless
+// - the strategy is valid and every pipeline has as many lists of micro-batches as lanes;
+// - every token of every sequence lies in exactly one piece;
+// - no micro-batch exceeds its pipeline's max_len_tokens;
+// - a micro-batch without ring holds whole sequences, one piece each, and at least one;
+// - each ring stands on a contiguous run of k >= 2 lanes, one micro-batch on each, which are those that
+//   ring_micro_batches cuts from the sequences of its first lane, in the same order.
 void validate(const StepPlan& plan, int world_size);
+
+// Balanced causal cutting: the micro-batches, lane by lane, of a ring of `lanes` lanes that shares the
+// `shared` sequences (indices into `sequences`). Each sequence is cut into 2·lanes chunks; lane j holds
+// chunk j and chunk 2·lanes−1−j, one piece each in this order, without the empty ones.
+std::vector<MicroBatch> ring_micro_batches(const std::vector<Sequence>& sequences,
+                                           const std::vector<int32_t>& shared, int lanes, int ring);
 
 // Chunk `chunk` of the 2k chunks of a sequence of `length_tokens` on k lanes.
 base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk);

@@ -1,0 +1,152 @@
+#include "strategy/cluster.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "strategy/text_cursor.h"
+
+namespace sluice::strategy {
+namespace {
+
+using base::InputError;
+using base::Json;
+using base::text;
+
+constexpr const char* kSchema = "sluice.cluster/1";
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// One core a rank over loopback: 24 µs for a small message and 1 byte/ns in a ring, measured with Gloo on
+// two cores; FP32 products of a small model. A probe of the machine replaces it in training.
+Cluster local() {
+  return {.name = "local",
+          .gpus_per_node = 4,
+          .device_memory_bytes = 2 * kGiB,
+          .flops_per_ns = 30,
+          .intra_node = {1.0, 24e3},
+          .inter_node = {1.0, 24e3},
+          .host_bytes_per_ns = 5,
+          .host_memory_bytes = 8 * kGiB};
+}
+
+// Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: half of 312 TFLOP/s (NVIDIA's data sheet,
+// dense BF16), about what large products in training attain. Links: NVLink 400 GB/s both ways together and
+// 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 and 25 GB/s a direction and device;
+// 80 % of either attained. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies and host memory: typical values.
+Cluster a800x8() {
+  return {.name = "a800x8",
+          .gpus_per_node = 8,
+          .device_memory_bytes = 81252 * kMiB,
+          .flops_per_ns = 156e3,
+          .intra_node = {160, 5e3},
+          .inter_node = {20, 10e3},
+          .host_bytes_per_ns = 24,
+          .host_memory_bytes = 1024 * kGiB};
+}
+
+// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, 989 TFLOP/s dense BF16 (half attained), NVLink
+// 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained), PCIe 5.0 x16 64 GB/s (75 %),
+// 2 TB of host memory. Latencies: typical values.
+Cluster h100x8() {
+  return {.name = "h100x8",
+          .gpus_per_node = 8,
+          .device_memory_bytes = 81559 * kMiB,
+          .flops_per_ns = 495e3,
+          .intra_node = {360, 5e3},
+          .inter_node = {40, 10e3},
+          .host_bytes_per_ns = 48,
+          .host_memory_bytes = 2048 * kGiB};
+}
+
+Json to_json(const LinkSpeed& link) {
+  return {{"bytes_per_ns", link.bytes_per_ns}, {"latency_ns", link.latency_ns}};
+}
+
+LinkSpeed link_from_json(const Json& json, const std::string& key, const std::string& name) {
+  const auto link = base::require<Json>(json, key, name);
+  const std::string where = text(name, ": ", key);
+  return {.bytes_per_ns = base::require<double>(link, "bytes_per_ns", where),
+          .latency_ns = base::require<double>(link, "latency_ns", where)};
+}
+
+}  // namespace
+
+std::vector<std::string> cluster_preset_names() { return {"local", "a800x8", "h100x8"}; }
+
+Cluster cluster_preset(const std::string& name, int nodes) {
+  Cluster cluster;
+  for (const Cluster& preset : {local(), a800x8(), h100x8()}) {
+    if (preset.name == name) cluster = preset;
+  }
+  if (cluster.name.empty()) {
+    throw InputError(text("cluster preset '", name, "' is unknown: choose one of ",
+                          base::join(cluster_preset_names(), ", "), ", or give a file"));
+  }
+  cluster.nodes = nodes;
+  validate(cluster);
+  return cluster;
+}
+
+Json to_json(const Cluster& cluster) {
+  return {{"schema", kSchema},
+          {"name", cluster.name},
+          {"nodes", cluster.nodes},
+          {"gpus_per_node", cluster.gpus_per_node},
+          {"device_memory_bytes", cluster.device_memory_bytes},
+          {"flops_per_ns", cluster.flops_per_ns},
+          {"intra_node", to_json(cluster.intra_node)},
+          {"inter_node", to_json(cluster.inter_node)},
+          {"host_bytes_per_ns", cluster.host_bytes_per_ns},
+          {"host_memory_bytes", cluster.host_memory_bytes}};
+}
+
+Cluster cluster_from_json(const Json& json, const std::string& name) {
+  base::require_schema(json, kSchema, name);
+  const Cluster cluster = {.name = base::require<std::string>(json, "name", name),
+                           .nodes = base::require<int>(json, "nodes", name),
+                           .gpus_per_node = base::require<int>(json, "gpus_per_node", name),
+                           .device_memory_bytes = base::require<int64_t>(json, "device_memory_bytes", name),
+                           .flops_per_ns = base::require<double>(json, "flops_per_ns", name),
+                           .intra_node = link_from_json(json, "intra_node", name),
+                           .inter_node = link_from_json(json, "inter_node", name),
+                           .host_bytes_per_ns = base::require<double>(json, "host_bytes_per_ns", name),
+                           .host_memory_bytes = base::require<int64_t>(json, "host_memory_bytes", name)};
+  try {
+    validate(cluster);
+  } catch (const InputError& error) {
+    throw InputError(text(name, ": ", error.what()));
+  }
+  return cluster;
+}
+
+void validate(const Cluster& cluster) {
+  const auto require_count = [](const char* key, int64_t value) {
+    if (value < 1) throw InputError(text("cluster: ", key, " is ", value, " but must be at least 1"));
+  };
+  const auto require_speed = [](const char* key, double value) {
+    if (!(value > 0) || !std::isfinite(value)) {
+      throw InputError(text("cluster: ", key, " is ", value, " but must be a positive number"));
+    }
+  };
+  const auto require_link = [&](const std::string& key, const LinkSpeed& link) {
+    require_speed((key + ".bytes_per_ns").c_str(), link.bytes_per_ns);
+    if (!(link.latency_ns >= 0) || !std::isfinite(link.latency_ns)) {
+      throw InputError(text("cluster: ", key, ".latency_ns is ", link.latency_ns, " but must be at least 0"));
+    }
+  };
+  require_count("nodes", cluster.nodes);
+  require_count("gpus_per_node", cluster.gpus_per_node);
+  if (int64_t{cluster.nodes} * cluster.gpus_per_node > kMaxRanks) {
+    throw InputError(text("cluster: ", cluster.nodes, " nodes of ", cluster.gpus_per_node,
+                          " devices are more than ", kMaxRanks, " devices"));
+  }
+  require_count("device_memory_bytes", cluster.device_memory_bytes);
+  require_speed("flops_per_ns", cluster.flops_per_ns);
+  require_link("intra_node", cluster.intra_node);
+  require_link("inter_node", cluster.inter_node);
+  require_speed("host_bytes_per_ns", cluster.host_bytes_per_ns);
+  require_count("host_memory_bytes", cluster.host_memory_bytes);
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,48 @@
+// A cluster: the machines that a plan is made for, in the figures that the analytic cost model needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace sluice::strategy {
+
+// What a link attains: a message of n bytes takes latency_ns + n ÷ bytes_per_ns. 1 byte/ns is 1 GB/s.
+struct LinkSpeed {
+  double bytes_per_ns = 0;
+  double latency_ns = 0;
+  bool operator==(const LinkSpeed&) const = default;
+};
+
+// Equal devices in equal nodes. Figures are what programs attain, not what data sheets promise; links are
+// one direction of one device.
+struct Cluster {
+  std::string name;
+  int nodes = 1;
+  int gpus_per_node = 1;  // devices of any kind
+  int64_t device_memory_bytes = 0;
+  double flops_per_ns = 0;        // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
+  LinkSpeed intra_node;           // between devices of a node
+  LinkSpeed inter_node;           // between nodes
+  double host_bytes_per_ns = 0;   // a device's copies to and from host memory
+  int64_t host_memory_bytes = 0;  // of one node
+
+  int gpus() const { return nodes * gpus_per_node; }
+  bool operator==(const Cluster&) const = default;
+};
+
+// Presets: "local", "a800x8", "h100x8", with `nodes` nodes. InputError listing them for another
+// name, or when nodes < 1.
+Cluster cluster_preset(const std::string& name, int nodes);
+std::vector<std::string> cluster_preset_names();
+
+// "sluice.cluster/1" and back. InputError naming `name`, the key and the value.
+base::Json to_json(const Cluster& cluster);
+Cluster cluster_from_json(const base::Json& json, const std::string& name);
+
+// InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive.
+void validate(const Cluster& cluster);
+
+}  // namespace sluice::strategy

@@ -1,0 +1,61 @@
+#include "strategy/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+
+namespace sluice::strategy {
+namespace {
+
+using base::Json;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Cluster, PresetsSurviveJson) {
+  for (const std::string& name : cluster_preset_names()) {
+    const Cluster cluster = cluster_preset(name, 3);
+    EXPECT_EQ(cluster.name, name);
+    EXPECT_EQ(cluster.gpus(), 3 * cluster.gpus_per_node);
+    EXPECT_EQ(cluster_from_json(Json::parse(to_json(cluster).dump()), "cluster.json"), cluster);
+  }
+}
+
+TEST(Cluster, UnknownPresetListsTheKnownOnes) {
+  EXPECT_THAT(
+      [] { cluster_preset("b200x8", 1); },
+      ThrowsMessage<base::InputError>(AllOf(HasSubstr("'b200x8'"), HasSubstr("local, a800x8, h100x8"))));
+}
+
+TEST(Cluster, NodesBelowOneAreRefused) {
+  EXPECT_THAT([] { cluster_preset("a800x8", 0); }, ThrowsMessage<base::InputError>(HasSubstr("nodes is 0")));
+}
+
+TEST(ClusterJson, EachFaultNamesFileAndKey) {
+  const std::pair<std::function<void(Json&)>, std::string> faults[] = {
+      {[](Json& j) { j["schema"] = "x"; }, "schema is 'x'"},
+      {[](Json& j) { j.erase("name"); }, "'name' is missing"},
+      {[](Json& j) { j["nodes"] = 1.5; }, "'nodes' has an unexpected value"},
+      {[](Json& j) { j["gpus_per_node"] = 0; }, "gpus_per_node is 0"},
+      {[](Json& j) { j["nodes"] = 1000000; }, "more than 1048576 devices"},
+      {[](Json& j) { j["device_memory_bytes"] = -1; }, "device_memory_bytes is -1"},
+      {[](Json& j) { j["flops_per_ns"] = 0; }, "flops_per_ns is 0"},
+      {[](Json& j) { j["intra_node"] = 3; }, "intra_node: key 'bytes_per_ns' is missing"},
+      {[](Json& j) { j["intra_node"]["bytes_per_ns"] = -2; }, "intra_node.bytes_per_ns is -2"},
+      {[](Json& j) { j["inter_node"]["latency_ns"] = -2; }, "inter_node.latency_ns is -2"},
+      {[](Json& j) { j["host_bytes_per_ns"] = "fast"; },
+       "'host_bytes_per_ns' has an unexpected value: \"fast\""},
+      {[](Json& j) { j.erase("host_memory_bytes"); }, "'host_memory_bytes' is missing"},
+  };
+  for (const auto& [make, fault] : faults) {
+    Json json = to_json(cluster_preset("a800x8", 2));
+    make(json);
+    EXPECT_THAT([&] { cluster_from_json(json, "cluster.json"); },
+                ThrowsMessage<base::InputError>(AllOf(HasSubstr("cluster.json"), HasSubstr(fault))));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::strategy

@@ -1,0 +1,86 @@
+#include "strategy/scheme.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+namespace sluice::strategy {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Scheme, PrintsAndParsesBack) {
+  for (const Scheme& scheme : {Scheme{}, Scheme{4, 2, 1}, Scheme{1, 1, 512}, Scheme{8, 16, 4}}) {
+    EXPECT_EQ(parse_scheme(to_text(scheme)), scheme);
+  }
+  EXPECT_EQ(to_text(Scheme{4, 2, 1}), "<4,2,1>");
+}
+
+TEST(Scheme, WhiteSpaceIsIgnored) { EXPECT_EQ(parse_scheme("  < 4 ,\t2 , 1 >\n"), (Scheme{4, 2, 1})); }
+
+TEST(Scheme, RanksIsTheProduct) { EXPECT_EQ((Scheme{4, 2, 3}).ranks(), 24); }
+
+TEST(Scheme, EveryFaultIsNamedWithTheText) {
+  const std::pair<std::string, std::string> faults[] = {
+      {"", "'<' is missing"},
+      {"4,2,1", "expected '<' at character 1"},
+      {"<4,2,1", "'>' is missing"},
+      {"<4,2>", "expected ','"},
+      {"<4,2,1,1>", "expected '>'"},
+      {"<0,2,1>", "tp must be at least 1"},
+      {"<1,0,1>", "pp must be at least 1"},
+      {"<1,1,0>", "cp must be at least 1"},
+      {"<-1,1,1>", "tp must be a positive integer"},
+      {"<1.5,1,1>", "expected ','"},
+      {"<a,1,1>", "tp must be a positive integer"},
+      {"<1 2,1,1>", "expected ','"},
+      {"<99999999999999999999,1,1>", "tp is above 1048576"},
+      {"<1048576,1048576,1048576>", "more than 1048576 ranks"},
+      {"<1,1,1>x", "more text after '>'"},
+  };
+  for (const auto& [text, fault] : faults) {
+    EXPECT_THAT([&] { parse_scheme(text); },
+                ThrowsMessage<base::InputError>(AllOf(HasSubstr("scheme '" + text + "'"), HasSubstr(fault))));
+  }
+}
+
+TEST(Scheme, RandomBytesNeverDoMoreThanThrow) {
+  const std::string alphabet = "<>,x+ 0123456789\t-a\xff";
+  base::Rng rng(1);
+  for (int round = 0; round < 20000; ++round) {
+    std::string text;
+    for (int64_t size = rng.between(0, 12); size > 0; --size) text += alphabet[rng.below(alphabet.size())];
+    try {
+      EXPECT_EQ(parse_scheme(to_text(parse_scheme(text))), parse_scheme(text));
+    } catch (const base::InputError&) {
+    }
+  }
+}
+
+TEST(LayersOfStage, FirstStagesHoldOneMore) {
+  EXPECT_EQ(layers_of_stage(4, 3, 0), (base::Interval{0, 2}));
+  EXPECT_EQ(layers_of_stage(4, 3, 1), (base::Interval{2, 3}));
+  EXPECT_EQ(layers_of_stage(4, 3, 2), (base::Interval{3, 4}));
+}
+
+TEST(LayersOfStage, StagesCoverAllLayersInOrder) {
+  for (int64_t layers = 0; layers < 20; ++layers) {
+    for (int pp = 1; pp <= 8; ++pp) {
+      int64_t next = 0;
+      for (int stage = 0; stage < pp; ++stage) {
+        const base::Interval stage_layers = layers_of_stage(layers, pp, stage);
+        EXPECT_EQ(stage_layers.begin, next);
+        EXPECT_EQ(stage_layers.size(), layers / pp + (stage < layers % pp ? 1 : 0));
+        next = stage_layers.end;
+      }
+      EXPECT_EQ(next, layers);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::strategy

@@ -1,0 +1,162 @@
+// plan.json, both ways.
+#include "base/hash.h"
+#include "base/text.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::strategy {
+namespace {
+
+using base::InputError;
+using base::Json;
+using base::text;
+
+constexpr const char* kSchema = "sluice.plan/1";
+
+Json piece_to_json(const Piece& piece) {
+  return {{"sequence", piece.sequence}, {"begin", piece.begin}, {"end", piece.end}};
+}
+
+Json micro_batch_to_json(const MicroBatch& micro_batch) {
+  Json pieces = Json::array();
+  for (const Piece& piece : micro_batch.pieces) pieces.push_back(piece_to_json(piece));
+  return {{"ring", micro_batch.ring ? Json(*micro_batch.ring) : Json()}, {"pieces", std::move(pieces)}};
+}
+
+Json pipeline_to_json(const PipelinePlan& plan) {
+  Json lanes = Json::array();
+  for (const std::vector<MicroBatch>& lane : plan.lanes) {
+    Json& micro_batches = lanes.emplace_back(Json::array());
+    for (const MicroBatch& micro_batch : lane) micro_batches.push_back(micro_batch_to_json(micro_batch));
+  }
+  return {{"scheme", to_text(plan.pipeline.scheme)},
+          {"max_len", plan.max_len_tokens},
+          {"ranks", plan.pipeline.ranks},
+          {"lanes", std::move(lanes)}};
+}
+
+// read()'s result; InputErrors get `name` in front.
+template <typename Read>
+auto with_name(const std::string& name, const Read& read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    throw InputError(text(name, ": ", error.what()));
+  }
+}
+
+// REQUIRES of `value`: a list. Calls read(item, name of the item) for each.
+template <typename Read>
+void for_each_item(const Json& value, const std::string& name, const Read& read) {
+  if (!value.is_array()) throw InputError(text(name, ": expected a list, found ", value.type_name()));
+  for (size_t i = 0; i < value.size(); ++i) read(value[i], text(name, "[", i, "]"));
+}
+
+template <typename Read>
+void for_each_item(const Json& value, const std::string& key, const std::string& name, const Read& read) {
+  if (!value.is_object() || !value.contains(key))
+    throw InputError(text(name, ": key '", key, "' is missing"));
+  for_each_item(value.at(key), text(name, ": ", key), read);
+}
+
+MicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
+  MicroBatch micro_batch;
+  if (json.is_object() && json.contains("ring") && !json.at("ring").is_null()) {
+    micro_batch.ring = base::require<int>(json, "ring", name);
+  }
+  for_each_item(json, "pieces", name, [&](const Json& piece, const std::string& where) {
+    micro_batch.pieces.push_back({.sequence = base::require<int32_t>(piece, "sequence", where),
+                                  .begin = base::require<int64_t>(piece, "begin", where),
+                                  .end = base::require<int64_t>(piece, "end", where)});
+  });
+  return micro_batch;
+}
+
+PipelinePlan pipeline_from_json(const Json& json, const std::string& name) {
+  PipelinePlan plan;
+  const auto scheme = base::require<std::string>(json, "scheme", name);
+  plan.pipeline.scheme = with_name(name, [&] { return parse_scheme(scheme); });
+  plan.max_len_tokens = base::require<int64_t>(json, "max_len", name);
+  for_each_item(json, "ranks", name, [&](const Json& rank, const std::string& where) {
+    if (!base::holds_integer<int>(rank)) throw InputError(text(where, ": ", rank.dump(), " is no rank"));
+    plan.pipeline.ranks.push_back(rank.get<int>());
+  });
+  for_each_item(json, "lanes", name, [&](const Json& lane, const std::string& lane_name) {
+    std::vector<MicroBatch>& micro_batches = plan.lanes.emplace_back();
+    for_each_item(lane, lane_name, [&](const Json& micro_batch, const std::string& where) {
+      micro_batches.push_back(micro_batch_from_json(micro_batch, where));
+    });
+  });
+  return plan;
+}
+
+StepPlan unchecked_from_json(const Json& json, const std::string& name) {
+  base::require_schema(json, kSchema, name);
+  StepPlan plan;
+  plan.step = base::require<int64_t>(json, "step", name);
+  for_each_item(json, "sequences", name, [&](const Json& sequence, const std::string& where) {
+    plan.sequences.push_back({.document = base::require<int64_t>(sequence, "document", where),
+                              .begin_token = base::get_or<int64_t>(sequence, "begin", 0, where),
+                              .length_tokens = base::require<int64_t>(sequence, "length", where)});
+  });
+  for_each_item(json, "pipelines", name, [&](const Json& pipeline, const std::string& where) {
+    plan.pipelines.push_back(pipeline_from_json(pipeline, where));
+  });
+  plan.estimated_ns = base::get_or<int64_t>(json, "estimated_ns", 0, name);
+  plan.lower_bound_ns = base::get_or<int64_t>(json, "lower_bound_ns", 0, name);
+  if (json.contains("candidates")) {
+    for_each_item(json, "candidates", name, [&](const Json& candidate, const std::string& where) {
+      plan.candidates.push_back({.strategy = base::require<std::string>(candidate, "strategy", where),
+                                 .estimated_ns = base::require<int64_t>(candidate, "estimated_ns", where)});
+    });
+  }
+  return plan;
+}
+
+// What the file says twice must agree.
+void check_redundant_keys(const StepPlan& plan, const Json& json) {
+  const auto check = [&](const char* key, const std::string& expected) {
+    const auto found = base::get_or<std::string>(json, key, expected, "plan");
+    if (found != expected)
+      throw InputError(text(key, " is '", found, "' but the pipelines make '", expected, "'"));
+  };
+  check("strategy", to_text(plan.strategy()));
+  check("hash", base::hash_text(hash(plan)));
+}
+
+}  // namespace
+
+Json to_json(const StepPlan& plan) {
+  Json sequences = Json::array();
+  for (const Sequence& sequence : plan.sequences) {
+    sequences.push_back({{"document", sequence.document},
+                         {"begin", sequence.begin_token},
+                         {"length", sequence.length_tokens}});
+  }
+  Json pipelines = Json::array();
+  for (const PipelinePlan& pipeline : plan.pipelines) pipelines.push_back(pipeline_to_json(pipeline));
+  Json candidates = Json::array();
+  for (const CandidateEstimate& candidate : plan.candidates) {
+    candidates.push_back({{"strategy", candidate.strategy}, {"estimated_ns", candidate.estimated_ns}});
+  }
+  return {{"schema", kSchema},
+          {"step", plan.step},
+          {"hash", base::hash_text(hash(plan))},
+          {"strategy", to_text(plan.strategy())},
+          {"estimated_ns", plan.estimated_ns},
+          {"lower_bound_ns", plan.lower_bound_ns},
+          {"gap_ppm", plan.gap_ppm()},
+          {"candidates", std::move(candidates)},
+          {"sequences", std::move(sequences)},
+          {"pipelines", std::move(pipelines)}};
+}
+
+StepPlan step_plan_from_json(const Json& json, int world_size, const std::string& name) {
+  const StepPlan plan = unchecked_from_json(json, name);
+  with_name(name, [&] {
+    validate(plan, world_size);
+    check_redundant_keys(plan, json);
+  });
+  return plan;
+}
+
+}  // namespace sluice::strategy
