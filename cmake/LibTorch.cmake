@@ -16,6 +16,11 @@ endfunction()
 sluice_torch_library(c10)
 sluice_torch_library(torch_cpu)
 target_link_libraries(torch::torch_cpu INTERFACE torch::c10)
+# ATen's parallel_for is serial in files compiled without OpenMP. Loops with comparisons (exp, maxima)
+# vectorise only where floating-point traps are ruled out.
+target_compile_options(torch::torch_cpu INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fopenmp> $<$<COMPILE_LANGUAGE:CXX>:-fno-trapping-math>)
+target_link_options(torch::torch_cpu INTERFACE -fopenmp)
 # The wheel's libtorch_cpu needs CUDA's runtime and CUPTI beside it, whatever the device.
 target_link_options(torch::torch_cpu INTERFACE
   -Wl,-rpath,${torch_root}/lib -Wl,-rpath,${nvidia_lib} -Wl,-rpath-link,${nvidia_lib})

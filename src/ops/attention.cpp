@@ -1,0 +1,125 @@
+// T: rows (tokens of packed sequences), N: query heads, K: key/value heads, D: dimensions of a head,
+// L: tokens of one sequence, 1: the batch dimension that ATen's CPU kernel wants.
+//
+// Per head and sequence: S = scale·q·kᵀ (causal), P = softmax(S), out = P·v. With lse = log Σ exp S and
+// δ = Σ_D dout·out:  dv = Pᵀ·dout,  dS = P ∘ (dout·vᵀ - δ),  dq = scale·dS·k,  dk = scale·dSᵀ·q,
+// where P = exp(S - lse) is made again from q and k; a key head sums over its query heads.
+#include "ops/attention.h"
+
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/simd.h"
+
+namespace sluice::ops {
+
+PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::Device& device) {
+  PackedSequences sequences{.begins = {0}};
+  for (const int64_t length : lengths) {
+    SLUICE_ASSERT(length > 0, "a packed sequence is empty");
+    sequences.begins.push_back(sequences.begins.back() + length);
+    sequences.longest = std::max(sequences.longest, length);
+  }
+  if (device.is_cpu()) return sequences;
+  const int64_t count = static_cast<int64_t>(sequences.begins.size());
+  at::Tensor host = at::empty({count}, at::TensorOptions().dtype(at::kInt));
+  std::copy(sequences.begins.begin(), sequences.begins.end(), host.mutable_data_ptr<int32_t>());
+  sequences.begins_device = host.to(device);
+  return sequences;
+}
+
+namespace {
+
+// Rows [begin, begin + length) of x [T, heads, D] as the kernel's [1, heads, L, D]; no copy.
+at::Tensor sequence_view(const at::Tensor& x, int64_t begin, int64_t length) {
+  return x.narrow(0, begin, length).transpose(0, 1).unsqueeze(0);
+}
+
+void zero_rows_from(const at::Tensor& x, int64_t begin) {
+  if (begin < x.size(0)) x.narrow(0, begin, x.size(0) - begin).zero_();
+}
+
+AttentionResult attention_cpu(const AttentionInput& input, const PackedSequences& sequences) {
+  const at::Tensor& q_TND = input.q_TND;
+  const int64_t rows = q_TND.size(0), heads = q_TND.size(1);
+  const at::TensorOptions options = q_TND.options();
+  AttentionResult result{at::empty({rows, heads, q_TND.size(2)}, options),
+                         at::empty({heads, rows}, options.dtype(accumulator_type(q_TND)))};
+  for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
+    const int64_t begin = sequences.begins[i], length = sequences.begins[i + 1] - begin;
+    const auto [out_1NLD, lse_1NL] = at::_scaled_dot_product_flash_attention_for_cpu(
+        sequence_view(q_TND, begin, length), sequence_view(input.k_TKD, begin, length),
+        sequence_view(input.v_TKD, begin, length), /*dropout_p=*/0.0, /*is_causal=*/true,
+        /*attn_mask=*/{}, input.scale);
+    sequence_view(result.out_TND, begin, length).copy_(out_1NLD);
+    result.lse_NT.narrow(1, begin, length).copy_(lse_1NL.squeeze(0));
+  }
+  zero_rows_from(result.out_TND, sequences.begins.back());
+  zero_rows_from(result.lse_NT.t(), sequences.begins.back());
+  return result;
+}
+
+void attention_backward_cpu(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, const PackedSequences& sequences,
+                            const AttentionGradient& gradient) {
+  for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
+    const int64_t begin = sequences.begins[i], length = sequences.begins[i + 1] - begin;
+    const auto [dq_1NLD, dk_1KLD, dv_1KLD] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        sequence_view(dout_TND, begin, length), sequence_view(input.q_TND, begin, length),
+        sequence_view(input.k_TKD, begin, length), sequence_view(input.v_TKD, begin, length),
+        sequence_view(saved.out_TND, begin, length), saved.lse_NT.narrow(1, begin, length).unsqueeze(0),
+        /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/{}, input.scale);
+    sequence_view(gradient.dq_TND, begin, length).copy_(dq_1NLD);
+    sequence_view(gradient.dk_TKD, begin, length).copy_(dk_1KLD);
+    sequence_view(gradient.dv_TKD, begin, length).copy_(dv_1KLD);
+  }
+}
+
+AttentionResult attention_cuda(const AttentionInput& input, const PackedSequences& sequences) {
+  const at::Tensor& begins = sequences.begins_device;
+  auto [out_TND, lse_NT, rng, unused, mask] = at::_flash_attention_forward(
+      input.q_TND, input.k_TKD, input.v_TKD, begins, begins, sequences.longest, sequences.longest,
+      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, input.scale);
+  zero_rows_from(out_TND, sequences.begins.back());
+  return {out_TND, lse_NT, rng};
+}
+
+void attention_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& input,
+                             const AttentionResult& saved, const PackedSequences& sequences,
+                             const AttentionGradient& gradient) {
+  const at::Tensor& begins = sequences.begins_device;
+  const at::Tensor unused = at::empty({0}, saved.rng.options());
+  const auto [dq_TND, dk_TKD, dv_TKD] =
+      at::_flash_attention_backward(dout_TND, input.q_TND, input.k_TKD, input.v_TKD, saved.out_TND,
+                                    saved.lse_NT, begins, begins, sequences.longest, sequences.longest,
+                                    /*dropout_p=*/0.0, /*is_causal=*/true, saved.rng, unused, input.scale);
+  gradient.dq_TND.copy_(dq_TND);
+  gradient.dk_TKD.copy_(dk_TKD);
+  gradient.dv_TKD.copy_(dv_TKD);
+}
+
+}  // namespace
+
+AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
+  return input.q_TND.is_cuda() ? attention_cuda(input, sequences) : attention_cpu(input, sequences);
+}
+
+void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
+                        const PackedSequences& sequences, const AttentionGradient& gradient) {
+  if (input.q_TND.is_cuda()) {
+    attention_backward_cuda(dout_TND, input, saved, sequences, gradient);
+  } else {
+    attention_backward_cpu(dout_TND, input, saved, sequences, gradient);
+  }
+  zero_rows_from(gradient.dq_TND, sequences.begins.back());
+  zero_rows_from(gradient.dk_TKD, sequences.begins.back());
+  zero_rows_from(gradient.dv_TKD, sequences.begins.back());
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,140 @@
+// The fused CPU kernels against their twins from ATen's operators, in every type.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/cross_entropy.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/rotary.h"
+#include "ops/simd.h"
+#include "ops/swiglu.h"
+
+namespace sluice::ops {
+namespace {
+
+class Fused : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  Fused() { at::manual_seed(11); }
+  at::Tensor random(at::IntArrayRef shape) const { return at::randn(shape, at::kDouble).to(GetParam()); }
+  at::ScalarType wide() const { return GetParam() == at::kDouble ? at::kDouble : at::kFloat; }
+  // bfloat16 keeps 8 bits: one unit in the last place is 2^-8 of the largest element at most.
+  double tolerance() const {
+    return GetParam() == at::kDouble ? 1e-13 : GetParam() == at::kFloat ? 1e-5 : 1.0 / 128;
+  }
+  void expect_close(const at::Tensor& actual, const at::Tensor& expected) const {
+    ASSERT_EQ(actual.scalar_type(), expected.scalar_type());
+    const at::Tensor wide_expected = expected.to(at::kDouble);
+    const double error = (actual.to(at::kDouble) - wide_expected).abs().max().item<double>();
+    EXPECT_LE(error, tolerance() * wide_expected.abs().max().item<double>());
+  }
+};
+
+TEST_P(Fused, RmsNorm) {
+  const at::Tensor x = random({130, 33}), weight = random({33}), dy = random({130, 33});
+  const RmsNorm fused = rms_norm(x, weight, 1e-5), twin = aten::rms_norm(x, weight, 1e-5);
+  expect_close(fused.y_TH, twin.y_TH);
+  expect_close(fused.inverse_rms_T, twin.inverse_rms_T);
+  const at::Tensor dw_fused = at::zeros({33}, at::dtype(wide())), dw_twin = at::zeros_like(dw_fused);
+  const auto a = rms_norm_backward(dy, x, weight, fused.inverse_rms_T, x, dw_fused);
+  const auto b = aten::rms_norm_backward(dy, x, weight, fused.inverse_rms_T, x, dw_twin);
+  expect_close(a.dx_TH, b.dx_TH);
+  expect_close(a.y_TH, b.y_TH);
+  expect_close(dw_fused, dw_twin);
+}
+
+TEST_P(Fused, RmsNormGradientDoesNotDependOnThreads) {
+  const at::Tensor x = random({1000, 64}), weight = random({64}), dy = random({1000, 64});
+  const at::Tensor r = rms_norm(x, weight, 1e-5).inverse_rms_T;
+  const int threads = at::get_num_threads();
+  at::Tensor sums[2];
+  for (const int count : {1, 2}) {
+    at::set_num_threads(count);
+    sums[count - 1] = at::zeros({64}, at::dtype(wide()));
+    rms_norm_backward(dy, x, weight, r, {}, sums[count - 1]);
+  }
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(sums[0], sums[1]));
+}
+
+TEST_P(Fused, Rotary) {
+  const std::vector<double> frequencies = {1.0, 0.3, 0.01};
+  const RotaryTable table = rotary_table(frequencies, 1.0, 32, at::dtype(GetParam()));
+  const at::Tensor positions = at::arange(20, at::kLong), x = random({20, 2, 6});
+  for (const Rotation rotation : {Rotation::kForward, Rotation::kBackward}) {
+    const at::Tensor fused = x.clone(), twin = x.clone();
+    rotate(fused, table, positions, rotation);
+    aten::rotate(twin, table, positions, rotation);
+    expect_close(fused, twin);
+  }
+}
+
+TEST_P(Fused, Swiglu) {
+  const at::Tensor gate_up = random({40, 2 * 19}), da = random({40, 19});
+  expect_close(swiglu(gate_up), aten::swiglu(gate_up));
+  const at::Tensor fused = gate_up.clone(), twin = gate_up.clone();
+  expect_close(swiglu_backward(da, fused), aten::swiglu_backward(da, twin));
+  expect_close(fused, twin);
+}
+
+TEST_P(Fused, Embedding) {
+  const at::Tensor weight = random({12, 7}), dx = random({9, 7});
+  const at::Tensor ids = at::tensor({4, 5, 16, 17, 4, -1, 8, 8, 8}, at::kLong);
+  expect_close(embedding_lookup(weight, ids, 5), aten::embedding_lookup(weight, ids, 5));
+  const at::Tensor fused = at::zeros({12, 7}, at::dtype(wide())), twin = at::zeros_like(fused);
+  embedding_lookup_backward(dx, ids, 5, fused);
+  aten::embedding_lookup_backward(dx, ids, 5, twin);
+  expect_close(fused, twin);
+}
+
+TEST_P(Fused, CrossEntropy) {
+  const at::Tensor logits = random({17, 29}).to(wide()) * 3, targets = at::randint(0, 40, {17}, at::kLong);
+  const at::Tensor fused = logits.clone(), twin = logits.clone();
+  const at::Tensor a = exponentiate_rows(fused, targets, 3), b = aten::exponentiate_rows(twin, targets, 3);
+  expect_close(fused, twin);
+  expect_close(a.narrow(1, 0, 2), b.narrow(1, 0, 2));
+  EXPECT_TRUE(at::equal(a.select(1, 2), b.select(1, 2)));
+  cross_entropy_gradient(fused, b, b, targets, 3);
+  aten::cross_entropy_gradient(twin, b, b, targets, 3);
+  expect_close(fused, twin);
+}
+
+TEST_P(Fused, WeightGradientAccumulatesInWideType) {
+  const at::Tensor a = random({50, 6}), b = random({50, 4});
+  const at::Tensor sum = at::ones({6, 4}, at::dtype(wide()));
+  accumulate_weight_gradient(sum, a, b);
+  expect_close(sum, 1 + at::matmul(a.to(wide()).t(), b.to(wide())));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Fused, testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
+                         [](const auto& info) { return std::string(at::toString(info.param)); });
+
+template <typename T>
+double largest_exp_error(double range) {
+  double worst = 0.0;
+  for (double x = -range; x <= range; x += range / 5000) {
+    const T value = static_cast<T>(x);
+    const double expected = std::exp(static_cast<double>(value));
+    worst = std::max(worst, std::abs(static_cast<double>(vector_exp(value)) / expected - 1.0));
+  }
+  return worst;
+}
+
+TEST(VectorExp, IsWithinAnUlp) {
+  EXPECT_LT(largest_exp_error<float>(86.9), 1.2e-7);
+  EXPECT_LT(largest_exp_error<double>(707.0), 4.5e-16);
+}
+
+TEST(VectorExp, ClampsInfinitiesAndKeepsNaN) {
+  EXPECT_LT(vector_exp(-std::numeric_limits<float>::infinity()), 1e-37F);
+  EXPECT_TRUE(std::isfinite(vector_exp(std::numeric_limits<float>::infinity())));
+  EXPECT_TRUE(std::isnan(vector_exp(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_TRUE(std::isnan(vector_exp(std::numeric_limits<double>::quiet_NaN())));
+}
+
+}  // namespace
+}  // namespace sluice::ops

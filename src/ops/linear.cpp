@@ -1,0 +1,41 @@
+// T: rows, A and B: the two widths of a matrix.
+//
+// y = x·w:  dx = dy·wᵀ, dw = xᵀ·dy.     y = x·wᵀ:  dx = dy·w, dw = dyᵀ·x.
+#include "ops/linear.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+
+#include "ops/simd.h"
+
+namespace sluice::ops {
+
+at::Tensor times(const at::Tensor& x_TA, const at::Tensor& w_AB) { return at::mm(x_TA, w_AB); }
+
+at::Tensor times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA) { return at::mm(x_TA, w_BA.t()); }
+
+at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const at::Tensor& w_AB) {
+  return at::addmm(base_TB, x_TA, w_AB);
+}
+
+at::Tensor wide_times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA) {
+  const at::ScalarType wide = accumulator_type(x_TA);
+  if (x_TA.scalar_type() == wide) return at::mm(x_TA, w_BA.t());
+  if (x_TA.is_cuda()) return at::mm(x_TA, w_BA.t(), wide);
+  return at::mm(x_TA, w_BA.t()).to(wide);
+}
+
+void accumulate_weight_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA,
+                                const at::Tensor& b_TB) {
+  at::Tensor target_AB = gradient_AB;
+  if (a_TA.scalar_type() == gradient_AB.scalar_type()) {
+    at::addmm_out(target_AB, gradient_AB, a_TA.t(), b_TB);
+  } else if (a_TA.is_cuda()) {
+    at::addmm_out(target_AB, gradient_AB, a_TA.t(), b_TB, gradient_AB.scalar_type(), /*beta=*/1, /*alpha=*/1);
+  } else {
+    const at::ScalarType wide = gradient_AB.scalar_type();
+    at::addmm_out(target_AB, gradient_AB, a_TA.to(wide).t(), b_TB.to(wide));
+  }
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,35 @@
+// RMSNorm, forward and backward.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace sluice::ops {
+
+// Statistics are float (double for double); T rows of width H.
+struct RmsNorm {
+  at::Tensor y_TH;           // x · inverse_rms · weight, in x's type
+  at::Tensor inverse_rms_T;  // 1 / sqrt(mean(x²) + eps)
+};
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps);
+
+struct RmsNormGradient {
+  at::Tensor dx_TH;
+  at::Tensor y_TH;  // the forward's result again, for weight gradients that want it as their input
+};
+
+// The gradient of x, plus `residual_TH` (same shape as x, or undefined: nothing is added): the gradient that
+// bypasses the norm. Adds the weight's gradient into dweight_H, whose type may be wider than x's. Sums over
+// rows are taken in blocks of fixed size, so results don't depend on the number of threads.
+RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
+                                  const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
+                                  const at::Tensor& dweight_H);
+
+// The same from ATen's operators: for any device, and what the fused CPU kernels are tested against.
+namespace aten {
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps);
+RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
+                                  const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
+                                  const at::Tensor& dweight_H);
+}  // namespace aten
+
+}  // namespace sluice::ops

@@ -1,0 +1,36 @@
+// Rotary position embedding, "rotate half" convention of Hugging Face: dimension i of a head pairs with
+// i + D/2.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+namespace sluice::ops {
+
+// Cosines and sines of positions 0 … P-1 for D/2 frequencies, times the attention scale; computed in
+// double, held in float (double for double).
+struct RotaryTable {
+  at::Tensor cos_PD;  // [P, D/2]
+  at::Tensor sin_PD;  // [P, D/2]
+};
+
+// `like` gives device and compute type.
+RotaryTable rotary_table(std::span<const double> inverse_frequencies, double attention_scale,
+                         int64_t positions, const at::TensorOptions& like);
+
+enum class Rotation { kForward, kBackward };
+
+// Rotates x_TND in place by the angles of each row's position; kBackward applies the transpose, which takes
+// gradients of the rotated values to gradients of the unrotated.
+// x_TND: a view whose heads lie end to end within a row ([T, N, D] with strides {s, D, 1}); position_T:
+// int64, on x's device, every value < P.
+void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
+            Rotation rotation);
+
+namespace aten {
+void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
+            Rotation rotation);
+}  // namespace aten
+
+}  // namespace sluice::ops

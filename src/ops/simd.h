@@ -1,0 +1,82 @@
+// What the fused CPU kernels of this module share: vectorised functions, dispatch, and the choice between
+// a kernel and ATen's operators. Internal to src/ops.
+//
+// Kernels are plain loops over rows. `#pragma omp simd` vectorises them, reductions included, without
+// giving up NaN or infinities elsewhere; SLUICE_SIMD compiles each kernel for AVX2 and for the base
+// architecture, and the loader picks one by what the processor has.
+#pragma once
+
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
+#include <ATen/core/Tensor.h>
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SLUICE_SIMD __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define SLUICE_SIMD
+#endif
+
+// Runs the lambda with `scalar_t` bound to the tensor's type: float, double or bfloat16.
+#define SLUICE_DISPATCH(tensor, name, ...) \
+  AT_DISPATCH_FLOATING_TYPES_AND(at::ScalarType::BFloat16, (tensor).scalar_type(), name, __VA_ARGS__)
+
+namespace sluice::ops {
+
+// Whether a fused kernel may read the tensor as a dense row-major array.
+inline bool is_dense_cpu(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.is_contiguous();
+}
+
+// The type that sums, softmax and saved statistics use: double for double, else float.
+inline at::ScalarType accumulator_type(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// Sum over k of r^k / k! from term kTerm, divided by that term.
+template <int kDegree, int kTerm = 1, typename T>
+[[gnu::always_inline]] inline T exponential_series(T r) {
+  if constexpr (kTerm > kDegree) {
+    return T(1);
+  } else {
+    constexpr T factor = T(1) / T(kTerm);
+    return T(1) + r * factor * exponential_series<kDegree, kTerm + 1>(r);
+  }
+}
+
+// e^x within an ulp, for float and double; inputs beyond ±87 (±708) are clamped, NaN stays NaN.
+//
+// x = n·ln 2 + r with n an integer and |r| <= ln(2)/2, so e^x = 2^n · e^r. Adding 1.5·2^m (m: mantissa bits)
+// rounds x/ln 2 to an integer and leaves n in the low mantissa bits, from where a shift moves it into the
+// exponent. ln 2 is subtracted in two parts whose first has so few bits that n times it is exact. The
+// series' remainder is below half an ulp at the degrees used.
+template <typename T>
+[[gnu::always_inline]] inline T vector_exp(T x) {
+  constexpr bool kSingle = sizeof(T) == 4;
+  using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
+  constexpr int kMantissaBits = kSingle ? 23 : 52;
+  constexpr T kLimit = kSingle ? T(87) : T(708);
+  constexpr T kRounder = T(3) * T(Bits{1} << (kMantissaBits - 1));
+  constexpr T kInverseLn2 = T(1.44269504088896340736);
+  constexpr T kLn2High = kSingle ? T(0.693359375) : T(0x1.62e42fee00000p-1);
+  constexpr T kLn2Low = kSingle ? T(-2.12194440054690583e-4) : T(0x1.a39ef35793c76p-33);
+  x = x < -kLimit ? -kLimit : x;
+  x = x > kLimit ? kLimit : x;
+  const T shifted = x * kInverseLn2 + kRounder;
+  const T n = shifted - kRounder;
+  const T r = (x - n * kLn2High) - n * kLn2Low;
+  const T power = exponential_series < kSingle ? 7 : 13 > (r);
+  return std::bit_cast<T>(
+      static_cast<Bits>(std::bit_cast<Bits>(power) + (std::bit_cast<Bits>(shifted) << kMantissaBits)));
+}
+
+// 1 / (1 + e^-x).
+template <typename T>
+[[gnu::always_inline]] inline T vector_sigmoid(T x) {
+  return T(1) / (T(1) + vector_exp(-x));
+}
+
+}  // namespace sluice::ops
