@@ -1,0 +1,284 @@
+#include "model/hugging_face.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace sluice::model {
+namespace {
+
+using base::InputError;
+using base::Json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// As transformers 4 wrote it.
+Json old_config() {
+  return Json::parse(R"({
+    "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 1, "eos_token_id": [2, 3], "hidden_act": "silu", "hidden_size": 64,
+    "initializer_range": 0.02, "intermediate_size": 96, "max_position_embeddings": 4096, "mlp_bias": false,
+    "model_type": "llama", "num_attention_heads": 8, "num_hidden_layers": 3, "num_key_value_heads": 2,
+    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 500000.0,
+    "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.44.0",
+    "use_cache": true, "vocab_size": 1000})");
+}
+
+// As transformers 5 writes it.
+Json new_config() {
+  Json config = old_config();
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  config.erase("torch_dtype");
+  config["dtype"] = "bfloat16";
+  config["head_dim"] = 8;
+  config["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+  return config;
+}
+
+Shape read(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+
+TEST(ShapeFromHuggingFace, ReadsOldAndNewFiles) {
+  const Shape expected = {.layers = 3,
+                          .hidden = 64,
+                          .heads = 8,
+                          .kv_heads = 2,
+                          .head_dim = 8,
+                          .ffn_hidden = 96,
+                          .vocab = 1000,
+                          .tie_embeddings = true,
+                          .norm_eps = 1e-5,
+                          .rope = {.theta = 500000.0}};
+  EXPECT_EQ(read(old_config()), expected);
+  EXPECT_EQ(read(new_config()), expected);
+}
+
+TEST(ShapeFromHuggingFace, AbsentKeysTakeTransformersDefaults) {
+  Json config = {{"model_type", "llama"},         {"hidden_size", 64},        {"intermediate_size", 96},
+                 {"num_hidden_layers", 1},        {"num_attention_heads", 4}, {"vocab_size", 10},
+                 {"num_key_value_heads", nullptr}};
+  const Shape shape = read(config);
+  EXPECT_EQ(shape.kv_heads, 4);
+  EXPECT_EQ(shape.head_dim, 16);
+  EXPECT_EQ(shape.norm_eps, 1e-6);
+  EXPECT_FALSE(shape.tie_embeddings);
+  EXPECT_EQ(shape.rope, Rope{});
+}
+
+TEST(ShapeFromHuggingFace, HeadDimMayDifferFromHiddenByHeads) {
+  Json config = old_config();
+  config["head_dim"] = 32;
+  EXPECT_EQ(read(config).q_width(), 256);
+}
+
+TEST(ShapeFromHuggingFace, AcceptsMistralWithoutSlidingWindow) {
+  Json config = new_config();
+  config["architectures"] = {"MistralForCausalLM"};
+  config["model_type"] = "mistral";
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window is missing")));
+  config["sliding_window"] = 4096;
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window is 4096")));
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(read(config), read(new_config()));
+  config["num_attention_heads"] = 16;
+  config["head_dim"] = 4;
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(read(config).kv_heads, 8);
+}
+
+TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
+  const std::pair<std::function<void(Json&)>, std::string> refusals[] = {
+      {[](Json& j) { j = Json::array(); }, "holds an object"},
+      {[](Json& j) { j["model_type"] = "qwen2"; }, "model_type is \"qwen2\""},
+      {[](Json& j) { j.erase("model_type"); }, "'model_type' is missing"},
+      {[](Json& j) { j["architectures"] = {"Qwen2ForCausalLM"}; }, "architectures is [\"Qwen2ForCausalLM\"]"},
+      {[](Json& j) { j["architectures"] = {"LlamaForSequenceClassification"}; }, "architectures is"},
+      {[](Json& j) { j["attention_bias"] = true; }, "attention_bias is true"},
+      {[](Json& j) { j["mlp_bias"] = true; }, "mlp_bias is true"},
+      {[](Json& j) { j["hidden_act"] = "gelu"; }, "hidden_act is \"gelu\""},
+      {[](Json& j) { j["pretraining_tp"] = 2; }, "pretraining_tp is 2"},
+      {[](Json& j) { j["attention_dropout"] = 0.1; }, "attention_dropout is 0.1"},
+      {[](Json& j) { j["sliding_window"] = 512; }, "sliding_window is 512"},
+      {[](Json& j) { j["partial_rotary_factor"] = 0.5; }, "partial_rotary_factor is 0.5"},
+      {[](Json& j) {
+         j["quantization_config"] = {{"bits", 4}};
+       },
+       "quantization_config is {\"bits\":4}"},
+      {[](Json& j) {
+         j["auto_map"] = {{"AutoModel", "x"}};
+       },
+       "auto_map is"},
+      {[](Json& j) { j["logit_scale"] = 2; }, "logit_scale is 2"},
+      {[](Json& j) { j["num_local_experts"] = 8; }, "num_local_experts is 8"},
+      {[](Json& j) { j.erase("hidden_size"); }, "'hidden_size' is missing"},
+      {[](Json& j) { j["hidden_size"] = "64"; }, "'hidden_size' has an unexpected value: \"64\""},
+      {[](Json& j) { j["num_hidden_layers"] = 2.5; }, "'num_hidden_layers' has an unexpected value: 2.5"},
+      {[](Json& j) { j["num_hidden_layers"] = 0; }, "layers is 0"},
+      {[](Json& j) { j["num_key_value_heads"] = 3; }, "heads 8 is not a multiple of kv_heads 3"},
+      {[](Json& j) { j["num_attention_heads"] = 6; }, "num_attention_heads 6 does not divide hidden_size 64"},
+      {[](Json& j) { j["num_attention_heads"] = 0; }, "num_attention_heads 0 does not divide"},
+      {[](Json& j) { j["tie_word_embeddings"] = 1; }, "'tie_word_embeddings' has an unexpected value"},
+      {[](Json& j) { j["rope_theta"] = -1; }, "rope_theta is -1"},
+      {[](Json& j) { j["rope_theta"] = "big"; }, "rope_theta is \"big\""},
+      {[](Json& j) { j["rope_scaling"] = 3; }, "rope_scaling is 3"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2}};
+       },
+       "rope_type is \"dynamic\""},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "longrope"}};
+       },
+       "rope_type is \"longrope\""},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", 3}};
+       },
+       "rope_type is 3"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "linear"}};
+       },
+       "rope_scaling: factor is null"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}, {"mscale", 1}};
+       },
+       "mscale is 1"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}};
+       },
+       "low_freq_factor is null"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"truncate", false}};
+       },
+       "truncate is false"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"attention_factor", 0}};
+       },
+       "attention_factor is 0"},
+      {[](Json& j) {
+         j["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}}};
+       },
+       "full_attention is"},
+      {[](Json& j) {
+         j["rope_parameters"] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}};
+       },
+       "rope_parameters: partial_rotary_factor is 0.25"},
+      {[](Json& j) {
+         j["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}};
+         j["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 4}};
+       },
+       "rope_scaling and rope_parameters disagree"},
+  };
+  for (const auto& [make, refusal] : refusals) {
+    Json config = old_config();
+    make(config);
+    EXPECT_THAT([&] { read(config); },
+                ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: "), HasSubstr(refusal))))
+        << config.dump();
+  }
+}
+
+TEST(ShapeFromHuggingFace, KeysThatAreOffOrIrrelevantPass) {
+  Json config = old_config();
+  config["quantization_config"] = nullptr;
+  config["use_sliding_window"] = false;
+  config["_name_or_path"] = "somewhere";
+  config["partial_rotary_factor"] = 1.0;
+  config["attention_dropout"] = 0;
+  EXPECT_EQ(read(config), read(old_config()));
+}
+
+TEST(ShapeFromHuggingFace, RopeInsideTheDictionaryWins) {
+  Json config = old_config();
+  config["rope_parameters"] = {{"rope_theta", 7.0}, {"rope_type", "default"}};
+  EXPECT_EQ(read(config).rope.theta, 7.0);
+}
+
+TEST(ShapeFromHuggingFace, OriginalContextFallsBackToMaxPositions) {
+  Json config = old_config();
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(read(config).rope.original_max_position_embeddings, 4096);
+}
+
+TEST(ShapeToHuggingFace, RoundTripsEveryRope) {
+  const Rope ropes[] = {
+      {.theta = 12345.5},
+      {.scaling = RopeScaling::kLinear, .factor = 2.5},
+      {.theta = 500000,
+       .scaling = RopeScaling::kLlama3,
+       .factor = 8,
+       .low_freq_factor = 1.5,
+       .high_freq_factor = 3.5,
+       .original_max_position_embeddings = 1024},
+      {.scaling = RopeScaling::kYarn, .factor = 4, .original_max_position_embeddings = 2048},
+      {.scaling = RopeScaling::kYarn,
+       .factor = 4,
+       .original_max_position_embeddings = 2048,
+       .beta_fast = 16,
+       .beta_slow = 2,
+       .attention_factor = 1.25},
+  };
+  for (const Rope& rope : ropes) {
+    Shape shape = read(old_config());
+    shape.head_dim = 10;
+    shape.norm_eps = 1.0 / 3;
+    shape.rope = rope;
+    const Json config = shape_to_hugging_face(shape, "float32", 8192);
+    const Shape back = read(Json::parse(config.dump()));
+    EXPECT_EQ(back, shape);
+    EXPECT_EQ(shape_to_hugging_face(back, "float32", 8192), config);
+    EXPECT_EQ(config["torch_dtype"], "float32");
+    EXPECT_EQ(config["max_position_embeddings"], 8192);
+  }
+}
+
+TEST(ShapeFromHuggingFace, MutatedBytesNeverDoMoreThanThrow) {
+  Json config = old_config();
+  config["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
+  const std::string bytes = config.dump();
+  base::Rng rng(6);
+  for (int round = 0; round < 3000; ++round) {
+    std::string mutated = bytes;
+    for (int64_t count = rng.between(1, 3); count > 0; --count) {
+      mutated[rng.below(mutated.size())] = "0123456789-{}[]\",:.e\x80"[rng.below(21)];
+    }
+    try {
+      rope_table(read(base::parse_json(mutated, "config.json")));
+    } catch (const InputError&) {
+    }
+  }
+}
+
+TEST(HuggingFaceTensors, SplitFusedMatricesAndTransposeOutputs) {
+  Shape shape = read(old_config());
+  shape.tie_embeddings = false;
+  const ParameterTable table = parameter_table(shape);
+  std::vector<std::string> lines;
+  for (const Bucket* bucket : {&table.embedding(), &table.layer(2), &table.head()}) {
+    for (const Parameter& parameter : bucket->parameters) {
+      for (const HuggingFaceTensor& tensor : hugging_face_tensors(*bucket, parameter)) {
+        lines.push_back(base::text(tensor.name, " ", tensor.row_begin, "+", tensor.rows,
+                                   tensor.transposed ? " transposed" : "", tensor.vector ? " vector" : ""));
+      }
+    }
+  }
+  EXPECT_THAT(lines, ElementsAre("model.embed_tokens.weight 0+1000",                            //
+                                 "model.layers.2.input_layernorm.weight 0+64 vector",           //
+                                 "model.layers.2.self_attn.q_proj.weight 0+64",                 //
+                                 "model.layers.2.self_attn.k_proj.weight 64+16",                //
+                                 "model.layers.2.self_attn.v_proj.weight 80+16",                //
+                                 "model.layers.2.self_attn.o_proj.weight 0+64 transposed",      //
+                                 "model.layers.2.post_attention_layernorm.weight 0+64 vector",  //
+                                 "model.layers.2.mlp.gate_proj.weight 0+96",                    //
+                                 "model.layers.2.mlp.up_proj.weight 96+96",                     //
+                                 "model.layers.2.mlp.down_proj.weight 0+96 transposed",         //
+                                 "model.norm.weight 0+64 vector",                               //
+                                 "lm_head.weight 0+1000"));
+}
+
+}  // namespace
+}  // namespace sluice::model

@@ -1,0 +1,183 @@
+#include "model/parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/rng.h"
+#include "base/text.h"
+
+namespace sluice::model {
+namespace {
+
+using base::Interval;
+using testing::ElementsAre;
+
+// 4 query heads and 2 key-value heads of 2 rows each.
+Shape small_shape() {
+  return {.layers = 2, .hidden = 8, .heads = 4, .kv_heads = 2, .head_dim = 2, .ffn_hidden = 6, .vocab = 10};
+}
+
+Shape random_shape(base::Rng& rng) {
+  Shape shape{.layers = rng.between(1, 3), .hidden = rng.between(1, 20), .kv_heads = rng.between(1, 6)};
+  shape.heads = shape.kv_heads * rng.between(1, 4);
+  shape.head_dim = 2 * rng.between(1, 4);
+  shape.ffn_hidden = rng.between(8, 40);
+  shape.vocab = rng.between(8, 70);
+  shape.tie_embeddings = rng.below(2) == 1;
+  return shape;
+}
+
+// Calls visit(shape, table, tp) for many shapes and every degree that cuts them.
+template <typename Visit>
+void for_random_cuts(const Visit& visit) {
+  base::Rng rng(5);
+  for (int round = 0; round < 300; ++round) {
+    const Shape shape = random_shape(rng);
+    const ParameterTable table = parameter_table(shape);
+    for (int tp = 1; tp <= shape.heads; ++tp) {
+      if (tp_fault(shape, tp).empty()) visit(shape, table, tp);
+    }
+  }
+}
+
+TEST(ParameterTable, LaysBucketsInForwardOrder) {
+  const ParameterTable table = parameter_table(small_shape());
+  ASSERT_EQ(table.buckets.size(), 4u);
+  for (size_t i = 0; i < table.buckets.size(); ++i) EXPECT_EQ(table.buckets[i].index, static_cast<int>(i));
+  EXPECT_EQ(table.embedding().kind, BucketKind::kEmbedding);
+  EXPECT_EQ(table.layer(1).layer, 1);
+  EXPECT_EQ(table.head().kind, BucketKind::kHead);
+
+  std::vector<std::string> lines;
+  for (const Parameter& p : table.layer(1).parameters) {
+    lines.push_back(base::text(p.name, " ", p.rows, "x", p.columns, " at ", p.offset));
+  }
+  EXPECT_THAT(lines, ElementsAre("layers.1.attention_norm 8x1 at 0", "layers.1.qkv 16x8 at 8",
+                                 "layers.1.attention_out 8x8 at 136", "layers.1.mlp_norm 8x1 at 200",
+                                 "layers.1.gate_up 12x8 at 208", "layers.1.down 6x8 at 304"));
+  EXPECT_EQ(table.layer(1).size, 352);
+}
+
+TEST(ParameterTable, TiedHeadHasOnlyTheFinalNorm) {
+  Shape shape = small_shape();
+  EXPECT_EQ(parameter_table(shape).head().parameters.size(), 2u);
+  shape.tie_embeddings = true;
+  const ParameterTable table = parameter_table(shape);
+  ASSERT_EQ(table.head().parameters.size(), 1u);
+  EXPECT_EQ(table.head().parameters[0].role, Role::kFinalNorm);
+}
+
+TEST(TpRows, FusedMatricesAreCutGroupByGroup) {
+  const Bucket layer = parameter_table(small_shape()).layer(0);
+  // q rows 0-7, k rows 8-11, v rows 12-15.
+  EXPECT_THAT(tp_rows(layer.parameters[1], 2, 0),
+              ElementsAre(Interval{0, 4}, Interval{8, 10}, Interval{12, 14}));
+  EXPECT_THAT(tp_rows(layer.parameters[1], 2, 1),
+              ElementsAre(Interval{4, 8}, Interval{10, 12}, Interval{14, 16}));
+  // gate rows 0-5, up rows 6-11.
+  EXPECT_THAT(tp_rows(layer.parameters[4], 2, 1), ElementsAre(Interval{3, 6}, Interval{9, 12}));
+  // Norms are whole everywhere.
+  EXPECT_THAT(tp_rows(layer.parameters[0], 2, 1), ElementsAre(Interval{0, 8}));
+}
+
+TEST(TpRows, KeyValueHeadsAreSharedWhenTpExceedsThem) {
+  const Bucket layer = parameter_table(small_shape()).layer(0);
+  const std::vector<Interval> key_rows = {{8, 10}, {8, 10}, {10, 12}, {10, 12}};
+  for (int t = 0; t < 4; ++t) {
+    const std::vector<Interval> rows = tp_rows(layer.parameters[1], 4, t);
+    EXPECT_EQ(rows[0], (Interval{2 * t, 2 * t + 2}));
+    EXPECT_EQ(rows[1], key_rows[static_cast<size_t>(t)]);
+    EXPECT_EQ(rows[2].begin, rows[1].begin + 4);
+  }
+}
+
+TEST(TpRows, QueryHeadsMeetTheirKeyValueHeads) {
+  for_random_cuts([](const Shape& shape, const ParameterTable& table, int tp) {
+    const Parameter& qkv = table.layer(0).parameters[1];
+    for (int t = 0; t < tp; ++t) {
+      const std::vector<Interval> rows = tp_rows(qkv, tp, t);
+      const int64_t key_begin = (rows[1].begin - shape.q_width()) / shape.head_dim;
+      const int64_t key_end = (rows[1].end - shape.q_width()) / shape.head_dim;
+      for (int64_t q = rows[0].begin / shape.head_dim; q < rows[0].end / shape.head_dim; ++q) {
+        const int64_t key = q / (shape.heads / shape.kv_heads);
+        EXPECT_GE(key, key_begin);
+        EXPECT_LT(key, key_end);
+      }
+    }
+  });
+}
+
+TEST(TpRows, UnevenVocabularyIsCoveredOnceWithSizesOneApart) {
+  Shape shape = small_shape();
+  shape.heads = shape.kv_heads = 4;
+  for (int64_t vocab = 4; vocab < 30; ++vocab) {
+    shape.vocab = vocab;
+    const ParameterTable table = parameter_table(shape);
+    int64_t next = 0;
+    for (int t = 0; t < 4; ++t) {
+      const std::vector<Interval> rows = tp_rows(table.embedding().parameters[0], 4, t);
+      ASSERT_EQ(rows.size(), 1u);
+      EXPECT_EQ(rows[0].begin, next);
+      EXPECT_LE(rows[0].size(), vocab / 4 + 1);
+      EXPECT_GE(rows[0].size(), vocab / 4);
+      next = rows[0].end;
+    }
+    EXPECT_EQ(next, vocab);
+  }
+}
+
+// The slow twin: how many ranks must hold each row, and do.
+TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
+  for_random_cuts([](const Shape& shape, const ParameterTable& table, int tp) {
+    for (const Bucket& bucket : table.buckets) {
+      std::vector<int> holders(static_cast<size_t>(bucket.size), 0);
+      for (int t = 0; t < tp; ++t) {
+        const base::IntervalSet shard = tp_shard(bucket, tp, t);
+        for (const Interval& interval : shard.intervals()) {
+          for (int64_t i = interval.begin; i < interval.end; ++i) ++holders[static_cast<size_t>(i)];
+        }
+      }
+      for (const Parameter& parameter : bucket.parameters) {
+        for (int64_t i = 0; i < parameter.size(); ++i) {
+          const bool key_or_value = parameter.role == Role::kQkv && i / parameter.columns >= shape.q_width();
+          int64_t expected = 1;
+          if (parameter.replicated) expected = tp;
+          if (key_or_value && tp > shape.kv_heads) expected = tp / shape.kv_heads;
+          ASSERT_EQ(holders[static_cast<size_t>(parameter.offset + i)], expected)
+              << parameter.name << " tp " << tp;
+        }
+      }
+    }
+  });
+}
+
+TEST(LocalParameter, LiesWhereTheShardPutsItsRows) {
+  for_random_cuts([](const Shape&, const ParameterTable& table, int tp) {
+    for (const Bucket& bucket : table.buckets) {
+      for (int t = 0; t < tp; ++t) {
+        const base::IntervalSet shard = tp_shard(bucket, tp, t);
+        int64_t end = 0;
+        for (const Parameter& parameter : bucket.parameters) {
+          const LocalParameter local = local_parameter(bucket, parameter.role, tp, t);
+          EXPECT_EQ(local.columns, parameter.columns);
+          EXPECT_EQ(local.offset, end);
+          int64_t local_row = 0;
+          for (const Interval& rows : tp_rows(parameter, tp, t)) {
+            for (int64_t row = rows.begin; row < rows.end; ++row, ++local_row) {
+              ASSERT_EQ(shard.offset_of(parameter.offset + row * parameter.columns),
+                        local.offset + local_row * local.columns);
+            }
+          }
+          EXPECT_EQ(local.rows, local_row);
+          end = local.offset + local.rows * local.columns;
+        }
+        EXPECT_EQ(end, shard.size());
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sluice::model

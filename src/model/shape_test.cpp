@@ -1,0 +1,161 @@
+#include "model/shape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "base/error.h"
+#include "model/parameters.h"
+
+namespace sluice::model {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Shape small_shape() {
+  return {.layers = 2, .hidden = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn_hidden = 24, .vocab = 50};
+}
+
+TEST(ValidateShape, EachFaultNamesTheValue) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::pair<std::function<void(Shape&)>, std::string> faults[] = {
+      {[](Shape& s) { s.layers = 0; }, "layers is 0"},
+      {[](Shape& s) { s.hidden = -1; }, "hidden is -1"},
+      {[](Shape& s) { s.heads = 0; }, "heads is 0"},
+      {[](Shape& s) { s.kv_heads = 0; }, "kv_heads is 0"},
+      {[](Shape& s) { s.kv_heads = 3; }, "heads 4 is not a multiple of kv_heads 3"},
+      {[](Shape& s) { s.head_dim = 5; }, "head_dim 5 is odd"},
+      {[](Shape& s) { s.ffn_hidden = 0; }, "ffn_hidden is 0"},
+      {[](Shape& s) { s.vocab = int64_t{1} << 40; }, "vocab is 1099511627776 but must be at most"},
+      {[](Shape& s) { s.norm_eps = -1; }, "norm_eps is -1"},
+      {[](Shape& s) { s.rope.theta = 0; }, "rope_theta is 0"},
+      {[](Shape& s) { s.rope.theta = kInfinity; }, "rope_theta is inf"},
+      {[](Shape& s) { s.rope = {.scaling = RopeScaling::kLinear, .factor = 0}; }, "rope factor is 0"},
+      {[](Shape& s) { s.rope = {.scaling = RopeScaling::kLlama3, .low_freq_factor = 4.0}; },
+       "high_freq_factor 4 must be above low_freq_factor 4"},
+      {[](Shape& s) { s.rope = {.scaling = RopeScaling::kLlama3, .original_max_position_embeddings = 0}; },
+       "original_max_position_embeddings is 0"},
+      {[](Shape& s) { s.rope = {.scaling = RopeScaling::kYarn, .beta_fast = 0.5}; }, "beta_fast 0.5"},
+      {[](Shape& s) { s.rope = {.scaling = RopeScaling::kYarn, .beta_slow = 0}; }, "beta_slow is 0"},
+      {[](Shape& s) { s.rope = {.theta = 1, .scaling = RopeScaling::kYarn}; }, "rope_theta is 1"},
+      {[](Shape& s) { s.rope = {.scaling = RopeScaling::kYarn, .attention_factor = -1}; },
+       "attention_factor is -1"},
+  };
+  for (const auto& [make, fault] : faults) {
+    Shape shape = small_shape();
+    make(shape);
+    EXPECT_THAT([&] { validate(shape); }, ThrowsMessage<base::InputError>(HasSubstr(fault)));
+  }
+  EXPECT_NO_THROW(validate(small_shape()));
+}
+
+TEST(TpFault, SaysWhatCannotBeCut) {
+  const Shape shape = small_shape();
+  for (const int tp : {1, 2, 4}) EXPECT_EQ(tp_fault(shape, tp), "");
+  EXPECT_EQ(tp_fault(shape, 0), "tp is 0 but must be at least 1");
+  EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads");
+  EXPECT_EQ(tp_fault(shape, 8), "tp 8 does not divide 4 heads");
+  Shape wide = shape;
+  wide.heads = 12;
+  wide.kv_heads = 6;
+  EXPECT_EQ(tp_fault(wide, 4), "tp 4 neither divides 6 kv_heads nor is a multiple of them");
+  EXPECT_EQ(tp_fault(wide, 12), "");
+  wide.ffn_hidden = 8;
+  EXPECT_EQ(tp_fault(wide, 12), "tp 12 is above ffn_hidden 8");
+  wide.ffn_hidden = 24;
+  wide.vocab = 10;
+  EXPECT_EQ(tp_fault(wide, 12), "tp 12 is above vocab 10");
+}
+
+TEST(NamedShape, HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(named_shape("llama-7b").parameters(), 6'738'415'616);
+  EXPECT_EQ(named_shape("llama-13b").parameters(), 13'015'864'320);
+  EXPECT_EQ(named_shape("llama-32b").head_dim, 104);
+  EXPECT_THAT([] { named_shape("llama-1b"); },
+              ThrowsMessage<base::InputError>(
+                  AllOf(HasSubstr("'llama-1b'"), HasSubstr("llama-7b, llama-13b, llama-32b"))));
+}
+
+TEST(Parameters, EqualTheTable) {
+  for (const bool tied : {false, true}) {
+    Shape shape = small_shape();
+    shape.tie_embeddings = tied;
+    EXPECT_EQ(shape.parameters(), parameter_table(shape).size());
+  }
+}
+
+TEST(Flops, CountTwoPerMultiplyAddOfEveryMatrix) {
+  const Shape shape = small_shape();
+  const ParameterTable table = parameter_table(shape);
+  int64_t matrix_elements = 0;
+  for (const Parameter& parameter : table.layer(0).parameters) {
+    if (!parameter.one_dimensional()) matrix_elements += parameter.size();
+  }
+  EXPECT_EQ(dense_flops_per_token(shape), 2 * shape.layers * matrix_elements);
+  EXPECT_EQ(head_flops_per_token(shape), 2 * 50 * 16);
+  // Full square: two products of 2·l²·width; causal: half.
+  EXPECT_DOUBLE_EQ(attention_flops(shape, 100), 2.0 * 2.0 * 100 * 100 * 16 / 2);
+}
+
+// Values below were computed apart from this program, from the formulas of the papers.
+
+TEST(RopeTable, PlainFrequenciesArePowersOfTheta) {
+  Shape shape = small_shape();
+  shape.head_dim = 8;
+  const RopeTable table = rope_table(shape);
+  EXPECT_THAT(table.inverse_frequencies,
+              testing::Pointwise(testing::DoubleNear(1e-15), {1.0, 0.1, 0.01, 0.001}));
+  EXPECT_EQ(table.attention_scale, 1.0);
+}
+
+TEST(RopeTable, LinearDividesByTheFactor) {
+  Shape shape = small_shape();
+  shape.head_dim = 8;
+  shape.rope = {.scaling = RopeScaling::kLinear, .factor = 4.0};
+  EXPECT_THAT(rope_table(shape).inverse_frequencies,
+              testing::Pointwise(testing::DoubleNear(1e-15), {0.25, 0.025, 0.0025, 0.00025}));
+}
+
+TEST(RopeTable, Llama3KeepsFastPairsSlowsSlowOnesAndBlendsBetween) {
+  Shape shape = small_shape();
+  shape.head_dim = 16;
+  shape.rope = {.theta = 500000.0, .scaling = RopeScaling::kLlama3, .factor = 8.0};
+  EXPECT_THAT(rope_table(shape).inverse_frequencies,
+              testing::Pointwise(
+                  testing::DoubleNear(1e-15),
+                  {1.0, 0.19392274474868576, 0.03760603093086393, 0.007292664737217109, 0.0005248461609929547,
+                   3.428102195952591e-05, 6.647869871181235e-06, 1.2891731721515574e-06}));
+}
+
+TEST(RopeTable, YarnRampsBetweenPairs) {
+  Shape shape = small_shape();
+  shape.head_dim = 16;
+  shape.rope = {.scaling = RopeScaling::kYarn, .factor = 4.0, .original_max_position_embeddings = 2048};
+  RopeTable table = rope_table(shape);
+  EXPECT_THAT(table.inverse_frequencies,
+              testing::Pointwise(testing::DoubleNear(1e-15),
+                                 {1.0, 0.31622776601683794, 0.1, 0.02569350598886808, 0.00625,
+                                  0.001383496476323666, 0.00025, 7.905694150420948e-05}));
+  EXPECT_DOUBLE_EQ(table.attention_scale, 1.138629436111989);
+  shape.rope.attention_factor = 0.5;
+  EXPECT_EQ(rope_table(shape).attention_scale, 0.5);
+  shape.rope = {.scaling = RopeScaling::kYarn, .factor = 1.0};
+  EXPECT_EQ(rope_table(shape).attention_scale, 1.0);
+}
+
+TEST(RopeTable, YarnWithAnEmptyRampStaysFinite) {
+  Shape shape = small_shape();
+  shape.rope = {.scaling = RopeScaling::kYarn,
+                .factor = 4.0,
+                .original_max_position_embeddings = 6,
+                .beta_fast = 1.0,
+                .beta_slow = 1.0};
+  EXPECT_THAT(rope_table(shape).inverse_frequencies,
+              testing::Pointwise(testing::DoubleNear(1e-15), {1.0, 0.0025}));
+}
+
+}  // namespace
+}  // namespace sluice::model
