@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/shape.h"
@@ -13,6 +14,22 @@
 #include "strategy/step_plan.h"
 
 namespace sluice::cost {
+
+// Wide enough for the sum of coefficient times squared length over any batch.
+using Wide = __int128;
+
+// What the lengths of a micro-batch come to: all that its time depends on. Sums of Work are exact, so a
+// plan can be scored while sequences move between micro-batches.
+struct Work {
+  int64_t tokens = 0;
+  Wide squares = 0;  // sum of squared lengths
+
+  static Work of(std::span<const int64_t> lengths);
+  // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes` of them.
+  static Work of_lane(int64_t piece_tokens, int64_t length, int lanes);
+  Work& operator+=(const Work& other);
+  Work& operator-=(const Work& other);
+};
 
 // What a cell does with a micro-batch on one stage. kBackward is input and weight gradient in one.
 enum class CellKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
@@ -26,10 +43,13 @@ struct Quadratic {
   int64_t b = 0;
   int64_t c_ns = 0;
 
+  // REQUIRES: finite values that are not negative; a and b below 2^31.
   static Quadratic from_ns(double a_ns, double b_ns, double c_ns);
   // REQUIRES: 0 <= length < 2^31. Rounded to nearest, c included once.
-  int64_t of_sequences(std::span<const int64_t> lengths) const;
-  int64_t of_sequence_fixed(int64_t length) const;  // without c, still fixed point
+  int64_t of_sequences(std::span<const int64_t> lengths) const { return of_work(Work::of(lengths)); }
+  int64_t of_work(const Work& work) const;
+  Wide of_work_fixed(const Work& work) const;  // without c, still fixed point
+  bool operator==(const Quadratic&) const = default;
 };
 
 // Times of one layer, and of the ends of the model, under one TP degree and lane count.
@@ -37,11 +57,13 @@ struct LayerTimes {
   Quadratic forward;
   Quadratic backward_input;
   Quadratic backward_weight;
+  bool operator==(const LayerTimes&) const = default;
 };
 struct EndTimes {
   Quadratic embedding_forward;
   Quadratic embedding_backward;
   Quadratic head;  // final norm, loss and all head gradients: they run inside the last stage's forward
+  bool operator==(const EndTimes&) const = default;
 };
 
 // Moving bytes: latency plus bytes over bandwidth (bytes per second).
@@ -49,15 +71,17 @@ struct LinkTimes {
   int64_t latency_ns = 0;
   int64_t bytes_per_s = 1;
   int64_t of_bytes(int64_t bytes) const;
+  bool operator==(const LinkTimes&) const = default;
 };
 
 struct MemoryModel {
-  int64_t device_bytes = 0;              // what a rank may use, margin already taken off
-  int64_t element_bytes = 4;             // of a compute parameter
-  int64_t accumulator_bytes = 4;         // of a gradient accumulator element
+  int64_t device_bytes = 0;                // what a rank may use, margin already taken off
+  int64_t element_bytes = 4;               // of a compute parameter
+  int64_t accumulator_bytes = 4;           // of a gradient accumulator element
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
   int64_t transient_bytes_per_token = 0;   // of the largest micro-batch
   int64_t logits_chunk_bytes = 0;
+  bool operator==(const MemoryModel&) const = default;
 };
 
 // A model on a machine. Filled from calibration.json (cost/calibration.h).
@@ -69,8 +93,8 @@ class CostModel {
     std::map<int, EndTimes> ends_by_tp;
     std::map<int, int64_t> saved_bytes_per_token_layer_by_tp;     // kept from forward to backward
     std::map<int, int64_t> deferred_bytes_per_token_layer_by_tp;  // held for a deferred weight gradient
-    LinkTimes intra;            // inside a node
-    LinkTimes inter;            // between nodes
+    LinkTimes intra;                                              // inside a node
+    LinkTimes inter;                                              // between nodes
     int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
     MemoryModel memory;
     int gpus_per_node = 8;
@@ -78,15 +102,21 @@ class CostModel {
   explicit CostModel(Options options) : options_(std::move(options)) {}
   const Options& options() const { return options_; }
 
-  // One cell on `layers` of the model (global indices) for pieces of `lengths`; the first part of stage 0
-  // adds the embedding, the last part of the last stage the head. InputError when the calibration has no
-  // times for scheme.tp.
+  // One cell on `part` of the model for pieces of `lengths`. A part with the embedding adds its forward to
+  // kForward and its gradient to kBackwardInput (whose result it consumes at once); a part with the head adds
+  // all of the head to kForward. kBackward is exactly kBackwardInput + kBackwardWeight. InputError when the
+  // calibration has no times for scheme.tp.
   struct CellPart {
     int64_t layers = 0;
     enum class End : uint8_t { kNone, kEmbedding, kHead, kBoth } end = End::kNone;
   };
   int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
-                  std::span<const int64_t> lengths) const;
+                  std::span<const int64_t> lengths) const {
+    return cell_ns(scheme, kind, part, Work::of(lengths));
+  }
+  int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part, const Work& work) const;
+  // The whole of a stage: its layers, the embedding on the first, the head on the last.
+  CellPart whole_stage(const strategy::Scheme& scheme, int stage) const;
 
   // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel.
   int64_t transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const;
@@ -96,13 +126,19 @@ class CostModel {
   int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
   int64_t update_ns(int64_t owned_elements) const;
 
-  // Bytes a rank of the scheme's fullest stage needs whatever the batch; tokens that fit beside them,
-  // counting deferred weight gradients (the lane's credit), and the longest micro-batch. 0: does not fit.
+  // Bytes a rank of the scheme's fullest stage needs whatever the batch: compute shards, gradient
+  // accumulators, owner slices, a chunk of logits.
   int64_t fixed_bytes(const strategy::Scheme& scheme, int world_size) const;
+  // A lane's credit and the longest micro-batch: the tokens whose saved bytes, deferred weight gradients
+  // (PP > 1) and transients (of the longest micro-batch, once) fit beside fixed_bytes. 0: does not fit.
   int64_t credit_tokens(const strategy::Scheme& scheme, int world_size) const;
   int64_t max_len_tokens(const strategy::Scheme& scheme, int world_size) const;
 
  private:
+  const LayerTimes& layer_times(int tp) const;
+  int64_t stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const;
+  int64_t saved_bytes_per_token(const strategy::Scheme& scheme) const;  // fullest stage
+
   Options options_;
 };
 

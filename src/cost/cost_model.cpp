@@ -1,0 +1,219 @@
+#include "cost/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/parameters.h"
+
+namespace sluice::cost {
+namespace {
+
+constexpr int64_t kMaxLength = int64_t{1} << 31;
+
+int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// value ÷ by to nearest, halves up. REQUIRES: value >= 0, by > 0.
+int64_t divide_nearest(Wide value, Wide by) {
+  const Wide quotient = (value + by / 2) / by;
+  SLUICE_ASSERT(quotient <= std::numeric_limits<int64_t>::max(), "a duration exceeds 292 years");
+  return static_cast<int64_t>(quotient);
+}
+
+int64_t fixed_point(double value, const char* name) {
+  SLUICE_ASSERT(std::isfinite(value) && value >= 0 && value < 0x1p31,
+                base::text("coefficient ", name, " is ", value, " ns"));
+  return std::llround(std::ldexp(value, Quadratic::kFractionBits));
+}
+
+// Value of a degree in a map that the calibration fills.
+template <typename T>
+const T& of_tp(const std::map<int, T>& by_tp, int tp, const char* what) {
+  const auto found = by_tp.find(tp);
+  if (found != by_tp.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [degree, unused] : by_tp) known.push_back(base::text(degree));
+  throw base::InputError(base::text("the calibration has no ", what, " for tp ", tp, " (it has tp ",
+                                    base::join(known, ", "),
+                                    "): calibrate again with this degree or leave its schemes out"));
+}
+
+// Elements of the largest TP shard of a bucket.
+int64_t largest_shard(const model::Bucket& bucket, int tp) {
+  int64_t largest = 0;
+  for (int t = 0; t < tp; ++t) largest = std::max(largest, model::tp_shard(bucket, tp, t).size());
+  return largest;
+}
+
+// Every layer has the same shape, so a one-layer table tells all bucket sizes.
+model::ParameterTable one_layer_table(model::Shape shape) {
+  shape.layers = 1;
+  return model::parameter_table(shape);
+}
+
+}  // namespace
+
+const char* name_of(CellKind kind) {
+  switch (kind) {
+    case CellKind::kForward: return "forward";
+    case CellKind::kBackward: return "backward";
+    case CellKind::kBackwardInput: return "backward-input";
+    case CellKind::kBackwardWeight: return "backward-weight";
+  }
+  SLUICE_ASSERT(false, "unknown cell kind");
+}
+
+Work Work::of(std::span<const int64_t> lengths) {
+  Work work;
+  for (const int64_t length : lengths) {
+    SLUICE_ASSERT(length >= 0 && length < kMaxLength, base::text("length ", length));
+    work.tokens += length;
+    work.squares += Wide{length} * length;
+  }
+  return work;
+}
+
+Work Work::of_lane(int64_t piece_tokens, int64_t length, int lanes) {
+  SLUICE_ASSERT(length >= 0 && length < kMaxLength && lanes >= 1,
+                base::text("length ", length, " on ", lanes, " lanes"));
+  return {piece_tokens, Wide{length} * length / lanes};
+}
+
+Work& Work::operator+=(const Work& other) {
+  tokens += other.tokens;
+  squares += other.squares;
+  return *this;
+}
+
+Work& Work::operator-=(const Work& other) {
+  tokens -= other.tokens;
+  squares -= other.squares;
+  return *this;
+}
+
+Quadratic Quadratic::from_ns(double a_ns, double b_ns, double c_ns) {
+  SLUICE_ASSERT(std::isfinite(c_ns) && c_ns >= 0 && c_ns < 0x1p62, base::text("coefficient c is ", c_ns));
+  return {fixed_point(a_ns, "a"), fixed_point(b_ns, "b"), std::llround(c_ns)};
+}
+
+Wide Quadratic::of_work_fixed(const Work& work) const {
+  return Wide{a} * work.squares + Wide{b} * work.tokens;
+}
+
+int64_t Quadratic::of_work(const Work& work) const {
+  return divide_nearest(of_work_fixed(work), Wide{1} << kFractionBits) + c_ns;
+}
+
+int64_t LinkTimes::of_bytes(int64_t bytes) const {
+  return latency_ns + divide_nearest(Wide{bytes} * 1'000'000'000, bytes_per_s);
+}
+
+const LayerTimes& CostModel::layer_times(int tp) const {
+  return of_tp(options_.layer_by_tp, tp, "layer times");
+}
+
+int64_t CostModel::cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+                           const Work& work) const {
+  if (kind == CellKind::kBackward) {
+    return cell_ns(scheme, CellKind::kBackwardInput, part, work) +
+           cell_ns(scheme, CellKind::kBackwardWeight, part, work);
+  }
+  const LayerTimes& layer = layer_times(scheme.tp);
+  const Quadratic& of_layer = kind == CellKind::kForward         ? layer.forward
+                              : kind == CellKind::kBackwardInput ? layer.backward_input
+                                                                 : layer.backward_weight;
+  Wide fixed = of_layer.of_work_fixed(work) * part.layers;
+  int64_t constant_ns = of_layer.c_ns * part.layers;
+  const auto add = [&](const Quadratic& end) {
+    fixed += end.of_work_fixed(work);
+    constant_ns += end.c_ns;
+  };
+  if (part.end != CellPart::End::kNone) {
+    const EndTimes& ends = of_tp(options_.ends_by_tp, scheme.tp, "embedding and head times");
+    const bool embedding = part.end != CellPart::End::kHead;
+    const bool head = part.end != CellPart::End::kEmbedding;
+    if (embedding && kind == CellKind::kForward) add(ends.embedding_forward);
+    if (embedding && kind == CellKind::kBackwardInput) add(ends.embedding_backward);
+    if (head && kind == CellKind::kForward) add(ends.head);
+  }
+  return divide_nearest(fixed, Wide{1} << Quadratic::kFractionBits) + constant_ns;
+}
+
+CostModel::CellPart CostModel::whole_stage(const strategy::Scheme& scheme, int stage) const {
+  const bool first = stage == 0;
+  const bool last = stage == scheme.pp - 1;
+  return {.layers = strategy::layers_of_stage(options_.shape.layers, scheme.pp, stage).size(),
+          .end = first && last ? CellPart::End::kBoth
+                 : first       ? CellPart::End::kEmbedding
+                 : last        ? CellPart::End::kHead
+                               : CellPart::End::kNone};
+}
+
+int64_t CostModel::transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const {
+  return divide_up(tokens, scheme.tp) * options_.shape.hidden * options_.memory.element_bytes;
+}
+
+int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const {
+  return (same_node ? options_.intra : options_.inter).of_bytes(transfer_bytes(scheme, tokens));
+}
+
+int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {
+  return (same_node ? options_.intra : options_.inter).of_bytes(busiest_bytes);
+}
+
+int64_t CostModel::update_ns(int64_t owned_elements) const {
+  return divide_nearest(Wide{owned_elements} * options_.update_ps_per_element, 1000);
+}
+
+int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const {
+  const MemoryModel& memory = options_.memory;
+  const model::ParameterTable table = one_layer_table(options_.shape);
+  const bool first = stage == 0;
+  const bool last = stage == scheme.pp - 1;
+  const CellPart part = whole_stage(scheme, stage);
+  int64_t elements = part.layers * largest_shard(table.layer(0), scheme.tp);
+  if (first || (last && options_.shape.tie_embeddings))
+    elements += largest_shard(table.embedding(), scheme.tp);
+  if (last) elements += largest_shard(table.head(), scheme.tp);
+  return elements * (memory.element_bytes + memory.accumulator_bytes) +
+         divide_up(options_.shape.parameters(), world_size) * memory.owner_bytes_per_parameter +
+         (last ? memory.logits_chunk_bytes : 0);
+}
+
+int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) const {
+  int64_t fullest = 0;
+  // Stages in the middle are alike, and never fuller than the first of them.
+  for (const int stage : {0, std::min(1, scheme.pp - 1), scheme.pp - 1}) {
+    fullest = std::max(fullest, stage_bytes(scheme, stage, world_size));
+  }
+  return fullest;
+}
+
+int64_t CostModel::saved_bytes_per_token(const strategy::Scheme& scheme) const {
+  int64_t per_layer = of_tp(options_.saved_bytes_per_token_layer_by_tp, scheme.tp, "saved bytes");
+  if (scheme.pp > 1) {
+    per_layer += of_tp(options_.deferred_bytes_per_token_layer_by_tp, scheme.tp, "deferred bytes");
+  }
+  // Beside the layers, one row of activations or gradients at the stage's boundary.
+  const int64_t boundary = divide_up(options_.shape.hidden * options_.memory.element_bytes, scheme.tp);
+  return strategy::layers_of_stage(options_.shape.layers, scheme.pp, 0).size() * per_layer + boundary;
+}
+
+int64_t CostModel::credit_tokens(const strategy::Scheme& scheme, int world_size) const {
+  const int64_t longest = max_len_tokens(scheme, world_size);
+  if (longest == 0) return 0;
+  const int64_t free_bytes = options_.memory.device_bytes - fixed_bytes(scheme, world_size) -
+                             longest * options_.memory.transient_bytes_per_token;
+  return std::min(kMaxLength - 1, free_bytes / saved_bytes_per_token(scheme));
+}
+
+int64_t CostModel::max_len_tokens(const strategy::Scheme& scheme, int world_size) const {
+  const int64_t free_bytes = options_.memory.device_bytes - fixed_bytes(scheme, world_size);
+  const int64_t per_token = saved_bytes_per_token(scheme) + options_.memory.transient_bytes_per_token;
+  return std::clamp(free_bytes / per_token, int64_t{0}, kMaxLength - 1);
+}
+
+}  // namespace sluice::cost

@@ -1,0 +1,155 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::schedule {
+namespace {
+
+using cost::CellKind;
+using cost::CostModel;
+using strategy::MicroBatch;
+using strategy::PipelinePlan;
+
+// Micro-batches that run as one unit: micro-batch `index[i]` of lane `first_lane` + i.
+struct Tie {
+  int first_lane = 0;
+  std::vector<const MicroBatch*> micro_batches;
+};
+
+// Walks all lanes side by side and emits units so that each lane keeps its own order.
+class TieReader {
+ public:
+  explicit TieReader(const PipelinePlan& plan) : plan_(plan), next_(plan.lanes.size(), 0) {}
+
+  std::vector<Tie> read() {
+    std::vector<Tie> ties;
+    bool progress = true;
+    while (progress) {
+      progress = false;
+      for (size_t lane = 0; lane < next_.size(); ++lane) {
+        if (front(lane) == nullptr || !complete(lane)) continue;
+        ties.push_back(take(lane));
+        progress = true;
+      }
+    }
+    for (size_t lane = 0; lane < next_.size(); ++lane) {
+      SLUICE_ASSERT(front(lane) == nullptr, base::text("rings of a pipeline cross: lane ", lane,
+                                                       " cannot start ring ", *front(lane)->ring));
+    }
+    return ties;
+  }
+
+ private:
+  const MicroBatch* front(size_t lane) const {
+    return next_[lane] < plan_.lanes[lane].size() ? &plan_.lanes[lane][next_[lane]] : nullptr;
+  }
+  bool in_ring(size_t lane, int ring) const {
+    return std::any_of(plan_.lanes[lane].begin(), plan_.lanes[lane].end(),
+                       [&](const MicroBatch& m) { return m.ring == ring; });
+  }
+  // Whether `lane` is the first of its next unit's lanes and the unit is next on all of them.
+  bool complete(size_t lane) const {
+    const std::optional<int> ring = front(lane)->ring;
+    if (!ring) return true;
+    for (size_t other = 0; other < next_.size(); ++other) {
+      if (!in_ring(other, *ring)) continue;
+      if (other < lane || front(other) == nullptr || front(other)->ring != ring) return false;
+    }
+    return true;
+  }
+  Tie take(size_t lane) {
+    Tie tie{.first_lane = static_cast<int>(lane), .micro_batches = {front(lane)}};
+    const std::optional<int> ring = front(lane)->ring;
+    ++next_[lane];
+    for (size_t other = lane + 1; ring && other < next_.size(); ++other) {
+      if (front(other) == nullptr || front(other)->ring != ring) break;
+      tie.micro_batches.push_back(front(other));
+      ++next_[other];
+    }
+    return tie;
+  }
+
+  const PipelinePlan& plan_;
+  std::vector<size_t> next_;
+};
+
+// Tokens of each sequence of a ring over all its lanes.
+int64_t ring_length(const Tie& tie, int32_t sequence) {
+  int64_t length = 0;
+  for (const MicroBatch* micro_batch : tie.micro_batches) {
+    for (const strategy::Piece& piece : micro_batch->pieces)
+      length += piece.sequence == sequence ? piece.tokens() : 0;
+  }
+  return length;
+}
+
+// Causal cutting gives every lane of a ring the same share of a sequence's attention.
+cost::Work work_of(const Tie& tie, const MicroBatch& micro_batch) {
+  const int lanes = static_cast<int>(tie.micro_batches.size());
+  cost::Work work;
+  if (lanes == 1) {
+    for (const strategy::Piece& piece : micro_batch.pieces) {
+      work += cost::Work::of_lane(piece.tokens(), piece.tokens(), 1);
+    }
+    return work;
+  }
+  std::vector<int32_t> counted;  // a sequence has two pieces on a lane
+  for (const strategy::Piece& piece : micro_batch.pieces) {
+    const bool first = std::find(counted.begin(), counted.end(), piece.sequence) == counted.end();
+    work += cost::Work::of_lane(piece.tokens(), first ? ring_length(tie, piece.sequence) : 0, lanes);
+    if (first) counted.push_back(piece.sequence);
+  }
+  return work;
+}
+
+Unit unit_of(const Tie& tie, const PipelinePlan& plan, const CostModel& cost) {
+  const strategy::Scheme& scheme = plan.pipeline.scheme;
+  Unit unit{.first_lane = tie.first_lane, .lanes = static_cast<int>(tie.micro_batches.size())};
+  unit.forward_ns.resize(static_cast<size_t>(scheme.pp));
+  unit.backward_input_ns.resize(static_cast<size_t>(scheme.pp));
+  unit.backward_weight_ns.resize(static_cast<size_t>(scheme.pp));
+  for (const MicroBatch* micro_batch : tie.micro_batches) {
+    const cost::Work work = work_of(tie, *micro_batch);
+    unit.tokens = std::max(unit.tokens, work.tokens);
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      const auto s = static_cast<size_t>(stage);
+      const CostModel::CellPart part = cost.whole_stage(scheme, stage);
+      const auto raise = [&](int64_t& to, CellKind kind) {
+        to = std::max(to, cost.cell_ns(scheme, kind, part, work));
+      };
+      raise(unit.forward_ns[s], CellKind::kForward);
+      raise(unit.backward_input_ns[s], CellKind::kBackwardInput);
+      raise(unit.backward_weight_ns[s], CellKind::kBackwardWeight);
+    }
+  }
+  for (int stage = 0; stage + 1 < scheme.pp; ++stage) {
+    unit.transfer_ns.push_back(
+        cost.transfer_ns(scheme, unit.tokens, boundary_in_node(plan.pipeline, cost, stage)));
+  }
+  return unit;
+}
+
+}  // namespace
+
+bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
+  const int per_node = cost.options().gpus_per_node;
+  for (int lane = 0; lane < pipeline.scheme.cp; ++lane) {
+    for (int t = 0; t < pipeline.scheme.tp; ++t) {
+      if (pipeline.rank_of(stage, lane, t) / per_node != pipeline.rank_of(stage + 1, lane, t) / per_node)
+        return false;
+    }
+  }
+  return true;
+}
+
+PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int world_size) {
+  const strategy::Scheme& scheme = plan.pipeline.scheme;
+  PipelineLoad load{
+      .stages = scheme.pp, .lanes = scheme.cp, .credit_tokens = cost.credit_tokens(scheme, world_size)};
+  for (const Tie& tie : TieReader(plan).read()) load.units.push_back(unit_of(tie, plan, cost));
+  return load;
+}
+
+}  // namespace sluice::schedule

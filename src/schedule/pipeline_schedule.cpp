@@ -1,0 +1,315 @@
+#include "schedule/pipeline_schedule.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::schedule {
+namespace {
+
+using cost::CellKind;
+
+// Units in the order they become ready; each lane's are in the order of injection, because links and stages
+// keep it.
+class ReadyQueue {
+ public:
+  void push(int unit) { units_.push_back(unit); }
+  void pop() { ++front_; }
+  bool empty() const { return front_ == units_.size(); }
+  int front() const { return units_[front_]; }
+
+ private:
+  std::vector<int> units_;
+  size_t front_ = 0;
+};
+
+// What stands between a lane's stage and its next cell.
+struct Place {
+  bool busy = false;
+  int finished_units = 0;  // weight gradients done
+  int64_t forward_link_free_ns = 0;
+  int64_t backward_link_free_ns = 0;
+  ReadyQueue forward;
+  ReadyQueue backward;
+  ReadyQueue weight;
+};
+
+struct Lane {
+  int units = 0;  // in all
+  int64_t used_tokens = 0;
+};
+
+enum class EventKind : uint8_t { kCellEnd, kForwardArrival, kBackwardArrival };
+
+// `order` makes simultaneous events happen as they were scheduled.
+struct Event {
+  int64_t time_ns = 0;
+  int64_t order = 0;
+  EventKind kind = EventKind::kCellEnd;
+  CellKind cell = CellKind::kForward;
+  int stage = 0;
+  int unit = 0;
+  bool operator>(const Event& other) const {
+    return std::tie(time_ns, order) > std::tie(other.time_ns, other.order);
+  }
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const PipelineLoad& load);
+  PipelineSchedule run();
+
+ private:
+  struct Choice {
+    CellKind kind = CellKind::kForward;
+    int unit = -1;  // -1: nothing to do
+  };
+
+  int last_stage() const { return load_.stages - 1; }
+  const Unit& unit_at(int unit) const { return load_.units[static_cast<size_t>(unit)]; }
+  Place& place(int stage, int lane) {
+    return places_[static_cast<size_t>(stage) * static_cast<size_t>(load_.lanes) + static_cast<size_t>(lane)];
+  }
+  template <typename Action>
+  void for_each_lane(int unit, Action action) {
+    const Unit& of = unit_at(unit);
+    for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) action(lane);
+  }
+  bool fused(int stage, int unit) const {
+    return load_.stages == 1 || (stage == 0 && final_[static_cast<size_t>(unit)]);
+  }
+  int64_t duration_ns(int stage, int unit, CellKind kind) const;
+
+  void schedule_event(int64_t time_ns, EventKind kind, CellKind cell, int stage, int unit) {
+    events_.push({time_ns, next_order_++, kind, cell, stage, unit});
+  }
+  void apply(const Event& event);
+  void end_cell(const Event& event);
+  void send(int stage, int unit, EventKind direction);
+  void finish(int stage, int unit);
+
+  bool admissible(int unit);
+  bool backward_allowed(int stage, int unit);
+  Choice choose(int stage, int lane);
+  bool try_start(int stage, int lane);
+  void start(int stage, Choice choice);
+
+  const PipelineLoad& load_;
+  std::vector<Place> places_;  // by stage, then lane
+  std::vector<Lane> lanes_;
+  std::vector<bool> final_;             // the last unit of every lane it uses
+  std::vector<int> unfinished_stages_;  // by unit
+  std::vector<bool> awake_;             // by stage: something may start
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  int64_t next_order_ = 0;
+  int64_t now_ns_ = 0;
+  PipelineSchedule schedule_;
+};
+
+Simulation::Simulation(const PipelineLoad& load) : load_(load) {
+  SLUICE_ASSERT(load.stages >= 1 && load.lanes >= 1,
+                base::text(load.stages, " stages and ", load.lanes, " lanes"));
+  const auto stages = static_cast<size_t>(load.stages);
+  const auto lanes = static_cast<size_t>(load.lanes);
+  places_.resize(stages * lanes);
+  lanes_.resize(lanes);
+  awake_.resize(stages, false);
+  awake_[0] = true;
+  final_.resize(load.units.size(), true);
+  unfinished_stages_.resize(load.units.size(), load.stages);
+  schedule_.cells.resize(stages);
+  for (auto& stage : schedule_.cells) stage.resize(lanes);
+
+  std::vector<int> last_unit(lanes, -1);
+  for (int u = 0; u < static_cast<int>(load.units.size()); ++u) {
+    const Unit& unit = unit_at(u);
+    SLUICE_ASSERT(
+        unit.first_lane >= 0 && unit.lanes >= 1 && unit.first_lane + unit.lanes <= load.lanes,
+        base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes, " of ", lanes));
+    SLUICE_ASSERT(
+        unit.tokens <= load.credit_tokens,
+        base::text("unit ", u, " has ", unit.tokens, " tokens, a lane's credit is ", load.credit_tokens));
+    for_each_lane(u, [&](int lane) {
+      int& last = last_unit[static_cast<size_t>(lane)];
+      if (last >= 0) final_[static_cast<size_t>(last)] = false;
+      last = u;
+      ++lanes_[static_cast<size_t>(lane)].units;
+      place(0, lane).forward.push(u);
+    });
+  }
+}
+
+int64_t Simulation::duration_ns(int stage, int unit, CellKind kind) const {
+  const Unit& of = unit_at(unit);
+  const auto s = static_cast<size_t>(stage);
+  switch (kind) {
+    case CellKind::kForward: return of.forward_ns[s];
+    case CellKind::kBackward: return of.backward_input_ns[s] + of.backward_weight_ns[s];
+    case CellKind::kBackwardInput: return of.backward_input_ns[s];
+    case CellKind::kBackwardWeight: return of.backward_weight_ns[s];
+  }
+  SLUICE_ASSERT(false, "unknown cell kind");
+}
+
+// A unit enters when it is next on all its lanes and its tokens fit the credit of each.
+bool Simulation::admissible(int unit) {
+  bool fits = true;
+  for_each_lane(unit, [&](int lane) {
+    const int64_t used = lanes_[static_cast<size_t>(lane)].used_tokens;
+    fits =
+        fits && place(0, lane).forward.front() == unit && used + unit_at(unit).tokens <= load_.credit_tokens;
+  });
+  return fits;
+}
+
+// The fused backward that ends stage 0 waits for every older weight gradient there.
+bool Simulation::backward_allowed(int stage, int unit) {
+  if (load_.stages == 1 || !fused(stage, unit)) return true;
+  bool allowed = true;
+  for_each_lane(unit, [&](int lane) {
+    allowed = allowed && place(0, lane).finished_units == lanes_[static_cast<size_t>(lane)].units - 1;
+  });
+  return allowed;
+}
+
+Simulation::Choice Simulation::choose(int stage, int lane) {
+  Place& at = place(stage, lane);
+  if (!at.backward.empty() && backward_allowed(stage, at.backward.front())) {
+    const int unit = at.backward.front();
+    return {fused(stage, unit) ? CellKind::kBackward : CellKind::kBackwardInput, unit};
+  }
+  if (!at.forward.empty() && (stage > 0 || admissible(at.forward.front()))) {
+    return {CellKind::kForward, at.forward.front()};
+  }
+  if (!at.weight.empty()) return {CellKind::kBackwardWeight, at.weight.front()};
+  return {};
+}
+
+// A tied unit starts when all its lanes are free and choose it; until then the free ones wait for it, so
+// that no stream of single units can starve it. The oldest ready unit of the highest kind is the choice of
+// each of its lanes, hence some lane can always start.
+bool Simulation::try_start(int stage, int lane) {
+  if (place(stage, lane).busy) return false;
+  const Choice choice = choose(stage, lane);
+  if (choice.unit < 0) return false;
+  bool together = true;
+  for_each_lane(choice.unit, [&](int other) {
+    if (other == lane || !together) return;
+    if (place(stage, other).busy) {
+      together = false;
+      return;
+    }
+    const Choice of_other = choose(stage, other);
+    together = of_other.unit == choice.unit && of_other.kind == choice.kind;
+  });
+  if (together) start(stage, choice);
+  return together;
+}
+
+void Simulation::start(int stage, Choice choice) {
+  const int64_t end_ns = now_ns_ + duration_ns(stage, choice.unit, choice.kind);
+  for_each_lane(choice.unit, [&](int lane) {
+    Place& at = place(stage, lane);
+    at.busy = true;
+    if (choice.kind == CellKind::kForward) {
+      at.forward.pop();
+    } else if (choice.kind == CellKind::kBackwardWeight) {
+      at.weight.pop();
+    } else {
+      at.backward.pop();
+    }
+    if (stage == 0 && choice.kind == CellKind::kForward) {
+      int64_t& used = lanes_[static_cast<size_t>(lane)].used_tokens;
+      used += unit_at(choice.unit).tokens;
+      schedule_.peak_tokens = std::max(schedule_.peak_tokens, used);
+    }
+    schedule_.cells[static_cast<size_t>(stage)][static_cast<size_t>(lane)].push_back(
+        {choice.kind, choice.unit, now_ns_, end_ns});
+  });
+  schedule_event(end_ns, EventKind::kCellEnd, choice.kind, stage, choice.unit);
+}
+
+// The transfer from `stage` to its neighbour in a direction; `stage` is the sender.
+void Simulation::send(int stage, int unit, EventKind direction) {
+  const bool forward = direction == EventKind::kForwardArrival;
+  int64_t begin_ns = now_ns_;
+  const auto link_free_ns = [&](int lane) -> int64_t& {
+    Place& at = place(stage, lane);
+    return forward ? at.forward_link_free_ns : at.backward_link_free_ns;
+  };
+  for_each_lane(unit, [&](int lane) { begin_ns = std::max(begin_ns, link_free_ns(lane)); });
+  const int64_t end_ns =
+      begin_ns + unit_at(unit).transfer_ns[static_cast<size_t>(forward ? stage : stage - 1)];
+  for_each_lane(unit, [&](int lane) { link_free_ns(lane) = end_ns; });
+  schedule_event(end_ns, direction, CellKind::kForward, forward ? stage + 1 : stage - 1, unit);
+}
+
+void Simulation::finish(int stage, int unit) {
+  for_each_lane(unit, [&](int lane) { ++place(stage, lane).finished_units; });
+  if (--unfinished_stages_[static_cast<size_t>(unit)] > 0) return;
+  for_each_lane(unit,
+                [&](int lane) { lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).tokens; });
+  awake_[0] = true;
+}
+
+void Simulation::end_cell(const Event& event) {
+  const auto [stage, unit] = std::pair(event.stage, event.unit);
+  for_each_lane(unit, [&](int lane) { place(stage, lane).busy = false; });
+  switch (event.cell) {
+    case CellKind::kForward:
+      if (stage < last_stage()) {
+        send(stage, unit, EventKind::kForwardArrival);
+      } else {
+        for_each_lane(unit, [&](int lane) { place(stage, lane).backward.push(unit); });
+      }
+      return;
+    case CellKind::kBackwardInput:
+      for_each_lane(unit, [&](int lane) { place(stage, lane).weight.push(unit); });
+      if (stage > 0) send(stage, unit, EventKind::kBackwardArrival);
+      return;
+    case CellKind::kBackward:
+    case CellKind::kBackwardWeight: finish(stage, unit); return;
+  }
+}
+
+void Simulation::apply(const Event& event) {
+  awake_[static_cast<size_t>(event.stage)] = true;
+  switch (event.kind) {
+    case EventKind::kCellEnd: end_cell(event); return;
+    case EventKind::kForwardArrival:
+      for_each_lane(event.unit, [&](int lane) { place(event.stage, lane).forward.push(event.unit); });
+      return;
+    case EventKind::kBackwardArrival:
+      for_each_lane(event.unit, [&](int lane) { place(event.stage, lane).backward.push(event.unit); });
+      return;
+  }
+}
+
+PipelineSchedule Simulation::run() {
+  while (true) {
+    for (int stage = 0; stage < load_.stages; ++stage) {
+      if (!awake_[static_cast<size_t>(stage)]) continue;
+      awake_[static_cast<size_t>(stage)] = false;
+      for (int lane = 0; lane < load_.lanes; ++lane) try_start(stage, lane);
+    }
+    if (events_.empty()) break;
+    now_ns_ = events_.top().time_ns;
+    while (!events_.empty() && events_.top().time_ns == now_ns_) {
+      const Event event = events_.top();
+      events_.pop();
+      apply(event);
+    }
+  }
+  for (const int stages : unfinished_stages_) SLUICE_ASSERT(stages == 0, "the pipeline stopped early");
+  schedule_.makespan_ns = now_ns_;
+  return std::move(schedule_);
+}
+
+}  // namespace
+
+PipelineSchedule schedule_pipeline(const PipelineLoad& load) { return Simulation(load).run(); }
+
+}  // namespace sluice::schedule

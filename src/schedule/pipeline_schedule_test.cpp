@@ -1,0 +1,383 @@
+#include "schedule/pipeline_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+namespace sluice::schedule {
+namespace {
+
+using base::Rng;
+using cost::CellKind;
+
+bool is_backward(CellKind kind) { return kind == CellKind::kBackward || kind == CellKind::kBackwardInput; }
+bool ends_unit(CellKind kind) { return kind == CellKind::kBackward || kind == CellKind::kBackwardWeight; }
+
+// A load whose cells all take the same times.
+PipelineLoad uniform_load(int stages, int units, int64_t forward, int64_t input, int64_t weight,
+                          int64_t transfer = 0) {
+  PipelineLoad load{.stages = stages, .lanes = 1, .credit_tokens = 1'000'000};
+  const auto s = static_cast<size_t>(stages);
+  const Unit unit{.tokens = 1,
+                  .forward_ns = std::vector<int64_t>(s, forward),
+                  .backward_input_ns = std::vector<int64_t>(s, input),
+                  .backward_weight_ns = std::vector<int64_t>(s, weight),
+                  .transfer_ns = std::vector<int64_t>(s - 1, transfer)};
+  load.units.assign(static_cast<size_t>(units), unit);
+  return load;
+}
+
+PipelineLoad random_load(uint64_t seed) {
+  Rng rng(seed, 7);
+  PipelineLoad load{.stages = static_cast<int>(rng.between(1, 5)),
+                    .lanes = static_cast<int>(rng.between(1, 4))};
+  load.credit_tokens = rng.between(100, 400);
+  const int64_t most_transfer = rng.below(2) == 0 ? 0 : 40;
+  const int64_t units = rng.between(0, 12);
+  for (int64_t u = 0; u < units; ++u) {
+    Unit unit;
+    unit.lanes = rng.below(3) == 0 ? static_cast<int>(rng.between(1, load.lanes)) : 1;
+    unit.first_lane = static_cast<int>(rng.between(0, load.lanes - unit.lanes));
+    unit.tokens = rng.between(1, 100);
+    for (int stage = 0; stage < load.stages; ++stage) {
+      unit.forward_ns.push_back(rng.between(1, 30));
+      unit.backward_input_ns.push_back(rng.between(1, 30));
+      unit.backward_weight_ns.push_back(rng.between(1, 30));
+      if (stage > 0) unit.transfer_ns.push_back(rng.between(0, most_transfer));
+    }
+    load.units.push_back(unit);
+  }
+  return load;
+}
+
+std::string print(const PipelineSchedule& schedule) {
+  std::string out;
+  for (size_t s = 0; s < schedule.cells.size(); ++s) {
+    for (size_t lane = 0; lane < schedule.cells[s].size(); ++lane) {
+      out += base::text("stage ", s, " lane ", lane, ":");
+      for (const Cell& cell : schedule.cells[s][lane]) {
+        const char* letter = cell.kind == CellKind::kForward         ? "F"
+                             : cell.kind == CellKind::kBackward      ? "D"
+                             : cell.kind == CellKind::kBackwardInput ? "B"
+                                                                     : "W";
+        out += base::text(" ", letter, cell.unit, "@", cell.start_ns, "-", cell.end_ns);
+      }
+      out += "\n";
+    }
+  }
+  return out + base::text("makespan ", schedule.makespan_ns, " peak ", schedule.peak_tokens, "\n");
+}
+
+// The policy of the header, said again tick by tick: at every nanosecond every place looks at the whole
+// history and decides.
+class TickTwin {
+ public:
+  explicit TickTwin(const PipelineLoad& load) : load_(load) {
+    schedule_.cells.assign(static_cast<size_t>(load.stages),
+                           std::vector<std::vector<Cell>>(static_cast<size_t>(load.lanes)));
+  }
+
+  PipelineSchedule run() {
+    size_t left = load_.units.size() * static_cast<size_t>(load_.stages);
+    for (now_ = 0; left > 0; ++now_) {
+      left = load_.units.size() * static_cast<size_t>(load_.stages);
+      for (const auto& [key, cell] : started_) left -= std::get<2>(key) == 'W' && cell.end_ns <= now_ ? 1 : 0;
+      deliver();
+      for (int stage = 0; stage < load_.stages; ++stage) {
+        for (int lane = 0; lane < load_.lanes; ++lane) start(stage, lane);
+      }
+    }
+    schedule_.makespan_ns = load_.units.empty() ? 0 : now_ - 1;
+    return schedule_;
+  }
+
+ private:
+  using Key = std::tuple<int, int, char>;  // stage, unit, F | B | W
+  struct Choice {
+    char letter = ' ';
+    int unit = -1;
+    bool operator==(const Choice&) const = default;
+  };
+
+  const Unit& unit(int u) const { return load_.units[static_cast<size_t>(u)]; }
+  bool covers(int u, int lane) const {
+    return lane >= unit(u).first_lane && lane < unit(u).first_lane + unit(u).lanes;
+  }
+  int units() const { return static_cast<int>(load_.units.size()); }
+  bool started(int stage, int u, char letter) const { return started_.contains({stage, u, letter}); }
+  bool done(int stage, int u, char letter) const {
+    const auto cell = started_.find({stage, u, letter});
+    return cell != started_.end() && cell->second.end_ns <= now_;
+  }
+  bool done_everywhere(int u) const {
+    for (int stage = 0; stage < load_.stages; ++stage) {
+      if (!done(stage, u, 'W')) return false;
+    }
+    return true;
+  }
+  bool free(int stage, int lane) const {
+    const auto& cells = schedule_.cells[static_cast<size_t>(stage)][static_cast<size_t>(lane)];
+    return cells.empty() || cells.back().end_ns <= now_;
+  }
+  bool fused(int stage, int u) const {
+    if (load_.stages == 1) return true;
+    for (int later = u + 1; later < units(); ++later) {
+      for (int lane = 0; lane < load_.lanes; ++lane) {
+        if (covers(u, lane) && covers(later, lane)) return false;
+      }
+    }
+    return stage == 0;
+  }
+
+  // Starts every transfer whose cell is done and whose links are free; oldest first, and never before an
+  // older one of a lane.
+  void deliver() {
+    for (int stage = 0; stage < load_.stages; ++stage) {
+      for (int u = 0; u < units(); ++u) {
+        if (stage + 1 < load_.stages && done(stage, u, 'F')) transfer(stage + 1, u, 'F', stage);
+        if (stage > 0 && done(stage, u, 'B')) transfer(stage - 1, u, 'B', stage - 1);
+      }
+    }
+  }
+  void transfer(int to, int u, char letter, int boundary) {
+    if (arrival_.contains({to, u, letter})) return;
+    int64_t begin = now_;
+    for (const auto& [key, time] : arrival_) {
+      const auto& [other_to, other, other_letter] = key;
+      if (other_to != to || other_letter != letter) continue;
+      for (int lane = 0; lane < load_.lanes; ++lane) {
+        if (covers(u, lane) && covers(other, lane)) begin = std::max(begin, time);
+      }
+    }
+    arrival_[{to, u, letter}] = begin + unit(u).transfer_ns[static_cast<size_t>(boundary)];
+  }
+  bool arrived(int stage, int u, char letter) const {
+    const auto found = arrival_.find({stage, u, letter});
+    return found != arrival_.end() && found->second <= now_;
+  }
+
+  bool ready_backward(int stage, int u) const {
+    if (started(stage, u, 'B')) return false;
+    const bool last = stage == load_.stages - 1;
+    if (last ? !done(stage, u, 'F') : !arrived(stage, u, 'B')) return false;
+    if (load_.stages == 1 || !fused(stage, u)) return true;
+    for (int older = 0; older < u; ++older) {
+      for (int lane = 0; lane < load_.lanes; ++lane) {
+        if (covers(u, lane) && covers(older, lane) && !done(stage, older, 'W')) return false;
+      }
+    }
+    return true;
+  }
+  bool ready_forward(int stage, int u) const {
+    if (started(stage, u, 'F')) return false;
+    if (stage > 0) return arrived(stage, u, 'F');
+    for (int lane = 0; lane < load_.lanes; ++lane) {
+      if (!covers(u, lane)) continue;
+      int64_t used = unit(u).tokens;
+      for (int older = 0; older < u; ++older) {
+        if (!covers(older, lane)) continue;
+        if (!started(0, older, 'F')) return false;
+        if (!done_everywhere(older)) used += unit(older).tokens;
+      }
+      if (used > load_.credit_tokens) return false;
+    }
+    return true;
+  }
+  Choice choose(int stage, int lane) const {
+    for (int u = 0; u < units(); ++u) {
+      if (covers(u, lane) && ready_backward(stage, u)) return {'B', u};
+    }
+    for (int u = 0; u < units(); ++u) {
+      if (covers(u, lane) && ready_forward(stage, u)) return {'F', u};
+    }
+    for (int u = 0; u < units(); ++u) {
+      if (covers(u, lane) && done(stage, u, 'B') && !started(stage, u, 'W')) return {'W', u};
+    }
+    return {};
+  }
+  void start(int stage, int lane) {
+    const Choice choice = choose(stage, lane);
+    if (choice.unit < 0) return;
+    for (int other = 0; other < load_.lanes; ++other) {
+      if (covers(choice.unit, other) && (!free(stage, other) || choose(stage, other) != choice)) return;
+    }
+    const auto s = static_cast<size_t>(stage);
+    const Unit& of = unit(choice.unit);
+    const bool whole = choice.letter == 'B' && fused(stage, choice.unit);
+    const int64_t duration = choice.letter == 'F' ? of.forward_ns[s]
+                             : choice.letter == 'W'
+                                 ? of.backward_weight_ns[s]
+                                 : of.backward_input_ns[s] + (whole ? of.backward_weight_ns[s] : 0);
+    const CellKind kind = choice.letter == 'F'   ? CellKind::kForward
+                          : choice.letter == 'W' ? CellKind::kBackwardWeight
+                          : whole                ? CellKind::kBackward
+                                                 : CellKind::kBackwardInput;
+    const Cell cell{kind, choice.unit, now_, now_ + duration};
+    started_[{stage, choice.unit, choice.letter}] = cell;
+    if (whole) started_[{stage, choice.unit, 'W'}] = cell;
+    for (int other = 0; other < load_.lanes; ++other) {
+      if (covers(choice.unit, other)) schedule_.cells[s][static_cast<size_t>(other)].push_back(cell);
+    }
+    note_credit();
+  }
+  void note_credit() {
+    for (int lane = 0; lane < load_.lanes; ++lane) {
+      int64_t used = 0;
+      for (int u = 0; u < units(); ++u) {
+        if (covers(u, lane) && started(0, u, 'F') && !done_everywhere(u)) used += unit(u).tokens;
+      }
+      schedule_.peak_tokens = std::max(schedule_.peak_tokens, used);
+    }
+  }
+
+  const PipelineLoad& load_;
+  int64_t now_ = 0;
+  std::map<Key, Cell> started_;
+  std::map<Key, int64_t> arrival_;
+  PipelineSchedule schedule_;
+};
+
+TEST(PipelineSchedule, OneStageAlternatesForwardAndWholeBackward) {
+  EXPECT_EQ(print(schedule_pipeline(uniform_load(1, 2, 10, 12, 8))),
+            "stage 0 lane 0: F0@0-10 D0@10-30 F1@30-40 D1@40-60\n"
+            "makespan 60 peak 1\n");
+}
+
+TEST(PipelineSchedule, EqualsItsTickByTickTwin) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    const PipelineLoad load = random_load(seed);
+    ASSERT_EQ(print(schedule_pipeline(load)), print(TickTwin(load).run())) << "seed " << seed;
+  }
+}
+
+TEST(PipelineSchedule, StageZeroFusesTheLastBackwardAfterOlderWeightGradients) {
+  EXPECT_EQ(print(schedule_pipeline(uniform_load(2, 2, 10, 10, 10, 1))),
+            "stage 0 lane 0: F0@0-10 F1@10-20 B0@32-42 W0@42-52 D1@53-73\n"
+            "stage 1 lane 0: F0@11-21 B0@21-31 F1@31-41 B1@41-51 W0@51-61 W1@61-71\n"
+            "makespan 73 peak 2\n");
+}
+
+TEST(PipelineSchedule, AdmissionWaitsForCreditOfEveryStage) {
+  PipelineLoad load = uniform_load(2, 2, 10, 10, 10);
+  load.credit_tokens = 1;
+  EXPECT_EQ(print(schedule_pipeline(load)),
+            "stage 0 lane 0: F0@0-10 B0@30-40 W0@40-50 F1@50-60 D1@80-100\n"
+            "stage 1 lane 0: F0@10-20 B0@20-30 W0@30-40 F1@60-70 B1@70-80 W1@80-90\n"
+            "makespan 100 peak 1\n");
+}
+
+TEST(PipelineSchedule, TiedUnitRunsOnItsLanesInStep) {
+  PipelineLoad load = uniform_load(1, 3, 10, 10, 10);
+  load.lanes = 2;
+  load.units[1].lanes = 2;
+  load.units[2].first_lane = 1;
+  EXPECT_EQ(print(schedule_pipeline(load)),
+            "stage 0 lane 0: F0@0-10 D0@10-30 F1@30-40 D1@40-60\n"
+            "stage 0 lane 1: F1@30-40 D1@40-60 F2@60-70 D2@70-90\n"
+            "makespan 90 peak 1\n");
+}
+
+// Every property that graph lowering and memory rely on, on one schedule.
+void check(const PipelineLoad& load, const PipelineSchedule& schedule, const std::string& name) {
+  const auto stages = static_cast<size_t>(load.stages);
+  std::map<std::tuple<size_t, int, char>, Cell> cells;
+  int64_t busiest = 0;
+  for (size_t s = 0; s < stages; ++s) {
+    for (const auto& lane : schedule.cells[s]) {
+      int64_t free = 0;
+      int64_t work = 0;
+      for (const Cell& cell : lane) {
+        ASSERT_GE(cell.start_ns, free) << name;
+        free = cell.end_ns;
+        work += cell.end_ns - cell.start_ns;
+        if (cell.kind == CellKind::kForward) cells[{s, cell.unit, 'F'}] = cell;
+        if (is_backward(cell.kind)) cells[{s, cell.unit, 'B'}] = cell;
+        if (ends_unit(cell.kind)) cells[{s, cell.unit, 'W'}] = cell;
+      }
+      busiest = std::max(busiest, work);
+    }
+  }
+  ASSERT_EQ(cells.size(), 3 * stages * load.units.size()) << name;
+  ASSERT_GE(schedule.makespan_ns, busiest) << name;
+  ASSERT_LE(schedule.peak_tokens, load.credit_tokens) << name;
+  for (size_t u = 0; u < load.units.size(); ++u) {
+    const int unit = static_cast<int>(u);
+    for (size_t s = 0; s < stages; ++s) {
+      const Cell& forward = cells.at({s, unit, 'F'});
+      const Cell& backward = cells.at({s, unit, 'B'});
+      const Cell& weight = cells.at({s, unit, 'W'});
+      ASSERT_LE(forward.end_ns, backward.start_ns) << name;
+      if (backward.kind == CellKind::kBackwardInput) ASSERT_LE(backward.end_ns, weight.start_ns) << name;
+      if (s + 1 == stages) continue;
+      ASSERT_GE(cells.at({s + 1, unit, 'F'}).start_ns, forward.end_ns + load.units[u].transfer_ns[s]) << name;
+      ASSERT_LE(cells.at({s + 1, unit, 'B'}).end_ns + load.units[u].transfer_ns[s], backward.start_ns)
+          << name;
+    }
+  }
+}
+
+// Tokens between the start of a unit's first forward and the end of its last weight gradient.
+void check_credit(const PipelineLoad& load, const PipelineSchedule& schedule, const std::string& name) {
+  std::vector<int64_t> begin(load.units.size()), end(load.units.size(), 0);
+  for (const auto& stage : schedule.cells) {
+    for (const auto& lane : stage) {
+      for (const Cell& cell : lane) {
+        const auto u = static_cast<size_t>(cell.unit);
+        if (cell.kind == CellKind::kForward && &stage == &schedule.cells[0]) begin[u] = cell.start_ns;
+        end[u] = std::max(end[u], cell.end_ns);
+      }
+    }
+  }
+  for (int lane = 0; lane < load.lanes; ++lane) {
+    for (const int64_t now : begin) {
+      int64_t used = 0;
+      for (size_t u = 0; u < load.units.size(); ++u) {
+        const Unit& unit = load.units[u];
+        const bool covers = lane >= unit.first_lane && lane < unit.first_lane + unit.lanes;
+        if (covers && begin[u] <= now && now < end[u]) used += unit.tokens;
+      }
+      ASSERT_LE(used, load.credit_tokens) << name;
+    }
+  }
+}
+
+TEST(PipelineSchedule, RandomLoadsFinishInOrderAndWithinCredit) {
+  for (uint64_t seed = 1000; seed < 101'000; ++seed) {
+    const PipelineLoad load = random_load(seed);
+    const PipelineSchedule schedule = schedule_pipeline(load);
+    const std::string name = base::text("seed ", seed);
+    check(load, schedule, name);
+    check_credit(load, schedule, name);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(PipelineSchedule, EqualMicroBatchesWithAmpleCreditBeatFusedOneForwardOneBackward) {
+  for (int stages = 2; stages <= 6; ++stages) {
+    for (int units = 1; units <= 20; ++units) {
+      const PipelineSchedule schedule = schedule_pipeline(uniform_load(stages, units, 10, 11, 9));
+      EXPECT_LE(schedule.makespan_ns, (units + stages - 1) * 30)
+          << stages << " stages, " << units << " units";
+    }
+  }
+}
+
+TEST(PipelineSchedule, UnitAboveCreditIsOurMistake) {
+  PipelineLoad load = uniform_load(1, 1, 1, 1, 1);
+  load.credit_tokens = 0;
+  EXPECT_THROW(schedule_pipeline(load), base::AssertionError);
+}
+
+TEST(PipelineSchedule, NoUnitsTakeNoTime) {
+  EXPECT_EQ(print(schedule_pipeline(uniform_load(2, 0, 1, 1, 1))),
+            "stage 0 lane 0:\nstage 1 lane 0:\nmakespan 0 peak 0\n");
+}
+
+}  // namespace
+}  // namespace sluice::schedule
