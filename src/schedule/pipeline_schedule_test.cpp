@@ -258,9 +258,9 @@ TEST(PipelineSchedule, EqualsItsTickByTickTwin) {
 
 TEST(PipelineSchedule, StageZeroFusesTheLastBackwardAfterOlderWeightGradients) {
   EXPECT_EQ(print(schedule_pipeline(uniform_load(2, 2, 10, 10, 10, 1))),
-            "stage 0 lane 0: F0@0-10 F1@10-20 B0@32-42 W0@42-52 D1@53-73\n"
+            "stage 0 lane 0: F0@0-10 F1@10-20 B0@32-42 W0@42-52 D1@52-72\n"
             "stage 1 lane 0: F0@11-21 B0@21-31 F1@31-41 B1@41-51 W0@51-61 W1@61-71\n"
-            "makespan 73 peak 2\n");
+            "makespan 72 peak 2\n");
 }
 
 TEST(PipelineSchedule, AdmissionWaitsForCreditOfEveryStage) {
@@ -348,7 +348,7 @@ void check_credit(const PipelineLoad& load, const PipelineSchedule& schedule, co
 }
 
 TEST(PipelineSchedule, RandomLoadsFinishInOrderAndWithinCredit) {
-  for (uint64_t seed = 1000; seed < 101'000; ++seed) {
+  for (uint64_t seed = 1000; seed < 31'000; ++seed) {
     const PipelineLoad load = random_load(seed);
     const PipelineSchedule schedule = schedule_pipeline(load);
     const std::string name = base::text("seed ", seed);
