@@ -1,0 +1,282 @@
+#include "corpus/indexed.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::corpus {
+
+using base::InputError;
+using base::text;
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian, and so are we");
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr uint64_t kVersion = 1;
+constexpr size_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
+constexpr int64_t kUint16Vocabulary = 65'500;
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr const char* kRebuild = ": copy the corpus again or rebuild it with `sluice corpus build`";
+
+template <typename T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void append(std::string& bytes, const T& value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+struct Header {
+  TokenType type;
+  uint64_t sequences;
+  uint64_t documents;  // entries of the document index
+};
+
+Header read_header(const base::MappedFile& index, const std::string& path) {
+  if (index.size() < kHeaderBytes) {
+    throw InputError(
+        text(path, " has ", index.size(), " bytes, fewer than its header's ", kHeaderBytes, kRebuild));
+  }
+  const std::byte* next = index.data();
+  if (std::memcmp(next, kMagic.data(), kMagic.size()) != 0) {
+    throw InputError(text(path, " does not begin with MMIDIDX: it is not the index of a Megatron corpus; ",
+                          "make one with `sluice corpus build`"));
+  }
+  const auto version = load<uint64_t>(next + 9);
+  if (version != kVersion) throw InputError(text(path, " has version ", version, ", not 1", kRebuild));
+  const int code = load<uint8_t>(next + 17);
+  if (code != static_cast<int>(TokenType::kInt32) && code != static_cast<int>(TokenType::kUint16)) {
+    throw InputError(text(path, " has token type code ", code, ": only 8 (uint16) and 4 (int32) are read; ",
+                          "rebuild it with one of these"));
+  }
+  return {static_cast<TokenType>(code), load<uint64_t>(next + 18), load<uint64_t>(next + 26)};
+}
+
+// The bytes that `header` promises. InputError unless the file has them, alone or with the one byte a
+// sequence that multimodal writers append.
+void check_size(const base::MappedFile& index, const Header& header, const std::string& path) {
+  const auto wanted = static_cast<unsigned __int128>(header.sequences) * 12 +
+                      static_cast<unsigned __int128>(header.documents) * 8 + kHeaderBytes;
+  if (index.size() == wanted || index.size() == wanted + header.sequences) return;
+  throw InputError(text(path, " has ", index.size(), " bytes, but its header promises ", header.sequences,
+                        " sequences and ", header.documents, " document entries",
+                        index.size() < wanted ? " (it is truncated)" : " (it is too long)", kRebuild));
+}
+
+}  // namespace
+
+int64_t token_bytes(TokenType type) { return type == TokenType::kUint16 ? 2 : 4; }
+
+TokenType token_type_for(int64_t vocabulary) {
+  return vocabulary > 0 && vocabulary < kUint16Vocabulary ? TokenType::kUint16 : TokenType::kInt32;
+}
+
+std::filesystem::path corpus_prefix(const std::filesystem::path& path) {
+  const std::string suffix = path.extension().string();
+  if (suffix != ".idx" && suffix != ".bin") return path;
+  return path.parent_path() / path.stem();
+}
+
+std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std::string& suffix) {
+  return prefix.string() + suffix;
+}
+
+IndexedCorpus::IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options)
+    : prefix_(corpus_prefix(prefix)), options_(options), tokens_file_(with_suffix(prefix_, ".bin")) {
+  read_index(base::MappedFile(with_suffix(prefix_, ".idx")));
+  tokens_ = count_tokens();
+  if (!std::filesystem::exists(with_suffix(prefix_, ".mask"))) return;
+  mask_.emplace(with_suffix(prefix_, ".mask"));
+  const size_t wanted = tokens_file_.size() / static_cast<size_t>(token_bytes(type_));
+  if (mask_->size() != wanted) {
+    throw InputError(text(prefix_.string(), ".mask has ", mask_->size(), " bytes, but .bin has ", wanted,
+                          " tokens: a mask holds one byte a token; remove it or make it again"));
+  }
+}
+
+void IndexedCorpus::read_index(const base::MappedFile& index) {
+  const std::string path = prefix_.string() + ".idx";
+  const Header header = read_header(index, path);
+  check_size(index, header, path);
+  type_ = header.type;
+  const std::byte* lengths = index.data() + kHeaderBytes;
+  const std::byte* offsets = lengths + 4 * header.sequences;
+  const std::byte* boundaries = offsets + 8 * header.sequences;
+  lengths_.resize(header.sequences);
+  offsets_bytes_.resize(header.sequences);
+  if (header.sequences > 0) {
+    std::memcpy(lengths_.data(), lengths, 4 * header.sequences);
+    std::memcpy(offsets_bytes_.data(), offsets, 8 * header.sequences);
+  }
+  for (uint64_t i = 0; i < header.documents; ++i) {
+    const auto boundary = load<int64_t>(boundaries + 8 * i);
+    if (boundary < 0 || static_cast<uint64_t>(boundary) > header.sequences) {
+      throw InputError(text(path, ": entry ", i, " of the document index is ", boundary, ", but there are ",
+                            header.sequences, " sequences", kRebuild));
+    }
+  }
+}
+
+int64_t IndexedCorpus::count_tokens() const {
+  const auto size_bytes = static_cast<int64_t>(tokens_file_.size());
+  int64_t tokens = 0;
+  for (size_t i = 0; i < lengths_.size(); ++i) {
+    if (lengths_[i] < 0) {
+      throw InputError(
+          text(prefix_.string(), ".idx: sequence ", i, " has the negative length ", lengths_[i], kRebuild));
+    }
+    const int64_t length_bytes = lengths_[i] * token_bytes(type_);
+    const bool inside = offsets_bytes_[i] >= 0 && offsets_bytes_[i] <= size_bytes - length_bytes;
+    if (!inside || offsets_bytes_[i] % token_bytes(type_) != 0) {
+      throw InputError(text(prefix_.string(), ".idx: sequence ", i, " covers ", length_bytes,
+                            " bytes at offset ", offsets_bytes_[i], ", but ", prefix_.string(), ".bin has ",
+                            size_bytes, kRebuild));
+    }
+    tokens += lengths_[i];
+  }
+  return tokens;
+}
+
+int64_t IndexedCorpus::byte_offset(int64_t document, int64_t begin) const {
+  return offsets_bytes_[static_cast<size_t>(document)] + begin * token_bytes(type_);
+}
+
+void IndexedCorpus::copy_tokens(int64_t document, int64_t begin, int64_t count, int32_t* out) const {
+  SLUICE_ASSERT(document >= 0 && document < documents() && begin >= 0 && count >= 0 &&
+                    begin + count <= length(document),
+                text("tokens ", begin, " + ", count, " of document ", document, " of ", prefix_.string()));
+  const std::byte* from = tokens_file_.data() + byte_offset(document, begin);
+  if (count == 0) return;
+  if (type_ == TokenType::kInt32) {
+    std::memcpy(out, from, static_cast<size_t>(count) * 4);
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = load<uint16_t>(from + 2 * i);
+  }
+}
+
+void IndexedCorpus::check_range(std::span<const int32_t> tokens, int64_t vocabulary, int64_t document,
+                                int64_t begin) const {
+  // A negative token is a huge unsigned one.
+  const auto limit =
+      static_cast<uint32_t>(std::min<int64_t>(vocabulary, int64_t{std::numeric_limits<int32_t>::max()} + 1));
+  const auto outside = [limit](int32_t token) { return static_cast<uint32_t>(token) >= limit; };
+  const auto found = std::find_if(tokens.begin(), tokens.end(), outside);
+  if (found == tokens.end()) return;
+  throw InputError(
+      text(prefix_.string(), ".bin: document ", document, " has token ", *found, " at position ",
+           begin + (found - tokens.begin()), ", but the vocabulary has ", limit,
+           " ids: set the model's vocab to the tokenizer's, or build the corpus with its tokenizer"));
+}
+
+void IndexedCorpus::read(int64_t document, int64_t begin, int64_t count, int32_t* out) const {
+  copy_tokens(document, begin, count, out);
+  const int64_t any = int64_t{std::numeric_limits<int32_t>::max()} + 1;
+  check_range({out, static_cast<size_t>(count)}, options_.vocabulary > 0 ? options_.vocabulary : any,
+              document, begin);
+  read_bytes_->fetch_add(count * token_bytes(type_), std::memory_order_relaxed);
+}
+
+std::vector<int32_t> IndexedCorpus::read(int64_t document) const {
+  std::vector<int32_t> tokens(static_cast<size_t>(length(document)));
+  read(document, 0, length(document), tokens.data());
+  return tokens;
+}
+
+void IndexedCorpus::read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* out) const {
+  SLUICE_ASSERT(document >= 0 && document < documents() && begin >= 0 && count >= 0 &&
+                    begin + count <= length(document),
+                text("mask ", begin, " + ", count, " of document ", document, " of ", prefix_.string()));
+  if (count == 0) return;
+  if (!mask_) {
+    std::fill_n(out, count, uint8_t{1});
+    return;
+  }
+  std::memcpy(out, mask_->data() + byte_offset(document, begin) / token_bytes(type_),
+              static_cast<size_t>(count));
+  read_bytes_->fetch_add(count, std::memory_order_relaxed);
+}
+
+void IndexedCorpus::check_tokens(int64_t vocabulary) const {
+  std::vector<int32_t> tokens;
+  for (int64_t document = 0; document < documents(); ++document) {
+    tokens.resize(static_cast<size_t>(length(document)));
+    copy_tokens(document, 0, length(document), tokens.data());
+    check_range(tokens, vocabulary, document, 0);
+  }
+}
+
+IndexedWriter::IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options)
+    : prefix_(corpus_prefix(prefix)),
+      options_(options),
+      type_(token_type_for(options.vocabulary)),
+      tokens_file_(with_suffix(prefix_, ".bin")) {
+  if (options.mask == MaskFile::kWrite) mask_file_.emplace(with_suffix(prefix_, ".mask"));
+}
+
+void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> mask) {
+  SLUICE_ASSERT(mask.size() == (mask_file_ ? tokens.size() : 0), text(mask.size(), " mask bytes"));
+  SLUICE_ASSERT(tokens.size() <= std::numeric_limits<int32_t>::max(), text(tokens.size(), " tokens"));
+  for (const int32_t token : tokens) {
+    SLUICE_ASSERT(token >= 0 && (options_.vocabulary == 0 || token < options_.vocabulary),
+                  text("token ", token, " of ", options_.vocabulary));
+    if (type_ == TokenType::kUint16) {
+      append(token_buffer_, static_cast<uint16_t>(token));
+    } else {
+      append(token_buffer_, token);
+    }
+  }
+  mask_buffer_.append(reinterpret_cast<const char*>(mask.data()), mask.size());
+  lengths_.push_back(static_cast<int32_t>(tokens.size()));
+  tokens_ += static_cast<int64_t>(tokens.size());
+  if (token_buffer_.size() >= kBufferBytes) flush_tokens();
+}
+
+void IndexedWriter::flush_tokens() {
+  tokens_file_.write(token_buffer_);
+  token_buffer_.clear();
+  if (mask_file_) mask_file_->write(mask_buffer_);
+  mask_buffer_.clear();
+}
+
+std::string IndexedWriter::index_bytes() const {
+  const auto sequences = static_cast<uint64_t>(lengths_.size());
+  std::string bytes(kMagic);
+  append(bytes, kVersion);
+  append(bytes, static_cast<uint8_t>(type_));
+  append(bytes, sequences);
+  append(bytes, sequences + 1);
+  for (const int32_t length : lengths_) append(bytes, length);
+  int64_t offset_bytes = 0;
+  for (const int32_t length : lengths_) {
+    append(bytes, offset_bytes);
+    offset_bytes += length * token_bytes(type_);
+  }
+  for (uint64_t document = 0; document <= sequences; ++document)
+    append(bytes, static_cast<int64_t>(document));
+  return bytes;
+}
+
+void IndexedWriter::commit() {
+  flush_tokens();
+  base::AtomicFile index(with_suffix(prefix_, ".idx"));
+  index.write(index_bytes());
+  std::error_code ignored;
+  std::filesystem::remove(with_suffix(prefix_, ".idx"), ignored);
+  std::filesystem::remove(with_suffix(prefix_, ".mask"), ignored);
+  tokens_file_.commit();
+  if (mask_file_) mask_file_->commit();
+  index.commit();
+}
+
+}  // namespace sluice::corpus

@@ -1,0 +1,126 @@
+// Token files in Megatron-LM's indexed format: PREFIX.bin holds the tokens of all sequences one after the
+// other; PREFIX.idx holds "MMIDIDX\0\0", uint64 version 1, uint8 type code, uint64 sequence count, uint64
+// document count, int32 length of each sequence, int64 byte offset of each sequence in .bin, and the int64
+// document index (the sequence that begins each document, and the sequence count at the end), all
+// little-endian. A document here is one sequence of the file. Beside them may lie PREFIX.mask, one byte a
+// token in .bin's order: 0 where the loss ignores the token as a target.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace sluice::corpus {
+
+// The codes that .idx uses.
+enum class TokenType : uint8_t { kInt32 = 4, kUint16 = 8 };
+
+int64_t token_bytes(TokenType type);
+
+// uint16 for 1 to 65,499 ids, else int32.
+TokenType token_type_for(int64_t vocabulary);
+
+// PREFIX.idx, PREFIX.bin, PREFIX.mask. A prefix given with .idx or .bin at its end means the same corpus.
+std::filesystem::path corpus_prefix(const std::filesystem::path& path);
+std::filesystem::path with_suffix(const std::filesystem::path& prefix, const std::string& suffix);
+
+struct IndexedOptions {
+  int64_t vocabulary = 0;  // read() refuses tokens at or above it; 0: only negative ones
+};
+
+// A corpus opened for reading: maps the files, keeps all lengths in memory, reads tokens only when asked.
+// Thread-safe.
+class IndexedCorpus {
+ public:
+  // InputError naming path, value and way out: a missing or truncated file, wrong magic, version or type,
+  // negative lengths, sequences outside .bin, a mask of another size.
+  explicit IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options = {});
+
+  const std::filesystem::path& prefix() const { return prefix_; }
+  TokenType token_type() const { return type_; }
+  int64_t documents() const { return static_cast<int64_t>(lengths_.size()); }
+  int64_t tokens() const { return tokens_; }
+  int64_t length(int64_t document) const { return lengths_[static_cast<size_t>(document)]; }
+  std::span<const int32_t> lengths() const { return lengths_; }
+
+  // Writes tokens [begin, begin + count) of the document to `out`. InputError when a token is not below
+  // the vocabulary. REQUIRES: the range lies in the document.
+  void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
+  std::vector<int32_t> read(int64_t document) const;
+
+  // The same range of the mask. Ones when the corpus has none.
+  bool has_mask() const { return mask_.has_value(); }
+  void read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* out) const;
+
+  // Reads everything. InputError naming document, position and value of the first token that is not in
+  // [0, vocabulary).
+  void check_tokens(int64_t vocabulary) const;
+
+  // Bytes of .bin and .mask handed out so far.
+  int64_t read_bytes() const { return read_bytes_->load(std::memory_order_relaxed); }
+
+ private:
+  void read_index(const base::MappedFile& index);
+  int64_t count_tokens() const;  // and checks that every sequence lies in .bin
+  void copy_tokens(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
+  void check_range(std::span<const int32_t> tokens, int64_t vocabulary, int64_t document,
+                   int64_t begin) const;
+  int64_t byte_offset(int64_t document, int64_t begin) const;
+
+  std::filesystem::path prefix_;
+  IndexedOptions options_;
+  TokenType type_ = TokenType::kUint16;
+  int64_t tokens_ = 0;
+  std::vector<int32_t> lengths_;
+  std::vector<int64_t> offsets_bytes_;
+  base::MappedFile tokens_file_;
+  std::optional<base::MappedFile> mask_;
+  std::unique_ptr<std::atomic<int64_t>> read_bytes_ = std::make_unique<std::atomic<int64_t>>(0);
+};
+
+enum class MaskFile { kNone, kWrite };
+
+struct IndexedWriterOptions {
+  int64_t vocabulary = 0;  // decides the token type; add() refuses ids at or above it; 0: int32, any id
+  MaskFile mask = MaskFile::kNone;
+};
+
+// Writes a corpus as a stream. An older corpus of that prefix disappears at commit(), whose last act makes
+// .idx appear: a crash leaves a corpus that cannot be opened or a whole one, never a mixed one.
+class IndexedWriter {
+ public:
+  explicit IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options = {});
+
+  // Appends one document. `mask` holds a byte a token with MaskFile::kWrite, nothing otherwise.
+  // REQUIRES: every token is in [0, vocabulary).
+  void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {});
+
+  // RunError when the disk is full. REQUIRES: called at most once, nothing added afterwards.
+  void commit();
+
+  std::span<const int32_t> lengths() const { return lengths_; }
+  int64_t tokens() const { return tokens_; }
+
+ private:
+  void flush_tokens();
+  std::string index_bytes() const;
+
+  std::filesystem::path prefix_;
+  IndexedWriterOptions options_;
+  TokenType type_;
+  base::AtomicFile tokens_file_;
+  std::optional<base::AtomicFile> mask_file_;
+  std::string token_buffer_;
+  std::string mask_buffer_;
+  std::vector<int32_t> lengths_;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace sluice::corpus
