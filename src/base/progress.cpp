@@ -34,10 +34,10 @@ std::string minutes(int64_t nanoseconds) {
 std::string progress_bar(const std::string& label, int64_t done, int64_t total, int64_t elapsed_ns) {
   const int64_t part = percent(done, total);
   const size_t filled = static_cast<size_t>(part * kBarColumns / 100);
-  const std::string bar = std::string(filled, '=') + std::string(kBarColumns - filled, ' ');
-  const std::string number = std::to_string(part);
+  std::string bar(kBarColumns, ' ');
+  bar.replace(0, filled, filled, '=');
   const std::string left = done <= 0 ? "" : text(" ", minutes(left_ns(done, total, elapsed_ns)), " left");
-  return text(label, " ", std::string(3 - number.size(), ' '), number, "% [", bar, "]", left);
+  return text(label, part < 10 ? "   " : part < 100 ? "  " : " ", part, "% [", bar, "]", left);
 }
 
 std::string progress_line(const std::string& label, int64_t done, int64_t total, int64_t elapsed_ns) {
@@ -70,7 +70,7 @@ void Progress::finish() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true) || done_ == 0) return;
   const int64_t elapsed_ns = (std::chrono::steady_clock::now() - start_).count();
-  print((bar_ ? "\r\033[K" : "") + progress_line(label_, std::max(done_, total_), total_, elapsed_ns), "\n");
+  print(text(bar_ ? "\r\033[K" : "", progress_line(label_, std::max(done_, total_), total_, elapsed_ns)), "\n");
 }
 
 void Progress::print_if_due(int64_t now_ns) {
@@ -78,7 +78,7 @@ void Progress::print_if_due(int64_t now_ns) {
   if (finished_ || now_ns - last_print_ns_ < interval_ns) return;
   last_print_ns_ = now_ns;
   if (bar_) {
-    print("\r\033[K" + progress_bar(label_, done_, total_, now_ns), "");
+    print(text("\r\033[K", progress_bar(label_, done_, total_, now_ns)), "");
   } else {
     print(progress_line(label_, done_, total_, now_ns), "\n");
   }
