@@ -1,0 +1,59 @@
+// Several corpora with weights, as one: documents are numbered through all of them, laid end to end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corpus/indexed.h"
+
+namespace sluice::corpus {
+
+// A corpus as the sampler sees it.
+struct LengthSource {
+  std::span<const int32_t> lengths;  // of every document
+  int64_t weight_ppm = 1'000'000;    // share of the tokens, relative to the other sources' weights
+};
+
+// 0.3 -> 300'000. InputError unless the weight is positive and finite and at least one part per million.
+int64_t weight_ppm(double weight, const std::string& name);
+
+// Thread-safe.
+class Blend {
+ public:
+  struct Part {
+    std::shared_ptr<const IndexedCorpus> corpus;
+    int64_t weight_ppm = 1'000'000;
+  };
+
+  explicit Blend(std::vector<Part> parts);
+
+  // Opens each [prefix, weight]. InputError as IndexedCorpus and weight_ppm, or without any.
+  static Blend open(const std::vector<std::pair<std::string, double>>& prefixes, IndexedOptions options = {});
+
+  const std::vector<Part>& parts() const { return parts_; }
+  int64_t documents() const { return first_documents_.back(); }
+  int64_t tokens() const;
+  int64_t length(int64_t document) const;
+
+  // One source a part, valid as long as the blend.
+  std::vector<LengthSource> sources() const;
+
+  // As IndexedCorpus::read and read_mask, by the document's number in the blend.
+  void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
+  void read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* out) const;
+  bool has_mask() const;
+  int64_t read_bytes() const;
+
+ private:
+  // The part of a document and its number there.
+  std::pair<size_t, int64_t> locate(int64_t document) const;
+
+  std::vector<Part> parts_;
+  std::vector<int64_t> first_documents_;  // of each part, and the count of all
+};
+
+}  // namespace sluice::corpus

@@ -1,0 +1,288 @@
+#include "corpus/sampler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+
+namespace sluice::corpus {
+
+using base::InputError;
+using base::Json;
+using base::text;
+
+namespace {
+
+constexpr int64_t kMillion = 1'000'000;
+constexpr int64_t kShortest = 2;  // a sequence needs a target
+constexpr uint64_t kValidationStream = 0x76616C6964617465;
+
+// Streams of random numbers: 2^40 epochs for each corpus of the blend.
+constexpr int kEpochBits = 40;
+
+void check_options(const SamplerOptions& options) {
+  if (options.context_length < kShortest) {
+    throw InputError(text("data.context_length is ", options.context_length,
+                          ": a sequence needs at least 2 tokens to have a target; set it to 2 or more"));
+  }
+  if (options.tokens_per_step < 1) {
+    throw InputError(text("data.tokens_per_step is ", options.tokens_per_step, ": set it to 1 or more"));
+  }
+  if (options.validation_ppm < 0 || options.validation_ppm > kMillion) {
+    throw InputError(text("data.validation_fraction is ", options.validation_ppm,
+                          " parts per million: set it between 0 and 1"));
+  }
+}
+
+// Calls `visit(index, length)` for each document of the source that is sampled and counts all of them.
+template <typename Visit>
+void for_each_sampled(const LengthSource& source, const SamplerOptions& options, SamplerCounts& counts,
+                      const Visit& visit) {
+  const bool validation = options.subset == Subset::kValidation;
+  for (size_t index = 0; index < source.lengths.size(); ++index) {
+    const int64_t length = source.lengths[index];
+    if (is_held_out(static_cast<int64_t>(index), options) != validation) {
+      ++counts.other_subset;
+    } else if (length < kShortest) {
+      ++counts.short_documents;
+      counts.lost_tokens += length;
+    } else if (length <= options.context_length) {
+      ++counts.documents;
+      visit(index, length);
+    } else {
+      ++counts.long_documents;
+      const int64_t rest = length % options.context_length;
+      switch (options.overflow) {
+        case Overflow::kTruncate: counts.lost_tokens += length - options.context_length; break;
+        case Overflow::kSplit: counts.lost_tokens += rest < kShortest ? rest : 0; break;
+        case Overflow::kDrop: counts.lost_tokens += length; continue;
+      }
+      ++counts.documents;
+      visit(index, length);
+    }
+  }
+}
+
+uint64_t fingerprint(const std::vector<LengthSource>& sources, const SamplerOptions& options) {
+  base::CanonicalBytes bytes;
+  bytes.add(options.context_length).add(name(options.overflow));
+  bytes.add(static_cast<int64_t>(options.seed)).add(static_cast<int64_t>(options.validation_seed));
+  bytes.add(options.validation_ppm).add(static_cast<int64_t>(options.subset));
+  for (const LengthSource& source : sources) {
+    bytes.add(source.weight_ppm).add(static_cast<int64_t>(source.lengths.size()));
+    bytes.add(static_cast<int64_t>(base::hash_bytes(source.lengths.data(), source.lengths.size_bytes())));
+  }
+  return bytes.hash();
+}
+
+// Whether another sequence follows [begin, begin + length) in a document of `document_length` tokens.
+bool has_more(const SamplerOptions& options, const Sample& sample, int64_t document_length) {
+  return options.overflow == Overflow::kSplit &&
+         document_length - sample.begin_token - sample.length_tokens >= kShortest;
+}
+
+}  // namespace
+
+std::string name(Overflow overflow) {
+  switch (overflow) {
+    case Overflow::kTruncate: return "truncate";
+    case Overflow::kSplit: return "split";
+    case Overflow::kDrop: return "drop";
+  }
+  return "";
+}
+
+Overflow parse_overflow(const std::string& value, const std::string& key) {
+  for (const Overflow overflow : {Overflow::kTruncate, Overflow::kSplit, Overflow::kDrop}) {
+    if (value == name(overflow)) return overflow;
+  }
+  throw InputError(text(key, " is '", value, "': set it to truncate, split or drop"));
+}
+
+bool is_held_out(int64_t document, const SamplerOptions& options) {
+  if (options.validation_ppm == 0) return false;
+  const uint64_t bits =
+      base::random_bits(options.validation_seed, kValidationStream, static_cast<uint64_t>(document));
+  // bits ÷ 2^64 < validation_ppm ÷ 10^6, in integers.
+  return static_cast<unsigned __int128>(bits) * kMillion <
+         static_cast<unsigned __int128>(options.validation_ppm) << 64;
+}
+
+Json to_json(const SamplerState& state) {
+  Json cursors = Json::array();
+  for (const SamplerState::Cursor& cursor : state.cursors) {
+    cursors.push_back({{"position", cursor.position},
+                       {"begin_token", cursor.begin_token},
+                       {"delivered_tokens", cursor.delivered_tokens}});
+  }
+  return {{"step", state.step}, {"fingerprint", base::hash_text(state.fingerprint)}, {"cursors", cursors}};
+}
+
+SamplerState sampler_state_from_json(const Json& json, const std::string& where) {
+  SamplerState state;
+  state.step = base::require<int64_t>(json, "step", where);
+  state.fingerprint = base::parse_hash(base::require<std::string>(json, "fingerprint", where));
+  for (const Json& cursor : base::require<Json>(json, "cursors", where)) {
+    state.cursors.push_back({base::require<int64_t>(cursor, "position", where),
+                             base::require<int64_t>(cursor, "begin_token", where),
+                             base::require<int64_t>(cursor, "delivered_tokens", where)});
+  }
+  return state;
+}
+
+Sampler::Sampler(const std::vector<LengthSource>& sources, const SamplerOptions& options)
+    : options_(options) {
+  check_options(options);
+  int64_t first_document = 0;
+  for (const LengthSource& lengths : sources) {
+    Source source;
+    source.first_document = first_document;
+    source.weight_ppm = lengths.weight_ppm;
+    source.stream = static_cast<uint64_t>(sources_.size()) << kEpochBits;
+    for_each_sampled(lengths, options, counts_, [&](size_t index, int64_t length) {
+      source.documents.push_back({static_cast<int32_t>(index), static_cast<int32_t>(length)});
+    });
+    if (source.documents.empty()) {
+      throw InputError(text("corpus ", sources_.size() + 1, " of the blend has no document to sample among ",
+                            lengths.lengths.size(),
+                            ": documents need 2 tokens, and with overflow 'drop' at most ",
+                            options.context_length, "; check validation_fraction too"));
+    }
+    first_document += static_cast<int64_t>(lengths.lengths.size());
+    total_weight_ppm_ += lengths.weight_ppm;
+    sources_.push_back(std::move(source));
+  }
+  if (sources_.empty()) throw InputError("no corpus is given to sample from: set data.train");
+  fingerprint_ = fingerprint(sources, options);
+}
+
+// The corpus with the largest weight · delivered − own tokens · all weights; the first one on a tie. Before
+// anything is delivered one token is assumed, so that the largest weight begins.
+size_t Sampler::lagging_source() const {
+  size_t best = 0;
+  __int128 largest_lag = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const __int128 due = static_cast<__int128>(sources_[i].weight_ppm) * (delivered_tokens_ + 1);
+    const __int128 lag = due - static_cast<__int128>(sources_[i].cursor.delivered_tokens) * total_weight_ppm_;
+    if (i == 0 || lag > largest_lag) {
+      best = i;
+      largest_lag = lag;
+    }
+  }
+  return best;
+}
+
+Sample Sampler::peek(Source& source) const {
+  const auto count = static_cast<int64_t>(source.documents.size());
+  const int64_t epoch = source.cursor.position / count;
+  if (epoch != source.epoch) {
+    source.epoch = epoch;
+    source.permutation = base::Permutation(static_cast<uint64_t>(count), options_.seed,
+                                           source.stream + static_cast<uint64_t>(epoch));
+  }
+  const uint64_t at = source.permutation.at(static_cast<uint64_t>(source.cursor.position % count));
+  const Document& document = source.documents[at];
+  const int64_t begin = source.cursor.begin_token;
+  return {source.first_document + document.index, begin,
+          std::min(document.length_tokens - begin, options_.context_length)};
+}
+
+void Sampler::take(Source& source, const Sample& sample) {
+  const auto count = static_cast<int64_t>(source.documents.size());
+  const uint64_t at = source.permutation.at(static_cast<uint64_t>(source.cursor.position % count));
+  if (has_more(options_, sample, source.documents[at].length_tokens)) {
+    source.cursor.begin_token += sample.length_tokens;
+  } else {
+    source.cursor.begin_token = 0;
+    ++source.cursor.position;
+  }
+  source.cursor.delivered_tokens += sample.length_tokens;
+  delivered_tokens_ += sample.length_tokens;
+}
+
+Batch Sampler::next() {
+  Batch batch;
+  batch.step = step_++;
+  while (true) {
+    Source& source = sources_[lagging_source()];
+    const Sample sample = peek(source);
+    if (!batch.samples.empty() && batch.tokens + sample.length_tokens > options_.tokens_per_step)
+      return batch;
+    take(source, sample);
+    batch.samples.push_back(sample);
+    batch.tokens += sample.length_tokens;
+  }
+}
+
+void Sampler::skip(int64_t steps) {
+  for (int64_t i = 0; i < steps; ++i) next();
+}
+
+SamplerState Sampler::state() const {
+  SamplerState state{step_, fingerprint_, {}};
+  for (const Source& source : sources_) state.cursors.push_back(source.cursor);
+  return state;
+}
+
+void Sampler::restore(const SamplerState& state, const std::string& where) {
+  if (state.fingerprint != fingerprint_ || state.cursors.size() != sources_.size()) {
+    throw InputError(text(where,
+                          " was sampling other data: corpora, weights, seed, context_length, overflow or ",
+                          "validation_fraction differ from the configuration's; resume with the old ones"));
+  }
+  step_ = state.step;
+  delivered_tokens_ = 0;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const SamplerState::Cursor& cursor = state.cursors[i];
+    if (cursor.position < 0 || cursor.begin_token < 0 || cursor.delivered_tokens < 0) {
+      throw InputError(text(where, ": cursor ", i, " of the sampler has a negative value: it is damaged"));
+    }
+    sources_[i].cursor = cursor;
+    delivered_tokens_ += state.cursors[i].delivered_tokens;
+  }
+}
+
+std::vector<int64_t> Sampler::epochs() const {
+  std::vector<int64_t> epochs;
+  for (const Source& source : sources_) {
+    epochs.push_back(source.cursor.position / static_cast<int64_t>(source.documents.size()));
+  }
+  return epochs;
+}
+
+std::vector<int64_t> Sampler::delivered_tokens() const {
+  std::vector<int64_t> tokens;
+  for (const Source& source : sources_) tokens.push_back(source.cursor.delivered_tokens);
+  return tokens;
+}
+
+std::vector<Batch> batches_in_order(const std::vector<LengthSource>& sources, const SamplerOptions& options) {
+  check_options(options);
+  std::vector<Batch> batches;
+  SamplerCounts counts;
+  int64_t first_document = 0;
+  const auto append = [&](const Sample& sample) {
+    if (batches.empty() || batches.back().tokens + sample.length_tokens > options.tokens_per_step) {
+      batches.push_back({static_cast<int64_t>(batches.size()), {}, 0});
+    }
+    batches.back().samples.push_back(sample);
+    batches.back().tokens += sample.length_tokens;
+  };
+  for (const LengthSource& source : sources) {
+    for_each_sampled(source, options, counts, [&](size_t index, int64_t length) {
+      Sample sample{first_document + static_cast<int64_t>(index), 0,
+                    std::min(length, options.context_length)};
+      append(sample);
+      while (has_more(options, sample, length)) {
+        sample.begin_token += sample.length_tokens;
+        sample.length_tokens = std::min(length - sample.begin_token, options.context_length);
+        append(sample);
+      }
+    });
+    first_document += static_cast<int64_t>(source.lengths.size());
+  }
+  return batches;
+}
+
+}  // namespace sluice::corpus

@@ -1,0 +1,142 @@
+// Which sequences each iteration trains on: a pure function of lengths, options and step number, computed in
+// integers, the same on every rank and machine.
+//
+// Each corpus is passed through in a seeded permutation, without replacement, a new one every epoch. The
+// next sequence comes from the corpus whose share of the tokens so far lags its weight most. A batch takes
+// sequences in that order while their sum stays within tokens_per_step, at least one; the one that did not
+// fit begins the next batch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/rng.h"
+#include "corpus/blend.h"
+
+namespace sluice::corpus {
+
+// What happens to a document longer than the context.
+enum class Overflow {
+  kTruncate,  // its first context_length tokens are one sequence
+  kSplit,     // consecutive sequences of context_length tokens; a rest under 2 tokens is dropped
+  kDrop,      // it is left out
+};
+
+// "truncate", "split", "drop" and back; InputError naming `key` otherwise.
+std::string name(Overflow overflow);
+Overflow parse_overflow(const std::string& value, const std::string& key);
+
+// Which side of the train/validation split.
+enum class Subset { kTraining, kValidation };
+
+struct SamplerOptions {
+  int64_t context_length = 2048;  // tokens; longest sequence
+  Overflow overflow = Overflow::kTruncate;
+  int64_t tokens_per_step = 16384;    // of a batch, unless its first sequence alone is longer
+  uint64_t seed = 1;                  // of the permutations
+  int64_t validation_ppm = 0;         // parts per million of the documents held out
+  uint64_t validation_seed = 0;       // which ones: independent of `seed` and of the rest of the blend
+  Subset subset = Subset::kTraining;  // which documents are sampled
+};
+
+// Whether the document of this number in its corpus belongs to the validation subset.
+bool is_held_out(int64_t document, const SamplerOptions& options);
+
+// Part of one document: positions [begin_token, begin_token + length_tokens).
+struct Sample {
+  int64_t document = 0;  // number in the blend
+  int64_t begin_token = 0;
+  int64_t length_tokens = 0;  // at least 2
+  bool operator==(const Sample&) const = default;
+};
+
+struct Batch {
+  int64_t step = 0;
+  std::vector<Sample> samples;
+  int64_t tokens = 0;
+  bool operator==(const Batch&) const = default;
+};
+
+// Where a sampler stands: all that resuming needs.
+struct SamplerState {
+  struct Cursor {
+    int64_t position = 0;     // documents passed, over all epochs
+    int64_t begin_token = 0;  // first token of the next sequence of the document at `position`
+    int64_t delivered_tokens = 0;
+    bool operator==(const Cursor&) const = default;
+  };
+  int64_t step = 0;             // of the next batch
+  uint64_t fingerprint = 0;     // of lengths, weights and options; tokens_per_step may change on resume
+  std::vector<Cursor> cursors;  // one a corpus
+  bool operator==(const SamplerState&) const = default;
+};
+
+base::Json to_json(const SamplerState& state);
+SamplerState sampler_state_from_json(const base::Json& json, const std::string& name);
+
+// What the sampler leaves out of each epoch, over all corpora of the blend.
+struct SamplerCounts {
+  int64_t documents = 0;        // sampled
+  int64_t other_subset = 0;     // on the other side of the split
+  int64_t short_documents = 0;  // under 2 tokens
+  int64_t long_documents = 0;   // over the context: truncated, split or dropped
+  int64_t lost_tokens = 0;      // cut off or dropped, of this subset
+  bool operator==(const SamplerCounts&) const = default;
+};
+
+// Not thread-safe; copies are independent.
+class Sampler {
+ public:
+  // Copies what it needs of the lengths. InputError when the context is shorter than 2, tokens_per_step
+  // below 1, validation_ppm outside [0, 1000000], or a corpus has no document to sample.
+  Sampler(const std::vector<LengthSource>& sources, const SamplerOptions& options);
+
+  Batch next();
+  // As `steps` calls of next(). Reads no tokens; about 1 µs a sequence.
+  void skip(int64_t steps);
+
+  SamplerState state() const;
+  // InputError, naming `where` the state came from, when it belongs to other data or options.
+  void restore(const SamplerState& state, const std::string& where = "the checkpoint");
+
+  const SamplerCounts& counts() const { return counts_; }
+  int64_t step() const { return step_; }
+  // Whole passes through each corpus so far.
+  std::vector<int64_t> epochs() const;
+  std::vector<int64_t> delivered_tokens() const;
+
+ private:
+  struct Document {
+    int32_t index = 0;  // in its corpus
+    int32_t length_tokens = 0;
+  };
+  struct Source {
+    std::vector<Document> documents;  // that are sampled
+    int64_t first_document = 0;       // number in the blend of the corpus's document 0
+    int64_t weight_ppm = 0;
+    uint64_t stream = 0;  // of its permutations
+    SamplerState::Cursor cursor;
+    int64_t epoch = -1;  // of `permutation`
+    base::Permutation permutation{1, 0, 0};
+  };
+
+  size_t lagging_source() const;
+  Sample peek(Source& source) const;
+  void take(Source& source, const Sample& sample);
+
+  SamplerOptions options_;
+  std::vector<Source> sources_;
+  int64_t total_weight_ppm_ = 0;
+  int64_t delivered_tokens_ = 0;
+  SamplerCounts counts_;
+  uint64_t fingerprint_ = 0;
+  int64_t step_ = 0;
+};
+
+// Every sequence of the subset once, corpus by corpus in document order, in batches of the same rule: how
+// evaluation goes through a corpus. `seed` has no influence. Empty when there is nothing to sample.
+std::vector<Batch> batches_in_order(const std::vector<LengthSource>& sources, const SamplerOptions& options);
+
+}  // namespace sluice::corpus
