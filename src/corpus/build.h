@@ -1,0 +1,46 @@
+// From text to a corpus on disk.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corpus/documents.h"
+#include "corpus/lengths.h"
+#include "corpus/tokenizer.h"
+
+namespace sluice::corpus {
+
+struct BuildOptions {
+  std::vector<std::filesystem::path> inputs;  // text files, .jsonl files, directories
+  std::filesystem::path directory;            // where the corpus goes; made when absent
+  std::filesystem::path tokenizer_file;       // or:
+  int64_t train_vocabulary = 0;               // pieces of a tokenizer trained on the inputs
+  int64_t sample_bytes = 10'000'000;          // of text that training a tokenizer reads at most
+  DocumentOptions documents;
+  TokenizerOptions tokenizer;
+  // Called now and then with what is going on and how many bytes of how many are done; may be empty.
+  std::function<void(std::string_view stage, int64_t done_bytes, int64_t total_bytes)> on_progress;
+};
+
+struct BuildResult {
+  std::filesystem::path prefix;     // of .bin and .idx
+  std::filesystem::path tokenizer;  // the model's copy
+  int64_t vocabulary = 0;
+  int64_t end_id = 0;
+  double unigram_entropy_nats = 0;  // a token, end-of-document tokens included
+  int64_t changed_documents = 0;    // that the tokenizer does not give back as they were; ours has none
+  DocumentCounts counts;
+  LengthDistribution lengths;
+};
+
+// Writes corpus.bin, corpus.idx, the tokenizer (tokenizer.model, or tokenizer.json as given) and lengths.json
+// into the directory. Each document ends with the tokenizer's end token. The same inputs give the same bytes
+// on every machine. InputError for wrong inputs, with nothing written; RunError for a full disk.
+// REQUIRES: either tokenizer_file or train_vocabulary is set.
+BuildResult build_corpus(const BuildOptions& options);
+
+}  // namespace sluice::corpus

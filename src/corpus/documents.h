@@ -1,0 +1,56 @@
+// Documents from files: text, JSON lines and source trees.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::corpus {
+
+struct DocumentOptions {
+  std::string json_key = "text";  // of a line of a .jsonl file: its document
+  std::string delimiter;          // cuts documents further, each part keeping it at its end; empty: none
+  // Of the files taken from directories.
+  std::vector<std::string> suffixes = {".py", ".txt", ".md",   ".c",  ".cc", ".cpp",  ".h",
+                                       ".rs", ".go",  ".java", ".js", ".ts", ".jsonl"};
+  // Names of files and folders inside directories that are passed over; * and ? stand for any characters.
+  std::vector<std::string> exclude = {".*",   "site-packages", "dist-packages", "__pycache__",
+                                      "test", "tests",         "idle_test",     "node_modules"};
+};
+
+struct InputFile {
+  std::filesystem::path path;
+  int64_t size_bytes = 0;
+  bool from_directory = false;  // such files are passed over when they are not text
+};
+
+// What was passed over while reading.
+struct DocumentCounts {
+  int64_t files = 0;
+  int64_t documents = 0;          // after cutting
+  int64_t bytes = 0;              // of the documents
+  int64_t binary_files = 0;       // in directories: holding a NUL or no UTF-8
+  int64_t refused_documents = 0;  // of named files and JSON lines: no UTF-8
+  int64_t empty_documents = 0;
+};
+
+// Files in the order given, directories recursively with their files in order of path; links to directories
+// are not followed. InputError when a path does not exist or nothing is found.
+std::vector<InputFile> find_inputs(const std::vector<std::filesystem::path>& paths,
+                                   const DocumentOptions& options);
+
+// Whether `name` matches a pattern with * (any characters) and ? (any one).
+bool matches_glob(std::string_view name, std::string_view pattern);
+
+// The parts of `whole` after each `delimiter`, which they keep: joined they are `whole`. No empty ones.
+std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter);
+
+// Calls `visit` for each document of the file, in order. Files ending in .jsonl hold a JSON object a line,
+// all others are text. InputError naming file and line of malformed JSON.
+void for_each_document(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
+                       const std::function<void(std::string_view)>& visit);
+
+}  // namespace sluice::corpus

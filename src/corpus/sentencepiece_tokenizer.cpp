@@ -1,0 +1,152 @@
+#include "corpus/sentencepiece_tokenizer.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "corpus/parallel.h"
+#include "corpus/utf8.h"
+
+namespace sluice::corpus {
+
+using base::InputError;
+using base::text;
+
+namespace {
+
+// SentencePiece writes blanks as U+2581 and reads it back as a blank, so a real one must not reach it.
+constexpr std::string_view kBlock = "\xE2\x96\x81";
+constexpr const char* kBlockBytes[] = {"<0xE2>", "<0x96>", "<0x81>"};
+
+constexpr size_t kSentenceBytes = 4096;
+constexpr int64_t kFixedPieces = 2 + 2 + 256;  // unknown, end; newline, tab; bytes
+
+// What the trainer reads: our sentences, one after the other.
+class Sentences final : public sentencepiece::SentenceIterator {
+ public:
+  explicit Sentences(const std::vector<std::string>& sentences) : sentences_(sentences) {}
+  bool done() const override { return next_ >= sentences_.size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return sentences_[next_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::vector<std::string>& sentences_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+SentencePieceTokenizer::SentencePieceTokenizer(const std::string& model, const std::string& name,
+                                               const TokenizerOptions& options)
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()), threads_(options.threads) {
+  const auto status = processor_->LoadFromSerializedProto(model);
+  if (!status.ok() || processor_->GetPieceSize() == 0) {
+    throw InputError(text(name, " is not a SentencePiece model (", model.size(),
+                          " bytes): give the tokenizer.model ",
+                          "of a SentencePiece tokenizer or a Hugging Face tokenizer.json"));
+  }
+  end_id_ = options.end_token.empty() ? processor_->eos_id() : processor_->PieceToId(options.end_token);
+  if (end_id_ < 0 || (!options.end_token.empty() && processor_->IsUnknown(end_id_))) {
+    throw InputError(text(name, " has no token '", options.end_token.empty() ? "</s>" : options.end_token,
+                          "' to end documents with: name one of its pieces with --end-token"));
+  }
+  for (const char* piece : kBlockBytes) {
+    const int id = processor_->PieceToId(piece);
+    if (processor_->IsByte(id)) block_ids_.push_back(id);
+  }
+  if (block_ids_.size() != std::size(kBlockBytes)) block_ids_.clear();
+}
+
+SentencePieceTokenizer::~SentencePieceTokenizer() = default;
+
+std::vector<int32_t> SentencePieceTokenizer::encode_one(std::string_view whole) const {
+  std::vector<int32_t> ids;
+  const auto encode_plain = [&](std::string_view part) {
+    std::vector<int> part_ids;
+    const auto status = processor_->Encode({part.data(), part.size()}, &part_ids);
+    SLUICE_ASSERT(status.ok(), status.ToString());
+    ids.insert(ids.end(), part_ids.begin(), part_ids.end());
+  };
+  size_t begin = 0;
+  if (!block_ids_.empty()) {
+    for (size_t at = whole.find(kBlock); at != whole.npos; at = whole.find(kBlock, begin)) {
+      if (at > begin) encode_plain(whole.substr(begin, at - begin));
+      ids.insert(ids.end(), block_ids_.begin(), block_ids_.end());
+      begin = at + kBlock.size();
+    }
+  }
+  if (begin < whole.size()) encode_plain(whole.substr(begin));
+  return ids;
+}
+
+std::vector<std::vector<int32_t>> SentencePieceTokenizer::encode_all(
+    std::span<const std::string> texts) const {
+  std::vector<std::vector<int32_t>> ids(texts.size());
+  parallel_for(texts.size(), threads_, [&](size_t i) { ids[i] = encode_one(texts[i]); });
+  return ids;
+}
+
+std::vector<std::string> SentencePieceTokenizer::decode_all(std::span<const std::vector<int32_t>> ids) const {
+  std::vector<std::string> texts(ids.size());
+  parallel_for(ids.size(), threads_, [&](size_t i) {
+    const auto status = processor_->Decode(ids[i], &texts[i]);
+    if (!status.ok()) throw InputError(text("cannot decode tokens: ", status.ToString()));
+  });
+  return texts;
+}
+
+int64_t SentencePieceTokenizer::vocabulary() const { return processor_->GetPieceSize(); }
+
+// The trainer takes no newline and reserves the tab; both are pieces of their own anyway.
+void SentencePieceTrainer::add(std::string_view whole) {
+  while (!whole.empty() && !full()) {
+    const size_t line = std::min(whole.find_first_of("\n\t"), whole.size());
+    std::string_view rest = whole.substr(0, line);
+    while (!rest.empty()) {
+      const size_t cut = utf8_cut(rest, kSentenceBytes);
+      sentences_.emplace_back(rest.substr(0, cut));
+      rest.remove_prefix(cut);
+    }
+    taken_bytes_ += static_cast<int64_t>(line) + 1;
+    whole.remove_prefix(std::min(line + 1, whole.size()));
+  }
+}
+
+std::string SentencePieceTrainer::train(int64_t vocabulary) const {
+  if (sentences_.empty()) throw InputError("there is no text to train a tokenizer from: check the inputs");
+  if (vocabulary <= kFixedPieces) {
+    throw InputError(text("a vocabulary of ", vocabulary, " is too small: ", kFixedPieces,
+                          " pieces are bytes and control symbols; train at least 512"));
+  }
+  const std::unordered_map<std::string, std::string> options = {
+      {"model_type", "bpe"},
+      {"vocab_size", std::to_string(vocabulary)},
+      {"normalization_rule_name", "identity"},
+      {"add_dummy_prefix", "false"},
+      {"remove_extra_whitespaces", "false"},
+      {"allow_whitespace_only_pieces", "true"},
+      {"byte_fallback", "true"},
+      {"user_defined_symbols", "\n,\t"},
+      {"unk_id", "0"},
+      {"eos_id", "1"},
+      {"bos_id", "-1"},
+      {"pad_id", "-1"},
+      {"max_sentence_length", std::to_string(2 * kSentenceBytes)},
+      {"num_threads", "2"},
+      {"minloglevel", "2"},
+  };
+  Sentences sentences(sentences_);
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(options, &sentences, &model);
+  if (!status.ok()) {
+    throw InputError(text("cannot train a tokenizer of ", vocabulary, " pieces from ", taken_bytes_,
+                          " bytes: ", status.ToString(), ": choose another vocabulary or give more text"));
+  }
+  return model;
+}
+
+}  // namespace sluice::corpus
