@@ -1,0 +1,190 @@
+// sluice corpus build: text, JSON lines and source trees into tokens.
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "corpus/build.h"
+
+namespace sluice::cli {
+
+using base::text;
+
+namespace {
+
+struct Arguments {
+  corpus::BuildOptions build;
+  std::string delimiter;
+  double sample_mb = 10;
+  bool json = false;
+};
+
+// "\n" -> newline, also \t, \r and \\.
+std::string unescaped(const std::string& value) {
+  std::string out;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const size_t escape =
+        value[i] == '\\' && i + 1 < value.size() ? std::string("ntr\\").find(value[i + 1]) : value.npos;
+    if (escape == value.npos) {
+      out += value[i];
+    } else {
+      out += "\n\t\r\\"[escape];
+      ++i;
+    }
+  }
+  return out;
+}
+
+// Where tools/bootstrap puts the Python with `tokenizers`.
+std::filesystem::path default_python() {
+  const char* deps = std::getenv("SLUICE_DEPS");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path root =
+      deps != nullptr && *deps != '\0'
+          ? deps
+          : std::filesystem::path(home != nullptr ? home : "/root") / ".cache/sluice";
+  return root / "tools/bin/python";
+}
+
+// tools/hf_tokenize.py of the checkout that this program was built in, or its installed copy.
+std::filesystem::path default_script() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path root = program.parent_path().parent_path();
+  const std::filesystem::path installed = root / "share/sluice/hf_tokenize.py";
+  return std::filesystem::exists(installed, error) ? installed : root / "tools/hf_tokenize.py";
+}
+
+// Shows each stage with a bar of its own.
+class StageProgress {
+ public:
+  void operator()(std::string_view stage, int64_t done_bytes, int64_t total_bytes) {
+    if (stage != stage_) {
+      stage_ = stage;
+      progress_.emplace(stage_, total_bytes);
+    }
+    progress_->set(done_bytes);
+    if (done_bytes >= total_bytes) progress_->finish();
+  }
+
+ private:
+  std::string stage_;
+  std::optional<base::Progress> progress_;
+};
+
+void warn_of_losses(const corpus::BuildResult& result) {
+  const corpus::DocumentCounts& counts = result.counts;
+  if (counts.binary_files > 0)
+    base::log_info(text(counts.binary_files, " files in directories are not text: passed over"));
+  if (counts.refused_documents > 0) {
+    base::log_warning(
+        text(counts.refused_documents, " documents are not UTF-8 and were left out: convert them first"));
+  }
+  if (result.changed_documents > 0) {
+    base::log_warning(text(result.changed_documents, " of ", counts.documents,
+                           " documents do not decode to themselves with this tokenizer"));
+  }
+}
+
+void print_json(const corpus::BuildResult& result) {
+  base::Json json = {{"prefix", result.prefix.string()},
+                     {"tokenizer", result.tokenizer.string()},
+                     {"documents", result.counts.documents},
+                     {"tokens", result.lengths.tokens()},
+                     {"bytes", result.counts.bytes},
+                     {"vocabulary", result.vocabulary},
+                     {"end_id", result.end_id},
+                     {"unigram_entropy_nats", result.unigram_entropy_nats},
+                     {"binary_files", result.counts.binary_files},
+                     {"refused_documents", result.counts.refused_documents},
+                     {"changed_documents", result.changed_documents}};
+  std::cout << json.dump(2) << "\n";
+}
+
+void print_text(const corpus::BuildResult& result) {
+  const double bytes_per_token =
+      static_cast<double>(result.counts.bytes) / static_cast<double>(result.lengths.tokens());
+  std::cout << text(result.prefix.string(), ": ", base::human_count(result.counts.documents), " documents, ",
+                    base::human_count(result.lengths.tokens()), " tokens of ",
+                    base::human_count(result.vocabulary), " ids (", bytes_per_token, " bytes a token)\n",
+                    "length: median ", base::human_count(result.lengths.percentile(500'000)), ", 99 % up to ",
+                    base::human_count(result.lengths.percentile(990'000)), ", longest ",
+                    base::human_count(result.lengths.longest()), "\n",
+                    "unigram entropy: ", result.unigram_entropy_nats, " nats a token\n");
+}
+
+void run(const std::shared_ptr<Arguments>& arguments) {
+  corpus::BuildOptions& build = arguments->build;
+  if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
+    throw base::InputError("choose a tokenizer: either --tokenizer FILE or --train-tokenizer VOCAB");
+  }
+  if (arguments->sample_mb < 0.001)
+    throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
+  build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
+  build.documents.delimiter = unescaped(arguments->delimiter);
+  if (build.tokenizer.script.empty()) build.tokenizer.script = default_script();
+  auto progress = std::make_shared<StageProgress>();
+  build.on_progress = [progress](std::string_view stage, int64_t done, int64_t total) {
+    (*progress)(stage, done, total);
+  };
+  const corpus::BuildResult result = corpus::build_corpus(build);
+  progress.reset();
+  warn_of_losses(result);
+  if (arguments->json) {
+    print_json(result);
+  } else {
+    print_text(result);
+  }
+}
+
+}  // namespace
+
+void add_corpus(CLI::App& app) {
+  CLI::App* corpus = app.add_subcommand("corpus", "Make corpora");
+  corpus->require_subcommand(1);
+  CLI::App* build = corpus->add_subcommand("build", "Text, JSON lines or source trees into tokens");
+  auto arguments = std::make_shared<Arguments>();
+  corpus::BuildOptions& options = arguments->build;
+  options.tokenizer.python = default_python();
+  build->add_option("inputs", options.inputs, "Text files (a document each), .jsonl files, directories")
+      ->required();
+  build
+      ->add_option("--out", options.directory,
+                   "Directory for corpus.bin, corpus.idx, tokenizer.model, lengths.json")
+      ->required();
+  build->add_option("--tokenizer", options.tokenizer_file,
+                    "SentencePiece model or Hugging Face tokenizer.json");
+  build->add_option("--train-tokenizer", options.train_vocabulary,
+                    "Train a SentencePiece model of this many pieces");
+  build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")
+      ->capture_default_str();
+  build->add_option("--delimiter", arguments->delimiter,
+                    "Cut documents after this text as well; \\n, \\t, \\r and \\\\ are understood");
+  build->add_option("--json-key", options.documents.json_key, "Key of the text in .jsonl files")
+      ->capture_default_str();
+  build->add_option("--suffix", options.documents.suffixes, "Endings of the files taken from directories")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  build
+      ->add_option("--exclude", options.documents.exclude,
+                   "Names of files and folders passed over in directories (* and ? allowed)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  build->add_option("--end-token", options.tokenizer.end_token,
+                    "Token that ends documents (default: the tokenizer's own)");
+  build->add_option("--threads", options.tokenizer.threads, "Threads that tokenize; 0: one a core")
+      ->capture_default_str();
+  build->add_option("--python", options.tokenizer.python, "Python with the package tokenizers")
+      ->capture_default_str();
+  build->add_flag("--json", arguments->json, "Print the result as JSON");
+  build->callback([arguments] { run(arguments); });
+}
+
+}  // namespace sluice::cli
