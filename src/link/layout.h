@@ -31,6 +31,8 @@ class ComputeLayout {
   // naming the scheme and the fault.
   ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size);
 
+  int world_size() const { return static_cast<int>(holdings_.size()); }
+
   // Ascending by bucket.
   const std::vector<Holding>& holdings(int rank) const { return holdings_[static_cast<size_t>(rank)]; }
   // The rank's shard of a bucket; empty when it holds none.

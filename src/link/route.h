@@ -42,6 +42,11 @@ struct Route {
 Route route(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
             int world_size, int gpus_per_node);
 
+// The same, but only the transfers in which `rank` takes part: what a rank needs to execute. A whole route
+// grows with the square of the ranks (an all-gather does), this linearly.
+Route route_of_rank(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
+                    int world_size, int gpus_per_node, int rank);
+
 // Elements that cross ranks, by rank (local moves not counted).
 struct Volume {
   std::vector<int64_t> sent;
@@ -49,8 +54,18 @@ struct Volume {
 };
 Volume volume(const std::vector<Transfer>& transfers, int world_size);
 
+// volume() of every round's inter and intra transfers in pull direction, without listing them: what the
+// clock and the memory model need. For push, swap sent and received.
+struct RoundVolume {
+  Volume inter;
+  Volume intra;
+};
+std::vector<RoundVolume> round_volumes(const model::ParameterTable& table, const ComputeLayout& layout,
+                                       const Rounds& rounds, int world_size, int gpus_per_node);
+
 // What theory says a rank receives in pull over all rounds: its shard's elements less those it owns.
-int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout& layout, int world_size, int rank);
+int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout& layout, int world_size,
+                        int rank);
 
 // One rank's part of one level of one round, ready for an all-to-all on the world communicator: for every
 // peer the slices to send and to receive, in wire order.
@@ -59,8 +74,8 @@ struct Exchange {
     int bucket = 0;
     base::Interval slice;
   };
-  std::vector<std::vector<Slice>> send;      // by peer, own rank included only for local moves
-  std::vector<std::vector<Slice>> receive;   // by peer
+  std::vector<std::vector<Slice>> send;     // by peer, own rank included only for local moves
+  std::vector<std::vector<Slice>> receive;  // by peer
   int64_t send_elements(int peer) const;
   int64_t receive_elements(int peer) const;
 };
@@ -68,8 +83,9 @@ Exchange pull_exchange(const std::vector<Transfer>& transfers, int world_size, i
 // The reverse: what pull receives, push sends.
 Exchange push_exchange(const std::vector<Transfer>& transfers, int world_size, int rank);
 
-// The paper's mutual slices (section 5.2): evenly many segments, LCM(N, TPmax) for pull and
-// LCM(N, D·TPmax) for push. The route of an evenly cut parameter never cuts finer than this.
+// The paper's mutual slices (Hydraulis, section 5.2): evenly many segments, LCM(N, TPmax) for pull and
+// LCM(N, D·TPmax) for push, D being the lanes of all pipelines. The route of an evenly cut parameter whose
+// TP degrees divide the largest never has a mutual slice finer than the first.
 int64_t paper_pull_segments(const strategy::Strategy& strategy, int world_size);
 int64_t paper_push_segments(const strategy::Strategy& strategy, int world_size);
 

@@ -1,0 +1,128 @@
+#include "link/layout.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "link/test_cases.h"
+
+namespace sluice::link {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+model::Shape small_shape(int64_t layers, bool tied) {
+  return {.layers = layers,
+          .hidden = 8,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 2,
+          .ffn_hidden = 12,
+          .vocab = 16,
+          .tie_embeddings = tied};
+}
+
+std::vector<int> bucket_indices(const ComputeLayout& layout, int rank) {
+  std::vector<int> indices;
+  for (const Holding& holding : layout.holdings(rank)) indices.push_back(holding.bucket);
+  return indices;
+}
+
+TEST(OwnerLayout, CutsEveryBucketEvenly) {
+  const model::ParameterTable table = model::parameter_table(small_shape(2, false));
+  const OwnerLayout owners{5};
+  for (const model::Bucket& bucket : table.buckets) {
+    int64_t end = 0;
+    for (int rank = 0; rank < 5; ++rank) {
+      const base::Interval owned = owners.owned(bucket, rank);
+      EXPECT_EQ(owned.begin, end);
+      EXPECT_LE(owned.size(), bucket.size / 5 + 1);
+      end = owned.end;
+    }
+    EXPECT_EQ(end, bucket.size);
+  }
+}
+
+TEST(ComputeLayout, StagesHoldTheirLayers) {
+  const model::ParameterTable table = model::parameter_table(small_shape(4, false));
+  const ComputeLayout layout(table, strategy::parse_strategy("<1,3,1>", 4), 4);
+  EXPECT_THAT(bucket_indices(layout, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(bucket_indices(layout, 1), ElementsAre(3));
+  EXPECT_THAT(bucket_indices(layout, 2), ElementsAre(4, 5));
+  EXPECT_TRUE(layout.holdings(3).empty());
+  EXPECT_TRUE(layout.shard(0, 3).empty());
+}
+
+TEST(ComputeLayout, TiedEmbeddingIsHeldByFirstAndLastStage) {
+  const model::ParameterTable table = model::parameter_table(small_shape(2, true));
+  const ComputeLayout layout(table, strategy::parse_strategy("<1,2,1> + <1,1,1>", 3), 3);
+  EXPECT_THAT(layout.holders(0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(bucket_indices(layout, 1), ElementsAre(0, 2, 3));
+  EXPECT_THAT(layout.holders(3), ElementsAre(1, 2));
+}
+
+TEST(ComputeLayout, EveryPipelineHoldsEveryElement) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Case c = random_case(seed);
+    const ComputeLayout layout(c.table, c.strategy, c.world_size);
+    for (const strategy::Pipeline& pipeline : c.strategy.pipelines) {
+      for (const model::Bucket& bucket : c.table.buckets) {
+        base::IntervalSet held;
+        for (const int rank : pipeline.ranks) {
+          for (const base::Interval& part : layout.shard(bucket.index, rank).intervals()) held.add(part);
+        }
+        EXPECT_EQ(held, (base::IntervalSet{{0, bucket.size}})) << "seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(ComputeLayout, SchemeThatCannotCutTheModelIsRefusedByName) {
+  const model::ParameterTable table = model::parameter_table(small_shape(2, false));
+  const auto message = [&](const char* strategy) -> std::string {
+    try {
+      ComputeLayout(table, strategy::parse_strategy(strategy, 8), 8);
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(message("<3,1,1>"), HasSubstr("<3,1,1>"));
+  EXPECT_THAT(message("<1,3,1>"), HasSubstr("3 stages but the model has 2 layers"));
+  EXPECT_EQ(message("<4,2,1>"), "accepted");
+}
+
+TEST(Rounds, OneLayerOfEveryStagePerTpRanks) {
+  // Stages hold 4 layers; tp 2 makes R = 2: layers 0,1 and 4,5 first.
+  const model::ParameterTable table = model::parameter_table(small_shape(8, false));
+  const Rounds result = rounds(table, strategy::parse_strategy("<2,2,1>", 4));
+  EXPECT_THAT(result.buckets, ElementsAre(ElementsAre(0, 1, 2, 5, 6), ElementsAre(3, 4, 7, 8, 9)));
+  EXPECT_EQ(result.round_of(6), 0);
+  EXPECT_EQ(result.round_of(9), 1);
+}
+
+TEST(Rounds, PipelinesThatDisagreeTakeABucketInTheEarliest) {
+  // <1,2,1> has R = 2 over stages of 2 layers, <2,1,1> would take layer 2 in its second round.
+  const model::ParameterTable table = model::parameter_table(small_shape(4, false));
+  const Rounds result = rounds(table, strategy::parse_strategy("<1,2,1> + <2,1,1>", 4));
+  EXPECT_THAT(result.buckets, ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5)));
+}
+
+TEST(Rounds, EveryBucketTravelsOnce) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Case c = random_case(seed);
+    std::multiset<int> seen;
+    for (const std::vector<int>& round : rounds(c.table, c.strategy).buckets) {
+      EXPECT_FALSE(round.empty());
+      EXPECT_TRUE(std::is_sorted(round.begin(), round.end()));
+      seen.insert(round.begin(), round.end());
+    }
+    EXPECT_EQ(seen.size(), c.table.buckets.size());
+    EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), c.table.buckets.size());
+  }
+}
+
+}  // namespace
+}  // namespace sluice::link

@@ -1,0 +1,14 @@
+// A route as stable text, a transfer a line, for golden tests and people.
+#pragma once
+
+#include <string>
+
+#include "link/route.h"
+
+namespace sluice::link {
+
+// "round 0: buckets 0 1" / "  inter 0 -> 2  bucket 1 [0, 8)" / "  intra 2 = 2  bucket 1 [0, 8)" (a local
+// move).
+std::string to_text(const Route& route);
+
+}  // namespace sluice::link

@@ -1,0 +1,64 @@
+// Random shapes and strategies for the tests of this module and of its users.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "base/rng.h"
+#include "link/layout.h"
+
+namespace sluice::link {
+
+struct Case {
+  model::ParameterTable table;
+  strategy::Strategy strategy;
+  int world_size = 1;
+  int gpus_per_node = 1;
+};
+
+inline model::Shape random_shape(base::Rng& rng) {
+  model::Shape shape;
+  shape.layers = rng.between(1, 5);
+  shape.kv_heads = rng.between(1, 4);
+  shape.heads = shape.kv_heads * rng.between(1, 3);
+  shape.head_dim = 2 * rng.between(1, 2);
+  shape.hidden = 2 * rng.between(1, 5);
+  shape.ffn_hidden = rng.between(8, 19);
+  shape.vocab = rng.between(9, 31);
+  shape.tie_embeddings = rng.below(2) == 0;
+  return shape;
+}
+
+// Pipelines on randomly chosen ranks until none fits or chance stops; at least one; some ranks stay idle.
+inline strategy::Strategy random_strategy(base::Rng& rng, const model::Shape& shape, int world_size) {
+  std::vector<int> ranks(static_cast<size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  if (rng.below(2) == 0) rng.shuffle(ranks);
+  strategy::Strategy result;
+  size_t used = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    const strategy::Scheme scheme{static_cast<int>(rng.between(1, 6)), static_cast<int>(rng.between(1, 3)),
+                                  static_cast<int>(rng.between(1, 2))};
+    const auto needed = static_cast<size_t>(scheme.ranks());
+    if (used + needed > ranks.size() || scheme.pp > shape.layers) continue;
+    if (!model::tp_fault(shape, scheme.tp).empty()) continue;
+    const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(used);
+    result.pipelines.push_back({scheme, {first, first + scheme.ranks()}});
+    used += needed;
+  }
+  if (result.pipelines.empty()) result.pipelines.push_back({{1, 1, 1}, {ranks.front()}});
+  return result;
+}
+
+inline Case random_case(uint64_t seed) {
+  base::Rng rng(seed, 77);
+  Case result;
+  result.world_size = static_cast<int>(rng.between(1, 13));
+  result.gpus_per_node = static_cast<int>(rng.between(1, 5));
+  result.table = model::parameter_table(random_shape(rng));
+  result.strategy = random_strategy(rng, result.table.shape, result.world_size);
+  return result;
+}
+
+}  // namespace sluice::link

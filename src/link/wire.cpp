@@ -1,0 +1,357 @@
+#include "link/wire.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::link {
+namespace {
+
+using base::Interval;
+
+enum class Direction { kPull, kPush };
+
+// One rank's view: where elements of buckets lie in its memory.
+class Locator {
+ public:
+  Locator(const model::ParameterTable& table, const ComputeLayout& layout, int rank)
+      : table_(table), layout_(layout), owners_{layout.world_size()}, rank_(rank) {}
+
+  int rank() const { return rank_; }
+  int world_size() const { return layout_.world_size(); }
+
+  bool owns(int bucket, Interval slice) const {
+    const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
+    return owned.begin <= slice.begin && slice.end <= owned.end;
+  }
+  Place owner(int bucket, Interval slice) const {
+    const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
+    return {Memory::kOwner, bucket, slice.begin - owned.begin};
+  }
+  Place compute(int bucket, Interval slice) const {
+    return {Memory::kCompute, bucket, layout_.shard(bucket, rank_).offset_of(slice.begin)};
+  }
+  Place owner_or_compute(int bucket, Interval slice) const {
+    return owns(bucket, slice) ? owner(bucket, slice) : compute(bucket, slice);
+  }
+
+ private:
+  const model::ParameterTable& table_;
+  const ComputeLayout& layout_;
+  OwnerLayout owners_;
+  int rank_;
+};
+
+// Hands out wire offsets: parts by peer, each in the order of the route.
+class WireOffsets {
+ public:
+  explicit WireOffsets(const std::vector<int64_t>& elements) : next_(elements.size()) {
+    std::exclusive_scan(elements.begin(), elements.end(), next_.begin(), int64_t{0});
+  }
+  Place take(int peer, int64_t elements) {
+    int64_t& next = next_[static_cast<size_t>(peer)];
+    return {Memory::kWire, 0, std::exchange(next, next + elements)};
+  }
+
+ private:
+  std::vector<int64_t> next_;
+};
+
+bool follows(const Place& place, int64_t elements, const Place& next) {
+  return place.memory == next.memory && place.bucket == next.bucket && place.offset + elements == next.offset;
+}
+
+void add_copy(std::vector<Copy>& copies, const Copy& copy) {
+  if (!copies.empty()) {
+    Copy& last = copies.back();
+    if (follows(last.from, last.elements, copy.from) && follows(last.to, last.elements, copy.to)) {
+      last.elements += copy.elements;
+      return;
+    }
+  }
+  copies.push_back(copy);
+}
+
+// In pull a transfer's source sends and its destination receives; in push it is the other way round.
+struct Ends {
+  int sender = 0;
+  int receiver = 0;
+};
+Ends ends(const Transfer& transfer, Direction direction) {
+  return direction == Direction::kPull ? Ends{transfer.source, transfer.destination}
+                                       : Ends{transfer.destination, transfer.source};
+}
+
+WireLevel counted(const std::vector<Transfer>& transfers, const Locator& locator, Direction direction) {
+  WireLevel level;
+  level.send_elements.resize(static_cast<size_t>(locator.world_size()));
+  level.receive_elements.resize(static_cast<size_t>(locator.world_size()));
+  for (const Transfer& transfer : transfers) {
+    const auto [sender, receiver] = ends(transfer, direction);
+    if (sender == receiver) continue;
+    if (sender == locator.rank()) {
+      level.send_elements[static_cast<size_t>(receiver)] += transfer.slice.size();
+    }
+    if (receiver == locator.rank()) {
+      level.receive_elements[static_cast<size_t>(sender)] += transfer.slice.size();
+    }
+  }
+  return level;
+}
+
+WireLevel pull_level(const std::vector<Transfer>& transfers, const Locator& locator) {
+  WireLevel level = counted(transfers, locator, Direction::kPull);
+  WireOffsets send(level.send_elements);
+  WireOffsets receive(level.receive_elements);
+  for (const auto& [bucket, slice, source, destination] : transfers) {
+    const int64_t elements = slice.size();
+    if (source == locator.rank() && destination == source) {
+      add_copy(level.unpack, {locator.owner(bucket, slice), locator.compute(bucket, slice), elements});
+    } else if (source == locator.rank()) {
+      add_copy(level.pack,
+               {locator.owner_or_compute(bucket, slice), send.take(destination, elements), elements});
+    } else if (destination == locator.rank()) {
+      add_copy(level.unpack, {receive.take(source, elements), locator.compute(bucket, slice), elements});
+    }
+  }
+  return level;
+}
+
+// A term of a sum: elements of a bucket, and its place in the order of addition.
+struct Term {
+  int bucket = 0;
+  Interval slice;
+  int order = 0;
+  Place from;  // of slice.begin
+};
+
+// Cuts terms at each other's ends and adds up what lies above one another. Ascending by (bucket, begin).
+class SumBuilder {
+ public:
+  SumBuilder(WireLevel& level, const Locator& locator) : level_(level), locator_(locator) {}
+
+  void build(std::vector<Term> terms) {
+    std::sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
+      return std::tie(a.bucket, a.slice.begin) < std::tie(b.bucket, b.slice.begin);
+    });
+    std::vector<Term> active;  // ascending by order
+    for (size_t next = 0; next < terms.size() || !active.empty();) {
+      if (active.empty()) begin_ = {terms[next].bucket, terms[next].slice.begin};
+      for (; next < terms.size() && starts_here(terms[next]); ++next) insert(active, terms[next]);
+      int64_t end = active.front().slice.end;
+      for (const Term& term : active) end = std::min(end, term.slice.end);
+      if (next < terms.size() && terms[next].bucket == begin_.bucket) {
+        end = std::min(end, terms[next].slice.begin);
+      }
+      add(active, end);
+      begin_.position = end;
+      std::erase_if(active, [&](const Term& term) { return term.slice.end == end; });
+    }
+  }
+
+ private:
+  struct Position {
+    int bucket = 0;
+    int64_t position = 0;
+  };
+
+  bool starts_here(const Term& term) const {
+    return term.bucket == begin_.bucket && term.slice.begin == begin_.position;
+  }
+
+  static void insert(std::vector<Term>& active, const Term& term) {
+    active.insert(std::upper_bound(active.begin(), active.end(), term,
+                                   [](const Term& a, const Term& b) { return a.order < b.order; }),
+                  term);
+  }
+
+  void add(const std::vector<Term>& active, int64_t end) {
+    const Interval slice{begin_.position, end};
+    Sum sum{.to = locator_.owner_or_compute(begin_.bucket, slice),
+            .elements = slice.size(),
+            .first_source = static_cast<int32_t>(level_.sources.size()),
+            .sources = static_cast<int32_t>(active.size())};
+    for (const Term& term : active) {
+      Place from = term.from;
+      from.offset += slice.begin - term.slice.begin;
+      level_.sources.push_back(from);
+    }
+    const bool already_there = sum.sources == 1 && level_.sources.back() == sum.to;
+    if (already_there || extends_last(sum)) {
+      level_.sources.resize(static_cast<size_t>(sum.first_source));
+    } else {
+      level_.sums.push_back(sum);
+    }
+  }
+
+  // Whether `sum` continues the last one in all its places; if so the last one grows.
+  bool extends_last(const Sum& sum) {
+    if (level_.sums.empty()) return false;
+    Sum& last = level_.sums.back();
+    bool extends = last.sources == sum.sources && follows(last.to, last.elements, sum.to);
+    for (int32_t i = 0; extends && i < sum.sources; ++i) {
+      extends = follows(level_.sources[static_cast<size_t>(last.first_source + i)], last.elements,
+                        level_.sources[static_cast<size_t>(sum.first_source + i)]);
+    }
+    if (extends) last.elements += sum.elements;
+    return extends;
+  }
+
+  WireLevel& level_;
+  const Locator& locator_;
+  Position begin_;
+};
+
+// Packs what the rank sends and returns what it receives as terms; `order` maps a sender to its order.
+template <typename Order>
+std::vector<Term> push_terms(WireLevel& level, const std::vector<Transfer>& transfers, const Locator& locator,
+                             const Order& order) {
+  WireOffsets send(level.send_elements);
+  WireOffsets receive(level.receive_elements);
+  std::vector<Term> terms;
+  for (const auto& [bucket, slice, receiver, sender] : transfers) {
+    if (sender == receiver) continue;
+    if (sender == locator.rank()) {
+      add_copy(level.pack, {locator.compute(bucket, slice), send.take(receiver, slice.size()), slice.size()});
+    } else if (receiver == locator.rank()) {
+      terms.push_back({bucket, slice, order(sender), receive.take(sender, slice.size())});
+    }
+  }
+  return terms;
+}
+
+WireLevel push_intra(const std::vector<Transfer>& transfers, const Locator& locator) {
+  WireLevel level = counted(transfers, locator, Direction::kPush);
+  const int rank = locator.rank();
+  std::vector<Term> terms = push_terms(level, transfers, locator, [](int sender) { return sender; });
+  // The rank's own terms: local moves to what it owns, and the parts that it is the entry of, once each.
+  int last_bucket = -1;
+  Interval last_slice;
+  for (const auto& [bucket, slice, source, destination] : transfers) {
+    if (source != rank) continue;
+    const bool local = destination == rank;
+    const bool entry = !local && !locator.owns(bucket, slice);
+    if (!local && !(entry && (bucket != last_bucket || slice != last_slice))) continue;
+    last_bucket = bucket;
+    last_slice = slice;
+    terms.push_back({bucket, slice, rank, locator.compute(bucket, slice)});
+  }
+  SumBuilder(level, locator).build(std::move(terms));
+  return level;
+}
+
+WireLevel push_inter(const RouteRound& round, const Locator& locator, int gpus_per_node) {
+  WireLevel level = counted(round.inter, locator, Direction::kPush);
+  const auto node_of = [&](int rank) { return rank / gpus_per_node; };
+  std::vector<Term> terms = push_terms(level, round.inter, locator, node_of);
+  // What the rank's own node has summed stands in the owner slice already.
+  std::vector<base::IntervalSet> own(terms.empty() ? 0 : static_cast<size_t>(round.buckets.back()) + 1);
+  for (const auto& [bucket, slice, source, destination] : round.intra) {
+    const bool needed = !own.empty() && source == locator.rank() && locator.owns(bucket, slice);
+    if (needed) own[static_cast<size_t>(bucket)].add(slice);
+  }
+  for (size_t index = 0; index < own.size(); ++index) {
+    const int bucket = static_cast<int>(index);
+    for (const Interval& slice : own[index].intervals()) {
+      terms.push_back({bucket, slice, node_of(locator.rank()), locator.owner(bucket, slice)});
+    }
+  }
+  SumBuilder(level, locator).build(std::move(terms));
+  return level;
+}
+
+int64_t total(const std::vector<int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+template <typename Element>
+Element* locate(const BucketMemory<Element>& memory, const Place& place) {
+  const auto& pointers = place.memory == Memory::kCompute ? memory.compute : memory.owner;
+  return pointers[static_cast<size_t>(place.bucket)] + place.offset;
+}
+
+template <typename Element>
+const Element* locate(const BucketMemory<Element>& memory, const Element* wire, const Place& place) {
+  return place.memory == Memory::kWire ? wire + place.offset : locate(memory, place);
+}
+
+// Block by block through a buffer that stays in the first-level cache: each source is read once, the result
+// written once, and `to` may be a source.
+template <typename Element>
+void add_up(const std::vector<const Element*>& sources, Element* to, int64_t elements) {
+  constexpr int64_t kBlock = 1024;
+  std::array<Element, kBlock> block;
+  for (int64_t begin = 0; begin < elements; begin += kBlock) {
+    const int64_t count = std::min(kBlock, elements - begin);
+    std::copy_n(sources[0] + begin, count, block.data());
+    for (size_t source = 1; source < sources.size(); ++source) {
+      const Element* term = sources[source] + begin;
+      for (int64_t i = 0; i < count; ++i) block[static_cast<size_t>(i)] += term[i];
+    }
+    std::copy_n(block.data(), count, to + begin);
+  }
+}
+
+}  // namespace
+
+int64_t WireLevel::sent() const { return total(send_elements); }
+
+int64_t WireLevel::received() const { return total(receive_elements); }
+
+bool WireLevel::idle() const { return pack.empty() && unpack.empty() && sums.empty(); }
+
+RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
+                    int rank) {
+  const Locator locator(table, layout, rank);
+  return {pull_level(round.inter, locator), pull_level(round.intra, locator)};
+}
+
+RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
+                    int gpus_per_node, int rank) {
+  const Locator locator(table, layout, rank);
+  return {push_inter(round, locator, gpus_per_node), push_intra(round.intra, locator)};
+}
+
+template <typename Element>
+void pack(const WireLevel& level, const BucketMemory<Element>& memory, Element* send) {
+  for (const Copy& copy : level.pack) {
+    std::memcpy(send + copy.to.offset, locate(memory, copy.from),
+                static_cast<size_t>(copy.elements) * sizeof(Element));
+  }
+}
+
+template <typename Element>
+void unpack(const WireLevel& level, const Element* receive, const BucketMemory<Element>& memory) {
+  for (const Copy& copy : level.unpack) {
+    std::memcpy(locate(memory, copy.to), locate(memory, receive, copy.from),
+                static_cast<size_t>(copy.elements) * sizeof(Element));
+  }
+  if constexpr (std::is_floating_point_v<Element>) {
+    std::vector<const Element*> sources;
+    for (const Sum& sum : level.sums) {
+      sources.clear();
+      for (int32_t i = 0; i < sum.sources; ++i) {
+        sources.push_back(locate(memory, receive, level.sources[static_cast<size_t>(sum.first_source + i)]));
+      }
+      add_up(sources, locate(memory, sum.to), sum.elements);
+    }
+  } else {
+    SLUICE_ASSERT(level.sums.empty(), "16-bit elements are copied, never summed");
+  }
+}
+
+template void pack(const WireLevel&, const BucketMemory<float>&, float*);
+template void pack(const WireLevel&, const BucketMemory<double>&, double*);
+template void pack(const WireLevel&, const BucketMemory<uint16_t>&, uint16_t*);
+template void unpack(const WireLevel&, const float*, const BucketMemory<float>&);
+template void unpack(const WireLevel&, const double*, const BucketMemory<double>&);
+template void unpack(const WireLevel&, const uint16_t*, const BucketMemory<uint16_t>&);
+
+}  // namespace sluice::link

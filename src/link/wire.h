@@ -1,0 +1,88 @@
+// What one rank does with its memory around each exchange of a route: copies into the send buffer, copies
+// out of the receive buffer, and the sums of push over their fixed tree. Data only, so that host and device
+// runtimes execute the same lists; pack() and unpack() are the host's execution and the tests' reference.
+//
+// Order of a round. Pull: inter (pack, exchange, unpack), then intra. Push: intra, then inter. On one node
+// inter is empty for every rank and need not run.
+//
+// Push adds inside a node in rank order, then over nodes in node order (a node without holders of the slice
+// adds nothing). A sum inside a node lands in place: in the owner's gradient slice, or, on a node without
+// the owner, in the entry rank's own gradient shard, from where inter sends it. So push needs no buffer
+// besides the wire's and consumes the gradient shards.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "link/route.h"
+
+namespace sluice::link {
+
+// kWire is the send buffer in `pack` and the receive buffer elsewhere; kCompute is the rank's shard of a
+// bucket, its intervals end to end; kOwner is the rank's owned slice of a bucket.
+enum class Memory : uint8_t { kWire, kCompute, kOwner };
+
+struct Place {
+  Memory memory = Memory::kWire;
+  int bucket = 0;      // unused for kWire
+  int64_t offset = 0;  // elements from the start of that memory
+  bool operator==(const Place&) const = default;
+};
+
+struct Copy {
+  Place from;
+  Place to;
+  int64_t elements = 0;
+};
+
+// to = ((source 0 + source 1) + source 2) + …; `to` may be one of the sources, never overlaps one partly.
+struct Sum {
+  Place to;
+  int64_t elements = 0;
+  int32_t first_source = 0;  // in WireLevel::sources
+  int32_t sources = 0;       // at least one
+};
+
+// One exchange of one rank. Counts are by world rank, zero for the rank itself; parts lie end to end by
+// peer on both sides, each in the order of the route.
+struct WireLevel {
+  std::vector<int64_t> send_elements;
+  std::vector<int64_t> receive_elements;
+  std::vector<Copy> pack;    // before the exchange, from compute or owner memory to the wire
+  std::vector<Copy> unpack;  // after it: from the wire, and local moves
+  std::vector<Sum> sums;     // after it; push only
+  std::vector<Place> sources;
+
+  int64_t sent() const;  // elements over all peers
+  int64_t received() const;
+  bool idle() const;  // nothing to send, receive or move
+};
+
+struct RoundWire {
+  WireLevel inter;
+  WireLevel intra;
+};
+
+// The plan of `rank` for one round. `round` comes from route() or from route_of_rank() of this rank.
+RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
+                    int rank);
+RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
+                    int gpus_per_node, int rank);
+
+// By bucket index: the first element of the rank's shard and of its owned slice; null where it has none.
+// Pull: parameters in compute precision. Push: gradients in the accumulators' precision.
+template <typename Element>
+struct BucketMemory {
+  std::vector<Element*> compute;
+  std::vector<Element*> owner;
+};
+
+// Element is float, double, or uint16_t for any 16-bit type (copies only). `send` and `receive` hold
+// sent() and received() elements. A wire narrower than the accumulators would convert in these two only.
+template <typename Element>
+void pack(const WireLevel& level, const BucketMemory<Element>& memory, Element* send);
+// REQUIRES: without sums when Element is uint16_t.
+template <typename Element>
+void unpack(const WireLevel& level, const Element* receive, const BucketMemory<Element>& memory);
+
+}  // namespace sluice::link
