@@ -1,6 +1,7 @@
 #include "link/route.h"
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 #include <optional>
 #include <tuple>
@@ -188,24 +189,26 @@ void append(std::vector<Transfer>& list, const std::vector<Transfer>& more, int 
   for (size_t i = first; i < list.size(); ++i) list[i].bucket = bucket;
 }
 
-// Layers held alike have the same transfers: the last bucket's serve again while nothing has changed.
+// Layers held alike have the same transfers: each distinct list of holders is worked out once.
 template <typename Value>
 class Reused {
  public:
+  // REQUIRES: `holders` outlives this object.
   template <typename Make>
   const Value& get(int64_t size, const std::vector<Holder>& holders, const Make& make) {
-    if (holders_ == nullptr || size_ != size || *holders_ != holders) {
-      value_ = make();
-      size_ = size;
-      holders_ = &holders;
+    for (const Entry& entry : entries_) {
+      if (entry.size == size && *entry.holders == holders) return entry.value;
     }
-    return *value_;
+    return entries_.emplace_back(Entry{size, &holders, make()}).value;
   }
 
  private:
-  std::optional<Value> value_;
-  int64_t size_ = 0;
-  const std::vector<Holder>* holders_ = nullptr;
+  struct Entry {
+    int64_t size = 0;
+    const std::vector<Holder>* holders = nullptr;
+    Value value;
+  };
+  std::deque<Entry> entries_;
 };
 
 Route collect(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
