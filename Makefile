@@ -1,0 +1,69 @@
+# The ways to use this repository. `make` alone explains them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help bootstrap configure build test check sanitize train soak parity bench format tidy clean
+
+JOBS ?= $(shell nproc)
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+BUILD := build
+SLUICE := $(BUILD)/sluice
+DEPS := $(or $(SLUICE_DEPS),$(HOME)/.cache/sluice)
+SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu')
+CTEST := ctest --output-on-failure --no-tests=error
+
+help: ## Print this
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "make %-10s %s\n", $$1, $$2}'
+
+bootstrap: ## Install what is missing (tools/bootstrap --check only reports)
+	@tools/bootstrap
+
+$(BUILD)/build.ninja: | bootstrap
+	cmake --preset release
+
+configure: bootstrap $(BUILD)/build.ninja
+
+build: configure ## Make build/sluice
+	cmake --build $(BUILD) -j $(JOBS)
+
+test: build ## Build everything and run all tests but the long ones
+	$(CTEST) --test-dir $(BUILD) -j $(JOBS)
+
+check: ## Run the checks of the repository itself: layering, sizes, style, documentation
+	@status=0; for check in tests/*_test.py; do echo "$$check"; $(PYTHON) -B $$check || status=1; done; exit $$status
+
+sanitize: bootstrap ## Run the tests of the modules without libtorch under ASan+UBSan and TSan
+	for preset in asan tsan; do \
+	  cmake --preset $$preset && cmake --build build-$$preset -j $(JOBS) && \
+	  $(CTEST) --test-dir build-$$preset -j $(JOBS) -LE repository || exit 1; \
+	done
+
+# The corpus of the quick start: this machine's Python standard library, cut where two blank lines stand
+# (between top-level definitions).
+corpora/stdlib/corpus.idx: | build
+	$(SLUICE) corpus build \
+	  "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')" \
+	  --out corpora/stdlib --train-tokenizer 2048 --delimiter $$'\n\n\n'
+
+train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus and train on it, 4 ranks
+	$(SLUICE) train --config examples/quickstart.toml --nproc 4
+
+soak: build ## Run the long tests: kills, random plans (an hour)
+	$(CTEST) --test-dir $(BUILD) -C soak -L soak
+
+parity: build ## Compare with transformers and torch.optim (installs 4 GB the first time)
+	tools/bootstrap --parity
+	$(CTEST) --test-dir $(BUILD) -C parity -L parity
+
+bench: build ## Run the benchmarks
+	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
+
+format: ## Format the sources in place
+	@tools/bootstrap --developer
+	clang-format -i $(SOURCES)
+
+tidy: configure ## Run clang-tidy
+	@tools/bootstrap --developer
+	run-clang-tidy -quiet -p $(BUILD) -j $(JOBS) '$(CURDIR)/(src|cli)/.*'
+
+clean: ## Remove what the build made (not corpora, runs or $SLUICE_DEPS)
+	rm -rf build build-asan build-tsan

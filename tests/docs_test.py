@@ -1,0 +1,42 @@
+"""The documentation keeps up: every module stands in the architecture page, and no relative link is broken."""
+
+import re
+
+import module_table
+import repository
+
+
+def module_faults():
+    rows = module_table.from_docs()
+    for module in {path.parts[1] for path in repository.files("src/*/*")}:
+        if module not in rows:
+            yield f"docs/architecture.md: no row for src/{module}"
+
+
+def link_faults(path):
+    text = re.sub(r"```.*?```", "", repository.read(path), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if "://" not in target and not (repository.ROOT / path.parent / target).exists():
+            yield f"{path}: {target} does not exist"
+
+
+def reference_faults(path):
+    """Comments that send the reader to a page of docs/ that isn't there."""
+    for page in re.findall(r"\bdocs/[\w/.-]+\.(?:md|svg)", repository.read(path)):
+        if not (repository.ROOT / page).is_file():
+            yield f"{path}: {page} does not exist"
+
+
+def main():
+    pages = repository.files("*.md")
+    sources = repository.files("*.h", "*.cpp", "*.cmake", "CMakeLists.txt", "*.py", "bootstrap", "Makefile")
+    faults = list(module_faults())
+    for page in pages:
+        faults += link_faults(page)
+    for source in sources:
+        faults += reference_faults(source)
+    repository.finish(len(pages) + len(sources), faults)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A module includes only what the module table allows, and libtorch only where the table says so."""
+
+import re
+import sys
+
+import module_table
+import repository
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.MULTILINE)
+TORCH = re.compile(r"^(ATen|torch|c10)/")
+
+
+def table_faults(table, docs):
+    """Where the table of CMakeLists.txt and the one of docs/architecture.md differ or break their rules."""
+    for name, (torch, depends) in table.items():
+        if name not in docs:
+            yield f"CMakeLists.txt: module {name} has no row in docs/architecture.md"
+            continue
+        layer, docs_torch, docs_depends = docs[name]
+        if torch != docs_torch:
+            yield f"docs/architecture.md: {name}: the dagger disagrees with TORCH in CMakeLists.txt"
+        if depends != docs_depends:
+            yield (f"docs/architecture.md: {name} may include {sorted(docs_depends)}, "
+                   f"but CMakeLists.txt says {sorted(depends)}")
+        for other in depends & docs.keys():
+            if docs[other][0] >= layer:
+                yield f"docs/architecture.md: {name} (layer {layer}) uses {other} (layer {docs[other][0]})"
+            if table[other][0] and not torch:
+                yield f"CMakeLists.txt: {name} is free of libtorch but uses {other}"
+
+
+def include_faults(path, table, allowed):
+    """The includes of one file under src/ that the table forbids."""
+    source = repository.read(path)
+    own = path.parts[1]
+    if own not in table:
+        yield f"{path}: module {own} is not in CMakeLists.txt"
+        return
+    for match in INCLUDE.finditer(source):
+        place = f"{path}:{repository.line_of(source, match.start(2))}"
+        quote, included = match.groups()
+        module = included.split("/")[0]
+        if TORCH.match(included) and not table[own][0]:
+            yield f"{place}: {own} is free of libtorch but includes {included}"
+        elif quote == '"' and "/" not in included:
+            yield f"{place}: write the module: \"{own}/{included}\""
+        elif quote == '"' and module not in allowed[own]:
+            yield f"{place}: {own} may not include {included} (its row lists {sorted(table[own][1])})"
+
+
+def main():
+    table = module_table.from_cmake()
+    try:
+        allowed = module_table.reachable(table)
+    except (KeyError, ValueError) as error:
+        repository.finish(1, [f"CMakeLists.txt: {error}"])
+    faults = list(table_faults(table, module_table.from_docs()))
+    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu")
+    for path in sources:
+        faults += include_faults(path, table, allowed)
+    repository.finish(len(sources), faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What the checks in this folder share: the repository's files, C++ without comments and strings, reporting."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+_NOT_CODE = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<delimiter>[^(\s]*)\(.*?\)(?P=delimiter)"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9a-zA-Z_])'(?:\\.|[^'\\\n])+'",
+    re.DOTALL,
+)
+
+
+def files(*patterns):
+    """Paths of the repository's files, relative to its root, that match one of the glob patterns.
+
+    With git: what is tracked or would be added; otherwise (an unpacked archive) every file.
+    """
+    listing = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, check=False)
+    if listing.returncode == 0 and listing.stdout:
+        paths = [pathlib.PurePosixPath(name) for name in listing.stdout.decode().split("\0") if name]
+    else:
+        paths = [pathlib.PurePosixPath(path.relative_to(ROOT)) for path in ROOT.rglob("*")]
+    matching = {path for path in paths if any(path.match(pattern) for pattern in patterns)}
+    return sorted(path for path in matching if (ROOT / path).is_file())
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def code_only(source):
+    """`source` with comments and literals blanked; line and column of everything else stay the same."""
+    return _NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def finish(checked, faults):
+    """Prints the faults and ends the check: status 1 if there are any, or if nothing was checked."""
+    for fault in sorted(set(faults)):
+        print(fault)
+    if not checked:
+        print("nothing was checked: is this the repository?")
+    print(f"{checked} checked, {len(set(faults))} faults")
+    sys.exit(1 if faults or not checked else 0)
