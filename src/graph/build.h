@@ -7,17 +7,18 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "graph/draft.h"
 #include "graph/step_graph.h"
 
 namespace sluice::graph {
 
-enum class Purpose { kTrain, kEvaluate };  // evaluation: pulls, forwards, scalars
-
 struct BuildOptions {
   Purpose purpose = Purpose::kTrain;
   // Names of passes to leave out: "layer-parts" (first forward and last backward by round), "tail-weights"
-  // (a later stage's last weight gradients layer by layer), "verify".
+  // (a later stage's last weight gradients round by round), "verify". InputError for other names.
   std::set<std::string> disabled_passes;
+  // Where link plans are kept between steps; nullptr: made anew.
+  LinkPlans* link_plans = nullptr;
 };
 
 struct PassTime {
@@ -25,8 +26,10 @@ struct PassTime {
   int64_t time_ns = 0;
 };
 
-// lower -> layer-parts -> tail-weights -> clock -> verify. InputError for lanes (cp > 1) until rings are
-// executed: the caller refuses them earlier; lowering itself knows lanes and rings.
+// link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without micro-batches
+// take no part. InputError when a scheme cannot cut the model; InfeasibleError naming rank, peak and capacity
+// when the program needs more memory than a device has. Lanes and rings are lowered like everything else;
+// the runtime refuses them until it executes them.
 StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
                 const cost::CostModel& cost, int world_size, const BuildOptions& options = {},
                 std::vector<PassTime>* times = nullptr);

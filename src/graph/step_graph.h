@@ -7,12 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/interval.h"
-#include "link/route.h"
-#include "model/parameters.h"
+#include "graph/link_plan.h"
+#include "graph/model_program.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::graph {
@@ -32,6 +33,7 @@ enum class NodeKind : uint8_t {
   kUpdate,          // AdamW on the rank's owner slices: one rank
 };
 const char* name_of(NodeKind kind);
+bool is_compute_cell(NodeKind kind);  // forward or any backward
 
 // Queues of one rank. Nodes of one stream run one after another; streams run side by side.
 enum class Stream : uint8_t { kCompute, kActivation, kGradient, kLinkInter, kLinkIntra, kControl };
@@ -47,19 +49,26 @@ struct Node {
   // Compute cells and transfers (transfers: the lower stage).
   int pipeline = -1;
   int stage = -1;
-  int lane = -1;
-  int micro_batch = -1;      // index in its lane
+  int lane = -1;             // the first one
+  int lanes = 1;             // tied micro-batches of this many lanes run as one event
+  int micro_batch = -1;      // index in its first lane
+  int64_t tokens = 0;        // of its fullest lane
   base::Interval layers;     // global layer indices of this part of the stage
   bool embedding = false;    // this part includes the embedding
-  bool head = false;         // this part includes final norm and loss
+  bool head = false;         // this part includes final norm and loss, whose gradients are made here too:
+                             // only forwards do
 
   int round = -1;            // link rounds
 
   int64_t duration_ns = 0;   // predicted, once all members are there
   int64_t bytes = 0;         // transfers: of one sender; exchanges: of the busiest rank
-  std::vector<int> dependencies;  // node ids, ascending
 
-  int64_t seq = -1;          // commit number; set by the clock
+  // Node ids, ascending. A rank waits for those that it is a member of. The others are the forwards'
+  // admission (they wait in the clock for the weight gradients, on all stages, that free their credit): they
+  // order `seq`, and so each rank's own order bounds its memory without a message.
+  std::vector<int> dependencies;
+
+  int64_t seq = -1;  // commit number; set by the clock
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };
@@ -67,12 +76,17 @@ struct Node {
 struct StepGraph {
   int world_size = 0;
   int64_t step = 0;
+  Purpose purpose = Purpose::kTrain;
   strategy::StepPlan plan;
-  link::Route route;
+  std::shared_ptr<const LinkPlan> links;  // layout and rounds of the pipelines at work
   std::vector<Node> nodes;
   // By rank: ids of the nodes it is a member of, in ascending seq.
   std::vector<std::vector<int>> programs;
   int64_t makespan_ns = 0;
+
+  const Node& node(int id) const { return nodes[static_cast<size_t>(id)]; }
+  // Ids of all nodes in ascending seq. REQUIRES: the clock has run.
+  std::vector<int> in_order() const;
 };
 
 // "F p0 s1 m3 L4-8": stable short name of a node, for text, traces and errors.

@@ -1,0 +1,76 @@
+#include "graph/build.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "graph/clock.h"
+#include "graph/lower.h"
+#include "graph/verifier.h"
+
+namespace sluice::graph {
+
+namespace {
+
+const std::vector<std::string> kOptionalPasses = {"layer-parts", "tail-weights", "verify"};
+
+// Runs passes by name: leaves out the disabled ones, times the others.
+class Passes {
+ public:
+  Passes(const std::set<std::string>& disabled, std::vector<PassTime>* times)
+      : disabled_(disabled), times_(times) {
+    for (const std::string& name : disabled) {
+      if (std::ranges::find(kOptionalPasses, name) != kOptionalPasses.end()) continue;
+      throw base::InputError(base::text("there is no optional graph pass '", name,
+                                        "': there are ", base::join(kOptionalPasses, ", ")));
+    }
+  }
+
+  template <typename Action>
+  void run(const std::string& name, Action action) {
+    if (disabled_.contains(name)) return;
+    const auto begin = std::chrono::steady_clock::now();
+    action();
+    const auto time = std::chrono::steady_clock::now() - begin;
+    if (times_ == nullptr) return;
+    times_->push_back({name, std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()});
+  }
+
+ private:
+  const std::set<std::string>& disabled_;
+  std::vector<PassTime>* times_;
+};
+
+}  // namespace
+
+StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                const cost::CostModel& cost, int world_size, const BuildOptions& options,
+                std::vector<PassTime>* times) {
+  Passes passes(options.disabled_passes, times);
+  const ModelProgram program = model_program(table);
+  std::shared_ptr<const LinkPlan> links;
+  std::vector<int> rounds;
+  std::vector<PipelineDraft> drafts;
+  StepGraph graph;
+  passes.run("link", [&] {
+    const int per_node = cost.options().gpus_per_node;
+    const strategy::Strategy active = active_strategy(plan);
+    links = options.link_plans ? options.link_plans->of(table, active, world_size, per_node)
+                               : std::make_shared<const LinkPlan>(link_plan(table, active, world_size, per_node));
+    rounds = pull_rounds(program, links->rounds);
+  });
+  passes.run("order", [&] { drafts = draft(plan, program, cost, world_size, options.purpose); });
+  passes.run("layer-parts", [&] {
+    for (PipelineDraft& draft : drafts) split_outer_cells(draft, program, cost, rounds);
+  });
+  passes.run("tail-weights", [&] {
+    for (PipelineDraft& draft : drafts) reorder_tail_weights(draft, program, cost, rounds);
+  });
+  passes.run("lower", [&] { graph = lower(plan, drafts, program, links, cost, options.purpose); });
+  passes.run("clock", [&] { run_clock(graph); });
+  passes.run("verify", [&] { verify_or_throw(graph, table, cost); });
+  return graph;
+}
+
+}  // namespace sluice::graph

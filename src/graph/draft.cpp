@@ -1,0 +1,265 @@
+#include "graph/draft.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::graph {
+
+using base::Interval;
+using base::text;
+using cost::CellKind;
+
+namespace {
+
+// The units of a load are the lanes' micro-batches in lane order: the next unit on a lane is its next
+// micro-batch.
+std::vector<DraftUnit> draft_units(const strategy::PipelinePlan& plan, const schedule::PipelineLoad& load) {
+  std::vector<DraftUnit> units;
+  std::vector<int> next(plan.lanes.size(), 0);
+  for (const schedule::Unit& unit : load.units) {
+    DraftUnit drafted;
+    for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+      const auto l = static_cast<size_t>(lane);
+      const strategy::MicroBatch& micro_batch = plan.lanes[l][static_cast<size_t>(next[l])];
+      if (micro_batch.tokens() == unit.tokens && drafted.lengths.empty()) {
+        for (const strategy::Piece& piece : micro_batch.pieces) drafted.lengths.push_back(piece.tokens());
+      }
+      drafted.micro_batches.push_back(next[l]++);
+    }
+    SLUICE_ASSERT(!drafted.lengths.empty(), text("unit ", units.size(), " is on none of its lanes"));
+    units.push_back(std::move(drafted));
+  }
+  return units;
+}
+
+// When each unit's credit returns: the end of its last cell on any stage.
+std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, size_t units) {
+  std::vector<int64_t> released(units, 0);
+  for (const auto& stage : schedule.cells) {
+    for (const auto& lane : stage) {
+      for (const schedule::Cell& cell : lane) {
+        int64_t& time = released[static_cast<size_t>(cell.unit)];
+        time = std::max(time, cell.end_ns);
+      }
+    }
+  }
+  return released;
+}
+
+bool share_lanes(const schedule::Unit& a, const schedule::Unit& b) {
+  return a.first_lane < b.first_lane + b.lanes && b.first_lane < a.first_lane + a.lanes;
+}
+
+// Replays admission at stage 0: where a unit does not fit, those that the schedule released first make room.
+void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& draft) {
+  const std::vector<schedule::Unit>& units = draft.load.units;
+  const std::vector<int64_t> released = release_times(schedule, units.size());
+  std::vector<int64_t> used(static_cast<size_t>(draft.load.lanes), 0);
+  const auto add = [&](const schedule::Unit& unit, int64_t tokens) {
+    for (int lane = 0; lane < unit.lanes; ++lane) used[static_cast<size_t>(unit.first_lane + lane)] += tokens;
+  };
+  const auto fits = [&](const schedule::Unit& unit) {
+    const auto first = used.begin() + unit.first_lane;
+    return *std::max_element(first, first + unit.lanes) + unit.tokens <= draft.load.credit_tokens;
+  };
+  std::vector<int> holding;  // ascending by release
+  for (size_t u = 0; u < units.size(); ++u) {
+    auto next = holding.begin();
+    while (!fits(units[u])) {
+      next = std::find_if(next, holding.end(), [&](int other) {
+        return share_lanes(units[static_cast<size_t>(other)], units[u]);
+      });
+      SLUICE_ASSERT(next != holding.end(), text("unit ", u, " exceeds the credit of pipeline ", draft.pipeline));
+      add(units[static_cast<size_t>(*next)], -units[static_cast<size_t>(*next)].tokens);
+      draft.units[u].admitted_after.push_back(*next);
+      next = holding.erase(next);
+    }
+    add(units[u], units[u].tokens);
+    const auto later = [&](int a, int b) {
+      return std::pair(released[static_cast<size_t>(a)], a) < std::pair(released[static_cast<size_t>(b)], b);
+    };
+    const int self = static_cast<int>(u);
+    holding.insert(std::upper_bound(holding.begin(), holding.end(), self, later), self);
+  }
+}
+
+// Takes the schedule's order; a tied unit's cell, listed on each of its lanes, becomes one.
+void take_order(const schedule::PipelineSchedule& schedule, const ModelProgram& program,
+                PipelineDraft& draft) {
+  for (size_t s = 0; s < draft.stages.size(); ++s) {
+    DraftStage& stage = draft.stages[s];
+    stage.order.resize(schedule.cells[s].size());
+    std::map<std::pair<int, CellKind>, int> tied;
+    for (size_t lane = 0; lane < schedule.cells[s].size(); ++lane) {
+      for (const schedule::Cell& cell : schedule.cells[s][lane]) {
+        int index = static_cast<int>(stage.cells.size());
+        if (draft.load.units[static_cast<size_t>(cell.unit)].lanes > 1) {
+          index = tied.emplace(std::pair(cell.unit, cell.kind), index).first->second;
+        }
+        stage.order[lane].push_back(index);
+        if (index < static_cast<int>(stage.cells.size())) continue;
+        stage.cells.push_back(
+            {cell.kind, cell.unit, program.at_work(cell.kind, stage.run), cell.end_ns - cell.start_ns});
+      }
+    }
+  }
+}
+
+void take_injection_order(PipelineDraft& draft) {
+  for (size_t s = 0; s < draft.stages.size(); ++s) {
+    DraftStage& stage = draft.stages[s];
+    stage.order.resize(static_cast<size_t>(draft.load.lanes));
+    for (size_t u = 0; u < draft.load.units.size(); ++u) {
+      const schedule::Unit& unit = draft.load.units[u];
+      for (int lane = 0; lane < unit.lanes; ++lane) {
+        stage.order[static_cast<size_t>(unit.first_lane + lane)].push_back(static_cast<int>(u));
+      }
+      stage.cells.push_back({CellKind::kForward, static_cast<int>(u), stage.run, unit.forward_ns[s]});
+    }
+  }
+}
+
+// One cell cut at the given parts, in execution order. The schedule's duration is shared in proportion to
+// what the parts would cost alone, so parts add up to the nanosecond.
+std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, const PipelineDraft& draft,
+                           const ModelProgram& program, const cost::CostModel& cost) {
+  for (Interval& part : parts) part = base::intersect(part, cell.run);
+  std::erase_if(parts, [](Interval part) { return part.empty(); });
+  if (cell.kind != CellKind::kForward) std::ranges::reverse(parts);
+  std::vector<int64_t> until{0};
+  for (const Interval part : parts) {
+    using End = cost::CostModel::CellPart::End;
+    const bool embedding = part.begin == program.embedding();
+    const bool head = part.end > program.head();
+    const End end = embedding && head ? End::kBoth : embedding ? End::kEmbedding : head ? End::kHead : End::kNone;
+    const cost::CostModel::CellPart priced{program.layers_in(part).size(), end};
+    const auto& lengths = draft.units[static_cast<size_t>(cell.unit)].lengths;
+    until.push_back(until.back() + std::max<int64_t>(1, cost.cell_ns(draft.place.scheme, cell.kind, priced, lengths)));
+  }
+  const auto share = [&](size_t i) {
+    return static_cast<int64_t>(static_cast<__int128>(cell.duration_ns) * until[i] / until.back());
+  };
+  std::vector<DraftCell> result;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    result.push_back({cell.kind, cell.unit, parts[i], share(i + 1) - share(i)});
+  }
+  return result;
+}
+
+// Replaces a cell by its parts on every lane that has it: the first part takes its place in `cells`.
+void replace(DraftStage& stage, int index, const std::vector<DraftCell>& parts) {
+  std::vector<int> ids{index};
+  stage.cells[static_cast<size_t>(index)] = parts.front();
+  for (size_t i = 1; i < parts.size(); ++i) {
+    ids.push_back(static_cast<int>(stage.cells.size()));
+    stage.cells.push_back(parts[i]);
+  }
+  for (std::vector<int>& lane : stage.order) {
+    const auto at = std::ranges::find(lane, index);
+    if (at != lane.end()) lane.insert(at + 1, ids.begin() + 1, ids.end());
+  }
+}
+
+// By lane, where its tail begins: the weight gradients behind everything else. A tied cell is in the tail
+// only if it is on all its lanes; otherwise reordering could contradict a lane on which it is not.
+std::vector<size_t> find_tails(const DraftStage& stage) {
+  std::vector<size_t> begin(stage.order.size(), 0);
+  const auto in_all_tails = [&](int cell) {
+    for (size_t lane = 0; lane < stage.order.size(); ++lane) {
+      const auto at = std::ranges::find(stage.order[lane], cell);
+      const bool here = at != stage.order[lane].end();
+      if (here && at - stage.order[lane].begin() < static_cast<ptrdiff_t>(begin[lane])) return false;
+    }
+    return true;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t lane = 0; lane < stage.order.size(); ++lane) {
+      const std::vector<int>& order = stage.order[lane];
+      for (size_t i = order.size(); i > begin[lane]; --i) {
+        const int cell = order[i - 1];
+        const bool weight = stage.cells[static_cast<size_t>(cell)].kind == CellKind::kBackwardWeight;
+        if (weight && (stage.order.size() == 1 || in_all_tails(cell))) continue;
+        begin[lane] = i;
+        changed = true;
+      }
+    }
+  }
+  return begin;
+}
+
+}  // namespace
+
+std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
+                                 const cost::CostModel& cost, int world_size, Purpose purpose) {
+  std::vector<PipelineDraft> drafts;
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    PipelineDraft draft;
+    draft.pipeline = static_cast<int>(p);
+    draft.place = plan.pipelines[p].pipeline;
+    draft.load = schedule::pipeline_load(plan.pipelines[p], cost, world_size);
+    if (draft.load.units.empty()) continue;
+    draft.units = draft_units(plan.pipelines[p], draft.load);
+    for (int stage = 0; stage < draft.load.stages; ++stage) {
+      draft.stages.push_back({program.of_stage(draft.load.stages, stage), {}, {}});
+    }
+    if (purpose == Purpose::kTrain) {
+      const schedule::PipelineSchedule schedule = schedule::schedule_pipeline(draft.load);
+      take_order(schedule, program, draft);
+      find_admissions(schedule, draft);
+    } else {
+      take_injection_order(draft);
+    }
+    drafts.push_back(std::move(draft));
+  }
+  return drafts;
+}
+
+void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+                       const std::vector<int>& pull_rounds) {
+  for (DraftStage& stage : draft.stages) {
+    std::vector<int> outer;
+    for (const std::vector<int>& lane : stage.order) {
+      if (lane.empty()) continue;
+      outer.push_back(lane.front());
+      if (stage.cells[static_cast<size_t>(lane.back())].kind == CellKind::kBackward) outer.push_back(lane.back());
+    }
+    std::ranges::sort(outer);
+    outer.erase(std::unique(outer.begin(), outer.end()), outer.end());
+    const std::vector<Interval> parts = parts_by_round(stage.run, pull_rounds);
+    for (const int cell : outer) {
+      replace(stage, cell, cut(stage.cells[static_cast<size_t>(cell)], parts, draft, program, cost));
+    }
+  }
+}
+
+void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+                          const std::vector<int>& pull_rounds) {
+  for (DraftStage& stage : draft.stages) {
+    const std::vector<Interval> parts = parts_by_round(stage.run, pull_rounds);
+    const std::vector<size_t> tails = find_tails(stage);
+    std::vector<int> cells;
+    for (size_t lane = 0; lane < stage.order.size(); ++lane) {
+      cells.insert(cells.end(), stage.order[lane].begin() + static_cast<ptrdiff_t>(tails[lane]),
+                   stage.order[lane].end());
+    }
+    std::ranges::sort(cells);
+    cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
+    for (const int cell : cells) {
+      replace(stage, cell, cut(stage.cells[static_cast<size_t>(cell)], parts, draft, program, cost));
+    }
+    for (size_t lane = 0; lane < stage.order.size(); ++lane) {
+      std::sort(stage.order[lane].begin() + static_cast<ptrdiff_t>(tails[lane]), stage.order[lane].end(),
+                [&](int a, int b) {
+                  const DraftCell& x = stage.cells[static_cast<size_t>(a)];
+                  const DraftCell& y = stage.cells[static_cast<size_t>(b)];
+                  return std::tuple(-x.run.begin, x.unit) < std::tuple(-y.run.begin, y.unit);
+                });
+    }
+  }
+}
+
+}  // namespace sluice::graph

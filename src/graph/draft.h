@@ -1,0 +1,60 @@
+// Who computes what in which order, before any link or transfer is placed: each pipeline's cells as its
+// schedule orders them. The passes on compute order work here, where moving a cell is moving a list entry.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/interval.h"
+#include "cost/cost_model.h"
+#include "graph/model_program.h"
+#include "schedule/pipeline_schedule.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::graph {
+
+// One compute event to be: a unit on a stage, or on a run of the stage's operations.
+struct DraftCell {
+  cost::CellKind kind = cost::CellKind::kForward;
+  int unit = 0;
+  base::Interval run;  // operations of the model program
+  int64_t duration_ns = 0;
+};
+
+struct DraftStage {
+  base::Interval run;
+  std::vector<DraftCell> cells;
+  std::vector<std::vector<int>> order;  // by lane, indices of cells; a tied unit's cell stands in several
+};
+
+struct DraftUnit {
+  std::vector<int> micro_batches;    // of each of its lanes, the index there
+  std::vector<int64_t> lengths;      // of the pieces on its fullest lane
+  // Units whose credit it takes over: it is admitted after their weight gradients on all stages.
+  std::vector<int> admitted_after;
+};
+
+struct PipelineDraft {
+  int pipeline = 0;  // index in StepPlan::pipelines
+  strategy::Pipeline place;
+  schedule::PipelineLoad load;
+  std::vector<DraftUnit> units;  // by unit of the load
+  std::vector<DraftStage> stages;
+};
+
+// The pipelines at work. Evaluation runs every stage's forwards in the order of injection.
+std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
+                                 const cost::CostModel& cost, int world_size, Purpose purpose);
+
+// Pass "layer-parts": on every lane of every stage the first forward is cut by pull rounds, so that it
+// starts when the first round is there; so is the last backward, when it is fused, so that pushes start
+// while it runs.
+void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+                       const std::vector<int>& pull_rounds);
+
+// Pass "tail-weights": the weight gradients behind a stage's last input gradient are cut by rounds and run
+// latest round first, each round over all micro-batches, so that its push can start while the others run.
+void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+                          const std::vector<int>& pull_rounds);
+
+}  // namespace sluice::graph

@@ -1,0 +1,74 @@
+#include "graph/link_plan.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "link/route.h"
+
+namespace sluice::graph {
+
+namespace {
+
+int64_t busiest_elements(const link::Volume& volume) {
+  return std::max(std::ranges::max(volume.sent), std::ranges::max(volume.received));
+}
+
+std::string key_of(const strategy::Strategy& strategy, int world_size, int gpus_per_node) {
+  base::CanonicalBytes key;
+  key.add(world_size).add(gpus_per_node);
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    key.add(strategy::to_text(pipeline.scheme));
+    for (const int rank : pipeline.ranks) key.add(rank);
+  }
+  return key.bytes();
+}
+
+}  // namespace
+
+LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size,
+                   int gpus_per_node) {
+  LinkPlan plan{.world_size = world_size,
+                .gpus_per_node = gpus_per_node,
+                .strategy = strategy,
+                .layout = link::ComputeLayout(table, strategy, world_size),
+                .rounds = link::rounds(table, strategy)};
+  for (const link::RoundVolume& round :
+       link::round_volumes(table, plan.layout, plan.rounds, world_size, gpus_per_node)) {
+    plan.busiest.push_back({busiest_elements(round.inter), busiest_elements(round.intra)});
+  }
+  const link::OwnerLayout owners{world_size};
+  for (int rank = 0; rank < world_size; ++rank) {
+    int64_t owned = 0;
+    for (const model::Bucket& bucket : table.buckets) owned += owners.owned(bucket, rank).size();
+    plan.owned_elements.push_back(owned);
+    int64_t held = 0;
+    for (const link::Holding& holding : plan.layout.holdings(rank)) held += holding.shard.size();
+    plan.held_elements.push_back(held);
+  }
+  return plan;
+}
+
+strategy::Strategy active_strategy(const strategy::StepPlan& plan) {
+  strategy::Strategy active;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const bool works = std::ranges::any_of(pipeline.lanes, [](const auto& lane) { return !lane.empty(); });
+    if (works) active.pipelines.push_back(pipeline.pipeline);
+  }
+  return active;
+}
+
+std::shared_ptr<const LinkPlan> LinkPlans::of(const model::ParameterTable& table,
+                                              const strategy::Strategy& strategy, int world_size,
+                                              int gpus_per_node) {
+  const std::string key = key_of(strategy, world_size, gpus_per_node);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  }
+  auto made = std::make_shared<const LinkPlan>(link_plan(table, strategy, world_size, gpus_per_node));
+  const std::lock_guard lock(mutex_);
+  if (plans_.size() >= kMost) plans_.clear();
+  return plans_.emplace(key, std::move(made)).first->second;
+}
+
+}  // namespace sluice::graph

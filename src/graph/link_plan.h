@@ -1,0 +1,58 @@
+// What pull and push of one strategy come to for all ranks. It depends on the strategy alone, not on the batch,
+// so it is made once a strategy and shared by all its step graphs. It lists no transfers: a rank that executes
+// the graph makes its own (link::route_of_rank).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "link/layout.h"
+#include "model/parameters.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::graph {
+
+struct LinkPlan {
+  // Elements that the busiest rank sends or receives, whichever is more.
+  struct Busiest {
+    int64_t inter_elements = 0;
+    int64_t intra_elements = 0;
+  };
+
+  int world_size = 0;
+  int gpus_per_node = 0;
+  strategy::Strategy strategy;  // the pipelines at work
+  link::ComputeLayout layout;
+  link::Rounds rounds;
+  std::vector<Busiest> busiest;         // by round; pull and push move the same elements
+  std::vector<int64_t> owned_elements;  // by rank
+  std::vector<int64_t> held_elements;   // by rank: its compute shards
+
+  // One node has no inter level.
+  bool has_inter() const { return world_size > gpus_per_node; }
+};
+
+// Throws base::InputError when a scheme cannot cut the model.
+LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size,
+                   int gpus_per_node);
+
+// The pipelines of a plan that have micro-batches. The others hold no parameters and take no part.
+strategy::Strategy active_strategy(const strategy::StepPlan& plan);
+
+// Link plans by strategy. Thread-safe. Holds a few: a new one beyond `kMost` drops the others.
+class LinkPlans {
+ public:
+  std::shared_ptr<const LinkPlan> of(const model::ParameterTable& table, const strategy::Strategy& strategy,
+                                     int world_size, int gpus_per_node);
+
+ private:
+  static constexpr size_t kMost = 16;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const LinkPlan>> plans_;  // by canonical bytes
+};
+
+}  // namespace sluice::graph

@@ -1,0 +1,310 @@
+#include "graph/lower.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace sluice::graph {
+
+using cost::CellKind;
+
+namespace {
+
+constexpr int64_t kScalarBytes = 16;  // loss sum and squared norm
+
+NodeKind node_kind(CellKind kind) {
+  switch (kind) {
+    case CellKind::kForward: return NodeKind::kForward;
+    case CellKind::kBackward: return NodeKind::kBackward;
+    case CellKind::kBackwardInput: return NodeKind::kBackwardInput;
+    case CellKind::kBackwardWeight: return NodeKind::kBackwardWeight;
+  }
+  return NodeKind::kForward;
+}
+
+std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const schedule::Unit& unit) {
+  std::vector<int> ranks;
+  for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+    for (const int rank : place.tp_group(stage, lane)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+class Lowering {
+ public:
+  Lowering(StepGraph& graph, const ModelProgram& program, const cost::CostModel& cost, Purpose purpose)
+      : graph_(graph),
+        links_(*graph.links),
+        program_(program),
+        cost_(cost),
+        purpose_(purpose),
+        pull_rounds_(pull_rounds(program, links_.rounds)),
+        push_after_(links_.rounds.buckets.size()) {
+    all_ranks_.resize(static_cast<size_t>(graph.world_size));
+    std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
+  }
+
+  void add_pulls();
+  void add_pipeline(const PipelineDraft& draft);
+  void add_pushes();
+  void add_end();
+
+ private:
+  // The nodes of one unit on one stage: its parts in execution order.
+  struct Passes {
+    std::vector<int> forward;
+    std::vector<int> backward;  // fused or input gradient
+    std::vector<int> weight;    // weight gradient, when not fused
+  };
+
+  Node& add(NodeKind kind, std::vector<int> members, int64_t duration_ns) {
+    Node& node = graph_.nodes.emplace_back();
+    node.id = static_cast<int>(graph_.nodes.size()) - 1;
+    node.kind = kind;
+    node.members = std::move(members);
+    node.duration_ns = duration_ns;
+    return node;
+  }
+  void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
+
+  int add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous);
+  int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
+  int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer);
+  std::vector<Passes> add_stage(const PipelineDraft& draft, int stage);
+  void chain_lane(const DraftStage& stage, const std::vector<int>& order, int first_node);
+  void hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node);
+  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes);
+  void admit(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes);
+
+  StepGraph& graph_;
+  const LinkPlan& links_;
+  const ModelProgram& program_;
+  const cost::CostModel& cost_;
+  const Purpose purpose_;
+  const std::vector<int> pull_rounds_;
+  std::vector<int> all_ranks_;
+  std::vector<int> pulls_;                    // by round: the exchange that completes it
+  std::vector<std::vector<int>> push_after_;  // by round: cells that its first level waits for
+  std::vector<int> end_after_;                // what ReduceScalars waits for
+};
+
+int Lowering::add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous) {
+  const bool intra = kind == NodeKind::kPullIntra || kind == NodeKind::kPushIntra;
+  const int64_t bytes = elements * element_bytes;
+  Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra));
+  node.round = round;
+  node.bytes = bytes;
+  if (previous >= 0) node.dependencies.push_back(previous);
+  return node.id;
+}
+
+void Lowering::add_pulls() {
+  const int64_t element_bytes = cost_.options().memory.element_bytes;
+  int inter = -1;
+  int intra = -1;
+  for (size_t r = 0; r < links_.busiest.size(); ++r) {
+    const LinkPlan::Busiest& busiest = links_.busiest[r];
+    const int round = static_cast<int>(r);
+    if (links_.has_inter()) {
+      inter = add_exchange(NodeKind::kPullInter, round, busiest.inter_elements, element_bytes, inter);
+    }
+    intra = add_exchange(NodeKind::kPullIntra, round, busiest.intra_elements, element_bytes, intra);
+    if (inter >= 0) depend(intra, inter);
+    pulls_.push_back(intra);
+  }
+}
+
+void Lowering::add_pushes() {
+  if (purpose_ == Purpose::kEvaluate) return;
+  const int64_t element_bytes = cost_.options().memory.accumulator_bytes;
+  int inter = -1;
+  int intra = -1;
+  for (size_t r = links_.busiest.size(); r-- > 0;) {
+    const LinkPlan::Busiest& busiest = links_.busiest[r];
+    const int round = static_cast<int>(r);
+    intra = add_exchange(NodeKind::kPushIntra, round, busiest.intra_elements, element_bytes, intra);
+    for (const int cell : push_after_[r]) depend(intra, cell);
+    if (links_.has_inter()) {
+      inter = add_exchange(NodeKind::kPushInter, round, busiest.inter_elements, element_bytes, inter);
+      depend(inter, intra);
+    }
+  }
+  end_after_ = {links_.has_inter() ? inter : intra};
+}
+
+void Lowering::add_end() {
+  const Node& scalars =
+      add(NodeKind::kReduceScalars, all_ranks_, cost_.exchange_ns(kScalarBytes, !links_.has_inter()));
+  const int scalars_id = scalars.id;
+  graph_.nodes.back().bytes = kScalarBytes;
+  graph_.nodes.back().dependencies = end_after_;
+  if (purpose_ == Purpose::kEvaluate) return;
+  for (const int rank : all_ranks_) {
+    const int64_t owned = links_.owned_elements[static_cast<size_t>(rank)];
+    depend(add(NodeKind::kUpdate, {rank}, cost_.update_ns(owned)).id, scalars_id);
+  }
+}
+
+int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
+  const schedule::Unit& unit = draft.load.units[static_cast<size_t>(cell.unit)];
+  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place, stage, unit), cell.duration_ns);
+  std::ranges::sort(node.members);
+  node.pipeline = draft.pipeline;
+  node.stage = stage;
+  node.lane = unit.first_lane;
+  node.lanes = unit.lanes;
+  node.micro_batch = draft.units[static_cast<size_t>(cell.unit)].micro_batches.front();
+  node.tokens = unit.tokens;
+  node.layers = program_.layers_in(cell.run);
+  node.embedding = cell.run.begin == program_.embedding();
+  node.head = cell.run.end > program_.head();
+  return node.id;
+}
+
+int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer) {
+  const schedule::Unit& load = draft.load.units[static_cast<size_t>(unit)];
+  std::vector<int> members = tp_ranks(draft.place, boundary, load);
+  const std::vector<int> above = tp_ranks(draft.place, boundary + 1, load);
+  members.insert(members.end(), above.begin(), above.end());
+  std::ranges::sort(members);
+  Node& node = add(kind, std::move(members), load.transfer_ns[static_cast<size_t>(boundary)]);
+  node.pipeline = draft.pipeline;
+  node.stage = boundary;
+  node.lane = load.first_lane;
+  node.lanes = load.lanes;
+  node.micro_batch = draft.units[static_cast<size_t>(unit)].micro_batches.front();
+  node.tokens = load.tokens;
+  node.bytes = cost_.transfer_bytes(draft.place.scheme, load.tokens);
+  node.dependencies = {producer};
+  return node.id;
+}
+
+// The cells of a stage become nodes with consecutive ids, chained lane by lane.
+std::vector<Lowering::Passes> Lowering::add_stage(const PipelineDraft& draft, int stage) {
+  const DraftStage& drafted = draft.stages[static_cast<size_t>(stage)];
+  const int first_node = static_cast<int>(graph_.nodes.size());
+  for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
+  std::vector<Passes> passes(draft.units.size());
+  for (const std::vector<int>& order : drafted.order) {
+    chain_lane(drafted, order, first_node);
+    if (purpose_ == Purpose::kTrain) hang_pushes(drafted, order, first_node);
+    for (const int c : order) {
+      const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
+      Passes& unit = passes[static_cast<size_t>(cell.unit)];
+      std::vector<int>& parts = cell.kind == CellKind::kForward          ? unit.forward
+                                : cell.kind == CellKind::kBackwardWeight ? unit.weight
+                                                                         : unit.backward;
+      if (std::ranges::find(parts, first_node + c) == parts.end()) parts.push_back(first_node + c);
+    }
+    const bool last_stage = stage == draft.load.stages - 1;
+    if (purpose_ == Purpose::kEvaluate && last_stage && !order.empty()) {
+      end_after_.push_back(first_node + order.back());
+    }
+  }
+  return passes;
+}
+
+// Each cell waits for the one before it, and for a pull where no earlier cell of the lane has.
+void Lowering::chain_lane(const DraftStage& stage, const std::vector<int>& order, int first_node) {
+  int awaited = -1;
+  int previous = -1;
+  for (const int c : order) {
+    const base::Interval run = stage.cells[static_cast<size_t>(c)].run;
+    int needed = -1;
+    for (int64_t at = run.begin; at < run.end; ++at) {
+      needed = std::max(needed, pull_rounds_[static_cast<size_t>(at)]);
+    }
+    if (needed > awaited) depend(first_node + c, pulls_[static_cast<size_t>(needed)]);
+    awaited = std::max(awaited, needed);
+    if (previous >= 0) depend(first_node + c, previous);
+    previous = first_node + c;
+  }
+}
+
+// A round's push waits for the lane's last cell that writes any of the round's gradients. Pushes run latest
+// round first, so it need not wait again for what a later round has waited for.
+void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node) {
+  std::vector<int> last(push_after_.size(), -1);  // by round, position in the order
+  std::vector<char> seen(program_.operations.size(), 0);
+  int64_t missing = stage.run.size();
+  for (size_t at = order.size(); at-- > 0 && missing > 0;) {
+    const DraftCell& cell = stage.cells[static_cast<size_t>(order[at])];
+    for (int64_t position = cell.run.begin; position < cell.run.end; ++position) {
+      const Operation& operation = program_.at(position);
+      if (seen[static_cast<size_t>(position)] || !program_.writes_gradient(cell.kind, operation)) continue;
+      seen[static_cast<size_t>(position)] = 1;
+      --missing;
+      for (const int bucket : operation.buckets) {
+        int& latest = last[static_cast<size_t>(links_.rounds.round_of(bucket))];
+        latest = std::max(latest, static_cast<int>(at));
+      }
+    }
+  }
+  int awaited = -1;
+  for (size_t round = last.size(); round-- > 0;) {
+    if (last[round] <= awaited) continue;
+    awaited = last[round];
+    push_after_[round].push_back(first_node + order[static_cast<size_t>(awaited)]);
+  }
+}
+
+// Fills the Communicate slots between stages.
+void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes) {
+  for (size_t u = 0; u < draft.units.size(); ++u) {  // ids ascend by unit: older ones win ties
+    for (int boundary = 0; boundary + 1 < draft.load.stages; ++boundary) {
+      const Passes& below = passes[static_cast<size_t>(boundary)][u];
+      const Passes& above = passes[static_cast<size_t>(boundary) + 1][u];
+      const int unit = static_cast<int>(u);
+      depend(above.forward.front(),
+             add_transfer(draft, NodeKind::kSendActivation, boundary, unit, below.forward.back()));
+      if (purpose_ == Purpose::kEvaluate) continue;
+      depend(below.backward.front(),
+             add_transfer(draft, NodeKind::kSendGradient, boundary, unit, above.backward.back()));
+    }
+  }
+}
+
+// On stage 0 itself the lane's own order says it already.
+void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes) {
+  for (size_t u = 0; u < draft.units.size(); ++u) {
+    for (const int before : draft.units[u].admitted_after) {
+      for (size_t stage = 1; stage < passes.size(); ++stage) {
+        const Passes& released = passes[stage][static_cast<size_t>(before)];
+        const std::vector<int>& last = released.weight.empty() ? released.backward : released.weight;
+        depend(passes[0][u].forward.front(), last.back());
+      }
+    }
+  }
+}
+
+void Lowering::add_pipeline(const PipelineDraft& draft) {
+  std::vector<std::vector<Passes>> passes;
+  for (int stage = 0; stage < draft.load.stages; ++stage) passes.push_back(add_stage(draft, stage));
+  connect_stages(draft, passes);
+  admit(draft, passes);
+}
+
+}  // namespace
+
+StepGraph lower(const strategy::StepPlan& plan, const std::vector<PipelineDraft>& drafts,
+                const ModelProgram& program, std::shared_ptr<const LinkPlan> links,
+                const cost::CostModel& cost, Purpose purpose) {
+  StepGraph graph;
+  graph.world_size = links->world_size;
+  graph.step = plan.step;
+  graph.purpose = purpose;
+  graph.plan = plan;
+  graph.links = std::move(links);
+  Lowering lowering(graph, program, cost, purpose);
+  lowering.add_pulls();
+  for (const PipelineDraft& draft : drafts) lowering.add_pipeline(draft);
+  lowering.add_pushes();
+  lowering.add_end();
+  for (Node& node : graph.nodes) {
+    std::ranges::sort(node.dependencies);
+    const auto repeated = std::ranges::unique(node.dependencies);
+    node.dependencies.erase(repeated.begin(), repeated.end());
+  }
+  return graph;
+}
+
+}  // namespace sluice::graph

@@ -1,0 +1,108 @@
+#include "graph/memory.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace sluice::graph {
+
+namespace {
+
+// Bytes of activations that a rank takes and gives back around a cell, by pipeline.
+class Activations {
+ public:
+  Activations(const strategy::Scheme& scheme, const cost::CostModel::Options& options)
+      : scheme_(scheme), layers_(options.shape.layers) {
+    const auto per_token_layer = [&](const std::map<int, int64_t>& by_tp) {
+      const auto found = by_tp.find(scheme.tp);
+      return found == by_tp.end() ? 0 : found->second;
+    };
+    saved_ = per_token_layer(options.saved_bytes_per_token_layer_by_tp);
+    deferred_ = per_token_layer(options.deferred_bytes_per_token_layer_by_tp);
+    boundary_ = (options.shape.hidden * options.memory.element_bytes + scheme.tp - 1) / scheme.tp;
+  }
+
+  // When it starts.
+  int64_t taken(const Node& node) const {
+    if (node.kind == NodeKind::kForward) return node.tokens * (node.layers.size() * saved_ + boundary_of(node));
+    if (node.kind == NodeKind::kBackwardInput) return node.tokens * node.layers.size() * deferred_;
+    return 0;
+  }
+
+  // Once it has ended.
+  int64_t returned(const Node& node) const {
+    const int64_t saved = node.layers.size() * saved_ + boundary_of(node);
+    if (node.kind == NodeKind::kBackward) return node.tokens * saved;
+    if (node.kind == NodeKind::kBackwardWeight) return node.tokens * (saved + node.layers.size() * deferred_);
+    return 0;
+  }
+
+ private:
+  // The part with the stage's first layer carries the row that entered the stage.
+  int64_t boundary_of(const Node& node) const {
+    const int64_t first = strategy::layers_of_stage(layers_, scheme_.pp, node.stage).begin;
+    return node.layers.begin == first && !node.layers.empty() ? boundary_ : 0;
+  }
+
+  strategy::Scheme scheme_;
+  int64_t layers_;
+  int64_t saved_ = 0;     // a token and layer
+  int64_t deferred_ = 0;  // a token and layer
+  int64_t boundary_ = 0;  // a token
+};
+
+int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int rank) {
+  const auto r = static_cast<size_t>(rank);
+  int64_t longest_tokens = 0;
+  bool head = false;
+  for (const int id : graph.programs[r]) {
+    longest_tokens = std::max(longest_tokens, graph.node(id).tokens);
+    head = head || graph.node(id).head;
+  }
+  return graph.links->held_elements[r] * (memory.element_bytes + memory.accumulator_bytes) +
+         graph.links->owned_elements[r] * memory.owner_bytes_per_parameter +
+         longest_tokens * memory.transient_bytes_per_token + (head ? memory.logits_chunk_bytes : 0);
+}
+
+}  // namespace
+
+std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost) {
+  std::vector<Activations> activations;
+  for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
+    activations.emplace_back(pipeline.pipeline.scheme, cost.options());
+  }
+  std::vector<RankMemory> result;
+  for (int rank = 0; rank < graph.world_size; ++rank) {
+    RankMemory memory;
+    memory.fixed_bytes = fixed_bytes(graph, cost.options().memory, rank);
+    memory.peak_bytes = memory.fixed_bytes;
+    int64_t bytes = memory.fixed_bytes;
+    for (const int id : graph.programs[static_cast<size_t>(rank)]) {
+      const Node& node = graph.node(id);
+      if (!is_compute_cell(node.kind) || graph.purpose == Purpose::kEvaluate) continue;
+      const Activations& of_pipeline = activations[static_cast<size_t>(node.pipeline)];
+      bytes += of_pipeline.taken(node);
+      if (bytes > memory.peak_bytes) {
+        memory.peak_bytes = bytes;
+        memory.node = id;
+      }
+      bytes -= of_pipeline.returned(node);
+    }
+    result.push_back(memory);
+  }
+  return result;
+}
+
+std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost) {
+  const int64_t capacity = cost.options().memory.device_bytes;
+  if (capacity == 0) return "";
+  const std::vector<RankMemory> memory = predicted_memory(graph, cost);
+  const auto fullest = std::ranges::max_element(memory, {}, &RankMemory::peak_bytes);
+  if (fullest == memory.end() || fullest->peak_bytes <= capacity) return "";
+  const std::string where = fullest->node < 0 ? "" : base::text(" at '", label(graph.node(fullest->node)), "'");
+  return base::text("rank ", fullest - memory.begin(), " needs ", fullest->peak_bytes, " bytes", where,
+                    " (", fullest->fixed_bytes, " of them fixed) but its device has ", capacity,
+                    ": raise tp or pp, or shorten the longest micro-batch");
+}
+
+}  // namespace sluice::graph

@@ -1,0 +1,28 @@
+// How many bytes each rank needs at most while it runs its program, whatever the durations: a rank's own
+// order of cells decides it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/step_graph.h"
+
+namespace sluice::graph {
+
+struct RankMemory {
+  int64_t fixed_bytes = 0;  // compute shards, accumulators, owner slices, a chunk of logits, transients
+  int64_t peak_bytes = 0;   // with the activations of the fullest moment
+  int node = -1;            // after whose start it is reached; -1: none
+};
+
+// By rank. A forward takes its layers' saved activations, a deferred weight gradient what it holds beyond
+// them; both go back behind the weight gradient. REQUIRES: the clock has run.
+std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
+
+// "" when every rank stays within the device (or its size is unknown, 0), else one line naming the fullest
+// rank, its peak, the capacity and the way out.
+std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost);
+
+}  // namespace sluice::graph

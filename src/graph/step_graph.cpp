@@ -1,0 +1,121 @@
+#include "graph/step_graph.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+
+namespace sluice::graph {
+
+using base::text;
+
+namespace {
+
+std::string place_of(const Node& node) {
+  std::string place = text(" p", node.pipeline, " s", node.stage);
+  if (node.lanes > 1) return text(place, " l", node.lane, "-", node.lane + node.lanes, " m", node.micro_batch);
+  if (node.lane > 0) return text(place, " l", node.lane, " m", node.micro_batch);
+  return text(place, " m", node.micro_batch);
+}
+
+std::string cell_label(const char* kind, const Node& node) {
+  std::string parts;
+  if (node.embedding) parts += " E";
+  if (!node.layers.empty()) parts += text(" L", node.layers.begin, "-", node.layers.end);
+  if (node.head) parts += " H";
+  return text(kind, place_of(node), parts);
+}
+
+}  // namespace
+
+const char* name_of(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kPullInter: return "pull-inter";
+    case NodeKind::kPullIntra: return "pull-intra";
+    case NodeKind::kForward: return "forward";
+    case NodeKind::kBackward: return "backward";
+    case NodeKind::kBackwardInput: return "backward-input";
+    case NodeKind::kBackwardWeight: return "backward-weight";
+    case NodeKind::kSendActivation: return "send-activation";
+    case NodeKind::kSendGradient: return "send-gradient";
+    case NodeKind::kPushIntra: return "push-intra";
+    case NodeKind::kPushInter: return "push-inter";
+    case NodeKind::kReduceScalars: return "reduce-scalars";
+    case NodeKind::kUpdate: return "update";
+  }
+  SLUICE_ASSERT(false, "unknown node kind");
+}
+
+bool is_compute_cell(NodeKind kind) {
+  return kind >= NodeKind::kForward && kind <= NodeKind::kBackwardWeight;
+}
+
+const char* name_of(Stream stream) {
+  switch (stream) {
+    case Stream::kCompute: return "compute";
+    case Stream::kActivation: return "activation";
+    case Stream::kGradient: return "gradient";
+    case Stream::kLinkInter: return "link-inter";
+    case Stream::kLinkIntra: return "link-intra";
+    case Stream::kControl: return "control";
+  }
+  SLUICE_ASSERT(false, "unknown stream");
+}
+
+Stream stream_of(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kForward:
+    case NodeKind::kBackward:
+    case NodeKind::kBackwardInput:
+    case NodeKind::kBackwardWeight:
+    case NodeKind::kUpdate: return Stream::kCompute;
+    case NodeKind::kSendActivation: return Stream::kActivation;
+    case NodeKind::kSendGradient: return Stream::kGradient;
+    case NodeKind::kPullInter:
+    case NodeKind::kPushInter: return Stream::kLinkInter;
+    case NodeKind::kPullIntra:
+    case NodeKind::kPushIntra: return Stream::kLinkIntra;
+    case NodeKind::kReduceScalars: return Stream::kControl;
+  }
+  SLUICE_ASSERT(false, "unknown node kind");
+}
+
+std::vector<int> StepGraph::in_order() const {
+  std::vector<int> ids(nodes.size(), -1);
+  for (const Node& node : nodes) {
+    SLUICE_ASSERT(node.seq >= 0 && node.seq < static_cast<int64_t>(nodes.size()),
+                  text("node '", label(node), "' has seq ", node.seq));
+    ids[static_cast<size_t>(node.seq)] = node.id;
+  }
+  return ids;
+}
+
+std::string label(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::kForward: return cell_label("F", node);
+    case NodeKind::kBackward: return cell_label("BW", node);
+    case NodeKind::kBackwardInput: return cell_label("B", node);
+    case NodeKind::kBackwardWeight: return cell_label("W", node);
+    case NodeKind::kSendActivation: return text("act", place_of(node));
+    case NodeKind::kSendGradient: return text("grad", place_of(node));
+    case NodeKind::kPullInter:
+    case NodeKind::kPullIntra:
+    case NodeKind::kPushIntra:
+    case NodeKind::kPushInter: return text(name_of(node.kind), " r", node.round);
+    case NodeKind::kReduceScalars: return "scalars";
+    case NodeKind::kUpdate: return node.members.empty() ? "update" : text("update rank ", node.members.front());
+  }
+  SLUICE_ASSERT(false, "unknown node kind");
+}
+
+uint64_t hash(const StepGraph& graph) {
+  base::CanonicalBytes bytes;
+  bytes.add(graph.world_size).add(graph.step).add(static_cast<int64_t>(graph.nodes.size()));
+  for (const Node& node : graph.nodes) {
+    bytes.add(node.seq).add(static_cast<int64_t>(node.kind)).add(node.bytes);
+    const uint64_t members = base::hash_bytes(node.members.data(), node.members.size() * sizeof(int));
+    bytes.add(static_cast<int64_t>(members));
+  }
+  return bytes.hash();
+}
+
+}  // namespace sluice::graph

@@ -1,0 +1,33 @@
+// Proves a step graph before it runs, from its programs as given. A graph without faults cannot deadlock,
+// computes every layer of every micro-batch once and in order, uses no parameter before it is pulled, pushes
+// every gradient after it is complete, and stays within token credits.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/step_graph.h"
+
+namespace sluice::graph {
+
+// One line a fault, naming the nodes; empty: proved. Checks, linear in nodes, members and dependencies:
+//   shape         ids, members and dependencies are sorted, distinct and exist
+//   order         seq is a permutation that ascends along every program and every dependency
+//   membership    every node is in the programs of exactly its members
+//   communicators the members of each (stream, rank set) see its events in the same order
+//   completeness  every layer of every micro-batch has one forward, one input and one weight gradient, in
+//                 this order and on the ranks that hold it; the ends of the model likewise
+//   transfers     one a micro-batch, boundary and direction, between producer and consumer, of the right bytes
+//   links         rounds in order; every bucket arrives before its first use and leaves after its last
+//                 gradient, on every holder
+//   credits       the tokens admitted to a lane and not yet released, in seq order, fit its credit
+// When one of the first three fails the others are not tried: they rely on them.
+std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTable& table,
+                                const cost::CostModel& cost);
+
+// AssertionError listing the first faults, for they are ours; InfeasibleError when a rank needs more memory
+// than its device has (graph/memory).
+void verify_or_throw(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
+
+}  // namespace sluice::graph

@@ -1,0 +1,79 @@
+// The verifier's checks, one function each; internal to graph/verifier.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cost/cost_model.h"
+#include "graph/model_program.h"
+#include "graph/step_graph.h"
+
+namespace sluice::graph::verifier {
+
+// Collects faults, the first few of every check.
+class Faults {
+ public:
+  // Starts a check; its name stands in front of its faults.
+  void begin(const std::string& check) {
+    check_ = check;
+    found_ = 0;
+  }
+  template <typename... Parts>
+  void add(const Parts&... parts) {
+    if (found_++ < kMost) faults_.push_back(base::text(check_, ": ", parts...));
+  }
+  bool empty() const { return faults_.empty(); }
+  std::vector<std::string> take() { return std::move(faults_); }
+
+ private:
+  static constexpr int kMost = 8;
+  std::string check_;
+  int found_ = 0;
+  std::vector<std::string> faults_;
+};
+
+// A micro-batch, or tied ones, as the plan has them (not as the lowering saw them).
+struct PlannedUnit {
+  int pipeline = 0;
+  int first_lane = 0;
+  int lanes = 1;
+  int64_t tokens = 0;  // on its fullest lane
+};
+
+// What a graph is held against.
+struct Context {
+  const StepGraph& graph;
+  const cost::CostModel& cost;
+  ModelProgram program;
+  std::vector<int> order;                                // node ids in seq order
+  std::vector<PlannedUnit> units;                        // of all pipelines
+  std::vector<std::vector<std::vector<int>>> unit_ids;   // [pipeline][lane][micro-batch] -> unit
+
+  Context(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
+
+  const strategy::Pipeline& pipeline(int index) const {
+    return graph.plan.pipelines[static_cast<size_t>(index)].pipeline;
+  }
+  // The unit of a cell or transfer; -1 when the plan has none there.
+  int unit_of(const Node& node) const;
+  // The operations of a cell.
+  base::Interval run_of(const Node& node) const;
+  // The ranks of a unit's lanes on one stage, ascending.
+  std::vector<int> ranks_of(int unit, int stage) const;
+};
+
+// REQUIRES for each: the ones before it found nothing.
+void check_shape(const StepGraph& graph, Faults& faults);
+void check_order(const StepGraph& graph, Faults& faults);
+void check_membership(const StepGraph& graph, Faults& faults);
+void check_communicators(const StepGraph& graph, Faults& faults);
+
+void check_completeness(const Context& context, Faults& faults);
+// REQUIRES: complete.
+void check_transfers(const Context& context, Faults& faults);
+void check_pulls(const Context& context, Faults& faults);
+void check_pushes(const Context& context, Faults& faults);
+void check_credits(const Context& context, Faults& faults);
+
+}  // namespace sluice::graph::verifier

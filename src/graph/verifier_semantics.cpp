@@ -1,0 +1,398 @@
+// The checks that know what the nodes mean: completeness, transfers, links, credits.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "graph/verifier_checks.h"
+
+namespace sluice::graph::verifier {
+
+using base::Interval;
+using cost::CellKind;
+
+namespace {
+
+CellKind cell_kind(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kForward: return CellKind::kForward;
+    case NodeKind::kBackwardInput: return CellKind::kBackwardInput;
+    case NodeKind::kBackwardWeight: return CellKind::kBackwardWeight;
+    default: return CellKind::kBackward;
+  }
+}
+
+bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
+
+// How far a unit has come with an operation.
+enum class Progress : uint8_t { kNothing, kForward, kBackwardInput, kDone };
+
+// What a cell needs an operation to be at, and what it makes of it.
+struct Step {
+  Progress from;
+  Progress to;
+};
+
+Step step_of(CellKind kind, Operation::Kind operation) {
+  if (operation == Operation::Kind::kHead) return {Progress::kNothing, Progress::kDone};
+  const bool embedding = operation == Operation::Kind::kEmbedding;
+  switch (kind) {
+    case CellKind::kForward: return {Progress::kNothing, Progress::kForward};
+    case CellKind::kBackward: return {Progress::kForward, Progress::kDone};
+    case CellKind::kBackwardInput:
+      return {Progress::kForward, embedding ? Progress::kDone : Progress::kBackwardInput};
+    case CellKind::kBackwardWeight: return {Progress::kBackwardInput, Progress::kDone};
+  }
+  return {Progress::kNothing, Progress::kNothing};
+}
+
+// Walks the cells in seq order and keeps every unit's progress with every operation.
+class Completeness {
+ public:
+  Completeness(const Context& context, Faults& faults)
+      : context_(context),
+        faults_(faults),
+        operations_(context.program.operations.size()),
+        progress_(context.units.size() * operations_, Progress::kNothing) {}
+
+  void check() {
+    for (const int id : context_.order) {
+      const Node& node = context_.graph.node(id);
+      if (is_compute_cell(node.kind)) visit(node);
+    }
+    for (size_t unit = 0; unit < context_.units.size(); ++unit) {
+      for (size_t operation = 0; operation < operations_; ++operation) {
+        const bool head = operation + 1 == operations_;
+        const bool train = context_.graph.purpose == Purpose::kTrain;
+        const Progress wanted = train || head ? Progress::kDone : Progress::kForward;
+        if (at(unit, static_cast<int64_t>(operation)) == wanted) continue;
+        faults_.add("operation ", operation, " of a micro-batch of pipeline ", context_.units[unit].pipeline,
+                    " lane ", context_.units[unit].first_lane, " is left incomplete");
+        break;
+      }
+    }
+  }
+
+ private:
+  Progress& at(size_t unit, int64_t operation) {
+    return progress_[unit * operations_ + static_cast<size_t>(operation)];
+  }
+
+  void visit(const Node& node) {
+    const int unit = context_.unit_of(node);
+    if (unit < 0) return faults_.add("'", label(node), "' is of no micro-batch of the plan");
+    const strategy::Pipeline& pipeline = context_.pipeline(node.pipeline);
+    const CellKind kind = cell_kind(node.kind);
+    const Interval run = context_.run_of(node);
+    const Interval may = node.stage >= 0 && node.stage < pipeline.scheme.pp
+                             ? context_.program.at_work(kind, context_.program.of_stage(pipeline.scheme.pp, node.stage))
+                             : Interval{};
+    if (run.empty() || base::intersect(run, may) != run) {
+      return faults_.add("'", label(node), "' is not a part of its stage");
+    }
+    if (node.members != context_.ranks_of(unit, node.stage)) {
+      return faults_.add("'", label(node), "' runs on other ranks than its stage's");
+    }
+    advance(node, static_cast<size_t>(unit), kind, run);
+  }
+
+  void advance(const Node& node, size_t unit, CellKind kind, Interval run) {
+    const bool forward = kind == CellKind::kForward;
+    if (forward && run.begin > 0 && at(unit, run.begin - 1) < Progress::kForward) {
+      return faults_.add("'", label(node), "' runs before the operation that feeds it");
+    }
+    if (!forward && kind != CellKind::kBackwardWeight && at(unit, run.end) < Progress::kBackwardInput) {
+      return faults_.add("'", label(node), "' runs before the gradient that feeds it");
+    }
+    for (int64_t operation = run.begin; operation < run.end; ++operation) {
+      const Step step = step_of(kind, context_.program.at(operation).kind);
+      if (at(unit, operation) != step.from) {
+        return faults_.add("'", label(node), "' repeats work or comes too early");
+      }
+      at(unit, operation) = step.to;
+    }
+  }
+
+  const Context& context_;
+  Faults& faults_;
+  size_t operations_;
+  std::vector<Progress> progress_;  // by unit, then operation
+};
+
+// The cells at a stage's edges for one unit.
+struct Edge {
+  int first_forward = -1;
+  int last_forward = -1;
+  int first_backward = -1;
+  int last_backward = -1;
+  std::array<int, 2> sent = {-1, -1};  // transfers above the stage: activation, gradient
+};
+
+}  // namespace
+
+Context::Context(const StepGraph& step_graph, const model::ParameterTable& table,
+                 const cost::CostModel& cost_model)
+    : graph(step_graph), cost(cost_model), program(model_program(table)), order(step_graph.in_order()) {
+  for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
+    std::map<int, int> rings;
+    auto& ids = unit_ids.emplace_back();
+    for (size_t lane = 0; lane < graph.plan.pipelines[p].lanes.size(); ++lane) {
+      auto& of_lane = ids.emplace_back();
+      for (const strategy::MicroBatch& micro_batch : graph.plan.pipelines[p].lanes[lane]) {
+        const int next = static_cast<int>(units.size());
+        const int unit = micro_batch.ring ? rings.emplace(*micro_batch.ring, next).first->second : next;
+        if (unit == next) units.push_back({static_cast<int>(p), static_cast<int>(lane), 0, 0});
+        PlannedUnit& planned = units[static_cast<size_t>(unit)];
+        ++planned.lanes;
+        planned.tokens = std::max(planned.tokens, micro_batch.tokens());
+        of_lane.push_back(unit);
+      }
+    }
+  }
+}
+
+int Context::unit_of(const Node& node) const {
+  const auto& lanes = unit_ids[static_cast<size_t>(node.pipeline)];
+  if (node.lane < 0 || node.lane >= static_cast<int>(lanes.size())) return -1;
+  const auto& lane = lanes[static_cast<size_t>(node.lane)];
+  if (node.micro_batch < 0 || node.micro_batch >= static_cast<int>(lane.size())) return -1;
+  const int unit = lane[static_cast<size_t>(node.micro_batch)];
+  const PlannedUnit& planned = units[static_cast<size_t>(unit)];
+  const bool same = planned.first_lane == node.lane && planned.lanes == node.lanes && planned.tokens == node.tokens;
+  return same ? unit : -1;
+}
+
+Interval Context::run_of(const Node& node) const {
+  Interval run{node.layers.begin + 1, node.layers.end + 1};
+  if (node.embedding) run.begin = program.embedding();
+  if (node.head) run.end = program.head() + 1;
+  if (node.head && node.layers.empty()) run.begin = program.head();
+  return run;
+}
+
+std::vector<int> Context::ranks_of(int unit, int stage) const {
+  const PlannedUnit& planned = units[static_cast<size_t>(unit)];
+  std::vector<int> ranks;
+  for (int lane = planned.first_lane; lane < planned.first_lane + planned.lanes; ++lane) {
+    for (const int rank : pipeline(planned.pipeline).tp_group(stage, lane)) ranks.push_back(rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+void check_completeness(const Context& context, Faults& faults) {
+  faults.begin("completeness");
+  Completeness(context, faults).check();
+}
+
+namespace {
+
+// By unit, then stage, the cells and transfers at the stages' edges.
+std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults) {
+  std::vector<std::vector<Edge>> edges;
+  for (const PlannedUnit& unit : context.units) {
+    edges.emplace_back(static_cast<size_t>(context.pipeline(unit.pipeline).scheme.pp));
+  }
+  for (const int id : context.order) {
+    const Node& node = context.graph.node(id);
+    if (node.pipeline < 0) continue;
+    const int unit = context.unit_of(node);
+    const int boundaries = context.pipeline(node.pipeline).scheme.pp - (is_compute_cell(node.kind) ? 0 : 1);
+    if (unit < 0 || node.stage < 0 || node.stage >= boundaries) {
+      faults.add("'", label(node), "' is of no micro-batch or stage of the plan");
+      continue;
+    }
+    Edge& edge = edges[static_cast<size_t>(unit)][static_cast<size_t>(node.stage)];
+    if (node.kind == NodeKind::kForward) {
+      if (edge.first_forward < 0) edge.first_forward = id;
+      edge.last_forward = id;
+    } else if (node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardInput) {
+      if (edge.first_backward < 0) edge.first_backward = id;
+      edge.last_backward = id;
+    } else if (!is_compute_cell(node.kind)) {
+      int& sent = edge.sent[node.kind == NodeKind::kSendGradient ? 1 : 0];
+      if (sent >= 0) faults.add("'", label(node), "' is there twice");
+      sent = id;
+    }
+  }
+  return edges;
+}
+
+void check_transfer(const Context& context, int unit, int boundary, int id, int producer, int consumer,
+                    Faults& faults) {
+  if (id < 0) {
+    return faults.add("nothing connects '", label(context.graph.node(producer)), "' with '",
+                      label(context.graph.node(consumer)), "'");
+  }
+  const Node& node = context.graph.node(id);
+  std::vector<int> members = context.ranks_of(unit, boundary);
+  for (const int rank : context.ranks_of(unit, boundary + 1)) members.push_back(rank);
+  std::ranges::sort(members);
+  if (node.members != members) faults.add("'", label(node), "' is between other ranks than its stages'");
+  const PlannedUnit& planned = context.units[static_cast<size_t>(unit)];
+  const int64_t bytes = context.cost.transfer_bytes(context.pipeline(planned.pipeline).scheme, planned.tokens);
+  if (node.bytes != bytes) faults.add("'", label(node), "' sends ", node.bytes, " bytes instead of ", bytes);
+  if (!waits_for(node, producer)) {
+    faults.add("'", label(node), "' does not wait for '", label(context.graph.node(producer)), "'");
+  }
+  if (!waits_for(context.graph.node(consumer), id)) {
+    faults.add("'", label(context.graph.node(consumer)), "' does not wait for '", label(node), "'");
+  }
+}
+
+}  // namespace
+
+void check_transfers(const Context& context, Faults& faults) {
+  faults.begin("transfers");
+  const auto edges = find_edges(context, faults);
+  for (size_t u = 0; u < edges.size(); ++u) {
+    const int unit = static_cast<int>(u);
+    for (size_t stage = 0; stage + 1 < edges[u].size(); ++stage) {
+      const Edge& below = edges[u][stage];
+      const Edge& above = edges[u][stage + 1];
+      const int boundary = static_cast<int>(stage);
+      check_transfer(context, unit, boundary, below.sent[0], below.last_forward, above.first_forward, faults);
+      if (context.graph.purpose == Purpose::kEvaluate) continue;
+      check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward, faults);
+    }
+  }
+}
+
+namespace {
+
+// Rounds of one level must follow one another, each behind the level before it.
+void check_rounds(const Context& context, NodeKind first, NodeKind second, Faults& faults) {
+  const bool pull = first == NodeKind::kPullInter;
+  const bool two_levels = context.graph.links->has_inter();
+  const NodeKind only = pull ? second : first;  // intra
+  const int rounds = static_cast<int>(context.graph.links->rounds.buckets.size());
+  int next_first = pull ? 0 : rounds - 1;
+  int next_second = next_first;
+  const int stride = pull ? 1 : -1;
+  int before_first = -1;
+  std::vector<int> of_first(static_cast<size_t>(rounds), -1);
+  for (const int id : context.order) {
+    const Node& node = context.graph.node(id);
+    if (node.kind != first && node.kind != second) continue;
+    const bool is_first = node.kind == first;
+    if (!two_levels && node.kind != only) return faults.add("'", label(node), "' on a single node");
+    int& expected = is_first ? next_first : next_second;
+    if (node.round != expected) return faults.add("'", label(node), "' where round ", expected, " is due");
+    expected += stride;
+    if (static_cast<int>(node.members.size()) != context.graph.world_size) {
+      faults.add("'", label(node), "' is not of all ranks");
+    }
+    if (is_first) of_first[static_cast<size_t>(node.round)] = before_first = id;
+    if (!is_first && two_levels && !waits_for(node, of_first[static_cast<size_t>(node.round)])) {
+      faults.add("'", label(node), "' does not wait for the level before it");
+    }
+  }
+  const int end = pull ? rounds : -1;
+  const bool first_done = next_first == end || (!two_levels && first != only);
+  const bool second_done = next_second == end || (!two_levels && second != only);
+  if (!first_done || !second_done) faults.add("some rounds of ", name_of(only), " are missing");
+}
+
+}  // namespace
+
+// A rank's compute stream is a queue, so what an earlier cell waited for has arrived for the later ones too.
+void check_pulls(const Context& context, Faults& faults) {
+  faults.begin("pulls");
+  check_rounds(context, NodeKind::kPullInter, NodeKind::kPullIntra, faults);
+  const StepGraph& graph = context.graph;
+  const std::vector<int> rounds = pull_rounds(context.program, graph.links->rounds);
+  std::vector<int> arrived(static_cast<size_t>(graph.world_size), -1);
+  for (const int id : context.order) {
+    const Node& node = graph.node(id);
+    if (!is_compute_cell(node.kind)) continue;
+    int waited = -1;
+    for (const int on : node.dependencies) {
+      if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round);
+    }
+    int needed = -1;
+    const Interval run = context.run_of(node);
+    for (int64_t at = run.begin; at < run.end; ++at) needed = std::max(needed, rounds[static_cast<size_t>(at)]);
+    for (const int rank : node.members) {
+      int& have = arrived[static_cast<size_t>(rank)];
+      have = std::max(have, waited);
+      if (have >= needed) continue;
+      faults.add("'", label(node), "' uses parameters of round ", needed, " which rank ", rank,
+                 " has not waited for");
+    }
+  }
+}
+
+// Pushes are a queue as well: what an earlier one waited for needs no second wait. Seq stands for the place
+// in a rank's program, along which it ascends.
+void check_pushes(const Context& context, Faults& faults) {
+  const StepGraph& graph = context.graph;
+  if (graph.purpose == Purpose::kEvaluate) return;
+  faults.begin("pushes");
+  check_rounds(context, NodeKind::kPushIntra, NodeKind::kPushInter, faults);
+  const auto ranks = static_cast<size_t>(graph.world_size);
+  const size_t rounds = graph.links->rounds.buckets.size();
+  std::vector<int64_t> written(ranks * rounds, -1);  // by rank and round: seq of the last gradient
+  std::vector<int64_t> covered(ranks, -1);           // by rank: seq of the last cell that a push waits for
+  std::vector<int64_t> of_node(rounds);
+  for (const int id : context.order) {
+    const Node& node = graph.node(id);
+    if (!is_compute_cell(node.kind)) continue;
+    const Interval run = context.run_of(node);
+    for (int64_t at = run.begin; at < run.end; ++at) {
+      const Operation& operation = context.program.at(at);
+      if (!context.program.writes_gradient(cell_kind(node.kind), operation)) continue;
+      for (const int bucket : operation.buckets) {
+        const auto round = static_cast<size_t>(graph.links->rounds.round_of(bucket));
+        for (const int rank : node.members) written[static_cast<size_t>(rank) * rounds + round] = node.seq;
+      }
+    }
+  }
+  for (const int id : context.order) {
+    const Node& push = graph.node(id);
+    if (push.kind != NodeKind::kPushIntra) continue;
+    for (const int on : push.dependencies) {
+      const Node& cell = graph.node(on);
+      if (!is_compute_cell(cell.kind)) continue;
+      for (const int rank : cell.members) {
+        int64_t& seq = covered[static_cast<size_t>(rank)];
+        seq = std::max(seq, cell.seq);
+      }
+    }
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (written[rank * rounds + static_cast<size_t>(push.round)] <= covered[rank]) continue;
+      faults.add("'", label(push), "' does not wait for the last gradient on rank ", rank);
+    }
+  }
+}
+
+// A unit takes its credit at its first forward and returns it behind its last gradient on any stage.
+void check_credits(const Context& context, Faults& faults) {
+  const StepGraph& graph = context.graph;
+  if (graph.purpose == Purpose::kEvaluate) return;
+  faults.begin("credits");
+  std::vector<int64_t> credit;
+  for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
+    credit.push_back(context.cost.credit_tokens(pipeline.pipeline.scheme, graph.world_size));
+  }
+  std::map<std::pair<int, int>, int64_t> used;  // by pipeline and lane
+  std::vector<int64_t> missing(context.units.size(), context.program.layers());
+  const auto add = [&](const PlannedUnit& unit, int64_t tokens, const Node& node) {
+    for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+      const int64_t now = used[{unit.pipeline, lane}] += tokens;
+      if (now <= credit[static_cast<size_t>(unit.pipeline)]) continue;
+      faults.add("'", label(node), "' brings lane ", lane, " to ", now, " tokens; its credit is ",
+                 credit[static_cast<size_t>(unit.pipeline)]);
+    }
+  };
+  for (const int id : context.order) {
+    const Node& node = graph.node(id);
+    const int unit = is_compute_cell(node.kind) ? context.unit_of(node) : -1;
+    if (unit < 0) continue;
+    const PlannedUnit& planned = context.units[static_cast<size_t>(unit)];
+    if (node.kind == NodeKind::kForward && node.embedding) add(planned, planned.tokens, node);
+    if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
+    missing[static_cast<size_t>(unit)] -= node.layers.size();
+    if (missing[static_cast<size_t>(unit)] == 0) add(planned, -planned.tokens, node);
+  }
+}
+
+}  // namespace sluice::graph::verifier
