@@ -79,7 +79,7 @@ bool is_one_of(const std::array<const char*, N>& keys, const std::string& key) {
 // Null and false switch nothing on, whatever the key.
 bool is_off(const Json& value) { return value.is_null() || value == Json(false); }
 
-// REQUIRES of a key that may be absent or off: InputError when it is on.
+// InputError when the key is there and on.
 void require_off(const Json& config, const std::string& key, const std::string& name) {
   if (config.contains(key) && !is_off(config.at(key))) refuse(name, key, config.at(key), "models without it");
 }
@@ -121,7 +121,7 @@ void refuse_unsupported(const Json& config, bool mistral, const std::string& nam
   }
 }
 
-// REQUIRES of a rope key: a positive number.
+// rope[key]; InputError unless it is a positive number.
 double positive_number(const Json& rope, const std::string& key, const std::string& name) {
   const Json& value = rope.contains(key) ? rope.at(key) : Json();
   if (!value.is_number() || !(value.get<double>() > 0)) {
@@ -252,6 +252,24 @@ int64_t head_dim_of(const Json& config, const Shape& shape, const std::string& n
   return shape.hidden / shape.heads;
 }
 
+// One name for each row group of the parameter.
+std::vector<std::string> tensor_names(Role role, int64_t layer) {
+  const auto in_layer = [&](const char* name) { return text("model.layers.", layer, ".", name, ".weight"); };
+  switch (role) {
+    case Role::kEmbedding: return {"model.embed_tokens.weight"};
+    case Role::kAttentionNorm: return {in_layer("input_layernorm")};
+    case Role::kQkv:
+      return {in_layer("self_attn.q_proj"), in_layer("self_attn.k_proj"), in_layer("self_attn.v_proj")};
+    case Role::kAttentionOut: return {in_layer("self_attn.o_proj")};
+    case Role::kMlpNorm: return {in_layer("post_attention_layernorm")};
+    case Role::kGateUp: return {in_layer("mlp.gate_proj"), in_layer("mlp.up_proj")};
+    case Role::kDown: return {in_layer("mlp.down_proj")};
+    case Role::kFinalNorm: return {"model.norm.weight"};
+    case Role::kHead: return {"lm_head.weight"};
+  }
+  SLUICE_ASSERT(false, text("role ", static_cast<int>(role)));
+}
+
 }  // namespace
 
 Shape shape_from_hugging_face(const Json& config, const std::string& name) {
@@ -305,22 +323,7 @@ Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t
 }
 
 std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter) {
-  const std::string layer = text("model.layers.", bucket.layer, ".");
-  std::vector<std::string> names;
-  switch (parameter.role) {
-    case Role::kEmbedding: names = {"model.embed_tokens.weight"}; break;
-    case Role::kAttentionNorm: names = {layer + "input_layernorm.weight"}; break;
-    case Role::kQkv:
-      names = {layer + "self_attn.q_proj.weight", layer + "self_attn.k_proj.weight",
-               layer + "self_attn.v_proj.weight"};
-      break;
-    case Role::kAttentionOut: names = {layer + "self_attn.o_proj.weight"}; break;
-    case Role::kMlpNorm: names = {layer + "post_attention_layernorm.weight"}; break;
-    case Role::kGateUp: names = {layer + "mlp.gate_proj.weight", layer + "mlp.up_proj.weight"}; break;
-    case Role::kDown: names = {layer + "mlp.down_proj.weight"}; break;
-    case Role::kFinalNorm: names = {"model.norm.weight"}; break;
-    case Role::kHead: names = {"lm_head.weight"}; break;
-  }
+  const std::vector<std::string> names = tensor_names(parameter.role, bucket.layer);
   SLUICE_ASSERT(names.size() == parameter.groups.size(), parameter.name);
   std::vector<HuggingFaceTensor> tensors;
   int64_t row_begin = 0;

@@ -74,6 +74,7 @@ ParameterTable parameter_table(const Shape& shape);
 // The rows of `parameter` that TP rank t of tp holds, ascending by group: for each group its units
 // [t·units/tp, (t+1)·units/tp), or unit ⌊t·units/tp⌋ when tp > units (grouped-query heads shared by
 // several ranks). Laid end to end they form the rank's local matrix.
+// REQUIRES: tp_fault(shape, tp) is empty, 0 <= t < tp.
 std::vector<base::Interval> tp_rows(const Parameter& parameter, int tp, int t);
 
 // The same as flat intervals of the bucket, for all its parameters.
@@ -85,6 +86,7 @@ struct LocalParameter {
   int64_t rows = 0;
   int64_t columns = 0;
 };
+// REQUIRES: the bucket has a parameter of that role.
 LocalParameter local_parameter(const Bucket& bucket, Role role, int tp, int t);
 
 }  // namespace sluice::model

@@ -45,11 +45,11 @@ struct Shape {
 void validate(const Shape& shape);
 
 // Why a TP degree cannot cut this shape ("tp 3 does not divide 32 heads"), or "" when it can: tp divides
-// heads, and divides or is a multiple of kv_heads.
+// heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
 
 // Rotary inverse frequencies of head_dim/2 pairs, and the factor that multiplies cos and sin (1 except for
-// yarn). Formulas as in Hugging Face transformers' modeling_rope_utils.
+// yarn). REQUIRES: a valid shape. Formulas as in Hugging Face transformers' modeling_rope_utils.
 struct RopeTable {
   std::vector<double> inverse_frequencies;
   double attention_scale = 1.0;

@@ -44,7 +44,7 @@ auto with_name(const std::string& name, const Read& read) {
   }
 }
 
-// REQUIRES of `value`: a list. Calls read(item, name of the item) for each.
+// Calls read(item, name of the item) for each item; InputError unless `value` is a list.
 template <typename Read>
 void for_each_item(const Json& value, const std::string& name, const Read& read) {
   if (!value.is_array()) throw InputError(text(name, ": expected a list, found ", value.type_name()));
