@@ -1,0 +1,274 @@
+// The only file that sees Gloo. GlooStore is never made here: its vtable differs between Debian's headers
+// and the Gloo inside libtorch.
+#include "transport/gloo.h"
+
+#include <ATen/ops/from_blob.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+#define USE_C10D_GLOO
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/exchange.h"
+#include "transport/socket.h"
+
+namespace sluice::transport {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+using Group = c10d::ProcessGroupGloo;
+
+// Point-to-point messages and those of collectives never match each other.
+constexpr int kMessageTag = 0;
+constexpr int kCollectiveTag = 1;
+
+std::chrono::milliseconds milliseconds(int64_t ns) { return std::chrono::milliseconds(ns / 1'000'000); }
+
+// libtorch's messages carry a backtrace after their first line.
+std::string first_line(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
+}
+
+at::Tensor wrap(const void* data, int64_t bytes) {
+  return at::from_blob(const_cast<void*>(data), {bytes}, at::kByte);
+}
+
+struct Posted {
+  c10::intrusive_ptr<c10d::Work> work;
+  int peer = 0;  // world rank
+};
+
+class GlooWork final : public comm::Work {
+ public:
+  GlooWork(std::string what, std::vector<Posted> posted)
+      : what_(std::move(what)), posted_(std::move(posted)) {}
+
+  void wait() override {
+    for (const Posted& posted : posted_) {
+      try {
+        posted.work->wait();
+      } catch (const std::exception& error) {
+        throw base::RunError(base::text(what_, " with rank ", posted.peer, " failed: ", first_line(error)));
+      }
+    }
+    posted_.clear();
+  }
+
+ private:
+  std::string what_;
+  std::vector<Posted> posted_;
+};
+
+class GlooCommunicator final : public comm::ExchangeCommunicator {
+ public:
+  GlooCommunicator(const std::string& name, const std::vector<int>& ranks, int member,
+                   c10::intrusive_ptr<Group> group)
+      : ExchangeCommunicator(name, ranks, member), group_(std::move(group)) {}
+
+ private:
+  comm::WorkPtr post(const Operation& operation, std::span<const comm::Message> messages) override {
+    const int tag = operation.collective ? kCollectiveTag : kMessageTag;
+    std::string what = base::text("'", name(), "' #", operation.position, " ", operation.kind);
+    std::vector<Posted> posted;
+    for (const comm::Message& message : messages) {
+      const int peer = ranks()[static_cast<size_t>(message.peer)];
+      try {
+        posted.push_back({post(message, tag), peer});
+      } catch (const std::exception& error) {
+        throw base::RunError(base::text(what, " with rank ", peer, " failed: ", first_line(error)));
+      }
+    }
+    return std::make_unique<GlooWork>(std::move(what), std::move(posted));
+  }
+
+  c10::intrusive_ptr<c10d::Work> post(const comm::Message& message, int tag) {
+    if (message.receive != nullptr) {
+      std::vector<at::Tensor> tensors = {wrap(message.receive, message.bytes)};
+      return group_->recv(tensors, message.peer, tag);
+    }
+    std::vector<at::Tensor> tensors = {wrap(message.send, message.bytes)};
+    return group_->send(tensors, message.peer, tag);
+  }
+
+  c10::intrusive_ptr<Group> group_;
+};
+
+// How long a rank that gives up keeps its store open for the others to read why.
+constexpr std::chrono::seconds kFarewell(3);
+
+// Waits until all ranks have come to the store.
+class Join {
+ public:
+  Join(StorePtr store, const GlooOptions& options) : store_(std::move(store)), options_(options) {}
+
+  void run() {
+    const Launch& launch = options_.launch;
+    if (store_->add(rank_key(launch.rank), 1) > 1) {
+      throw base::RunError(base::text("two processes claim rank ", launch.rank, " of ", launch.world_size));
+    }
+    store_->add("joined", 1);
+    const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
+    auto pause = std::chrono::milliseconds(1);
+    while (store_->add("joined", 0) < launch.world_size) {
+      if (store_->check({"failed"})) throw_what_others_found();
+      if (Clock::now() >= deadline) give_up();
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds(100));
+    }
+  }
+
+ private:
+  static std::string rank_key(int rank) { return base::text("rank/", rank); }
+
+  [[noreturn]] void throw_what_others_found() {
+    const std::string message = store_->get_to_str("failed");
+    store_->add("told", 1);
+    throw base::RunError(message);
+  }
+
+  [[noreturn]] void give_up() {
+    std::vector<std::string> missing;
+    for (int rank = 0; rank < options_.launch.world_size; ++rank) {
+      if (!store_->check({rank_key(rank)})) missing.push_back(base::text(rank));
+    }
+    const std::string message = base::text(
+        missing.size() == 1 ? "rank " : "ranks ", base::join(missing, ", "), " of ",
+        options_.launch.world_size, " did not join within ", base::human_duration(options_.join_timeout_ns),
+        ": start ", missing.size() == 1 ? "it" : "them", ", and check that ", options_.launch.master_address,
+        " port ", options_.launch.master_port, " can be reached from there");
+    if (store_->compareSet("failed", "", message) != message) throw_what_others_found();
+    store_->add("told", 1);
+    const auto present = options_.launch.world_size - static_cast<int64_t>(missing.size());
+    const Clock::time_point deadline = Clock::now() + kFarewell;
+    while (options_.launch.rank == 0 && store_->add("told", 0) < present && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    throw base::RunError(message);
+  }
+
+  StorePtr store_;
+  const GlooOptions& options_;
+};
+
+// libtorch's client prints pages while it tries again; ours is silent, so it waits for the store first.
+void wait_for_store(const GlooOptions& options) {
+  const Launch& launch = options.launch;
+  try {
+    connect_to(launch.master_address, launch.master_port, options.join_timeout_ns);
+  } catch (const base::RunError& error) {
+    throw base::RunError(base::text("rank 0 of ", launch.world_size, " did not join within ",
+                                    base::human_duration(options.join_timeout_ns), ": ", error.what()));
+  }
+}
+
+StorePtr connect_store(const GlooOptions& options) {
+  const Launch& launch = options.launch;
+  c10d::TCPStoreOptions store;
+  store.port = static_cast<uint16_t>(launch.master_port);
+  store.isServer = launch.rank == 0 && !launch.agent_store;
+  store.waitWorkers = false;
+  store.timeout = milliseconds(options.join_timeout_ns);
+  if (!store.isServer) wait_for_store(options);
+  try {
+    auto tcp = c10::make_intrusive<c10d::TCPStore>(launch.master_address, store);
+    const std::string prefix =
+        launch.agent_store ? base::text("/worker/attempt_", launch.attempt) : std::string("sluice");
+    return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(tcp));
+  } catch (const std::exception& error) {
+    throw base::RunError(base::text("rank ", launch.rank, " cannot ", store.isServer ? "serve" : "use",
+                                    " the store at ", launch.master_address, " port ", launch.master_port,
+                                    ": ", first_line(error), "; choose another port (MASTER_PORT)"));
+  }
+}
+
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+// No packet is sent there (reserved for documentation): only the way out of this machine is asked for.
+constexpr const char* kSomewhereElse = "192.0.2.1";
+
+class GlooTransport final : public comm::Transport {
+ public:
+  explicit GlooTransport(const GlooOptions& options) : options_(options) {
+    if (world_size() == 1) return;
+    device_ = Group::createDeviceForHostname(own_address(options_));
+    store_ = connect_store(options_);
+    try {
+      Join(store_, options_).run();
+    } catch (const base::RunError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw base::RunError(base::text("rank 0 left while the ranks were joining: ", first_line(error)));
+    }
+  }
+
+  int rank() const override { return options_.launch.rank; }
+  int world_size() const override { return options_.launch.world_size; }
+
+  std::unique_ptr<comm::Communicator> communicator(const std::string& name,
+                                                   const std::vector<int>& ranks) override {
+    const auto found = std::find(ranks.begin(), ranks.end(), rank());
+    SLUICE_ASSERT(found != ranks.end(), base::text("rank ", rank(), " is no member of '", name, "'"));
+    if (ranks.size() == 1) return comm::lone_communicator(name, rank());
+    const int member = static_cast<int>(found - ranks.begin());
+    auto group_options = Group::Options::create(milliseconds(options_.timeout_ns));
+    group_options->devices = {device_};
+    group_options->threads = 1;  // they run Gloo's own collectives, which are not used
+    c10::intrusive_ptr<Group> group;
+    try {
+      auto store = c10::make_intrusive<c10d::PrefixStore>(base::text("group/", name), store_);
+      group = c10::make_intrusive<Group>(store, member, static_cast<int>(ranks.size()), group_options);
+    } catch (const std::exception& error) {
+      throw base::RunError(base::text("cannot make communicator '", name, "': ", first_line(error)));
+    }
+    auto made = std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group));
+    warm(*made);
+    return made;
+  }
+
+ private:
+  // One byte between all members: connections that only look established show here, not in step 0.
+  static void warm(comm::Communicator& communicator) {
+    const std::byte mine{};
+    std::vector<std::byte> all(static_cast<size_t>(communicator.size()));
+    communicator.all_gather(&mine, all.data(), 1)->wait();
+  }
+
+  GlooOptions options_;
+  std::shared_ptr<::gloo::transport::Device> device_;
+  StorePtr store_;
+};
+
+}  // namespace
+
+std::string own_address(const GlooOptions& options) {
+  if (!options.address.empty()) return options.address;
+  if (options.launch.single_host()) return "127.0.0.1";
+  const std::string& master = options.launch.master_address;
+  std::string own = address_towards(master);
+  // Rank 0's host name may stand for its loopback (Debian's 127.0.1.1), where other machines can't reach it.
+  if (!is_loopback(own) || is_loopback(master)) return own;
+  try {
+    return address_towards(kSomewhereElse);
+  } catch (const base::RunError&) {
+    return own;
+  }
+}
+
+std::unique_ptr<comm::Transport> gloo_transport(const GlooOptions& options) {
+  return std::make_unique<GlooTransport>(options);
+}
+
+}  // namespace sluice::transport

@@ -1,0 +1,31 @@
+// The CPU transport: libtorch's Gloo process groups, one for each communicator, so that a small message
+// never waits behind a large one of another communicator. Everything travels as point-to-point messages and
+// is summed here in member order: the same bits however the ranks were started.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/transport.h"
+#include "transport/launch.h"
+
+namespace sluice::transport {
+
+struct GlooOptions {
+  Launch launch;
+  std::string address;                       // how others reach this rank; "": found out
+  int64_t join_timeout_ns = 60'000'000'000;  // for all ranks to show up
+  int64_t timeout_ns = 1'800'000'000'000;    // of one operation: a backstop behind the heartbeat
+};
+
+// Joins the other ranks; collective over all of them. Rank 0 serves the store at launch.master_address,
+// unless torchrun's agent does. Throws RunError naming the ranks that did not join in time, at every rank
+// that did. Communicators throw RunError naming communicator, operation and peer when one of their ranks is
+// gone or the timeout passes.
+std::unique_ptr<comm::Transport> gloo_transport(const GlooOptions& options);
+
+// options.address, or else this machine's address on the way to rank 0.
+std::string own_address(const GlooOptions& options);
+
+}  // namespace sluice::transport

@@ -1,0 +1,302 @@
+#include "transport/heartbeat.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "transport/socket.h"
+
+namespace sluice::transport {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kHubs = 2;
+constexpr uint32_t kLongestText = 4096;
+
+enum class Sign : uint32_t { kAlive, kGoodbye, kLost };
+
+// What travels: this, then `text_bytes` of text.
+struct Header {
+  Sign sign = Sign::kAlive;
+  int32_t rank = 0;  // kLost: who
+  uint32_t text_bytes = 0;
+};
+
+// What every rank tells all others at the start.
+struct Card {
+  char host[256] = "";
+  char address[256] = "";
+  int64_t process = 0;
+  uint64_t token = 0;  // a hub's: who connects shows it
+  int32_t port = 0;    // a hub's
+  int32_t unused = 0;
+};
+
+struct Hello {
+  uint64_t token = 0;
+  int32_t rank = 0;
+  int32_t unused = 0;
+};
+
+struct Peer {
+  int rank = 0;
+  Socket socket;
+  std::string received;  // not yet a whole message
+  Clock::time_point heard;
+  bool left = false;  // said goodbye
+};
+
+void put(char (&field)[256], const std::string& text) { std::strncpy(field, text.c_str(), sizeof field - 1); }
+
+std::string encode(Sign sign, int rank, const std::string& text) {
+  const std::string cut = text.substr(0, kLongestText);
+  const Header header{sign, rank, static_cast<uint32_t>(cut.size())};
+  std::string message(sizeof header, '\0');
+  std::memcpy(message.data(), &header, sizeof header);
+  return message + cut;
+}
+
+std::vector<Card> exchange_cards(comm::Communicator& control, const std::string& address,
+                                 const Socket& listener) {
+  Card mine;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  put(mine.host, host);
+  put(mine.address, address);
+  mine.process = getpid();
+  if (listener.is_open()) {
+    mine.port = port_of(listener);
+    std::random_device random;
+    mine.token = (static_cast<uint64_t>(random()) << 32) | random();
+  }
+  std::vector<Card> cards(static_cast<size_t>(control.size()));
+  control.all_gather(&mine, cards.data(), sizeof mine)->wait();
+  return cards;
+}
+
+}  // namespace
+
+class Heartbeat::Watch {
+ public:
+  Watch(comm::Communicator& control, HeartbeatOptions options)
+      : options_(std::move(options)), rank_(control.rank()), wake_(eventfd(0, EFD_CLOEXEC)) {
+    if (control.size() == 1) return;
+    Socket listener;
+    if (rank_ < kHubs) listener = listen_at(options_.address, control.size());
+    cards_ = exchange_cards(control, options_.address, listener);
+    for (int hub = 0; hub < std::min(kHubs, rank_); ++hub) connect_to_hub(hub);
+    const int expected = rank_ < kHubs ? control.size() - 1 - rank_ : 0;
+    for (int i = 0; i < expected; ++i) accept_one(listener);
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Watch() {
+    stopping_ = true;
+    const uint64_t one = 1;
+    static_cast<void>(!write(wake_.fd(), &one, sizeof one));
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void goodbye() {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    broadcast(encode(Sign::kGoodbye, rank_, ""));
+  }
+
+  void report_failure(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (loss_ || cards_.empty()) return;  // others know already of a loss that came first
+    broadcast(encode(Sign::kLost, rank_, base::text(name_of(rank_), " failed: ", reason)));
+  }
+
+  std::optional<Loss> wait_for_loss(int64_t timeout_ns) const {
+    std::unique_lock lock(mutex_);
+    lost_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return loss_.has_value(); });
+    return loss_;
+  }
+
+ private:
+  std::string name_of(int rank) const {
+    const Card& card = cards_[static_cast<size_t>(rank)];
+    return base::text("rank ", rank, " (process ", card.process, " on ", card.host, ")");
+  }
+
+  void connect_to_hub(int hub) {
+    const Card& card = cards_[static_cast<size_t>(hub)];
+    Peer peer{.rank = hub, .socket = connect_to(card.address, card.port, options_.join_timeout_ns)};
+    const Hello hello{.token = card.token, .rank = rank_};
+    if (!write_all(peer.socket, &hello, sizeof hello)) {
+      throw base::RunError(base::text(name_of(hub), " was lost before the heartbeat began"));
+    }
+    add(std::move(peer));
+  }
+
+  // Strangers that don't know the token are ignored.
+  void accept_one(const Socket& listener) {
+    while (true) {
+      Peer peer{.socket = accept_from(listener, options_.join_timeout_ns)};
+      if (!peer.socket.is_open()) {
+        throw base::RunError(base::text("only ", peers_.size(), " of ", cards_.size() - 1,
+                                        " ranks began their heartbeat within ",
+                                        base::human_duration(options_.join_timeout_ns)));
+      }
+      Hello hello;
+      if (!read_all(peer.socket, &hello, sizeof hello, options_.join_timeout_ns)) continue;
+      if (hello.token != cards_[static_cast<size_t>(rank_)].token) continue;
+      peer.rank = hello.rank;
+      return add(std::move(peer));
+    }
+  }
+
+  void add(Peer peer) {
+    peer.heard = Clock::now();
+    peers_.push_back(std::move(peer));
+  }
+
+  // REQUIRES the lock. What cannot be written goes to a peer whose end shows when reading.
+  void broadcast(const std::string& message) {
+    for (const Peer& peer : peers_) {
+      if (peer.socket.is_open()) {
+        static_cast<void>(write_all(peer.socket, message.data(), static_cast<int64_t>(message.size())));
+      }
+    }
+  }
+
+  void run() {
+    const auto beat = std::chrono::nanoseconds(options_.beat_ns);
+    Clock::time_point next_beat = Clock::now();
+    while (!stopping_) {
+      const Clock::time_point woken = wait_until(next_beat);
+      // Who slept itself can't tell who else was silent.
+      const bool slept = woken > next_beat + std::chrono::nanoseconds(options_.silence_ns) / 2;
+      std::unique_lock lock(mutex_);
+      const std::optional<Loss> found = listen(slept);
+      if (woken >= next_beat) {
+        broadcast(encode(Sign::kAlive, rank_, ""));
+        next_beat = woken + beat;
+      }
+      if (!found || loss_ || ending_) continue;
+      loss_ = found;
+      broadcast(encode(Sign::kLost, found->rank, found->text));
+      lost_.notify_all();
+      lock.unlock();
+      if (options_.on_lost) options_.on_lost(*found);
+    }
+  }
+
+  Clock::time_point wait_until(Clock::time_point next_beat) {
+    std::vector<pollfd> entries = {{wake_.fd(), POLLIN, 0}};
+    for (const Peer& peer : peers_) {
+      if (peer.socket.is_open()) entries.push_back({peer.socket.fd(), POLLIN, 0});
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now()).count();
+    poll(entries.data(), entries.size(), static_cast<int>(std::max<int64_t>(left, 0)));
+    return Clock::now();
+  }
+
+  // Reads from all peers what is there. News first: who ended because of a loss has said so before it ended.
+  std::optional<Loss> listen(bool slept) {
+    std::optional<Loss> news;
+    std::optional<Loss> ended;
+    std::optional<Loss> silent;
+    const Clock::time_point now = Clock::now();
+    for (Peer& peer : peers_) {
+      if (!peer.socket.is_open()) continue;
+      if (slept) peer.heard = now;
+      const bool open = read_from(peer, now);
+      std::optional<Loss> told = parse(peer);
+      if (told && !news) news = std::move(told);
+      if (!open) {
+        peer.socket.close();
+        if (!peer.left && !ended) ended = loss_of(peer.rank, "its connection closed");
+      } else if (!peer.left && now - peer.heard > std::chrono::nanoseconds(options_.silence_ns) && !silent) {
+        silent =
+            loss_of(peer.rank, base::text("no sign of life for ", base::human_duration(options_.silence_ns)));
+      }
+    }
+    if (news) return news;
+    return ended ? ended : silent;
+  }
+
+  Loss loss_of(int rank, const std::string& reason) const {
+    return {rank, base::text(name_of(rank), " was lost: ", reason)};
+  }
+
+  // False at end-of-file or error.
+  static bool read_from(Peer& peer, Clock::time_point now) {
+    char buffer[4096];
+    while (true) {
+      const ssize_t got = recv(peer.socket.fd(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got > 0) {
+        peer.received.append(buffer, static_cast<size_t>(got));
+        peer.heard = now;
+      } else if (got == 0) {
+        return false;
+      } else if (errno != EINTR) {
+        return errno == EAGAIN || errno == EWOULDBLOCK;
+      }
+    }
+  }
+
+  // Takes all whole messages; the first loss among them, if any.
+  static std::optional<Loss> parse(Peer& peer) {
+    std::optional<Loss> loss;
+    Header header;
+    while (peer.received.size() >= sizeof header) {
+      std::memcpy(&header, peer.received.data(), sizeof header);
+      if (peer.received.size() < sizeof header + header.text_bytes) break;
+      if (header.sign == Sign::kGoodbye) peer.left = true;
+      if (header.sign == Sign::kLost && !loss) {
+        loss = Loss{header.rank, peer.received.substr(sizeof header, header.text_bytes)};
+      }
+      peer.received.erase(0, sizeof header + header.text_bytes);
+    }
+    return loss;
+  }
+
+  const HeartbeatOptions options_;
+  const int rank_;
+  Socket wake_;
+  std::vector<Card> cards_;  // by rank
+  std::vector<Peer> peers_;  // changed by the thread under the lock
+  std::atomic<bool> stopping_ = false;
+
+  mutable std::mutex mutex_;  // sockets' writes and what follows
+  mutable std::condition_variable lost_;
+  std::optional<Loss> loss_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+Heartbeat::Heartbeat(comm::Communicator& control, HeartbeatOptions options)
+    : watch_(std::make_unique<Watch>(control, std::move(options))) {}
+
+Heartbeat::~Heartbeat() = default;
+
+void Heartbeat::goodbye() { watch_->goodbye(); }
+
+void Heartbeat::report_failure(const std::string& reason) { watch_->report_failure(reason); }
+
+std::optional<Loss> Heartbeat::lost() const { return watch_->wait_for_loss(0); }
+
+std::optional<Loss> Heartbeat::wait_for_loss(int64_t timeout_ns) const {
+  return watch_->wait_for_loss(timeout_ns);
+}
+
+}  // namespace sluice::transport

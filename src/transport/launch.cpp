@@ -1,0 +1,220 @@
+#include "transport/launch.h"
+
+#include <sched.h>
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::transport {
+namespace {
+
+constexpr int kFirstDerivedPort = 20'000;
+constexpr int kDerivedPorts = 10'000;  // stays below Linux's range of ephemeral ports
+
+class Variables {
+ public:
+  Variables(const Environment& environment, Launcher launcher)
+      : environment_(environment), launcher_(launcher) {}
+
+  std::optional<std::string> find(const std::string& name) const {
+    const auto found = environment_.find(name);
+    if (found == environment_.end() || found->second.empty()) return std::nullopt;
+    return found->second;
+  }
+
+  std::string required(const std::string& name) const {
+    const std::optional<std::string> value = find(name);
+    if (!value) throw base::InputError(base::text(name_of(launcher_), " did not set ", name));
+    return *value;
+  }
+
+  int integer(const std::string& name) const { return parse(name, required(name)); }
+  int integer(const std::string& name, int otherwise) const {
+    const std::optional<std::string> value = find(name);
+    return value ? parse(name, *value) : otherwise;
+  }
+
+ private:
+  int parse(const std::string& name, const std::string& value) const {
+    const std::optional<int64_t> number = base::parse_integer(value);
+    if (!number || *number < 0 || *number > INT32_MAX) {
+      throw base::InputError(base::text(name, " of ", name_of(launcher_), " is '", value,
+                                        "', not a count: unset or correct it"));
+    }
+    return static_cast<int>(*number);
+  }
+
+  const Environment& environment_;
+  Launcher launcher_;
+};
+
+// "4(x2),3": the tasks of each node; all of them equal to the first is all we can use without node ids.
+std::string leading_digits(const std::string& value) {
+  return value.substr(0, value.find_first_not_of("0123456789"));
+}
+
+// The first host of a Slurm node list: "gpu[03-05,9],login" -> "gpu03".
+std::string first_host(const std::string& list) {
+  const size_t bracket = list.find('[');
+  const size_t comma = list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
+  const size_t end = list.find_first_of("-,]", bracket);
+  const size_t close = list.find(']', bracket);
+  if (end == std::string::npos || close == std::string::npos) return "";
+  const size_t next = list.find(',', close);
+  const std::string suffix =
+      list.substr(close + 1, next == std::string::npos ? std::string::npos : next - close - 1);
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) + suffix;
+}
+
+int derived_port(const std::string& job) {
+  if (const auto number = base::parse_integer(job); number && *number >= 0) {
+    return kFirstDerivedPort + static_cast<int>(*number % kDerivedPorts);
+  }
+  uint64_t sum = 0;
+  for (const char c : job) sum = sum * 31 + static_cast<unsigned char>(c);
+  return kFirstDerivedPort + static_cast<int>(sum % kDerivedPorts);
+}
+
+Launch from_sluice(const Variables& variables) {
+  return {.launcher = Launcher::kSluice,
+          .rank = variables.integer("SLUICE_RANK"),
+          .world_size = variables.integer("SLUICE_WORLD_SIZE"),
+          .local_rank = variables.integer("SLUICE_LOCAL_RANK"),
+          .local_size = variables.integer("SLUICE_LOCAL_SIZE"),
+          .master_address = variables.required("SLUICE_MASTER_ADDR"),
+          .master_port = variables.integer("SLUICE_MASTER_PORT")};
+}
+
+Launch from_torchrun(const Variables& variables) {
+  const std::string agent_store = variables.find("TORCHELASTIC_USE_AGENT_STORE").value_or("");
+  const int world_size = variables.integer("WORLD_SIZE");
+  return {.launcher = Launcher::kTorchrun,
+          .rank = variables.integer("RANK"),
+          .world_size = world_size,
+          .local_rank = variables.integer("LOCAL_RANK"),
+          .local_size = variables.integer("LOCAL_WORLD_SIZE", world_size),
+          .master_address = variables.required("MASTER_ADDR"),
+          .master_port = variables.integer("MASTER_PORT"),
+          .agent_store = agent_store == "True" || agent_store == "true" || agent_store == "1",
+          .attempt = variables.integer("TORCHELASTIC_RESTART_COUNT", 0)};
+}
+
+// Fills in where the ranks of an MPI job meet.
+Launch meeting_of_mpi(Launch launch, const Variables& variables, const std::string& job) {
+  if (!launch.single_host() || variables.find("MASTER_ADDR")) {
+    launch.master_address = variables.required("MASTER_ADDR");
+  }
+  launch.master_port = variables.integer("MASTER_PORT", derived_port(job));
+  return launch;
+}
+
+Launch from_open_mpi(const Variables& variables) {
+  const Launch launch{.launcher = Launcher::kMpi,
+                      .rank = variables.integer("OMPI_COMM_WORLD_RANK"),
+                      .world_size = variables.integer("OMPI_COMM_WORLD_SIZE"),
+                      .local_rank = variables.integer("OMPI_COMM_WORLD_LOCAL_RANK"),
+                      .local_size = variables.integer("OMPI_COMM_WORLD_LOCAL_SIZE")};
+  return meeting_of_mpi(launch, variables, variables.find("PMIX_NAMESPACE").value_or("mpi"));
+}
+
+Launch from_pmi(const Variables& variables) {
+  const int rank = variables.integer("PMI_RANK");
+  const int size = variables.integer("PMI_SIZE");
+  const bool knows_host = variables.find("MPI_LOCALRANKID").has_value();
+  const Launch launch{.launcher = Launcher::kMpi,
+                      .rank = rank,
+                      .world_size = size,
+                      .local_rank = knows_host ? variables.integer("MPI_LOCALRANKID") : rank,
+                      .local_size = knows_host ? variables.integer("MPI_LOCALNRANKS") : size};
+  return meeting_of_mpi(launch, variables, variables.find("PMI_JOBID").value_or("mpi"));
+}
+
+Launch from_slurm(const Variables& variables) {
+  Launch launch{.launcher = Launcher::kSlurm, .rank = variables.integer("SLURM_PROCID")};
+  launch.world_size = variables.find("SLURM_STEP_NUM_TASKS") ? variables.integer("SLURM_STEP_NUM_TASKS")
+                                                             : variables.integer("SLURM_NTASKS");
+  launch.local_rank = variables.integer("SLURM_LOCALID");
+  const std::string tasks =
+      variables.find("SLURM_STEP_TASKS_PER_NODE")
+          .value_or(variables.find("SLURM_TASKS_PER_NODE").value_or(base::text(launch.world_size)));
+  launch.local_size =
+      static_cast<int>(base::parse_integer(leading_digits(tasks)).value_or(launch.world_size));
+  if (const auto address = variables.find("MASTER_ADDR")) {
+    launch.master_address = *address;
+  } else if (const auto nodes = variables.find("SLURM_STEP_NODELIST")) {
+    launch.master_address = first_host(*nodes);
+  } else if (const auto job_nodes = variables.find("SLURM_NODELIST")) {
+    launch.master_address = first_host(*job_nodes);
+  } else if (const auto node = variables.find("SLURM_LAUNCH_NODE_IPADDR")) {
+    launch.master_address = *node;
+  } else if (!launch.single_host()) {
+    launch.master_address = variables.required("SLURM_NODELIST");
+  }
+  if (launch.master_address.empty()) {
+    throw base::InputError("SLURM_NODELIST names no host: set MASTER_ADDR to the host of rank 0");
+  }
+  launch.master_port = variables.find("MASTER_PORT") ? variables.integer("MASTER_PORT")
+                                                     : derived_port(variables.required("SLURM_JOB_ID"));
+  return launch;
+}
+
+Launcher launcher_of(const Environment& environment) {
+  const auto has = [&](const char* name) { return environment.contains(name); };
+  if (has("SLUICE_RANK")) return Launcher::kSluice;
+  if (has("TORCHELASTIC_RUN_ID") || (has("RANK") && has("WORLD_SIZE"))) return Launcher::kTorchrun;
+  if (has("OMPI_COMM_WORLD_RANK")) return Launcher::kMpi;
+  // srun can speak PMI itself; then Slurm's own variables say more.
+  const bool slurm = has("SLURM_PROCID");
+  if (has("PMI_RANK") && !(slurm && has("SLURM_STEP_NUM_TASKS") && has("PMI_SIZE") &&
+                           environment.at("SLURM_STEP_NUM_TASKS") == environment.at("PMI_SIZE"))) {
+    return Launcher::kMpi;
+  }
+  return slurm ? Launcher::kSlurm : Launcher::kNone;
+}
+
+Launch read(const Environment& environment, Launcher launcher) {
+  const Variables variables(environment, launcher);
+  switch (launcher) {
+    case Launcher::kNone: return {};
+    case Launcher::kSluice: return from_sluice(variables);
+    case Launcher::kTorchrun: return from_torchrun(variables);
+    case Launcher::kMpi:
+      return environment.contains("OMPI_COMM_WORLD_RANK") ? from_open_mpi(variables) : from_pmi(variables);
+    case Launcher::kSlurm: return from_slurm(variables);
+  }
+  SLUICE_ASSERT(false, "unknown launcher");
+}
+
+}  // namespace
+
+const char* name_of(Launcher launcher) {
+  switch (launcher) {
+    case Launcher::kNone: return "no launcher";
+    case Launcher::kSluice: return "sluice";
+    case Launcher::kTorchrun: return "torchrun";
+    case Launcher::kMpi: return "MPI";
+    case Launcher::kSlurm: return "Slurm";
+  }
+  SLUICE_ASSERT(false, "unknown launcher");
+}
+
+Launch launch_from(const Environment& environment) {
+  const Launch launch = read(environment, launcher_of(environment));
+  if (launch.rank >= launch.world_size || launch.local_rank >= launch.world_size) {
+    throw base::InputError(base::text(name_of(launch.launcher), " says rank ", launch.rank, " (local rank ",
+                                      launch.local_rank, ") of ", launch.world_size,
+                                      ": ranks count from 0 and stay below the number of ranks"));
+  }
+  return launch;
+}
+
+void use_batch_scheduling() {
+  const sched_param parameters{};
+  // Only speed depends on it, so a refusal (some containers) is no error.
+  static_cast<void>(sched_setscheduler(0, SCHED_BATCH, &parameters));
+}
+
+}  // namespace sluice::transport

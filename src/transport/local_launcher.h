@@ -1,0 +1,34 @@
+// Starts the ranks of one machine as child processes and waits for them; it is no rank itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "transport/launch.h"
+
+namespace sluice::transport {
+
+struct LocalLaunch {
+  std::vector<std::string> command;  // program (a path, or looked up in PATH) and arguments
+  int ranks = 1;
+  Environment environment;                      // the children's; SLUICE_RANK … are set on top
+  int64_t grace_ns = 30'000'000'000;            // after one rank failed: for the others to end by themselves
+  std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
+};
+
+struct LocalResult {
+  int exit_status = 0;  // the first failed rank's; 1 if a signal killed it
+  int failed_rank = -1;
+  std::string failure;        // "rank 2 was killed by signal 9 (Killed)"; "" if all succeeded
+  std::vector<int> statuses;  // by rank: exit status, or 128 + signal
+};
+
+// Runs `command` once for each rank and returns when all have ended. SIGTERM and SIGINT that come meanwhile
+// are passed on to all (but not Ctrl-C, which the terminal sends them itself). The children are killed when
+// this process dies. Children share standard input, output and error. Throws RunError when a rank cannot be
+// started. Call it from the main thread, before other threads exist: they would take its signals.
+LocalResult launch_locally(const LocalLaunch& options);
+
+}  // namespace sluice::transport

@@ -1,0 +1,134 @@
+#include "transport/local_launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::transport {
+namespace {
+
+using ::testing::HasSubstr;
+
+LocalLaunch shell(const std::string& script, int ranks) {
+  return {.command = {"sh", "-c", script}, .ranks = ranks, .environment = {{"PATH", "/usr/bin:/bin"}}};
+}
+
+TEST(LocalLauncher, EveryRankGetsItsPlace) {
+  const LocalResult result = launch_locally(shell(
+      "test \"$SLUICE_WORLD_SIZE\" = 3 && test \"$SLUICE_MASTER_PORT\" -gt 0 && exit $((SLUICE_RANK + 1))",
+      3));
+  EXPECT_EQ(result.statuses, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(LocalLauncher, SuccessOfAllIsSuccess) {
+  const LocalResult result = launch_locally(shell("exit 0", 2));
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(result.failed_rank, -1);
+  EXPECT_EQ(result.failure, "");
+}
+
+TEST(LocalLauncher, FirstFailureNamesRankAndStatus) {
+  const LocalResult result = launch_locally(shell("test $SLUICE_RANK = 1 && exit 3; sleep 0.3; exit 1", 3));
+  EXPECT_EQ(result.exit_status, 3);
+  EXPECT_EQ(result.failed_rank, 1);
+  EXPECT_EQ(result.failure, "rank 1 exited with status 3");
+}
+
+TEST(LocalLauncher, KilledRankIsStatusOneAndNamed) {
+  const LocalResult result = launch_locally(shell("test $SLUICE_RANK = 2 && kill -9 $$; exit 0", 3));
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.failure, HasSubstr("rank 2 was killed by signal 9"));
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 0, 137}));
+}
+
+TEST(LocalLauncher, OthersAreKilledAfterTheGrace) {
+  LocalLaunch launch = shell("test $SLUICE_RANK = 0 && exit 2; exec sleep 100", 2);
+  launch.grace_ns = 100'000'000;
+  std::vector<std::string> said;
+  launch.say = [&](const std::string& line) { said.push_back(line); };
+  const LocalResult result = launch_locally(launch);
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_EQ(result.statuses, (std::vector<int>{2, 137}));
+  EXPECT_EQ(said.size(), 2);
+}
+
+TEST(LocalLauncher, MissingProgramIsAnError) {
+  EXPECT_THROW(launch_locally({.command = {"/no/such/program"}, .ranks = 2}), base::RunError);
+}
+
+// Runs `body` in a process of its own.
+pid_t in_process(const std::function<void()>& body) {
+  const pid_t process = fork();
+  if (process == 0) {
+    body();
+    _exit(0);
+  }
+  return process;
+}
+
+void wait_for_lines(const std::filesystem::path& file, int lines) {
+  for (int i = 0; i < 500; ++i) {
+    std::ifstream in(file);
+    int found = 0;
+    for (std::string line; std::getline(in, line);) ++found;
+    if (found >= lines) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "the ranks never started";
+}
+
+std::filesystem::path fresh_file(const std::string& name) {
+  std::filesystem::path file =
+      std::filesystem::temp_directory_path() / base::text("sluice-", name, "-", getpid());
+  std::filesystem::remove(file);
+  return file;
+}
+
+TEST(LocalLauncher, TerminationIsPassedOn) {
+  const std::filesystem::path file = fresh_file("term");
+  const std::string script =
+      base::text("trap 'exit 7' TERM; echo up >> ", file.string(), "; while true; do sleep 0.02; done");
+  const pid_t launcher = in_process([&] { _exit(launch_locally(shell(script, 2)).exit_status); });
+  wait_for_lines(file, 2);
+  kill(launcher, SIGTERM);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  std::filesystem::remove(file);
+}
+
+TEST(LocalLauncher, ChildrenDieWithIt) {
+  const std::filesystem::path file = fresh_file("death");
+  const std::string script = base::text("echo $$ >> ", file.string(), "; exec sleep 100");
+  const pid_t launcher = in_process([&] { launch_locally(shell(script, 2)); });
+  wait_for_lines(file, 2);
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  std::ifstream in(file);
+  for (pid_t child = 0; in >> child;) {
+    // A zombie that nobody has collected yet has no command line any more.
+    std::string command = "?";
+    for (int i = 0; i < 500 && !command.empty(); ++i) {
+      std::ifstream line(base::text("/proc/", child, "/cmdline"));
+      command.clear();
+      std::getline(line, command);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(command, "");
+  }
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace sluice::transport

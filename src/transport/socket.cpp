@@ -1,0 +1,158 @@
+#include "transport/socket.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::transport {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Any UDP or TCP port does: nothing is sent there.
+constexpr int kDiscardPort = 9;
+
+Addresses resolve(const std::string& address, int port, int type) {
+  addrinfo hints{};
+  hints.ai_socktype = type;
+  addrinfo* found = nullptr;
+  const int status = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (status != 0) {
+    throw base::RunError(base::text("cannot resolve host '", address, "': ", gai_strerror(status)));
+  }
+  return {found, &freeaddrinfo};
+}
+
+Socket open_socket(const addrinfo& address) {
+  return Socket(socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, address.ai_protocol));
+}
+
+int remaining_ms(Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000'000));
+}
+
+bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
+  pollfd entry{socket.fd(), events, 0};
+  int ready = -1;
+  do {
+    ready = poll(&entry, 1, remaining_ms(deadline));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+void send_small_messages_at_once(const Socket& socket) {
+  const int on = 1;
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  close();
+  fd_ = other.release();
+  return *this;
+}
+
+Socket::~Socket() { close(); }
+
+void Socket::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+int Socket::release() { return std::exchange(fd_, -1); }
+
+Socket listen_at(const std::string& address, int backlog) {
+  const Addresses addresses = resolve(address, 0, SOCK_STREAM);
+  Socket listener = open_socket(*addresses);
+  if (!listener.is_open() || bind(listener.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      listen(listener.fd(), backlog) != 0) {
+    throw base::RunError(base::text("cannot listen at ", address, ": ", std::strerror(errno)));
+  }
+  return listener;
+}
+
+int port_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6*>(&address)->sin6_port);
+  return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+}
+
+Socket connect_to(const std::string& address, int port, int64_t timeout_ns) {
+  const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(timeout_ns);
+  const Addresses addresses = resolve(address, port, SOCK_STREAM);
+  while (true) {
+    Socket socket = open_socket(*addresses);
+    if (connect(socket.fd(), addresses->ai_addr, addresses->ai_addrlen) == 0) {
+      send_small_messages_at_once(socket);
+      return socket;
+    }
+    if (Clock::now() >= deadline) {
+      throw base::RunError(
+          base::text("cannot connect to ", address, " port ", port, ": ", std::strerror(errno)));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+Socket accept_from(const Socket& listener, int64_t timeout_ns) {
+  if (!wait_for(listener, POLLIN, Clock::now() + std::chrono::nanoseconds(timeout_ns))) return Socket();
+  Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (socket.is_open()) send_small_messages_at_once(socket);
+  return socket;
+}
+
+bool read_all(const Socket& socket, void* data, int64_t bytes, int64_t timeout_ns) {
+  const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(timeout_ns);
+  auto* next = static_cast<char*>(data);
+  while (bytes > 0) {
+    if (!wait_for(socket, POLLIN, deadline)) return false;
+    const ssize_t got = recv(socket.fd(), next, static_cast<size_t>(bytes), 0);
+    if (got <= 0) return false;
+    next += got;
+    bytes -= got;
+  }
+  return true;
+}
+
+bool write_all(const Socket& socket, const void* data, int64_t bytes) {
+  return send(socket.fd(), data, static_cast<size_t>(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) == bytes;
+}
+
+std::string address_towards(const std::string& address) {
+  const Addresses addresses = resolve(address, kDiscardPort, SOCK_DGRAM);
+  const Socket probe = open_socket(*addresses);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  char host[NI_MAXHOST] = "";
+  if (connect(probe.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      getsockname(probe.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&own), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) !=
+          0) {
+    throw base::RunError(base::text("no way from here to ", address, ": ", std::strerror(errno)));
+  }
+  return host;
+}
+
+int free_port() { return port_of(listen_at("127.0.0.1", 1)); }
+
+}  // namespace sluice::transport
