@@ -16,12 +16,13 @@ constexpr int64_t kMaxLength = int64_t{1} << 31;
 
 int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// value ÷ by to nearest, halves up. REQUIRES: value >= 0, by > 0.
-int64_t divide_nearest(Wide value, Wide by) {
-  const Wide quotient = (value + by / 2) / by;
-  SLUICE_ASSERT(quotient <= std::numeric_limits<int64_t>::max(), "a duration exceeds 292 years");
-  return static_cast<int64_t>(quotient);
+int64_t narrow(Wide value) {
+  SLUICE_ASSERT(value >= 0 && value <= std::numeric_limits<int64_t>::max(), "a duration exceeds 292 years");
+  return static_cast<int64_t>(value);
 }
+
+// value ÷ by to nearest, halves up. REQUIRES: value >= 0, by > 0.
+int64_t divide_nearest(Wide value, Wide by) { return narrow((value + by / 2) / by); }
 
 int64_t fixed_point(double value, const char* name) {
   SLUICE_ASSERT(std::isfinite(value) && value >= 0 && value < 0x1p31,
@@ -107,6 +108,17 @@ int64_t Quadratic::of_work(const Work& work) const {
   return divide_nearest(of_work_fixed(work), Wide{1} << kFractionBits) + c_ns;
 }
 
+Quadratic& Quadratic::operator+=(const Quadratic& other) {
+  a = narrow(Wide{a} + other.a);
+  b = narrow(Wide{b} + other.b);
+  c_ns = narrow(Wide{c_ns} + other.c_ns);
+  return *this;
+}
+
+Quadratic Quadratic::times(int64_t count) const {
+  return {narrow(Wide{a} * count), narrow(Wide{b} * count), narrow(Wide{c_ns} * count)};
+}
+
 int64_t LinkTimes::of_bytes(int64_t bytes) const {
   return latency_ns + divide_nearest(Wide{bytes} * 1'000'000'000, bytes_per_s);
 }
@@ -115,31 +127,36 @@ const LayerTimes& CostModel::layer_times(int tp) const {
   return of_tp(options_.layer_by_tp, tp, "layer times");
 }
 
-int64_t CostModel::cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
-                           const Work& work) const {
+Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
   if (kind == CellKind::kBackward) {
-    return cell_ns(scheme, CellKind::kBackwardInput, part, work) +
-           cell_ns(scheme, CellKind::kBackwardWeight, part, work);
+    Quadratic both = cell_times(scheme, CellKind::kBackwardInput, part);
+    return both += cell_times(scheme, CellKind::kBackwardWeight, part);
   }
   const LayerTimes& layer = layer_times(scheme.tp);
-  const Quadratic& of_layer = kind == CellKind::kForward         ? layer.forward
-                              : kind == CellKind::kBackwardInput ? layer.backward_input
-                                                                 : layer.backward_weight;
-  Wide fixed = of_layer.of_work_fixed(work) * part.layers;
-  int64_t constant_ns = of_layer.c_ns * part.layers;
-  const auto add = [&](const Quadratic& end) {
-    fixed += end.of_work_fixed(work);
-    constant_ns += end.c_ns;
-  };
-  if (part.end != CellPart::End::kNone) {
-    const EndTimes& ends = of_tp(options_.ends_by_tp, scheme.tp, "embedding and head times");
-    const bool embedding = part.end != CellPart::End::kHead;
-    const bool head = part.end != CellPart::End::kEmbedding;
-    if (embedding && kind == CellKind::kForward) add(ends.embedding_forward);
-    if (embedding && kind == CellKind::kBackwardInput) add(ends.embedding_backward);
-    if (head && kind == CellKind::kForward) add(ends.head);
-  }
-  return divide_nearest(fixed, Wide{1} << Quadratic::kFractionBits) + constant_ns;
+  Quadratic times = kind == CellKind::kForward         ? layer.forward.times(part.layers)
+                    : kind == CellKind::kBackwardInput ? layer.backward_input.times(part.layers)
+                                                       : layer.backward_weight.times(part.layers);
+  if (part.end == CellPart::End::kNone) return times;
+  const EndTimes& ends = of_tp(options_.ends_by_tp, scheme.tp, "embedding and head times");
+  const bool embedding = part.end != CellPart::End::kHead;
+  const bool head = part.end != CellPart::End::kEmbedding;
+  if (embedding && kind == CellKind::kForward) times += ends.embedding_forward;
+  if (embedding && kind == CellKind::kBackwardInput) times += ends.embedding_backward;
+  if (head && kind == CellKind::kForward) times += ends.head;
+  return times;
+}
+
+int64_t CostModel::cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+                           const Work& work) const {
+  if (kind != CellKind::kBackward) return cell_times(scheme, kind, part).of_work(work);
+  return cell_ns(scheme, CellKind::kBackwardInput, part, work) +
+         cell_ns(scheme, CellKind::kBackwardWeight, part, work);
+}
+
+Quadratic CostModel::stage_times(const strategy::Scheme& scheme, int stage) const {
+  const CellPart part = whole_stage(scheme, stage);
+  Quadratic times = cell_times(scheme, CellKind::kForward, part);
+  return times += cell_times(scheme, CellKind::kBackward, part);
 }
 
 CostModel::CellPart CostModel::whole_stage(const strategy::Scheme& scheme, int stage) const {

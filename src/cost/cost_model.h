@@ -49,6 +49,8 @@ struct Quadratic {
   int64_t of_sequences(std::span<const int64_t> lengths) const { return of_work(Work::of(lengths)); }
   int64_t of_work(const Work& work) const;
   Wide of_work_fixed(const Work& work) const;  // without c, still fixed point
+  Quadratic& operator+=(const Quadratic& other);
+  Quadratic times(int64_t count) const;
   bool operator==(const Quadratic&) const = default;
 };
 
@@ -115,6 +117,10 @@ class CostModel {
     return cell_ns(scheme, kind, part, Work::of(lengths));
   }
   int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part, const Work& work) const;
+  // a, b and c of such a cell; kBackward's are the sums, so its rounding may differ by a nanosecond.
+  Quadratic cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const;
+  // Forward plus backward on the whole of a stage: the published T(l).
+  Quadratic stage_times(const strategy::Scheme& scheme, int stage) const;
   // The whole of a stage: its layers, the embedding on the first, the head on the last.
   CellPart whole_stage(const strategy::Scheme& scheme, int stage) const;
 

@@ -3,28 +3,39 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "plan/dispatch.h"
+#include "plan/scheme_cost.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::plan {
 
+// kBest: the least estimated time, the earliest of equals. kCycle: candidate step mod count, or the next
+// one that holds the batch. kFixed: always one candidate.
 enum class Selection { kBest, kCycle, kFixed };
 
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
   Selection selection = Selection::kBest;
-  int fixed_candidate = 0;      // for kFixed
-  int dispatch_trials = 100;    // Algorithm 1's random trials
+  int fixed_candidate = 0;    // for kFixed
+  int dispatch_trials = 100;  // of Algorithm 1
+  TieRule dispatch_ties = TieRule::kOwnLoad;
   uint64_t seed = 1;
 };
 
+// InputError when a pipeline has more than one lane: rings are planned and executed by a later version.
+void refuse_lanes(const strategy::Strategy& strategy);
+
 class Planner {
  public:
-  // InputError when a candidate cannot run (validate, tp_fault, more stages than layers), naming it.
+  // InputError when there is no candidate, or one cannot run (validate, lanes, tp_fault, more stages than
+  // layers, a TP degree without calibration), naming it.
   Planner(PlannerOptions options, cost::CostModel cost);
 
   const PlannerOptions& options() const { return options_; }
@@ -33,12 +44,21 @@ class Planner {
   int64_t max_len_tokens() const;
 
   // Throws base::InfeasibleError naming the longest sequence, what each candidate holds and the way out when
-  // none holds the batch. Thread-safe.
+  // none holds the batch. `estimated_ns` is the longest schedule of a pipeline, without pull, push and
+  // update. Thread-safe.
   strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
  private:
+  std::optional<strategy::StepPlan> plan_candidate(size_t candidate, int64_t step,
+                                                   const std::vector<strategy::Sequence>& sequences) const;
+  // Candidates in the order in which the selection looks at them.
+  std::vector<size_t> preference(int64_t step) const;
+  int64_t max_len_tokens(const strategy::Strategy& strategy) const;
+  [[noreturn]] void fail_infeasible(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
+
   PlannerOptions options_;
   cost::CostModel cost_;
+  std::map<strategy::Scheme, SchemeCost> schemes_;  // of all candidates
 };
 
 }  // namespace sluice::plan

@@ -104,24 +104,40 @@ cost::Work work_of(const Tie& tie, const MicroBatch& micro_batch) {
   return work;
 }
 
-Unit unit_of(const Tie& tie, const PipelinePlan& plan, const CostModel& cost) {
+// Times of the cells of every stage.
+struct StageTimes {
+  std::vector<cost::Quadratic> forward;
+  std::vector<cost::Quadratic> backward_input;
+  std::vector<cost::Quadratic> backward_weight;
+};
+
+StageTimes stage_times(const strategy::Scheme& scheme, const CostModel& cost) {
+  StageTimes times;
+  for (int stage = 0; stage < scheme.pp; ++stage) {
+    const CostModel::CellPart part = cost.whole_stage(scheme, stage);
+    times.forward.push_back(cost.cell_times(scheme, CellKind::kForward, part));
+    times.backward_input.push_back(cost.cell_times(scheme, CellKind::kBackwardInput, part));
+    times.backward_weight.push_back(cost.cell_times(scheme, CellKind::kBackwardWeight, part));
+  }
+  return times;
+}
+
+Unit unit_of(const Tie& tie, const PipelinePlan& plan, const CostModel& cost, const StageTimes& times) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
-  Unit unit{.first_lane = tie.first_lane, .lanes = static_cast<int>(tie.micro_batches.size())};
-  unit.forward_ns.resize(static_cast<size_t>(scheme.pp));
-  unit.backward_input_ns.resize(static_cast<size_t>(scheme.pp));
-  unit.backward_weight_ns.resize(static_cast<size_t>(scheme.pp));
+  const auto stages = static_cast<size_t>(scheme.pp);
+  Unit unit{.first_lane = tie.first_lane,
+            .lanes = static_cast<int>(tie.micro_batches.size()),
+            .forward_ns = std::vector<int64_t>(stages),
+            .backward_input_ns = std::vector<int64_t>(stages),
+            .backward_weight_ns = std::vector<int64_t>(stages)};
+  const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
   for (const MicroBatch* micro_batch : tie.micro_batches) {
     const cost::Work work = work_of(tie, *micro_batch);
-    unit.tokens = std::max(unit.tokens, work.tokens);
-    for (int stage = 0; stage < scheme.pp; ++stage) {
-      const auto s = static_cast<size_t>(stage);
-      const CostModel::CellPart part = cost.whole_stage(scheme, stage);
-      const auto raise = [&](int64_t& to, CellKind kind) {
-        to = std::max(to, cost.cell_ns(scheme, kind, part, work));
-      };
-      raise(unit.forward_ns[s], CellKind::kForward);
-      raise(unit.backward_input_ns[s], CellKind::kBackwardInput);
-      raise(unit.backward_weight_ns[s], CellKind::kBackwardWeight);
+    raise(unit.tokens, work.tokens);
+    for (size_t s = 0; s < stages; ++s) {
+      raise(unit.forward_ns[s], times.forward[s].of_work(work));
+      raise(unit.backward_input_ns[s], times.backward_input[s].of_work(work));
+      raise(unit.backward_weight_ns[s], times.backward_weight[s].of_work(work));
     }
   }
   for (int stage = 0; stage + 1 < scheme.pp; ++stage) {
@@ -144,12 +160,19 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
   return true;
 }
 
+std::vector<Unit> pipeline_units(const PipelinePlan& plan, const CostModel& cost) {
+  const StageTimes times = stage_times(plan.pipeline.scheme, cost);
+  std::vector<Unit> units;
+  for (const Tie& tie : TieReader(plan).read()) units.push_back(unit_of(tie, plan, cost, times));
+  return units;
+}
+
 PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int world_size) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
-  PipelineLoad load{
-      .stages = scheme.pp, .lanes = scheme.cp, .credit_tokens = cost.credit_tokens(scheme, world_size)};
-  for (const Tie& tie : TieReader(plan).read()) load.units.push_back(unit_of(tie, plan, cost));
-  return load;
+  return {.stages = scheme.pp,
+          .lanes = scheme.cp,
+          .credit_tokens = cost.credit_tokens(scheme, world_size),
+          .units = pipeline_units(plan, cost)};
 }
 
 }  // namespace sluice::schedule

@@ -30,8 +30,8 @@ class ReadyQueue {
 struct Place {
   bool busy = false;
   int finished_units = 0;  // weight gradients done
-  int64_t forward_link_free_ns = 0;
-  int64_t backward_link_free_ns = 0;
+  int64_t activation_free_ns = 0;  // when its streams can carry the next transfer
+  int64_t gradient_free_ns = 0;
   ReadyQueue forward;
   ReadyQueue backward;
   ReadyQueue weight;
@@ -54,6 +54,18 @@ struct Event {
   int unit = 0;
   bool operator>(const Event& other) const {
     return std::tie(time_ns, order) > std::tie(other.time_ns, other.order);
+  }
+};
+
+// A transfer that waits for its streams, from `stage` to the stage above (forward) or below. A unit crosses
+// one boundary at a time, so time and unit order all of them.
+struct Waiting {
+  int64_t ready_ns = 0;
+  int unit = 0;
+  int stage = 0;
+  EventKind direction = EventKind::kForwardArrival;
+  bool operator<(const Waiting& other) const {
+    return std::tie(ready_ns, unit) < std::tie(other.ready_ns, other.unit);
   }
 };
 
@@ -89,6 +101,8 @@ class Simulation {
   void apply(const Event& event);
   void end_cell(const Event& event);
   void send(int stage, int unit, EventKind direction);
+  bool start_transfer(const Waiting& transfer);
+  void start_transfers();
   void finish(int stage, int unit);
 
   bool admissible(int unit);
@@ -104,6 +118,7 @@ class Simulation {
   std::vector<int> unfinished_stages_;  // by unit
   std::vector<bool> awake_;             // by stage: something may start
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Waiting> waiting_;  // ascending
   int64_t next_order_ = 0;
   int64_t now_ns_ = 0;
   PipelineSchedule schedule_;
@@ -232,19 +247,47 @@ void Simulation::start(int stage, Choice choice) {
   schedule_event(end_ns, EventKind::kCellEnd, choice.kind, stage, choice.unit);
 }
 
-// The transfer from `stage` to its neighbour in a direction; `stage` is the sender.
 void Simulation::send(int stage, int unit, EventKind direction) {
-  const bool forward = direction == EventKind::kForwardArrival;
-  int64_t begin_ns = now_ns_;
-  const auto link_free_ns = [&](int lane) -> int64_t& {
+  const Waiting transfer{now_ns_, unit, stage, direction};
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), transfer), transfer);
+}
+
+// Starts a transfer if its stream is free at both ends, on all lanes of the unit.
+bool Simulation::start_transfer(const Waiting& transfer) {
+  const bool forward = transfer.direction == EventKind::kForwardArrival;
+  const int receiver = forward ? transfer.stage + 1 : transfer.stage - 1;
+  const auto free_ns = [&](int stage, int lane) -> int64_t& {
     Place& at = place(stage, lane);
-    return forward ? at.forward_link_free_ns : at.backward_link_free_ns;
+    return forward ? at.activation_free_ns : at.gradient_free_ns;
   };
-  for_each_lane(unit, [&](int lane) { begin_ns = std::max(begin_ns, link_free_ns(lane)); });
-  const int64_t end_ns =
-      begin_ns + unit_at(unit).transfer_ns[static_cast<size_t>(forward ? stage : stage - 1)];
-  for_each_lane(unit, [&](int lane) { link_free_ns(lane) = end_ns; });
-  schedule_event(end_ns, direction, CellKind::kForward, forward ? stage + 1 : stage - 1, unit);
+  bool free = true;
+  for_each_lane(transfer.unit, [&](int lane) {
+    free = free && std::max(free_ns(transfer.stage, lane), free_ns(receiver, lane)) <= now_ns_;
+  });
+  if (!free) return false;
+  const auto boundary = static_cast<size_t>(std::min(transfer.stage, receiver));
+  const int64_t end_ns = now_ns_ + unit_at(transfer.unit).transfer_ns[boundary];
+  for_each_lane(transfer.unit, [&](int lane) {
+    free_ns(transfer.stage, lane) = end_ns;
+    free_ns(receiver, lane) = end_ns;
+  });
+  schedule_event(end_ns, transfer.direction, CellKind::kForward, receiver, transfer.unit);
+  return true;
+}
+
+// A transfer of a tied unit may wait for one lane while another is free; the units behind it do not overtake.
+void Simulation::start_transfers() {
+  std::vector<Waiting> still;
+  for (const Waiting& transfer : waiting_) {
+    const bool behind = std::any_of(still.begin(), still.end(), [&](const Waiting& older) {
+      const Unit& a = unit_at(older.unit);
+      const Unit& b = unit_at(transfer.unit);
+      return older.stage == transfer.stage && older.direction == transfer.direction &&
+             a.first_lane < b.first_lane + b.lanes && b.first_lane < a.first_lane + a.lanes;
+    });
+    if (behind || !start_transfer(transfer)) still.push_back(transfer);
+  }
+  waiting_ = std::move(still);
 }
 
 void Simulation::finish(int stage, int unit) {
@@ -298,9 +341,12 @@ PipelineSchedule Simulation::run() {
     if (events_.empty()) break;
     now_ns_ = events_.top().time_ns;
     while (!events_.empty() && events_.top().time_ns == now_ns_) {
-      const Event event = events_.top();
-      events_.pop();
-      apply(event);
+      while (!events_.empty() && events_.top().time_ns == now_ns_) {
+        const Event event = events_.top();
+        events_.pop();
+        apply(event);
+      }
+      if (!waiting_.empty()) start_transfers();  // one that takes no time arrives now
     }
   }
   for (const int stages : unfinished_stages_) SLUICE_ASSERT(stages == 0, "the pipeline stopped early");

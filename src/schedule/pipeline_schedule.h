@@ -50,19 +50,22 @@ struct PipelineSchedule {
 };
 
 // REQUIRES: every unit's tokens <= credit_tokens and its lanes lie within [0, lanes).
-// Transfers rendezvous, exactly as graph/clock has them: a stage's lane has one stream for activations and one
-// for gradients; each carries one transfer at a time, sent or received, and a transfer occupies its stream at
-// both ends. A transfer starts as soon as both are free; among those that can start, the one that has been
-// ready longest, then the older unit, goes first. Compute does not wait for its sends. Deterministic;
-// O(cells · log cells).
+// Transfers rendezvous, exactly as graph/clock has them: a stage's lane has one stream for activations and
+// one for gradients; each carries one transfer at a time, sent or received, and a transfer occupies its
+// stream at both ends. A transfer starts as soon as both are free; among those that can start, the one that
+// has been ready longest, then the older unit, goes first. Compute does not wait for its sends.
+// Deterministic; O(cells · log cells).
 PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 
 // Whether the transfers of boundary stage -> stage + 1 stay inside nodes on every lane.
 bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int stage);
 
-// The load of one pipeline of a plan under a cost model. Units are the lanes' micro-batches side by side:
-// the first of every lane, then the second of every lane, and so on; a ring stands where its last lane
-// reaches it. The n-th unit that covers a lane is that lane's micro-batch n.
+// The units of one pipeline of a plan under a cost model: its lanes' micro-batches side by side, the first of
+// every lane, then the second of every lane, and so on; a ring stands where its last lane reaches it. The
+// n-th unit that covers a lane is that lane's micro-batch n.
+std::vector<Unit> pipeline_units(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
+
+// The same with the scheme's credit.
 PipelineLoad pipeline_load(const strategy::PipelinePlan& plan, const cost::CostModel& cost, int world_size);
 
 }  // namespace sluice::schedule

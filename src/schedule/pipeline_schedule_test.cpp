@@ -313,7 +313,9 @@ void check(const PipelineLoad& load, const PipelineSchedule& schedule, const std
       const Cell& backward = cells.at({s, unit, 'B'});
       const Cell& weight = cells.at({s, unit, 'W'});
       ASSERT_LE(forward.end_ns, backward.start_ns) << name;
-      if (backward.kind == CellKind::kBackwardInput) ASSERT_LE(backward.end_ns, weight.start_ns) << name;
+      if (backward.kind == CellKind::kBackwardInput) {
+        ASSERT_LE(backward.end_ns, weight.start_ns) << name;
+      }
       if (s + 1 == stages) continue;
       ASSERT_GE(cells.at({s + 1, unit, 'F'}).start_ns, forward.end_ns + load.units[u].transfer_ns[s]) << name;
       ASSERT_LE(cells.at({s + 1, unit, 'B'}).end_ns + load.units[u].transfer_ns[s], backward.start_ns)

@@ -1,0 +1,198 @@
+#include "plan/pack.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::plan {
+namespace {
+
+using strategy::MicroBatch;
+using strategy::PipelinePlan;
+
+// Indices of the items by descending key; equal ones in their own order.
+template <typename Key>
+std::vector<int> descending(std::span<const PackItem> items, Key key) {
+  std::vector<int> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return key(items[static_cast<size_t>(a)]) > key(items[static_cast<size_t>(b)]);
+  });
+  return order;
+}
+
+int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
+  int64_t work_ns = 0;
+  for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
+  return work_ns;
+}
+
+// The largest integer whose square is at most `value`.
+int64_t square_root(int64_t value) {
+  int64_t low = 0;
+  int64_t high = int64_t{1} << 31;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (middle * middle <= value ? low : high) = middle;
+  }
+  return low;
+}
+
+MicroBatch micro_batch_of(std::span<const PackItem> items, std::vector<int> bin) {
+  std::sort(bin.begin(), bin.end());
+  MicroBatch micro_batch;
+  for (const int index : bin) {
+    const PackItem& item = items[static_cast<size_t>(index)];
+    micro_batch.pieces.push_back({.sequence = item.sequence, .begin = 0, .end = item.tokens});
+  }
+  return micro_batch;
+}
+
+// Tries micro-batches in several counts and orders and keeps the best.
+class Packer {
+ public:
+  Packer(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
+         std::span<const PackItem> items)
+      : pipeline_(pipeline), scheme_(scheme), cost_(cost), items_(items) {}
+
+  PackedPipeline run() {
+    if (items_.empty()) {
+      consider({});
+    } else if (scheme_.scheme().pp == 1) {
+      consider(fewest());
+    } else {
+      try_counts();
+    }
+    return std::move(*best_);
+  }
+
+ private:
+  // Even bins when the lowest count allows them, else as few as first-fit decreasing finds.
+  Bins fewest() const {
+    const int64_t tokens =
+        std::accumulate(items_.begin(), items_.end(), int64_t{0},
+                        [](int64_t sum, const PackItem& item) { return sum + item.tokens; });
+    const int64_t capacity = scheme_.max_len_tokens();
+    Bins fitting = first_fit_decreasing(items_, capacity);
+    for (int64_t count = (tokens + capacity - 1) / capacity; count <= static_cast<int64_t>(fitting.size());
+         ++count) {
+      if (std::optional<Bins> even = balance(items_, static_cast<int>(count), capacity)) return *even;
+    }
+    return fitting;
+  }
+
+  void try_counts() {
+    const Bins least = fewest();
+    consider_both_orders(least);
+    int64_t work_ns = 0;
+    for (const PackItem& item : items_) work_ns += item.work_ns;
+    for (const int count :
+         micro_batch_counts(work_ns, scheme_.micro_batch_ns(), scheme_.scheme().pp,
+                            static_cast<int>(least.size()), static_cast<int>(items_.size()))) {
+      const std::optional<Bins> even = balance(items_, count, scheme_.max_len_tokens());
+      if (even) consider_both_orders(*even);
+    }
+  }
+
+  void consider_both_orders(Bins bins) {
+    std::stable_sort(bins.begin(), bins.end(), [&](const std::vector<int>& a, const std::vector<int>& b) {
+      return work_of(items_, a) > work_of(items_, b);
+    });
+    consider(bins);
+    if (bins.size() == 1) return;
+    std::reverse(bins.begin(), bins.end());
+    consider(bins);
+  }
+
+  void consider(const Bins& bins) {
+    PackedPipeline packed{.plan = {.pipeline = pipeline_,
+                                   .max_len_tokens = scheme_.max_len_tokens(),
+                                   .lanes = std::vector<std::vector<MicroBatch>>(1)}};
+    for (const std::vector<int>& bin : bins) packed.plan.lanes[0].push_back(micro_batch_of(items_, bin));
+    packed.makespan_ns = schedule::schedule_pipeline({.stages = scheme_.scheme().pp,
+                                                      .lanes = 1,
+                                                      .credit_tokens = scheme_.credit_tokens(),
+                                                      .units = schedule::pipeline_units(packed.plan, cost_)})
+                             .makespan_ns;
+    if (!best_ || packed.makespan_ns < best_->makespan_ns) best_ = std::move(packed);
+  }
+
+  const strategy::Pipeline& pipeline_;
+  const SchemeCost& scheme_;
+  const cost::CostModel& cost_;
+  std::span<const PackItem> items_;
+  std::optional<PackedPipeline> best_;
+};
+
+}  // namespace
+
+Bins first_fit_decreasing(std::span<const PackItem> items, int64_t capacity_tokens) {
+  Bins bins;
+  std::vector<int64_t> room;
+  for (const int index : descending(items, [](const PackItem& item) { return item.tokens; })) {
+    const int64_t tokens = items[static_cast<size_t>(index)].tokens;
+    SLUICE_ASSERT(tokens <= capacity_tokens, base::text(tokens, " tokens exceed ", capacity_tokens));
+    const auto found = std::find_if(room.begin(), room.end(), [&](int64_t left) { return left >= tokens; });
+    const auto bin = static_cast<size_t>(found - room.begin());
+    if (found == room.end()) {
+      bins.emplace_back();
+      room.push_back(capacity_tokens);
+    }
+    bins[bin].push_back(index);
+    room[bin] -= tokens;
+  }
+  return bins;
+}
+
+std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t capacity_tokens) {
+  SLUICE_ASSERT(bins >= 1 && bins <= static_cast<int>(items.size()), base::text(bins, " bins"));
+  Bins result(static_cast<size_t>(bins));
+  std::vector<int64_t> work_ns(result.size(), 0);
+  std::vector<int64_t> room(result.size(), capacity_tokens);
+  for (const int index : descending(items, [](const PackItem& item) { return item.work_ns; })) {
+    const PackItem& item = items[static_cast<size_t>(index)];
+    size_t best = result.size();
+    for (size_t bin = 0; bin < result.size(); ++bin) {
+      if (room[bin] < item.tokens) continue;
+      // An empty bin beats one whose items take no measurable time, so that none stays empty.
+      const auto load = [&](size_t of) { return std::pair(work_ns[of], result[of].size()); };
+      if (best == result.size() || load(bin) < load(best)) best = bin;
+    }
+    if (best == result.size()) return std::nullopt;
+    result[best].push_back(index);
+    work_ns[best] += item.work_ns;
+    room[best] -= item.tokens;
+  }
+  return result;
+}
+
+std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items) {
+  const auto squared =
+      static_cast<int64_t>(cost::Wide{work_ns} * 6 * (pp - 1) / (10 * std::max<int64_t>(micro_batch_ns, 1)));
+  const int64_t middle = square_root(squared);
+  std::vector<int> counts;
+  for (const int64_t count :
+       {middle / 2, middle - 1, middle, middle + 1, middle * 3 / 2, int64_t{pp}, int64_t{2} * pp}) {
+    counts.push_back(static_cast<int>(std::clamp<int64_t>(count, fewest, items)));
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
+                    std::span<const int64_t> lengths, std::span<const int> members) {
+  SLUICE_ASSERT(pipeline.scheme.cp == 1, "packing knows one lane");
+  std::vector<PackItem> items;
+  for (const int sequence : members) {
+    const int64_t tokens = lengths[static_cast<size_t>(sequence)];
+    items.push_back({.sequence = sequence, .tokens = tokens, .work_ns = scheme.sequence_ns(tokens)});
+  }
+  return Packer(pipeline, scheme, cost, items).run();
+}
+
+}  // namespace sluice::plan

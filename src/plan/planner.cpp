@@ -1,0 +1,158 @@
+#include "plan/planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/pack.h"
+
+namespace sluice::plan {
+namespace {
+
+using base::InputError;
+using base::text;
+using strategy::Pipeline;
+using strategy::Sequence;
+using strategy::StepPlan;
+using strategy::Strategy;
+
+void check_candidate(const Strategy& candidate, const PlannerOptions& options, const cost::CostModel& cost) {
+  const std::string name = text("strategy '", to_text(candidate), "': ");
+  if (candidate.pipelines.empty()) throw InputError(name + "it has no pipeline");
+  strategy::validate(candidate, options.world_size);
+  refuse_lanes(candidate);
+  for (const Pipeline& pipeline : candidate.pipelines) {
+    const strategy::Scheme& scheme = pipeline.scheme;
+    const model::Shape& shape = cost.options().shape;
+    const std::string fault = model::tp_fault(shape, scheme.tp);
+    if (!fault.empty()) throw InputError(text(name, to_text(scheme), ": ", fault));
+    if (scheme.pp > shape.layers) {
+      throw InputError(text(name, to_text(scheme), " has ", scheme.pp, " stages but the model ", shape.layers,
+                            " layers: lower pp"));
+    }
+  }
+}
+
+std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
+  std::vector<int64_t> lengths;
+  for (const Sequence& sequence : sequences) lengths.push_back(sequence.length_tokens);
+  return lengths;
+}
+
+std::vector<std::vector<int>> members_by_pipeline(const Dispatch& dispatched, size_t pipelines) {
+  std::vector<std::vector<int>> members(pipelines);
+  for (size_t s = 0; s < dispatched.pipeline_of.size(); ++s) {
+    members[static_cast<size_t>(dispatched.pipeline_of[s])].push_back(static_cast<int>(s));
+  }
+  return members;
+}
+
+}  // namespace
+
+void refuse_lanes(const Strategy& strategy) {
+  for (const Pipeline& pipeline : strategy.pipelines) {
+    if (pipeline.scheme.cp == 1) continue;
+    throw InputError(text("strategy '", to_text(strategy), "': ", to_text(pipeline.scheme),
+                          ": cp > 1 is not executed yet: use tp or pp for long sequences"));
+  }
+}
+
+Planner::Planner(PlannerOptions options, cost::CostModel cost)
+    : options_(std::move(options)), cost_(std::move(cost)) {
+  const auto count = static_cast<int>(options_.candidates.size());
+  if (count == 0) throw InputError("there is no strategy to plan with: name one in parallel.strategies");
+  if (options_.selection == Selection::kFixed &&
+      (options_.fixed_candidate < 0 || options_.fixed_candidate >= count)) {
+    throw InputError(text("strategy ", options_.fixed_candidate, " is selected but there are ", count,
+                          ", counted from 0"));
+  }
+  for (const Strategy& candidate : options_.candidates) {
+    check_candidate(candidate, options_, cost_);
+    for (const Pipeline& pipeline : candidate.pipelines) {
+      if (schemes_.contains(pipeline.scheme)) continue;
+      schemes_.emplace(pipeline.scheme, SchemeCost(pipeline.scheme, cost_, options_.world_size));
+    }
+  }
+}
+
+int64_t Planner::max_len_tokens(const Strategy& strategy) const {
+  int64_t longest = 0;
+  for (const Pipeline& pipeline : strategy.pipelines) {
+    longest = std::max(longest, schemes_.at(pipeline.scheme).max_len_tokens());
+  }
+  return longest;
+}
+
+int64_t Planner::max_len_tokens() const {
+  int64_t longest = 0;
+  for (const Strategy& candidate : options_.candidates)
+    longest = std::max(longest, max_len_tokens(candidate));
+  return longest;
+}
+
+std::vector<size_t> Planner::preference(int64_t step) const {
+  const size_t count = options_.candidates.size();
+  if (options_.selection == Selection::kFixed) return {static_cast<size_t>(options_.fixed_candidate)};
+  const size_t first = options_.selection == Selection::kCycle ? static_cast<size_t>(step) % count : 0;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i) order.push_back((first + i) % count);
+  return order;
+}
+
+std::optional<StepPlan> Planner::plan_candidate(size_t candidate, int64_t step,
+                                                const std::vector<Sequence>& sequences) const {
+  const std::vector<Pipeline>& pipelines = options_.candidates[candidate].pipelines;
+  std::vector<const SchemeCost*> schemes;
+  for (const Pipeline& pipeline : pipelines) schemes.push_back(&schemes_.at(pipeline.scheme));
+  const std::vector<int64_t> lengths = lengths_of(sequences);
+
+  const auto stream = static_cast<uint64_t>(step) * options_.candidates.size() + candidate;
+  const std::optional<Dispatch> dispatched = dispatch(lengths, schemes,
+                                                      {.trials = options_.dispatch_trials,
+                                                       .seed = options_.seed,
+                                                       .stream = stream,
+                                                       .tie_rule = options_.dispatch_ties});
+  if (!dispatched) return std::nullopt;
+
+  StepPlan plan{.step = step, .sequences = sequences};
+  const std::vector<std::vector<int>> members = members_by_pipeline(*dispatched, pipelines.size());
+  for (size_t p = 0; p < pipelines.size(); ++p) {
+    PackedPipeline packed = pack(pipelines[p], *schemes[p], cost_, lengths, members[p]);
+    plan.estimated_ns = std::max(plan.estimated_ns, packed.makespan_ns);
+    plan.pipelines.push_back(std::move(packed.plan));
+  }
+  return plan;
+}
+
+StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
+  SLUICE_ASSERT(step >= 0, text("step ", step));
+  std::optional<StepPlan> best;
+  std::vector<strategy::CandidateEstimate> estimates;
+  for (const size_t candidate : preference(step)) {
+    std::optional<StepPlan> plan = plan_candidate(candidate, step, sequences);
+    if (!plan) continue;
+    estimates.push_back({to_text(options_.candidates[candidate]), plan->estimated_ns});
+    if (!best || plan->estimated_ns < best->estimated_ns) best = std::move(plan);
+    if (options_.selection != Selection::kBest) break;
+  }
+  if (!best) fail_infeasible(step, sequences);
+  best->candidates = std::move(estimates);
+  return std::move(*best);
+}
+
+void Planner::fail_infeasible(int64_t step, const std::vector<Sequence>& sequences) const {
+  const auto longest = std::max_element(
+      sequences.begin(), sequences.end(),
+      [](const Sequence& a, const Sequence& b) { return a.length_tokens < b.length_tokens; });
+  std::vector<std::string> holds;
+  for (const size_t candidate : preference(step)) {
+    const Strategy& strategy = options_.candidates[candidate];
+    holds.push_back(text("'", to_text(strategy), "' holds ", max_len_tokens(strategy)));
+  }
+  throw base::InfeasibleError(text("step ", step, ": document ", longest->document, " has a sequence of ",
+                                   longest->length_tokens, " tokens but ", base::join(holds, ", "),
+                                   ": add a strategy with more tp or pp, or lower data.context_length"));
+}
+
+}  // namespace sluice::plan
