@@ -233,9 +233,10 @@ class GlooTransport final : public comm::Transport {
     } catch (const std::exception& error) {
       throw base::RunError(base::text("cannot make communicator '", name, "': ", first_line(error)));
     }
-    auto made = std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group));
-    warm(*made);
-    return made;
+    // On a communicator of its own, so that the caller's first operation is #0.
+    GlooCommunicator first(name, ranks, member, group);
+    warm(first);
+    return std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group));
   }
 
  private:

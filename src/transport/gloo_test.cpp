@@ -294,7 +294,40 @@ void case_missing(const GlooOptions& options, int missing) {
   }
 }
 
-// Ranks as torchrun starts them with its agent's store: here the test's parent rank serves it.
+// Under torchrun the agent serves the store: here the first transport's does, for a second one beside it.
+void case_agent_store(const GlooOptions& options) {
+  const auto server = gloo_transport(options);
+  for (const int attempt : {0, 1}) {
+    GlooOptions client = options;
+    client.launch.agent_store = true;
+    client.launch.attempt = attempt;
+    const auto transport = gloo_transport(client);
+    const auto group = transport->communicator("world", all(transport->world_size()));
+    std::vector<int> ranks(4);
+    const int rank = transport->rank();
+    group->all_gather(&rank, ranks.data(), sizeof rank)->wait();
+    EXPECT_EQ(ranks, all(4));
+  }
+}
+
+// A peer that stops before its part of an operation is an error with all names, here by the timeout.
+void case_timeout(GlooOptions options) {
+  options.timeout_ns = 1'000'000'000;
+  const auto transport = gloo_transport(options);
+  const auto pair = transport->communicator("p2p", all(4));
+  if (transport->rank() != 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    return;
+  }
+  int value = 0;
+  try {
+    pair->receive(&value, sizeof value, 2)->wait();
+    FAIL() << "received";
+  } catch (const base::RunError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'p2p' #0 receive with rank 2 failed"));
+  }
+}
+
 void run_case(const std::string& name, GlooOptions options) {
   using Case = std::function<void(comm::Transport&)>;
   const std::map<std::string, Case> cases = {
@@ -314,6 +347,8 @@ void run_case(const std::string& name, GlooOptions options) {
   options.join_timeout_ns = name.starts_with("missing") ? 1'500'000'000 : 30'000'000'000;
   if (name == "missing2") return case_missing(options, 2);
   if (name == "missing0") return case_missing(options, 0);
+  if (name == "agent_store") return case_agent_store(options);
+  if (name == "timeout") return case_timeout(options);
   const auto transport = gloo_transport(options);
   cases.at(name)(*transport);
 }
@@ -334,7 +369,7 @@ TEST_P(Gloo, FourRanksGetTheExpectedBytes) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, Gloo,
                          ::testing::Values("all_gather", "all_to_all", "reduce_scatter", "point_to_point",
-                                           "overlap", "groups"),
+                                           "overlap", "groups", "agent_store", "timeout"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GlooJoin, MissingRankIsNamedByEveryOther) {
