@@ -29,7 +29,7 @@ class ReadyQueue {
 // What stands between a lane's stage and its next cell.
 struct Place {
   bool busy = false;
-  int finished_units = 0;  // weight gradients done
+  int finished_units = 0;          // weight gradients done
   int64_t activation_free_ns = 0;  // when its streams can carry the next transfer
   int64_t gradient_free_ns = 0;
   ReadyQueue forward;

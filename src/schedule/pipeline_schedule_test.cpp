@@ -135,27 +135,55 @@ class TickTwin {
     return stage == 0;
   }
 
-  // Starts every transfer whose cell is done and whose links are free; oldest first, and never before an
-  // older one of a lane.
+  struct Transfer {
+    int64_t ready = 0;
+    int unit = 0;
+    int from = 0;
+    int to = 0;
+    char letter = 'F';
+    int64_t end = -1;  // -1: waits
+  };
+
+  bool share_lane(int u, int v) const {
+    for (int lane = 0; lane < load_.lanes; ++lane) {
+      if (covers(u, lane) && covers(v, lane)) return true;
+    }
+    return false;
+  }
+  // Starts what may start among the transfers whose cell is done: the longest ready first, then the older
+  // unit; both ends' streams must be free, and no unit overtakes another of its lane.
   void deliver() {
-    for (int stage = 0; stage < load_.stages; ++stage) {
-      for (int u = 0; u < units(); ++u) {
-        if (stage + 1 < load_.stages && done(stage, u, 'F')) transfer(stage + 1, u, 'F', stage);
-        if (stage > 0 && done(stage, u, 'B')) transfer(stage - 1, u, 'B', stage - 1);
-      }
+    for (const auto& [key, cell] : started_) {
+      const auto& [stage, u, letter] = key;
+      const int to = letter == 'F' ? stage + 1 : stage - 1;
+      const bool known = std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& t) {
+        return t.unit == u && t.from == stage && t.letter == letter;
+      });
+      if (letter == 'W' || cell.end_ns > now_ || to < 0 || to == load_.stages || known) continue;
+      transfers_.push_back({.ready = cell.end_ns, .unit = u, .from = stage, .to = to, .letter = letter});
+    }
+    std::sort(transfers_.begin(), transfers_.end(), [](const Transfer& a, const Transfer& b) {
+      return std::tie(a.ready, a.unit) < std::tie(b.ready, b.unit);
+    });
+    for (size_t i = 0; i < transfers_.size(); ++i) {
+      Transfer& transfer = transfers_[i];
+      if (transfer.end >= 0 || !may_start(i)) continue;
+      transfer.end =
+          now_ + unit(transfer.unit).transfer_ns[static_cast<size_t>(std::min(transfer.from, transfer.to))];
+      arrival_[{transfer.to, transfer.unit, transfer.letter}] = transfer.end;
     }
   }
-  void transfer(int to, int u, char letter, int boundary) {
-    if (arrival_.contains({to, u, letter})) return;
-    int64_t begin = now_;
-    for (const auto& [key, time] : arrival_) {
-      const auto& [other_to, other, other_letter] = key;
-      if (other_to != to || other_letter != letter) continue;
-      for (int lane = 0; lane < load_.lanes; ++lane) {
-        if (covers(u, lane) && covers(other, lane)) begin = std::max(begin, time);
-      }
+  bool may_start(size_t index) const {
+    const Transfer& transfer = transfers_[index];
+    for (size_t i = 0; i < transfers_.size(); ++i) {
+      const Transfer& other = transfers_[i];
+      if (other.letter != transfer.letter || !share_lane(other.unit, transfer.unit)) continue;
+      const bool meet = other.from == transfer.from || other.from == transfer.to ||
+                        other.to == transfer.from || other.to == transfer.to;
+      if (meet && other.end > now_) return false;
+      if (i < index && other.from == transfer.from && other.end < 0) return false;
     }
-    arrival_[{to, u, letter}] = begin + unit(u).transfer_ns[static_cast<size_t>(boundary)];
+    return true;
   }
   bool arrived(int stage, int u, char letter) const {
     const auto found = arrival_.find({stage, u, letter});
@@ -239,6 +267,7 @@ class TickTwin {
   const PipelineLoad& load_;
   int64_t now_ = 0;
   std::map<Key, Cell> started_;
+  std::vector<Transfer> transfers_;
   std::map<Key, int64_t> arrival_;
   PipelineSchedule schedule_;
 };
