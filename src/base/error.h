@@ -48,8 +48,8 @@ class AssertionError : public std::logic_error {
 }  // namespace sluice::base
 
 // Checks an invariant of ours in every build type; `message` is evaluated only on failure.
-#define SLUICE_ASSERT(condition, message)                                                  \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::sluice::base::assertion_failed(__FILE__, __LINE__, #condition, (message));         \
+#define SLUICE_ASSERT(condition, message)                                          \
+  do {                                                                             \
+    if (!(condition)) [[unlikely]]                                                 \
+      ::sluice::base::assertion_failed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

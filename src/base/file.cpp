@@ -52,8 +52,9 @@ void AtomicFile::write(const void* data, size_t size) {
     const ssize_t wrote = ::write(descriptor_, next, size);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) {
-      throw RunError(text("cannot write ", path_.string(), " after ", human_bytes(static_cast<double>(written_bytes_)),
-                          ": ", reason(), ": free space or choose another directory"));
+      throw RunError(text("cannot write ", path_.string(), " after ",
+                          human_bytes(static_cast<double>(written_bytes_)), ": ", reason(),
+                          ": free space or choose another directory"));
     }
     next += wrote;
     size -= static_cast<size_t>(wrote);

@@ -46,6 +46,8 @@ void configure_log(const LogOptions& options) {
   spdlog::set_default_logger(logger);
 }
 
-void log(LogLevel level, const std::string& line) { spdlog::default_logger()->log(spdlog_level(level), line); }
+void log(LogLevel level, const std::string& line) {
+  spdlog::default_logger()->log(spdlog_level(level), line);
+}
 
 }  // namespace sluice::base

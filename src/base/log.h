@@ -10,9 +10,9 @@ namespace sluice::base {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
-  std::filesystem::path file;                // empty: none; receives every level
-  LogLevel stderr_level = LogLevel::kInfo;   // what reaches stderr
-  std::string name;                          // stands before each line, e.g. "rank 3"
+  std::filesystem::path file;               // empty: none; receives every level
+  LogLevel stderr_level = LogLevel::kInfo;  // what reaches stderr
+  std::string name;                         // stands before each line, e.g. "rank 3"
 };
 
 // Replaces the process's log. Thread-safe.

@@ -70,7 +70,8 @@ void Progress::finish() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true) || done_ == 0) return;
   const int64_t elapsed_ns = (std::chrono::steady_clock::now() - start_).count();
-  print(text(bar_ ? "\r\033[K" : "", progress_line(label_, std::max(done_, total_), total_, elapsed_ns)), "\n");
+  print(text(bar_ ? "\r\033[K" : "", progress_line(label_, std::max(done_, total_), total_, elapsed_ns)),
+        "\n");
 }
 
 void Progress::print_if_due(int64_t now_ns) {

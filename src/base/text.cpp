@@ -72,7 +72,8 @@ std::string human_bytes(double bytes) { return scaled(bytes, 1024, {"B", "KiB", 
 std::string human_duration(int64_t nanoseconds) {
   const double seconds = static_cast<double>(nanoseconds) / 1e9;
   char buffer[64];
-  if (std::abs(seconds) < 60) return scaled(static_cast<double>(nanoseconds), 1000, {"ns", "us", "ms", "s", "ks"});
+  if (std::abs(seconds) < 60)
+    return scaled(static_cast<double>(nanoseconds), 1000, {"ns", "us", "ms", "s", "ks"});
   const auto whole = static_cast<long long>(std::llround(seconds));
   if (whole < 3600) {
     std::snprintf(buffer, sizeof buffer, "%lldm%02llds", whole / 60, whole % 60);

@@ -76,8 +76,8 @@ class Section {
       const std::string nearest = base::nearest_word(found, known_);
       const std::string hint = nearest.empty() ? text("known keys: ", base::join(known_, ", "))
                                                : text("did you mean '", nearest, "'?");
-      throw InputError(text("[config] ", file_, ":", value.source().begin.line, ": unknown key '", name_, ".", found,
-                            "': ", hint));
+      throw InputError(text("[config] ", file_, ":", value.source().begin.line, ": unknown key '", name_, ".",
+                            found, "': ", hint));
     }
   }
 
@@ -152,7 +152,8 @@ ModelConfig read_model(Section& section) {
   read_rope(section, shape.rope);
   section.finish();
   if (!model.hf.empty() && has_shape) section.wrong("hf", "and a shape are both given: keep one");
-  if (model.hf.empty() && !has_shape) section.wrong("layers", "is missing: give a shape, or a folder as model.hf");
+  if (model.hf.empty() && !has_shape)
+    section.wrong("layers", "is missing: give a shape, or a folder as model.hf");
   if (has_shape) {
     model::validate(shape);
     model.shape = shape;
@@ -182,11 +183,9 @@ DataConfig read_data(Section& section) {
   data.validation = read_texts(section, "validation");
   section.read_in("validation_fraction", data.validation_fraction, 0.0, 0.9);
   section.read_in<int64_t>("context_length", data.context_length, 2, int64_t{1} << 31);
-  std::string overflow = "truncate";
+  std::string overflow = corpus::name(data.overflow);
   section.read_choice("overflow", overflow, {"truncate", "split", "drop"});
-  data.overflow = overflow == "split"  ? corpus::Overflow::kSplit
-                  : overflow == "drop" ? corpus::Overflow::kDrop
-                                       : corpus::Overflow::kTruncate;
+  data.overflow = corpus::parse_overflow(overflow, "data.overflow");
   section.read_in<int64_t>("tokens_per_step", data.tokens_per_step, 2, kMaxInt);
   section.read("seed", data.seed);
   section.finish();
@@ -238,7 +237,8 @@ ParallelConfig read_parallel(Section& section) {
     }
     const bool named = parallel.select == "best" || parallel.select == "cycle";
     if (!named && base::parse_integer(parallel.select).value_or(-1) < 0) {
-      section.wrong("select", text("is '", parallel.select, "': allowed are best, cycle and an index from 0"));
+      section.wrong("select",
+                    text("is '", parallel.select, "': allowed are best, cycle and an index from 0"));
     }
   }
   section.read_choice("method", parallel.method, {"ours", "paper"});
@@ -294,7 +294,8 @@ void refuse_unknown_sections(const toml::table& root, const std::string& name) {
     const std::string found(key.str());
     if (std::ranges::find(section_names(), found) != section_names().end() && value.is_table()) continue;
     const std::string nearest = base::nearest_word(found, section_names());
-    throw InputError(text("[config] ", name, ":", value.source().begin.line, ": unknown section '", found, "'",
+    throw InputError(text("[config] ", name, ":", value.source().begin.line, ": unknown section '", found,
+                          "'",
                           nearest.empty() ? text(": known are ", base::join(section_names(), ", "))
                                           : text(": did you mean '", nearest, "'?")));
   }
@@ -349,7 +350,8 @@ void apply_override(toml::table& root, const std::string& setting) {
   }
   if (!root.contains(section)) root.insert(section, toml::table{});
   toml::table* table = root[section].as_table();
-  if (table == nullptr) throw InputError(text("[config] --set ", setting, ": '", section, "' is not a section"));
+  if (table == nullptr)
+    throw InputError(text("[config] --set ", setting, ": '", section, "' is not a section"));
   table->insert_or_assign(key, *parsed.get("value"));
 }
 
@@ -378,15 +380,6 @@ toml::array texts_to_array(const std::vector<std::string>& texts) {
   toml::array array;
   for (const std::string& item : texts) array.push_back(item);
   return array;
-}
-
-const char* name_of(corpus::Overflow overflow) {
-  switch (overflow) {
-    case corpus::Overflow::kTruncate: return "truncate";
-    case corpus::Overflow::kSplit: return "split";
-    case corpus::Overflow::kDrop: return "drop";
-  }
-  return "truncate";
 }
 
 const char* name_of(model::RopeScaling scaling) {
@@ -426,20 +419,17 @@ toml::table data_table(const DataConfig& data) {
                      {"validation", texts_to_array(data.validation)},
                      {"validation_fraction", data.validation_fraction},
                      {"context_length", data.context_length},
-                     {"overflow", name_of(data.overflow)},
+                     {"overflow", corpus::name(data.overflow)},
                      {"tokens_per_step", data.tokens_per_step},
                      {"seed", data.seed}};
 }
 
 toml::table optimizer_table(const OptimizerConfig& optimizer) {
-  return toml::table{{"lr", optimizer.lr},
-                     {"betas", toml::array{optimizer.betas[0], optimizer.betas[1]}},
-                     {"eps", optimizer.eps},
-                     {"weight_decay", optimizer.weight_decay},
-                     {"clip", optimizer.clip},
-                     {"warmup_steps", optimizer.warmup_steps},
-                     {"decay", optimizer.decay},
-                     {"min_lr", optimizer.min_lr}};
+  return toml::table{
+      {"lr", optimizer.lr},       {"betas", toml::array{optimizer.betas[0], optimizer.betas[1]}},
+      {"eps", optimizer.eps},     {"weight_decay", optimizer.weight_decay},
+      {"clip", optimizer.clip},   {"warmup_steps", optimizer.warmup_steps},
+      {"decay", optimizer.decay}, {"min_lr", optimizer.min_lr}};
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
@@ -460,9 +450,8 @@ toml::table parallel_table(const ParallelConfig& parallel) {
 }
 
 toml::table memory_table(const MemoryConfig& memory) {
-  toml::table table{{"device_gib", memory.device_gib},
-                    {"margin_gib", memory.margin_gib},
-                    {"recompute", memory.recompute}};
+  toml::table table{
+      {"device_gib", memory.device_gib}, {"margin_gib", memory.margin_gib}, {"recompute", memory.recompute}};
   if (const auto fraction = base::parse_number(memory.offload)) {
     table.insert("offload", *fraction);
   } else {

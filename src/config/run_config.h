@@ -16,8 +16,8 @@
 namespace sluice::config {
 
 struct ModelConfig {
-  std::string hf;                      // Hugging Face folder; empty: `shape` is given in the file
-  std::optional<model::Shape> shape;   // from the keys, or read from hf's config.json by resolve()
+  std::string hf;                     // Hugging Face folder; empty: `shape` is given in the file
+  std::optional<model::Shape> shape;  // from the keys, or read from hf's config.json by resolve()
 };
 
 struct DataConfig {
@@ -33,9 +33,9 @@ struct DataConfig {
 struct TrainConfig {
   int64_t steps = 100;
   int64_t eval_every = 0;
-  int threads = 0;                 // compute threads a rank; 0: cores ÷ local ranks
-  std::string dtype = "float32";   // float32 | bfloat16 | float64
-  std::string device = "auto";     // auto | cpu | cuda
+  int threads = 0;                // compute threads a rank; 0: cores ÷ local ranks
+  std::string dtype = "float32";  // float32 | bfloat16 | float64
+  std::string device = "auto";    // auto | cpu | cuda
 };
 
 struct OptimizerConfig {
@@ -45,7 +45,7 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   double clip = 1.0;
   int64_t warmup_steps = 10;
-  std::string decay = "cosine";    // cosine | linear | constant
+  std::string decay = "cosine";  // cosine | linear | constant
   double min_lr = 3e-5;
 };
 
@@ -63,7 +63,7 @@ struct ClusterConfig {
 };
 
 struct MemoryConfig {
-  double device_gib = 0;           // 0: ask the device
+  double device_gib = 0;  // 0: ask the device
   double margin_gib = 2;
   std::string recompute = "auto";  // auto | none | full
   std::string offload = "auto";    // auto | 0.0 … 1.0

@@ -38,16 +38,17 @@ TEST(RunConfig, DefaultsAndGivenValues) {
 }
 
 TEST(RunConfig, PrintsWhatItParses) {
-  const RunConfig config = parse_config(
-      kSmall, "run.toml",
-      {"parallel.strategies=[\"<2,1,1> + 2x<1,1,1>\"]", "parallel.select=1", "memory.offload=0.5", "log.trace_steps=[1,3]"});
+  const RunConfig config = parse_config(kSmall, "run.toml",
+                                        {"parallel.strategies=[\"<2,1,1> + 2x<1,1,1>\"]", "parallel.select=1",
+                                         "memory.offload=0.5", "log.trace_steps=[1,3]"});
   const std::string printed = to_toml(config);
   EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
   EXPECT_EQ(parse_config(printed, "printed").parallel.select, "1");
 }
 
 TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {
-  const RunConfig config = parse_config(kSmall, "run.toml", {"train.steps=7", "train.dtype=float64", "log.dir=runs/x"});
+  const RunConfig config =
+      parse_config(kSmall, "run.toml", {"train.steps=7", "train.dtype=float64", "log.dir=runs/x"});
   EXPECT_EQ(config.train.steps, 7);
   EXPECT_EQ(config.train.dtype, "float64");
   EXPECT_EQ(config.log.dir, "runs/x");

@@ -43,7 +43,8 @@ struct MetricsWriter::State {
   void write_line(const base::Json& line) {
     lines << line.dump() << '\n';
     lines.flush();
-    if (!lines) throw base::RunError(base::text("cannot write ", path.string(), ": free space and resume the run"));
+    if (!lines)
+      throw base::RunError(base::text("cannot write ", path.string(), ": free space and resume the run"));
   }
 };
 
@@ -112,7 +113,8 @@ double median(const std::vector<StepMetrics>& steps, Project project) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-double mean_loss(std::vector<StepMetrics>::const_iterator begin, std::vector<StepMetrics>::const_iterator end) {
+double mean_loss(std::vector<StepMetrics>::const_iterator begin,
+                 std::vector<StepMetrics>::const_iterator end) {
   double sum = 0;
   for (auto it = begin; it != end; ++it) sum += it->loss;
   return sum / static_cast<double>(std::max<int64_t>(1, end - begin));
@@ -129,23 +131,27 @@ std::string RunSummary::text() const {
   for (const StepMetrics& step : steps_) ++strategies[step.strategy];
   std::vector<std::string> lines;
   lines.push_back(base::text("steps           ", steps_.front().step, " to ", steps_.back().step));
-  lines.push_back(base::text("loss            ", fixed(first, 4), " (first ", window, ") -> ", fixed(last, 4), " (last ", window,
-                             "), ", fixed(100 * (last / first - 1), 1), " %"));
+  lines.push_back(base::text("loss            ", fixed(first, 4), " (first ", window, ") -> ", fixed(last, 4),
+                             " (last ", window, "), ", fixed(100 * (last / first - 1), 1), " %"));
   if (!evaluations_.empty()) {
     lines.push_back(base::text("validation loss ", fixed(evaluations_.back().validation_loss, 4), " over ",
                                base::human_count(evaluations_.back().targets), " targets"));
   }
   lines.push_back("strategies");
-  for (const auto& [strategy, count] : strategies) lines.push_back(base::text("  ", count, " steps of ", strategy));
-  lines.push_back(base::text("median step     ", fixed(median(steps_, [](auto& s) { return s.time_ms; }), 1), " ms, ",
-                             base::human_count(std::llround(median(steps_, [](auto& s) { return s.tokens_per_s; }))),
-                             " tokens/s"));
+  for (const auto& [strategy, count] : strategies)
+    lines.push_back(base::text("  ", count, " steps of ", strategy));
+  lines.push_back(base::text(
+      "median step     ", fixed(median(steps_, [](auto& s) { return s.time_ms; }), 1), " ms, ",
+      base::human_count(std::llround(median(steps_, [](auto& s) { return s.tokens_per_s; }))), " tokens/s"));
   const double error = median(steps_, [](auto& s) { return std::abs(s.predicted_ms / s.time_ms - 1); });
   lines.push_back(base::text("prediction      off by ", fixed(100 * error, 1), " % (median)"));
-  lines.push_back(base::text("link exposed    ", fixed(median(steps_, [](auto& s) { return 100 * s.link_exposed_ms / s.time_ms; }), 1),
-                             " % of the step (median)"));
-  lines.push_back(base::text("engine overhead ", fixed(median(steps_, [](auto& s) { return 100 * s.overhead_ms / s.time_ms; }), 2),
-                             " % of the step (median)"));
+  lines.push_back(
+      base::text("link exposed    ",
+                 fixed(median(steps_, [](auto& s) { return 100 * s.link_exposed_ms / s.time_ms; }), 1),
+                 " % of the step (median)"));
+  lines.push_back(base::text(
+      "engine overhead ", fixed(median(steps_, [](auto& s) { return 100 * s.overhead_ms / s.time_ms; }), 2),
+      " % of the step (median)"));
   return base::join(lines, "\n");
 }
 

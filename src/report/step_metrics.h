@@ -17,7 +17,7 @@ namespace sluice::report {
 // One line of metrics.jsonl (names and units: docs/formats.md).
 struct StepMetrics {
   int64_t step = 0;
-  double loss = 0;             // mean over targets, before the update
+  double loss = 0;  // mean over targets, before the update
   int64_t tokens = 0;
   int64_t sequences = 0;
   std::string strategy;
@@ -25,14 +25,14 @@ struct StepMetrics {
   double predicted_ms = 0;
   double planning_ms = 0;
   int64_t gap_ppm = 0;
-  double grad_norm = 0;        // before clipping
+  double grad_norm = 0;  // before clipping
   double lr = 0;
-  int64_t pull_bytes = 0;      // received by all ranks
+  int64_t pull_bytes = 0;  // received by all ranks
   int64_t push_bytes = 0;
   double link_exposed_ms = 0;  // step time in which the compute stream waited for pull or push
   int64_t peak_bytes = 0;
   double tokens_per_s = 0;
-  double overhead_ms = 0;      // neither inside nodes nor waiting
+  double overhead_ms = 0;  // neither inside nodes nor waiting
 };
 
 struct EvaluationMetrics {

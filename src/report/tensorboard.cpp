@@ -76,7 +76,8 @@ uint32_t masked_crc32c(std::string_view bytes) {
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  path_ = directory / base::text("events.out.tfevents.", static_cast<int64_t>(wall_time_s()), ".", host, ".", ::getpid());
+  path_ = directory /
+          base::text("events.out.tfevents.", static_cast<int64_t>(wall_time_s()), ".", host, ".", ::getpid());
   out_.open(path_, std::ios::binary | std::ios::app);
   write_record(double_field(1, wall_time_s()) + bytes_field(3, "brain.Event:2"));
 }
@@ -94,7 +95,8 @@ void TensorBoardWriter::write_record(std::string_view event) {
   out_ << length << little_endian(masked_crc32c(length)) << event << little_endian(masked_crc32c(event));
   out_.flush();
   if (!out_) {
-    throw base::RunError(base::text("cannot write ", path_.string(), ": free space or set log.tensorboard = false"));
+    throw base::RunError(
+        base::text("cannot write ", path_.string(), ": free space or set log.tensorboard = false"));
   }
 }
 

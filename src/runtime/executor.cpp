@@ -58,8 +58,9 @@ struct HostExecutor::Step {
   bool wait_for_dependencies(int at) {
     std::unique_lock lock(mutex);
     finished.wait(lock, [&] {
-      return failure || std::ranges::all_of(dependencies[static_cast<size_t>(at)],
-                                            [&](int dependency) { return done[static_cast<size_t>(dependency)]; });
+      return failure || std::ranges::all_of(dependencies[static_cast<size_t>(at)], [&](int dependency) {
+               return done[static_cast<size_t>(dependency)];
+             });
     });
     return !failure;
   }
@@ -87,7 +88,8 @@ struct HostExecutor::Step {
   StepTiming timing() const {
     StepTiming result;
     result.nodes = measured;
-    for (const Measurement& measurement : measured) result.step_ns = std::max(result.step_ns, measurement.end_ns);
+    for (const Measurement& measurement : measured)
+      result.step_ns = std::max(result.step_ns, measurement.end_ns);
     int64_t free_ns = 0;
     for (const int at : queues[static_cast<size_t>(graph::Stream::kCompute)]) {
       const Measurement& measurement = measured[static_cast<size_t>(at)];

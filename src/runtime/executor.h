@@ -35,8 +35,8 @@ struct Measurement {
 struct StepTiming {
   std::vector<Measurement> nodes;  // in program order
   int64_t step_ns = 0;
-  int64_t compute_ns = 0;      // inside compute nodes
-  int64_t stalled_ns = 0;      // compute stream waiting for other streams or peers
+  int64_t compute_ns = 0;  // inside compute nodes
+  int64_t stalled_ns = 0;  // compute stream waiting for other streams or peers
   int64_t overhead_ns() const { return step_ns - compute_ns - stalled_ns; }
 };
 
@@ -62,8 +62,8 @@ class HostExecutor : public Executor {
   void (*on_thread_start_)();
   std::mutex mutex_;
   std::condition_variable changed_;
-  Step* step_ = nullptr;      // the step under way; guarded by mutex_
-  int64_t generation_ = 0;    // counts steps; guarded by mutex_
+  Step* step_ = nullptr;    // the step under way; guarded by mutex_
+  int64_t generation_ = 0;  // counts steps; guarded by mutex_
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -14,7 +14,8 @@ double squared_gradient_norm(const ParameterStore& store) {
     const at::Tensor& gradient = store.owner(bucket.index).gradient;
     if (gradient.numel() == 0) continue;
     const double norm =
-        at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double).item<double>();
+        at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double)
+            .item<double>();
     squares += norm * norm;
   }
   return squares;

@@ -9,13 +9,13 @@
 namespace sluice::runtime {
 
 struct AdamW {
-  double lr = 3e-4;            // of this step, after warm-up and decay
+  double lr = 3e-4;  // of this step, after warm-up and decay
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double weight_decay = 0.1;   // decoupled; none on one-dimensional parameters
-  double clip = 1.0;           // global norm; 0: off
-  int64_t update = 1;          // this update's number, from 1 (bias correction)
+  double weight_decay = 0.1;  // decoupled; none on one-dimensional parameters
+  double clip = 1.0;          // global norm; 0: off
+  int64_t update = 1;         // this update's number, from 1 (bias correction)
 };
 
 // Sum of squares of this rank's owner gradients, in double.

@@ -117,7 +117,8 @@ void initialize_run(const model::Shape& shape, const model::Bucket& bucket, cons
   }
   const double deviation = initial_deviation(shape, parameter.role);
   for (int64_t i = run.begin; i < run.end; ++i) {
-    const double draw = base::random_normal(seed, static_cast<uint64_t>(bucket.index), static_cast<uint64_t>(i));
+    const double draw =
+        base::random_normal(seed, static_cast<uint64_t>(bucket.index), static_cast<uint64_t>(i));
     values[i - run.begin] = static_cast<T>(deviation * draw);
   }
 }
@@ -131,9 +132,11 @@ void initialize(ParameterStore& store, uint64_t seed) {
     for_each_owned_run(bucket, slice.owned, [&](const model::Parameter& parameter, base::Interval run) {
       const int64_t offset = run.begin - slice.owned.begin;
       if (values.scalar_type() == c10::ScalarType::Double) {
-        initialize_run(store.table().shape, bucket, parameter, run, seed, values.mutable_data_ptr<double>() + offset);
+        initialize_run(store.table().shape, bucket, parameter, run, seed,
+                       values.mutable_data_ptr<double>() + offset);
       } else {
-        initialize_run(store.table().shape, bucket, parameter, run, seed, values.mutable_data_ptr<float>() + offset);
+        initialize_run(store.table().shape, bucket, parameter, run, seed,
+                       values.mutable_data_ptr<float>() + offset);
       }
     });
     slice.master.copy_(values);

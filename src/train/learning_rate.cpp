@@ -11,8 +11,8 @@ double learning_rate(const config::OptimizerConfig& optimizer, int64_t step, int
     return optimizer.lr * static_cast<double>(step + 1) / static_cast<double>(optimizer.warmup_steps);
   }
   const int64_t decay_steps = std::max<int64_t>(1, steps - optimizer.warmup_steps);
-  const double progress =
-      std::min(1.0, static_cast<double>(step - optimizer.warmup_steps + 1) / static_cast<double>(decay_steps));
+  const double progress = std::min(
+      1.0, static_cast<double>(step - optimizer.warmup_steps + 1) / static_cast<double>(decay_steps));
   const double span = optimizer.lr - optimizer.min_lr;
   if (optimizer.decay == "cosine") {
     return optimizer.min_lr + span * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

@@ -1,0 +1,89 @@
+// sluice doctor: what works on this machine, what is missing and how to get it.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "profile/machine.h"
+
+namespace sluice::cli {
+
+namespace {
+
+struct Finding {
+  bool works = true;
+  std::string what;
+  std::string detail;
+};
+
+std::string compiler() {
+#ifdef __clang__
+  return "clang " __clang_version__;
+#else
+  return "g++ " __VERSION__;
+#endif
+}
+
+std::vector<Finding> examine() {
+  const profile::Machine machine = profile::this_machine();
+  std::vector<Finding> findings;
+  findings.push_back({true, "compiler", compiler()});
+  findings.push_back({true, "libtorch", machine.libtorch_version});
+  findings.push_back({true, "processor", base::text(machine.cores, " cores, ", machine.processor)});
+  findings.push_back(
+      {machine.available_bytes > (int64_t{2} << 30), "memory",
+       base::text(base::human_bytes(static_cast<double>(machine.available_bytes)), " available of ",
+                  base::human_bytes(static_cast<double>(machine.memory_bytes)))});
+  if (!machine.built_with_cuda) {
+    findings.push_back(
+        {false, "CUDA build",
+         "no nvcc was found when this was built: install the CUDA 13 toolkit and run make build"});
+  } else if (machine.gpus.empty()) {
+    findings.push_back(
+        {false, "GPUs", "CUDA is built in, but there is no driver or no GPU: training uses the CPU"});
+  } else {
+    findings.push_back({true, "GPUs", base::join(machine.gpus, ", ")});
+  }
+  const std::filesystem::path python = tokenizers_python();
+  const bool has_tokenizers = std::filesystem::exists(python);
+  findings.push_back(
+      {has_tokenizers, "tokenizers",
+       has_tokenizers ? python.string() : "Hugging Face tokenizer.json cannot be read: run tools/bootstrap"});
+  return findings;
+}
+
+void print(const std::vector<Finding>& findings) {
+  for (const Finding& finding : findings) {
+    std::printf("%-4s %-12s %s\n", finding.works ? "ok" : "--", finding.what.c_str(), finding.detail.c_str());
+  }
+}
+
+base::Json to_json(const std::vector<Finding>& findings) {
+  base::Json json = base::Json::array();
+  for (const Finding& finding : findings) {
+    json.push_back({{"what", finding.what}, {"works", finding.works}, {"detail", finding.detail}});
+  }
+  return json;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("doctor", "Say what works here, what is missing and how to get it");
+  auto as_json = std::make_shared<bool>(false);
+  command->add_flag("--json", *as_json, "Machine-readable result on stdout");
+  command->callback([as_json] {
+    const std::vector<Finding> findings = examine();
+    if (*as_json) {
+      std::cout << to_json(findings).dump(2) << '\n';
+    } else {
+      print(findings);
+    }
+  });
+}
+
+}  // namespace sluice::cli

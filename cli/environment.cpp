@@ -1,0 +1,26 @@
+#include "cli/environment.h"
+
+#include <unistd.h>
+
+namespace sluice::cli {
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+std::filesystem::path dependencies_directory() {
+  const auto variables = environment();
+  if (const auto chosen = variables.find("SLUICE_DEPS"); chosen != variables.end()) return chosen->second;
+  const auto home = variables.find("HOME");
+  return std::filesystem::path(home == variables.end() ? "/root" : home->second) / ".cache" / "sluice";
+}
+
+std::filesystem::path tokenizers_python() { return dependencies_directory() / "tools" / "bin" / "python"; }
+
+}  // namespace sluice::cli

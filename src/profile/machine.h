@@ -1,0 +1,21 @@
+// What this machine has: cores, memory, devices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::profile {
+
+struct Machine {
+  int cores = 1;                // that this process may use
+  int64_t memory_bytes = 0;     // in all
+  int64_t available_bytes = 0;  // now
+  std::string processor;
+  std::string libtorch_version;
+  bool built_with_cuda = false;
+  std::vector<std::string> gpus;  // names; empty without driver or devices
+};
+Machine this_machine();
+
+}  // namespace sluice::profile

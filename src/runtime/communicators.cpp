@@ -1,0 +1,58 @@
+#include "runtime/communicators.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::runtime {
+
+namespace {
+
+std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::Strategy>& candidates) {
+  std::set<std::vector<int>> groups;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
+        for (int lane = 0; lane < pipeline.scheme.cp; ++lane) groups.insert(pipeline.tp_group(stage, lane));
+      }
+    }
+  }
+  return groups;
+}
+
+std::string group_name(const std::vector<int>& ranks) {
+  std::vector<std::string> parts;
+  for (const int rank : ranks) parts.push_back(std::to_string(rank));
+  return "tp-" + base::join(parts, ".");
+}
+
+}  // namespace
+
+Communicators::Communicators(comm::Transport& transport, const std::vector<strategy::Strategy>& candidates) {
+  std::vector<int> world(static_cast<size_t>(transport.world_size()));
+  std::iota(world.begin(), world.end(), 0);
+  activation_ = transport.communicator("activation", world);
+  gradient_ = transport.communicator("gradient", world);
+  link_inter_ = transport.communicator("link-inter", world);
+  link_intra_ = transport.communicator("link-intra", world);
+  control_ = transport.communicator("step-control", world);
+  for (const std::vector<int>& ranks : tensor_parallel_groups(candidates)) {
+    const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();
+    if (ranks.size() < 2 || !member) continue;
+    SLUICE_ASSERT(std::ranges::is_sorted(ranks),
+                  base::text("TP group ", group_name(ranks), " is not ascending"));
+    tensor_parallel_[ranks] = transport.communicator(group_name(ranks), ranks);
+  }
+}
+
+comm::Communicator* Communicators::tensor_parallel(const std::vector<int>& ranks) {
+  if (ranks.size() < 2) return nullptr;
+  const auto found = tensor_parallel_.find(ranks);
+  SLUICE_ASSERT(found != tensor_parallel_.end(), base::text("no communicator for ", group_name(ranks)));
+  return found->second.get();
+}
+
+}  // namespace sluice::runtime

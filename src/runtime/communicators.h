@@ -1,0 +1,36 @@
+// Every communicator a run will need, all made at start-up: none is made later.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "strategy/strategy.h"
+
+namespace sluice::runtime {
+
+class Communicators {
+ public:
+  // Collective over all ranks: one tensor-parallel communicator for each distinct set of ranks over all
+  // candidates, and the world's: stage transfers in each direction, link levels, control.
+  Communicators(comm::Transport& transport, const std::vector<strategy::Strategy>& candidates);
+
+  comm::Communicator& activation() { return *activation_; }  // stage s -> s+1
+  comm::Communicator& gradient() { return *gradient_; }      // stage s+1 -> s
+  comm::Communicator& link_inter() { return *link_inter_; }
+  comm::Communicator& link_intra() { return *link_intra_; }
+  comm::Communicator& control() { return *control_; }  // scalars of the step graph
+  // The communicator of a TP group that this rank belongs to; null for a group of one.
+  comm::Communicator* tensor_parallel(const std::vector<int>& ranks);
+
+ private:
+  std::unique_ptr<comm::Communicator> activation_;
+  std::unique_ptr<comm::Communicator> gradient_;
+  std::unique_ptr<comm::Communicator> link_inter_;
+  std::unique_ptr<comm::Communicator> link_intra_;
+  std::unique_ptr<comm::Communicator> control_;
+  std::map<std::vector<int>, std::unique_ptr<comm::Communicator>> tensor_parallel_;
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,57 @@
+#include "runtime/engine.h"
+
+#include "base/error.h"
+#include "runtime/step_runner.h"
+
+namespace sluice::runtime {
+
+Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::Strategy>& candidates,
+               comm::Transport& transport, std::unique_ptr<Executor> executor, const Options& options)
+    : table_(table),
+      rank_(transport.rank()),
+      options_(options),
+      store_(table, {transport.rank(), transport.world_size(), options.precision, options.device}),
+      communicators_(transport, candidates),
+      link_inter_(communicators_.link_inter()),
+      link_intra_(communicators_.link_intra()),
+      executor_(std::move(executor)),
+      context_(layers::layer_context(
+          table.shape, {}, options.context_length,
+          at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
+  context_.logits_chunk_bytes = options.logits_chunk_bytes;
+}
+
+Engine::~Engine() = default;
+
+const LinkWires& Engine::wires_of(const std::shared_ptr<const graph::LinkPlan>& links) {
+  const auto found = wires_.find(links);
+  if (found != wires_.end()) return found->second;
+  if (wires_.size() >= kMostWires) wires_.clear();
+  return wires_.emplace(links, link_wires(table_, *links, rank_)).first->second;
+}
+
+StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer) {
+  return run(graph, tokens, &optimizer);
+}
+
+StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens) {
+  return run(graph, tokens, nullptr);
+}
+
+StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer) {
+  const LinkWires& wires = wires_of(graph.links);
+  StepRunner runner(graph, rank_, tokens, {store_, communicators_, link_inter_, link_intra_, wires, context_},
+                    optimizer);
+  StepResult result;
+  result.timing = executor_->run(graph, rank_, runner);
+  result.loss_sum = runner.scalars().loss_sum;
+  result.targets = runner.scalars().targets;
+  result.gradient_norm = runner.gradient_norm();
+  result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
+  if (optimizer != nullptr)
+    result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
+  result.peak_bytes = store_.owner_bytes() + store_.compute_bytes();
+  return result;
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,77 @@
+// One rank's half of training: parameters, communicators and executor. Runs step graphs; knows nothing of
+// files, corpora or planning.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "graph/step_graph.h"
+#include "layers/context.h"
+#include "model/parameters.h"
+#include "runtime/communicators.h"
+#include "runtime/executor.h"
+#include "runtime/link_runner.h"
+#include "runtime/optimizer.h"
+#include "runtime/parameter_store.h"
+#include "runtime/step_tokens.h"
+#include "strategy/strategy.h"
+
+namespace sluice::runtime {
+
+struct StepResult {
+  double loss_sum = 0;       // over all target tokens of all ranks
+  int64_t targets = 0;       // their number
+  double gradient_norm = 0;  // of the mean loss, before clipping; 0 for evaluation
+  int64_t pulled_bytes = 0;  // received by this rank
+  int64_t pushed_bytes = 0;  // sent by this rank
+  int64_t peak_bytes = 0;    // parameters, accumulators, owner slices and activations of this rank
+  StepTiming timing;
+
+  double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
+};
+
+class Engine {
+ public:
+  struct Options {
+    Precision precision;
+    c10::Device device = c10::kCPU;
+    int64_t context_length = 2048;  // longest sequence: length of the rotary tables
+    int64_t logits_chunk_bytes = 8 << 20;
+  };
+  // Collective over the ranks of `transport`. `table` and `transport` must outlive the engine; every
+  // strategy it will run must be among `candidates`.
+  Engine(const model::ParameterTable& table, const std::vector<strategy::Strategy>& candidates,
+         comm::Transport& transport, std::unique_ptr<Executor> executor, const Options& options);
+  ~Engine();
+
+  ParameterStore& store() { return store_; }
+  int rank() const { return rank_; }
+
+  // Collective: runs one step of the graph and updates the parameters.
+  // REQUIRES: the graph was built for training, `tokens` are this rank's.
+  StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer);
+  // Collective: forward only. REQUIRES: the graph was built for evaluation.
+  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens);
+
+ private:
+  StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer);
+  const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
+
+  static constexpr size_t kMostWires = 64;  // strategies whose exchanges are kept
+
+  const model::ParameterTable& table_;
+  int rank_;
+  Options options_;
+  ParameterStore store_;
+  Communicators communicators_;
+  LinkRunner link_inter_;
+  LinkRunner link_intra_;
+  std::unique_ptr<Executor> executor_;
+  layers::LayerContext context_;  // of one rank; a step sets the TP group
+  std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,110 @@
+// The first test of every feature: under any strategy the training run is that of one rank, up to the order
+// of summation (docs/architecture.md).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/test_cluster.h"
+
+namespace sluice::runtime {
+namespace {
+
+void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
+                  double parameter_tolerance) {
+  ASSERT_EQ(run.losses.size(), reference.losses.size());
+  for (size_t step = 0; step < run.losses.size(); ++step) {
+    EXPECT_NEAR(run.losses[step], reference.losses[step],
+                scalar_tolerance * std::abs(reference.losses[step]));
+    EXPECT_NEAR(run.gradient_norms[step], reference.gradient_norms[step],
+                parameter_tolerance * reference.gradient_norms[step]);
+  }
+  for (const auto& [bucket, values] : reference.parameters) {
+    double largest = 0;
+    double difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(values[i]));
+      difference = std::max(difference, std::abs(values[i] - run.parameters.at(bucket)[i]));
+    }
+    EXPECT_LE(difference, parameter_tolerance * largest) << "bucket " << bucket;
+  }
+}
+
+RunRecord run(int world_size, std::vector<std::string> strategies,
+              comm::DType dtype = comm::DType::kFloat64) {
+  RunOptions options;
+  options.world_size = world_size;
+  options.strategies = std::move(strategies);
+  options.dtype = dtype;
+  return run_in_process(options);
+}
+
+class Equivalence : public testing::Test {
+ protected:
+  static const RunRecord& one_rank() {
+    static const RunRecord record = run(1, {"<1,1,1>"});
+    return record;
+  }
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
+    expect_equal(run(world_size, std::move(strategies)), one_rank(), 1e-11, 1e-11);
+  }
+};
+
+TEST_F(Equivalence, TrainingLearns) { EXPECT_LT(one_rank().losses.back(), one_rank().losses.front()); }
+TEST_F(Equivalence, FourPipelines) { expect_as_one_rank(4, {"4x<1,1,1>"}); }
+TEST_F(Equivalence, HeterogeneousTensorParallel) { expect_as_one_rank(4, {"<2,1,1> + 2x<1,1,1>"}); }
+TEST_F(Equivalence, PipelineBesideTensorParallel) { expect_as_one_rank(4, {"<1,2,1> + <2,1,1>"}); }
+TEST_F(Equivalence, StagesThatDifferByALayer) { expect_as_one_rank(3, {"<1,3,1>"}); }
+TEST_F(Equivalence, IdleRank) { expect_as_one_rank(3, {"<2,1,1>"}); }
+TEST_F(Equivalence, TensorAndPipelineParallel) { expect_as_one_rank(6, {"<3,2,1>"}); }
+TEST_F(Equivalence, SwitchingEveryStep) {
+  expect_as_one_rank(4, {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>",
+                         "<3,1,1> + <1,1,1>", "<2,2,1>"});
+}
+
+TEST_F(Equivalence, TwoLevelLinks) {
+  RunOptions options;
+  options.world_size = 4;
+  options.gpus_per_node = 2;
+  options.strategies = {"<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"};
+  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+}
+
+TEST_F(Equivalence, RandomDelaysChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.strategies = {"<1,2,1> + <2,1,1>", "4x<1,1,1>"};
+  options.steps = 6;
+  const RunRecord calm = run_in_process(options);
+  options.max_delay_ns = 2'000'000;
+  const RunRecord delayed = run_in_process(options);
+  EXPECT_EQ(calm.losses, delayed.losses);
+  EXPECT_EQ(calm.parameters, delayed.parameters);
+}
+
+TEST_F(Equivalence, TiedEmbeddings) {
+  RunOptions options;
+  options.shape.tie_embeddings = true;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<2,2,1>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
+  RunOptions options;
+  options.shape.kv_heads = 2;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 6;
+  options.strategies = {"<4,1,1> + <2,1,1>", "<6,1,1>", "<2,3,1>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+TEST_F(Equivalence, SinglePrecision) {
+  const RunRecord reference = run(1, {"<1,1,1>"}, comm::DType::kFloat32);
+  expect_equal(run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<2,1,1> + 2x<1,1,1>"}, comm::DType::kFloat32),
+               reference, 1e-5, 1e-4);
+}
+
+}  // namespace
+}  // namespace sluice::runtime

@@ -1,0 +1,105 @@
+#include "runtime/link_runner.h"
+
+#include <ATen/ops/empty.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::runtime {
+
+LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank) {
+  const link::Route route =
+      link::route_of_rank(table, plan.layout, plan.rounds, plan.world_size, plan.gpus_per_node, rank);
+  LinkWires wires;
+  for (const link::RouteRound& round : route.rounds) {
+    wires.pull.push_back(link::pull_wire(table, plan.layout, round, rank));
+    wires.push.push_back(link::push_wire(table, plan.layout, round, plan.gpus_per_node, rank));
+    wires.pulled_elements += wires.pull.back().inter.received() + wires.pull.back().intra.received();
+    wires.pushed_elements += wires.push.back().inter.sent() + wires.push.back().intra.sent();
+  }
+  const int64_t theory = link::pulled_elements(table, plan.layout, plan.world_size, rank);
+  SLUICE_ASSERT(wires.pulled_elements == theory && wires.pushed_elements == theory,
+                base::text("rank ", rank, " pulls ", wires.pulled_elements, " and pushes ",
+                           wires.pushed_elements, " elements, theory says ", theory));
+  return wires;
+}
+
+namespace {
+
+void reserve(at::Tensor& buffer, int64_t bytes, c10::Device device) {
+  if (buffer.defined() && buffer.numel() >= bytes) return;
+  buffer = at::empty({bytes}, at::TensorOptions().dtype(c10::ScalarType::Byte).device(device));
+}
+
+std::vector<int64_t> in_bytes(const std::vector<int64_t>& elements, int64_t element_bytes) {
+  std::vector<int64_t> bytes;
+  for (const int64_t count : elements) bytes.push_back(count * element_bytes);
+  return bytes;
+}
+
+template <typename Element>
+link::BucketMemory<Element> pointers(const LinkRunner::Memories& memories) {
+  const auto first = [](const at::Tensor& tensor) {
+    return tensor.defined() ? static_cast<Element*>(tensor.mutable_data_ptr()) : nullptr;
+  };
+  link::BucketMemory<Element> result;
+  for (const at::Tensor& tensor : memories.compute) result.compute.push_back(first(tensor));
+  for (const at::Tensor& tensor : memories.owner) result.owner.push_back(first(tensor));
+  return result;
+}
+
+template <typename Element, typename Exchange>
+void run_as(const link::WireLevel& level, const LinkRunner::Memories& memories, void* send,
+            const void* receive, Exchange exchange) {
+  const link::BucketMemory<Element> memory = pointers<Element>(memories);
+  link::pack(level, memory, static_cast<Element*>(send));
+  exchange();
+  link::unpack(level, static_cast<const Element*>(receive), memory);
+}
+
+}  // namespace
+
+void LinkRunner::run(const link::WireLevel& level, const Memories& memories, comm::DType dtype) {
+  const int64_t element_bytes = comm::size_of(dtype);
+  const c10::Device device = memories.owner.front().device();
+  reserve(send_, level.sent() * element_bytes, device);
+  reserve(receive_, level.received() * element_bytes, device);
+  const std::vector<int64_t> send_bytes = in_bytes(level.send_elements, element_bytes);
+  const std::vector<int64_t> receive_bytes = in_bytes(level.receive_elements, element_bytes);
+  void* send = send_.mutable_data_ptr();
+  void* receive = receive_.mutable_data_ptr();
+  const auto exchange = [&] { communicator_.all_to_all(send, send_bytes, receive, receive_bytes)->wait(); };
+  switch (dtype) {
+    case comm::DType::kFloat32: return run_as<float>(level, memories, send, receive, exchange);
+    case comm::DType::kFloat64: return run_as<double>(level, memories, send, receive, exchange);
+    case comm::DType::kBFloat16: return run_as<uint16_t>(level, memories, send, receive, exchange);
+  }
+}
+
+namespace {
+
+template <typename Owner, typename Compute>
+LinkRunner::Memories memories_of(ParameterStore& store, Owner owner, Compute compute) {
+  LinkRunner::Memories memories;
+  for (const model::Bucket& bucket : store.table().buckets) {
+    memories.owner.push_back(owner(bucket.index));
+    memories.compute.push_back(store.holds(bucket.index) ? compute(store.shard(bucket.index)) : at::Tensor());
+  }
+  return memories;
+}
+
+}  // namespace
+
+LinkRunner::Memories pull_memories(ParameterStore& store) {
+  return memories_of(
+      store, [&](int bucket) { return store.compute_copy(bucket); },
+      [](const ComputeShard& shard) { return shard.parameters; });
+}
+
+LinkRunner::Memories push_memories(ParameterStore& store) {
+  return memories_of(
+      store, [&](int bucket) { return store.owner(bucket).gradient; },
+      [](const ComputeShard& shard) { return shard.gradients; });
+}
+
+}  // namespace sluice::runtime

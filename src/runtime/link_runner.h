@@ -1,0 +1,51 @@
+// Executes pull and push of one rank: copies slices into the wire's buffer, exchanges them, copies them out
+// and sums. What goes where was decided in `link`; here are only buffers and the world's communicators.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "graph/step_graph.h"
+#include "link/wire.h"
+#include "runtime/parameter_store.h"
+
+namespace sluice::runtime {
+
+// The exchanges of one strategy for one rank, by link round. Made once a strategy.
+struct LinkWires {
+  std::vector<link::RoundWire> pull;
+  std::vector<link::RoundWire> push;
+  int64_t pulled_elements = 0;  // received by this rank in pull
+  int64_t pushed_elements = 0;  // sent by this rank in push
+};
+// Asserts that pull brings exactly the rank's shards less what it owns, and push takes as much home.
+LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank);
+
+// One level's exchange: its communicator and the buffers that it keeps from step to step. Used by one
+// thread at a time.
+class LinkRunner {
+ public:
+  explicit LinkRunner(comm::Communicator& communicator) : communicator_(communicator) {}
+
+  // Runs `level`. For pull the memories are compute copies of the owner slices and parameter shards, for
+  // push owner gradients and gradient shards; all share one dtype and device.
+  struct Memories {
+    std::vector<at::Tensor> compute;  // by bucket; undefined where the rank holds none
+    std::vector<at::Tensor> owner;    // by bucket
+  };
+  void run(const link::WireLevel& level, const Memories& memories, comm::DType dtype);
+
+ private:
+  comm::Communicator& communicator_;
+  at::Tensor send_;     // bytes
+  at::Tensor receive_;  // bytes
+};
+
+// What pull and push move in the step that `store` has open.
+LinkRunner::Memories pull_memories(ParameterStore& store);
+LinkRunner::Memories push_memories(ParameterStore& store);
+
+}  // namespace sluice::runtime

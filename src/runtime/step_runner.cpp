@@ -1,0 +1,228 @@
+#include "runtime/step_runner.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "layers/embedding.h"
+
+namespace sluice::runtime {
+
+using graph::Node;
+using graph::NodeKind;
+
+StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens& tokens,
+                       const StepResources& resources, const AdamW* optimizer)
+    : graph_(graph),
+      rank_(rank),
+      resources_(resources),
+      optimizer_(optimizer),
+      place_(strategy::places(graph.plan.strategy(), graph.world_size)[static_cast<size_t>(rank)]) {
+  resources_.store.open_step(graph.links->layout.holdings(rank));
+  pull_memories_ = pull_memories(resources_.store);
+  push_memories_ = push_memories(resources_.store);
+  const bool at_work = place_.pipeline >= 0 && !graph.links->layout.holdings(rank).empty();
+  if (at_work) open_stage(tokens);
+}
+
+void StepRunner::open_stage(const StepTokens& tokens) {
+  const strategy::PipelinePlan& plan = graph_.plan.pipelines[static_cast<size_t>(place_.pipeline)];
+  pipeline_ = &plan.pipeline;
+  const strategy::Scheme& scheme = pipeline_->scheme;
+  const model::ParameterTable& table = resources_.store.table();
+  resources_.context.parallel = {
+      resources_.communicators.tensor_parallel(pipeline_->tp_group(place_.stage, place_.lane)), scheme.tp,
+      place_.t};
+  stage_layers_ = strategy::layers_of_stage(table.shape.layers, scheme.pp, place_.stage);
+
+  const auto views = [&](auto make, const model::Bucket& bucket, auto member) {
+    return make(bucket, resources_.store.shard(bucket.index).*member, scheme.tp, place_.t);
+  };
+  for (int64_t layer = stage_layers_.begin; layer < stage_layers_.end; ++layer) {
+    weights_.push_back(views(layers::layer_parameters, table.layer(layer), &ComputeShard::parameters));
+    gradients_.push_back(views(layers::layer_parameters, table.layer(layer), &ComputeShard::gradients));
+  }
+  const bool first_stage = place_.stage == 0;
+  const bool last_stage = place_.stage == scheme.pp - 1;
+  if (first_stage) {
+    embedding_ = views(layers::embedding_parameters, table.embedding(), &ComputeShard::parameters);
+    embedding_gradient_ = views(layers::embedding_parameters, table.embedding(), &ComputeShard::gradients);
+  }
+  if (last_stage) {
+    const auto head_views = [&](auto member) {
+      const at::Tensor tied =
+          table.shape.tie_embeddings ? resources_.store.shard(table.embedding().index).*member : at::Tensor();
+      return layers::head_parameters(table, resources_.store.shard(table.head().index).*member, tied,
+                                     scheme.tp, place_.t);
+    };
+    head_ = head_views(&ComputeShard::parameters);
+    head_gradient_ = head_views(&ComputeShard::gradients);
+  }
+
+  const c10::Device device = resources_.store.options().device;
+  const auto& lane = plan.lanes[static_cast<size_t>(place_.lane)];
+  SLUICE_ASSERT(tokens.size() == lane.size(),
+                base::text("tokens of ", tokens.size(), " micro-batches for ", lane.size()));
+  for (size_t i = 0; i < lane.size(); ++i) {
+    std::vector<layers::PieceSpan> spans;
+    for (const strategy::Piece& piece : lane[i].pieces) spans.push_back({piece.tokens(), piece.begin});
+    MicroBatch& batch = micro_batches_.emplace_back();
+    batch.layout = layers::micro_batch_layout(spans, scheme.tp, device);
+    if (first_stage) batch.id_T = layers::row_values(tokens[i].tokens, batch.layout, device);
+    if (last_stage) {
+      std::vector<int64_t> target_of_row = tokens[i].targets;
+      target_of_row.resize(static_cast<size_t>(batch.layout.rows), -1);
+      batch.targets = layers::targets(target_of_row, device);
+    }
+    batch.saved.resize(static_cast<size_t>(stage_layers_.size()));
+    batch.deferred.resize(static_cast<size_t>(stage_layers_.size()));
+  }
+}
+
+void StepRunner::run(const Node& node) {
+  const auto round = static_cast<size_t>(node.round);
+  const comm::DType compute = resources_.store.options().precision.compute;
+  const comm::DType master = resources_.store.options().precision.master();
+  switch (node.kind) {
+    case NodeKind::kPullInter:
+      return resources_.link_inter.run(resources_.wires.pull[round].inter, pull_memories_, compute);
+    case NodeKind::kPullIntra:
+      return resources_.link_intra.run(resources_.wires.pull[round].intra, pull_memories_, compute);
+    case NodeKind::kPushIntra:
+      return resources_.link_intra.run(resources_.wires.push[round].intra, push_memories_, master);
+    case NodeKind::kPushInter:
+      return resources_.link_inter.run(resources_.wires.push[round].inter, push_memories_, master);
+    case NodeKind::kForward: return forward(node);
+    case NodeKind::kBackward: return backward(node);
+    case NodeKind::kBackwardInput: return backward_input(node);
+    case NodeKind::kBackwardWeight: return backward_weight(node);
+    case NodeKind::kSendActivation: return send_activation(node);
+    case NodeKind::kSendGradient: return send_gradient(node);
+    case NodeKind::kReduceScalars: return reduce_scalars();
+    case NodeKind::kUpdate:
+      SLUICE_ASSERT(optimizer_ != nullptr, "an evaluation graph has an update");
+      return update(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets), gradient_norm());
+  }
+}
+
+void StepRunner::forward(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  if (node.embedding)
+    batch.activation_SH = layers::embedding_forward(resources_.context, *embedding_, batch.id_T);
+  for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
+    const size_t i = stage_index(layer);
+    batch.activation_SH =
+        layers::layer_forward(resources_.context, batch.layout, weights_[i], batch.activation_SH,
+                              optimizer_ != nullptr ? &batch.saved[i] : nullptr);
+  }
+  if (node.head) head(batch);
+}
+
+// Loss and its gradient in one pass; every TP rank finds the same loss, the first one counts it.
+void StepRunner::head(MicroBatch& batch) {
+  double loss_sum = 0;
+  if (optimizer_ != nullptr) {
+    layers::HeadResult result = layers::head_forward_backward(resources_.context, *head_, batch.activation_SH,
+                                                              batch.targets, *head_gradient_);
+    loss_sum = result.loss_sum;
+    batch.gradient_SH = std::move(result.dx_SH);
+  } else {
+    loss_sum = layers::head_loss(resources_.context, *head_, batch.activation_SH, batch.targets);
+  }
+  batch.activation_SH = at::Tensor();
+  if (place_.t != 0) return;
+  own_loss_sum_ += loss_sum;
+  own_targets_ += batch.targets.row_R.numel();
+}
+
+void StepRunner::backward(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
+    const size_t i = stage_index(layer);
+    batch.gradient_SH = layers::layer_backward(resources_.context, batch.layout, weights_[i],
+                                               std::move(batch.saved[i]), batch.gradient_SH, gradients_[i]);
+  }
+  finish_backward(node, batch);
+}
+
+void StepRunner::backward_input(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
+    const size_t i = stage_index(layer);
+    batch.gradient_SH =
+        layers::layer_backward_input(resources_.context, batch.layout, weights_[i], std::move(batch.saved[i]),
+                                     batch.gradient_SH, gradients_[i], batch.deferred[i]);
+  }
+  finish_backward(node, batch);
+}
+
+void StepRunner::finish_backward(const Node& node, MicroBatch& batch) {
+  if (!node.embedding) return;
+  layers::embedding_backward(resources_.context, batch.id_T, batch.gradient_SH, *embedding_gradient_);
+  batch.gradient_SH = at::Tensor();
+}
+
+void StepRunner::backward_weight(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
+    const size_t i = stage_index(layer);
+    layers::layer_backward_weight(resources_.context, std::move(batch.deferred[i]), gradients_[i]);
+  }
+}
+
+// Sends this rank's rows, or receives them into a new tensor; rows are the TP shard of the micro-batch.
+void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
+                      at::Tensor& rows) {
+  const ParameterStore::Options& options = resources_.store.options();
+  if (sender) {
+    const at::Tensor contiguous = rows.contiguous();
+    communicator.send(contiguous.const_data_ptr(), static_cast<int64_t>(contiguous.nbytes()), peer)->wait();
+    rows = at::Tensor();
+    return;
+  }
+  const int64_t shard_rows = batch.layout.rows / pipeline_->scheme.tp;
+  at::Tensor received =
+      at::empty({shard_rows, resources_.context.shape.hidden},
+                at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device));
+  communicator.receive(received.mutable_data_ptr(), static_cast<int64_t>(received.nbytes()), peer)->wait();
+  rows = std::move(received);
+}
+
+void StepRunner::send_activation(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  const bool sender = place_.stage == node.stage;
+  const int other_stage = sender ? node.stage + 1 : node.stage;
+  pass(resources_.communicators.activation(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
+       batch, batch.activation_SH);
+}
+
+void StepRunner::send_gradient(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  const bool sender = place_.stage == node.stage + 1;
+  const int other_stage = sender ? node.stage : node.stage + 1;
+  pass(resources_.communicators.gradient(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
+       batch, batch.gradient_SH);
+}
+
+void StepRunner::reduce_scalars() {
+  const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
+  const std::array<double, 3> own{squares, own_loss_sum_, static_cast<double>(own_targets_)};
+  std::vector<double> all(own.size() * static_cast<size_t>(graph_.world_size));
+  resources_.communicators.control().all_gather(own.data(), all.data(), sizeof own)->wait();
+  for (size_t i = 0; i < all.size(); i += own.size()) {
+    scalars_.gradient_squares += all[i];
+    scalars_.loss_sum += all[i + 1];
+    scalars_.targets += static_cast<int64_t>(all[i + 2]);
+  }
+}
+
+double StepRunner::gradient_norm() const {
+  return std::sqrt(scalars_.gradient_squares) / static_cast<double>(std::max<int64_t>(1, scalars_.targets));
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,103 @@
+// What every kind of node does on one rank, for the length of one step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "graph/step_graph.h"
+#include "layers/decoder_layer.h"
+#include "layers/head.h"
+#include "layers/micro_batch_layout.h"
+#include "runtime/communicators.h"
+#include "runtime/executor.h"
+#include "runtime/link_runner.h"
+#include "runtime/optimizer.h"
+#include "runtime/step_tokens.h"
+
+namespace sluice::runtime {
+
+// The engine's parts that a step uses; they outlive it.
+struct StepResources {
+  ParameterStore& store;
+  Communicators& communicators;
+  LinkRunner& link_inter;
+  LinkRunner& link_intra;
+  const LinkWires& wires;
+  layers::LayerContext context;  // its `parallel` is set by the step
+};
+
+// Sums over all ranks, known after ReduceScalars.
+struct StepScalars {
+  double gradient_squares = 0;
+  double loss_sum = 0;
+  int64_t targets = 0;
+};
+
+class StepRunner final : public NodeRunner {
+ public:
+  // `optimizer` null: evaluation. Opens the step in the parameter store.
+  StepRunner(const graph::StepGraph& graph, int rank, const StepTokens& tokens,
+             const StepResources& resources, const AdamW* optimizer);
+
+  void run(const graph::Node& node) override;
+
+  const StepScalars& scalars() const { return scalars_; }
+  // Mean gradient's norm before clipping.
+  double gradient_norm() const;
+
+ private:
+  // One micro-batch on its way through this rank's stage. Cells and transfers of one micro-batch depend on
+  // each other, so never two threads use it at once.
+  struct MicroBatch {
+    layers::MicroBatchLayout layout;
+    at::Tensor id_T;                              // stage 0
+    layers::Targets targets;                      // last stage
+    at::Tensor activation_SH;                     // flowing forward
+    at::Tensor gradient_SH;                       // flowing backward
+    std::vector<layers::LayerSaved> saved;        // by layer of the stage
+    std::vector<layers::LayerDeferred> deferred;  // by layer of the stage
+  };
+
+  void open_stage(const StepTokens& tokens);
+  MicroBatch& micro_batch(const graph::Node& node) {
+    return micro_batches_[static_cast<size_t>(node.micro_batch)];
+  }
+  size_t stage_index(int64_t layer) const { return static_cast<size_t>(layer - stage_layers_.begin); }
+
+  void forward(const graph::Node& node);
+  void head(MicroBatch& batch);
+  void backward(const graph::Node& node);
+  void backward_input(const graph::Node& node);
+  void backward_weight(const graph::Node& node);
+  void finish_backward(const graph::Node& node, MicroBatch& batch);
+  void send_activation(const graph::Node& node);
+  void send_gradient(const graph::Node& node);
+  void pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
+            at::Tensor& rows);
+  void reduce_scalars();
+
+  const graph::StepGraph& graph_;
+  int rank_;
+  StepResources resources_;
+  const AdamW* optimizer_;
+
+  // This rank's place; pipeline −1 when it is idle.
+  strategy::Place place_;
+  const strategy::Pipeline* pipeline_ = nullptr;
+  base::Interval stage_layers_;
+  std::vector<layers::LayerParameters> weights_;  // by layer of the stage
+  std::vector<layers::LayerParameters> gradients_;
+  std::optional<layers::EmbeddingParameters> embedding_, embedding_gradient_;
+  std::optional<layers::HeadParameters> head_, head_gradient_;
+  std::vector<MicroBatch> micro_batches_;
+
+  LinkRunner::Memories pull_memories_;
+  LinkRunner::Memories push_memories_;
+  double own_loss_sum_ = 0;
+  int64_t own_targets_ = 0;
+  StepScalars scalars_;
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,18 @@
+// The tokens that one rank needs of a step: the pieces of its own micro-batches and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice::runtime {
+
+// Rows of one micro-batch in piece order. Stages that need no tokens or no targets have none.
+struct MicroBatchTokens {
+  std::vector<int64_t> tokens;   // ids; stage 0
+  std::vector<int64_t> targets;  // next id, or −1 where there is no loss; last stage
+};
+
+// By micro-batch of this rank's lane; empty for an idle rank.
+using StepTokens = std::vector<MicroBatchTokens>;
+
+}  // namespace sluice::runtime

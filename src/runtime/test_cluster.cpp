@@ -1,0 +1,201 @@
+#include "runtime/test_cluster.h"
+
+#include <ATen/Parallel.h>
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/rng.h"
+#include "comm/fake.h"
+#include "graph/build.h"
+
+namespace sluice::runtime {
+
+model::Shape small_shape() {
+  model::Shape shape;
+  shape.layers = 4;
+  shape.hidden = 24;
+  shape.heads = 12;
+  shape.kv_heads = 6;
+  shape.head_dim = 8;
+  shape.ffn_hidden = 37;
+  shape.vocab = 61;
+  return shape;
+}
+
+cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node) {
+  cost::CostModel::Options options;
+  options.shape = shape;
+  for (int tp = 1; tp <= 12; ++tp) {
+    const cost::Quadratic times = cost::Quadratic::from_ns(0.01 / tp, 100.0 / tp, 2000);
+    options.layer_by_tp[tp] = {times, times, times};
+    options.ends_by_tp[tp] = {cost::Quadratic::from_ns(0, 10, 500), cost::Quadratic::from_ns(0, 10, 500),
+                              cost::Quadratic::from_ns(0, 200.0 / tp, 1000)};
+    options.saved_bytes_per_token_layer_by_tp[tp] = 4096;
+    options.deferred_bytes_per_token_layer_by_tp[tp] = 2048;
+  }
+  options.intra = {5'000, 1'000'000'000};
+  options.inter = {20'000, 100'000'000};
+  options.update_ps_per_element = 1000;
+  options.memory.device_bytes = int64_t{1} << 32;
+  options.gpus_per_node = gpus_per_node;
+  return cost::CostModel(options);
+}
+
+strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                              const strategy::Strategy& strategy, int64_t max_tokens) {
+  strategy::StepPlan plan;
+  plan.step = step;
+  plan.sequences = sequences;
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    plan.pipelines.push_back({pipeline, max_tokens, std::vector<std::vector<strategy::MicroBatch>>(1)});
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    auto& lane = plan.pipelines[i % plan.pipelines.size()].lanes[0];
+    const int64_t length = sequences[i].length_tokens;
+    if (lane.empty() || lane.back().tokens() + length > max_tokens) lane.emplace_back();
+    lane.back().pieces.push_back({static_cast<int32_t>(i), 0, length});
+  }
+  return plan;
+}
+
+std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences,
+                                             int64_t longest) {
+  base::Rng rng(seed, static_cast<uint64_t>(step));
+  std::vector<strategy::Sequence> batch;
+  for (int64_t i = 0; i < sequences; ++i) {
+    batch.push_back({step * sequences + i, 0, rng.between(2, rng.between(2, longest))});
+  }
+  return batch;
+}
+
+int64_t token_at(int64_t document, int64_t position, int64_t vocab) {
+  const int64_t stride = 1 + document % 3;
+  return (document + position * stride) % vocab;
+}
+
+StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab) {
+  const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
+  StepTokens step;
+  if (place.pipeline < 0) return step;
+  for (const auto& micro_batch :
+       plan.pipelines[static_cast<size_t>(place.pipeline)].lanes[static_cast<size_t>(place.lane)]) {
+    MicroBatchTokens& rows = step.emplace_back();
+    for (const strategy::Piece& piece : micro_batch.pieces) {
+      const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
+      for (int64_t position = piece.begin; position < piece.end; ++position) {
+        const bool last = position + 1 == sequence.length_tokens;
+        rows.tokens.push_back(token_at(sequence.document, position, vocab));
+        rows.targets.push_back(last ? -1 : token_at(sequence.document, position + 1, vocab));
+      }
+    }
+  }
+  return step;
+}
+
+namespace {
+
+void one_thread() { at::set_num_threads(1); }
+
+// What one rank does; rank 0 records scalars, every rank its owner slices.
+class RankRun {
+ public:
+  RankRun(const RunOptions& options, const model::ParameterTable& table, comm::FakeWorld& world, int rank,
+          RunRecord& record, std::mutex& mutex)
+      : options_(options),
+        table_(table),
+        rank_(rank),
+        record_(record),
+        mutex_(mutex),
+        transport_(world.transport(rank)) {
+    for (const std::string& text : options.strategies) {
+      strategies_.push_back(strategy::parse_strategy(text, options.world_size));
+    }
+  }
+
+  void operator()() {
+    one_thread();
+    Engine::Options engine_options;
+    engine_options.precision.compute = options_.dtype;
+    engine_options.context_length = 512;
+    engine_options.logits_chunk_bytes = 4096;
+    Engine engine(table_, strategies_, *transport_, std::make_unique<HostExecutor>(&one_thread),
+                  engine_options);
+    initialize(engine.store(), 7);
+    const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node);
+    for (int64_t step = 0; step < options_.steps; ++step) train_step(engine, cost, step);
+    record_parameters(engine.store());
+  }
+
+ private:
+  void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
+    const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
+    const strategy::StepPlan plan =
+        dealt_plan(step, random_batch(3, step, 9, 64), strategy, options_.max_tokens);
+    graph::BuildOptions build;
+    build.link_plans = &link_plans_;
+    const graph::StepGraph graph = graph::build(plan, table_, cost, options_.world_size, build);
+    AdamW optimizer;
+    optimizer.lr = 3e-3;
+    optimizer.update = step + 1;
+    const StepResult result =
+        engine.train(graph, made_up_tokens(plan, options_.world_size, rank_, table_.shape.vocab), optimizer);
+    const std::lock_guard lock(mutex_);
+    if (record_.pulled_bytes.size() <= static_cast<size_t>(step))
+      record_.pulled_bytes.resize(static_cast<size_t>(step) + 1);
+    record_.pulled_bytes[static_cast<size_t>(step)] += result.pulled_bytes;
+    if (rank_ != 0) return;
+    record_.losses.push_back(result.mean_loss());
+    record_.gradient_norms.push_back(result.gradient_norm);
+  }
+
+  void record_parameters(const ParameterStore& store) {
+    const std::lock_guard lock(mutex_);
+    for (const model::Bucket& bucket : table_.buckets) {
+      std::vector<double>& whole = record_.parameters[bucket.index];
+      whole.resize(static_cast<size_t>(bucket.size));
+      const OwnerSlice& slice = store.owner(bucket.index);
+      const at::Tensor values = slice.master.to(c10::ScalarType::Double).contiguous();
+      std::copy_n(values.const_data_ptr<double>(), slice.owned.size(), whole.begin() + slice.owned.begin);
+    }
+  }
+
+  const RunOptions& options_;
+  const model::ParameterTable& table_;
+  int rank_;
+  RunRecord& record_;
+  std::mutex& mutex_;
+  std::unique_ptr<comm::Transport> transport_;
+  std::vector<strategy::Strategy> strategies_;
+  graph::LinkPlans link_plans_;
+};
+
+}  // namespace
+
+RunRecord run_in_process(const RunOptions& options) {
+  const model::ParameterTable table = model::parameter_table(options.shape);
+  comm::FakeOptions fake;
+  fake.max_delay_ns = options.max_delay_ns;
+  comm::FakeWorld world(options.world_size, fake);
+  RunRecord record;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      try {
+        RankRun(options, table, world, rank, record, mutex)();
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  if (failure) std::rethrow_exception(failure);
+  return record;
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,52 @@
+// For tests: ranks as threads of one process over the fake transport, hand-made plans, and training runs
+// whose every number can be compared.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "model/parameters.h"
+#include "runtime/engine.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::runtime {
+
+// A model small enough for thousands of steps: 4 layers, 4 heads, 2 key/value heads.
+model::Shape small_shape();
+// Made-up times and ample memory for tp 1 … 4.
+cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node);
+
+// Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
+// `max_tokens`.
+strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                              const strategy::Strategy& strategy, int64_t max_tokens);
+
+// The same batches for every run: token ids are a learnable function of document and position.
+std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences, int64_t longest);
+int64_t token_at(int64_t document, int64_t position, int64_t vocab);
+StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab);
+
+struct RunRecord {
+  std::vector<double> losses;
+  std::vector<double> gradient_norms;
+  std::map<int, std::vector<double>> parameters;  // whole buckets
+  std::vector<int64_t> pulled_bytes;              // of all ranks, by step
+};
+
+struct RunOptions {
+  int world_size = 1;
+  int gpus_per_node = 8;
+  std::vector<std::string> strategies{"<1,1,1>"};  // step s uses strategies[s mod size]
+  int64_t steps = 20;
+  comm::DType dtype = comm::DType::kFloat64;
+  int64_t max_tokens = 96;
+  int64_t max_delay_ns = 0;  // of each transfer on the fake transport
+  model::Shape shape = small_shape();
+};
+// Trains from the same initial weights on the same batches, all ranks in this process.
+RunRecord run_in_process(const RunOptions& options);
+
+}  // namespace sluice::runtime

@@ -1,0 +1,51 @@
+// Small messages between all ranks outside the step graph: agreement on plans, calibration, stopping.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace sluice::train {
+
+class Control {
+ public:
+  // Collective over all ranks.
+  explicit Control(comm::Transport& transport);
+
+  int rank() const { return communicator_->rank(); }
+  int world_size() const { return communicator_->size(); }
+
+  // Every rank's words, rank by rank. REQUIRES: as many words on every rank.
+  std::vector<std::vector<int64_t>> gather(std::span<const int64_t> words);
+  // Rank 0's text on every rank.
+  std::string broadcast(const std::string& text);
+  // Returns when every rank has called it.
+  void barrier();
+  // Runs `action` on every rank, then throws on every rank if it threw on any: this rank's own error, or a
+  // RunError that names the ranks that failed. Keeps ranks from waiting for one that gave up.
+  template <typename Action>
+  void together(const std::string& what, Action action);
+
+ private:
+  void agree_on_failures(const std::string& what, std::exception_ptr own);
+
+  std::unique_ptr<comm::Communicator> communicator_;
+};
+
+template <typename Action>
+void Control::together(const std::string& what, Action action) {
+  std::exception_ptr error;
+  try {
+    action();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  agree_on_failures(what, error);
+}
+
+}  // namespace sluice::train
