@@ -30,8 +30,6 @@ namespace sluice::transport {
 namespace {
 
 using comm::DType;
-using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr int kNamedRank = 100;  // exit status of a rank whose heartbeat named rank r: this plus r
@@ -260,30 +258,6 @@ void case_frozen(comm::Transport& transport) {
   std::this_thread::sleep_for(std::chrono::seconds(20));
 }
 
-// Ranks leave one after the other, hubs first, with a goodbye: nobody is missed.
-void case_goodbye(comm::Transport& transport) {
-  const auto control = transport.communicator("control", all(transport.world_size()));
-  HeartbeatOptions options;
-  options.on_lost = [](const Loss& loss) { _exit(kNamedRank + loss.rank); };
-  Heartbeat heartbeat(*control, options);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200 * transport.rank()));
-  EXPECT_FALSE(heartbeat.lost().has_value());
-  heartbeat.goodbye();
-}
-
-void case_failure(comm::Transport& transport) {
-  const auto control = transport.communicator("control", all(transport.world_size()));
-  Heartbeat heartbeat(*control, {});
-  if (transport.rank() == 3) {
-    heartbeat.report_failure("the disk is full");
-    return;
-  }
-  const std::optional<Loss> loss = heartbeat.wait_for_loss(10'000'000'000);
-  ASSERT_TRUE(loss.has_value());
-  EXPECT_EQ(loss->rank, 3);
-  EXPECT_THAT(loss->text, AllOf(HasSubstr("rank 3 (process "), HasSubstr("failed: the disk is full")));
-}
-
 void case_missing(const GlooOptions& options, int missing) {
   if (options.launch.rank == missing) return;
   try {
@@ -341,8 +315,6 @@ void run_case(const std::string& name, GlooOptions options) {
       {"killed1", [](comm::Transport& transport) { case_killed(transport, 1); }},
       {"killed3", [](comm::Transport& transport) { case_killed(transport, 3); }},
       {"frozen", case_frozen},
-      {"goodbye", case_goodbye},
-      {"failure", case_failure},
   };
   options.join_timeout_ns = name.starts_with("missing") ? 1'500'000'000 : 30'000'000'000;
   if (name == "missing2") return case_missing(options, 2);
@@ -398,14 +370,6 @@ TEST(Heartbeat, KilledRankIsNamedByAllSurvivors) {
 
 TEST(Heartbeat, FrozenRankIsNamedForItsSilence) {
   EXPECT_EQ(run_ranks("frozen", 4).statuses, (std::vector<int>{102, 102, 128 + SIGKILL, 102}));
-}
-
-TEST(Heartbeat, GoodbyeIsNoLoss) {
-  EXPECT_EQ(run_ranks("goodbye", 4).statuses, (std::vector<int>{0, 0, 0, 0}));
-}
-
-TEST(Heartbeat, ReportedFailureReachesEveryRank) {
-  EXPECT_EQ(run_ranks("failure", 4).statuses, (std::vector<int>{0, 0, 0, 0}));
 }
 
 }  // namespace
