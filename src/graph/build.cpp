@@ -22,8 +22,8 @@ class Passes {
       : disabled_(disabled), times_(times) {
     for (const std::string& name : disabled) {
       if (std::ranges::find(kOptionalPasses, name) != kOptionalPasses.end()) continue;
-      throw base::InputError(base::text("there is no optional graph pass '", name,
-                                        "': there are ", base::join(kOptionalPasses, ", ")));
+      throw base::InputError(base::text("there is no optional graph pass '", name, "': there are ",
+                                        base::join(kOptionalPasses, ", ")));
     }
   }
 
@@ -56,8 +56,9 @@ StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& tab
   passes.run("link", [&] {
     const int per_node = cost.options().gpus_per_node;
     const strategy::Strategy active = active_strategy(plan);
-    links = options.link_plans ? options.link_plans->of(table, active, world_size, per_node)
-                               : std::make_shared<const LinkPlan>(link_plan(table, active, world_size, per_node));
+    links = options.link_plans
+                ? options.link_plans->of(table, active, world_size, per_node)
+                : std::make_shared<const LinkPlan>(link_plan(table, active, world_size, per_node));
     rounds = pull_rounds(program, links->rounds);
   });
   passes.run("order", [&] { drafts = draft(plan, program, cost, world_size, options.purpose); });

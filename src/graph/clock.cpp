@@ -92,7 +92,8 @@ void run_clock(StepGraph& graph) {
     for (int i = dependents.begin[id]; i < dependents.begin[id + 1]; ++i) {
       const auto dependent = static_cast<size_t>(dependents.ids[static_cast<size_t>(i)]);
       ready_ns[dependent] = std::max(ready_ns[dependent], node.end_ns);
-      if (--missing[dependent] == 0) ready.push({ready_ns[dependent], ready_ns[dependent], static_cast<int>(dependent)});
+      if (--missing[dependent] == 0)
+        ready.push({ready_ns[dependent], ready_ns[dependent], static_cast<int>(dependent)});
     }
   }
   SLUICE_ASSERT(committed == static_cast<int64_t>(graph.nodes.size()),

@@ -72,7 +72,8 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
       next = std::find_if(next, holding.end(), [&](int other) {
         return share_lanes(units[static_cast<size_t>(other)], units[u]);
       });
-      SLUICE_ASSERT(next != holding.end(), text("unit ", u, " exceeds the credit of pipeline ", draft.pipeline));
+      SLUICE_ASSERT(next != holding.end(),
+                    text("unit ", u, " exceeds the credit of pipeline ", draft.pipeline));
       add(units[static_cast<size_t>(*next)], -units[static_cast<size_t>(*next)].tokens);
       draft.units[u].admitted_after.push_back(*next);
       next = holding.erase(next);
@@ -134,10 +135,14 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
     using End = cost::CostModel::CellPart::End;
     const bool embedding = part.begin == program.embedding();
     const bool head = part.end > program.head();
-    const End end = embedding && head ? End::kBoth : embedding ? End::kEmbedding : head ? End::kHead : End::kNone;
+    const End end = embedding && head ? End::kBoth
+                    : embedding       ? End::kEmbedding
+                    : head            ? End::kHead
+                                      : End::kNone;
     const cost::CostModel::CellPart priced{program.layers_in(part).size(), end};
     const auto& lengths = draft.units[static_cast<size_t>(cell.unit)].lengths;
-    until.push_back(until.back() + std::max<int64_t>(1, cost.cell_ns(draft.place.scheme, cell.kind, priced, lengths)));
+    until.push_back(until.back() +
+                    std::max<int64_t>(1, cost.cell_ns(draft.place.scheme, cell.kind, priced, lengths)));
   }
   const auto share = [&](size_t i) {
     return static_cast<int64_t>(static_cast<__int128>(cell.duration_ns) * until[i] / until.back());
@@ -225,7 +230,8 @@ void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const 
     for (const std::vector<int>& lane : stage.order) {
       if (lane.empty()) continue;
       outer.push_back(lane.front());
-      if (stage.cells[static_cast<size_t>(lane.back())].kind == CellKind::kBackward) outer.push_back(lane.back());
+      if (stage.cells[static_cast<size_t>(lane.back())].kind == CellKind::kBackward)
+        outer.push_back(lane.back());
     }
     std::ranges::sort(outer);
     outer.erase(std::unique(outer.begin(), outer.end()), outer.end());

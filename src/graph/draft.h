@@ -28,8 +28,8 @@ struct DraftStage {
 };
 
 struct DraftUnit {
-  std::vector<int> micro_batches;    // of each of its lanes, the index there
-  std::vector<int64_t> lengths;      // of the pieces on its fullest lane
+  std::vector<int> micro_batches;  // of each of its lanes, the index there
+  std::vector<int64_t> lengths;    // of the pieces on its fullest lane
   // Units whose credit it takes over: it is admitted after their weight gradients on all stages.
   std::vector<int> admitted_after;
 };

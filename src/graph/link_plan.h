@@ -1,6 +1,6 @@
-// What pull and push of one strategy come to for all ranks. It depends on the strategy alone, not on the batch,
-// so it is made once a strategy and shared by all its step graphs. It lists no transfers: a rank that executes
-// the graph makes its own (link::route_of_rank).
+// What pull and push of one strategy come to for all ranks. It depends on the strategy alone, not on the
+// batch, so it is made once a strategy and shared by all its step graphs. It lists no transfers: a rank that
+// executes the graph makes its own (link::route_of_rank).
 #pragma once
 
 #include <cstdint>

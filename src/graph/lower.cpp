@@ -1,7 +1,9 @@
 #include "graph/lower.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace sluice::graph {
 
@@ -247,8 +249,10 @@ void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& orde
   }
 }
 
-// Fills the Communicate slots between stages.
+// Fills the Communicate slots between stages. On lanes a transfer of a tied unit may have to wait for one of
+// them; the ones behind it keep their order, which the cells above rely on.
 void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes) {
+  const size_t first = graph_.nodes.size();
   for (size_t u = 0; u < draft.units.size(); ++u) {  // ids ascend by unit: older ones win ties
     for (int boundary = 0; boundary + 1 < draft.load.stages; ++boundary) {
       const Passes& below = passes[static_cast<size_t>(boundary)][u];
@@ -259,6 +263,15 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
       if (purpose_ == Purpose::kEvaluate) continue;
       depend(below.backward.front(),
              add_transfer(draft, NodeKind::kSendGradient, boundary, unit, above.backward.back()));
+    }
+  }
+  if (draft.load.lanes == 1) return;
+  std::map<std::tuple<NodeKind, int, int>, int> last;  // of kind, boundary and lane
+  for (size_t id = first; id < graph_.nodes.size(); ++id) {
+    const Node& node = graph_.nodes[id];
+    for (int lane = node.lane; lane < node.lane + node.lanes; ++lane) {
+      const auto [before, none] = last.emplace(std::tuple(node.kind, node.stage, lane), node.id);
+      if (!none) depend(node.id, std::exchange(before->second, node.id));
     }
   }
 }

@@ -24,7 +24,8 @@ class Activations {
 
   // When it starts.
   int64_t taken(const Node& node) const {
-    if (node.kind == NodeKind::kForward) return node.tokens * (node.layers.size() * saved_ + boundary_of(node));
+    if (node.kind == NodeKind::kForward)
+      return node.tokens * (node.layers.size() * saved_ + boundary_of(node));
     if (node.kind == NodeKind::kBackwardInput) return node.tokens * node.layers.size() * deferred_;
     return 0;
   }
@@ -99,9 +100,10 @@ std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost) {
   const std::vector<RankMemory> memory = predicted_memory(graph, cost);
   const auto fullest = std::ranges::max_element(memory, {}, &RankMemory::peak_bytes);
   if (fullest == memory.end() || fullest->peak_bytes <= capacity) return "";
-  const std::string where = fullest->node < 0 ? "" : base::text(" at '", label(graph.node(fullest->node)), "'");
-  return base::text("rank ", fullest - memory.begin(), " needs ", fullest->peak_bytes, " bytes", where,
-                    " (", fullest->fixed_bytes, " of them fixed) but its device has ", capacity,
+  const std::string where =
+      fullest->node < 0 ? "" : base::text(" at '", label(graph.node(fullest->node)), "'");
+  return base::text("rank ", fullest - memory.begin(), " needs ", fullest->peak_bytes, " bytes", where, " (",
+                    fullest->fixed_bytes, " of them fixed) but its device has ", capacity,
                     ": raise tp or pp, or shorten the longest micro-batch");
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 std::string place_of(const Node& node) {
   std::string place = text(" p", node.pipeline, " s", node.stage);
-  if (node.lanes > 1) return text(place, " l", node.lane, "-", node.lane + node.lanes, " m", node.micro_batch);
+  if (node.lanes > 1)
+    return text(place, " l", node.lane, "-", node.lane + node.lanes, " m", node.micro_batch);
   if (node.lane > 0) return text(place, " l", node.lane, " m", node.micro_batch);
   return text(place, " m", node.micro_batch);
 }
@@ -102,7 +103,8 @@ std::string label(const Node& node) {
     case NodeKind::kPushIntra:
     case NodeKind::kPushInter: return text(name_of(node.kind), " r", node.round);
     case NodeKind::kReduceScalars: return "scalars";
-    case NodeKind::kUpdate: return node.members.empty() ? "update" : text("update rank ", node.members.front());
+    case NodeKind::kUpdate:
+      return node.members.empty() ? "update" : text("update rank ", node.members.front());
   }
   SLUICE_ASSERT(false, "unknown node kind");
 }

@@ -19,10 +19,10 @@
 namespace sluice::graph {
 
 enum class NodeKind : uint8_t {
-  kPullInter,       // one round of parameters between nodes: all ranks
-  kPullIntra,       // … inside nodes: all ranks
-  kForward,         // micro-batch x stage (or a run of its layers): one TP group
-  kBackward,        // input and weight gradient in one
+  kPullInter,  // one round of parameters between nodes: all ranks
+  kPullIntra,  // … inside nodes: all ranks
+  kForward,    // micro-batch x stage (or a run of its layers): one TP group
+  kBackward,   // input and weight gradient in one
   kBackwardInput,
   kBackwardWeight,
   kSendActivation,  // stage s -> s+1: both TP groups, pairwise by TP index
@@ -49,19 +49,19 @@ struct Node {
   // Compute cells and transfers (transfers: the lower stage).
   int pipeline = -1;
   int stage = -1;
-  int lane = -1;             // the first one
-  int lanes = 1;             // tied micro-batches of this many lanes run as one event
-  int micro_batch = -1;      // index in its first lane
-  int64_t tokens = 0;        // of its fullest lane
-  base::Interval layers;     // global layer indices of this part of the stage
-  bool embedding = false;    // this part includes the embedding
-  bool head = false;         // this part includes final norm and loss, whose gradients are made here too:
-                             // only forwards do
+  int lane = -1;           // the first one
+  int lanes = 1;           // tied micro-batches of this many lanes run as one event
+  int micro_batch = -1;    // index in its first lane
+  int64_t tokens = 0;      // of its fullest lane
+  base::Interval layers;   // global layer indices of this part of the stage
+  bool embedding = false;  // this part includes the embedding
+  bool head = false;       // this part includes final norm and loss, whose gradients are made here too:
+                           // only forwards do
 
-  int round = -1;            // link rounds
+  int round = -1;  // link rounds
 
-  int64_t duration_ns = 0;   // predicted, once all members are there
-  int64_t bytes = 0;         // transfers: of one sender; exchanges: of the busiest rank
+  int64_t duration_ns = 0;  // predicted, once all members are there
+  int64_t bytes = 0;        // transfers: of one sender; exchanges: of the busiest rank
 
   // Node ids, ascending. A rank waits for those that it is a member of. The others are the forwards'
   // admission (they wait in the clock for the weight gradients, on all stages, that free their credit): they

@@ -1,9 +1,10 @@
 // The printer of step graphs: aligned columns, members as rank ranges, dependencies by seq.
+#include "base/text.h"
+
 #include <algorithm>
 #include <iomanip>
 #include <sstream>
 
-#include "base/text.h"
 #include "graph/step_graph.h"
 
 namespace sluice::graph {

@@ -57,7 +57,8 @@ void check_shape(const StepGraph& graph, Faults& faults) {
     if (placed && (node.pipeline < 0 || node.pipeline >= static_cast<int>(graph.plan.pipelines.size()))) {
       faults.add("'", label(node), "' is in pipeline ", node.pipeline, ", which the plan has not");
     }
-    const bool exchange = stream_of(node.kind) == Stream::kLinkInter || stream_of(node.kind) == Stream::kLinkIntra;
+    const bool exchange =
+        stream_of(node.kind) == Stream::kLinkInter || stream_of(node.kind) == Stream::kLinkIntra;
     if (exchange && (node.round < 0 || node.round >= static_cast<int>(graph.links->rounds.buckets.size()))) {
       faults.add("'", label(node), "' is of a round that the links have not");
     }
@@ -130,12 +131,13 @@ void check_communicators(const StepGraph& graph, Faults& faults) {
       int& first = turn[static_cast<size_t>(id)];
       if (first < 0) first = mine;
       if (first != mine) {
-        faults.add("rank ", &program - graph.programs.data(), " runs '", label(graph.node(id)), "' as number ",
-                   mine, " of its communicator, others as number ", first);
+        faults.add("rank ", &program - graph.programs.data(), " runs '", label(graph.node(id)),
+                   "' as number ", mine, " of its communicator, others as number ", first);
       }
     }
     for (const int id : program) {
-      if (of_node[static_cast<size_t>(id)] >= 0) next[static_cast<size_t>(of_node[static_cast<size_t>(id)])] = 0;
+      if (of_node[static_cast<size_t>(id)] >= 0)
+        next[static_cast<size_t>(of_node[static_cast<size_t>(id)])] = 0;
     }
   }
 }
@@ -156,10 +158,12 @@ std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTa
   verifier::check_pulls(context, found);
   verifier::check_pushes(context, found);
   verifier::check_credits(context, found);
+  verifier::check_end(context, found);
   return found.take();
 }
 
-void verify_or_throw(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost) {
+void verify_or_throw(const StepGraph& graph, const model::ParameterTable& table,
+                     const cost::CostModel& cost) {
   const std::vector<std::string> found = faults(graph, table, cost);
   SLUICE_ASSERT(found.empty(), base::text("the step graph is wrong: ", base::join(found, "; ")));
   const std::string memory = memory_fault(graph, cost);

@@ -46,9 +46,9 @@ struct Context {
   const StepGraph& graph;
   const cost::CostModel& cost;
   ModelProgram program;
-  std::vector<int> order;                                // node ids in seq order
-  std::vector<PlannedUnit> units;                        // of all pipelines
-  std::vector<std::vector<std::vector<int>>> unit_ids;   // [pipeline][lane][micro-batch] -> unit
+  std::vector<int> order;                               // node ids in seq order
+  std::vector<PlannedUnit> units;                       // of all pipelines
+  std::vector<std::vector<std::vector<int>>> unit_ids;  // [pipeline][lane][micro-batch] -> unit
 
   Context(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
 
@@ -75,5 +75,6 @@ void check_transfers(const Context& context, Faults& faults);
 void check_pulls(const Context& context, Faults& faults);
 void check_pushes(const Context& context, Faults& faults);
 void check_credits(const Context& context, Faults& faults);
+void check_end(const Context& context, Faults& faults);
 
 }  // namespace sluice::graph::verifier

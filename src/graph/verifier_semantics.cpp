@@ -83,9 +83,10 @@ class Completeness {
     const strategy::Pipeline& pipeline = context_.pipeline(node.pipeline);
     const CellKind kind = cell_kind(node.kind);
     const Interval run = context_.run_of(node);
-    const Interval may = node.stage >= 0 && node.stage < pipeline.scheme.pp
-                             ? context_.program.at_work(kind, context_.program.of_stage(pipeline.scheme.pp, node.stage))
-                             : Interval{};
+    const Interval may =
+        node.stage >= 0 && node.stage < pipeline.scheme.pp
+            ? context_.program.at_work(kind, context_.program.of_stage(pipeline.scheme.pp, node.stage))
+            : Interval{};
     if (run.empty() || base::intersect(run, may) != run) {
       return faults_.add("'", label(node), "' is not a part of its stage");
     }
@@ -157,7 +158,8 @@ int Context::unit_of(const Node& node) const {
   if (node.micro_batch < 0 || node.micro_batch >= static_cast<int>(lane.size())) return -1;
   const int unit = lane[static_cast<size_t>(node.micro_batch)];
   const PlannedUnit& planned = units[static_cast<size_t>(unit)];
-  const bool same = planned.first_lane == node.lane && planned.lanes == node.lanes && planned.tokens == node.tokens;
+  const bool same =
+      planned.first_lane == node.lane && planned.lanes == node.lanes && planned.tokens == node.tokens;
   return same ? unit : -1;
 }
 
@@ -229,7 +231,8 @@ void check_transfer(const Context& context, int unit, int boundary, int id, int 
   std::ranges::sort(members);
   if (node.members != members) faults.add("'", label(node), "' is between other ranks than its stages'");
   const PlannedUnit& planned = context.units[static_cast<size_t>(unit)];
-  const int64_t bytes = context.cost.transfer_bytes(context.pipeline(planned.pipeline).scheme, planned.tokens);
+  const int64_t bytes =
+      context.cost.transfer_bytes(context.pipeline(planned.pipeline).scheme, planned.tokens);
   if (node.bytes != bytes) faults.add("'", label(node), "' sends ", node.bytes, " bytes instead of ", bytes);
   if (!waits_for(node, producer)) {
     faults.add("'", label(node), "' does not wait for '", label(context.graph.node(producer)), "'");
@@ -252,7 +255,8 @@ void check_transfers(const Context& context, Faults& faults) {
       const int boundary = static_cast<int>(stage);
       check_transfer(context, unit, boundary, below.sent[0], below.last_forward, above.first_forward, faults);
       if (context.graph.purpose == Purpose::kEvaluate) continue;
-      check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward, faults);
+      check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward,
+                     faults);
     }
   }
 }
@@ -268,7 +272,6 @@ void check_rounds(const Context& context, NodeKind first, NodeKind second, Fault
   int next_first = pull ? 0 : rounds - 1;
   int next_second = next_first;
   const int stride = pull ? 1 : -1;
-  int before_first = -1;
   std::vector<int> of_first(static_cast<size_t>(rounds), -1);
   for (const int id : context.order) {
     const Node& node = context.graph.node(id);
@@ -281,7 +284,7 @@ void check_rounds(const Context& context, NodeKind first, NodeKind second, Fault
     if (static_cast<int>(node.members.size()) != context.graph.world_size) {
       faults.add("'", label(node), "' is not of all ranks");
     }
-    if (is_first) of_first[static_cast<size_t>(node.round)] = before_first = id;
+    if (is_first) of_first[static_cast<size_t>(node.round)] = id;
     if (!is_first && two_levels && !waits_for(node, of_first[static_cast<size_t>(node.round)])) {
       faults.add("'", label(node), "' does not wait for the level before it");
     }
@@ -310,7 +313,8 @@ void check_pulls(const Context& context, Faults& faults) {
     }
     int needed = -1;
     const Interval run = context.run_of(node);
-    for (int64_t at = run.begin; at < run.end; ++at) needed = std::max(needed, rounds[static_cast<size_t>(at)]);
+    for (int64_t at = run.begin; at < run.end; ++at)
+      needed = std::max(needed, rounds[static_cast<size_t>(at)]);
     for (const int rank : node.members) {
       int& have = arrived[static_cast<size_t>(rank)];
       have = std::max(have, waited);
@@ -332,7 +336,6 @@ void check_pushes(const Context& context, Faults& faults) {
   const size_t rounds = graph.links->rounds.buckets.size();
   std::vector<int64_t> written(ranks * rounds, -1);  // by rank and round: seq of the last gradient
   std::vector<int64_t> covered(ranks, -1);           // by rank: seq of the last cell that a push waits for
-  std::vector<int64_t> of_node(rounds);
   for (const int id : context.order) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
@@ -392,6 +395,34 @@ void check_credits(const Context& context, Faults& faults) {
     if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
     missing[static_cast<size_t>(unit)] -= node.layers.size();
     if (missing[static_cast<size_t>(unit)] == 0) add(planned, -planned.tokens, node);
+  }
+}
+
+// The step ends with one reduction behind all pushes (or all losses), and every rank's Update behind it.
+void check_end(const Context& context, Faults& faults) {
+  faults.begin("end");
+  const StepGraph& graph = context.graph;
+  const bool train = graph.purpose == Purpose::kTrain;
+  int last_push = -1;
+  int scalars = -1;
+  std::vector<int> updates(static_cast<size_t>(graph.world_size), 0);
+  for (const int id : context.order) {
+    const Node& node = graph.node(id);
+    if (node.kind == NodeKind::kPushIntra || node.kind == NodeKind::kPushInter) last_push = id;
+    if (node.head && scalars >= 0) faults.add("'", label(node), "' makes a loss behind the scalars");
+    if (node.kind == NodeKind::kReduceScalars) {
+      if (scalars >= 0) faults.add("scalars are reduced twice");
+      scalars = id;
+      if (train && !waits_for(node, last_push)) faults.add("scalars do not wait for the last push");
+    }
+    if (node.kind != NodeKind::kUpdate) continue;
+    if (!train || scalars < 0 || !waits_for(node, scalars))
+      faults.add("'", label(node), "' does not wait for the scalars");
+    for (const int rank : node.members) ++updates[static_cast<size_t>(rank)];
+  }
+  if (scalars < 0) faults.add("no scalars are reduced");
+  for (size_t rank = 0; train && rank < updates.size(); ++rank) {
+    if (updates[rank] != 1) faults.add("rank ", rank, " updates ", updates[rank], " times");
   }
 }
 

@@ -1,0 +1,192 @@
+#include "graph/build.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "graph/clock.h"
+#include "graph/testing.h"
+#include "graph/verifier.h"
+
+namespace sluice::graph {
+namespace {
+
+using ::testing::IsEmpty;
+using testing::random_case;
+
+std::vector<std::string> labels(const StepGraph& graph, NodeKind kind) {
+  std::vector<std::string> result;
+  for (const int id : graph.in_order()) {
+    if (graph.node(id).kind == kind) result.push_back(label(graph.node(id)));
+  }
+  return result;
+}
+
+int count(const StepGraph& graph, NodeKind kind) { return static_cast<int>(labels(graph, kind).size()); }
+
+struct Small {
+  model::Shape shape = testing::small_shape(4);
+  model::ParameterTable table = model::parameter_table(shape);
+  cost::CostModel cost = testing::small_cost(shape);
+  StepGraph build(const std::string& strategy, const std::vector<std::string>& loads, int world_size,
+                  const BuildOptions& options = {}) const {
+    return graph::build(testing::plan_from_text(strategy, loads, world_size), table, cost, world_size,
+                        options);
+  }
+};
+
+TEST(Build, RandomPlansAreProved) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const auto random = random_case(seed);
+    const StepGraph graph =
+        build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
+    ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
+                                                                     << to_text(graph);
+  }
+}
+
+TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const auto random = random_case(seed, {.max_lanes = 3});
+    const StepGraph graph =
+        build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
+    ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
+                                                                     << to_text(graph);
+  }
+}
+
+TEST(Build, EveryChoiceOfPassesIsProved) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto random = random_case(seed, {.max_lanes = 2});
+    for (const std::set<std::string>& disabled :
+         {std::set<std::string>{"layer-parts"}, {"tail-weights"}, {"layer-parts", "tail-weights"}}) {
+      EXPECT_NO_THROW(
+          build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = disabled}))
+          << "seed " << seed;
+    }
+  }
+}
+
+TEST(Build, EvaluationRunsForwardsOnly) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto random = random_case(seed);
+    const StepGraph graph =
+        build(random.plan, random.table, random.cost, random.world_size, {.purpose = Purpose::kEvaluate});
+    for (const NodeKind kind : {NodeKind::kBackward, NodeKind::kBackwardInput, NodeKind::kBackwardWeight,
+                                NodeKind::kSendGradient, NodeKind::kPushIntra, NodeKind::kUpdate}) {
+      EXPECT_EQ(count(graph, kind), 0) << name_of(kind);
+    }
+    EXPECT_EQ(count(graph, NodeKind::kReduceScalars), 1);
+  }
+}
+
+TEST(Build, IsAPureFunctionOfThePlan) {
+  const auto random = random_case(5);
+  const StepGraph first = build(random.plan, random.table, random.cost, random.world_size);
+  const StepGraph second = build(random.plan, random.table, random.cost, random.world_size);
+  EXPECT_EQ(to_text(first), to_text(second));
+  EXPECT_EQ(hash(first), hash(second));
+}
+
+TEST(Build, EmptyPipelineTakesNoPart) {
+  const StepGraph graph = Small().build("<1,1,1> + <2,2,1>", {"30", "-"}, 5);
+  EXPECT_EQ(graph.links->strategy.pipelines.size(), 1u);
+  for (const Node& node : graph.nodes) EXPECT_LE(node.pipeline, 0) << label(node);
+  EXPECT_THAT(graph.links->layout.holdings(1), IsEmpty());
+}
+
+TEST(Build, OneNodeHasNoInterLevel) {
+  const StepGraph one = Small().build("<1,1,1>", {"30"}, 4);
+  EXPECT_EQ(count(one, NodeKind::kPullInter) + count(one, NodeKind::kPushInter), 0);
+  Small two;
+  two.cost = testing::small_cost(two.shape, {.gpus_per_node = 2});
+  const StepGraph graph = two.build("<1,1,1>", {"30"}, 4);
+  EXPECT_EQ(count(graph, NodeKind::kPullInter), count(graph, NodeKind::kPullIntra));
+  EXPECT_EQ(count(graph, NodeKind::kPushInter), count(graph, NodeKind::kPushIntra));
+}
+
+TEST(Build, FirstForwardAndLastBackwardRunRoundByRound) {
+  const StepGraph graph = Small().build("<1,1,1>", {"30, 40"}, 1);
+  EXPECT_THAT(labels(graph, NodeKind::kForward),
+              ::testing::ElementsAre("F p0 s0 m0 E L0-1", "F p0 s0 m0 L1-2", "F p0 s0 m0 L2-3",
+                                     "F p0 s0 m0 L3-4 H", "F p0 s0 m1 E L0-4 H"));
+  EXPECT_THAT(labels(graph, NodeKind::kBackward),
+              ::testing::ElementsAre("BW p0 s0 m0 E L0-4", "BW p0 s0 m1 L3-4", "BW p0 s0 m1 L2-3",
+                                     "BW p0 s0 m1 L1-2", "BW p0 s0 m1 E L0-1"));
+}
+
+TEST(Build, TailWeightsRunLatestRoundFirstOverAllMicroBatches) {
+  const StepGraph graph = Small().build("<1,2,1>", {"30, 40, 50"}, 2);
+  std::vector<std::string> tail = labels(graph, NodeKind::kBackwardWeight);
+  std::erase_if(tail, [](const std::string& name) { return name.find(" s1 ") == std::string::npos; });
+  EXPECT_EQ(tail.back(), "W p0 s1 m2 L2-3");
+  const auto above = std::ranges::find(tail, "W p0 s1 m2 L3-4");
+  const auto below = std::ranges::find(tail, "W p0 s1 m2 L2-3");
+  EXPECT_LT(above, below);
+}
+
+// Parts add up to what the schedule gave the whole cell.
+TEST(Build, PartsTakeAsLongAsTheWhole) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto random = random_case(seed, {.max_lanes = 2});
+    const auto total = [&](const std::set<std::string>& disabled) {
+      std::map<std::tuple<int, int, int, int>, int64_t> sum;
+      const StepGraph graph =
+          build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = disabled});
+      for (const Node& node : graph.nodes) {
+        if (is_compute_cell(node.kind)) {
+          sum[{node.pipeline, node.stage, node.lane, node.micro_batch}] += node.duration_ns;
+        }
+      }
+      return sum;
+    };
+    EXPECT_EQ(total({}), total({"layer-parts", "tail-weights"})) << "seed " << seed;
+  }
+}
+
+// Planning's score and the clock share one recurrence.
+TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const auto random = random_case(seed, {.max_pipelines = 1});
+    StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
+    for (Node& node : graph.nodes) {
+      if (node.pipeline < 0) node.duration_ns = 0;
+    }
+    run_clock(graph);
+    const auto load = schedule::pipeline_load(random.plan.pipelines[0], random.cost, random.world_size);
+    ASSERT_EQ(graph.makespan_ns, schedule::schedule_pipeline(load).makespan_ns) << "seed " << seed << "\n"
+                                                                                << to_text(graph);
+  }
+}
+
+TEST(Build, MissingMemoryNamesRankPeakAndCapacity) {
+  Small small;
+  const strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"30"}, 1);
+  const int64_t credit = small.cost.credit_tokens({1, 1, 1}, 1);
+  ASSERT_GT(credit, 30);
+  const StepGraph graph = build(plan, small.table, small.cost, 1, {.disabled_passes = {"verify"}});
+  const auto tight = testing::small_cost(small.shape, {.device_bytes = 60'000});
+  try {
+    verify_or_throw(graph, small.table, tight);
+    FAIL();
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("credit"));
+  }
+}
+
+TEST(Build, UnknownPassIsRefused) {
+  EXPECT_THROW(Small().build("<1,1,1>", {"30"}, 1, {.disabled_passes = {"clock"}}), base::InputError);
+}
+
+TEST(LinkPlans, SameStrategyIsMadeOnce) {
+  Small small;
+  LinkPlans plans;
+  const BuildOptions options{.link_plans = &plans};
+  const StepGraph first = small.build("<1,2,1>", {"30"}, 2, options);
+  const StepGraph second = small.build("<1,2,1>", {"50, 60"}, 2, options);
+  EXPECT_EQ(first.links, second.links);
+}
+
+}  // namespace
+}  // namespace sluice::graph

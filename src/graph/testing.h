@@ -1,0 +1,197 @@
+// Small models, costs and plans for tests of the graph. Header-only; no part of the library.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "cost/cost_model.h"
+#include "graph/build.h"
+#include "model/parameters.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::graph::testing {
+
+inline model::Shape small_shape(int64_t layers, bool tied = false) {
+  model::Shape shape;
+  shape.layers = layers;
+  shape.hidden = 24;
+  shape.heads = 12;
+  shape.kv_heads = 12;
+  shape.head_dim = 2;
+  shape.ffn_hidden = 24;
+  shape.vocab = 48;
+  shape.tie_embeddings = tied;
+  return shape;
+}
+
+struct CostOptions {
+  int gpus_per_node = 8;
+  int64_t device_bytes = 1 << 20;
+  int64_t latency_ns = 50;
+};
+
+// Round figures: a layer's forward takes 10 ns a token and 100 a micro-batch, over tp; 1000 bytes saved a
+// token and layer.
+inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& options = {}) {
+  cost::CostModel::Options result;
+  result.shape = shape;
+  for (int tp = 1; tp <= 8; ++tp) {
+    const double share = 1.0 / tp;
+    result.layer_by_tp[tp] = {cost::Quadratic::from_ns(0.01 * share, 10 * share, 100),
+                              cost::Quadratic::from_ns(0.02 * share, 11 * share, 120),
+                              cost::Quadratic::from_ns(0, 10 * share, 80)};
+    result.ends_by_tp[tp] = {cost::Quadratic::from_ns(0, share, 10), cost::Quadratic::from_ns(0, share, 10),
+                             cost::Quadratic::from_ns(0, 15 * share, 50)};
+    result.saved_bytes_per_token_layer_by_tp[tp] = 16;
+    result.deferred_bytes_per_token_layer_by_tp[tp] = 4;
+  }
+  result.intra = {options.latency_ns, 40'000'000'000};
+  result.inter = {2 * options.latency_ns, 10'000'000'000};
+  result.update_ps_per_element = 50;
+  result.memory.device_bytes = options.device_bytes;
+  result.gpus_per_node = options.gpus_per_node;
+  return cost::CostModel(result);
+}
+
+// Adds a sequence of its own as a micro-batch of one lane.
+inline void add_micro_batch(strategy::StepPlan& plan, int pipeline, int lane,
+                            const std::vector<int64_t>& lengths) {
+  strategy::MicroBatch micro_batch;
+  for (const int64_t length : lengths) {
+    micro_batch.pieces.push_back({static_cast<int32_t>(plan.sequences.size()), 0, length});
+    plan.sequences.push_back({static_cast<int64_t>(plan.sequences.size()), 0, length});
+  }
+  plan.pipelines[static_cast<size_t>(pipeline)].lanes[static_cast<size_t>(lane)].push_back(micro_batch);
+}
+
+// A sequence cut over the lanes [first, first + lanes): one tied micro-batch on each.
+inline void add_ring(strategy::StepPlan& plan, int pipeline, int first, int lanes, int64_t length, int ring) {
+  const auto sequence = static_cast<int32_t>(plan.sequences.size());
+  plan.sequences.push_back({sequence, 0, length});
+  for (int lane = 0; lane < lanes; ++lane) {
+    strategy::MicroBatch micro_batch;
+    micro_batch.ring = ring;
+    for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
+      const base::Interval tokens = strategy::causal_chunk(length, lanes, chunk);
+      micro_batch.pieces.push_back({sequence, tokens.begin, tokens.end});
+    }
+    plan.pipelines[static_cast<size_t>(pipeline)].lanes[static_cast<size_t>(first + lane)].push_back(
+        micro_batch);
+  }
+}
+
+inline strategy::StepPlan empty_plan(const strategy::Strategy& strategy) {
+  strategy::StepPlan plan;
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    plan.pipelines.push_back({pipeline, 1 << 20, {}});
+    plan.pipelines.back().lanes.resize(static_cast<size_t>(pipeline.scheme.cp));
+  }
+  return plan;
+}
+
+// "<1,2,1> + <2,1,1>" and, by pipeline, "60+40, 80": micro-batches separated by commas, sequences by plus
+// signs; "-" for none. Lanes are separated by "/"; a ring over all lanes is written "ring 90" on the first.
+inline strategy::StepPlan plan_from_text(const std::string& strategy, const std::vector<std::string>& loads,
+                                         int world_size) {
+  strategy::StepPlan plan = empty_plan(strategy::parse_strategy(strategy, world_size));
+  int rings = 0;
+  for (size_t p = 0; p < loads.size(); ++p) {
+    const std::vector<std::string> lanes = base::split(loads[p], '/');
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      for (const std::string& part : base::split(lanes[lane], ',')) {
+        const std::string text(base::trim(part));
+        if (text.empty() || text == "-") continue;
+        const int pipeline = static_cast<int>(p);
+        if (text.starts_with("ring ")) {
+          const int over = plan.pipelines[p].pipeline.scheme.cp;
+          add_ring(plan, pipeline, 0, over, base::parse_integer(text.substr(5)).value(), rings++);
+          continue;
+        }
+        std::vector<int64_t> lengths;
+        for (const std::string& length : base::split(text, '+')) {
+          lengths.push_back(base::parse_integer(base::trim(length)).value());
+        }
+        add_micro_batch(plan, pipeline, static_cast<int>(lane), lengths);
+      }
+    }
+  }
+  return plan;
+}
+
+// A random heterogeneous case: up to 12 ranks, TP and PP up to 4, sometimes lanes, idle ranks, empty
+// pipelines, nodes of 1–8 ranks, and devices so small that credits bind.
+struct RandomCase {
+  int world_size = 1;
+  model::Shape shape;
+  model::ParameterTable table;
+  cost::CostModel cost;
+  strategy::StepPlan plan;
+};
+
+struct RandomOptions {
+  int max_ranks = 12;
+  int max_pipelines = 12;
+  int max_lanes = 1;
+  bool tight = true;  // sometimes
+};
+
+inline strategy::Strategy random_strategy(base::Rng& rng, const RandomOptions& options, int world_size) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_size; ++rank) ranks.push_back(rank);
+  if (rng.below(2) == 0) rng.shuffle(ranks);
+  strategy::Strategy strategy;
+  size_t used = 0;
+  while (static_cast<int>(strategy.pipelines.size()) < options.max_pipelines) {
+    const strategy::Scheme scheme{static_cast<int>(rng.between(1, 4)), static_cast<int>(rng.between(1, 4)),
+                                  static_cast<int>(rng.between(1, options.max_lanes))};
+    if (used + static_cast<size_t>(scheme.ranks()) > ranks.size()) break;
+    const auto first = ranks.begin() + static_cast<ptrdiff_t>(used);
+    strategy.pipelines.push_back({scheme, std::vector<int>(first, first + scheme.ranks())});
+    used += static_cast<size_t>(scheme.ranks());
+  }
+  if (strategy.pipelines.empty()) strategy.pipelines.push_back({{1, 1, 1}, {ranks.front()}});
+  return strategy;
+}
+
+inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline, int64_t longest) {
+  const int lanes = plan.pipelines[static_cast<size_t>(pipeline)].pipeline.scheme.cp;
+  const int64_t micro_batches = rng.between(1, 8);
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    const int first = static_cast<int>(rng.below(static_cast<uint64_t>(lanes)));
+    const int over = static_cast<int>(rng.between(1, lanes - first));
+    if (over > 1 && rng.below(3) == 0) {
+      add_ring(plan, pipeline, first, over, rng.between(2 * over, longest), static_cast<int>(i));
+    } else {
+      const int64_t length = rng.between(1, longest);
+      add_micro_batch(plan, pipeline, first, {length / 2 + 1, length - length / 2});
+    }
+  }
+}
+
+inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) {
+  base::Rng rng(seed, 77);
+  const int world_size = static_cast<int>(rng.between(1, options.max_ranks));
+  const model::Shape shape = small_shape(rng.between(4, 9), rng.below(3) == 0);
+  const bool tight = options.tight && rng.below(2) == 0;
+  const CostOptions cost_options{.gpus_per_node = static_cast<int>(rng.between(1, 8)),
+                                 .device_bytes = tight ? 1'200'000 : 1'000'000'000,
+                                 .latency_ns = rng.between(1, 2000)};
+  RandomCase result{world_size, shape, model::parameter_table(shape), small_cost(shape, cost_options), {}};
+  const strategy::Strategy strategy = random_strategy(rng, options, world_size);
+  result.plan = empty_plan(strategy);
+  result.plan.step = static_cast<int64_t>(seed);
+  for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
+    const bool idle = p > 0 && rng.below(5) == 0;
+    const int64_t holds = result.cost.max_len_tokens(strategy.pipelines[p].scheme, world_size);
+    const int64_t longest = std::min<int64_t>(holds - 2, 2000);
+    if (!idle && longest >= 16) fill_pipeline(rng, result.plan, static_cast<int>(p), longest);
+  }
+  if (result.plan.sequences.empty()) add_micro_batch(result.plan, 0, 0, {1});
+  return result;
+}
+
+}  // namespace sluice::graph::testing
