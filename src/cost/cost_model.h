@@ -93,11 +93,12 @@ class CostModel {
     model::Shape shape;
     std::map<int, LayerTimes> layer_by_tp;
     std::map<int, EndTimes> ends_by_tp;
-    std::map<int, int64_t> saved_bytes_per_token_layer_by_tp;     // kept from forward to backward
-    std::map<int, int64_t> deferred_bytes_per_token_layer_by_tp;  // held for a deferred weight gradient
-    LinkTimes intra;                                              // inside a node
-    LinkTimes inter;                                              // between nodes
-    int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
+    std::map<int, int64_t> saved_bytes_per_token_layer_by_tp;  // kept from forward to backward
+    std::map<int, int64_t>
+        deferred_bytes_per_token_layer_by_tp;  // beyond those, until a deferred weight gradient
+    LinkTimes intra;                           // inside a node
+    LinkTimes inter;                           // between nodes
+    int64_t update_ps_per_element = 0;         // optimiser step, picoseconds an owned element
     MemoryModel memory;
     int gpus_per_node = 8;
   };

@@ -1,0 +1,131 @@
+#include "cost/analytic.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::cost {
+namespace {
+
+double real(int64_t value) { return static_cast<double>(value); }
+
+int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+LinkTimes link_times(const strategy::LinkSpeed& speed) {
+  return {.latency_ns = std::llround(speed.latency_ns),
+          .bytes_per_s = std::max<int64_t>(1, std::llround(speed.bytes_per_ns * 1e9))};
+}
+
+// The model's figures for one TP degree.
+class Analysis {
+ public:
+  Analysis(const model::Shape& shape, const Rates& rates, int64_t element_bytes, int tp)
+      : shape_(shape), rates_(rates), element_bytes_(real(element_bytes)), tp_(tp) {}
+
+  LayerTimes layer() const {
+    const double products =
+        real(model::dense_flops_per_token(shape_)) / real(shape_.layers) / tp_ / rates_.product_flops_per_ns;
+    const double elementwise = elementwise_bytes() / tp_ / rates_.elementwise_bytes_per_ns;
+    const double gathers = 4 * collective_ns_per_token();
+    const double constant = rates_.layer_overhead_ns + 4 * collective_latency_ns();
+    const double attention = 2 * real(shape_.q_width()) / tp_;  // FLOPs over l²
+    return {Quadratic::from_ns(attention / rates_.attention_forward_flops_per_ns,
+                               products + elementwise + gathers, constant),
+            Quadratic::from_ns(2.5 * attention / rates_.attention_backward_flops_per_ns,
+                               products + 2 * elementwise + gathers, constant),
+            Quadratic::from_ns(0, products + gathers, constant)};
+  }
+
+  EndTimes ends() const {
+    const double rows = 2 * real(shape_.hidden) * element_bytes_ / rates_.elementwise_bytes_per_ns;
+    const double once = collective_ns_per_token();
+    const double constant = rates_.layer_overhead_ns + collective_latency_ns();
+    const Quadratic embedding = Quadratic::from_ns(0, rows + once, constant);
+    const double products = 3 * real(model::head_flops_per_token(shape_)) / tp_ / rates_.product_flops_per_ns;
+    // Cross-entropy reads logits for the maximum and the sum and rewrites them as gradients.
+    const double softmax = 4 * real(shape_.vocab) * element_bytes_ / tp_ / rates_.elementwise_bytes_per_ns;
+    return {embedding, embedding,
+            Quadratic::from_ns(0, products + softmax + 2 * rows + 2 * once,
+                               rates_.layer_overhead_ns + 5 * collective_latency_ns())};
+  }
+
+ private:
+  double elementwise_bytes() const {
+    return element_bytes_ *
+           real(10 * shape_.hidden + 2 * (shape_.q_width() + shape_.kv_width()) + 3 * shape_.ffn_hidden);
+  }
+  double collective_ns_per_token() const {
+    return element_bytes_ * real(shape_.hidden) * (tp_ - 1) / tp_ / rates_.collective.bytes_per_ns;
+  }
+  double collective_latency_ns() const { return tp_ > 1 ? rates_.collective.latency_ns : 0; }
+
+  const model::Shape& shape_;
+  const Rates& rates_;
+  double element_bytes_;
+  int tp_;
+};
+
+}  // namespace
+
+Rates rates_of(const strategy::Cluster& cluster) {
+  constexpr double kLaunchNs = 5e3;
+  return {.product_flops_per_ns = cluster.flops_per_ns,
+          .attention_forward_flops_per_ns = 0.6 * cluster.flops_per_ns,
+          .attention_backward_flops_per_ns = 0.45 * cluster.flops_per_ns,
+          // Devices balance about one byte of memory traffic against 100 FLOPs of products.
+          .elementwise_bytes_per_ns = cluster.flops_per_ns / 100,
+          .layer_overhead_ns = 20 * kLaunchNs,
+          .collective = cluster.intra_node,
+          .intra_node = cluster.intra_node,
+          .inter_node = cluster.inter_node,
+          // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
+          .update_ns_per_element = 30 / (cluster.flops_per_ns / 100)};
+}
+
+LayerBytes layer_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {
+  const int64_t q = shape.q_width();
+  const int64_t qkv = q + 2 * shape.kv_width();
+  // Inputs of both halves, rotated qkv, attention's output and log-sum-exp, gate and up.
+  const int64_t saved = 2 * shape.hidden + qkv + q + shape.heads + 2 * shape.ffn_hidden;
+  // A weight gradient holds, of the same sizes, dqkv, attention's output and dgate-up, and further both
+  // normed inputs and output gradients instead of the inputs, and SwiGLU's output.
+  const int64_t deferred = 2 * shape.hidden + shape.ffn_hidden;
+  // Gathered input, output and gradient, and a half's inner values with their gradients.
+  const int64_t gathered = 4 * shape.hidden;
+  const int64_t inner = std::max(4 * shape.ffn_hidden, 2 * qkv + q);
+  return {.saved = element_bytes * (divide_up(saved, tp) + 2),
+          .deferred = element_bytes * divide_up(deferred, tp),
+          .transient = element_bytes * (gathered + divide_up(inner, tp))};
+}
+
+CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
+                                    const AnalyticMemory& memory, std::span<const int> tp_degrees,
+                                    int gpus_per_node) {
+  CostModel::Options options{.shape = shape,
+                             .intra = link_times(rates.intra_node),
+                             .inter = link_times(rates.inter_node),
+                             .update_ps_per_element = std::llround(rates.update_ns_per_element * 1000),
+                             .memory = {.device_bytes = memory.device_bytes,
+                                        .element_bytes = memory.element_bytes,
+                                        .accumulator_bytes = memory.accumulator_bytes,
+                                        .owner_bytes_per_parameter = memory.owner_bytes_per_parameter,
+                                        .logits_chunk_bytes = memory.logits_chunk_bytes},
+                             .gpus_per_node = gpus_per_node};
+  for (const int tp : tp_degrees) {
+    const std::string fault = model::tp_fault(shape, tp);
+    SLUICE_ASSERT(fault.empty(), fault);
+    const Analysis analysis(shape, rates, memory.element_bytes, tp);
+    options.layer_by_tp[tp] = analysis.layer();
+    options.ends_by_tp[tp] = analysis.ends();
+    const LayerBytes bytes = layer_bytes_per_token(shape, tp, memory.element_bytes);
+    options.saved_bytes_per_token_layer_by_tp[tp] = bytes.saved;
+    options.deferred_bytes_per_token_layer_by_tp[tp] = bytes.deferred;
+    options.memory.transient_bytes_per_token =
+        std::max(options.memory.transient_bytes_per_token, bytes.transient);
+  }
+  return options;
+}
+
+}  // namespace sluice::cost

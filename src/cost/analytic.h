@@ -1,0 +1,64 @@
+// A cost model from a few attained rates, where nothing was profiled.
+//
+// Times of one layer for a micro-batch of tokens n with sequences l, on one of tp ranks, e bytes an element:
+//   products     2·(matrix elements of a layer) / tp FLOPs a token in forward, as many in the input gradient
+//                and in the weight gradient;
+//   attention    2·q_width·l² / tp FLOPs forward (two products over half the square), 5/2 of that backward
+//                (five products), all of it in the input gradient;
+//   elementwise  e·(10·hidden + 2·(q_width + kv_width) + 3·ffn) / tp bytes a token forward (two norms, two
+//                sums, rotation, SwiGLU; each value read or written once), twice that in the input gradient;
+//   collectives  with tp > 1 each moves e·hidden·(tp − 1)/tp bytes a token through a rank's link: four in
+//                forward (gather and reduce-scatter around attention and MLP), four in the input gradient,
+//                four gathers in the weight gradient.
+// l² terms make a; bytes and FLOPs a token make b; latencies and overheads make c. The head has three
+// products (logits and two gradients); embedding and head gather or scatter once each way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cost/cost_model.h"
+#include "strategy/cluster.h"
+
+namespace sluice::cost {
+
+// What one device attains. 1 FLOP/ns is 1 GFLOP/s, 1 byte/ns is 1 GB/s.
+struct Rates {
+  double product_flops_per_ns = 30;
+  double attention_forward_flops_per_ns = 20;
+  double attention_backward_flops_per_ns = 20;
+  double elementwise_bytes_per_ns = 4;
+  double layer_overhead_ns = 50e3;  // of each pass over a layer, whatever the tokens
+  strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
+  strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
+  strategy::LinkSpeed inter_node{.bytes_per_ns = 1, .latency_ns = 24e3};
+  double update_ns_per_element = 2;
+};
+
+// The rates of a described cluster. Attention attains 60 % of dense products forward and 45 % backward (what
+// flash attention attains on these devices); a layer's pass costs 20 launches of 5 µs.
+Rates rates_of(const strategy::Cluster& cluster);
+
+struct AnalyticMemory {
+  int64_t device_bytes = 0;  // margin already taken off
+  int64_t element_bytes = 4;
+  int64_t accumulator_bytes = 4;
+  int64_t owner_bytes_per_parameter = 16;
+  int64_t logits_chunk_bytes = int64_t{16} << 20;  // logits of one chunk and their gradients
+};
+
+// REQUIRES: rates are positive; every degree cuts the shape (model::tp_fault).
+CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
+                                    const AnalyticMemory& memory, std::span<const int> tp_degrees,
+                                    int gpus_per_node);
+
+// Activation bytes a token of one layer on one of tp ranks: those kept from forward to backward, those that
+// a deferred weight gradient holds beyond them, and those of the largest layer at work.
+struct LayerBytes {
+  int64_t saved = 0;
+  int64_t deferred = 0;
+  int64_t transient = 0;
+};
+LayerBytes layer_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes);
+
+}  // namespace sluice::cost

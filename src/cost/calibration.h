@@ -1,0 +1,30 @@
+// calibration.json: a cost model in a file ("sluice.calibration/1", docs/formats.md).
+//
+// `schemes` is for people and other programs: T(l) of one stage under common schemes. What the model is made
+// of stands in `layers` (by TP degree; nanoseconds), `ends`, `links`, `memory` and `update_ps_per_element`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cost/cost_model.h"
+
+namespace sluice::cost {
+
+struct Calibration {
+  std::string hardware;  // "2 x Intel ..., Gloo"
+  std::string source;    // measured, fitted or quoted, and from where
+  CostModel::Options options;
+};
+
+// Derived rows are written for `schemes`, as if on `world_size` ranks. Coefficients keep every bit.
+base::Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>& schemes,
+                   int world_size);
+
+// InputError naming `name` (the file), the key and the value when something is absent, of another type,
+// negative, not finite, or degenerate: times of a layer with neither a nor b, links without bandwidth, a TP
+// degree without layer times, ends or bytes.
+Calibration calibration_from_json(const base::Json& json, const std::string& name);
+
+}  // namespace sluice::cost

@@ -1,0 +1,126 @@
+#include "cost/fit.h"
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::cost {
+namespace {
+
+using Row = std::array<double, 3>;  // Σ l², Σ l, 1
+
+Row row_of(std::span<const int64_t> lengths) {
+  Row row{0, 0, 1};
+  for (const int64_t length : lengths) {
+    const auto l = static_cast<double>(length);
+    row[0] += l * l;
+    row[1] += l;
+  }
+  return row;
+}
+
+double dot(const Row& a, const Row& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+
+// Samples divided by their times, so that every target is one.
+struct Problem {
+  std::vector<Row> rows;
+  Row scale{};  // of each column's largest value, for a well-conditioned system
+
+  double squared_error(const Row& x) const {
+    double sum = 0;
+    for (const Row& row : rows) sum += (dot(row, x) - 1) * (dot(row, x) - 1);
+    return sum;
+  }
+};
+
+Problem relative_problem(std::span<const Sample> samples) {
+  Problem problem;
+  for (const Sample& sample : samples) {
+    Row row = row_of(sample.lengths);
+    for (double& value : row) value /= sample.time_ns;
+    problem.rows.push_back(row);
+    for (size_t k = 0; k < 3; ++k) problem.scale[k] = std::max(problem.scale[k], row[k]);
+  }
+  for (Row& row : problem.rows) {
+    for (size_t k = 0; k < 3; ++k) row[k] /= problem.scale[k];
+  }
+  return problem;
+}
+
+// Normal equations of the chosen columns by elimination with pivots; nothing when they are dependent or a
+// coefficient comes out negative.
+std::optional<Row> solve(const Problem& problem, const std::vector<size_t>& columns) {
+  const size_t n = columns.size();
+  std::array<std::array<double, 4>, 3> m{};
+  for (const Row& row : problem.rows) {
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) m[i][j] += row[columns[i]] * row[columns[j]];
+      m[i][n] += row[columns[i]];
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    size_t pivot = i;
+    for (size_t r = i + 1; r < n; ++r) pivot = std::abs(m[r][i]) > std::abs(m[pivot][i]) ? r : pivot;
+    std::swap(m[i], m[pivot]);
+    if (std::abs(m[i][i]) < 1e-12 * static_cast<double>(problem.rows.size())) return std::nullopt;
+    for (size_t r = 0; r < n; ++r) {
+      if (r == i) continue;
+      const double factor = m[r][i] / m[i][i];
+      for (size_t j = i; j <= n; ++j) m[r][j] -= factor * m[i][j];
+    }
+  }
+  Row x{};
+  for (size_t i = 0; i < n; ++i) {
+    x[columns[i]] = m[i][n] / m[i][i];
+    if (x[columns[i]] < 0) return std::nullopt;
+  }
+  return x;
+}
+
+void check(std::span<const Sample> samples, const std::string& what) {
+  if (samples.empty()) throw base::InputError(base::text(what, ": there is no timed sample to fit"));
+  for (const Sample& sample : samples) {
+    if (row_of(sample.lengths)[1] <= 0) throw base::InputError(base::text(what, ": a sample has no tokens"));
+    if (!std::isfinite(sample.time_ns) || sample.time_ns <= 0) {
+      throw base::InputError(base::text(what, ": a sample took ", sample.time_ns, " ns"));
+    }
+  }
+}
+
+}  // namespace
+
+double Fit::of(std::span<const int64_t> lengths) const { return dot(row_of(lengths), {a_ns, b_ns, c_ns}); }
+
+Fit fit(std::span<const Sample> samples, const std::string& what) {
+  check(samples, what);
+  const Problem problem = relative_problem(samples);
+  // Fewer columns first: more of them win only when they fit better.
+  static const std::vector<std::vector<size_t>> kChoices = {{1}, {0}, {2}, {1, 2}, {0, 1}, {0, 2}, {0, 1, 2}};
+  std::optional<Row> best;
+  double best_error = 0;
+  for (const std::vector<size_t>& columns : kChoices) {
+    const std::optional<Row> x = solve(problem, columns);
+    if (!x) continue;
+    const double error = problem.squared_error(*x);
+    if (!best || error < best_error * (1 - 1e-9) - 1e-18) {
+      best = x;
+      best_error = error;
+    }
+  }
+  SLUICE_ASSERT(best.has_value(), what + ": one positive column always fits");
+  Fit result{.a_ns = (*best)[0] / problem.scale[0],
+             .b_ns = (*best)[1] / problem.scale[1],
+             .c_ns = (*best)[2] / problem.scale[2]};
+  for (const Sample& sample : samples) {
+    const double error = std::abs(result.of(sample.lengths) - sample.time_ns) / sample.time_ns;
+    result.mean_error += error / static_cast<double>(samples.size());
+    result.largest_error = std::max(result.largest_error, error);
+  }
+  return result;
+}
+
+}  // namespace sluice::cost
