@@ -160,21 +160,6 @@ TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
   }
 }
 
-TEST(Build, MissingMemoryNamesRankPeakAndCapacity) {
-  Small small;
-  const strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"30"}, 1);
-  const int64_t credit = small.cost.credit_tokens({1, 1, 1}, 1);
-  ASSERT_GT(credit, 30);
-  const StepGraph graph = build(plan, small.table, small.cost, 1, {.disabled_passes = {"verify"}});
-  const auto tight = testing::small_cost(small.shape, {.device_bytes = 60'000});
-  try {
-    verify_or_throw(graph, small.table, tight);
-    FAIL();
-  } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("credit"));
-  }
-}
-
 TEST(Build, UnknownPassIsRefused) {
   EXPECT_THROW(Small().build("<1,1,1>", {"30"}, 1, {.disabled_passes = {"clock"}}), base::InputError);
 }

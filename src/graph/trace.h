@@ -1,0 +1,46 @@
+// Timelines as Chrome/Perfetto JSON: ranks are processes, streams are threads. Predicted and measured
+// timelines are written from the same records, so one viewer compares them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/step_graph.h"
+
+namespace sluice::graph {
+
+// Something a rank does on a stream.
+struct TraceRecord {
+  std::string label;
+  std::string category;
+  int rank = 0;
+  Stream stream = Stream::kCompute;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  // Records of one transfer share a number >= 0: an arrow runs from each sender to its receiver.
+  int64_t flow = -1;
+  enum class End : uint8_t { kNone, kSender, kReceiver } end = End::kNone;
+  std::vector<std::pair<std::string, int64_t>> arguments;
+};
+
+// A value over time, drawn as an area above the rank's streams.
+struct TraceCounter {
+  std::string name;
+  int rank = 0;
+  int64_t time_ns = 0;
+  int64_t value = 0;
+};
+
+// The predicted timeline: one record for every node and member. REQUIRES: the clock has run.
+std::vector<TraceRecord> trace_records(const StepGraph& graph);
+// One rank's record of a node with other times: what the rank measured.
+TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int64_t start_ns,
+                         int64_t end_ns);
+
+// The file's bytes. Times are microseconds with nanosecond digits.
+std::string chrome_trace(const std::vector<TraceRecord>& records,
+                         const std::vector<TraceCounter>& counters = {});
+
+}  // namespace sluice::graph
