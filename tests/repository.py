@@ -17,7 +17,7 @@ _NOT_CODE = re.compile(
 def files(*patterns):
     """Paths of the repository's files, relative to its root, that match one of the glob patterns.
 
-    With git: what is tracked or would be added; otherwise (an unpacked archive) every file.
+    With git: what is tracked or would be added; otherwise (an unpacked archive) all that .gitignore leaves.
     """
     listing = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -25,7 +25,9 @@ def files(*patterns):
     if listing.returncode == 0 and listing.stdout:
         paths = [pathlib.PurePosixPath(name) for name in listing.stdout.decode().split("\0") if name]
     else:
+        made = re.compile(r"(build(-\w+)?|runs|corpora)/|.*__pycache__/")
         paths = [pathlib.PurePosixPath(path.relative_to(ROOT)) for path in ROOT.rglob("*")]
+        paths = [path for path in paths if not made.match(str(path))]
     matching = {path for path in paths if any(path.match(pattern) for pattern in patterns)}
     return sorted(path for path in matching if (ROOT / path).is_file())
 
