@@ -1,0 +1,144 @@
+#include "cost/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "cost/analytic.h"
+
+namespace sluice::cost {
+namespace {
+
+using base::Json;
+
+model::Shape small_shape() {
+  return {.layers = 4,
+          .hidden = 128,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 32,
+          .ffn_hidden = 336,
+          .vocab = 2048};
+}
+
+Calibration small_calibration() {
+  const std::vector<int> degrees = {1, 2, 4};
+  return {.hardware = "two cores",
+          .source = "analytic",
+          .options = analytic_options(small_shape(), {}, {.device_bytes = 100'000'000}, degrees, 8)};
+}
+
+Json small_json() { return to_json(small_calibration(), {{.tp = 1}, {.tp = 2, .pp = 2}}, 4); }
+
+TEST(Calibration, SurvivesTheFileBitByBit) {
+  const Calibration before = small_calibration();
+  const Calibration after = calibration_from_json(Json::parse(small_json().dump()), "calibration.json");
+  EXPECT_EQ(after.hardware, before.hardware);
+  EXPECT_EQ(after.source, before.source);
+  EXPECT_EQ(after.options.shape, before.options.shape);
+  EXPECT_EQ(after.options.layer_by_tp, before.options.layer_by_tp);
+  EXPECT_EQ(after.options.ends_by_tp, before.options.ends_by_tp);
+  EXPECT_EQ(after.options.saved_bytes_per_token_layer_by_tp,
+            before.options.saved_bytes_per_token_layer_by_tp);
+  EXPECT_EQ(after.options.deferred_bytes_per_token_layer_by_tp,
+            before.options.deferred_bytes_per_token_layer_by_tp);
+  EXPECT_EQ(after.options.intra, before.options.intra);
+  EXPECT_EQ(after.options.inter, before.options.inter);
+  EXPECT_EQ(after.options.memory, before.options.memory);
+  EXPECT_EQ(after.options.update_ps_per_element, before.options.update_ps_per_element);
+  EXPECT_EQ(after.options.gpus_per_node, before.options.gpus_per_node);
+}
+
+TEST(Calibration, SchemeRowsCarryThePublishedForm) {
+  const Json row = small_json().at("schemes").at(1);
+  EXPECT_EQ(row.at("scheme"), "<2,2,1>");
+  for (const char* key :
+       {"a", "b", "c", "forward_share", "bytes_per_token", "bytes_fixed", "max_len", "util_len"}) {
+    EXPECT_GT(row.at(key).get<double>(), 0) << key;
+  }
+}
+
+TEST(Calibration, FaultsNameFileAndKey) {
+  struct Case {
+    std::function<void(Json&)> spoil;
+    const char* expected;
+  };
+  const std::vector<Case> cases = {
+      {[](Json& j) { j["layers"][1]["forward"]["a"] = -1.0; }, "layers[1]: forward: key 'a' is -1.0"},
+      {[](Json& j) { j["layers"][0]["forward"]["b"] = nullptr; }, "key 'b'"},
+      {[](Json& j) {
+         j["layers"][0]["head"] = Json{{"a", 0}, {"b", 0}, {"c", 5}};
+       },
+       "key 'head'"},
+      {[](Json& j) { j["layers"][0].erase("backward_input"); }, "key 'backward_input' is missing"},
+      {[](Json& j) { j["layers"][1]["tp"] = 3; }, "layers[1]: tp 3 does not divide 4 heads"},
+      {[](Json& j) { j["layers"][1]["tp"] = 1; }, "tp 1 stands there twice"},
+      {[](Json& j) { j["layers"] = Json::array(); }, "key 'layers' has no entry"},
+      {[](Json& j) { j["links"]["inter"]["bytes_per_s"] = 0; }, "links: inter: key 'bytes_per_s' is 0"},
+      {[](Json& j) { j["links"]["intra"]["latency_ns"] = 1.5; }, "key 'latency_ns' is 1.5"},
+      {[](Json& j) { j["links"] = 3; }, "calibration.json: links: expected an object"},
+      {[](Json& j) { j["memory"]["device_bytes"] = 0; }, "memory: key 'device_bytes' is 0"},
+      {[](Json& j) { j.erase("hardware"); }, "key 'hardware' is missing"},
+      {[](Json& j) { j["schema"] = "sluice.plan/1"; }, "schema"},
+  };
+  for (const Case& c : cases) {
+    Json json = small_json();
+    c.spoil(json);
+    try {
+      calibration_from_json(json, "calibration.json");
+      ADD_FAILURE() << "accepted: " << c.expected;
+    } catch (const base::InputError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("calibration.json"), std::string::npos) << message;
+      EXPECT_NE(message.find(c.expected), std::string::npos) << message << "\nexpected " << c.expected;
+    }
+  }
+}
+
+TEST(Analytic, LayerTimesAreFlopsOverRates) {
+  const Rates rates{.product_flops_per_ns = 10,
+                    .attention_forward_flops_per_ns = 4,
+                    .attention_backward_flops_per_ns = 5,
+                    .elementwise_bytes_per_ns = 8,
+                    .layer_overhead_ns = 1000,
+                    .collective = {.bytes_per_ns = 2, .latency_ns = 70}};
+  const std::vector<int> degrees = {1, 2};
+  const CostModel::Options options = analytic_options(small_shape(), rates, {.device_bytes = 1}, degrees, 8);
+  // Matrix elements: qkv 128·(128 + 128), output 128·128, MLP 3·128·336.
+  const double products = 2.0 * (128 * 256 + 128 * 128 + 3 * 128 * 336) / 10;
+  const double elementwise = 4.0 * (10 * 128 + 2 * (128 + 64) + 3 * 336) / 8;
+  const LayerTimes& one = options.layer_by_tp.at(1);
+  EXPECT_EQ(one.forward, Quadratic::from_ns(2.0 * 128 / 4, products + elementwise, 1000));
+  EXPECT_EQ(one.backward_input, Quadratic::from_ns(5.0 * 128 / 5, products + 2 * elementwise, 1000));
+  EXPECT_EQ(one.backward_weight, Quadratic::from_ns(0, products, 1000));
+  const double gathers = 4 * (4.0 * 128 / 2) / 2;
+  const LayerTimes& two = options.layer_by_tp.at(2);
+  EXPECT_EQ(two.forward,
+            Quadratic::from_ns(128.0 / 4, products / 2 + elementwise / 2 + gathers, 1000 + 4 * 70));
+}
+
+TEST(Analytic, PresetsGiveUsableModels) {
+  const model::Shape shape = model::named_shape("llama-7b");
+  const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 2);
+  const std::vector<int> degrees = {1, 2, 4, 8};
+  const CostModel cost(analytic_options(
+      shape, rates_of(cluster),
+      {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2, .owner_bytes_per_parameter = 16},
+      degrees, cluster.gpus_per_node));
+  int64_t shorter = 0;
+  for (const int tp : degrees) {
+    const int64_t holds = cost.max_len_tokens({.tp = tp}, 16);
+    EXPECT_GT(holds, shorter) << "tp " << tp;
+    shorter = holds;
+  }
+  // Half of the peak on 6·N FLOPs a token of 4096: within a factor of two.
+  const std::vector<int64_t> lengths = {4096};
+  const double expected_ns = 6.0 * 6.7e9 * 4096 / 156e3 / 8;
+  const auto measured_ns = static_cast<double>(cost.stage_times({.tp = 8}, 0).of_sequences(lengths));
+  EXPECT_GT(measured_ns, expected_ns);
+  EXPECT_LT(measured_ns, 2.5 * expected_ns);
+}
+
+}  // namespace
+}  // namespace sluice::cost

@@ -1,0 +1,155 @@
+#include "cost/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace sluice::cost {
+namespace {
+
+using strategy::Scheme;
+
+// Layers of 64x (64 + 2·32) + 64·64 + 3·64·96 + 2·64 = 30,848 parameters; embedding and head 100·64.
+model::Shape tiny_shape(bool tied) {
+  return {.layers = 5,
+          .hidden = 64,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 16,
+          .ffn_hidden = 96,
+          .vocab = 100,
+          .tie_embeddings = tied};
+}
+
+CostModel::Options tiny_options(bool tied = false) {
+  CostModel::Options options{.shape = tiny_shape(tied)};
+  options.layer_by_tp[1] = {Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200),
+                            Quadratic::from_ns(0, 12, 50)};
+  options.ends_by_tp[1] = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8),
+                           Quadratic::from_ns(0, 30, 9)};
+  options.saved_bytes_per_token_layer_by_tp[1] = 1000;
+  options.deferred_bytes_per_token_layer_by_tp[1] = 500;
+  options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
+  options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
+  options.update_ps_per_element = 1500;
+  options.memory = {.device_bytes = 10'000'000,
+                    .element_bytes = 4,
+                    .accumulator_bytes = 4,
+                    .owner_bytes_per_parameter = 16,
+                    .transient_bytes_per_token = 300,
+                    .logits_chunk_bytes = 4000};
+  return options;
+}
+
+TEST(Quadratic, CountsTheConstantOnceAndRoundsToNearest) {
+  const Quadratic times = Quadratic::from_ns(0.25, 3, 40);
+  const std::vector<int64_t> lengths = {10, 20};
+  EXPECT_EQ(times.of_sequences(lengths), 25 + 30 + 100 + 60 + 40);
+  const std::vector<int64_t> one = {1};
+  EXPECT_EQ(Quadratic::from_ns(0, 0.5, 0).of_sequences(one), 1);
+  EXPECT_EQ(Quadratic::from_ns(0, 0.499, 0).of_sequences(one), 0);
+  EXPECT_EQ(Quadratic::from_ns(1, 1, 5).of_sequences({}), 5);
+}
+
+TEST(Quadratic, EqualsExtendedPrecisionOnRandomLengths) {
+  base::Rng rng(3);
+  for (int round = 0; round < 2000; ++round) {
+    const Quadratic times{rng.between(0, int64_t{1} << 34), rng.between(0, int64_t{1} << 44),
+                          rng.between(0, 1000)};
+    std::vector<int64_t> lengths;
+    long double expected = static_cast<long double>(times.c_ns);
+    for (int64_t i = rng.between(0, 5); i > 0; --i) {
+      const int64_t length = rng.between(0, 1 << 20);
+      lengths.push_back(length);
+      const auto l = static_cast<long double>(length);
+      expected +=
+          (static_cast<long double>(times.a) * l * l + static_cast<long double>(times.b) * l) / 0x1p32L;
+    }
+    const auto result = static_cast<long double>(times.of_sequences(lengths));
+    ASSERT_NEAR(static_cast<double>(result - expected), 0.0, 0.5001);
+  }
+}
+
+TEST(Quadratic, HoldsTheLongestSequence) {
+  const std::vector<int64_t> lengths = {(int64_t{1} << 31) - 1};
+  const int64_t l = lengths[0];
+  EXPECT_EQ(Quadratic::from_ns(1, 1, 1).of_sequences(lengths), l * l + l + 1);
+}
+
+TEST(CostModel, CellsAddLayersAndEnds) {
+  const CostModel cost(tiny_options());
+  const Scheme two{.pp = 2};
+  const std::vector<int64_t> lengths = {4, 2};  // squares 20, tokens 6
+  // Stage 0: three layers and the embedding.
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kForward, cost.whole_stage(two, 0), lengths),
+            3 * (10 + 60 + 100) + 6 + 7);
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackwardInput, cost.whole_stage(two, 0), lengths),
+            3 * (20 + 120 + 200) + 12 + 8);
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackwardWeight, cost.whole_stage(two, 0), lengths), 3 * (72 + 50));
+  // Stage 1: two layers; the head runs inside the forward.
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kForward, cost.whole_stage(two, 1), lengths),
+            2 * (10 + 60 + 100) + 180 + 9);
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackward, cost.whole_stage(two, 1), lengths),
+            2 * (20 + 120 + 200 + 72 + 50));
+  // One stage has both ends.
+  EXPECT_EQ(cost.cell_ns({}, CellKind::kForward, cost.whole_stage({}, 0), lengths),
+            5 * (10 + 60 + 100) + 6 + 7 + 180 + 9);
+  EXPECT_EQ(cost.stage_times(two, 1).of_sequences(lengths), 2 * (30 + 252 + 350) + 189);
+}
+
+TEST(CostModel, UnknownTpDegreeIsTheUsersMistake) {
+  const CostModel cost(tiny_options());
+  try {
+    cost.cell_ns({.tp = 2}, CellKind::kForward, {.layers = 1}, Work{});
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("tp 2"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CostModel, TransfersAreCutOverTpSenders) {
+  const CostModel cost(tiny_options());
+  EXPECT_EQ(cost.transfer_bytes({.tp = 1}, 10), 10 * 64 * 4);
+  EXPECT_EQ(cost.transfer_bytes({.tp = 4}, 10), 3 * 64 * 4);
+  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, true), 10 + 2560);
+  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, false), 100 + 5120);
+  EXPECT_EQ(cost.exchange_ns(1000, true), 1010);
+  EXPECT_EQ(cost.update_ns(1000), 1500);
+}
+
+TEST(CostModel, FixedBytesAreThoseOfTheFullestStage) {
+  const CostModel cost(tiny_options());
+  const int64_t layer = 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64;
+  const int64_t table = 100 * 64;
+  const int64_t all = 5 * layer + 2 * table + 64;
+  EXPECT_EQ(cost.fixed_bytes({}, 1), all * 8 + all * 16 + 4000);
+  // Two stages of three and two layers: the first is fuller.
+  EXPECT_EQ(cost.fixed_bytes({.pp = 2}, 4), (3 * layer + table) * 8 + (all + 3) / 4 * 16);
+  // Tied, on five stages: the last holds embedding, final norm and a layer.
+  const CostModel tied(tiny_options(true));
+  const int64_t all_tied = 5 * layer + table + 64;
+  EXPECT_EQ(tied.fixed_bytes({.pp = 5}, 5), (layer + table + 64) * 8 + (all_tied + 4) / 5 * 16 + 4000);
+}
+
+TEST(CostModel, CreditCountsDeferredWeightGradientsAndTransients) {
+  const CostModel cost(tiny_options());
+  const int64_t free_one = 10'000'000 - cost.fixed_bytes({}, 1);
+  EXPECT_EQ(cost.max_len_tokens({}, 1), free_one / (5 * 1000 + 256 + 300));
+  const int64_t free_two = 10'000'000 - cost.fixed_bytes({.pp = 2}, 2);
+  const int64_t longest = free_two / (3 * 1500 + 256 + 300);
+  EXPECT_EQ(cost.max_len_tokens({.pp = 2}, 2), longest);
+  EXPECT_EQ(cost.credit_tokens({.pp = 2}, 2), (free_two - 300 * longest) / (3 * 1500 + 256));
+  EXPECT_GE(cost.credit_tokens({.pp = 2}, 2), longest);
+}
+
+TEST(CostModel, ModelThatDoesNotFitHoldsNothing) {
+  CostModel::Options options = tiny_options();
+  options.memory.device_bytes = 1'000'000;
+  const CostModel cost(options);
+  EXPECT_EQ(cost.max_len_tokens({}, 1), 0);
+  EXPECT_EQ(cost.credit_tokens({}, 1), 0);
+}
+
+}  // namespace
+}  // namespace sluice::cost

@@ -1,0 +1,149 @@
+#include "plan/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "plan/test_models.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::plan {
+namespace {
+
+using strategy::Sequence;
+using strategy::StepPlan;
+
+constexpr int kWorld = 4;
+
+PlannerOptions options_of(const std::vector<std::string>& texts) {
+  PlannerOptions options{.world_size = kWorld};
+  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
+  return options;
+}
+
+std::vector<Sequence> sequences_of(const std::vector<int64_t>& lengths) {
+  std::vector<Sequence> sequences;
+  for (const int64_t length : lengths) {
+    sequences.push_back({.document = static_cast<int64_t>(sequences.size()), .length_tokens = length});
+  }
+  return sequences;
+}
+
+std::vector<Sequence> random_sequences(uint64_t seed, int64_t longest) {
+  base::Rng rng(seed, 11);
+  std::vector<int64_t> lengths;
+  for (int64_t i = rng.between(1, 50); i > 0; --i)
+    lengths.push_back(rng.between(2, rng.below(8) == 0 ? longest : 400));
+  return sequences_of(lengths);
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const base::Error& error) {
+    return base::text(error.exit_status(), " ", error.what());
+  }
+  return "no error";
+}
+
+TEST(Planner, PlansAreValidAndScoredByTheirSchedule) {
+  const Planner planner(
+      options_of({"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>", "<2,2,1>"}),
+      test_cost());
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const StepPlan plan = planner.plan(static_cast<int64_t>(seed), random_sequences(seed, 2000));
+    ASSERT_NO_THROW(strategy::validate(plan, kWorld)) << "seed " << seed;
+    int64_t longest_ns = 0;
+    for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+      const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
+      longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
+    }
+    EXPECT_EQ(plan.estimated_ns, longest_ns);
+    ASSERT_EQ(plan.candidates.size(), 5u);
+    for (const strategy::CandidateEstimate& candidate : plan.candidates) {
+      EXPECT_LE(plan.estimated_ns, candidate.estimated_ns);
+    }
+  }
+}
+
+TEST(Planner, SameInputsGiveTheSameBytes) {
+  const std::vector<std::string> texts = {"4x<1,1,1>", "<1,2,1> + <2,1,1>"};
+  const Planner one(options_of(texts), test_cost());
+  const Planner two(options_of(texts), test_cost());
+  const std::vector<Sequence> sequences = random_sequences(5, 1500);
+  EXPECT_EQ(strategy::canonical_bytes(one.plan(3, sequences)),
+            strategy::canonical_bytes(two.plan(3, sequences)));
+}
+
+TEST(Planner, CycleTakesTurnsAndSkipsWhatDoesNotHoldTheBatch) {
+  PlannerOptions options = options_of({"4x<1,1,1>", "<2,2,1>", "2x<2,1,1>"});
+  options.selection = Selection::kCycle;
+  const Planner planner(options, test_cost());
+  const std::vector<Sequence> shorts = sequences_of({100, 200, 300});
+  for (int64_t step = 0; step < 6; ++step) {
+    EXPECT_EQ(planner.plan(step, shorts).strategy(), options.candidates[static_cast<size_t>(step % 3)]);
+  }
+  const int64_t single = planner.cost().max_len_tokens({}, kWorld);
+  EXPECT_EQ(planner.plan(0, sequences_of({single + 1})).strategy(), options.candidates[1]);
+}
+
+TEST(Planner, FixedNeverLeavesItsCandidate) {
+  PlannerOptions options = options_of({"4x<1,1,1>", "<2,2,1>"});
+  options.selection = Selection::kFixed;
+  const Planner planner(options, test_cost());
+  const int64_t single = planner.cost().max_len_tokens({}, kWorld);
+  EXPECT_EQ(planner.plan(1, sequences_of({100})).strategy(), options.candidates[0]);
+  EXPECT_THROW(planner.plan(1, sequences_of({single + 1})), base::InfeasibleError);
+}
+
+TEST(Planner, InfeasibleNamesTheSequenceAndWhatIsHeld) {
+  const Planner planner(options_of({"4x<1,1,1>", "2x<2,1,1>"}), test_cost());
+  const int64_t most = planner.max_len_tokens();
+  EXPECT_EQ(most, planner.cost().max_len_tokens({.tp = 2}, kWorld));
+  const std::string message = message_of([&] { planner.plan(7, sequences_of({5, most + 1})); });
+  EXPECT_EQ(message.front(), '3') << message;
+  for (const std::string& part :
+       {base::text("document 1 has a sequence of ", most + 1), std::string("'4x<1,1,1>' holds"),
+        base::text("'2x<2,1,1>' holds ", most), std::string("data.context_length")}) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+}
+
+TEST(Planner, CandidatesThatCannotRunAreNamed) {
+  const auto message = [](const std::string& text) {
+    return message_of([&] { Planner(options_of({text}), test_cost(128'000'000, 3)); });
+  };
+  EXPECT_EQ(message("<1,4,1>"),
+            "2 strategy '1x<1,4,1>': <1,4,1> has 4 stages but the model 3 layers: lower pp");
+  EXPECT_EQ(message("<3,1,1>"), "2 strategy '1x<3,1,1>': <3,1,1>: tp 3 does not divide 4 heads");
+  EXPECT_NE(message("<1,1,2>").find("cp > 1 is not executed yet"), std::string::npos);
+  EXPECT_EQ(message_of([] { Planner({.world_size = 1}, test_cost()); }).front(), '2');
+  PlannerOptions options = options_of({"<1,1,1>"});
+  options.selection = Selection::kFixed;
+  options.fixed_candidate = 1;
+  EXPECT_EQ(message_of([&] { Planner(options, test_cost()); }).front(), '2');
+}
+
+TEST(Planner, MorePipelinesThanSequencesLeaveSomeEmpty) {
+  const Planner planner(options_of({"4x<1,1,1>"}), test_cost());
+  const StepPlan plan = planner.plan(0, sequences_of({50}));
+  EXPECT_NO_THROW(strategy::validate(plan, kWorld));
+  int empty = 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) empty += pipeline.lanes[0].empty() ? 1 : 0;
+  EXPECT_EQ(empty, 3);
+}
+
+TEST(Planner, EqualSequencesSpreadEvenly) {
+  const Planner planner(options_of({"4x<1,1,1>"}), test_cost());
+  const StepPlan plan = planner.plan(0, sequences_of(std::vector<int64_t>(12, 300)));
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    int64_t tokens = 0;
+    for (const strategy::MicroBatch& micro_batch : pipeline.lanes[0]) tokens += micro_batch.tokens();
+    EXPECT_EQ(tokens, 900);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::plan
