@@ -1,0 +1,283 @@
+// Save and load together: what one set of ranks wrote, another reads.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "checkpoint/test_directory.h"
+#include "link/layout.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+model::Shape small_shape() {
+  return {.layers = 2,
+          .hidden = 8,
+          .heads = 2,
+          .kv_heads = 1,
+          .head_dim = 4,
+          .ffn_hidden = 12,
+          .vocab = 19,
+          .tie_embeddings = true};
+}
+
+// The value of an element, a pure function of where it belongs.
+template <typename Element>
+Element value_of(int bucket, int64_t element, State state) {
+  return static_cast<Element>(base::random_normal(static_cast<uint64_t>(state), static_cast<uint64_t>(bucket),
+                                                  static_cast<uint64_t>(element)));
+}
+
+template <typename Element>
+FileRecord write_rank(const fs::path& directory, const model::ParameterTable& table, int ranks, int rank) {
+  std::vector<std::vector<Element>> values;
+  std::vector<OwnerState> states;
+  for (const model::Bucket& bucket : table.buckets) {
+    OwnerState state{.owned = link::OwnerLayout{ranks}.owned(bucket, rank)};
+    for (const State kind : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+      std::vector<Element>& own = values.emplace_back();
+      for (int64_t e = state.owned.begin; e < state.owned.end; ++e) {
+        own.push_back(value_of<Element>(bucket.index, e, kind));
+      }
+    }
+    state.master = values[values.size() - 3].data();
+    state.exp_avg = values[values.size() - 2].data();
+    state.exp_avg_sq = values[values.size() - 1].data();
+    states.push_back(state);
+  }
+  const bool wide = sizeof(Element) == sizeof(double);
+  return write_rank_file(directory, rank, wide ? TensorType::kFloat64 : TensorType::kFloat32, states);
+}
+
+template <typename Element>
+fs::path save(const fs::path& root, int64_t step, int ranks, int keep = 2) {
+  const model::ParameterTable table = model::parameter_table(small_shape());
+  Manifest manifest{.step = step, .world_size = ranks, .shape = small_shape()};
+  manifest.type = sizeof(Element) == sizeof(double) ? TensorType::kFloat64 : TensorType::kFloat32;
+  manifest.sampler = {{"epoch", 3}};
+  manifest.calibration = {{"schemes", {1, 2}}};
+  manifest.config = "[train]\nsteps = 100\n";
+  const fs::path directory = prepare_save(root, step);
+  for (int rank = 0; rank < ranks; ++rank) {
+    manifest.files.push_back(write_rank<Element>(directory, table, ranks, rank));
+  }
+  commit_save(directory, manifest, keep);
+  return directory;
+}
+
+template <typename Element>
+void expect_values(Checkpoint& checkpoint, int bucket, base::Interval interval) {
+  for (const State kind : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+    std::vector<Element> values(static_cast<size_t>(interval.size()));
+    checkpoint.read(bucket, interval, kind, values.data());
+    for (int64_t e = interval.begin; e < interval.end; ++e) {
+      ASSERT_EQ(values[static_cast<size_t>(e - interval.begin)], value_of<Element>(bucket, e, kind));
+    }
+  }
+}
+
+std::vector<int64_t> steps_in(const fs::path& root) {
+  std::vector<int64_t> steps;
+  for (const SavedStep& saved : saved_steps(root)) steps.push_back(saved.step);
+  return steps;
+}
+
+void overwrite_byte(const fs::path& path, int64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const int old = file.get();
+  file.seekp(at);
+  file.put(static_cast<char>(old ^ 1));
+}
+
+std::string verify_fault(const fs::path& directory) {
+  return message_of<base::InputError>([&] { Checkpoint(directory).verify(); });
+}
+
+TEST(Checkpoint, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
+  const TestDirectory root;
+  const model::ParameterTable table = model::parameter_table(small_shape());
+  for (const int writers : {1, 2, 3, 5, 8}) {
+    const fs::path directory = save<float>(root.path(), writers, writers);
+    for (const int readers : {1, 2, 4, 7}) {
+      for (int rank = 0; rank < readers; ++rank) {
+        Checkpoint checkpoint(directory);
+        for (const model::Bucket& bucket : table.buckets) {
+          expect_values<float>(checkpoint, bucket.index, link::OwnerLayout{readers}.owned(bucket, rank));
+        }
+      }
+    }
+  }
+}
+
+TEST(Checkpoint, DoublesAndRandomIntervals) {
+  const TestDirectory root;
+  const model::ParameterTable table = model::parameter_table(small_shape());
+  Checkpoint checkpoint(save<double>(root.path(), 4, 3));
+  base::Rng rng(1);
+  for (int trial = 0; trial < 100; ++trial) {
+    const model::Bucket& bucket = table.buckets[rng.below(table.buckets.size())];
+    const int64_t begin = rng.between(0, bucket.size - 1);
+    expect_values<double>(checkpoint, bucket.index, {begin, rng.between(begin, bucket.size)});
+  }
+}
+
+TEST(Checkpoint, ManifestKeepsWhatItWasGiven) {
+  const TestDirectory root;
+  const Checkpoint checkpoint(save<float>(root.path(), 7, 2));
+  const Manifest& manifest = checkpoint.manifest();
+  EXPECT_EQ(manifest.step, 7);
+  EXPECT_EQ(manifest.world_size, 2);
+  EXPECT_EQ(manifest.sampler.at("epoch"), 3);
+  EXPECT_EQ(manifest.calibration.at("schemes").at(1), 2);
+  EXPECT_EQ(manifest.config, "[train]\nsteps = 100\n");
+  EXPECT_EQ(base::read_json(root / "step-7/manifest.json").at("schema"), "sluice.checkpoint/1");
+  checkpoint.require_model(small_shape(), TensorType::kFloat32);
+}
+
+TEST(Checkpoint, MoreRanksThanElementsLeaveEmptyFiles) {
+  const TestDirectory root;
+  Checkpoint checkpoint(save<float>(root.path(), 1, 12));  // the final norm has 8 elements
+  checkpoint.verify();
+  expect_values<float>(checkpoint, 3, {0, 8});
+}
+
+TEST(Checkpoint, AnotherModelOrPrecisionIsRefused) {
+  const TestDirectory root;
+  Checkpoint checkpoint(save<float>(root.path(), 1, 1));
+  model::Shape other = small_shape();
+  other.ffn_hidden = 16;
+  const auto fault = [&](const model::Shape& shape, TensorType type) {
+    return message_of<base::InputError>([&] { checkpoint.require_model(shape, type); });
+  };
+  EXPECT_THAT(fault(other, TensorType::kFloat32), HasSubstr("ffn_hidden 12 but the run has 16"));
+  EXPECT_THAT(fault(small_shape(), TensorType::kFloat64), HasSubstr("set train.dtype"));
+  double value = 0;
+  EXPECT_THAT(message_of<base::InputError>([&] {
+                checkpoint.read(0, {0, 1}, State::kMaster, &value);
+              }),
+              HasSubstr("holds float32, not float64"));
+}
+
+TEST(Checkpoint, DamageIsNamed) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  const fs::path file = directory / "rank-0001.safetensors";
+  const auto size = static_cast<int64_t>(fs::file_size(file));
+
+  overwrite_byte(file, size - 5);
+  EXPECT_THAT(verify_fault(directory), AllOf(HasSubstr("rank-0001.safetensors has checksum"),
+                                             HasSubstr("resume from the step before")));
+  overwrite_byte(file, size - 5);
+  EXPECT_EQ(verify_fault(directory), "");
+
+  fs::resize_file(file, static_cast<uintmax_t>(size - 4));
+  EXPECT_THAT(verify_fault(directory), HasSubstr("the manifest says " + std::to_string(size)));
+  fs::remove(file);
+  EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors is missing"));
+}
+
+TEST(Checkpoint, DamagedManifestIsNamed) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  const fs::path path = directory / "manifest.json";
+  const base::Json good = base::read_json(path);
+  const auto fault = [&](auto change) {
+    base::Json json = good;
+    change(json);
+    base::write_json(path, json);
+    return verify_fault(directory);
+  };
+  EXPECT_THAT(fault([](base::Json& j) { j["schema"] = "sluice.checkpoint/9"; }), HasSubstr("schema is"));
+  EXPECT_THAT(fault([](base::Json& j) { j["dtype"] = "int8"; }), HasSubstr("dtype is 'int8'"));
+  EXPECT_THAT(fault([](base::Json& j) { j["files"].erase(1); }), HasSubstr("only up to element"));
+  EXPECT_THAT(fault([](base::Json& j) { j["files"][0]["name"] = "../x"; }),
+              HasSubstr("'../x' is not the name"));
+  EXPECT_THAT(fault([](base::Json& j) { j["files"][0]["checksum"] = "12"; }), HasSubstr("not a hash"));
+  EXPECT_THAT(fault([](base::Json& j) { j["files"][0]["intervals"][0] = "x"; }), HasSubstr("[begin, end]"));
+  base::write_file_atomically(path, good.dump().substr(0, 200));
+  EXPECT_THAT(verify_fault(directory), HasSubstr("manifest.json is not JSON"));
+}
+
+TEST(Checkpoint, HalfWrittenDirectoriesCountForNothingAndAreCleaned) {
+  const TestDirectory root;
+  EXPECT_FALSE(latest(root / "nowhere"));
+  save<float>(root.path(), 10, 2);
+  const fs::path half = prepare_save(root.path(), 20);
+  write_rank<float>(half, model::parameter_table(small_shape()), 2, 0);
+  fs::create_directories(root / "step-x");  // not ours
+  ASSERT_TRUE(latest(root.path()));
+  EXPECT_EQ(latest(root.path())->step, 10);
+  EXPECT_THAT(message_of<base::InputError>([&] { Checkpoint{half}; }), HasSubstr("no complete checkpoint"));
+
+  save<float>(root.path(), 30, 2);
+  EXPECT_FALSE(fs::exists(half));
+  EXPECT_TRUE(fs::exists(root / "step-x"));
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(10, 30));
+}
+
+TEST(Checkpoint, OldestGoOnlyOnceTheNewOneIsCommitted) {
+  const TestDirectory root;
+  for (const int64_t step : {5, 10, 100}) save<float>(root.path(), step, 1, 2);
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(10, 100));
+  const fs::path half = prepare_save(root.path(), 200);
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(10, 100));
+  save<float>(root.path(), 200, 1, 1);
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(200));
+}
+
+TEST(Checkpoint, SavingAStepAgainKeepsTheOldOneUntilTheCommit) {
+  const TestDirectory root;
+  save<float>(root.path(), 10, 2);
+  prepare_save(root.path(), 10);
+  ASSERT_TRUE(latest(root.path()));
+  EXPECT_EQ(latest(root.path())->directory, root / "step-10.previous");
+  Checkpoint(latest(root.path())->directory).verify();
+  prepare_save(root.path(), 10);  // died, and tries again
+  EXPECT_EQ(latest(root.path())->directory, root / "step-10.previous");
+  save<float>(root.path(), 10, 3);
+  EXPECT_EQ(latest(root.path())->directory, root / "step-10");
+  EXPECT_FALSE(fs::exists(root / "step-10.previous"));
+}
+
+TEST(Checkpoint, FullDiskLeavesTheCheckpointBefore) {
+  const TestDirectory root;
+  save<float>(root.path(), 1, 1);
+  // A limit on file sizes fails writes as a full disk does.
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string fault = message_of<base::RunError>([&] { save<float>(root.path(), 2, 1); });
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+
+  EXPECT_THAT(fault, AllOf(HasSubstr("rank-0000.safetensors"), HasSubstr("free space")));
+  EXPECT_TRUE(fs::is_empty(root / "step-2"));
+  ASSERT_TRUE(latest(root.path()));
+  EXPECT_EQ(latest(root.path())->step, 1);
+  save<float>(root.path(), 2, 1);
+  EXPECT_EQ(latest(root.path())->step, 2);
+}
+
+TEST(Checkpoint, UnwritableRootIsARunError) {
+  const TestDirectory root;
+  base::write_file_atomically(root / "file", "x");
+  EXPECT_THAT(message_of<base::RunError>([&] { prepare_save(root / "file/checkpoints", 1); }),
+              HasSubstr("file/checkpoints"));
+}
+
+}  // namespace
+}  // namespace sluice::checkpoint

@@ -1,0 +1,75 @@
+// Hugging Face folders (config.json, safetensors) in and out of the flat order of model::ParameterTable.
+// At most one tensor is in memory at a time; files are mapped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/interval.h"
+#include "base/json.h"
+#include "checkpoint/safetensors.h"
+#include "model/hugging_face.h"
+
+namespace sluice::checkpoint {
+
+// A LLaMA-family folder opened for reading: model.safetensors, or the shards that
+// model.safetensors.index.json lists. Weights may be F32, BF16 or F16 and are widened exactly.
+class HuggingFaceModel {
+ public:
+  // Reads config.json and every header. base::InputError naming file and tensor when one is missing, has
+  // another shape or dtype than config.json asks for, or is not part of the model (rotary inv_freq buffers
+  // and the head of a tied model are passed over).
+  explicit HuggingFaceModel(std::filesystem::path folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const model::ParameterTable& table() const { return table_; }
+  const model::Shape& shape() const { return table_.shape; }
+  const base::Json& config() const { return config_; }
+  // The type of the first weight.
+  TensorType type() const { return type_; }
+
+  // Elements `interval` of a bucket's flat array. Thread-safe.
+  void read(int bucket, base::Interval interval, float* values) const;
+
+ private:
+  struct Source {
+    const SafetensorsFile* file = nullptr;
+    const TensorInfo* tensor = nullptr;
+  };
+
+  void open_files();
+  void locate_tensors();
+  void require_no_others(const std::map<std::string, Source>& sources) const;
+  Source find(const std::string& name, const std::vector<int64_t>& shape) const;
+
+  std::filesystem::path folder_;
+  base::Json config_;
+  model::ParameterTable table_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Source> sources_;  // by Hugging Face name
+  TensorType type_ = TensorType::kFloat32;
+};
+
+// Whether `folder` has weights beside its config.json.
+bool has_hugging_face_weights(const std::filesystem::path& folder);
+
+struct ExportOptions {
+  TensorType type = TensorType::kFloat32;      // or kBFloat16
+  int64_t max_shard_bytes = int64_t{5} << 30;  // a file's tensors; one larger tensor has its own file
+  int64_t max_positions = 2048;                // config.json's max_position_embeddings
+};
+
+// Gives elements `interval` of a bucket's flat array.
+using ParameterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
+
+// Writes config.json, model.safetensors or shards with their index. The folder appears only when complete.
+// InputError when `folder` exists and is not empty; RunError on a full or unwritable disk.
+void export_hugging_face(const std::filesystem::path& folder, const model::ParameterTable& table,
+                         const ParameterSource& source, const ExportOptions& options = {});
+
+}  // namespace sluice::checkpoint

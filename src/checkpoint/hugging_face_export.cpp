@@ -1,0 +1,194 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "checkpoint/hugging_face.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using base::Interval;
+using base::text;
+
+// One tensor of the files and where its values stand in the flat order.
+struct Item {
+  TensorInfo info;
+  int bucket = 0;
+  Interval interval;
+  int64_t rows = 0;  // as stored; the file holds [columns, rows] when transposed
+  int64_t columns = 0;
+  bool transposed = false;
+};
+
+std::vector<Item> items_of(const model::ParameterTable& table, TensorType type) {
+  std::vector<Item> items;
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
+        const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
+        Item item{.bucket = bucket.index,
+                  .interval = {begin, begin + tensor.rows * parameter.columns},
+                  .rows = tensor.rows,
+                  .columns = parameter.columns,
+                  .transposed = tensor.transposed};
+        item.info = {.name = tensor.name, .type = type, .shape = {tensor.rows, parameter.columns}};
+        if (tensor.vector) item.info.shape = {tensor.rows};
+        if (tensor.transposed) std::swap(item.info.shape[0], item.info.shape[1]);
+        items.push_back(std::move(item));
+      }
+    }
+  }
+  return items;
+}
+
+// Runs of tensors of at most `max_bytes` a file.
+std::vector<std::vector<Item>> cut_into_files(std::vector<Item> items, int64_t max_bytes) {
+  std::vector<std::vector<Item>> files;
+  int64_t bytes = 0;
+  for (Item& item : items) {
+    const int64_t more = item.info.elements() * size_of(item.info.type);
+    if (files.empty() || bytes + more > max_bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += more;
+    files.back().push_back(std::move(item));
+  }
+  return files;
+}
+
+void write_values(SafetensorsWriter& writer, TensorType type, const float* values, int64_t elements) {
+  if (type == TensorType::kFloat32) {
+    writer.write(values, elements * static_cast<int64_t>(sizeof(float)));
+    return;
+  }
+  std::vector<uint16_t> narrow(static_cast<size_t>(elements));
+  std::transform(values, values + elements, narrow.begin(), to_bfloat16);
+  writer.write(narrow.data(), elements * static_cast<int64_t>(sizeof(uint16_t)));
+}
+
+void write_straight(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  std::vector<float> values;
+  for (int64_t begin = item.interval.begin; begin < item.interval.end; begin += kChunk) {
+    const Interval chunk{begin, std::min(begin + kChunk, item.interval.end)};
+    values.resize(static_cast<size_t>(chunk.size()));
+    source(item.bucket, chunk, values.data());
+    write_values(writer, item.info.type, values.data(), chunk.size());
+  }
+}
+
+// Holds the whole stored matrix, writes a band of its columns at a time.
+void write_transposed(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
+  constexpr int64_t kBand = 64;
+  std::vector<float> stored(static_cast<size_t>(item.interval.size()));
+  source(item.bucket, item.interval, stored.data());
+  std::vector<float> band(static_cast<size_t>(kBand * item.rows));
+  for (int64_t column0 = 0; column0 < item.columns; column0 += kBand) {
+    const int64_t width = std::min(kBand, item.columns - column0);
+    for (int64_t row = 0; row < item.rows; ++row) {
+      for (int64_t i = 0; i < width; ++i) {
+        band[static_cast<size_t>(i * item.rows + row)] =
+            stored[static_cast<size_t>(row * item.columns + column0 + i)];
+      }
+    }
+    write_values(writer, item.info.type, band.data(), width * item.rows);
+  }
+}
+
+void write_file(const fs::path& path, const std::vector<Item>& items, const ParameterSource& source) {
+  std::vector<TensorInfo> tensors;
+  for (const Item& item : items) tensors.push_back(item.info);
+  SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
+  for (const Item& item : items) {
+    if (item.transposed) {
+      write_transposed(writer, item, source);
+    } else {
+      write_straight(writer, item, source);
+    }
+  }
+  writer.finish();
+}
+
+std::string shard_name(size_t index, size_t count) {
+  if (count == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name;
+}
+
+void write_weights(const fs::path& folder, const std::vector<std::vector<Item>>& files,
+                   const ParameterSource& source) {
+  base::Json weight_map = base::Json::object();
+  int64_t total_bytes = 0;
+  for (size_t index = 0; index < files.size(); ++index) {
+    const std::string name = shard_name(index, files.size());
+    write_file(folder / name, files[index], source);
+    for (const Item& item : files[index]) {
+      weight_map[item.info.name] = name;
+      total_bytes += item.info.elements() * size_of(item.info.type);
+    }
+  }
+  if (files.size() == 1) return;
+  base::write_json(folder / "model.safetensors.index.json",
+                   {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}});
+}
+
+// A folder under another name that becomes `path` at commit(), or vanishes.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(const fs::path& path)
+      : path_(path.has_filename() ? path : path.parent_path()),
+        part_(path_.string() + text(".part-", ::getpid())) {
+    std::error_code ignored;
+    if (fs::exists(path_, ignored) && !(fs::is_directory(path_, ignored) && fs::is_empty(path_, ignored))) {
+      throw base::InputError(text(path_.string(), " exists already: name a new or empty folder"));
+    }
+    fs::remove_all(part_, ignored);
+    base::make_directories(part_);
+  }
+  ~AtomicFolder() {
+    std::error_code ignored;
+    if (!committed_) fs::remove_all(part_, ignored);
+  }
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  const fs::path& part() const { return part_; }
+
+  void commit() {
+    std::error_code error;
+    fs::rename(part_, path_, error);
+    if (error) throw base::RunError(text("cannot make ", path_.string(), ": ", error.message()));
+    committed_ = true;
+    const fs::path parent = path_.parent_path();
+    base::sync_directory(parent.empty() ? "." : parent);
+  }
+
+ private:
+  fs::path path_;
+  fs::path part_;
+  bool committed_ = false;
+};
+
+}  // namespace
+
+void export_hugging_face(const fs::path& folder, const model::ParameterTable& table,
+                         const ParameterSource& source, const ExportOptions& options) {
+  SLUICE_ASSERT(options.type == TensorType::kFloat32 || options.type == TensorType::kBFloat16,
+                "exports are float32 or bfloat16");
+  AtomicFolder output(folder);
+  write_weights(output.part(), cut_into_files(items_of(table, options.type), options.max_shard_bytes),
+                source);
+  base::write_json(
+      output.part() / "config.json",
+      model::shape_to_hugging_face(table.shape, config_name(options.type), options.max_positions));
+  output.commit();
+}
+
+}  // namespace sluice::checkpoint

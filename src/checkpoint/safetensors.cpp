@@ -1,0 +1,191 @@
+#include "checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+using base::InputError;
+using base::Json;
+using base::text;
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+// The format's own limit on headers.
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr size_t kSizeBytes = 8;
+constexpr const char* kWayOut = ": the file is damaged or incomplete: fetch or write it again";
+
+uint64_t header_bytes(const base::MappedFile& file, const std::string& name) {
+  uint64_t size = 0;
+  if (file.size() < kSizeBytes) {
+    throw InputError(text(name, ": ", file.size(), " bytes are no safetensors file", kWayOut));
+  }
+  std::memcpy(&size, file.data(), kSizeBytes);
+  if (size > kMaxHeaderBytes || size > file.size() - kSizeBytes) {
+    throw InputError(
+        text(name, ": the header claims ", size, " bytes but the file has ", file.size(), kWayOut));
+  }
+  return size;
+}
+
+std::vector<int64_t> integers(const Json& entry, const char* key, const std::string& name) {
+  const Json list = base::require<Json>(entry, key, name);
+  if (!list.is_array()) throw InputError(text(name, ": key '", key, "' is not a list", kWayOut));
+  std::vector<int64_t> values;
+  for (const Json& value : list) {
+    if (!base::holds_integer<int64_t>(value) || value.get<int64_t>() < 0) {
+      throw InputError(text(name, ": key '", key, "' holds ", value.dump(), ", not a size", kWayOut));
+    }
+    values.push_back(value.get<int64_t>());
+  }
+  return values;
+}
+
+// Shape times element size; nothing when that overflows.
+bool bytes_of(const std::vector<int64_t>& shape, int64_t element, int64_t& bytes) {
+  bytes = element;
+  for (const int64_t size : shape) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return false;
+  }
+  return true;
+}
+
+TensorInfo parse_tensor(const std::string& key, const Json& entry, const std::string& path) {
+  const std::string name = text(path, ": tensor '", key, "'");
+  TensorInfo tensor{.name = key, .shape = integers(entry, "shape", name)};
+  tensor.format_type = base::require<std::string>(entry, "dtype", name);
+  tensor.type = type_from_format_name(tensor.format_type);
+  const int64_t element = element_bytes(tensor.format_type);
+  if (element == 0) throw InputError(text(name, ": unknown dtype '", tensor.format_type, "'", kWayOut));
+  const std::vector<int64_t> offsets = integers(entry, "data_offsets", name);
+  int64_t expected = 0;
+  if (offsets.size() != 2 || offsets[1] < offsets[0] || !bytes_of(tensor.shape, element, expected) ||
+      offsets[1] - offsets[0] != expected) {
+    throw InputError(text(name, ": data_offsets ", shape_text(offsets), " do not fit shape ",
+                          shape_text(tensor.shape), " of ", tensor.format_type, kWayOut));
+  }
+  tensor.begin_byte = offsets[0];
+  tensor.end_byte = offsets[1];
+  return tensor;
+}
+
+// InputError unless the tensors, ascending, cover [0, data_bytes).
+void require_cover(const std::vector<TensorInfo>& tensors, int64_t data_bytes, const std::string& path) {
+  int64_t end = 0;
+  for (const TensorInfo& tensor : tensors) {
+    if (tensor.begin_byte != end) {
+      throw InputError(text(path, ": tensor '", tensor.name, "' begins at byte ", tensor.begin_byte,
+                            tensor.begin_byte < end ? ", inside another one" : ", behind a gap",
+                            ", expected ", end, kWayOut));
+    }
+    end = tensor.end_byte;
+  }
+  if (end != data_bytes) {
+    throw InputError(
+        text(path, ": the tensors need ", end, " bytes but the file holds ", data_bytes, kWayOut));
+  }
+}
+
+std::string header_of(const std::vector<TensorInfo>& tensors,
+                      const std::map<std::string, std::string>& metadata, int64_t& data_bytes) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  data_bytes = 0;
+  for (const TensorInfo& tensor : tensors) {
+    SLUICE_ASSERT(tensor.type != TensorType::kOther, text("tensor ", tensor.name, " has no float type"));
+    const int64_t end = data_bytes + tensor.elements() * size_of(tensor.type);
+    header[tensor.name] = {
+        {"dtype", format_name(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {data_bytes, end}}};
+    data_bytes = end;
+  }
+  std::string bytes = header.dump();
+  bytes.resize((bytes.size() + 7) / 8 * 8, ' ');  // the data starts aligned to 8 bytes
+  return bytes;
+}
+
+}  // namespace
+
+int64_t TensorInfo::elements() const {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : shape) sizes.push_back(std::to_string(size));
+  return "[" + base::join(sizes, ", ") + "]";
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path), file_(path) {
+  const std::string name = path.string();
+  const uint64_t size = header_bytes(file_, name);
+  const auto* header_text = reinterpret_cast<const char*>(file_.data() + kSizeBytes);
+  const Json header = base::parse_json(std::string(header_text, size), name);
+  if (!header.is_object()) throw InputError(text(name, ": the header is no JSON object", kWayOut));
+  for (const auto& [key, entry] : header.items()) {
+    if (key == "__metadata__") {
+      for (const auto& [field, value] : entry.items()) {
+        if (value.is_string()) metadata_[field] = value.get<std::string>();
+      }
+    } else {
+      tensors_.push_back(parse_tensor(key, entry, name));
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return std::pair(a.begin_byte, a.end_byte) < std::pair(b.begin_byte, b.end_byte);
+  });
+  data_ = file_.data() + kSizeBytes + size;
+  require_cover(tensors_, static_cast<int64_t>(file_.size() - kSizeBytes - size), name);
+  for (size_t index = 0; index < tensors_.size(); ++index) by_name_[tensors_[index].name] = index;
+}
+
+const TensorInfo* SafetensorsFile::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+const TensorInfo& SafetensorsFile::require(const std::string& name, TensorType type,
+                                           const std::vector<int64_t>& shape) const {
+  const TensorInfo* tensor = find(name);
+  if (tensor == nullptr) throw InputError(text(path_.string(), ": tensor '", name, "' is missing", kWayOut));
+  if (tensor->type != type || tensor->shape != shape) {
+    throw InputError(text(path_.string(), ": tensor '", name, "' is ", tensor->format_type, " ",
+                          shape_text(tensor->shape), ", expected ", format_name(type), " ", shape_text(shape),
+                          ": it belongs to another model or precision"));
+  }
+  return *tensor;
+}
+
+uint64_t SafetensorsFile::checksum() const { return base::hash_bytes(file_.data(), file_.size()); }
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     const std::vector<TensorInfo>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path) {
+  const std::string header = header_of(tensors, metadata, remaining_bytes_);
+  const uint64_t size = header.size();
+  file_.write(&size, sizeof size);
+  file_.write(header);
+}
+
+void SafetensorsWriter::write(const void* bytes, int64_t size) {
+  SLUICE_ASSERT(size <= remaining_bytes_, text(size, " bytes for ", remaining_bytes_, " declared"));
+  file_.write(bytes, static_cast<size_t>(size));
+  remaining_bytes_ -= size;
+}
+
+void SafetensorsWriter::finish() {
+  SLUICE_ASSERT(remaining_bytes_ == 0, text(remaining_bytes_, " declared bytes were not written"));
+  file_.commit();
+}
+
+}  // namespace sluice::checkpoint
