@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::schedule {
+namespace {
+
+using strategy::MicroBatch;
+using strategy::PipelinePlan;
+
+// Forward a·l² + l + 7, input gradient twice that, weight gradient 3 a token; a transfer takes a nanosecond
+// for 64 bytes beside its latency.
+cost::CostModel plain_cost(double a) {
+  cost::CostModel::Options options{.shape = {.layers = 4,
+                                             .hidden = 16,
+                                             .heads = 2,
+                                             .kv_heads = 2,
+                                             .head_dim = 8,
+                                             .ffn_hidden = 32,
+                                             .vocab = 64}};
+  using cost::Quadratic;
+  options.layer_by_tp[1] = {Quadratic::from_ns(a, 1, 7), Quadratic::from_ns(2 * a, 2, 14),
+                            Quadratic::from_ns(0, 3, 0)};
+  options.ends_by_tp[1] = {};
+  options.saved_bytes_per_token_layer_by_tp[1] = 100;
+  options.deferred_bytes_per_token_layer_by_tp[1] = 100;
+  options.intra = {.latency_ns = 5, .bytes_per_s = 64'000'000'000};
+  options.inter = {.latency_ns = 50, .bytes_per_s = 64'000'000'000};
+  options.memory.device_bytes = 10'000'000;
+  options.gpus_per_node = 2;
+  return cost::CostModel(options);
+}
+
+MicroBatch micro_batch(std::vector<int64_t> lengths) {
+  MicroBatch result;
+  int32_t sequence = 0;
+  for (const int64_t length : lengths)
+    result.pieces.push_back({.sequence = sequence++, .begin = 0, .end = length});
+  return result;
+}
+
+// Lane `lane` of a ring of `lanes` with one sequence.
+MicroBatch ring_part(int ring, int64_t length, int lanes, int lane) {
+  MicroBatch result{.ring = ring};
+  for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
+    const base::Interval part = strategy::causal_chunk(length, lanes, chunk);
+    result.pieces.push_back({.sequence = 9, .begin = part.begin, .end = part.end});
+  }
+  return result;
+}
+
+TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {
+  const PipelinePlan plan{.pipeline = {.scheme = {.pp = 3}, .ranks = {0, 1, 2}},
+                          .lanes = {{micro_batch({10, 20}), micro_batch({30})}}};
+  const PipelineLoad load = pipeline_load(plan, plain_cost(1), 3);
+  EXPECT_EQ(load.stages, 3);
+  EXPECT_EQ(load.lanes, 1);
+  EXPECT_EQ(load.credit_tokens, plain_cost(1).credit_tokens({.pp = 3}, 3));
+  ASSERT_EQ(load.units.size(), 2u);
+  // Stages of two, one and one layers.
+  EXPECT_EQ(load.units[0].tokens, 30);
+  EXPECT_EQ(load.units[0].forward_ns, (std::vector<int64_t>{2 * 537, 537, 537}));
+  EXPECT_EQ(load.units[0].backward_input_ns, (std::vector<int64_t>{2 * 1074, 1074, 1074}));
+  EXPECT_EQ(load.units[0].backward_weight_ns, (std::vector<int64_t>{180, 90, 90}));
+  EXPECT_EQ(load.units[1].forward_ns[1], 937);
+  // Ranks 0 and 1 share a node; 30 rows of 64 bytes.
+  EXPECT_EQ(load.units[0].transfer_ns, (std::vector<int64_t>{35, 80}));
+}
+
+TEST(PipelineLoad, RingsTieLanesAndShareTheirAttention) {
+  const PipelinePlan plan{.pipeline = {.scheme = {.cp = 3}, .ranks = {0, 1, 2}},
+                          .lanes = {{micro_batch({5}), ring_part(0, 40, 2, 0)},
+                                    {ring_part(0, 40, 2, 1), micro_batch({6})},
+                                    {micro_batch({7})}}};
+  const std::vector<Unit> units = pipeline_units(plan, plain_cost(1));
+  ASSERT_EQ(units.size(), 4u);
+  // Lane 0's first, lane 2's first; the ring when lane 0 reaches it; what lane 1 has behind it.
+  EXPECT_EQ(units[0].tokens, 5);
+  EXPECT_EQ(units[1].tokens, 7);
+  EXPECT_EQ(units[1].first_lane, 2);
+  EXPECT_EQ(units[2].first_lane, 0);
+  EXPECT_EQ(units[2].lanes, 2);
+  EXPECT_EQ(units[2].tokens, 20);
+  EXPECT_EQ(units[2].forward_ns, (std::vector<int64_t>{4 * (40 * 40 / 2 + 20 + 7)}));
+  EXPECT_EQ(units[3].first_lane, 1);
+  EXPECT_EQ(units[3].tokens, 6);
+}
+
+TEST(PipelineLoad, CrossingRingsAreOurMistake) {
+  const PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}},
+                          .lanes = {{ring_part(0, 40, 2, 0), ring_part(1, 40, 2, 0)},
+                                    {ring_part(1, 40, 2, 1), ring_part(0, 40, 2, 1)}}};
+  EXPECT_THROW(pipeline_units(plan, plain_cost(1)), base::AssertionError);
+}
+
+}  // namespace
+}  // namespace sluice::schedule
