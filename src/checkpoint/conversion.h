@@ -1,0 +1,20 @@
+// Between checkpoints and Hugging Face folders, without a model in memory: what `export` and `import` do.
+#pragma once
+
+#include <filesystem>
+
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/load.h"
+
+namespace sluice::checkpoint {
+
+// The checkpoint's masters as a Hugging Face folder; float64 masters are rounded to float32 first. Errors as
+// in export_hugging_face and Checkpoint::read.
+void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
+                       const ExportOptions& options = {});
+
+// The model as a committed checkpoint `root`/step-0: float32 masters, Adam states zero, written as by one
+// rank. Returns its directory. RunError on a full or unwritable disk.
+std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root);
+
+}  // namespace sluice::checkpoint
