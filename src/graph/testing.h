@@ -178,7 +178,7 @@ inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) 
   const model::Shape shape = small_shape(rng.between(4, 9), rng.below(3) == 0);
   const bool tight = options.tight && rng.below(2) == 0;
   const CostOptions cost_options{.gpus_per_node = static_cast<int>(rng.between(1, 8)),
-                                 .device_bytes = tight ? 1'200'000 : 1'000'000'000,
+                                 .device_bytes = tight ? rng.between(200'000, 2'000'000) : 1'000'000'000,
                                  .latency_ns = rng.between(1, 2000)};
   RandomCase result{world_size, shape, model::parameter_table(shape), small_cost(shape, cost_options), {}};
   const strategy::Strategy strategy = random_strategy(rng, options, world_size);
@@ -190,7 +190,11 @@ inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) 
     const int64_t longest = std::min<int64_t>(holds - 2, 2000);
     if (!idle && longest >= 16) fill_pipeline(rng, result.plan, static_cast<int>(p), longest);
   }
-  if (result.plan.sequences.empty()) add_micro_batch(result.plan, 0, 0, {1});
+  if (result.plan.sequences.empty()) {  // no pipeline holds anything
+    RandomOptions roomy = options;
+    roomy.tight = false;
+    return random_case(seed, roomy);
+  }
   return result;
 }
 
