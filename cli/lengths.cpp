@@ -49,7 +49,7 @@ base::Json summary(const std::vector<corpus::NamedLengths>& all) {
 void run(const Arguments& arguments) {
   const std::vector<corpus::NamedLengths> all = read_all(arguments.paths);
   if (!arguments.svg.empty()) base::write_file_atomically(arguments.svg, corpus::lengths_svg(all));
-  if (!arguments.out.empty()) base::write_json(arguments.out, summary(all));
+  if (!arguments.out.empty()) base::write_file_atomically(arguments.out, corpus::lengths_text(summary(all)));
   if (arguments.json) {
     std::cout << summary(all).dump() << "\n";
     return;

@@ -34,12 +34,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "sluice 0.1.0");
   sluice::cli::add_corpus(app);
   sluice::cli::add_lengths(app);
-  sluice::cli::add_plan(app);
   sluice::cli::add_train(app);
-  sluice::cli::add_eval(app);
-  sluice::cli::add_export(app);
-  sluice::cli::add_import(app);
-  sluice::cli::add_inspect(app);
   sluice::cli::add_doctor(app);
   try {
     app.parse(argc, argv);

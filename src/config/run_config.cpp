@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "model/hugging_face.h"
 
 namespace sluice::config {
 

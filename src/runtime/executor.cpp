@@ -23,6 +23,7 @@ int64_t now_ns() {
 struct HostExecutor::Step {
   const graph::StepGraph& graph;
   NodeRunner& runner;
+  const Options& options;
   int64_t begin_ns = now_ns();
   std::array<std::vector<int>, graph::kStreams> queues;  // positions in the program
   const std::vector<int>& program;
@@ -35,9 +36,10 @@ struct HostExecutor::Step {
   std::vector<char> done;  // by program position; guarded by mutex
   std::exception_ptr failure;
 
-  Step(const graph::StepGraph& step_graph, int rank, NodeRunner& node_runner)
+  Step(const graph::StepGraph& step_graph, int rank, NodeRunner& node_runner, const Options& executor_options)
       : graph(step_graph),
         runner(node_runner),
+        options(executor_options),
         program(step_graph.programs[static_cast<size_t>(rank)]),
         dependencies(program.size()),
         measured(program.size()),
@@ -78,11 +80,31 @@ struct HostExecutor::Step {
         error = std::current_exception();
       }
       measurement.end_ns = now_ns() - begin_ns;
+      if (error && options.on_failure) options.on_failure(error);
       const std::lock_guard lock(mutex);
       done[static_cast<size_t>(at)] = 1;
       if (error && !failure) failure = error;
       finished.notify_all();
     }
+  }
+
+  const Measurement& at(int position) const { return measured[static_cast<size_t>(position)]; }
+  graph::NodeKind kind(int position) const {
+    return graph.nodes[static_cast<size_t>(program[static_cast<size_t>(position)])].kind;
+  }
+
+  // When the last link round that `position` waits for was over, directly or through the scalars.
+  int64_t link_ready_ns(int position) const {
+    int64_t ready_ns = 0;
+    for (const int dependency : dependencies[static_cast<size_t>(position)]) {
+      const graph::Stream stream = graph::stream_of(kind(dependency));
+      if (stream == graph::Stream::kLinkIntra || stream == graph::Stream::kLinkInter) {
+        ready_ns = std::max(ready_ns, at(dependency).end_ns);
+      } else if (kind(dependency) == graph::NodeKind::kReduceScalars) {
+        ready_ns = std::max(ready_ns, link_ready_ns(dependency));
+      }
+    }
+    return ready_ns;
   }
 
   StepTiming timing() const {
@@ -91,22 +113,22 @@ struct HostExecutor::Step {
     for (const Measurement& measurement : measured)
       result.step_ns = std::max(result.step_ns, measurement.end_ns);
     int64_t free_ns = 0;
-    for (const int at : queues[static_cast<size_t>(graph::Stream::kCompute)]) {
-      const Measurement& measurement = measured[static_cast<size_t>(at)];
-      result.compute_ns += measurement.end_ns - measurement.start_ns;
+    for (const int position : queues[static_cast<size_t>(graph::Stream::kCompute)]) {
       int64_t ready_ns = free_ns;
-      for (const int dependency : dependencies[static_cast<size_t>(at)]) {
-        ready_ns = std::max(ready_ns, measured[static_cast<size_t>(dependency)].end_ns);
+      for (const int dependency : dependencies[static_cast<size_t>(position)]) {
+        ready_ns = std::max(ready_ns, at(dependency).end_ns);
       }
-      result.stalled_ns += std::min(ready_ns, measurement.start_ns) - free_ns;
-      free_ns = measurement.end_ns;
+      result.compute_ns += at(position).end_ns - at(position).start_ns;
+      result.stalled_ns += std::min(ready_ns, at(position).start_ns) - free_ns;
+      result.link_exposed_ns += std::max<int64_t>(0, link_ready_ns(position) - free_ns);
+      free_ns = at(position).end_ns;
     }
     result.stalled_ns += result.step_ns - free_ns;
     return result;
   }
 };
 
-HostExecutor::HostExecutor(void (*on_thread_start)()) : on_thread_start_(on_thread_start) {
+HostExecutor::HostExecutor(Options options) : options_(std::move(options)) {
   for (int stream = 0; stream < graph::kStreams; ++stream) {
     if (static_cast<graph::Stream>(stream) == graph::Stream::kCompute) continue;
     threads_.emplace_back([this, stream] { serve(static_cast<graph::Stream>(stream)); });
@@ -123,7 +145,7 @@ HostExecutor::~HostExecutor() {
 }
 
 void HostExecutor::serve(graph::Stream stream) {
-  if (on_thread_start_ != nullptr) on_thread_start_();
+  if (options_.on_thread_start) options_.on_thread_start();
   int64_t served = 0;
   while (true) {
     Step* step = nullptr;
@@ -141,7 +163,7 @@ void HostExecutor::serve(graph::Stream stream) {
 }
 
 StepTiming HostExecutor::run(const graph::StepGraph& graph, int rank, NodeRunner& runner) {
-  Step step(graph, rank, runner);
+  Step step(graph, rank, runner, options_);
   {
     const std::lock_guard lock(mutex_);
     step.streams_busy = static_cast<int>(threads_.size());

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -35,8 +36,9 @@ struct Measurement {
 struct StepTiming {
   std::vector<Measurement> nodes;  // in program order
   int64_t step_ns = 0;
-  int64_t compute_ns = 0;  // inside compute nodes
-  int64_t stalled_ns = 0;  // compute stream waiting for other streams or peers
+  int64_t compute_ns = 0;       // inside compute nodes
+  int64_t stalled_ns = 0;       // compute stream waiting for other streams or peers
+  int64_t link_exposed_ns = 0;  // part of stalled_ns: for pull or push
   int64_t overhead_ns() const { return step_ns - compute_ns - stalled_ns; }
 };
 
@@ -48,10 +50,16 @@ class Executor {
   virtual StepTiming run(const graph::StepGraph& graph, int rank, NodeRunner& runner) = 0;
 };
 
-// Streams as threads, for host memory. `on_thread_start` runs first thing on every stream's thread.
+// Streams as threads, for host memory.
 class HostExecutor : public Executor {
  public:
-  explicit HostExecutor(void (*on_thread_start)() = nullptr);
+  struct Options {
+    std::function<void()> on_thread_start;  // runs first thing on every stream's thread
+    // Called at once, on the thread it happened on, when a node throws: other streams of this step may wait
+    // for ever for what that node would have sent, so whoever cannot afford to wait ends the process here.
+    std::function<void(std::exception_ptr)> on_failure;
+  };
+  explicit HostExecutor(Options options);
   ~HostExecutor() override;
   StepTiming run(const graph::StepGraph& graph, int rank, NodeRunner& runner) override;
 
@@ -59,7 +67,7 @@ class HostExecutor : public Executor {
   struct Step;
   void serve(graph::Stream stream);
 
-  void (*on_thread_start_)();
+  Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Step* step_ = nullptr;    // the step under way; guarded by mutex_

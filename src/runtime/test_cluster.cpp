@@ -121,8 +121,8 @@ class RankRun {
     engine_options.precision.compute = options_.dtype;
     engine_options.context_length = 512;
     engine_options.logits_chunk_bytes = 4096;
-    Engine engine(table_, strategies_, *transport_, std::make_unique<HostExecutor>(&one_thread),
-                  engine_options);
+    Engine engine(table_, strategies_, *transport_,
+                  std::make_unique<HostExecutor>(HostExecutor::Options{&one_thread, {}}), engine_options);
     initialize(engine.store(), 7);
     const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node);
     for (int64_t step = 0; step < options_.steps; ++step) train_step(engine, cost, step);

@@ -50,17 +50,28 @@ void Control::barrier() {
   gather({&nothing, 1});
 }
 
-void Control::agree_on_failures(const std::string& what, std::exception_ptr own) {
-  const int64_t failed = own ? 1 : 0;
-  std::vector<std::string> failed_ranks;
-  const auto all = gather({&failed, 1});
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank][0] != 0) failed_ranks.push_back(std::to_string(rank));
+namespace {
+
+int exit_status_of(std::exception_ptr error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const base::Error& own) {
+    return own.exit_status();
+  } catch (...) {
+    return 1;
   }
-  if (own) std::rethrow_exception(own);
-  if (!failed_ranks.empty()) {
-    throw base::RunError(
-        base::text(what, " failed on rank ", base::join(failed_ranks, ", "), ": see its log"));
+}
+
+}  // namespace
+
+void Control::agree_on_failures(const std::string& what, std::exception_ptr own) {
+  const int64_t own_status = own ? exit_status_of(own) : 0;
+  const auto statuses = gather({&own_status, 1});
+  for (int rank = 0; rank < world_size(); ++rank) {
+    const auto status = static_cast<int>(statuses[static_cast<size_t>(rank)][0]);
+    if (status == 0) continue;
+    if (rank == this->rank()) std::rethrow_exception(own);
+    throw QuietError(base::text(what, " failed on rank ", rank), status);
   }
 }
 

@@ -8,9 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/transport.h"
 
 namespace sluice::train {
+
+// Another rank reports what this rank failed of, too.
+class QuietError : public base::Error {
+ public:
+  using base::Error::Error;
+};
 
 class Control {
  public:
@@ -19,6 +26,7 @@ class Control {
 
   int rank() const { return communicator_->rank(); }
   int world_size() const { return communicator_->size(); }
+  comm::Communicator& communicator() { return *communicator_; }
 
   // Every rank's words, rank by rank. REQUIRES: as many words on every rank.
   std::vector<std::vector<int64_t>> gather(std::span<const int64_t> words);
@@ -26,8 +34,8 @@ class Control {
   std::string broadcast(const std::string& text);
   // Returns when every rank has called it.
   void barrier();
-  // Runs `action` on every rank, then throws on every rank if it threw on any: this rank's own error, or a
-  // RunError that names the ranks that failed. Keeps ranks from waiting for one that gave up.
+  // Runs `action` on every rank, then throws on every rank if it threw on any: its own error on the lowest
+  // rank that failed, a QuietError on all others. Keeps ranks from waiting for one that gave up.
   template <typename Action>
   void together(const std::string& what, Action action);
 

@@ -19,6 +19,7 @@ PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
   prepared.plan = inputs.planner.plan(step, sequences);
   graph::BuildOptions options;
   options.purpose = purpose;
+  options.link_plans = inputs.link_plans;
   prepared.graph =
       graph::build(prepared.plan, inputs.table, inputs.planner.cost(), inputs.world_size, options);
   prepared.plan.planning_ns =

@@ -32,6 +32,7 @@ struct PlanningInputs {
   const model::ParameterTable& table;
   int world_size = 1;
   int rank = 0;
+  graph::LinkPlans* link_plans = nullptr;
 };
 
 // One step, on the calling thread. Throws what planning, graph building and reading throw.

@@ -1,0 +1,118 @@
+#include "train/candidates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "plan/proposal.h"
+
+namespace sluice::train {
+
+namespace {
+
+// A strategies.json, or the texts themselves.
+std::vector<std::string> strategy_texts(const std::vector<std::string>& configured) {
+  if (configured.size() != 1 || !configured[0].ends_with(".json")) return configured;
+  const base::Json json = base::read_json(configured[0]);
+  base::require_schema(json, "sluice.strategies/1", configured[0]);
+  std::vector<std::string> texts;
+  for (const base::Json& entry : base::require<base::Json>(json, "strategies", configured[0])) {
+    texts.push_back(base::require<std::string>(entry, "strategy", configured[0]));
+  }
+  return texts;
+}
+
+void check_against_model(const strategy::Strategy& candidate, const model::Shape& shape) {
+  plan::refuse_lanes(candidate);
+  for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+    const std::string fault = model::tp_fault(shape, pipeline.scheme.tp);
+    if (!fault.empty()) {
+      throw base::InputError(base::text("strategy ", strategy::to_text(candidate), ": ", fault));
+    }
+    if (pipeline.scheme.pp > shape.layers) {
+      throw base::InputError(base::text("strategy ", strategy::to_text(candidate), ": ", pipeline.scheme.pp,
+                                        " stages for ", shape.layers, " layers: lower pp"));
+    }
+  }
+}
+
+std::vector<std::vector<int64_t>> sample_batches(const Data& data, int count) {
+  corpus::Sampler sampler = data.sampler();
+  std::vector<std::vector<int64_t>> batches;
+  for (int i = 0; i < count; ++i) {
+    std::vector<int64_t>& lengths = batches.emplace_back();
+    for (const corpus::Sample& sample : sampler.next().samples) lengths.push_back(sample.length_tokens);
+  }
+  return batches;
+}
+
+plan::PlannerOptions planner_options(const config::RunConfig& config, int world_size,
+                                     std::vector<strategy::Strategy> candidates) {
+  plan::PlannerOptions options;
+  options.world_size = world_size;
+  options.candidates = std::move(candidates);
+  options.seed = static_cast<uint64_t>(config.data.seed);
+  if (config.parallel.method == "paper") options.dispatch_ties = plan::TieRule::kFirst;
+  if (config.parallel.select == "best") return options;
+  if (config.parallel.select == "cycle") {
+    options.selection = plan::Selection::kCycle;
+    return options;
+  }
+  options.selection = plan::Selection::kFixed;
+  options.fixed_candidate = static_cast<int>(*base::parse_integer(config.parallel.select));
+  if (options.fixed_candidate >= static_cast<int>(options.candidates.size())) {
+    throw base::InputError(base::text("[config] parallel.select is ", options.fixed_candidate,
+                                      ", but there are ", options.candidates.size(),
+                                      " strategies, counted from 0"));
+  }
+  return options;
+}
+
+}  // namespace
+
+std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& config, int world_size) {
+  std::vector<strategy::Strategy> candidates;
+  for (const std::string& text : strategy_texts(config.parallel.strategies)) {
+    candidates.push_back(strategy::parse_strategy(text, world_size));
+    check_against_model(candidates.back(), *config.model.shape);
+  }
+  return candidates;
+}
+
+std::vector<int> tensor_parallel_degrees(const config::RunConfig& config, int world_size) {
+  std::set<int> degrees;
+  for (const strategy::Strategy& candidate : configured_strategies(config, world_size)) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) degrees.insert(pipeline.scheme.tp);
+  }
+  if (degrees.empty()) {
+    for (int tp = 1; tp <= world_size; tp *= 2) {
+      if (model::tp_fault(*config.model.shape, tp).empty()) degrees.insert(tp);
+    }
+  }
+  return {degrees.begin(), degrees.end()};
+}
+
+plan::Planner make_planner(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
+                           int world_size) {
+  std::vector<strategy::Strategy> candidates = configured_strategies(config, world_size);
+  if (candidates.empty()) {
+    plan::ProposalOptions proposal;
+    proposal.world_size = world_size;
+    proposal.context_length = data.longest_sequence();
+    proposal.seed = static_cast<uint64_t>(config.data.seed);
+    proposal.sample_batches = sample_batches(data, 4);
+    candidates = plan::propose(proposal, cost);
+  }
+  plan::Planner planner(planner_options(config, world_size, std::move(candidates)), cost);
+  if (planner.max_len_tokens() < data.longest_sequence()) {
+    throw base::InfeasibleError(base::text(
+        "the corpus has sequences of ", data.longest_sequence(), " tokens, but no strategy holds more than ",
+        planner.max_len_tokens(), ": raise tp or pp, give memory.device_gib, or set data.context_length"));
+  }
+  return planner;
+}
+
+}  // namespace sluice::train

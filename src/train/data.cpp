@@ -1,0 +1,70 @@
+#include "train/data.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace sluice::train {
+
+namespace {
+
+corpus::SamplerOptions sampling_options(const config::DataConfig& data) {
+  corpus::SamplerOptions options;
+  options.context_length = data.context_length;
+  options.overflow = data.overflow;
+  options.tokens_per_step = data.tokens_per_step;
+  options.seed = static_cast<uint64_t>(data.seed);
+  options.validation_ppm = std::llround(data.validation_fraction * 1e6);
+  return options;
+}
+
+ValidationData validation_data(corpus::Blend blend, const corpus::SamplerOptions& options) {
+  std::vector<corpus::Batch> batches = corpus::batches_in_order(blend.sources(), options);
+  return {std::move(blend), std::move(batches)};
+}
+
+std::optional<ValidationData> open_validation(const config::DataConfig& data, corpus::IndexedOptions indexed,
+                                              corpus::SamplerOptions options) {
+  if (!data.validation.empty()) {
+    std::vector<std::pair<std::string, double>> prefixes;
+    for (const std::string& prefix : data.validation) prefixes.emplace_back(prefix, 1.0);
+    options.validation_ppm = 0;
+    return validation_data(corpus::Blend::open(prefixes, indexed), options);
+  }
+  if (options.validation_ppm > 0) {
+    options.subset = corpus::Subset::kValidation;
+    return validation_data(corpus::Blend::open(data.train, indexed), options);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t Data::longest_sequence() const {
+  int64_t longest = 0;
+  for (const corpus::LengthSource& source : training.sources()) {
+    for (const int32_t length : source.lengths) longest = std::max<int64_t>(longest, length);
+  }
+  if (validation) {
+    for (const corpus::Batch& batch : validation->batches) {
+      for (const corpus::Sample& sample : batch.samples) longest = std::max(longest, sample.length_tokens);
+    }
+  }
+  return std::min(longest, sampling.context_length);
+}
+
+Data open_data(const config::RunConfig& config) {
+  if (config.data.train.empty()) {
+    throw base::InputError("[config] data.train is empty: name at least one [prefix, weight] pair");
+  }
+  if (!config.data.validation.empty() && config.data.validation_fraction > 0) {
+    throw base::InputError("[config] data.validation and data.validation_fraction are both given: keep one");
+  }
+  const corpus::IndexedOptions indexed{config.model.shape->vocab};
+  const corpus::SamplerOptions sampling = sampling_options(config.data);
+  return {corpus::Blend::open(config.data.train, indexed), sampling,
+          open_validation(config.data, indexed, sampling)};
+}
+
+}  // namespace sluice::train

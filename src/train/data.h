@@ -1,0 +1,33 @@
+// The corpora of a run: what is trained on and what is evaluated.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "config/run_config.h"
+#include "corpus/blend.h"
+#include "corpus/sampler.h"
+
+namespace sluice::train {
+
+// Evaluation goes through its batches in order; `blend` resolves their documents.
+struct ValidationData {
+  corpus::Blend blend;
+  std::vector<corpus::Batch> batches;
+};
+
+struct Data {
+  corpus::Blend training;
+  corpus::SamplerOptions sampling;
+  std::optional<ValidationData> validation;
+
+  corpus::Sampler sampler() const { return corpus::Sampler(training.sources(), sampling); }
+  // The longest sequence that training or evaluation can meet.
+  int64_t longest_sequence() const;
+};
+
+// Opens the configuration's corpora. InputError as corpus::Blend and corpus::Sampler, or when no training
+// corpus is named or both kinds of validation are. REQUIRES: config.model.shape.
+Data open_data(const config::RunConfig& config);
+
+}  // namespace sluice::train

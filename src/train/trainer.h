@@ -1,0 +1,46 @@
+// One rank of a training run: sets everything up, then plans ahead, runs, evaluates, saves, and resumes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "config/run_config.h"
+#include "transport/launch.h"
+
+namespace sluice::train {
+
+struct TrainerOptions {
+  config::RunConfig config;
+  transport::Launch launch;
+  std::string resume;  // "", "auto", or the path of a checkpoint or run directory
+
+  // Called when this rank cannot go on while others may wait for it: a node failed, or another rank was lost
+  // (`message` names it). Any thread, perhaps in the middle of a step; it must end the process without
+  // unwinding. Nothing is saved any more.
+  std::function<void(const std::string& message, int exit_status)> end_process;
+};
+
+class Trainer {
+ public:
+  // Collective over all ranks of the launch: corpora, transport, calibration, planner, parameters. Throws
+  // base::Error on every rank when any rank fails; all but the lowest of those that failed throw QuietError.
+  explicit Trainer(TrainerOptions options);
+  ~Trainer();
+
+  // The plan of the first step, for people (--dry-run). The same on every rank.
+  std::string describe_first_step();
+
+  // Collective. Runs the steps that are left; returns early, with everything saved, after SIGTERM or SIGINT
+  // on any rank.
+  void run();
+
+  int rank() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::train
