@@ -1,15 +1,46 @@
-# CUDA code: NCCL transport and device streams. Files named *_cuda.cpp belong to this build only.
-find_path(SLUICE_CUDA_INCLUDE cuda_runtime.h PATHS /usr/local/cuda/include REQUIRED)
-find_library(SLUICE_CUDART cudart PATHS /usr/local/cuda/lib64 REQUIRED)
-find_path(SLUICE_NCCL_INCLUDE nccl.h PATHS /usr/local/cuda/include REQUIRED)
-find_library(SLUICE_NCCL nccl PATHS /usr/local/cuda/lib64 REQUIRED)
+# CUDA code: *_cuda.cpp and *.cu, built wherever nvcc and NCCL's header are (SLUICE_CUDA=OFF: nowhere).
+#
+# Programs link only c10_cuda and CUDA's runtime, which come with the libtorch that CPU runs need too, so
+# they start on any machine, quickly. libtorch's kernels (libtorch_cuda) and NCCL are loaded when a GPU is
+# first used (transport/cuda_libraries.h, docs/decisions/0003-cuda-build.md).
+set(SLUICE_CUDA_FOUND OFF)
+find_program(SLUICE_NVCC nvcc PATHS /usr/local/cuda/bin)
+if(SLUICE_NVCC)
+  get_filename_component(cuda_root ${SLUICE_NVCC} REALPATH)
+  get_filename_component(cuda_root ${cuda_root}/../.. ABSOLUTE)
+endif()
+find_path(SLUICE_CUDA_INCLUDE cuda_runtime.h PATHS ${cuda_root}/include)
+find_path(SLUICE_NCCL_INCLUDE nccl.h
+  PATHS ${cuda_root}/include ${SLUICE_SITE_PACKAGES}/nvidia/nccl/include)
+
+if(SLUICE_CUDA_INCLUDE)
+  file(STRINGS ${SLUICE_CUDA_INCLUDE}/cuda.h cuda_version REGEX "#define CUDA_VERSION")
+  if(NOT cuda_version MATCHES " 13[0-9]+")  # libtorch's own
+    set(SLUICE_CUDA_INCLUDE "${SLUICE_CUDA_INCLUDE}-NOTFOUND")
+  endif()
+endif()
+
+if(NOT SLUICE_NVCC OR NOT SLUICE_CUDA_INCLUDE OR NOT SLUICE_NCCL_INCLUDE)
+  if(NOT SLUICE_CUDA STREQUAL AUTO)
+    message(FATAL_ERROR "SLUICE_CUDA=${SLUICE_CUDA} needs the CUDA 13 toolkit (nvcc: ${SLUICE_NVCC}, headers: "
+      "${SLUICE_CUDA_INCLUDE}) and nccl.h (${SLUICE_NCCL_INCLUDE}): install them or set -DSLUICE_CUDA=OFF")
+  endif()
+  message(STATUS "Without CUDA 13: nvcc ${SLUICE_NVCC}, headers ${SLUICE_CUDA_INCLUDE}, nccl.h ${SLUICE_NCCL_INCLUDE}")
+  return()
+endif()
+set(SLUICE_CUDA_FOUND ON)
+message(STATUS "With CUDA of ${cuda_root}")
+
+set(CMAKE_CUDA_COMPILER ${SLUICE_NVCC})
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+enable_language(CUDA)
+# CMake 3.25 does not know that nvcc takes C++20.
+add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
 
 sluice_torch_library(c10_cuda)
-sluice_torch_library(torch_cuda)
+target_link_libraries(torch::c10_cuda INTERFACE torch::c10)
 add_library(sluice_cuda INTERFACE)
 target_include_directories(sluice_cuda SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE} ${SLUICE_NCCL_INCLUDE})
 target_compile_definitions(sluice_cuda INTERFACE SLUICE_CUDA=1)
-target_link_libraries(sluice_cuda INTERFACE torch::torch_cpu ${SLUICE_CUDART} ${SLUICE_NCCL})
-# libtorch_cuda registers its kernels when loaded, so it must be linked though no symbol asks for it.
-target_link_options(sluice_cuda INTERFACE -Wl,--allow-shlib-undefined
-  -Wl,--push-state,--no-as-needed ${torch_root}/lib/libtorch_cuda.so ${torch_root}/lib/libc10_cuda.so -Wl,--pop-state)
+target_link_libraries(sluice_cuda INTERFACE torch::c10_cuda torch::torch_cpu ${nvidia_lib}/libcudart.so.13)

@@ -1,7 +1,7 @@
 # sluice_module(NAME [TORCH] DEPENDS module... EXTERNAL target...)
 #
 # The library of src/NAME and its unit tests. Every src/NAME/*.cpp belongs to it; *_test.cpp and what they
-# share, test_*.cpp, become the test program NAME_test; *_cuda.cpp are built only with CUDA.
+# share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
 function(sluice_module name)
   cmake_parse_arguments(module "TORCH" "" "DEPENDS;EXTERNAL" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
@@ -11,10 +11,13 @@ function(sluice_module name)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cpp ${folder}/test_*.cpp)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${folder}/*_cuda.cpp)
+  file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.cu)
   if(tests)
     list(REMOVE_ITEM sources ${tests})
   endif()
-  if(cuda_sources AND NOT SLUICE_CUDA_FOUND)
+  if(SLUICE_CUDA_FOUND)
+    list(APPEND sources ${kernels})
+  elseif(cuda_sources)
     list(REMOVE_ITEM sources ${cuda_sources})
   endif()
 
