@@ -22,6 +22,7 @@
 #include "train/data.h"
 #include "train/learning_rate.h"
 #include "train/plan_ahead.h"
+#include "train/step_trace.h"
 #include "train/stop_signal.h"
 #include "transport/gloo.h"
 #include "transport/heartbeat.h"
@@ -308,6 +309,9 @@ void Trainer::Impl::run() {
     metrics.lr = optimizer(metrics.step).lr;
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
+    if (std::ranges::find(config_.log.trace_steps, metrics.step) != config_.log.trace_steps.end()) {
+      write_step_trace(*control_, step->graph, result.timing, config_.log.dir);
+    }
     const int64_t done = metrics.step + 1;
     const bool last = !upcoming || stop;
     if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last))
