@@ -32,6 +32,9 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
                 .strategy = strategy,
                 .layout = link::ComputeLayout(table, strategy, world_size),
                 .rounds = link::rounds(table, strategy)};
+  for (const model::Bucket& bucket : table.buckets) {
+    plan.round_of_bucket.push_back(plan.rounds.round_of(bucket.index));
+  }
   for (const link::RoundVolume& round :
        link::round_volumes(table, plan.layout, plan.rounds, world_size, gpus_per_node)) {
     plan.busiest.push_back({busiest_elements(round.inter), busiest_elements(round.intra)});

@@ -28,6 +28,7 @@ struct LinkPlan {
   strategy::Strategy strategy;  // the pipelines at work
   link::ComputeLayout layout;
   link::Rounds rounds;
+  std::vector<int> round_of_bucket;     // rounds the other way round
   std::vector<Busiest> busiest;         // by round; pull and push move the same elements
   std::vector<int64_t> owned_elements;  // by rank
   std::vector<int64_t> held_elements;   // by rank: its compute shards

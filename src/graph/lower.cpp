@@ -236,7 +236,7 @@ void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& orde
       seen[static_cast<size_t>(position)] = 1;
       --missing;
       for (const int bucket : operation.buckets) {
-        int& latest = last[static_cast<size_t>(links_.rounds.round_of(bucket))];
+        int& latest = last[static_cast<size_t>(links_.round_of_bucket[static_cast<size_t>(bucket)])];
         latest = std::max(latest, static_cast<int>(at));
       }
     }

@@ -344,7 +344,7 @@ void check_pushes(const Context& context, Faults& faults) {
       const Operation& operation = context.program.at(at);
       if (!context.program.writes_gradient(cell_kind(node.kind), operation)) continue;
       for (const int bucket : operation.buckets) {
-        const auto round = static_cast<size_t>(graph.links->rounds.round_of(bucket));
+        const auto round = static_cast<size_t>(graph.links->round_of_bucket[static_cast<size_t>(bucket)]);
         for (const int rank : node.members) written[static_cast<size_t>(rank) * rounds + round] = node.seq;
       }
     }
@@ -376,11 +376,12 @@ void check_credits(const Context& context, Faults& faults) {
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
     credit.push_back(context.cost.credit_tokens(pipeline.pipeline.scheme, graph.world_size));
   }
-  std::map<std::pair<int, int>, int64_t> used;  // by pipeline and lane
+  std::vector<std::vector<int64_t>> used;  // by pipeline and lane
+  for (const auto& lanes : context.unit_ids) used.emplace_back(lanes.size(), 0);
   std::vector<int64_t> missing(context.units.size(), context.program.layers());
   const auto add = [&](const PlannedUnit& unit, int64_t tokens, const Node& node) {
     for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
-      const int64_t now = used[{unit.pipeline, lane}] += tokens;
+      const int64_t now = used[static_cast<size_t>(unit.pipeline)][static_cast<size_t>(lane)] += tokens;
       if (now <= credit[static_cast<size_t>(unit.pipeline)]) continue;
       faults.add("'", label(node), "' brings lane ", lane, " to ", now, " tokens; its credit is ",
                  credit[static_cast<size_t>(unit.pipeline)]);
