@@ -19,14 +19,14 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
     EXPECT_NEAR(run.gradient_norms[step], reference.gradient_norms[step],
                 parameter_tolerance * reference.gradient_norms[step]);
   }
-  for (const auto& [bucket, values] : reference.parameters) {
+  for (const auto& [name, values] : reference.parameters) {
     double largest = 0;
     double difference = 0;
     for (size_t i = 0; i < values.size(); ++i) {
       largest = std::max(largest, std::abs(values[i]));
-      difference = std::max(difference, std::abs(values[i] - run.parameters.at(bucket)[i]));
+      difference = std::max(difference, std::abs(values[i] - run.parameters.at(name)[i]));
     }
-    EXPECT_LE(difference, parameter_tolerance * largest) << "bucket " << bucket;
+    EXPECT_LE(difference, parameter_tolerance * largest) << name;
   }
 }
 

@@ -154,11 +154,17 @@ class RankRun {
   void record_parameters(const ParameterStore& store) {
     const std::lock_guard lock(mutex_);
     for (const model::Bucket& bucket : table_.buckets) {
-      std::vector<double>& whole = record_.parameters[bucket.index];
-      whole.resize(static_cast<size_t>(bucket.size));
       const OwnerSlice& slice = store.owner(bucket.index);
       const at::Tensor values = slice.master.to(c10::ScalarType::Double).contiguous();
-      std::copy_n(values.const_data_ptr<double>(), slice.owned.size(), whole.begin() + slice.owned.begin);
+      const double* first = values.const_data_ptr<double>() - slice.owned.begin;
+      for (const model::Parameter& parameter : bucket.parameters) {
+        std::vector<double>& whole = record_.parameters[parameter.name];
+        whole.resize(static_cast<size_t>(parameter.size()));
+        const base::Interval run =
+            base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
+        std::copy_n(first + run.begin, run.size(),
+                    whole.begin() + (run.empty() ? 0 : run.begin - parameter.offset));
+      }
     }
   }
 

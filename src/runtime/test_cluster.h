@@ -32,8 +32,8 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
-  std::map<int, std::vector<double>> parameters;  // whole buckets
-  std::vector<int64_t> pulled_bytes;              // of all ranks, by step
+  std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
+  std::vector<int64_t> pulled_bytes;                      // of all ranks, by step
 };
 
 struct RunOptions {
