@@ -1,0 +1,189 @@
+#include "profile/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cost/analytic.h"
+#include "cost/fit.h"
+#include "profile/link_probe.h"
+#include "profile/machine.h"
+#include "profile/ranks.h"
+#include "profile/timing.h"
+
+namespace sluice::profile {
+
+namespace {
+
+constexpr int64_t kLongestTokens = 4096;  // a probe stays short; longer sequences follow the fit
+constexpr int64_t kLeastTokens = 16;
+constexpr int kLeastRepetitions = 3;
+constexpr int kMostRepetitions = 15;
+
+int64_t longest_tokens(int64_t context_length) {
+  return std::clamp(context_length, kLeastTokens, kLongestTokens);
+}
+
+// The aligned block of `tp` ranks that this rank belongs to; empty for ranks left over.
+std::vector<int> tp_block(int rank, int tp, int world_size) {
+  const int first = rank / tp * tp;
+  std::vector<int> block;
+  if (first + tp > world_size) return block;
+  for (int t = 0; t < tp; ++t) block.push_back(first + t);
+  return block;
+}
+
+// One TP degree's groups at work.
+class DegreeProbe {
+ public:
+  DegreeProbe(const ProbeOptions& options, int tp, comm::Transport& transport)
+      : lengths_(probe_lengths(options.context_length)), times_(lengths_.size()), device_(options.device) {
+    const std::vector<int> block = tp_block(transport.rank(), tp, transport.world_size());
+    if (block.empty()) return;
+    if (tp > 1) group_ = transport.communicator(base::text("probe-tp", tp, "-", block.front()), block);
+    StageProbe::Options stage;
+    stage.shape = options.shape;
+    stage.dtype = options.precision.compute;
+    stage.device = options.device;
+    stage.longest_tokens = longest_tokens(options.context_length);
+    stage.logits_chunk_bytes = options.logits_chunk_bytes;
+    stage_ = std::make_unique<StageProbe>(
+        stage, layers::TensorParallel{group_.get(), tp, transport.rank() - block.front()});
+    bytes_ = stage_->activation_bytes(stage.longest_tokens / tp * tp);
+  }
+
+  // Collective over all ranks.
+  FittedTimes measure(Ranks& ranks, int64_t budget_ns) {
+    run_all(ranks);  // warms allocator and caches up
+    Stopwatch stopwatch(device_);
+    run_all(ranks);
+    const double once_ns = stopwatch.lap_ns();
+    const int64_t repetitions = ranks.agree(std::llround(static_cast<double>(budget_ns) / once_ns));
+    for (std::vector<StageTimes>& times : times_) times.clear();
+    for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i) {
+      run_all(ranks);
+    }
+    return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_);
+  }
+
+  ActivationBytes bytes() const { return bytes_; }
+
+ private:
+  void run_all(Ranks& ranks) {
+    for (size_t i = 0; i < lengths_.size(); ++i) {
+      ranks.barrier();
+      if (stage_ != nullptr) times_[i].push_back(stage_->run(lengths_[i]));
+    }
+  }
+
+  std::vector<std::vector<int64_t>> lengths_;
+  std::vector<std::vector<StageTimes>> times_;
+  c10::Device device_;
+  std::unique_ptr<comm::Communicator> group_;
+  std::unique_ptr<StageProbe> stage_;
+  ActivationBytes bytes_;
+};
+
+cost::AnalyticMemory memory_of(const ProbeOptions& options) {
+  const int64_t master_bytes = comm::size_of(options.precision.master());
+  return {.device_bytes = options.device_bytes,
+          .element_bytes = comm::size_of(options.precision.compute),
+          .accumulator_bytes = master_bytes,
+          .owner_bytes_per_parameter = 4 * master_bytes,
+          .logits_chunk_bytes = 2 * options.logits_chunk_bytes};
+}
+
+void check(const ProbeOptions& options, int world_size) {
+  SLUICE_ASSERT(!options.tp_degrees.empty(), "a probe of no TP degree");
+  for (const int tp : options.tp_degrees) {
+    const std::string fault = model::tp_fault(options.shape, tp);
+    if (!fault.empty()) throw base::InputError(base::text("[profile] ", fault));
+    if (tp < 1 || tp > world_size) {
+      throw base::InputError(base::text("[profile] tp ", tp, " needs as many ranks, there are ", world_size,
+                                        ": start more ranks or leave the degree out"));
+    }
+  }
+}
+
+std::string hardware(const ProbeOptions& options) {
+  const Machine machine = this_machine();
+  if (options.device.is_cpu() || machine.gpus.empty()) {
+    return base::text(machine.cores, " x ", machine.processor);
+  }
+  return base::text(machine.gpus.size(), " x ", machine.gpus.front());
+}
+
+// What this rank measured.
+cost::CostModel::Options measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& transport) {
+  cost::CostModel::Options model = cost::analytic_options(options.shape, cost::Rates{}, memory_of(options),
+                                                          options.tp_degrees, options.gpus_per_node);
+  const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) + 1;
+  for (const int tp : options.tp_degrees) {
+    DegreeProbe degree(options, tp, transport);
+    const FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
+    model.layer_by_tp[tp] = times.layer;
+    model.ends_by_tp[tp] = times.ends;
+    model.saved_bytes_per_token_layer_by_tp[tp] = degree.bytes().saved;
+    model.deferred_bytes_per_token_layer_by_tp[tp] = degree.bytes().deferred;
+  }
+  LinkProbeOptions links;
+  links.shape = options.shape;
+  links.dtype = options.precision.compute;
+  links.device = options.device;
+  links.tp = std::ranges::min(options.tp_degrees);
+  links.gpus_per_node = options.gpus_per_node;
+  links.budget_ns = options.budget_ns / shares;
+  const LinkMeasurement measured = measure_links(links, transport);
+  model.intra = measured.intra;
+  model.inter = measured.inter;
+  model.update_ps_per_element = measured.update_ps_per_element;
+  return model;
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length) {
+  const int64_t longest = longest_tokens(context_length);
+  const auto packed = [](size_t count, int64_t length) {
+    return std::vector<int64_t>(count, std::max<int64_t>(2, length));
+  };
+  return {packed(1, longest), packed(8, longest / 8), packed(1, longest / 4), packed(4, longest / 16),
+          packed(1, longest / 16)};
+}
+
+FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
+                      const std::vector<std::vector<StageTimes>>& times) {
+  const auto fitted = [&](double StageTimes::*kind, const char* what) {
+    std::vector<cost::Sample> samples;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      std::vector<double> repeated;
+      for (const StageTimes& run : times[i]) repeated.push_back(run.*kind);
+      samples.push_back({lengths[i], std::max(1.0, median(std::move(repeated)))});
+    }
+    return cost::fit(samples, what).quadratic();
+  };
+  return {.layer = {fitted(&StageTimes::forward_ns, "forward"),
+                    fitted(&StageTimes::backward_input_ns, "backward-input"),
+                    fitted(&StageTimes::backward_weight_ns, "backward-weight")},
+          .ends = {fitted(&StageTimes::embedding_forward_ns, "embedding forward"),
+                   fitted(&StageTimes::embedding_backward_ns, "embedding backward"),
+                   fitted(&StageTimes::head_ns, "head")}};
+}
+
+cost::Calibration probe(const ProbeOptions& options, comm::Transport& transport) {
+  check(options, transport.world_size());
+  Ranks ranks(transport, "probe", options.device);
+  const cost::CostModel::Options measured = measure(options, ranks, transport);
+  std::string text;
+  if (transport.rank() == 0) {
+    const cost::Calibration own{hardware(options),
+                                base::text("measured on ", transport.world_size(), " ranks"), measured};
+    text = cost::to_json(own, {}, transport.world_size()).dump();
+  }
+  return cost::calibration_from_json(base::Json::parse(ranks.broadcast(text)), "the probe's calibration");
+}
+
+}  // namespace sluice::profile

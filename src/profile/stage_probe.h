@@ -1,0 +1,61 @@
+// Times one TP rank's share of a short stage: embedding, a few decoder layers, head.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "layers/tensor_parallel.h"
+#include "model/shape.h"
+
+namespace sluice::profile {
+
+// How long each kind of work on one micro-batch took; layers: the mean of one.
+struct StageTimes {
+  double embedding_forward_ns = 0;
+  double forward_ns = 0;
+  double head_ns = 0;
+  double backward_ns = 0;  // input and weight gradient at once
+  double backward_input_ns = 0;
+  double backward_weight_ns = 0;
+  double embedding_backward_ns = 0;
+};
+
+// Activation bytes a token of one layer, on one TP rank.
+struct ActivationBytes {
+  int64_t saved = 0;     // kept from forward to backward
+  int64_t deferred = 0;  // held by a deferred weight gradient beyond those
+};
+
+// Collective over the group of `parallel`: all members make it and call the same functions. Runs the real
+// layers, with random weights and the group's real collectives, whose waiting for each other is part of the
+// times.
+class StageProbe {
+ public:
+  struct Options {
+    model::Shape shape;
+    comm::DType dtype = comm::DType::kFloat32;
+    c10::Device device = c10::kCPU;
+    int64_t longest_tokens = 2048;  // of a micro-batch: length of the rotary tables
+    int64_t logits_chunk_bytes = 8 << 20;
+  };
+  // `parallel` and its group must outlive the probe. InputError when tp cannot cut the shape.
+  StageProbe(const Options& options, const layers::TensorParallel& parallel);
+  ~StageProbe();
+
+  // Forward and both forms of backward of one micro-batch of these lengths.
+  // REQUIRES: 2 <= length, and all lengths together <= longest_tokens.
+  StageTimes run(const std::vector<int64_t>& lengths);
+
+  // From a forward and backward of `tokens` tokens in one sequence.
+  ActivationBytes activation_bytes(int64_t tokens);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace sluice::profile
