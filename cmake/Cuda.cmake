@@ -34,9 +34,8 @@ message(STATUS "With CUDA of ${cuda_root}")
 set(CMAKE_CUDA_COMPILER ${SLUICE_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc takes C++20
 enable_language(CUDA)
-# CMake 3.25 does not know that nvcc takes C++20.
-add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
 
 sluice_torch_library(c10_cuda)
 target_link_libraries(torch::c10_cuda INTERFACE torch::c10)

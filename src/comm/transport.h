@@ -90,6 +90,10 @@ class Transport {
   // All communicators are made and warmed at start-up. A communicator of one rank copies.
   virtual std::unique_ptr<Communicator> communicator(const std::string& name,
                                                      const std::vector<int>& ranks) = 0;
+
+  // Throws base::RunError when an operation issued earlier has failed since: device transports learn of some
+  // failures only after they have issued. Host transports throw where they wait and have nothing to add.
+  virtual void check() {}
 };
 
 // The communicator of one member, world rank `rank`: copies at once. Every transport uses it.

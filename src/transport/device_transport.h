@@ -1,0 +1,33 @@
+// Transports for buffers in GPU memory. Both join through a host transport (Gloo; the fake in tests).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/transport.h"
+
+namespace sluice::transport {
+
+enum class DeviceTransportKind : uint8_t {
+  kAuto,        // NCCL where every rank has a GPU to itself and NCCL can be loaded, else through the host
+  kNccl,        // straight between GPUs
+  kHostStaged,  // through host memory and the host transport: for several ranks on one GPU
+};
+
+struct DeviceTransportOptions {
+  DeviceTransportKind kind = DeviceTransportKind::kAuto;
+  int device = 0;                              // this rank's GPU
+  int64_t join_timeout_ns = 300'000'000'000;   // for all members to make a communicator
+  int64_t issue_timeout_ns = 300'000'000'000;  // for NCCL to take an operation, connections included
+};
+
+// Collective over the ranks of `host`, which must outlive the transport and its communicators. Operations
+// are issued on the current CUDA stream of `device` (c10::cuda::getCurrentCUDAStream); they read and write
+// their buffers in that stream's order, and so does everything issued on it afterwards.
+// REQUIRES: ops::prepare_device was called for the device.
+// Throws InputError when built without CUDA, or when NCCL was asked for and a rank has none or shares its
+// GPU; RunError when ranks fail to join.
+std::unique_ptr<comm::Transport> device_transport(comm::Transport& host,
+                                                  const DeviceTransportOptions& options);
+
+}  // namespace sluice::transport
