@@ -271,17 +271,6 @@ int64_t total(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-template <typename Element>
-Element* locate(const BucketMemory<Element>& memory, const Place& place) {
-  const auto& pointers = place.memory == Memory::kCompute ? memory.compute : memory.owner;
-  return pointers[static_cast<size_t>(place.bucket)] + place.offset;
-}
-
-template <typename Element>
-const Element* locate(const BucketMemory<Element>& memory, const Element* wire, const Place& place) {
-  return place.memory == Memory::kWire ? wire + place.offset : locate(memory, place);
-}
-
 // Block by block through a buffer that stays in the first-level cache: each source is read once, the result
 // written once, and `to` may be a source.
 template <typename Element>
@@ -322,15 +311,16 @@ RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& lay
 template <typename Element>
 void pack(const WireLevel& level, const BucketMemory<Element>& memory, Element* send) {
   for (const Copy& copy : level.pack) {
-    std::memcpy(send + copy.to.offset, locate(memory, copy.from),
+    std::memcpy(send + copy.to.offset, locate(memory, send, copy.from),
                 static_cast<size_t>(copy.elements) * sizeof(Element));
   }
 }
 
 template <typename Element>
 void unpack(const WireLevel& level, const Element* receive, const BucketMemory<Element>& memory) {
+  Element* wire = const_cast<Element*>(receive);  // only read: no copy or sum ends in the wire
   for (const Copy& copy : level.unpack) {
-    std::memcpy(locate(memory, copy.to), locate(memory, receive, copy.from),
+    std::memcpy(locate(memory, wire, copy.to), locate(memory, wire, copy.from),
                 static_cast<size_t>(copy.elements) * sizeof(Element));
   }
   if constexpr (std::is_floating_point_v<Element>) {
@@ -338,9 +328,9 @@ void unpack(const WireLevel& level, const Element* receive, const BucketMemory<E
     for (const Sum& sum : level.sums) {
       sources.clear();
       for (int32_t i = 0; i < sum.sources; ++i) {
-        sources.push_back(locate(memory, receive, level.sources[static_cast<size_t>(sum.first_source + i)]));
+        sources.push_back(locate(memory, wire, level.sources[static_cast<size_t>(sum.first_source + i)]));
       }
-      add_up(sources, locate(memory, sum.to), sum.elements);
+      add_up(sources, locate(memory, wire, sum.to), sum.elements);
     }
   } else {
     SLUICE_ASSERT(level.sums.empty(), "16-bit elements are copied, never summed");

@@ -11,6 +11,7 @@
 // besides the wire's and consumes the gradient shards.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -76,6 +77,14 @@ struct BucketMemory {
   std::vector<Element*> compute;
   std::vector<Element*> owner;
 };
+
+// The element that a place stands for; `wire` is the first element of the buffer that kWire means.
+template <typename Element>
+Element* locate(const BucketMemory<Element>& memory, Element* wire, const Place& place) {
+  if (place.memory == Memory::kWire) return wire + place.offset;
+  const auto& pointers = place.memory == Memory::kCompute ? memory.compute : memory.owner;
+  return pointers[static_cast<size_t>(place.bucket)] + place.offset;
+}
 
 // Element is float, double, or uint16_t for any 16-bit type (copies only). `send` and `receive` hold
 // sent() and received() elements. A wire narrower than the accumulators would convert in these two only.

@@ -31,14 +31,15 @@ std::string group_name(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Communicators::Communicators(comm::Transport& transport, const std::vector<strategy::Strategy>& candidates) {
+Communicators::Communicators(comm::Transport& transport, comm::Transport& control,
+                             const std::vector<strategy::Strategy>& candidates) {
   std::vector<int> world(static_cast<size_t>(transport.world_size()));
   std::iota(world.begin(), world.end(), 0);
   activation_ = transport.communicator("activation", world);
   gradient_ = transport.communicator("gradient", world);
   link_inter_ = transport.communicator("link-inter", world);
   link_intra_ = transport.communicator("link-intra", world);
-  control_ = transport.communicator("step-control", world);
+  control_ = control.communicator("step-control", world);
   for (const std::vector<int>& ranks : tensor_parallel_groups(candidates)) {
     const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();
     if (ranks.size() < 2 || !member) continue;

@@ -13,8 +13,10 @@ namespace sluice::runtime {
 class Communicators {
  public:
   // Collective over all ranks: one tensor-parallel communicator for each distinct set of ranks over all
-  // candidates, and the world's: stage transfers in each direction, link levels, control.
-  Communicators(comm::Transport& transport, const std::vector<strategy::Strategy>& candidates);
+  // candidates, and the world's: stage transfers in each direction, link levels, control. `control` moves
+  // host memory; it may be `transport` itself where that does.
+  Communicators(comm::Transport& transport, comm::Transport& control,
+                const std::vector<strategy::Strategy>& candidates);
 
   comm::Communicator& activation() { return *activation_; }  // stage s -> s+1
   comm::Communicator& gradient() { return *gradient_; }      // stage s+1 -> s

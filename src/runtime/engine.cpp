@@ -9,9 +9,11 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
                comm::Transport& transport, std::unique_ptr<Executor> executor, const Options& options)
     : table_(table),
       rank_(transport.rank()),
+      transport_(transport),
       options_(options),
       store_(table, {transport.rank(), transport.world_size(), options.precision, options.device}),
-      communicators_(transport, candidates),
+      communicators_(transport, options.host_transport != nullptr ? *options.host_transport : transport,
+                     candidates),
       link_inter_(communicators_.link_inter()),
       link_intra_(communicators_.link_intra()),
       executor_(std::move(executor)),
@@ -44,6 +46,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                     optimizer);
   StepResult result;
   result.timing = executor_->run(graph, rank_, runner);
+  transport_.check();
   result.loss_sum = runner.scalars().loss_sum;
   result.targets = runner.scalars().targets;
   result.gradient_norm = runner.gradient_norm();

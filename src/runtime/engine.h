@@ -40,8 +40,10 @@ class Engine {
     c10::Device device = c10::kCPU;
     int64_t context_length = 2048;  // longest sequence: length of the rotary tables
     int64_t logits_chunk_bytes = 8 << 20;
+    // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
+    comm::Transport* host_transport = nullptr;
   };
-  // Collective over the ranks of `transport`. `table` and `transport` must outlive the engine; every
+  // Collective over the ranks of `transport`. `table` and the transports must outlive the engine; every
   // strategy it will run must be among `candidates`.
   Engine(const model::ParameterTable& table, const std::vector<strategy::Strategy>& candidates,
          comm::Transport& transport, std::unique_ptr<Executor> executor, const Options& options);
@@ -64,6 +66,7 @@ class Engine {
 
   const model::ParameterTable& table_;
   int rank_;
+  comm::Transport& transport_;
   Options options_;
   ParameterStore store_;
   Communicators communicators_;

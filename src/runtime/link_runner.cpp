@@ -37,26 +37,6 @@ std::vector<int64_t> in_bytes(const std::vector<int64_t>& elements, int64_t elem
   return bytes;
 }
 
-template <typename Element>
-link::BucketMemory<Element> pointers(const LinkRunner::Memories& memories) {
-  const auto first = [](const at::Tensor& tensor) {
-    return tensor.defined() ? static_cast<Element*>(tensor.mutable_data_ptr()) : nullptr;
-  };
-  link::BucketMemory<Element> result;
-  for (const at::Tensor& tensor : memories.compute) result.compute.push_back(first(tensor));
-  for (const at::Tensor& tensor : memories.owner) result.owner.push_back(first(tensor));
-  return result;
-}
-
-template <typename Element, typename Exchange>
-void run_as(const link::WireLevel& level, const LinkRunner::Memories& memories, void* send,
-            const void* receive, Exchange exchange) {
-  const link::BucketMemory<Element> memory = pointers<Element>(memories);
-  link::pack(level, memory, static_cast<Element*>(send));
-  exchange();
-  link::unpack(level, static_cast<const Element*>(receive), memory);
-}
-
 }  // namespace
 
 void LinkRunner::run(const link::WireLevel& level, const Memories& memories, comm::DType dtype) {
@@ -66,14 +46,11 @@ void LinkRunner::run(const link::WireLevel& level, const Memories& memories, com
   reserve(receive_, level.received() * element_bytes, device);
   const std::vector<int64_t> send_bytes = in_bytes(level.send_elements, element_bytes);
   const std::vector<int64_t> receive_bytes = in_bytes(level.receive_elements, element_bytes);
-  void* send = send_.mutable_data_ptr();
-  void* receive = receive_.mutable_data_ptr();
-  const auto exchange = [&] { communicator_.all_to_all(send, send_bytes, receive, receive_bytes)->wait(); };
-  switch (dtype) {
-    case comm::DType::kFloat32: return run_as<float>(level, memories, send, receive, exchange);
-    case comm::DType::kFloat64: return run_as<double>(level, memories, send, receive, exchange);
-    case comm::DType::kBFloat16: return run_as<uint16_t>(level, memories, send, receive, exchange);
-  }
+  if (mover_ == nullptr) mover_ = make_link_mover(device);
+  mover_->pack(level, memories, dtype, send_.mutable_data_ptr());
+  communicator_.all_to_all(send_.const_data_ptr(), send_bytes, receive_.mutable_data_ptr(), receive_bytes)
+      ->wait();
+  mover_->unpack(level, receive_.mutable_data_ptr(), memories, dtype);
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "comm/transport.h"
 #include "graph/step_graph.h"
 #include "link/wire.h"
+#include "runtime/link_mover.h"
 #include "runtime/parameter_store.h"
 
 namespace sluice::runtime {
@@ -30,18 +31,15 @@ class LinkRunner {
  public:
   explicit LinkRunner(comm::Communicator& communicator) : communicator_(communicator) {}
 
-  // Runs `level`. For pull the memories are compute copies of the owner slices and parameter shards, for
-  // push owner gradients and gradient shards; all share one dtype and device.
-  struct Memories {
-    std::vector<at::Tensor> compute;  // by bucket; undefined where the rank holds none
-    std::vector<at::Tensor> owner;    // by bucket
-  };
+  using Memories = LinkMemories;
+  // Packs, exchanges and unpacks `level`.
   void run(const link::WireLevel& level, const Memories& memories, comm::DType dtype);
 
  private:
   comm::Communicator& communicator_;
-  at::Tensor send_;     // bytes
-  at::Tensor receive_;  // bytes
+  std::unique_ptr<LinkMover> mover_;  // made for the device of the first run
+  at::Tensor send_;                   // bytes
+  at::Tensor receive_;                // bytes
 };
 
 // What pull and push move in the step that `store` has open.

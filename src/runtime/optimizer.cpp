@@ -3,19 +3,25 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 
 namespace sluice::runtime {
 
 double squared_gradient_norm(const ParameterStore& store) {
-  double squares = 0;
+  std::vector<at::Tensor> norms;
   for (const model::Bucket& bucket : store.table().buckets) {
     const at::Tensor& gradient = store.owner(bucket.index).gradient;
     if (gradient.numel() == 0) continue;
-    const double norm =
-        at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double)
-            .item<double>();
+    norms.push_back(
+        at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
+  }
+  if (norms.empty()) return 0;
+  const at::Tensor on_host = at::stack(norms).to(c10::kCPU);  // a device is waited for once, not per bucket
+  double squares = 0;
+  for (int64_t i = 0; i < on_host.numel(); ++i) {
+    const double norm = on_host.const_data_ptr<double>()[i];
     squares += norm * norm;
   }
   return squares;

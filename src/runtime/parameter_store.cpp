@@ -47,8 +47,14 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
 
 void ParameterStore::refresh_compute_copies() {
   for (size_t bucket = 0; bucket < owners_.size(); ++bucket) {
-    // No copy where the dtypes agree: the result then aliases the master.
-    compute_copies_[bucket] = owners_[bucket].master.to(scalar_type(options_.precision.compute));
+    at::Tensor& copy = compute_copies_[bucket];
+    const at::Tensor& master = owners_[bucket].master;
+    // No copy where the dtypes agree: the result then aliases the master. Else its memory stays in place.
+    if (copy.defined() && !copy.is_alias_of(master)) {
+      copy.copy_(master);
+    } else {
+      copy = master.to(scalar_type(options_.precision.compute));
+    }
   }
 }
 

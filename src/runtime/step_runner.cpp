@@ -1,6 +1,7 @@
 #include "runtime/step_runner.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,18 @@ namespace sluice::runtime {
 
 using graph::Node;
 using graph::NodeKind;
+
+namespace {
+
+// Activations and gradients are made on one stream and used on another: the allocator must not give their
+// memory away before both are done with it. (On the CPU a stream's work is done when its node has run.)
+void use_on_current_stream(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cuda()) return;
+  const c10::impl::VirtualGuardImpl streams(tensor.device().type());
+  tensor.record_stream(streams.getStream(tensor.device()));
+}
+
+}  // namespace
 
 StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens& tokens,
                        const StepResources& resources, const AdamW* optimizer)
@@ -112,6 +125,7 @@ void StepRunner::run(const Node& node) {
 
 void StepRunner::forward(const Node& node) {
   MicroBatch& batch = micro_batch(node);
+  use_on_current_stream(batch.activation_SH);
   if (node.embedding)
     batch.activation_SH = layers::embedding_forward(resources_.context, *embedding_, batch.id_T);
   for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
@@ -125,23 +139,24 @@ void StepRunner::forward(const Node& node) {
 
 // Loss and its gradient in one pass; every TP rank finds the same loss, the first one counts it.
 void StepRunner::head(MicroBatch& batch) {
-  double loss_sum = 0;
+  at::Tensor loss_sum;
   if (optimizer_ != nullptr) {
     layers::HeadResult result = layers::head_forward_backward(resources_.context, *head_, batch.activation_SH,
                                                               batch.targets, *head_gradient_);
-    loss_sum = result.loss_sum;
+    loss_sum = std::move(result.loss_sum);
     batch.gradient_SH = std::move(result.dx_SH);
   } else {
     loss_sum = layers::head_loss(resources_.context, *head_, batch.activation_SH, batch.targets);
   }
   batch.activation_SH = at::Tensor();
   if (place_.t != 0) return;
-  own_loss_sum_ += loss_sum;
+  own_losses_.push_back(std::move(loss_sum));
   own_targets_ += batch.targets.row_R.numel();
 }
 
 void StepRunner::backward(const Node& node) {
   MicroBatch& batch = micro_batch(node);
+  use_on_current_stream(batch.gradient_SH);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
     batch.gradient_SH = layers::layer_backward(resources_.context, batch.layout, weights_[i],
@@ -152,6 +167,7 @@ void StepRunner::backward(const Node& node) {
 
 void StepRunner::backward_input(const Node& node) {
   MicroBatch& batch = micro_batch(node);
+  use_on_current_stream(batch.gradient_SH);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
     batch.gradient_SH =
@@ -180,6 +196,7 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
                       at::Tensor& rows) {
   const ParameterStore::Options& options = resources_.store.options();
   if (sender) {
+    use_on_current_stream(rows);
     const at::Tensor contiguous = rows.contiguous();
     communicator.send(contiguous.const_data_ptr(), static_cast<int64_t>(contiguous.nbytes()), peer)->wait();
     rows = at::Tensor();
@@ -211,7 +228,9 @@ void StepRunner::send_gradient(const Node& node) {
 
 void StepRunner::reduce_scalars() {
   const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
-  const std::array<double, 3> own{squares, own_loss_sum_, static_cast<double>(own_targets_)};
+  double loss_sum = 0;
+  for (const at::Tensor& loss : own_losses_) loss_sum += loss.item<double>();
+  const std::array<double, 3> own{squares, loss_sum, static_cast<double>(own_targets_)};
   std::vector<double> all(own.size() * static_cast<size_t>(graph_.world_size));
   resources_.communicators.control().all_gather(own.data(), all.data(), sizeof own)->wait();
   for (size_t i = 0; i < all.size(); i += own.size()) {

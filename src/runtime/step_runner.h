@@ -95,7 +95,7 @@ class StepRunner final : public NodeRunner {
 
   LinkRunner::Memories pull_memories_;
   LinkRunner::Memories push_memories_;
-  double own_loss_sum_ = 0;
+  std::vector<at::Tensor> own_losses_;  // by micro-batch in order of forwards; on the device
   int64_t own_targets_ = 0;
   StepScalars scalars_;
 };

@@ -1,0 +1,49 @@
+// Moves slices between a rank's memories and the wire's buffers, and adds up what came: the lists of
+// link/wire.h, executed on the host or by a GPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "comm/transport.h"
+#include "link/wire.h"
+
+namespace sluice::runtime {
+
+// For pull compute copies of the owner slices and parameter shards, for push owner gradients and gradient
+// shards; all share one dtype and device. By bucket; undefined where the rank holds none.
+struct LinkMemories {
+  std::vector<at::Tensor> compute;
+  std::vector<at::Tensor> owner;
+};
+
+// The first elements of the memories, for link::pack and the like.
+template <typename Element>
+link::BucketMemory<Element> pointers(const LinkMemories& memories) {
+  const auto first = [](const at::Tensor& tensor) {
+    return tensor.defined() ? static_cast<Element*>(tensor.mutable_data_ptr()) : nullptr;
+  };
+  link::BucketMemory<Element> result;
+  for (const at::Tensor& tensor : memories.compute) result.compute.push_back(first(tensor));
+  for (const at::Tensor& tensor : memories.owner) result.owner.push_back(first(tensor));
+  return result;
+}
+
+// Used by one thread at a time; on a GPU in the order of the current stream.
+class LinkMover {
+ public:
+  virtual ~LinkMover() = default;
+  virtual void pack(const link::WireLevel& level, const LinkMemories& memories, comm::DType dtype,
+                    void* send) = 0;
+  virtual void unpack(const link::WireLevel& level, void* receive, const LinkMemories& memories,
+                      comm::DType dtype) = 0;
+};
+
+// For memories on `device`.
+std::unique_ptr<LinkMover> make_link_mover(const c10::Device& device);
+// The same for a GPU; built with CUDA only. It keeps its lists in GPU memory from step to step.
+std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device);
+
+}  // namespace sluice::runtime

@@ -1,0 +1,165 @@
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "runtime/link_kernels.h"
+#include "runtime/link_mover.h"
+#include "transport/cuda_check.h"
+
+namespace sluice::runtime {
+namespace {
+
+// Lists of one exchange, in GPU memory. They hardly ever change from step to step, so a list is uploaded
+// again only when it differs from the last one.
+template <typename Job>
+class DeviceList {
+ public:
+  // REQUIRES: the current stream is the one of all earlier calls.
+  const Job* update(std::vector<Job> jobs, const c10::Device& device, cudaStream_t stream) {
+    const auto bytes = static_cast<int64_t>(jobs.size() * sizeof(Job));
+    if (same(jobs)) return data();
+    jobs_ = std::move(jobs);
+    device_ = at::empty({bytes}, at::TensorOptions().dtype(c10::ScalarType::Byte).device(device));
+    if (bytes > 0) {
+      transport::cuda_check(cudaMemcpyAsync(device_.mutable_data_ptr(), jobs_.data(),
+                                            static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream),
+                            "uploading a list of copies");
+    }
+    return data();
+  }
+  int64_t size() const { return static_cast<int64_t>(jobs_.size()); }
+
+ private:
+  const Job* data() const { return static_cast<const Job*>(device_.const_data_ptr()); }
+  bool same(const std::vector<Job>& jobs) const {
+    return device_.defined() && jobs.size() == jobs_.size() &&
+           (jobs.empty() || std::memcmp(jobs.data(), jobs_.data(), jobs.size() * sizeof(Job)) == 0);
+  }
+
+  std::vector<Job> jobs_;
+  at::Tensor device_;
+};
+
+void add_copy(std::vector<CopyJob>& jobs, const void* from, void* to, int64_t bytes) {
+  for (int64_t begin = 0; begin < bytes; begin += kJobBytes) {
+    jobs.push_back({static_cast<const std::byte*>(from) + begin, static_cast<std::byte*>(to) + begin,
+                    std::min(kJobBytes, bytes - begin)});
+  }
+}
+
+template <typename Element>
+std::vector<CopyJob> copy_jobs(const std::vector<link::Copy>& copies,
+                               const link::BucketMemory<Element>& memory, Element* wire) {
+  std::vector<CopyJob> jobs;
+  for (const link::Copy& copy : copies) {
+    add_copy(jobs, locate(memory, wire, copy.from), locate(memory, wire, copy.to),
+             copy.elements * static_cast<int64_t>(sizeof(Element)));
+  }
+  return jobs;
+}
+
+template <typename Element>
+std::vector<SumJob> sum_jobs(const link::WireLevel& level, const link::BucketMemory<Element>& memory,
+                             Element* wire) {
+  constexpr int64_t kJobElements = kJobBytes / static_cast<int64_t>(sizeof(Element));
+  std::vector<SumJob> jobs;
+  for (const link::Sum& sum : level.sums) {
+    Element* to = locate(memory, wire, sum.to);
+    for (int64_t begin = 0; begin < sum.elements; begin += kJobElements) {
+      jobs.push_back(
+          {to + begin, std::min(kJobElements, sum.elements - begin), begin, sum.first_source, sum.sources});
+    }
+  }
+  return jobs;
+}
+
+class DeviceLinkMover final : public LinkMover {
+ public:
+  explicit DeviceLinkMover(const c10::Device& device) : device_(device) {}
+
+  void pack(const link::WireLevel& level, const LinkMemories& memories, comm::DType dtype,
+            void* send) override {
+    switch (dtype) {
+      case comm::DType::kFloat32: return pack_as<float>(level, memories, send);
+      case comm::DType::kFloat64: return pack_as<double>(level, memories, send);
+      case comm::DType::kBFloat16: return pack_as<uint16_t>(level, memories, send);
+    }
+  }
+
+  void unpack(const link::WireLevel& level, void* receive, const LinkMemories& memories,
+              comm::DType dtype) override {
+    switch (dtype) {
+      case comm::DType::kFloat32: return unpack_as<float>(level, receive, memories);
+      case comm::DType::kFloat64: return unpack_as<double>(level, receive, memories);
+      case comm::DType::kBFloat16: return unpack_as<uint16_t>(level, receive, memories);
+    }
+  }
+
+ private:
+  struct Lists {
+    DeviceList<CopyJob> pack;
+    DeviceList<CopyJob> unpack;
+    DeviceList<SumJob> sums;
+    DeviceList<const void*> sources;
+  };
+
+  static constexpr size_t kMostLists = 4096;
+
+  // By the exchange's address; another exchange that comes to lie there later has other jobs.
+  Lists& lists_of(const link::WireLevel& level) {
+    if (lists_.size() >= kMostLists) lists_.clear();
+    return lists_[&level];
+  }
+  cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
+
+  void copy(DeviceList<CopyJob>& list, std::vector<CopyJob> jobs) {
+    const CopyJob* on_device = list.update(std::move(jobs), device_, stream());
+    transport::cuda_check(launch_copies(on_device, list.size(), stream()), "copying slices of pull or push");
+  }
+
+  template <typename Element>
+  void pack_as(const link::WireLevel& level, const LinkMemories& memories, void* send) {
+    const c10::cuda::CUDAGuard guard(device_);
+    copy(lists_of(level).pack,
+         copy_jobs(level.pack, pointers<Element>(memories), static_cast<Element*>(send)));
+  }
+
+  template <typename Element>
+  void unpack_as(const link::WireLevel& level, void* receive, const LinkMemories& memories) {
+    const c10::cuda::CUDAGuard guard(device_);
+    const link::BucketMemory<Element> memory = pointers<Element>(memories);
+    auto* wire = static_cast<Element*>(receive);
+    Lists& lists = lists_of(level);
+    copy(lists.unpack, copy_jobs(level.unpack, memory, wire));
+    if constexpr (std::is_floating_point_v<Element>) {
+      std::vector<const void*> sources;
+      for (const link::Place& place : level.sources) sources.push_back(locate(memory, wire, place));
+      const auto* terms = reinterpret_cast<const Element* const*>(
+          lists.sources.update(std::move(sources), device_, stream()));
+      const SumJob* jobs = lists.sums.update(sum_jobs(level, memory, wire), device_, stream());
+      transport::cuda_check(launch_sums(jobs, lists.sums.size(), terms, stream()), "adding up gradients");
+    } else {
+      SLUICE_ASSERT(level.sums.empty(), "16-bit elements are copied, never summed");
+    }
+  }
+
+  c10::Device device_;
+  std::map<const link::WireLevel*, Lists> lists_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device) {
+  return std::make_unique<DeviceLinkMover>(device);
+}
+
+}  // namespace sluice::runtime

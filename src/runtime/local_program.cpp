@@ -1,0 +1,55 @@
+#include "runtime/local_program.h"
+
+#include <algorithm>
+
+namespace sluice::runtime {
+
+LocalProgram::LocalProgram(const graph::StepGraph& graph, int rank)
+    : graph_(graph), program_(graph.programs[static_cast<size_t>(rank)]), dependencies_(program_.size()) {
+  std::vector<int> position(graph.nodes.size(), -1);
+  for (int i = 0; i < size(); ++i) {
+    position[static_cast<size_t>(node(i).id)] = i;
+    queues_[static_cast<size_t>(stream(i))].push_back(i);
+    for (const int dependency : node(i).dependencies) {
+      const int where = position[static_cast<size_t>(dependency)];
+      if (where >= 0) dependencies_[static_cast<size_t>(i)].push_back(where);
+    }
+  }
+}
+
+// When the last link round that `position` waits for was over, directly or through the scalars.
+int64_t LocalProgram::link_ready_ns(const std::vector<Measurement>& measured, int position) const {
+  int64_t ready_ns = 0;
+  for (const int dependency : dependencies(position)) {
+    if (stream(dependency) == graph::Stream::kLinkIntra || stream(dependency) == graph::Stream::kLinkInter) {
+      ready_ns = std::max(ready_ns, measured[static_cast<size_t>(dependency)].end_ns);
+    } else if (node(dependency).kind == graph::NodeKind::kReduceScalars) {
+      ready_ns = std::max(ready_ns, link_ready_ns(measured, dependency));
+    }
+  }
+  return ready_ns;
+}
+
+StepTiming LocalProgram::timing(const std::vector<Measurement>& measured) const {
+  StepTiming result;
+  result.nodes = measured;
+  for (const Measurement& measurement : measured) {
+    result.step_ns = std::max(result.step_ns, measurement.end_ns);
+  }
+  int64_t free_ns = 0;
+  for (const int position : queue(graph::Stream::kCompute)) {
+    const Measurement& own = measured[static_cast<size_t>(position)];
+    int64_t ready_ns = free_ns;
+    for (const int dependency : dependencies(position)) {
+      ready_ns = std::max(ready_ns, measured[static_cast<size_t>(dependency)].end_ns);
+    }
+    result.compute_ns += own.end_ns - own.start_ns;
+    result.stalled_ns += std::min(ready_ns, own.start_ns) - free_ns;
+    result.link_exposed_ns += std::max<int64_t>(0, link_ready_ns(measured, position) - free_ns);
+    free_ns = own.end_ns;
+  }
+  result.stalled_ns += result.step_ns - free_ns;
+  return result;
+}
+
+}  // namespace sluice::runtime

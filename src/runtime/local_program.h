@@ -1,0 +1,41 @@
+// One rank's part of a step graph, by position in its program: what executors walk over and time.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "graph/step_graph.h"
+#include "runtime/executor.h"
+
+namespace sluice::runtime {
+
+// Borrows the graph.
+class LocalProgram {
+ public:
+  LocalProgram(const graph::StepGraph& graph, int rank);
+
+  int size() const { return static_cast<int>(program_.size()); }
+  const graph::Node& node(int position) const {
+    return graph_.nodes[static_cast<size_t>(program_[static_cast<size_t>(position)])];
+  }
+  graph::Stream stream(int position) const { return graph::stream_of(node(position).kind); }
+  // Positions of the nodes on this rank that a node waits for; all before it.
+  const std::vector<int>& dependencies(int position) const {
+    return dependencies_[static_cast<size_t>(position)];
+  }
+  // Positions of the nodes of a stream, in order.
+  const std::vector<int>& queue(graph::Stream stream) const { return queues_[static_cast<size_t>(stream)]; }
+
+  // Where the time of a step went, from when its nodes ran, by position.
+  StepTiming timing(const std::vector<Measurement>& measured) const;
+
+ private:
+  int64_t link_ready_ns(const std::vector<Measurement>& measured, int position) const;
+
+  const graph::StepGraph& graph_;
+  const std::vector<int>& program_;
+  std::vector<std::vector<int>> dependencies_;
+  std::array<std::vector<int>, graph::kStreams> queues_;
+};
+
+}  // namespace sluice::runtime
