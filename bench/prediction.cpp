@@ -1,7 +1,7 @@
 // Predicted against measured step time: probes this machine, trains a few steps under each strategy in real
 // processes, and prints both, step by step kind of node.
 //
-//   prediction [STEPS]      starts its own ranks; one line a strategy, then its nodes
+//   prediction_bench [STEPS [RANKS]]   starts its own ranks; one line a strategy, then its nodes
 //
 // A run without SLUICE_RANK in its environment is the launcher.
 #include <ATen/Parallel.h>
@@ -234,7 +234,9 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     return 0;
   }
+  const int only_ranks = argc > 2 ? std::atoi(argv[2]) : 0;
   for (const Case& one : kCases) {
+    if (only_ranks != 0 && one.ranks != only_ranks) continue;
     transport::LocalLaunch local;
     local.command.assign(argv, argv + argc);
     local.ranks = one.ranks;

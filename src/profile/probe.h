@@ -38,8 +38,11 @@ cost::Calibration probe(const ProbeOptions& options, comm::Transport& transport)
 // The lengths of the micro-batches that are timed: long and short sequences at equal and at different sums.
 std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length);
 
-// Layer and end times fitted to what was measured: times[i][r] is repetition r of lengths[i]. Medians of the
-// repetitions are fitted. REQUIRES: at least one repetition of each.
+// Layer and end times fitted to what was measured: times[i][r] is repetition r of lengths[i]. The shortest of
+// the repetitions are fitted, so that a disturbance of one of them bends nothing; then everything is scaled
+// by what the median repetition takes over the shortest, which is the machine's usual load. A weight gradient
+// is the fused backward less the input gradient, within half of what it takes on its own. REQUIRES: at least
+// one repetition of each.
 struct FittedTimes {
   cost::LayerTimes layer;
   cost::EndTimes ends;

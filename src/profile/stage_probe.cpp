@@ -136,32 +136,21 @@ StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
   const Batch batch = random_batch(lengths, p.context.parallel, p.options.shape.vocab, p.options.device);
   const double layers = static_cast<double>(p.layers());
   std::vector<layers::LayerSaved> saved(p.layers());
-  StageTimes times;
+  std::vector<layers::LayerDeferred> deferred(p.layers());
   at::Tensor rows_SH;
-  Stopwatch stopwatch(p.options.device);
-
   const auto forward = [&] {
     for (size_t i = 0; i < p.layers(); ++i) {
       rows_SH = layers::layer_forward(p.context, batch.layout, p.weights[i], rows_SH, &saved[i]);
     }
   };
+  StageTimes times;
+  Stopwatch stopwatch(p.options.device);
   rows_SH = layers::embedding_forward(p.context, p.embedding, batch.id_T);
   times.embedding_forward_ns = stopwatch.lap_ns();
   forward();
   times.forward_ns = stopwatch.lap_ns() / layers;
   rows_SH = layers::head_forward_backward(p.context, p.head, rows_SH, batch.targets, p.head_gradient).dx_SH;
   times.head_ns = stopwatch.lap_ns();
-  for (size_t i = p.layers(); i-- > 0;) {
-    rows_SH = layers::layer_backward(p.context, batch.layout, p.weights[i], std::move(saved[i]), rows_SH,
-                                     p.gradients[i]);
-  }
-  times.backward_ns = stopwatch.lap_ns() / layers;
-  layers::embedding_backward(p.context, batch.id_T, rows_SH, p.embedding_gradient);
-  times.embedding_backward_ns = stopwatch.lap_ns();
-
-  forward();
-  stopwatch.lap_ns();
-  std::vector<layers::LayerDeferred> deferred(p.layers());
   for (size_t i = p.layers(); i-- > 0;) {
     rows_SH = layers::layer_backward_input(p.context, batch.layout, p.weights[i], std::move(saved[i]),
                                            rows_SH, p.gradients[i], deferred[i]);
@@ -171,6 +160,18 @@ StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
     layers::layer_backward_weight(p.context, std::move(deferred[i]), p.gradients[i]);
   }
   times.backward_weight_ns = stopwatch.lap_ns() / layers;
+  layers::embedding_backward(p.context, batch.id_T, rows_SH, p.embedding_gradient);
+  times.embedding_backward_ns = stopwatch.lap_ns();
+  times.backward_ns = times.backward_input_ns + times.backward_weight_ns;
+  if (p.context.parallel.tp == 1) return times;  // both forms do the same work
+
+  forward();
+  stopwatch.lap_ns();
+  for (size_t i = p.layers(); i-- > 0;) {
+    rows_SH = layers::layer_backward(p.context, batch.layout, p.weights[i], std::move(saved[i]), rows_SH,
+                                     p.gradients[i]);
+  }
+  times.backward_ns = stopwatch.lap_ns() / layers;
   return times;
 }
 

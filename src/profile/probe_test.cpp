@@ -1,0 +1,189 @@
+#include "profile/probe.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/fake.h"
+#include "cost/fit.h"
+#include "profile/timing.h"
+
+namespace sluice::profile {
+namespace {
+
+model::Shape tiny_shape() {
+  model::Shape shape;
+  shape.layers = 3;
+  shape.hidden = 32;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.head_dim = 8;
+  shape.ffn_hidden = 40;
+  shape.vocab = 64;
+  return shape;
+}
+
+ProbeOptions quick(std::vector<int> tp_degrees) {
+  ProbeOptions options;
+  options.shape = tiny_shape();
+  options.tp_degrees = std::move(tp_degrees);
+  options.context_length = 256;
+  options.device_bytes = int64_t{1} << 30;
+  options.budget_ns = 1;
+  return options;
+}
+
+std::vector<cost::Calibration> probe_in_process(const ProbeOptions& options, int world_size) {
+  comm::FakeWorld world(world_size);
+  std::vector<cost::Calibration> found(static_cast<size_t>(world_size));
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(world_size));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world_size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      at::set_num_threads(1);
+      try {
+        const auto transport = world.transport(rank);
+        found[static_cast<size_t>(rank)] = probe(options, *transport);
+      } catch (...) {
+        failures[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return found;
+}
+
+// What a machine with these coefficients would measure.
+StageTimes made_up(const std::vector<int64_t>& lengths) {
+  const auto time = [&](double a, double b, double c) {
+    return cost::Fit{.a_ns = a, .b_ns = b, .c_ns = c}.of(lengths);
+  };
+  StageTimes times;
+  times.embedding_forward_ns = time(0, 40, 5'000);
+  times.forward_ns = time(2, 5'000, 40'000);
+  times.head_ns = time(0, 20'000, 90'000);
+  times.backward_input_ns = time(5, 7'000, 60'000);
+  times.backward_weight_ns = time(0, 4'000, 30'000);
+  times.backward_ns = times.backward_input_ns + time(0, 3'000, 20'000);
+  times.embedding_backward_ns = time(0, 60, 3'000);
+  return times;
+}
+
+StageTimes scaled(StageTimes times, double by) {
+  for (double* value : {&times.embedding_forward_ns, &times.forward_ns, &times.head_ns, &times.backward_ns,
+                        &times.backward_input_ns, &times.backward_weight_ns, &times.embedding_backward_ns}) {
+    *value *= by;
+  }
+  return times;
+}
+
+void expect_near(const cost::Quadratic& found, double a, double b, double c) {
+  const double one = static_cast<double>(int64_t{1} << cost::Quadratic::kFractionBits);
+  EXPECT_NEAR(static_cast<double>(found.a) / one, a, 1e-6 * (1 + a));
+  EXPECT_NEAR(static_cast<double>(found.b) / one, b, 1e-3 * (1 + b));
+  EXPECT_NEAR(static_cast<double>(found.c_ns), c, 1e-3 * (1 + c));
+}
+
+TEST(FitTimes, RecoversTheCoefficientsOfEachKind) {
+  const auto lengths = probe_lengths(2048);
+  std::vector<std::vector<StageTimes>> times;
+  for (const auto& each : lengths) times.emplace_back(3, made_up(each));
+  const FittedTimes fitted = fit_times(lengths, times);
+  expect_near(fitted.layer.forward, 2, 5'000, 40'000);
+  expect_near(fitted.layer.backward_input, 5, 7'000, 60'000);
+  expect_near(fitted.layer.backward_weight, 0, 3'000, 20'000);
+  expect_near(fitted.ends.embedding_forward, 0, 40, 5'000);
+  expect_near(fitted.ends.embedding_backward, 0, 60, 3'000);
+  expect_near(fitted.ends.head, 0, 20'000, 90'000);
+}
+
+TEST(FitTimes, ADisturbedRepetitionChangesNothing) {
+  const auto lengths = probe_lengths(2048);
+  std::vector<std::vector<StageTimes>> times;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    times.emplace_back(5, made_up(lengths[i]));
+    times.back()[i] = scaled(made_up(lengths[i]), 7);
+  }
+  expect_near(fit_times(lengths, times).layer.forward, 2, 5'000, 40'000);
+}
+
+TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
+  const auto lengths = probe_lengths(2048);
+  std::vector<std::vector<StageTimes>> times;
+  for (const auto& each : lengths) {
+    times.emplace_back(5, scaled(made_up(each), 2));
+    times.back()[1] = made_up(each);
+  }
+  expect_near(fit_times(lengths, times).layer.forward, 4, 10'000, 80'000);
+}
+
+TEST(ProbeLengths, TellSquaresFromSums) {
+  for (const int64_t context : {2, 100, 2048, 1'000'000}) {
+    for (const auto& lengths : probe_lengths(context)) {
+      for (const int64_t length : lengths) EXPECT_GE(length, 2);
+    }
+  }
+  const auto lengths = probe_lengths(2048);
+  EXPECT_EQ(cost::Work::of(lengths[1]).tokens * 2, cost::Work::of(lengths[0]).tokens);
+  EXPECT_LT(cost::Work::of(lengths[1]).squares * 8, cost::Work::of(lengths[0]).squares);
+}
+
+TEST(Probe, EveryRankGetsTheSameModel) {
+  const auto found = probe_in_process(quick({1, 2}), 2);
+  EXPECT_EQ(cost::to_json(found[0], {}, 2), cost::to_json(found[1], {}, 2));
+}
+
+TEST(Probe, TimesArePositiveAndGrowWithTheLength) {
+  const cost::CostModel model(probe_in_process(quick({1, 2}), 2)[0].options);
+  for (const int tp : {1, 2}) {
+    const strategy::Scheme scheme{tp, 1, 1};
+    const auto part = model.whole_stage(scheme, 0);
+    for (const auto kind : {cost::CellKind::kForward, cost::CellKind::kBackward}) {
+      const int64_t brief = model.cell_ns(scheme, kind, part, std::vector<int64_t>{64});
+      const int64_t lasting = model.cell_ns(scheme, kind, part, std::vector<int64_t>{4096});
+      EXPECT_GT(brief, 0);
+      EXPECT_GT(lasting, brief);
+    }
+    EXPECT_GT(model.max_len_tokens(scheme, 2), 0);
+  }
+  EXPECT_GT(model.exchange_ns(1 << 20, /*same_node=*/true), 0);
+  EXPECT_GT(model.update_ns(1000), 0);
+}
+
+TEST(Probe, MeasuresBothLevelsWhenRanksSpanNodes) {
+  ProbeOptions options = quick({1});
+  options.gpus_per_node = 2;
+  const cost::CostModel::Options found = probe_in_process(options, 4)[3].options;
+  EXPECT_GT(found.inter.bytes_per_s, 1);
+  EXPECT_GT(found.intra.bytes_per_s, 1);
+  EXPECT_NE(found.inter, found.intra);
+}
+
+TEST(Probe, RanksLeftOverByTensorParallelismTakePart) {
+  const auto found = probe_in_process(quick({2}), 3);
+  EXPECT_EQ(cost::to_json(found[0], {}, 3), cost::to_json(found[2], {}, 3));
+}
+
+TEST(Probe, OneRankAlone) {
+  const cost::CostModel::Options found = probe_in_process(quick({1}), 1)[0].options;
+  EXPECT_TRUE(found.layer_by_tp.contains(1));
+}
+
+TEST(Probe, ATensorParallelDegreeBeyondTheRanksIsRefused) {
+  EXPECT_THROW(probe_in_process(quick({2}), 1), base::InputError);
+}
+
+TEST(Median, OfOddAndEvenCounts) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+}
+
+}  // namespace
+}  // namespace sluice::profile
