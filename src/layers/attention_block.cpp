@@ -1,0 +1,76 @@
+#include "layers/attention_block.h"
+
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+#include <utility>
+
+#include "layers/residual.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+
+namespace sluice::layers {
+namespace {
+
+// The queries and keys of qkv_TP as heads [T, N + K, D]: they lie side by side and rotate as one.
+at::Tensor rotating_heads(const LayerContext& context, const at::Tensor& qkv_TP) {
+  const int64_t heads = context.local_heads() + context.local_kv_heads(), dimension = context.shape.head_dim;
+  return qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension});
+}
+
+ops::AttentionInput split_heads(const LayerContext& context, const at::Tensor& qkv_TP) {
+  const int64_t heads = context.local_heads(), kv_heads = context.local_kv_heads();
+  const at::Tensor all_heads = qkv_TP.view({qkv_TP.size(0), heads + 2 * kv_heads, context.shape.head_dim});
+  return {.q_TND = all_heads.narrow(1, 0, heads),
+          .k_TKD = all_heads.narrow(1, heads, kv_heads),
+          .v_TKD = all_heads.narrow(1, heads + kv_heads, kv_heads),
+          .scale = 1.0 / std::sqrt(static_cast<double>(context.shape.head_dim))};
+}
+
+}  // namespace
+
+at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
+                             const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved) {
+  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.attention_norm_H, context.shape.norm_eps);
+  const at::Tensor qkv_TP =
+      ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
+  norm.y_TH.reset();
+  ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, ops::Rotation::kForward);
+  ops::AttentionResult attention = ops::attention(split_heads(context, qkv_TP), layout.sequences);
+  const at::Tensor a_TQ = attention.out_TND.flatten(1);
+  if (saved != nullptr) *saved = {x_SH, std::move(norm.inverse_rms_T), qkv_TP, std::move(attention)};
+  return add_product(context.parallel, x_SH, a_TQ, weights.attention_out_QH);
+}
+
+at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
+                                    const LayerParameters& weights, AttentionSaved saved,
+                                    const at::Tensor& dy_SH, const LayerParameters& gradients,
+                                    AttentionDeferred& deferred) {
+  const at::Tensor dy_TH = context.parallel.all_gather_rows(dy_SH);
+  const at::Tensor dqkv_TP = std::move(saved.qkv_TP);
+  {
+    const at::Tensor da_TQ = ops::times_transposed(dy_TH, weights.attention_out_QH);
+    const ops::AttentionInput input = split_heads(context, dqkv_TP);
+    ops::attention_backward(da_TQ.view_as(saved.attention.out_TND), input, saved.attention, layout.sequences,
+                            {input.q_TND, input.k_TKD, input.v_TKD});
+  }
+  ops::rotate(rotating_heads(context, dqkv_TP), context.rotary, layout.position_T, ops::Rotation::kBackward);
+  const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(ops::times(dqkv_TP, weights.qkv_PH));
+  const ops::RmsNormGradient norm =
+      ops::rms_norm_backward(dnormed_SH, saved.x_SH, weights.attention_norm_H, saved.inverse_rms_S, dy_SH,
+                             gradients.attention_norm_H);
+  deferred = {norm.y_TH, dqkv_TP, saved.attention.out_TND.flatten(1), dy_SH, dy_TH};
+  return norm.dx_TH;
+}
+
+void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,
+                               const LayerParameters& gradients) {
+  if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
+  ops::accumulate_weight_gradient(gradients.attention_out_QH, deferred.a_TQ, deferred.dy_TH);
+  deferred.a_TQ.reset();
+  deferred.dy_TH.reset();
+  const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
+  ops::accumulate_weight_gradient(gradients.qkv_PH, deferred.dqkv_TP, normed_TH);
+}
+
+}  // namespace sluice::layers

@@ -1,0 +1,46 @@
+// The attention half of a decoder layer: x + W_o·attention(rotary(W_qkv·norm(x))).
+//
+// Row names: S rows of this TP rank's shard, T all rows of the micro-batch; S = T ÷ tp.
+// Widths: H hidden, Q this rank's query heads × head_dim, P = Q + twice its key/value width.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "layers/context.h"
+#include "layers/micro_batch_layout.h"
+#include "layers/parameters.h"
+#include "ops/attention.h"
+
+namespace sluice::layers {
+
+// What the backward needs of a forward.
+struct AttentionSaved {
+  at::Tensor x_SH;
+  at::Tensor inverse_rms_S;
+  at::Tensor qkv_TP;  // q and k after rotation
+  ops::AttentionResult attention;
+};
+
+// What the weight gradients need of a backward.
+struct AttentionDeferred {
+  at::Tensor normed_SH;  // input of qkv
+  at::Tensor dqkv_TP;
+  at::Tensor a_TQ;  // input of the output matrix
+  at::Tensor dy_SH;
+  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+};
+
+// `saved` null: nothing is kept (evaluation).
+at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
+                             const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved);
+
+// Consumes `saved` (its qkv becomes dqkv); adds the norm's weight gradient; fills `deferred`. Returns dx_SH.
+at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
+                                    const LayerParameters& weights, AttentionSaved saved,
+                                    const at::Tensor& dy_SH, const LayerParameters& gradients,
+                                    AttentionDeferred& deferred);
+
+void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,
+                               const LayerParameters& gradients);
+
+}  // namespace sluice::layers

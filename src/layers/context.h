@@ -1,0 +1,31 @@
+// What all layers of a rank share under one strategy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "layers/tensor_parallel.h"
+#include "model/shape.h"
+#include "ops/rotary.h"
+
+namespace sluice::layers {
+
+// Immutable and cheap to copy.
+struct LayerContext {
+  model::Shape shape;
+  TensorParallel parallel;
+  ops::RotaryTable rotary;         // positions up to the longest sequence
+  int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
+
+  // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
+  int64_t local_heads() const { return shape.heads / parallel.tp; }
+  int64_t local_kv_heads() const { return parallel.tp > shape.kv_heads ? 1 : shape.kv_heads / parallel.tp; }
+};
+
+// `like` gives device and compute type; `positions` is the context length. Throws base::InputError with
+// model::tp_fault's text when tp cannot cut the shape.
+LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
+                           const at::TensorOptions& like);
+
+}  // namespace sluice::layers

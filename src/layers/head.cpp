@@ -1,0 +1,118 @@
+// S: rows of this rank's shard, T: all rows, R: rows with a target, C: rows of one chunk, H: hidden,
+// V: vocabulary entries of this rank, 3: softmax statistics (ops/cross_entropy.h).
+#include "layers/head.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/interval.h"
+#include "base/text.h"
+#include "ops/cross_entropy.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+
+namespace sluice::layers {
+namespace {
+
+at::Tensor on_device(const std::vector<int64_t>& values, const at::Device& device) {
+  at::Tensor host = at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kLong));
+  std::copy(values.begin(), values.end(), host.mutable_data_ptr<int64_t>());
+  return host.to(device);
+}
+
+// One chunk's logits on this rank, turned into exponentials, and its softmax statistics.
+struct ChunkSoftmax {
+  at::Tensor exponentials_CV;
+  at::Tensor shard_C3;
+  at::Tensor whole_C3;
+};
+
+ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& weights, const at::Tensor& y_CH,
+                           const at::Tensor& target_C) {
+  const at::Tensor logits_CV = ops::wide_times_transposed(y_CH, weights.output_VH);
+  const at::Tensor shard_C3 = ops::exponentiate_rows(logits_CV, target_C, weights.vocabulary.begin);
+  const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
+  return {logits_CV, shard_C3, ops::combine(all_SC3)};
+}
+
+// A sum that stays on the device: reading it would hold up whoever issues the work behind it.
+at::Tensor zero_loss(const at::Tensor& like) { return at::zeros({}, like.options().dtype(at::kDouble)); }
+
+// Calls visit(rows_C, target_C) for nearly equal chunks of the rows that have a target.
+template <typename Visit>
+void for_each_chunk(const LayerContext& context, const at::Tensor& x, const Targets& targets, Visit visit) {
+  const int64_t rows = targets.row_R.size(0);
+  const int64_t chunk_rows = head_chunk_rows(context, x.scalar_type() == at::kDouble ? 8 : 4);
+  const int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const base::Interval part = base::even_part(rows, chunks, chunk);
+    visit(targets.row_R.narrow(0, part.begin, part.size()),
+          targets.target_R.narrow(0, part.begin, part.size()));
+  }
+}
+
+}  // namespace
+
+Targets targets(const std::vector<int64_t>& target_of_row, const at::Device& device) {
+  std::vector<int64_t> rows, targets;
+  for (size_t row = 0; row < target_of_row.size(); ++row) {
+    if (target_of_row[row] < 0) continue;
+    rows.push_back(static_cast<int64_t>(row));
+    targets.push_back(target_of_row[row]);
+  }
+  return {on_device(rows, device), on_device(targets, device)};
+}
+
+int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
+  // The largest shard's width, so that all ranks cut the rows alike.
+  const int64_t width = (context.shape.vocab + context.parallel.tp - 1) / context.parallel.tp;
+  return std::max<int64_t>(64, context.logits_chunk_bytes / (width * logit_bytes));
+}
+
+HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
+                                 const at::Tensor& x_SH, const Targets& targets,
+                                 const HeadParameters& gradients) {
+  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.final_norm_H, context.shape.norm_eps);
+  const at::Tensor y_TH = context.parallel.all_gather_rows(norm.y_TH);
+  norm.y_TH.reset();
+  at::Tensor dy_TH = at::zeros_like(y_TH);
+  const at::Tensor loss_sum = zero_loss(x_SH);
+  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& row_C, const at::Tensor& target_C) {
+    const at::Tensor y_CH = y_TH.index_select(0, row_C);
+    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
+    loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
+    ops::cross_entropy_gradient(softmax.exponentials_CV, softmax.shard_C3, softmax.whole_C3, target_C,
+                                weights.vocabulary.begin);
+    const at::Tensor dlogits_CV = softmax.exponentials_CV.to(x_SH.scalar_type());
+    dy_TH.index_copy_(0, row_C, ops::times(dlogits_CV, weights.output_VH));
+    ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
+  });
+  const ops::RmsNormGradient gradient =
+      ops::rms_norm_backward(context.parallel.reduce_scatter_rows(dy_TH), x_SH, weights.final_norm_H,
+                             norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H);
+  return {loss_sum, gradient.dx_TH};
+}
+
+at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
+                     const Targets& targets) {
+  const at::Tensor y_TH = context.parallel.all_gather_rows(
+      ops::rms_norm(x_SH, weights.final_norm_H, context.shape.norm_eps).y_TH);
+  const at::Tensor loss_sum = zero_loss(x_SH);
+  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& row_C, const at::Tensor& target_C) {
+    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_TH.index_select(0, row_C), target_C);
+    loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
+  });
+  return loss_sum;
+}
+
+at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH) {
+  SLUICE_ASSERT(context.parallel.tp == 1, base::text("logits with tp ", context.parallel.tp));
+  const ops::RmsNorm norm = ops::rms_norm(x_SH, weights.final_norm_H, context.shape.norm_eps);
+  return ops::wide_times_transposed(norm.y_TH, weights.output_VH);
+}
+
+}  // namespace sluice::layers

@@ -1,0 +1,45 @@
+// Final norm, output matrix and cross-entropy on one TP rank, fused: logits exist only for a chunk of rows
+// at a time and are never made twice. The vocabulary is cut over the TP ranks, evenly or not.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/context.h"
+#include "layers/parameters.h"
+
+namespace sluice::layers {
+
+// The next token of every row of the micro-batch, or -1 where there is none (a sequence's last token, masked
+// tokens, inert rows); such rows are left out before any product. The same on all TP ranks.
+struct Targets {
+  at::Tensor row_R;     // int64: the rows that have a target, ascending, on the layers' device
+  at::Tensor target_R;  // int64: their targets
+};
+// `target_of_row` has one value for each of the micro-batch's rows.
+Targets targets(const std::vector<int64_t>& target_of_row, const at::Device& device);
+
+struct HeadResult {
+  at::Tensor loss_sum;  // of token losses, a double on the layers' device; the same on every TP rank: count
+                        // it once
+  at::Tensor dx_SH;     // gradient of loss_sum
+};
+
+// One pass: loss, gradient of x, and gradients of the final norm and the output matrix added to `gradients`.
+HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
+                                 const at::Tensor& x_SH, const Targets& targets,
+                                 const HeadParameters& gradients);
+
+// The loss sum alone (evaluation), likewise.
+at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
+                     const Targets& targets);
+
+// All logits [rows, vocabulary], float or wider, for tests and parity checks. REQUIRES: tp = 1.
+at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH);
+
+// The rows of one chunk: as many as keep a rank's logits within context.logits_chunk_bytes, at least 64.
+int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes);
+
+}  // namespace sluice::layers

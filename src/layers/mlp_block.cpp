@@ -1,0 +1,47 @@
+#include "layers/mlp_block.h"
+
+#include <utility>
+
+#include "layers/residual.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/swiglu.h"
+
+namespace sluice::layers {
+
+at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
+                       MlpSaved* saved) {
+  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.mlp_norm_H, context.shape.norm_eps);
+  at::Tensor gate_up_TG =
+      ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.gate_up_GH);
+  norm.y_TH.reset();
+  const at::Tensor a_TF = ops::swiglu(gate_up_TG);
+  if (saved != nullptr) *saved = {x_SH, std::move(norm.inverse_rms_T), std::move(gate_up_TG)};
+  return add_product(context.parallel, x_SH, a_TF, weights.down_FH);
+}
+
+at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters& weights, MlpSaved saved,
+                              const at::Tensor& dy_SH, const LayerParameters& gradients,
+                              MlpDeferred& deferred) {
+  const at::Tensor dy_TH = context.parallel.all_gather_rows(dy_SH);
+  const at::Tensor dgate_up_TG = std::move(saved.gate_up_TG);
+  const at::Tensor a_TF = ops::swiglu_backward(ops::times_transposed(dy_TH, weights.down_FH), dgate_up_TG);
+  const at::Tensor dnormed_SH =
+      context.parallel.reduce_scatter_rows(ops::times(dgate_up_TG, weights.gate_up_GH));
+  const ops::RmsNormGradient norm = ops::rms_norm_backward(dnormed_SH, saved.x_SH, weights.mlp_norm_H,
+                                                           saved.inverse_rms_S, dy_SH, gradients.mlp_norm_H);
+  deferred = {norm.y_TH, dgate_up_TG, a_TF, dy_SH, dy_TH};
+  return norm.dx_TH;
+}
+
+void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred,
+                         const LayerParameters& gradients) {
+  if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
+  ops::accumulate_weight_gradient(gradients.down_FH, deferred.a_TF, deferred.dy_TH);
+  deferred.a_TF.reset();
+  deferred.dy_TH.reset();
+  const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
+  ops::accumulate_weight_gradient(gradients.gate_up_GH, deferred.dgate_up_TG, normed_TH);
+}
+
+}  // namespace sluice::layers

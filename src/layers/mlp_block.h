@@ -1,0 +1,42 @@
+// The MLP half of a decoder layer: x + W_down·swiglu(W_gate_up·norm(x)).
+//
+// Row names: S rows of this TP rank's shard, T all rows of the micro-batch; S = T ÷ tp.
+// Widths: H hidden, F this rank's part of the inner width, G = 2F.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "layers/context.h"
+#include "layers/parameters.h"
+
+namespace sluice::layers {
+
+// What the backward needs of a forward.
+struct MlpSaved {
+  at::Tensor x_SH;
+  at::Tensor inverse_rms_S;
+  at::Tensor gate_up_TG;
+};
+
+// What the weight gradients need of a backward.
+struct MlpDeferred {
+  at::Tensor normed_SH;  // input of gate_up
+  at::Tensor dgate_up_TG;
+  at::Tensor a_TF;  // input of down
+  at::Tensor dy_SH;
+  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+};
+
+// `saved` null: nothing is kept (evaluation).
+at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
+                       MlpSaved* saved);
+
+// Consumes `saved` (its gate_up becomes dgate_up); adds the norm's weight gradient; fills `deferred`.
+// Returns dx_SH.
+at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters& weights, MlpSaved saved,
+                              const at::Tensor& dy_SH, const LayerParameters& gradients,
+                              MlpDeferred& deferred);
+
+void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred, const LayerParameters& gradients);
+
+}  // namespace sluice::layers

@@ -1,0 +1,359 @@
+// A whole small model through these layers, on 1 to 4 TP ranks with real threads, against an obvious twin:
+// one sequence at a time, full attention matrices, torch's autograd, no cuts.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <thread>
+#include <vector>
+
+#include "comm/fake.h"
+#include "layers/decoder_layer.h"
+#include "layers/embedding.h"
+#include "layers/head.h"
+#include "model/parameters.h"
+
+namespace sluice::layers {
+namespace {
+
+enum class Weights { kFused, kDeferred };
+
+struct Case {
+  model::Shape shape;
+  std::vector<int64_t> lengths;
+  at::ScalarType dtype = at::kDouble;
+  int64_t logits_chunk_bytes = 0;  // 0: the default
+};
+
+// Loss sum and the gradient of each bucket's flat array.
+struct Outcome {
+  double loss_sum = 0.0;
+  std::vector<at::Tensor> gradients;
+};
+
+struct Data {
+  std::vector<at::Tensor> flats;  // by bucket, whole
+  std::vector<int64_t> ids;       // end to end
+  std::vector<int64_t> targets;   // next token, -1 at the end of a sequence and where masked
+};
+
+model::Shape small_shape(int64_t heads, int64_t kv_heads, bool tied) {
+  model::Shape shape{.layers = 2,
+                     .hidden = 20,
+                     .heads = heads,
+                     .kv_heads = kv_heads,
+                     .head_dim = 6,
+                     .ffn_hidden = 22,
+                     .vocab = 37,
+                     .tie_embeddings = tied};
+  shape.rope.scaling = model::RopeScaling::kYarn;
+  shape.rope.factor = 4.0;
+  shape.rope.original_max_position_embeddings = 16;
+  return shape;
+}
+
+Data random_data(const Case& c) {
+  at::manual_seed(3);
+  Data data;
+  for (const model::Bucket& bucket : model::parameter_table(c.shape).buckets) {
+    at::Tensor flat = at::randn({bucket.size}, at::kDouble) * 0.3;
+    for (const model::Parameter& p : bucket.parameters) {
+      if (p.one_dimensional()) flat.narrow(0, p.offset, p.size()).add_(1.0);
+    }
+    data.flats.push_back(flat.to(c.dtype));
+  }
+  for (const int64_t length : c.lengths) {
+    const at::Tensor ids = at::randint(0, c.shape.vocab, {length}, at::kLong);
+    for (int64_t i = 0; i < length; ++i) {
+      data.ids.push_back(ids[i].item<int64_t>());
+      data.targets.push_back(i + 1 < length && i % 5 != 3 ? ids[i + 1].item<int64_t>() : -1);
+    }
+  }
+  return data;
+}
+
+// ---- The twin ----
+
+struct TwinLayer {
+  at::Tensor attention_norm, q, k, v, out, mlp_norm, gate, up, down;
+};
+
+at::Tensor stored(const model::Bucket& bucket, const at::Tensor& flat, model::Role role) {
+  for (const model::Parameter& p : bucket.parameters) {
+    if (p.role == role) return flat.narrow(0, p.offset, p.size()).view({p.rows, p.columns});
+  }
+  return {};
+}
+
+TwinLayer twin_layer(const model::Shape& shape, const model::Bucket& bucket, const at::Tensor& flat) {
+  const at::Tensor qkv = stored(bucket, flat, model::Role::kQkv);
+  const at::Tensor gate_up = stored(bucket, flat, model::Role::kGateUp);
+  const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
+  return {stored(bucket, flat, model::Role::kAttentionNorm).view(-1),
+          qkv.narrow(0, 0, q),
+          qkv.narrow(0, q, kv),
+          qkv.narrow(0, q + kv, kv),
+          stored(bucket, flat, model::Role::kAttentionOut),
+          stored(bucket, flat, model::Role::kMlpNorm).view(-1),
+          gate_up.narrow(0, 0, ffn),
+          gate_up.narrow(0, ffn, ffn),
+          stored(bucket, flat, model::Role::kDown)};
+}
+
+at::Tensor twin_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return x * at::rsqrt(x.square().mean(-1, true) + eps) * weight;
+}
+
+// x [heads, length, dimension]
+at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x) {
+  const model::RopeTable table = model::rope_table(shape);
+  const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
+  const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
+  const at::Tensor c = at::cat({angle, angle}, 1).cos() * table.attention_scale;
+  const at::Tensor s = at::cat({angle, angle}, 1).sin() * table.attention_scale;
+  const int64_t half = x.size(2) / 2;
+  return x * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
+}
+
+at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
+  const int64_t length = y.size(0), group = shape.heads / shape.kv_heads, d = shape.head_dim;
+  const auto heads = [&](const at::Tensor& w_part, int64_t count) {
+    return at::matmul(y, w_part.t()).view({length, count, d}).transpose(0, 1);
+  };
+  const at::Tensor q = twin_rotate(shape, heads(w.q, shape.heads));
+  const at::Tensor k = twin_rotate(shape, heads(w.k, shape.kv_heads)).repeat_interleave(group, 0);
+  const at::Tensor v = heads(w.v, shape.kv_heads).repeat_interleave(group, 0);
+  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  const at::Tensor scores = (at::matmul(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(d)))
+                                .masked_fill(future, -std::numeric_limits<double>::infinity());
+  return at::matmul(at::softmax(scores, -1), v).transpose(0, 1).reshape({length, -1});
+}
+
+at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
+  const model::ParameterTable table = model::parameter_table(c.shape);
+  const at::Tensor embedding = stored(table.embedding(), flats.front(), model::Role::kEmbedding);
+  at::Tensor x = embedding.index_select(0, ids);
+  for (int64_t i = 0; i < c.shape.layers; ++i) {
+    const TwinLayer w = twin_layer(c.shape, table.layer(i), flats[static_cast<size_t>(1 + i)]);
+    const at::Tensor attention = twin_attention(c.shape, w, twin_norm(x, w.attention_norm, c.shape.norm_eps));
+    x = x + at::matmul(attention, w.out);
+    const at::Tensor y = twin_norm(x, w.mlp_norm, c.shape.norm_eps);
+    x = x + at::matmul(at::silu(at::matmul(y, w.gate.t())) * at::matmul(y, w.up.t()), w.down);
+  }
+  const at::Tensor norm = stored(table.head(), flats.back(), model::Role::kFinalNorm).view(-1);
+  const at::Tensor head =
+      c.shape.tie_embeddings ? embedding : stored(table.head(), flats.back(), model::Role::kHead);
+  return at::matmul(twin_norm(x, norm, c.shape.norm_eps), head.t());
+}
+
+Outcome run_twin(const Case& c, const Data& data) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& flat : data.flats) {
+    leaves.push_back(flat.to(at::kDouble).clone().requires_grad_(true));
+  }
+  at::Tensor loss = at::zeros({}, at::kDouble);
+  const at::Tensor ids = at::tensor(data.ids, at::kLong), targets = at::tensor(data.targets, at::kLong);
+  int64_t begin = 0;
+  for (const int64_t length : c.lengths) {
+    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length));
+    loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), targets.narrow(0, begin, length), {},
+                                  at::Reduction::Sum, -1);
+    begin += length;
+  }
+  return {loss.item<double>(), torch::autograd::grad({loss}, leaves)};
+}
+
+// ---- The layers ----
+
+at::Tensor cut(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
+  std::vector<at::Tensor> parts;
+  const base::IntervalSet set = model::tp_shard(bucket, tp, t);
+  for (const base::Interval& part : set.intervals()) {
+    parts.push_back(flat.narrow(0, part.begin, part.size()));
+  }
+  return at::cat(parts);
+}
+
+void add_back(const model::Bucket& bucket, const at::Tensor& shard, int tp, int t, const at::Tensor& whole) {
+  int64_t offset = 0;
+  const base::IntervalSet set = model::tp_shard(bucket, tp, t);
+  for (const base::Interval& part : set.intervals()) {
+    whole.narrow(0, part.begin, part.size()).add_(shard.narrow(0, offset, part.size()));
+    offset += part.size();
+  }
+}
+
+struct Rank {
+  double loss_sum = 0.0;
+  double evaluated_loss_sum = 0.0;
+  std::vector<at::Tensor> accumulators;
+};
+
+// One rank's micro-batch: all layers forward, head, all layers backward.
+Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, Weights weights) {
+  const model::ParameterTable table = model::parameter_table(c.shape);
+  const int tp = parallel.tp, t = parallel.t;
+  std::vector<at::Tensor> flats, sums;
+  const at::ScalarType wide = c.dtype == at::kDouble ? at::kDouble : at::kFloat;
+  for (size_t i = 0; i < table.buckets.size(); ++i) {
+    flats.push_back(cut(table.buckets[i], data.flats[i], tp, t));
+    sums.push_back(at::zeros_like(flats.back(), at::dtype(wide)));
+  }
+  LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype));
+  if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
+  std::vector<PieceSpan> pieces;
+  for (const int64_t length : c.lengths) pieces.push_back({length});
+  const MicroBatchLayout layout = micro_batch_layout(pieces, tp, at::kCPU);
+  const at::Tensor ids = row_values(data.ids, layout, at::kCPU);
+  std::vector<int64_t> row_targets = data.targets;
+  row_targets.resize(static_cast<size_t>(layout.rows), -1);
+  const Targets chosen = targets(row_targets, at::kCPU);
+
+  const auto layer = [&](const std::vector<at::Tensor>& from, size_t i) {
+    return layer_parameters(table.buckets[1 + i], from[1 + i], tp, t);
+  };
+  std::vector<LayerSaved> saved(static_cast<size_t>(c.shape.layers));
+  at::Tensor x = embedding_forward(context, embedding_parameters(table.embedding(), flats[0], tp, t), ids);
+  for (size_t i = 0; i < saved.size(); ++i) x = layer_forward(context, layout, layer(flats, i), x, &saved[i]);
+  const HeadParameters head = head_parameters(table, flats.back(), flats.front(), tp, t);
+  const HeadParameters head_sums = head_parameters(table, sums.back(), sums.front(), tp, t);
+  const double evaluated = head_loss(context, head, x, chosen).item<double>();
+  const HeadResult result = head_forward_backward(context, head, x, chosen, head_sums);
+  at::Tensor dx = result.dx_SH;
+  std::vector<LayerDeferred> deferred(saved.size());
+  for (size_t i = saved.size(); i-- > 0;) {
+    const LayerParameters w = layer(flats, i), g = layer(sums, i);
+    dx = weights == Weights::kFused
+             ? layer_backward(context, layout, w, std::move(saved[i]), dx, g)
+             : layer_backward_input(context, layout, w, std::move(saved[i]), dx, g, deferred[i]);
+  }
+  embedding_backward(context, ids, dx, embedding_parameters(table.embedding(), sums[0], tp, t));
+  for (size_t i = 0; weights == Weights::kDeferred && i < saved.size(); ++i) {
+    layer_backward_weight(context, std::move(deferred[i]), layer(sums, i));
+  }
+  return {result.loss_sum.item<double>(), evaluated, sums};
+}
+
+std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights weights) {
+  if (tp == 1) return {run_rank(c, data, {}, weights)};
+  comm::FakeWorld world(tp);
+  std::vector<int> members;
+  for (int t = 0; t < tp; ++t) members.push_back(t);
+  std::vector<Rank> ranks(static_cast<size_t>(tp));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < tp; ++t) {
+    threads.emplace_back([&, t] {
+      const auto transport = world.transport(t);
+      const auto group = transport->communicator("tp", members);
+      ranks[static_cast<size_t>(t)] = run_rank(c, data, {group.get(), tp, t}, weights);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ranks;
+}
+
+Outcome run_layers(const Case& c, const Data& data, int tp, Weights weights = Weights::kFused) {
+  const std::vector<Rank> ranks = run_ranks(c, data, tp, weights);
+  const model::ParameterTable table = model::parameter_table(c.shape);
+  Outcome outcome{ranks.front().loss_sum};
+  for (size_t i = 0; i < table.buckets.size(); ++i) {
+    outcome.gradients.push_back(at::zeros({table.buckets[i].size}, ranks.front().accumulators[i].options()));
+    for (int t = 0; t < tp; ++t) {
+      const Rank& rank = ranks[static_cast<size_t>(t)];
+      add_back(table.buckets[i], rank.accumulators[i], tp, t, outcome.gradients.back());
+      EXPECT_EQ(rank.loss_sum, outcome.loss_sum);
+      EXPECT_EQ(rank.evaluated_loss_sum, outcome.loss_sum);
+    }
+  }
+  return outcome;
+}
+
+void expect_equal(const Case& c, const Outcome& actual, const Outcome& expected, double tolerance) {
+  EXPECT_NEAR(actual.loss_sum, expected.loss_sum, tolerance * std::abs(expected.loss_sum));
+  const model::ParameterTable table = model::parameter_table(c.shape);
+  for (size_t i = 0; i < table.buckets.size(); ++i) {
+    for (const model::Parameter& p : table.buckets[i].parameters) {
+      const at::Tensor a = actual.gradients[i].narrow(0, p.offset, p.size()).to(at::kDouble);
+      const at::Tensor e = expected.gradients[i].narrow(0, p.offset, p.size()).to(at::kDouble);
+      EXPECT_LE((a - e).abs().max().item<double>(), tolerance * e.abs().max().item<double>()) << p.name;
+    }
+  }
+}
+
+// ---- Tests ----
+
+TEST(Model, OneRankEqualsAutogradOfUnpackedSequences) {
+  for (const bool tied : {false, true}) {
+    const Case c{small_shape(12, 4, tied), {5, 1, 9, 17}};
+    const Data data = random_data(c);
+    expect_equal(c, run_layers(c, data, 1), run_twin(c, data), 1e-12);
+  }
+}
+
+struct TpCase {
+  int tp;
+  int64_t kv_heads;
+  std::vector<int64_t> lengths;
+};
+
+class TensorParallelModel : public testing::TestWithParam<TpCase> {};
+
+TEST_P(TensorParallelModel, EqualsAutograd) {
+  for (const bool tied : {false, true}) {
+    const Case c{small_shape(12, GetParam().kv_heads, tied), GetParam().lengths};
+    const Data data = random_data(c);
+    expect_equal(c, run_layers(c, data, GetParam().tp), run_twin(c, data), 1e-12);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, TensorParallelModel,
+    testing::Values(TpCase{2, 12, {6, 2, 8}},     // rows divide, every head its own keys
+                    TpCase{2, 4, {5, 1, 9}},      // an inert row
+                    TpCase{3, 3, {7, 4, 11}},     // uneven FFN and vocabulary cuts
+                    TpCase{3, 1, {10, 3}},        // one key head on three ranks
+                    TpCase{4, 2, {5, 1, 9, 18}},  // two key heads on four ranks, three inert rows
+                    TpCase{4, 4, {2}},            // two ranks have inert rows only
+                    TpCase{4, 12, {1, 40}}),      // a sequence of one token
+    [](const auto& info) {
+      return "Tp" + std::to_string(info.param.tp) + "KvHeads" + std::to_string(info.param.kv_heads) +
+             "Sequences" + std::to_string(info.param.lengths.size());
+    });
+
+TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {
+  const Case c{small_shape(12, 4, true), {5, 1, 9, 17}};
+  const Data data = random_data(c);
+  for (const int tp : {1, 2, 4}) {
+    expect_equal(c, run_layers(c, data, tp, Weights::kDeferred), run_layers(c, data, tp), 0.0);
+  }
+}
+
+TEST(Model, HeadChunksDoNotChangeTheResult) {
+  Case c{small_shape(12, 4, false), {60, 50, 61, 64}};
+  const Data data = random_data(c);
+  const Outcome whole = run_layers(c, data, 2);
+  c.logits_chunk_bytes = 1;  // 64 rows a chunk
+  expect_equal(c, run_layers(c, data, 2), whole, 1e-13);
+}
+
+TEST(Model, SequencesWithoutTargetsGiveZeroLossAndGradients) {
+  const Case c{small_shape(12, 4, false), {1, 1, 1}};
+  const Outcome outcome = run_layers(c, random_data(c), 2);
+  EXPECT_EQ(outcome.loss_sum, 0.0);
+  for (const at::Tensor& gradient : outcome.gradients) EXPECT_EQ(gradient.abs().max().item<double>(), 0.0);
+}
+
+TEST(Model, SinglePrecisionIsClose) {
+  const Case c{small_shape(12, 4, false), {5, 1, 9, 17}, at::kFloat};
+  const Data data = random_data(c);
+  for (const int tp : {1, 2}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 2e-5);
+}
+
+TEST(Model, BFloat16IsNear) {
+  const Case c{small_shape(12, 4, false), {5, 1, 9, 17}, at::kBFloat16};
+  const Data data = random_data(c);
+  for (const int tp : {1, 2}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 0.1);
+}
+
+}  // namespace
+}  // namespace sluice::layers
