@@ -148,7 +148,7 @@ BuildResult build_corpus(const BuildOptions& options) {
   IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary});
   encode_files(files, options, *tokenizer, writer, result);
   base::write_file_atomically(result.tokenizer, model);
-  base::write_json(options.directory / "lengths.json", lengths_json(result));
+  base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
   writer.commit();
   return result;
 }

@@ -165,7 +165,7 @@ std::string lengths_histogram(const NamedLengths& distribution) {
                         kBarColumns);
   };
   std::string out = text(padded_left("tokens", 14), "  ", padded_right("share of documents", kBarColumns + 9),
-                         padded_right("share of tokens", kBarColumns + 9), "\n");
+                         "share of tokens\n");
   for (const LengthBin& bin : lengths.histogram()) {
     const double documents = share(bin.documents, lengths.documents());
     const double tokens = share(bin.tokens, lengths.tokens());

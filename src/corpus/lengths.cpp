@@ -123,6 +123,13 @@ Json to_json(const LengthDistribution& lengths) {
   return json;
 }
 
+std::string lengths_text(const Json& json) {
+  std::vector<std::string> lines;
+  for (const auto& [key, value] : json.items())
+    lines.push_back(text("  ", Json(key).dump(), ": ", value.dump()));
+  return text("{\n", base::join(lines, ",\n"), "\n}\n");
+}
+
 LengthDistribution lengths_from_json(const Json& json, const std::string& name) {
   base::require_schema(json, kSchema, name);
   using Pairs = std::vector<std::pair<int64_t, int64_t>>;

@@ -62,6 +62,8 @@ std::string percentile_name(int64_t ppm);
 // lengths.json ("sluice.lengths/1") and back. from_json reads only `lengths` ([length, documents] pairs) and
 // throws InputError naming `name` when they are malformed.
 base::Json to_json(const LengthDistribution& lengths);
+// The text of such a file: a line a key, so that the pairs stay compact and people can read it.
+std::string lengths_text(const base::Json& json);
 LengthDistribution lengths_from_json(const base::Json& json, const std::string& name);
 
 // The documents' lengths behind a path: a corpus (prefix, .idx, .bin, or the folder of corpus.idx), a

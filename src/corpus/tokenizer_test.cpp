@@ -1,0 +1,217 @@
+#include "corpus/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "corpus/sentencepiece_tokenizer.h"
+#include "corpus/temporary_directory.h"
+#include "corpus/utf8.h"
+
+namespace sluice::corpus {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kScript =
+    std::filesystem::path(__FILE__).parent_path() / "../../tools/hf_tokenize.py";
+
+std::string model_of_this_file() {
+  SentencePieceTrainer trainer(1'000'000);
+  trainer.add(base::read_file(__FILE__));
+  return trainer.train(512);
+}
+
+const std::string& trained_model() {
+  static const std::string model = model_of_this_file();
+  return model;
+}
+
+SentencePieceTokenizer trained() { return {trained_model(), "trained", {.threads = 2}}; }
+
+std::string utf8_of(uint32_t point) {
+  const auto tail = [point](int shift) { return static_cast<char>(0x80 | ((point >> shift) & 0x3F)); };
+  if (point < 0x80) return {static_cast<char>(point)};
+  if (point < 0x800) return {static_cast<char>(0xC0 | (point >> 6)), tail(0)};
+  if (point < 0x10000) return {static_cast<char>(0xE0 | (point >> 12)), tail(6), tail(0)};
+  return {static_cast<char>(0xF0 | (point >> 18)), tail(12), tail(6), tail(0)};
+}
+
+// White space, control characters, SentencePiece's own symbols, and anything else in Unicode.
+std::string random_text(base::Rng& rng) {
+  const std::vector<std::string> favourites = {
+      " ",      "  ",     "\t",    "\n",   "\r\n",   "\n\n", std::string(1, '\0'),
+      "\u2581", "\u2585", "<unk>", "</s>", "<0x0A>", "word", "\u00a0"};
+  std::string out;
+  for (uint64_t i = rng.below(60); i > 0; --i) {
+    const auto point = static_cast<uint32_t>(rng.below(rng.below(2) == 0 ? 0x300 : 0x110000));
+    const bool surrogate = point >= 0xD800 && point < 0xE000;
+    out += surrogate || rng.below(2) == 0 ? favourites[rng.below(favourites.size())] : utf8_of(point);
+  }
+  return out;
+}
+
+TEST(Tokenizer, GivesRandomTextBackUnchanged) {
+  const SentencePieceTokenizer tokenizer = trained();
+  base::Rng rng(11);
+  std::vector<std::string> texts(3'000);
+  for (std::string& each : texts) each = random_text(rng);
+  const std::vector<std::vector<int32_t>> ids = tokenizer.encode_all(texts);
+  EXPECT_EQ(tokenizer.decode_all(ids), texts);
+  for (const auto& each : ids) {
+    for (const int32_t id : each) {
+      EXPECT_GE(id, 2);  // neither the unknown piece nor the end
+      EXPECT_LT(id, tokenizer.vocabulary());
+    }
+  }
+}
+
+TEST(Tokenizer, KeepsWhiteSpaceAndItsOwnSymbols) {
+  const SentencePieceTokenizer tokenizer = trained();
+  for (const std::string text : {"", " ", "  leading", "trailing  ", "\tif x:\r\n\t\treturn\n\n\n",
+                                 "a\u2581b", "\u2581", "\ufeffmark"}) {
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+  }
+}
+
+TEST(Tokenizer, TrainingTwiceGivesTheSameModel) { EXPECT_EQ(model_of_this_file(), trained_model()); }
+
+TEST(Tokenizer, TrainedVocabularyHasTheSizeAskedFor) {
+  EXPECT_EQ(trained().vocabulary(), 512);
+  EXPECT_EQ(trained().end_id(), 1);
+  EXPECT_LT(trained().encode("        return tokenizer").size(), 12u);  // runs of blanks are pieces
+}
+
+TEST(Tokenizer, TrainingReadsNoMoreThanItsSample) {
+  SentencePieceTrainer trainer(100);
+  trainer.add(std::string(90, 'a') + "\n" + std::string(90, 'b') + "\n" + std::string(90, 'c'));
+  EXPECT_TRUE(trainer.full());
+  EXPECT_EQ(trainer.taken_bytes(), 182);
+}
+
+TEST(Tokenizer, UnsuitableVocabulariesAreRefused) {
+  SentencePieceTrainer trainer(1'000);
+  EXPECT_THROW(trainer.train(512), base::InputError);  // no text
+  trainer.add("some words");
+  EXPECT_THROW(trainer.train(200), base::InputError);
+  EXPECT_THROW(trainer.train(50'000), base::InputError);
+}
+
+TEST(Tokenizer, FilesThatAreNoModelsAreRefused) {
+  const TemporaryDirectory directory;
+  base::write_file_atomically(directory / "tokenizer.model", "nonsense");
+  base::write_file_atomically(directory / "empty.model", "");
+  EXPECT_THROW(load_tokenizer(directory / "tokenizer.model"), base::InputError);
+  EXPECT_THROW(load_tokenizer(directory / "empty.model"), base::InputError);
+  EXPECT_THROW(load_tokenizer(directory / "absent.model"), base::InputError);
+  base::write_file_atomically(directory / "good.model", trained_model());
+  EXPECT_EQ(load_tokenizer(directory / "good.model")->vocabulary(), 512);
+  EXPECT_THROW(load_tokenizer(directory / "good.model", {.end_token = "<absent>"}), base::InputError);
+}
+
+// A package `tokenizers` that maps each character to its code point and ends documents with 7.
+constexpr const char* kStubPackage = R"(
+class Encoding:
+    def __init__(self, ids):
+        self.ids = ids
+class Tokenizer:
+    @staticmethod
+    def from_file(path):
+        if open(path).read() != "{}":
+            raise ValueError("broken file")
+        return Tokenizer()
+    def no_truncation(self): pass
+    def no_padding(self): pass
+    def token_to_id(self, token): return 7 if token == "</s>" else None
+    def get_vocab(self, with_added_tokens): return {"x": 0x10FFFF}
+    def encode_batch(self, texts, add_special_tokens):
+        if "die" in texts:
+            import os
+            os._exit(3)
+        return [Encoding([ord(c) for c in t]) for t in texts]
+    def decode_batch(self, ids, skip_special_tokens): return ["".join(map(chr, i)) for i in ids]
+)";
+
+class HuggingFace : public testing::Test {
+ protected:
+  HuggingFace() {
+    base::write_file_atomically(directory_ / "tokenizers.py", kStubPackage);
+    base::write_file_atomically(directory_ / "tokenizer.json", "{}");
+    base::write_file_atomically(directory_ / "broken.json", "[]");
+    ::setenv("PYTHONPATH", directory_.path().c_str(), 1);
+  }
+  ~HuggingFace() override { ::unsetenv("PYTHONPATH"); }
+
+  std::string error_of(const std::string& file, const TokenizerOptions& options) {
+    try {
+      load_tokenizer(directory_ / file, options);
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory directory_;
+  TokenizerOptions options_{.python = "/usr/bin/python3", .script = kScript};
+};
+
+TEST_F(HuggingFace, EncodesAndDecodesInTheChild) {
+  const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", options_);
+  EXPECT_EQ(tokenizer->vocabulary(), 0x110000);
+  EXPECT_EQ(tokenizer->end_id(), 7);
+  EXPECT_THAT(tokenizer->encode("a\n\u20ac"), testing::ElementsAre('a', '\n', 0x20AC));
+  std::vector<std::string> texts = {"", std::string(300'000, 'x'), "\t \u2581", std::string(1, '\0')};
+  EXPECT_EQ(tokenizer->decode_all(tokenizer->encode_all(texts)), texts);
+  EXPECT_TRUE(tokenizer->encode_all({}).empty());
+}
+
+TEST_F(HuggingFace, FaultsAreNamedWithTheWayOut) {
+  EXPECT_THAT(error_of("broken.json", options_), HasSubstr("not a Hugging Face tokenizer: broken file"));
+  EXPECT_THAT(error_of("absent.json", options_), HasSubstr("no such file"));
+  TokenizerOptions other = options_;
+  other.end_token = "<bye>";
+  EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("no token '<bye>'"));
+  other = options_;
+  other.python = "/nonexistent/python";
+  EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("cannot start /nonexistent/python"));
+  other = options_;
+  other.script = "/nonexistent/script";
+  EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("cannot read /nonexistent/script"));
+  base::write_file_atomically(directory_ / "tokenizers.py", "raise ImportError('no')");
+  EXPECT_THAT(error_of("tokenizer.json", options_), HasSubstr("has no package `tokenizers`"));
+}
+
+TEST_F(HuggingFace, ChildThatEndsIsAnErrorNotAHang) {
+  const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", options_);
+  EXPECT_THROW(tokenizer->encode("die"), base::RunError);
+  EXPECT_THROW(tokenizer->encode("again"), base::RunError);
+}
+
+TEST(Utf8, AcceptsExactlyWellFormedText) {
+  for (const char* good : {"", "a", "\u00e9", "\u20ac", "\U0010FFFF", "\ud7ff", "\ue000"})
+    EXPECT_TRUE(is_utf8(good));
+  for (const char* bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+                          "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\xFF"}) {
+    EXPECT_FALSE(is_utf8(bad));
+  }
+  EXPECT_EQ(valid_utf8_prefix("ab\xE2\x82"), 2u);
+}
+
+TEST(Utf8, EncodedCodePointsAreWellFormed) {
+  for (uint32_t point = 0; point < 0x110000; ++point) {
+    EXPECT_EQ(is_utf8(utf8_of(point)), point < 0xD800 || point > 0xDFFF) << point;
+  }
+}
+
+TEST(Utf8, CutsBetweenCharacters) {
+  EXPECT_EQ(utf8_cut("abc", 4), 3u);
+  EXPECT_EQ(utf8_cut("ab\u20ac\u20ac", 4), 2u);
+  EXPECT_EQ(utf8_cut("ab\u20ac\u20ac", 5), 5u);
+}
+
+}  // namespace
+}  // namespace sluice::corpus
