@@ -104,16 +104,27 @@ void attention_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& i
   gradient.dv_TKD.copy_(dv_TKD);
 }
 
+// Whether libtorch's flash attention for GPUs takes these types and shapes.
+bool has_fused_kernel(const AttentionInput& input) {
+  const bool narrow_type =
+      input.q_TND.scalar_type() == at::kBFloat16 || input.q_TND.scalar_type() == at::kHalf;
+  const int64_t dimensions = input.q_TND.size(2);
+  return narrow_type && dimensions <= 256 && dimensions % 8 == 0;
+}
+
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  return input.q_TND.is_cuda() ? attention_cuda(input, sequences) : attention_cpu(input, sequences);
+  if (!input.q_TND.is_cuda()) return attention_cpu(input, sequences);
+  return has_fused_kernel(input) ? attention_cuda(input, sequences) : aten::attention(input, sequences);
 }
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
-  if (input.q_TND.is_cuda()) {
+  if (input.q_TND.is_cuda() && has_fused_kernel(input)) {
     attention_backward_cuda(dout_TND, input, saved, sequences, gradient);
+  } else if (input.q_TND.is_cuda()) {
+    aten::attention_backward(dout_TND, input, saved, sequences, gradient);
   } else {
     attention_backward_cpu(dout_TND, input, saved, sequences, gradient);
   }

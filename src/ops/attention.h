@@ -44,4 +44,12 @@ struct AttentionGradient {
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
 
+// The same from ATen's operators: for GPUs where there is no fused kernel (it takes 16-bit types and heads of
+// at most 256 dimensions, a multiple of 8), and for tests. attention_backward leaves rows of no sequence.
+namespace aten {
+AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
+void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
+                        const PackedSequences& sequences, const AttentionGradient& gradient);
+}  // namespace aten
+
 }  // namespace sluice::ops

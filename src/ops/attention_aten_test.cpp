@@ -1,0 +1,81 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "ops/attention.h"
+#include "ops/device.h"
+
+namespace sluice::ops {
+namespace {
+
+struct Gradients {
+  at::Tensor out, lse, dq, dk, dv;
+};
+
+using Forward = AttentionResult (*)(const AttentionInput&, const PackedSequences&);
+using Backward = void (*)(const at::Tensor&, const AttentionInput&, const AttentionResult&,
+                          const PackedSequences&, const AttentionGradient&);
+
+Gradients run(const AttentionInput& input, const at::Tensor& dout, const PackedSequences& sequences,
+              Forward forward, Backward backward) {
+  const AttentionResult saved = forward(input, sequences);
+  const AttentionGradient gradient{at::empty_like(input.q_TND), at::empty_like(input.k_TKD),
+                                   at::empty_like(input.v_TKD)};
+  backward(dout, input, saved, sequences, gradient);
+  return {saved.out_TND, saved.lse_NT, gradient.dq_TND, gradient.dk_TKD, gradient.dv_TKD};
+}
+
+void expect_close(const Gradients& actual, const Gradients& expected, double tolerance) {
+  const auto close = [&](const at::Tensor& a, const at::Tensor& b) {
+    return at::allclose(a.cpu().to(at::kDouble), b.cpu().to(at::kDouble), tolerance, tolerance);
+  };
+  EXPECT_TRUE(close(actual.out, expected.out));
+  EXPECT_TRUE(close(actual.lse, expected.lse));
+  EXPECT_TRUE(close(actual.dq, expected.dq));
+  EXPECT_TRUE(close(actual.dk, expected.dk));
+  EXPECT_TRUE(close(actual.dv, expected.dv));
+}
+
+struct Case {
+  AttentionInput input;
+  at::Tensor dout;
+  std::vector<int64_t> lengths{5, 1, 130, 17};
+};
+
+// 4 query heads on 2 key heads of 8 dimensions.
+Case random_case(const at::TensorOptions& options) {
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
+  const auto random = [&](int64_t heads) {
+    return at::randn({153, heads, 8}, generator, at::dtype(at::kDouble))
+        .to(options.dtype())
+        .to(options.device());
+  };
+  return {{random(4), random(2), random(2), 0.35}, random(4)};
+}
+
+TEST(AttentionFromOperators, EqualsTheFusedKernelAndItsGradients) {
+  const Case c = random_case(at::dtype(at::kDouble));
+  const PackedSequences sequences = packed_sequences(c.lengths, at::kCPU);
+  expect_close(run(c.input, c.dout, sequences, aten::attention, aten::attention_backward),
+               run(c.input, c.dout, sequences, attention, attention_backward), 1e-10);
+}
+
+void expect_gpu_as_cpu(at::ScalarType dtype, double tolerance) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  const at::Device gpu(at::kCUDA, 0);
+  prepare_device(gpu);
+  const Case cpu = random_case(at::dtype(dtype));
+  const Case on_gpu = random_case(at::dtype(dtype).device(gpu));
+  expect_close(
+      run(on_gpu.input, on_gpu.dout, packed_sequences(cpu.lengths, gpu), attention, attention_backward),
+      run(cpu.input, cpu.dout, packed_sequences(cpu.lengths, at::kCPU), attention, attention_backward),
+      tolerance);
+}
+
+TEST(AttentionOnGpu, InDoubleEqualsTheCpu) { expect_gpu_as_cpu(at::kDouble, 1e-10); }
+TEST(AttentionOnGpu, InBfloat16IsNearTheCpu) { expect_gpu_as_cpu(at::kBFloat16, 3e-2); }
+
+}  // namespace
+}  // namespace sluice::ops
