@@ -10,6 +10,9 @@
 #include "base/rng.h"
 #include "comm/fake.h"
 #include "graph/build.h"
+#include "ops/device.h"
+#include "runtime/make_executor.h"
+#include "transport/device_transport.h"
 
 namespace sluice::runtime {
 
@@ -109,7 +112,11 @@ class RankRun {
         rank_(rank),
         record_(record),
         mutex_(mutex),
-        transport_(world.transport(rank)) {
+        host_(world.transport(rank)) {
+    if (options.device.is_cuda()) {
+      ops::prepare_device(options.device);
+      transport_ = transport::device_transport(*host_, {.device = options.device.index()});
+    }
     for (const std::string& text : options.strategies) {
       strategies_.push_back(strategy::parse_strategy(text, options.world_size));
     }
@@ -121,8 +128,10 @@ class RankRun {
     engine_options.precision.compute = options_.dtype;
     engine_options.context_length = 512;
     engine_options.logits_chunk_bytes = 4096;
-    Engine engine(table_, strategies_, *transport_,
-                  std::make_unique<HostExecutor>(HostExecutor::Options{&one_thread, {}}), engine_options);
+    engine_options.device = options_.device;
+    engine_options.host_transport = host_.get();
+    Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
+                  make_executor(options_.device, HostExecutor::Options{&one_thread, {}}), engine_options);
     initialize(engine.store(), 7);
     const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node);
     for (int64_t step = 0; step < options_.steps; ++step) train_step(engine, cost, step);
@@ -173,7 +182,8 @@ class RankRun {
   int rank_;
   RunRecord& record_;
   std::mutex& mutex_;
-  std::unique_ptr<comm::Transport> transport_;
+  std::unique_ptr<comm::Transport> host_;
+  std::unique_ptr<comm::Transport> transport_;  // of a GPU; null on the CPU
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
 };

@@ -45,6 +45,7 @@ struct RunOptions {
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   model::Shape shape = small_shape();
+  c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
 };
 // Trains from the same initial weights on the same batches, all ranks in this process.
 RunRecord run_in_process(const RunOptions& options);
