@@ -1,0 +1,81 @@
+"""Sluice beside what transformers and torch.optim made of the models in tests/data/parity (make_fixtures.py).
+
+    python tests/parity/fixtures_test.py build/sluice CASE
+"""
+
+import json
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import program
+
+FIXTURES = Path(__file__).resolve().parent.parent / "data" / "parity"
+LAYOUTS = {"one rank": (1, ["<1,1,1>"]), "three ranks": (3, ["<2,1,1> + <1,1,1>", "<1,3,1>"])}
+
+
+def read_safetensors(path):
+    """{name: values} and the metadata of a file of float32 tensors."""
+    data = Path(path).read_bytes()
+    (header_bytes,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + header_bytes])
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, tensor in header.items():
+        assert tensor["dtype"] == "F32", f"{name} is {tensor['dtype']}"
+        begin, end = (8 + header_bytes + offset for offset in tensor["data_offsets"])
+        tensors[name] = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+    return tensors, metadata
+
+
+def compare_evaluation(comparison, sluice, fixture, expected, scratch):
+    losses_path, logits_path = scratch / "losses.jsonl", scratch / "logits.safetensors"
+    result = json.loads(program.run(
+        sluice, "eval", "--model", fixture, "--corpus", fixture / "corpus", "--context-length",
+        expected["context_length"], "--threads", 1, "--losses", losses_path, "--logits", logits_path,
+        "--logits-sequences", 1, "--json"))
+    targets = sum(len(tokens) - 1 for tokens in expected["sequences"])
+    comparison.equal("targets", result["targets"], targets)
+    comparison.close("mean loss", result["loss"], sum(expected["loss_sums"]) / targets, 1e-5)
+    sums = [json.loads(line)["loss_sum"] for line in losses_path.read_text().splitlines()]
+    comparison.close("loss of each sequence", sums, expected["loss_sums"], 1e-5)
+
+    tensors, metadata = read_safetensors(logits_path)
+    comparison.equal("tokens", json.loads(metadata["sequences"])[0]["tokens"], expected["sequences"][0])
+    theirs = [logit for row in expected["logits"] for logit in row]
+    largest = max(map(abs, theirs))
+    comparison.equal("logits", len(tensors["logits.0"]), len(theirs))
+    comparison.within("logits", [abs(a - b) / largest for a, b in zip(tensors["logits.0"], theirs)], 1e-5)
+
+
+def compare_training(comparison, sluice, fixture, expected, scratch):
+    for name, (ranks, strategies) in LAYOUTS.items():
+        config = program.write_config(scratch / "run.toml", {
+            "model": {"hf": str(fixture)},
+            "data": {"train": [[str(fixture / "corpus"), 1.0]], "context_length": expected["context_length"],
+                     "tokens_per_step": sum(map(len, expected["sequences"]))},
+            "train": {"steps": len(expected["losses"]), "threads": 1, "device": "cpu"},
+            "optimizer": expected["optimizer"],
+            "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
+            "memory": {"device_gib": 1, "margin_gib": 0.125},
+            "log": {"tensorboard": False},
+        })
+        lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
+        comparison.close(f"{name}: loss", [line["loss"] for line in lines], expected["losses"], 1e-5)
+        comparison.close(f"{name}: gradient norm", [line["grad_norm"] for line in lines], expected["grad_norms"],
+                         1e-4)
+
+
+def main():
+    sluice, case = sys.argv[1:]
+    expected = json.loads((FIXTURES / case / "expected.json").read_text())
+    comparison = program.Comparison()
+    with tempfile.TemporaryDirectory() as scratch:
+        compare_evaluation(comparison, sluice, FIXTURES / case, expected, Path(scratch))
+        compare_training(comparison, sluice, FIXTURES / case, expected, Path(scratch))
+    comparison.finish()
+
+
+if __name__ == "__main__":
+    main()

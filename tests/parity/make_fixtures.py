@@ -1,0 +1,63 @@
+"""Writes tests/data/parity: small models with what transformers and torch.optim make of them.
+
+    ~/.cache/sluice/parity/bin/python tests/parity/make_fixtures.py
+
+A folder a case: config.json and model.safetensors, corpus.bin and corpus.idx, and expected.json: tokens, the sum
+of the losses of each sequence, logits of the first one, and losses and gradient norms of training steps that each
+see the whole corpus once (so they don't depend on how batches are drawn).
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+
+import program
+import reference
+
+FOLDER = Path(__file__).resolve().parent.parent / "data" / "parity"
+POSITIONS = 96
+LENGTHS = [4, 96, 2, 33, 57, 130, 18, 71]
+STEPS = 20
+SHAPE = dict(layers=3, hidden=32, heads=4, ffn_hidden=56, vocab=192, positions=POSITIONS)
+OPTIMIZER = dict(lr=5e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=4, decay="cosine",
+                 min_lr=5e-4)
+CASES = {
+    "gqa": {"kv_heads": 2},
+    "tied_llama3": {"kv_heads": 4, "tie_word_embeddings": True,
+                    "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                                        "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                        "original_max_position_embeddings": 32}},
+}
+
+
+def rounded(values):
+    """Eight digits: ten times what the comparison sees."""
+    return [float(f"{value:.8g}") for value in values]
+
+
+def make(name, changes):
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    reference.random_model(reference.llama_config(**SHAPE, **changes), seed=7, scale=4).save_pretrained(folder)
+    (folder / "generation_config.json").unlink()
+    documents = program.zipf_documents(LENGTHS, SHAPE["vocab"], seed=5)
+    program.write_corpus(folder / "corpus", documents)
+
+    model = reference.load_model(folder).eval()
+    sequences = [document[:POSITIONS] for document in documents]
+    with torch.no_grad():
+        loss_sums = [reference.token_losses(model, tokens).sum().item() for tokens in sequences]
+        logits = model(input_ids=torch.tensor([sequences[0]])).logits[0]
+    losses, norms = reference.train(model, [sequences] * STEPS, OPTIMIZER)
+    expected = {"context_length": POSITIONS, "optimizer": OPTIMIZER, "sequences": sequences,
+                "loss_sums": rounded(loss_sums), "logits": [rounded(row.tolist()) for row in logits],
+                "losses": rounded(losses), "grad_norms": rounded(norms)}
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in expected.items()]
+    (folder / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    for case, changes in CASES.items():
+        make(case, changes)

@@ -1,0 +1,142 @@
+"""Models of transformers go through import, eval and export: same tensors, same logits, same loss.
+
+    python tests/parity/model_parity.py build/sluice
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import LlamaForCausalLM
+
+import program
+import reference
+
+POSITIONS = 128
+LENGTHS = [2, 17, 64, 300, 5, 128, 41, 1, 33]  # one over the context, one without targets
+SHAPE = dict(layers=2, hidden=64, heads=4, kv_heads=2, ffn_hidden=112, vocab=320, positions=POSITIONS)
+
+# What each case changes.
+CASES = {
+    "gqa": {},
+    "mha": {"kv_heads": 4},
+    "mqa": {"kv_heads": 1, "rms_norm_eps": 1e-6},
+    "tied": {"tie_word_embeddings": True},
+    "head_dim": {"head_dim": 24},
+    "rope_theta": {"rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}},
+    "linear": {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}},
+    "llama3": {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
+                                   "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                   "original_max_position_embeddings": 32}},
+    "yarn": {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                 "original_max_position_embeddings": 32}},
+    "sharded": {"tie_word_embeddings": True},
+    "bfloat16": {},
+}
+
+
+def tensors(folder):
+    """Every weight of a folder, by name, whatever its files."""
+    result = {}
+    for file in sorted(Path(folder).glob("*.safetensors")):
+        result.update(load_file(file))
+    return result
+
+
+def make_model(folder, name):
+    model = reference.random_model(reference.llama_config(**{**SHAPE, **CASES[name]}), seed=len(name),
+                                   scale=8)
+    if name == "bfloat16":
+        model = model.to(torch.bfloat16)
+    # A shard for every few tensors.
+    model.save_pretrained(folder, max_shard_size="100KB" if name == "sharded" else "5GB")
+    sharded = (folder / "model.safetensors.index.json").exists()
+    assert sharded == (name == "sharded"), f"{name}: {'more than' if sharded else 'only'} one file"
+
+
+def compare_tensors(comparison, name, ours, theirs):
+    comparison.equal(f"{name}: tensor names", sorted(ours), sorted(theirs))
+    for key in ours.keys() & theirs.keys():
+        same = ours[key].dtype == theirs[key].dtype and torch.equal(ours[key], theirs[key])
+        comparison.equal(f"{name}: {key} is bitwise equal", same, True)
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([tokens])).logits[0].double()
+
+
+def distance(ours, theirs):
+    """Largest difference, relative to the largest logit of the sequence."""
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def compare_logits(comparison, name, path, model, sequences):
+    with safe_open(path, "pt") as file:
+        found = [sequence["tokens"] for sequence in json.loads(file.metadata()["sequences"])]
+        comparison.equal(f"{name}: tokens", found, sequences)
+        distances = [distance(file.get_tensor(f"logits.{index}").double(), logits_of(model, tokens))
+                     for index, tokens in enumerate(sequences)]
+    comparison.within(f"{name}: logits", distances, 1e-5)
+
+
+def require_rope_to_matter(name, model, tokens):
+    """The same weights with plain rotary positions give other logits, so that the comparison sees them."""
+    config = reference.llama_config(**SHAPE)
+    plain = LlamaForCausalLM(config).eval()
+    plain.load_state_dict(model.state_dict())
+    moved = distance(logits_of(plain, tokens), logits_of(model, tokens))
+    assert moved > 1e-3, f"{name}: rotary positions move logits by {moved:.1e} only"
+
+
+def compare_losses(comparison, name, result, losses_path, model, sequences):
+    with torch.no_grad():
+        sums = [reference.token_losses(model, tokens).sum().item() for tokens in sequences]
+    targets = sum(len(tokens) - 1 for tokens in sequences)
+    comparison.equal(f"{name}: targets", result["targets"], targets)
+    comparison.close(f"{name}: mean loss", result["loss"], sum(sums) / targets, 1e-5)
+    lines = [json.loads(line) for line in losses_path.read_text().splitlines()]
+    comparison.close(f"{name}: loss of each sequence", [line["loss_sum"] for line in lines], sums, 1e-5)
+
+
+def compare(comparison, sluice, scratch, name):
+    original = scratch / name
+    make_model(original, name)
+    documents = program.zipf_documents(LENGTHS, SHAPE["vocab"], seed=3)
+    program.write_corpus(scratch / "corpus", documents)
+    program.run(sluice, "import", original, "--out", scratch / "imported")
+    exported = scratch / "exported"
+    type_of_export = "bfloat16" if name == "bfloat16" else "float32"
+    program.run(sluice, "export", scratch / "imported" / "step-0", "--out", exported, "--dtype", type_of_export,
+                "--max-positions", POSITIONS)
+    compare_tensors(comparison, name, tensors(exported), tensors(original))
+
+    # transformers on what Sluice wrote; Sluice on what transformers wrote, and on the checkpoint.
+    sequences = [document[:POSITIONS] for document in documents if len(document) >= 2]
+    model = reference.load_model(exported).eval()
+    if "rope_parameters" in CASES[name]:
+        require_rope_to_matter(name, model, max(sequences, key=len))
+    for kind, source in {"folder": original, "checkpoint": scratch / "imported" / "step-0"}.items():
+        where = f"{name}, {kind}"
+        result = json.loads(program.run(
+            sluice, "eval", "--model", source, "--corpus", scratch / "corpus", "--context-length", POSITIONS,
+            "--threads", 1, "--losses", scratch / "losses.jsonl", "--logits", scratch / "logits.safetensors",
+            "--logits-sequences", len(sequences), "--json"))
+        compare_losses(comparison, where, result, scratch / "losses.jsonl", model, sequences)
+        compare_logits(comparison, where, scratch / "logits.safetensors", model, sequences)
+
+
+def main():
+    comparison = program.Comparison()
+    for name in CASES:
+        with tempfile.TemporaryDirectory() as scratch:
+            compare(comparison, sys.argv[1], Path(scratch), name)
+    comparison.finish()
+
+
+if __name__ == "__main__":
+    main()

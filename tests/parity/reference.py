@@ -1,0 +1,84 @@
+"""The independent program: transformers' LlamaForCausalLM and torch.optim.AdamW on unpacked sequences."""
+
+import math
+
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+torch.set_num_threads(1)  # tiny models: more threads only wait for each other
+transformers.utils.logging.disable_progress_bar()
+
+
+def llama_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, **others):
+    return LlamaConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                       num_key_value_heads=kv_heads, intermediate_size=ffn_hidden, vocab_size=vocab,
+                       max_position_embeddings=positions, **{"rms_norm_eps": 1e-5, **others})
+
+
+def random_model(config, seed, scale=2.0):
+    """transformers' initial weights, matrices times `scale`, and norms that are not all one: they must matter."""
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+            else:
+                parameter.mul_(scale)
+    return model
+
+
+def load_model(folder, attention="sdpa"):
+    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
+
+
+def adamw(model, optimizer):
+    """AdamW of a configuration's [optimizer] section; the learning rate is set step by step."""
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim == 1]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": optimizer["weight_decay"]},
+                              {"params": vectors, "weight_decay": 0.0}],
+                             lr=optimizer["lr"], betas=tuple(optimizer["betas"]), eps=optimizer["eps"])
+
+
+def learning_rate(optimizer, step, steps):
+    """Linear warm-up, then half a cosine that ends on the last step."""
+    warmup = optimizer["warmup_steps"]
+    if step < warmup:
+        return optimizer["lr"] * (step + 1) / warmup
+    progress = (step - warmup + 1) / (steps - warmup)
+    return optimizer["min_lr"] + (optimizer["lr"] - optimizer["min_lr"]) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def token_losses(model, tokens):
+    """Losses of the targets of one sequence."""
+    ids = torch.tensor([tokens])
+    logits = model(input_ids=ids, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits[0, :-1].float(), ids[0, 1:], reduction="none")
+
+
+def backward(model, batch):
+    """Mean loss over the batch's targets, one sequence at a time; its gradient is left in the parameters."""
+    targets = sum(len(tokens) - 1 for tokens in batch)
+    total = 0.0
+    for tokens in batch:
+        loss = token_losses(model, tokens).sum() / targets
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+def train(model, batches, optimizer):
+    """Losses and gradient norms (before clipping) of one step a batch."""
+    model.train()
+    adam = adamw(model, optimizer)
+    losses, norms = [], []
+    for step, batch in enumerate(batches):
+        adam.zero_grad()
+        losses.append(backward(model, batch))
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer["clip"]).item())
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(optimizer, step, len(batches))
+        adam.step()
+    return losses, norms

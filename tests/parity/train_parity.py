@@ -1,0 +1,65 @@
+"""Twenty steps of Sluice, on one rank and under strategies that change on four, beside an independent program.
+
+    python tests/parity/train_parity.py build/sluice
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import program
+import reference
+
+STEPS = 20
+SHAPE = dict(layers=4, hidden=64, heads=4, kv_heads=2, ffn_hidden=176, vocab=512, positions=256)
+OPTIMIZER = dict(lr=4e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=5, decay="cosine",
+                 min_lr=4e-4)
+LENGTHS = [7, 256, 31, 2, 90, 300, 55, 128, 18, 640, 3, 77, 201, 12, 44, 160, 9, 350, 27, 65]
+LAYOUTS = {"one rank": (1, ["<1,1,1>"]),
+           "four ranks": (4, ["<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"])}
+
+
+def configuration(scratch, model_directory, strategies):
+    return program.write_config(scratch / "run.toml", {
+        "model": {"hf": str(model_directory)},
+        "data": {"train": [[str(scratch / "corpus"), 1.0]], "context_length": SHAPE["positions"],
+                 "tokens_per_step": 1024},
+        "train": {"steps": STEPS, "threads": 1, "device": "cpu"},
+        "optimizer": OPTIMIZER,
+        "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
+        "memory": {"margin_gib": 0.125},
+        "log": {"tensorboard": False},
+    })
+
+
+def compare(comparison, sluice, scratch, tied):
+    documents = program.zipf_documents(LENGTHS * 2, SHAPE["vocab"], seed=2)
+    program.write_corpus(scratch / "corpus", documents)
+    model_directory = scratch / ("tied" if tied else "model")
+    reference.random_model(reference.llama_config(**SHAPE, tie_word_embeddings=tied), seed=1).save_pretrained(
+        model_directory)
+    config = configuration(scratch, model_directory, LAYOUTS["one rank"][1])
+    batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
+    losses, norms = reference.train(reference.load_model(model_directory), batches, OPTIMIZER)
+    for name, (ranks, strategies) in LAYOUTS.items():
+        config = configuration(scratch, model_directory, strategies)
+        lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
+        where = f"{name}{', tied' if tied else ''}"
+        comparison.equal(f"{where}: tokens", [line["tokens"] for line in lines],
+                         [sum(map(len, batch)) for batch in batches])
+        comparison.equal(f"{where}: strategies used", len({line["strategy"] for line in lines}), len(strategies))
+        comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-5)
+        comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, 1e-4)
+    comparison.equal("clipping took place", min(norms) < OPTIMIZER["clip"] < max(norms), True)
+
+
+def main():
+    comparison = program.Comparison()
+    for tied in (False, True):
+        with tempfile.TemporaryDirectory() as scratch:
+            compare(comparison, sys.argv[1], Path(scratch), tied)
+    comparison.finish()
+
+
+if __name__ == "__main__":
+    main()
