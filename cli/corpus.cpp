@@ -1,5 +1,4 @@
 // sluice corpus build: text, JSON lines and source trees into tokens.
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "corpus/build.h"
 
 namespace sluice::cli {
@@ -38,26 +38,6 @@ std::string unescaped(const std::string& value) {
     }
   }
   return out;
-}
-
-// Where tools/bootstrap puts the Python with `tokenizers`.
-std::filesystem::path default_python() {
-  const char* deps = std::getenv("SLUICE_DEPS");
-  const char* home = std::getenv("HOME");
-  const std::filesystem::path root =
-      deps != nullptr && *deps != '\0'
-          ? deps
-          : std::filesystem::path(home != nullptr ? home : "/root") / ".cache/sluice";
-  return root / "tools/bin/python";
-}
-
-// tools/hf_tokenize.py of the checkout that this program was built in, or its installed copy.
-std::filesystem::path default_script() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path root = program.parent_path().parent_path();
-  const std::filesystem::path installed = root / "share/sluice/hf_tokenize.py";
-  return std::filesystem::exists(installed, error) ? installed : root / "tools/hf_tokenize.py";
 }
 
 // Shows each stage with a bar of its own.
@@ -127,7 +107,7 @@ void run(const std::shared_ptr<Arguments>& arguments) {
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
   build.documents.delimiter = unescaped(arguments->delimiter);
-  if (build.tokenizer.script.empty()) build.tokenizer.script = default_script();
+  if (build.tokenizer.script.empty()) build.tokenizer.script = tokenizers_script();
   auto progress = std::make_shared<StageProgress>();
   build.on_progress = [progress](std::string_view stage, int64_t done, int64_t total) {
     (*progress)(stage, done, total);
@@ -150,7 +130,7 @@ void add_corpus(CLI::App& app) {
   CLI::App* build = corpus->add_subcommand("build", "Text, JSON lines or source trees into tokens");
   auto arguments = std::make_shared<Arguments>();
   corpus::BuildOptions& options = arguments->build;
-  options.tokenizer.python = default_python();
+  options.tokenizer.python = tokenizers_python();
   build->add_option("inputs", options.inputs, "Text files (a document each), .jsonl files, directories")
       ->required();
   build

@@ -23,4 +23,12 @@ std::filesystem::path dependencies_directory() {
 
 std::filesystem::path tokenizers_python() { return dependencies_directory() / "tools" / "bin" / "python"; }
 
+std::filesystem::path tokenizers_script() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path root = program.parent_path().parent_path();
+  const std::filesystem::path installed = root / "share/sluice/hf_tokenize.py";
+  return std::filesystem::exists(installed, error) ? installed : root / "tools/hf_tokenize.py";
+}
+
 }  // namespace sluice::cli

@@ -16,4 +16,7 @@ std::filesystem::path dependencies_directory();
 // The Python that has the `tokenizers` package.
 std::filesystem::path tokenizers_python();
 
+// tools/hf_tokenize.py of the checkout that this program was built in, or its installed copy.
+std::filesystem::path tokenizers_script();
+
 }  // namespace sluice::cli

@@ -1,21 +1,19 @@
 // sluice: the program. Sets the process up, dispatches to the commands, turns errors into one line and an
 // exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible.
 #include <malloc.h>
-#include <sched.h>
 
 #include <cstdio>
 #include <exception>
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "transport/launch.h"
 
 namespace {
 
-// Small messages between ranks that share cores travel up to ten times faster under SCHED_BATCH, and
-// tensors that are freed and allocated every layer should not go back to the kernel in between.
+// Tensors that are freed and allocated every layer should not go back to the kernel in between.
 void set_process_up() {
-  const sched_param parameters{};
-  ::sched_setscheduler(0, SCHED_BATCH, &parameters);
+  sluice::transport::use_batch_scheduling();
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
@@ -34,7 +32,12 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "sluice 0.1.0");
   sluice::cli::add_corpus(app);
   sluice::cli::add_lengths(app);
+  sluice::cli::add_plan(app);
   sluice::cli::add_train(app);
+  sluice::cli::add_eval(app);
+  sluice::cli::add_export(app);
+  sluice::cli::add_import(app);
+  sluice::cli::add_inspect(app);
   sluice::cli::add_doctor(app);
   try {
     app.parse(argc, argv);

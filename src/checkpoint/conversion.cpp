@@ -32,19 +32,22 @@ void write_zeros(SafetensorsWriter& writer, int64_t elements) {
 
 }  // namespace
 
-void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
-                       const ExportOptions& options) {
-  std::vector<double> wide;
-  const auto source = [&](int bucket, Interval interval, float* values) {
+ParameterSource float_masters(Checkpoint& checkpoint) {
+  return [&checkpoint](int bucket, Interval interval, float* values) {
     if (checkpoint.manifest().type == TensorType::kFloat32) {
       checkpoint.read(bucket, interval, State::kMaster, values);
       return;
     }
-    wide.resize(static_cast<size_t>(interval.size()));
+    std::vector<double> wide(static_cast<size_t>(interval.size()));
     checkpoint.read(bucket, interval, State::kMaster, wide.data());
     std::transform(wide.begin(), wide.end(), values, [](double value) { return static_cast<float>(value); });
   };
-  export_hugging_face(folder, model::parameter_table(checkpoint.manifest().shape), source, options);
+}
+
+void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
+                       const ExportOptions& options) {
+  export_hugging_face(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
+                      options);
 }
 
 std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root) {

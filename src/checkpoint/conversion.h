@@ -8,8 +8,11 @@
 
 namespace sluice::checkpoint {
 
-// The checkpoint's masters as a Hugging Face folder; float64 masters are rounded to float32 first. Errors as
-// in export_hugging_face and Checkpoint::read.
+// The checkpoint's masters; float64 ones are rounded to float32. Valid as long as the checkpoint.
+ParameterSource float_masters(Checkpoint& checkpoint);
+
+// The checkpoint's masters as a Hugging Face folder. Errors as in export_hugging_face and
+// Checkpoint::read.
 void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
                        const ExportOptions& options = {});
 

@@ -75,7 +75,7 @@ void save_checkpoint(Control& control, const runtime::ParameterStore& store, con
   manifest.shape = store.table().shape;
   manifest.type = tensor_type(store);
   manifest.files = gather_records(control, record);
-  manifest.sampler = corpus::to_json(state.sampler);
+  if (state.sampler) manifest.sampler = corpus::to_json(*state.sampler);
   manifest.calibration = state.calibration;
   manifest.config = state.config;
   control.together("committing the checkpoint", [&] {
@@ -135,7 +135,9 @@ RunState run_state(const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   RunState state;
   state.step = manifest.step;
-  state.sampler = corpus::sampler_state_from_json(manifest.sampler, checkpoint.directory().string());
+  if (!manifest.sampler.is_null()) {
+    state.sampler = corpus::sampler_state_from_json(manifest.sampler, checkpoint.directory().string());
+  }
   state.calibration = manifest.calibration;
   state.config = manifest.config;
   return state;

@@ -16,8 +16,8 @@ namespace sluice::train {
 
 // What a checkpoint says beside the parameters.
 struct RunState {
-  int64_t step = 0;  // steps done; the next step's number
-  corpus::SamplerState sampler;
+  int64_t step = 0;                             // steps done; the next step's number
+  std::optional<corpus::SamplerState> sampler;  // none in imported models: data begin anew
   base::Json calibration;
   std::string config;  // resolved TOML
 };

@@ -1,0 +1,173 @@
+// sluice eval: mean token loss of a model on corpora.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "corpus/blend.h"
+#include "train/evaluator.h"
+#include "train/logits_file.h"
+
+namespace sluice::cli {
+
+using base::text;
+
+namespace {
+
+struct Options {
+  std::filesystem::path model;
+  std::vector<std::string> corpora;
+  corpus::SamplerOptions sampling{.tokens_per_step = 8192};
+  std::string overflow = "truncate";
+  std::string dtype = "exact";
+  int threads = 0;
+  int64_t most_sequences = 0;
+  std::filesystem::path losses;
+  std::filesystem::path logits;
+  int64_t logits_sequences = 4;
+  bool json = false;
+};
+
+// The batches of the whole corpora, or of their first sequences. Losses of single sequences come from
+// batches of one.
+std::vector<corpus::Batch> batches_of(const corpus::Blend& blend, const Options& options) {
+  corpus::SamplerOptions sampling = options.sampling;
+  sampling.overflow = corpus::parse_overflow(options.overflow, "--overflow");
+  if (!options.losses.empty()) sampling.tokens_per_step = 1;
+  std::vector<corpus::Batch> batches = corpus::batches_in_order(blend.sources(), sampling);
+  if (options.most_sequences <= 0) return batches;
+  int64_t left = options.most_sequences;
+  for (corpus::Batch& batch : batches) {
+    const auto taken = std::min(left, static_cast<int64_t>(batch.samples.size()));
+    batch.samples.resize(static_cast<size_t>(taken));
+    left -= taken;
+  }
+  std::erase_if(batches, [](const corpus::Batch& batch) { return batch.samples.empty(); });
+  return batches;
+}
+
+base::Json sequence_json(const corpus::Sample& sample, const train::EvaluationResult& result) {
+  return {{"document", sample.document},
+          {"begin", sample.begin_token},
+          {"length", sample.length_tokens},
+          {"targets", result.targets},
+          {"loss_sum", result.loss_sum}};
+}
+
+struct Outcome {
+  train::EvaluationResult result;
+  int64_t sequences = 0;
+};
+
+Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
+                 const std::vector<corpus::Batch>& batches, const Options& options) {
+  Outcome outcome;
+  std::string losses;
+  base::Progress progress("evaluating", static_cast<int64_t>(batches.size()));
+  for (const corpus::Batch& batch : batches) {
+    const train::EvaluationResult result = evaluator.evaluate(blend, batch.samples);
+    outcome.result.loss_sum += result.loss_sum;
+    outcome.result.targets += result.targets;
+    outcome.sequences += static_cast<int64_t>(batch.samples.size());
+    if (!options.losses.empty()) losses += sequence_json(batch.samples.front(), result).dump() + "\n";
+    progress.advance(1);
+  }
+  progress.finish();
+  if (!options.losses.empty()) base::write_file_atomically(options.losses, losses);
+  return outcome;
+}
+
+void print(const Options& options, const train::ModelSource& model, const Outcome& outcome) {
+  if (options.json) {
+    const base::Json json = {{"model", model.name()},
+                             {"loss", outcome.result.mean_loss()},
+                             {"targets", outcome.result.targets},
+                             {"sequences", outcome.sequences}};
+    std::cout << json.dump(2) << "\n";
+    return;
+  }
+  char loss[32];
+  std::snprintf(loss, sizeof loss, "%.7f", outcome.result.mean_loss());
+  std::cout << text(model.name(), ": loss ", loss, " nats over ", base::human_count(outcome.result.targets),
+                    " targets in ", base::human_count(outcome.sequences), " sequences\n");
+}
+
+void run(const Options& options) {
+  train::ModelSource model = train::open_model(options.model);
+  std::vector<std::pair<std::string, double>> prefixes;
+  for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
+  const corpus::Blend blend = corpus::Blend::open(prefixes, {model.shape().vocab});
+  const std::vector<corpus::Batch> batches = batches_of(blend, options);
+  if (batches.empty()) {
+    throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");
+  }
+  train::EvaluatorOptions evaluation;
+  evaluation.context_length = options.sampling.context_length;
+  evaluation.dtype = options.dtype == "exact" ? model.exact_dtype() : options.dtype;
+  evaluation.threads = options.threads;
+  train::Evaluator evaluator(model, evaluation);
+  if (!options.logits.empty()) {
+    train::write_logits(evaluator, blend, batches, {options.logits, options.logits_sequences});
+  }
+  print(options, model, evaluate(evaluator, blend, batches, options));
+}
+
+void add_batching(CLI::App& command, Options& options) {
+  command.add_option("--context-length", options.sampling.context_length, "Longest sequence in tokens")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
+      ->capture_default_str();
+  command
+      .add_option("--overflow", options.overflow,
+                  "What happens to longer documents: truncate, split (into several sequences) or drop")
+      ->check(CLI::IsMember({"truncate", "split", "drop"}))
+      ->capture_default_str();
+  command
+      .add_option("--tokens-per-batch", options.sampling.tokens_per_step,
+                  "Tokens that go through the model at once; memory grows with it, the loss does not change")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--sequences", options.most_sequences, "Evaluate only the first so many sequences; 0: all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("eval", "Mean token loss of a model on corpora");
+  auto options = std::make_shared<Options>();
+  command
+      ->add_option("--model", options->model,
+                   "Hugging Face folder, checkpoint (step-N), or run directory: its newest checkpoint")
+      ->required();
+  command->add_option("--corpus", options->corpora, "Corpora (prefixes of .bin and .idx)")->required();
+  add_batching(*command, *options);
+  command
+      ->add_option(
+          "--dtype", options->dtype,
+          "What is computed in: float32, bfloat16, float64; exact: the type of the weights, float32 or "
+          "wider")
+      ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Compute threads; 0: one a core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command->add_option("--losses", options->losses,
+                      "Write a JSON line for every sequence here: document, begin, length, targets, loss_sum "
+                      "(sequences go through the model one by one)");
+  command->add_option("--logits", options->logits,
+                      "Write tokens and logits of the first sequences here, as safetensors");
+  command->add_option("--logits-sequences", options->logits_sequences, "How many sequences --logits writes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,84 @@
+// sluice export: a checkpoint as a Hugging Face folder.
+#include <iostream>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/conversion.h"
+#include "cli/command.h"
+#include "config/run_config.h"
+#include "train/checkpoints.h"
+
+namespace sluice::cli {
+
+namespace {
+
+struct Options {
+  std::string checkpoint;
+  std::filesystem::path out;
+  std::string dtype = "float32";
+  int64_t max_shard_bytes = checkpoint::ExportOptions{}.max_shard_bytes;
+  int64_t max_positions = 0;
+  bool json = false;
+};
+
+// The context length that the run was trained with; imported models name none.
+int64_t trained_positions(const checkpoint::Checkpoint& checkpoint) {
+  const std::string& toml = checkpoint.manifest().config;
+  if (toml.empty()) return checkpoint::ExportOptions{}.max_positions;
+  return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string()).data.context_length;
+}
+
+void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
+  const checkpoint::Manifest& manifest = checkpoint.manifest();
+  if (options.json) {
+    const base::Json json = {{"folder", options.out.string()},
+                             {"checkpoint", checkpoint.directory().string()},
+                             {"step", manifest.step},
+                             {"parameters", manifest.shape.parameters()},
+                             {"dtype", options.dtype}};
+    std::cout << json.dump(2) << "\n";
+    return;
+  }
+  std::cout << base::text(options.out.string(), ": ", base::human_count(manifest.shape.parameters()),
+                          " parameters after ", manifest.step, " steps, as ", options.dtype, "\n");
+}
+
+void run(const Options& options) {
+  checkpoint::Checkpoint checkpoint(*train::find_checkpoint(options.checkpoint, {}));
+  checkpoint::ExportOptions exported;
+  exported.type =
+      options.dtype == "bfloat16" ? checkpoint::TensorType::kBFloat16 : checkpoint::TensorType::kFloat32;
+  exported.max_shard_bytes = options.max_shard_bytes;
+  exported.max_positions = options.max_positions > 0 ? options.max_positions : trained_positions(checkpoint);
+  checkpoint::export_checkpoint(checkpoint, options.out, exported);
+  print(options, checkpoint);
+}
+
+}  // namespace
+
+void add_export(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("export", "Turn a checkpoint into a Hugging Face folder");
+  auto options = std::make_shared<Options>();
+  command
+      ->add_option("checkpoint", options->checkpoint,
+                   "Checkpoint (step-N), or a run directory: its newest checkpoint")
+      ->required();
+  command->add_option("--out", options->out, "Folder to make; it must not exist or be empty")->required();
+  command->add_option("--dtype", options->dtype, "Type of the weights")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->capture_default_str();
+  command
+      ->add_option("--max-shard-bytes", options->max_shard_bytes,
+                   "Most bytes of tensors in a file; a larger tensor has a file of its own")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--max-positions", options->max_positions,
+                   "max_position_embeddings of config.json; 0: the context length of the run")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace sluice::cli

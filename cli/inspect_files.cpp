@@ -1,0 +1,310 @@
+#include "cli/inspect_files.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/load.h"
+#include "checkpoint/save.h"
+#include "cli/environment.h"
+#include "config/run_config.h"
+#include "corpus/indexed.h"
+#include "corpus/length_chart.h"
+#include "corpus/lengths.h"
+#include "corpus/tokenizer.h"
+#include "cost/calibration.h"
+#include "model/hugging_face.h"
+#include "report/plan_table.h"
+
+namespace sluice::cli {
+
+namespace fs = std::filesystem;
+using base::human_bytes;
+using base::human_count;
+using base::Json;
+using base::text;
+
+namespace {
+
+constexpr int64_t kShownDocuments = 3;
+constexpr int64_t kShownTokens = 48;
+
+std::unique_ptr<corpus::Tokenizer> open_tokenizer(const fs::path& path) {
+  corpus::TokenizerOptions options;
+  options.python = tokenizers_python();
+  options.script = tokenizers_script();
+  return corpus::load_tokenizer(path, options);
+}
+
+// The tokenizer beside a corpus, or nothing.
+std::unique_ptr<corpus::Tokenizer> tokenizer_beside(const fs::path& prefix) {
+  for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
+    const fs::path path = prefix.parent_path() / name;
+    if (fs::exists(path)) return open_tokenizer(path);
+  }
+  return nullptr;
+}
+
+std::string quoted(const std::string& value) {
+  return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string shape_text(const model::Shape& shape) {
+  return text(human_count(shape.parameters()), " parameters: ", shape.layers, " layers, hidden ",
+              shape.hidden, ", heads ", shape.heads, " (", shape.kv_heads, " for keys and values) of ",
+              shape.head_dim, ", ffn ", shape.ffn_hidden, ", vocabulary ", shape.vocab,
+              shape.tie_embeddings ? ", tied embeddings" : "", ", rope theta ", shape.rope.theta);
+}
+
+void print_tensor(const checkpoint::TensorInfo& tensor) {
+  std::printf("  %-52s %-5s %-18s %s\n", tensor.name.c_str(), tensor.format_type.c_str(),
+              checkpoint::shape_text(tensor.shape).c_str(),
+              human_bytes(static_cast<double>(tensor.end_byte - tensor.begin_byte)).c_str());
+}
+
+}  // namespace
+
+void inspect_corpus(const fs::path& path) {
+  const fs::path prefix = corpus::corpus_prefix(path);
+  const corpus::IndexedCorpus corpus(prefix);
+  const char* type = corpus.token_type() == corpus::TokenType::kUint16 ? "uint16" : "int32";
+  std::cout << text(prefix.string(), ": corpus, ", human_count(corpus.documents()), " documents, ",
+                    human_count(corpus.tokens()), " tokens as ", type, corpus.has_mask() ? ", masked" : "",
+                    "\n");
+  const corpus::LengthDistribution lengths(corpus.lengths());
+  if (!lengths.empty()) std::cout << corpus::lengths_table({{prefix.string(), lengths}});
+  const auto tokenizer = tokenizer_beside(prefix);
+  for (int64_t document = 0; document < std::min(corpus.documents(), kShownDocuments); ++document) {
+    std::vector<int32_t> tokens(static_cast<size_t>(std::min(corpus.length(document), kShownTokens)));
+    corpus.read(document, 0, static_cast<int64_t>(tokens.size()), tokens.data());
+    std::vector<std::string> ids;
+    for (const int32_t token : tokens) ids.push_back(text(token));
+    const std::string content = tokenizer ? quoted(tokenizer->decode(tokens)) : base::join(ids, " ");
+    std::cout << text("document ", document, ", ", corpus.length(document), " tokens: ", content,
+                      corpus.length(document) > kShownTokens ? " …" : "", "\n");
+  }
+}
+
+void inspect_tokenizer(const fs::path& path) {
+  const auto tokenizer = open_tokenizer(path);
+  std::vector<std::vector<int32_t>> ids;
+  const int64_t vocabulary = tokenizer->vocabulary();
+  for (int64_t i = 0; i < 8; ++i) ids.push_back({static_cast<int32_t>(vocabulary * i / 8)});
+  std::cout << text(path.string(), ": tokenizer of ", human_count(vocabulary), " ids; ", tokenizer->end_id(),
+                    " ends documents; for example");
+  const std::vector<std::string> pieces = tokenizer->decode_all(ids);
+  for (size_t i = 0; i < ids.size(); ++i) std::cout << text(" ", ids[i][0], "=", quoted(pieces[i]));
+  std::cout << "\n";
+}
+
+void inspect_safetensors(const fs::path& path) {
+  const checkpoint::SafetensorsFile file(path);
+  std::cout << text(path.string(), ": ", file.tensors().size(), " tensors, ",
+                    human_bytes(static_cast<double>(file.size_bytes())), "\n");
+  constexpr size_t kShownValue = 200;
+  for (const auto& [key, value] : file.metadata()) {
+    std::cout << text("  ", key, " = ", value.substr(0, kShownValue), value.size() > kShownValue ? " …" : "",
+                      "\n");
+  }
+  std::fflush(stdout);
+  std::cout.flush();
+  for (const checkpoint::TensorInfo& tensor : file.tensors()) print_tensor(tensor);
+}
+
+void inspect_config(const fs::path& path) {
+  std::cout << text("# ", path.string(), " with every default filled in\n",
+                    config::to_toml(config::read_config(path)));
+}
+
+void inspect_metrics(const fs::path& path) {
+  constexpr size_t kShownSteps = 40;
+  std::vector<Json> lines;
+  for (const std::string& line : base::split(base::read_file(path), '\n')) {
+    if (line.empty()) continue;
+    lines.push_back(base::parse_json(line, text(path.string(), ":", lines.size() + 1)));
+  }
+  const size_t every = 1 + lines.size() / kShownSteps;
+  std::printf("%s: %zu lines%s\n", path.c_str(), lines.size(),
+              every > 1 ? text(", every ", every, "th shown, and evaluations").c_str() : "");
+  std::printf("%8s %9s %9s %9s %9s %10s  %s\n", "step", "loss", "norm", "ms", "predicted", "tokens/s",
+              "strategy");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const auto number = [&](const char* key) {
+      return base::get_or<double>(lines[i], key, 0, path.string());
+    };
+    const auto step = base::require<int64_t>(lines[i], "step", path.string());
+    if (lines[i].contains("validation_loss")) {
+      std::printf("%8lld %9.4f  validation, %.0f targets\n", static_cast<long long>(step),
+                  number("validation_loss"), number("targets"));
+    } else if (i % every == 0 || i + 1 == lines.size()) {
+      std::printf("%8lld %9.4f %9.4f %9.1f %9.1f %10.0f  %s\n", static_cast<long long>(step), number("loss"),
+                  number("grad_norm"), number("time_ms"), number("predicted_ms"), number("tokens_per_s"),
+                  base::get_or<std::string>(lines[i], "strategy", "", path.string()).c_str());
+    }
+  }
+}
+
+// TFRecord framing: 8 bytes length, 4 checksum, the record, 4 checksum.
+void inspect_events(const fs::path& path) {
+  const std::string bytes = base::read_file(path);
+  int64_t records = 0;
+  size_t at = 0;
+  while (at + 16 <= bytes.size()) {
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data() + at, sizeof length);
+    if (length > bytes.size() - at - 16) break;
+    at += 16 + static_cast<size_t>(length);
+    ++records;
+  }
+  std::cout << text(path.string(), ": TensorBoard events, ", records, " records",
+                    at == bytes.size() ? "" : ", the last one cut off", "; tensorboard --logdir ",
+                    path.parent_path().empty() ? "." : path.parent_path().string(),
+                    " shows what metrics.jsonl holds too\n");
+}
+
+void inspect_log(const fs::path& path) {
+  constexpr size_t kShownLines = 20;
+  std::vector<std::string> lines = base::split(base::trim(base::read_file(path)), '\n');
+  std::cout << text(path.string(), ": ", lines.size(), " lines; the last:\n");
+  for (size_t i = lines.size() - std::min(lines.size(), kShownLines); i < lines.size(); ++i)
+    std::cout << lines[i] << "\n";
+}
+
+void inspect_checkpoint(const fs::path& directory) {
+  checkpoint::Checkpoint checkpoint(directory);
+  const checkpoint::Manifest& manifest = checkpoint.manifest();
+  std::cout << text(directory.string(), ": checkpoint after ", manifest.step, " steps, saved by ",
+                    manifest.world_size, " ranks, ", checkpoint::config_name(manifest.type), "\n  ",
+                    shape_text(manifest.shape), "\n");
+  for (const checkpoint::FileRecord& file : manifest.files) {
+    int64_t elements = 0;
+    for (const base::Interval& interval : file.intervals) elements += interval.size();
+    std::cout << text("  ", file.name, ": ", human_bytes(static_cast<double>(file.bytes)), ", owns ",
+                      human_count(elements), " parameters\n");
+  }
+  std::cout << text(
+      "  sampler: ", manifest.sampler.is_null() ? "none" : manifest.sampler.dump(), "\n  calibration: ",
+      manifest.calibration.is_null()
+          ? "none"
+          : base::get_or<std::string>(manifest.calibration, "source", "unknown", directory.string()),
+      "\n  configuration: ", manifest.config.empty() ? "none" : "as trained", "\n");
+  checkpoint.verify();
+  std::cout << "  all files are whole: sizes and checksums agree\n";
+}
+
+void inspect_hugging_face(const fs::path& folder) {
+  if (!checkpoint::has_hugging_face_weights(folder)) {
+    return inspect_model_config(base::read_json(folder / "config.json"), (folder / "config.json").string());
+  }
+  const checkpoint::HuggingFaceModel model(folder);
+  std::cout << text(folder.string(), ": Hugging Face folder, ", checkpoint::config_name(model.type()), "\n  ",
+                    shape_text(model.shape()), "\n");
+  std::cout.flush();
+}
+
+void inspect_run(const fs::path& directory) {
+  const fs::path root = fs::exists(directory / "checkpoints") ? directory / "checkpoints" : directory;
+  std::cout << text(directory.string(), ": run directory\n");
+  for (const checkpoint::SavedStep& saved : checkpoint::saved_steps(root)) {
+    std::cout << text("  checkpoint after ", saved.step, " steps: ", saved.directory.string(), "\n");
+  }
+  std::cout.flush();
+  if (fs::exists(directory / "metrics.jsonl")) inspect_metrics(directory / "metrics.jsonl");
+}
+
+void inspect_lengths(const Json& json, const std::string& name) {
+  const corpus::NamedLengths named{name, corpus::lengths_from_json(json, name)};
+  std::cout << corpus::lengths_table({named});
+  if (!named.lengths.empty()) std::cout << "\n" << corpus::lengths_histogram(named);
+}
+
+void inspect_calibration(const Json& json, const std::string& name) {
+  const cost::Calibration calibration = cost::calibration_from_json(json, name);
+  const cost::CostModel::Options& options = calibration.options;
+  std::cout << text(name, ": calibration, ", calibration.hardware, "; ", calibration.source, "\n  ",
+                    shape_text(options.shape), "\n");
+  std::cout.flush();
+  std::printf("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
+              "forward", "input grad.", "weight grad.");
+  for (const auto& [tp, layer] : options.layer_by_tp) {
+    for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
+      const auto duration = [&](const cost::Quadratic& times) {
+        return base::human_duration(times.of_sequences({&length, 1}));
+      };
+      std::printf("%4d %10lld %12s %12s %12s\n", tp, static_cast<long long>(length),
+                  duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
+                  duration(layer.backward_weight).c_str());
+    }
+  }
+  const auto link = [](const cost::LinkTimes& times) {
+    return text(base::human_duration(times.latency_ns), " + ",
+                human_bytes(static_cast<double>(times.bytes_per_s)), "/s");
+  };
+  std::printf("links: inside a node %s, between nodes %s; memory of a rank %s\n", link(options.intra).c_str(),
+              link(options.inter).c_str(),
+              human_bytes(static_cast<double>(options.memory.device_bytes)).c_str());
+}
+
+void inspect_strategies(const Json& json, const std::string& name) {
+  std::cout << text(name, ": strategies for a context of ",
+                    base::get_or<int64_t>(json, "context_length", 0, name), " tokens\n");
+  std::cout.flush();
+  std::printf("%10s %9s %12s  %s\n", "holds", "used", "mean step", "strategy");
+  for (const Json& entry : base::require<Json>(json, "strategies", name)) {
+    std::printf("%10lld %8.1f%% %12s  %s\n",
+                static_cast<long long>(base::get_or<int64_t>(entry, "max_len", 0, name)),
+                100 * base::get_or<double>(entry, "frequency", 0, name),
+                base::human_duration(base::get_or<int64_t>(entry, "mean_estimated_ns", 0, name)).c_str(),
+                base::require<std::string>(entry, "strategy", name).c_str());
+  }
+}
+
+void inspect_plan(const Json& json, const std::string& name) {
+  constexpr int kMostRanks = 1 << 20;
+  const strategy::StepPlan plan = strategy::step_plan_from_json(json, kMostRanks, name);
+  std::cout << text(name, ": plan ", base::get_or<std::string>(json, "hash", "without hash", name), "\n",
+                    report::plan_table(plan), "\n");
+}
+
+// By process (rank): how long each category of work took.
+void inspect_trace(const Json& json, const std::string& name) {
+  std::map<std::pair<int64_t, std::string>, std::pair<int64_t, double>> totals;
+  double end_us = 0;
+  for (const Json& event : base::require<Json>(json, "traceEvents", name)) {
+    if (base::get_or<std::string>(event, "ph", "", name) != "X") continue;
+    const auto duration_us = base::get_or<double>(event, "dur", 0, name);
+    auto& [count, sum_us] = totals[{base::get_or<int64_t>(event, "pid", 0, name),
+                                    base::get_or<std::string>(event, "cat", "", name)}];
+    ++count;
+    sum_us += duration_us;
+    end_us = std::max(end_us, base::get_or<double>(event, "ts", 0, name) + duration_us);
+  }
+  std::printf("%s: timeline of %s; chrome://tracing or ui.perfetto.dev draws it\n", name.c_str(),
+              base::human_duration(static_cast<int64_t>(end_us * 1e3)).c_str());
+  std::printf("%6s %-16s %7s %12s\n", "rank", "work", "nodes", "time");
+  for (const auto& [key, total] : totals) {
+    std::printf("%6lld %-16s %7lld %12s\n", static_cast<long long>(key.first), key.second.c_str(),
+                static_cast<long long>(total.first),
+                base::human_duration(static_cast<int64_t>(total.second * 1e3)).c_str());
+  }
+}
+
+void inspect_model_config(const Json& json, const std::string& name) {
+  std::cout << text(name, ": ", shape_text(model::shape_from_hugging_face(json, name)), "\n");
+}
+
+void inspect_weight_map(const Json& json, const std::string& name) {
+  std::map<std::string, int64_t> tensors;
+  for (const auto& [tensor, file] : base::require<Json>(json, "weight_map", name).items())
+    ++tensors[file.is_string() ? file.get<std::string>() : file.dump()];
+  std::cout << text(name, ": index of ", tensors.size(), " safetensors files\n");
+  for (const auto& [file, count] : tensors) std::cout << text("  ", file, ": ", count, " tensors\n");
+}
+
+}  // namespace sluice::cli

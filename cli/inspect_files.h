@@ -1,0 +1,33 @@
+// What `sluice inspect` prints about each kind of file. Every function reads the file with the reader that
+// the other commands use, so what it shows is what they see, and throws its InputErrors.
+#pragma once
+
+#include <filesystem>
+
+#include "base/json.h"
+
+namespace sluice::cli {
+
+void inspect_corpus(const std::filesystem::path& prefix);
+void inspect_tokenizer(const std::filesystem::path& path);
+void inspect_safetensors(const std::filesystem::path& path);
+void inspect_config(const std::filesystem::path& path);
+void inspect_metrics(const std::filesystem::path& path);
+void inspect_events(const std::filesystem::path& path);
+void inspect_log(const std::filesystem::path& path);
+
+// Directories.
+void inspect_checkpoint(const std::filesystem::path& directory);
+void inspect_hugging_face(const std::filesystem::path& folder);
+void inspect_run(const std::filesystem::path& directory);
+
+// Parsed JSON of each schema; `name` stands in errors.
+void inspect_lengths(const base::Json& json, const std::string& name);
+void inspect_calibration(const base::Json& json, const std::string& name);
+void inspect_strategies(const base::Json& json, const std::string& name);
+void inspect_plan(const base::Json& json, const std::string& name);
+void inspect_trace(const base::Json& json, const std::string& name);
+void inspect_model_config(const base::Json& json, const std::string& name);
+void inspect_weight_map(const base::Json& json, const std::string& name);
+
+}  // namespace sluice::cli

@@ -1,0 +1,14 @@
+// A step plan for people.
+#pragma once
+
+#include <string>
+
+#include "strategy/step_plan.h"
+
+namespace sluice::report {
+
+// The batch, what each candidate was estimated at, and every pipeline with its micro-batches: a line each,
+// no newline at the end. `predicted_ns` is the whole step's; 0: unknown, the plan's own estimate is shown.
+std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns = 0);
+
+}  // namespace sluice::report

@@ -1,0 +1,104 @@
+#include "train/evaluator.h"
+
+#include <ATen/Parallel.h>
+
+#include "cost/analytic.h"
+#include "layers/decoder_layer.h"
+#include "layers/embedding.h"
+#include "layers/head.h"
+#include "plan/planner.h"
+#include "runtime/engine.h"
+#include "train/plan_ahead.h"
+#include "train/resources.h"
+#include "transport/gloo.h"
+
+namespace sluice::train {
+
+namespace {
+
+// A device that holds any batch: the caller bounds memory through the batches it hands in, and one rank has
+// nothing to choose.
+plan::Planner lone_planner(const model::Shape& shape) {
+  constexpr int kOneDegree[] = {1};
+  cost::AnalyticMemory memory;
+  memory.device_bytes = int64_t{1} << 46;
+  plan::PlannerOptions options;
+  options.candidates = {strategy::parse_strategy("<1,1,1>", 1)};
+  return {options, cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kOneDegree, 1))};
+}
+
+std::unique_ptr<runtime::Executor> host_executor(int threads) {
+  runtime::HostExecutor::Options options;
+  options.on_thread_start = [threads] { at::set_num_threads(threads); };
+  return std::make_unique<runtime::HostExecutor>(std::move(options));
+}
+
+}  // namespace
+
+class Evaluator::Impl {
+ public:
+  Impl(ModelSource& model, const EvaluatorOptions& options)
+      : table_(model::parameter_table(model.shape())),
+        planner_(lone_planner(table_.shape)),
+        transport_(transport::gloo_transport({})),
+        precision_(precision_of(options.dtype)),
+        context_length_(options.context_length) {
+    const int threads = compute_threads(options.threads, 1);
+    at::set_num_threads(threads);
+    runtime::Engine::Options engine;
+    engine.precision = precision_;
+    engine.context_length = context_length_;
+    engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates, *transport_,
+                                                host_executor(threads), engine);
+    model.load(engine_->store());
+  }
+
+  EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
+    const PreparedStep step =
+        prepare_step({blend, planner_, table_, 1, 0, &link_plans_}, 0, samples, graph::Purpose::kEvaluate);
+    const runtime::StepResult result = engine_->evaluate(step.graph, step.tokens);
+    return {result.loss_sum, result.targets};
+  }
+
+  at::Tensor logits(const std::vector<int64_t>& tokens);
+
+ private:
+  // A bucket's weights: one rank owns all of each.
+  const at::Tensor& whole(const model::Bucket& bucket) { return engine_->store().compute_copy(bucket.index); }
+
+  model::ParameterTable table_;
+  plan::Planner planner_;
+  std::unique_ptr<comm::Transport> transport_;
+  runtime::Precision precision_;
+  int64_t context_length_;
+  graph::LinkPlans link_plans_;
+  std::unique_ptr<runtime::Engine> engine_;
+};
+
+at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
+  const layers::LayerContext context = layers::layer_context(
+      table_.shape, {}, context_length_, at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)));
+  const auto layout =
+      layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, c10::Device(c10::kCPU));
+  const at::Tensor id_T = layers::row_values(tokens, layout, c10::Device(c10::kCPU));
+  const auto embedding = layers::embedding_parameters(table_.embedding(), whole(table_.embedding()), 1, 0);
+  at::Tensor x_SH = layers::embedding_forward(context, embedding, id_T);
+  for (int64_t layer = 0; layer < table_.shape.layers; ++layer) {
+    const auto weights = layers::layer_parameters(table_.layer(layer), whole(table_.layer(layer)), 1, 0);
+    x_SH = layers::layer_forward(context, layout, weights, x_SH, nullptr);
+  }
+  const auto head = layers::head_parameters(table_, whole(table_.head()), whole(table_.embedding()), 1, 0);
+  return layers::head_logits(context, head, x_SH);
+}
+
+Evaluator::Evaluator(ModelSource& model, const EvaluatorOptions& options)
+    : impl_(std::make_unique<Impl>(model, options)) {}
+Evaluator::~Evaluator() = default;
+
+EvaluationResult Evaluator::evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
+  return impl_->evaluate(blend, samples);
+}
+
+at::Tensor Evaluator::logits(const std::vector<int64_t>& tokens) { return impl_->logits(tokens); }
+
+}  // namespace sluice::train

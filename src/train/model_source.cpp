@@ -1,0 +1,53 @@
+#include "train/model_source.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/conversion.h"
+#include "train/checkpoints.h"
+
+namespace sluice::train {
+
+const model::Shape& ModelSource::shape() const {
+  return hugging_face ? hugging_face->shape() : checkpoint->manifest().shape;
+}
+
+std::string ModelSource::name() const {
+  return hugging_face ? base::text("Hugging Face folder ", hugging_face->folder().string())
+                      : base::text("checkpoint ", checkpoint->directory().string());
+}
+
+std::string ModelSource::exact_dtype() const {
+  const bool wide = checkpoint && checkpoint->manifest().type == checkpoint::TensorType::kFloat64;
+  return wide ? "float64" : "float32";
+}
+
+void ModelSource::load(runtime::ParameterStore& store) {
+  const bool wide_store = store.options().precision.master() == comm::DType::kFloat64;
+  if (hugging_face) {
+    runtime::load_masters(store, [&](int bucket, base::Interval interval, float* values) {
+      hugging_face->read(bucket, interval, values);
+    });
+  } else if (wide_store && exact_dtype() == "float64") {
+    load_parameters(*checkpoint, store);
+  } else {
+    runtime::load_masters(store, checkpoint::float_masters(*checkpoint));
+  }
+}
+
+ModelSource open_model(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw base::InputError(base::text(path.string(),
+                                      " does not exist: name a Hugging Face folder, a checkpoint or a run "
+                                      "directory"));
+  }
+  ModelSource source;
+  if (std::filesystem::exists(path / "config.json", ignored)) {
+    source.hugging_face = std::make_unique<checkpoint::HuggingFaceModel>(path);
+  } else {
+    source.checkpoint = std::make_unique<checkpoint::Checkpoint>(*find_checkpoint(path.string(), {}));
+  }
+  return source;
+}
+
+}  // namespace sluice::train

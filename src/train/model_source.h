@@ -1,0 +1,31 @@
+// A trained model on disk, whatever form it has: a Hugging Face folder, a checkpoint, or a run directory.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/load.h"
+#include "runtime/parameter_store.h"
+
+namespace sluice::train {
+
+// Exactly one of the two is open.
+struct ModelSource {
+  std::unique_ptr<checkpoint::HuggingFaceModel> hugging_face;
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint;
+
+  const model::Shape& shape() const;
+  // "checkpoint runs/a/checkpoints/step-20" or "Hugging Face folder model", for people.
+  std::string name() const;
+  // "float64" for checkpoints with such masters, else "float32": the type that loses nothing.
+  std::string exact_dtype() const;
+  // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
+  void load(runtime::ParameterStore& store);
+};
+
+// A folder with config.json and weights; else as find_checkpoint. InputError when it is neither.
+ModelSource open_model(const std::filesystem::path& path);
+
+}  // namespace sluice::train

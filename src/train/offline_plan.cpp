@@ -1,0 +1,54 @@
+#include "train/offline_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "train/calibration.h"
+#include "train/candidates.h"
+#include "train/data.h"
+#include "train/resources.h"
+#include "transport/gloo.h"
+
+namespace sluice::train {
+
+namespace {
+
+int needed_ranks(const config::RunConfig& config) {
+  constexpr int kMostRanks = 1 << 20;
+  int ranks = 0;
+  for (const strategy::Strategy& candidate : configured_strategies(config, kMostRanks)) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      for (const int rank : pipeline.ranks) ranks = std::max(ranks, rank + 1);
+    }
+  }
+  if (ranks == 0) {
+    throw base::InputError(
+        "parallel.strategies is \"auto\", which depends on the number of ranks: give --ranks N");
+  }
+  return ranks;
+}
+
+}  // namespace
+
+strategy::StepPlan plan_offline(config::RunConfig config, const OfflinePlanOptions& options) {
+  const int ranks = options.ranks > 0 ? options.ranks : needed_ranks(config);
+  configured_strategies(config, ranks);
+  if (config.parallel.calibration == "auto") config.parallel.calibration = "analytic";
+  const Data data = open_data(config);
+  const auto lone = transport::gloo_transport({});
+  Control control(*lone);
+  const base::Json no_earlier;
+  const cost::Calibration calibration = calibrate(
+      {config, no_earlier, tensor_parallel_degrees(config, ranks), usable_memory_bytes(config.memory, ranks)},
+      *lone, control);
+  const plan::Planner planner = make_planner(config, data, cost::CostModel(calibration.options), ranks);
+  corpus::Sampler sampler = data.sampler();
+  sampler.skip(options.step);
+  std::vector<strategy::Sequence> sequences;
+  for (const corpus::Sample& sample : sampler.next().samples) {
+    sequences.push_back({sample.document, sample.begin_token, sample.length_tokens});
+  }
+  return planner.plan(options.step, sequences);
+}
+
+}  // namespace sluice::train
