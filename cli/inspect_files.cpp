@@ -300,8 +300,9 @@ void inspect_model_config(const Json& json, const std::string& name) {
 }
 
 void inspect_weight_map(const Json& json, const std::string& name) {
+  const Json weight_map = base::require<Json>(json, "weight_map", name);
   std::map<std::string, int64_t> tensors;
-  for (const auto& [tensor, file] : base::require<Json>(json, "weight_map", name).items())
+  for (const auto& [tensor, file] : weight_map.items())
     ++tensors[file.is_string() ? file.get<std::string>() : file.dump()];
   std::cout << text(name, ": index of ", tensors.size(), " safetensors files\n");
   for (const auto& [file, count] : tensors) std::cout << text("  ", file, ": ", count, " tensors\n");
