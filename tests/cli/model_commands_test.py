@@ -1,0 +1,149 @@
+"""export, import, eval, plan and inspect on a model that a short run made."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+SLUICE = os.environ.get("SLUICE", "build/sluice")
+SHAPE = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn_hidden": 48}
+VOCABULARY = 384
+
+
+def call(*arguments):
+    return subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def configuration(folder, steps=2):
+    shape = "\n".join(f"{key} = {value}" for key, value in SHAPE.items())
+    return f"""
+[model]
+{shape}
+vocab = {VOCABULARY}
+[data]
+train = [["{folder}/corpus/corpus", 1.0]]
+context_length = 128
+tokens_per_step = 512
+[train]
+steps = {steps}
+threads = 1
+[parallel]
+strategies = ["<1,1,1>"]
+calibration = "analytic"
+[memory]
+device_gib = 1.0
+margin_gib = 0.1
+[checkpoint]
+every = 2
+[log]
+dir = "{folder}/run"
+tensorboard = false
+"""
+
+
+class ModelCommands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.config = cls.folder / "run.toml"
+        cls.config.write_text(configuration(cls.folder))
+        text = cls.folder / "text"
+        text.mkdir()
+        source = pathlib.Path(json.__file__).parent
+        for path in source.glob("*.py"):
+            (text / path.name).write_bytes(path.read_bytes())
+        cls.done("corpus", "build", text, "--out", cls.folder / "corpus", "--delimiter", "\\n\\n\\n",
+                 "--train-tokenizer", VOCABULARY)
+        cls.done("train", "--config", cls.config)
+        cls.done("export", cls.folder / "run", "--out", cls.folder / "model")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def done(cls, *arguments):
+        result = call(*arguments)
+        if result.returncode != 0:
+            raise AssertionError(f"{arguments} ended with {result.returncode}: {result.stderr}")
+        return result.stdout
+
+    def eval(self, model, *arguments):
+        corpus = self.folder / "corpus" / "corpus"
+        return json.loads(self.done("eval", "--model", model, "--corpus", corpus, "--context-length", 128,
+                                    "--threads", 1, "--json", *arguments))
+
+    def test_weights_survive_the_way_out_and_back(self):
+        self.done("export", self.folder / "run" / "checkpoints" / "step-2", "--out", self.folder / "shards",
+                  "--max-shard-bytes", 20_000)
+        self.assertGreater(len(list((self.folder / "shards").glob("model-*.safetensors"))), 1)
+        self.done("import", self.folder / "shards", "--out", self.folder / "imported")
+        self.done("export", self.folder / "imported", "--out", self.folder / "again", "--max-positions", 128)
+        for name in ("config.json", "model.safetensors"):
+            with self.subTest(name):
+                self.assertEqual((self.folder / "model" / name).read_bytes(),
+                                 (self.folder / "again" / name).read_bytes())
+
+    def test_training_starts_from_an_imported_model(self):
+        self.done("import", self.folder / "model", "--out", self.folder / "start")
+        self.done("train", "--config", self.config, "--resume", self.folder / "start",
+                  "--set", f"log.dir={self.folder}/continued")
+        first = json.loads((self.folder / "run" / "metrics.jsonl").read_text().splitlines()[0])
+        continued = json.loads((self.folder / "continued" / "metrics.jsonl").read_text().splitlines()[0])
+        self.assertEqual((continued["step"], continued["tokens"]), (0, first["tokens"]))
+        self.assertLess(continued["loss"], first["loss"])
+
+    def test_folder_and_checkpoint_have_one_loss_however_batched(self):
+        checkpoint = self.eval(self.folder / "run")
+        folder = self.eval(self.folder / "model", "--tokens-per-batch", 300)
+        self.assertEqual(checkpoint["targets"], folder["targets"])
+        self.assertAlmostEqual(checkpoint["loss"], folder["loss"], delta=1e-6 * checkpoint["loss"])
+
+    def test_losses_of_sequences_sum_to_the_whole(self):
+        path = self.folder / "losses.jsonl"
+        whole = self.eval(self.folder / "model", "--losses", path)
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        self.assertEqual(sum(line["targets"] for line in lines), whole["targets"])
+        self.assertEqual(len(lines), whole["sequences"])
+        self.assertTrue(all(line["targets"] == line["length"] - 1 for line in lines))
+        self.assertAlmostEqual(sum(line["loss_sum"] for line in lines) / whole["targets"], whole["loss"])
+
+    def test_a_plan_names_the_batch_that_the_run_used(self):
+        plan = json.loads(self.done("plan", "--config", self.config, "--step", 1, "--json"))
+        step = json.loads((self.folder / "run" / "metrics.jsonl").read_text().splitlines()[1])
+        self.assertEqual(sum(sequence["length"] for sequence in plan["sequences"]), step["tokens"])
+        self.assertEqual(len(plan["sequences"]), step["sequences"])
+
+    def test_inspect_knows_what_the_others_wrote(self):
+        self.done("plan", "--config", self.config, "--out", self.folder / "plan.json")
+        self.eval(self.folder / "model", "--sequences", 3, "--logits", self.folder / "logits.safetensors")
+        for name in ("run.toml", "run", "run/metrics.jsonl", "run/calibration.json", "run/rank-0.log",
+                     "run/checkpoints/step-2", "run/checkpoints/step-2/manifest.json", "model",
+                     "model/config.json", "model/model.safetensors", "plan.json", "logits.safetensors",
+                     "corpus", "corpus/corpus", "corpus/corpus.idx", "corpus/lengths.json",
+                     "corpus/tokenizer.model"):
+            with self.subTest(name):
+                self.assertNotEqual(self.done("inspect", self.folder / name), "")
+
+    def test_wrong_input_ends_with_2_and_one_line(self):
+        (self.folder / "unknown.json").write_text("{}")
+        corpus = self.folder / "corpus" / "corpus"
+        for arguments in (("inspect", self.folder / "unknown.json"),
+                          ("inspect", self.folder / "absent"),
+                          ("export", self.folder / "corpus", "--out", self.folder / "none"),
+                          ("export", self.folder / "run", "--out", self.folder / "model"),
+                          ("import", self.folder / "corpus", "--out", self.folder / "none"),
+                          ("eval", "--model", self.folder / "absent", "--corpus", corpus),
+                          ("plan", "--config", self.config, "--set", "parallel.strategies=auto")):
+            with self.subTest(arguments[0]):
+                result = call(*arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertEqual(len([line for line in result.stderr.splitlines() if "[info]" not in line]), 1)
+        self.assertFalse((self.folder / "none").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
