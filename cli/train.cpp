@@ -31,10 +31,11 @@ struct Options {
 };
 
 // Ends the process at once: destructors would wait for peers that no longer answer.
-[[noreturn]] void end_process(const std::string& message, int exit_status) {
-  base::log_error(message);
+[[noreturn]] void end_process(const base::Error& error) {
+  const bool quiet = dynamic_cast<const train::QuietError*>(&error) != nullptr;
+  base::log(quiet ? base::LogLevel::kDebug : base::LogLevel::kError, error.what());
   std::fflush(nullptr);
-  ::_exit(exit_status);
+  ::_exit(error.exit_status());
 }
 
 // The command line of one rank: this one's without --nproc.
@@ -65,35 +66,49 @@ int launch(const Options& options) {
   return transport::launch_locally(local).exit_status;
 }
 
-base::LogOptions log_options(const config::RunConfig& config, const transport::Launch& launch) {
+// Lines for people go to stderr, and to a file of the run directory once that is known to work.
+base::LogOptions log_options(const transport::Launch& launch) {
   base::LogOptions log;
-  base::make_directories(config.log.dir);
-  log.file = config.log.dir / base::text("rank-", launch.rank, ".log");
   if (launch.world_size > 1) log.name = base::text("rank ", launch.rank);
   if (launch.rank != 0) log.stderr_level = base::LogLevel::kWarning;
   return log;
 }
 
+// Reads the configuration and opens the log. What fails is left to the trainer: every rank may fail of the
+// same, and one of them should say so.
+void prepare(const Options& options, train::TrainerOptions& trainer) {
+  base::LogOptions log = log_options(trainer.launch);
+  base::configure_log(log);
+  try {
+    trainer.config = config::read_config(options.config, options.settings);
+    base::make_directories(trainer.config.log.dir);
+    log.file = trainer.config.log.dir / base::text("rank-", trainer.launch.rank, ".log");
+    base::configure_log(log);
+  } catch (const base::Error&) {
+    trainer.failure = std::current_exception();
+  }
+}
+
 int run_rank(const Options& options) {
-  const transport::Launch launch = transport::launch_from(environment());
-  const config::RunConfig config = config::read_config(options.config, options.settings);
-  base::configure_log(log_options(config, launch));
+  train::TrainerOptions trainer_options;
+  trainer_options.launch = transport::launch_from(environment());
+  trainer_options.resume = options.resume;
+  trainer_options.end_process = &end_process;
+  prepare(options, trainer_options);
+  const transport::Launch& launch = trainer_options.launch;
   try {
     // Never destroyed: see end_process.
-    auto* trainer = new train::Trainer({config, launch, options.resume, &end_process});
+    auto* trainer = new train::Trainer(trainer_options);
     if (options.dry_run) {
       const std::string plan = trainer->describe_first_step();
       if (launch.rank == 0) std::cout << plan << std::endl;
     } else {
       trainer->run();
     }
-  } catch (const train::QuietError& error) {
-    base::log(base::LogLevel::kDebug, error.what());
-    ::_exit(error.exit_status());
   } catch (const base::Error& error) {
-    end_process(error.what(), error.exit_status());
+    end_process(error);
   } catch (const std::exception& error) {
-    end_process(error.what(), 1);
+    end_process(base::RunError(error.what()));
   }
   std::cout.flush();
   std::fflush(nullptr);

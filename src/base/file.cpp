@@ -99,7 +99,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     const std::string why = descriptor < 0 ? reason() : "not a regular file";
     if (descriptor >= 0) ::close(descriptor);
-    throw InputError(text("cannot read ", path.string(), ": ", why));
+    throw InputError(text("cannot read ", path.string(), ": ", why, ": name a file that is there"));
   }
   size_ = static_cast<size_t>(status.st_size);
   if (size_ > 0) {

@@ -78,7 +78,7 @@ void require_cover(const Manifest& manifest, const std::string& name) {
     }
     if (end != bucket.size || (!parts.empty() && parts.back().end != end)) {
       throw InputError(text(name, ": the files hold bucket ", bucket.index, " only up to element ", end,
-                            " of ", bucket.size, ": take another checkpoint"));
+                            " of ", bucket.size));
     }
   }
 }
@@ -128,7 +128,12 @@ Manifest read_manifest(const std::filesystem::path& directory) {
     throw InputError(text(directory.string(), " holds no complete checkpoint (no manifest.json): name ",
                           "another step's directory, or resume = \"auto\" takes the newest complete one"));
   }
-  return manifest_from_json(base::read_json(path), path.string());
+  try {
+    return manifest_from_json(base::read_json(path), path.string());
+  } catch (const InputError& error) {
+    throw InputError(text(error.what(), ": the checkpoint is damaged: restore the file, or remove the ",
+                          "directory to resume from the step before"));
+  }
 }
 
 }  // namespace sluice::checkpoint

@@ -19,6 +19,12 @@ namespace {
 using base::InputError;
 using base::text;
 
+// Where a value stands; those of --set have no line.
+std::string place(const std::string& file, const toml::node& value) {
+  const auto line = value.source().begin.line;
+  return line == 0 ? "--set" : text(file, ":", line);
+}
+
 // One section of the file while it is read: knows every key asked for, so that unknown ones are found.
 class Section {
  public:
@@ -77,8 +83,8 @@ class Section {
       const std::string nearest = base::nearest_word(found, known_);
       const std::string hint = nearest.empty() ? text("known keys: ", base::join(known_, ", "))
                                                : text("did you mean '", nearest, "'?");
-      throw InputError(text("[config] ", file_, ":", value.source().begin.line, ": unknown key '", name_, ".",
-                            found, "': ", hint));
+      throw InputError(
+          text("[config] ", place(file_, value), ": unknown key '", name_, ".", found, "': ", hint));
     }
   }
 
@@ -198,6 +204,7 @@ TrainConfig read_train(Section& section) {
   section.read_in<int64_t>("steps", train.steps, 1, kMaxInt);
   section.read_in<int64_t>("eval_every", train.eval_every, 0, kMaxInt);
   section.read_in("threads", train.threads, 0, 4096);
+  section.read_in<int64_t>("join_timeout_s", train.join_timeout_s, 1, 86'400);
   section.read_choice("dtype", train.dtype, {"float32", "bfloat16", "float64"});
   section.read_choice("device", train.device, {"auto", "cpu", "cuda"});
   section.finish();
@@ -295,8 +302,7 @@ void refuse_unknown_sections(const toml::table& root, const std::string& name) {
     const std::string found(key.str());
     if (std::ranges::find(section_names(), found) != section_names().end() && value.is_table()) continue;
     const std::string nearest = base::nearest_word(found, section_names());
-    throw InputError(text("[config] ", name, ":", value.source().begin.line, ": unknown section '", found,
-                          "'",
+    throw InputError(text("[config] ", place(name, value), ": unknown section '", found, "'",
                           nearest.empty() ? text(": known are ", base::join(section_names(), ", "))
                                           : text(": did you mean '", nearest, "'?")));
   }
@@ -472,6 +478,7 @@ std::string to_toml(const RunConfig& config) {
       {"train", toml::table{{"steps", config.train.steps},
                             {"eval_every", config.train.eval_every},
                             {"threads", config.train.threads},
+                            {"join_timeout_s", config.train.join_timeout_s},
                             {"dtype", config.train.dtype},
                             {"device", config.train.device}}},
       {"optimizer", optimizer_table(config.optimizer)},

@@ -34,6 +34,7 @@ struct TrainConfig {
   int64_t steps = 100;
   int64_t eval_every = 0;
   int threads = 0;                // compute threads a rank; 0: cores ÷ local ranks
+  int64_t join_timeout_s = 60;    // for all ranks to show up at the start
   std::string dtype = "float32";  // float32 | bfloat16 | float64
   std::string device = "auto";    // auto | cpu | cuda
 };

@@ -9,6 +9,8 @@ namespace {
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+constexpr const char* kExample = "; write for example 1x<4,2,1> + 2x<1,1,1>";
+
 }  // namespace
 
 void TextCursor::skip_space() {
@@ -25,8 +27,8 @@ bool TextCursor::next_is(char token) { return !at_end() && text_[position_] == t
 bool TextCursor::next_is_digit() { return !at_end() && is_digit(text_[position_]); }
 
 void TextCursor::expect(char token) {
-  if (at_end()) fail(base::text("'", token, "' is missing at the end"));
-  if (!next_is(token)) fail(base::text("expected '", token, "' at character ", position_ + 1));
+  if (at_end()) fail(base::text("'", token, "' is missing at the end", kExample));
+  if (!next_is(token)) fail(base::text("expected '", token, "' at character ", position_ + 1, kExample));
   ++position_;
 }
 

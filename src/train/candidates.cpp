@@ -66,7 +66,7 @@ plan::PlannerOptions planner_options(const config::RunConfig& config, int world_
   if (options.fixed_candidate >= static_cast<int>(options.candidates.size())) {
     throw base::InputError(base::text("[config] parallel.select is ", options.fixed_candidate,
                                       ", but there are ", options.candidates.size(),
-                                      " strategies, counted from 0"));
+                                      " in parallel.strategies, counted from 0: choose a smaller one"));
   }
   return options;
 }

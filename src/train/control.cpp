@@ -50,9 +50,8 @@ void Control::barrier() {
   gather({&nothing, 1});
 }
 
-namespace {
-
 int exit_status_of(std::exception_ptr error) {
+  if (!error) return 0;
   try {
     std::rethrow_exception(error);
   } catch (const base::Error& own) {
@@ -62,14 +61,19 @@ int exit_status_of(std::exception_ptr error) {
   }
 }
 
-}  // namespace
-
 void Control::agree_on_failures(const std::string& what, std::exception_ptr own) {
-  const int64_t own_status = own ? exit_status_of(own) : 0;
-  const auto statuses = gather({&own_status, 1});
+  const int64_t own_status = exit_status_of(own);
+  std::vector<int> statuses;
+  for (const auto& words : gather({&own_status, 1})) statuses.push_back(static_cast<int>(words[0]));
+  throw_if_any_failed(what, statuses, own);
+}
+
+void Control::throw_if_any_failed(const std::string& what, std::span<const int> statuses,
+                                  std::exception_ptr own) {
   for (int rank = 0; rank < world_size(); ++rank) {
-    const auto status = static_cast<int>(statuses[static_cast<size_t>(rank)][0]);
+    const int status = statuses[static_cast<size_t>(rank)];
     if (status == 0) continue;
+    failure_agreed_ = true;
     if (rank == this->rank()) std::rethrow_exception(own);
     throw QuietError(base::text(what, " failed on rank ", rank), status);
   }

@@ -13,11 +13,14 @@
 
 namespace sluice::train {
 
-// Another rank reports what this rank failed of, too.
+// Another rank tells the user what this rank failed of, too.
 class QuietError : public base::Error {
  public:
   using base::Error::Error;
 };
+
+// 0 for no error.
+int exit_status_of(std::exception_ptr error);
 
 class Control {
  public:
@@ -38,10 +41,16 @@ class Control {
   // rank that failed, a QuietError on all others. Keeps ranks from waiting for one that gave up.
   template <typename Action>
   void together(const std::string& what, Action action);
+  // The second half of `together`, for who has gathered `statuses` already: of every rank, 0 or the
+  // exit_status_of its error; `own` is this rank's. Returns if no rank failed.
+  void throw_if_any_failed(const std::string& what, std::span<const int> statuses, std::exception_ptr own);
+  // Whether `together` has thrown: then all ranks know of the failure.
+  bool failure_agreed() const { return failure_agreed_; }
 
  private:
   void agree_on_failures(const std::string& what, std::exception_ptr own);
 
+  bool failure_agreed_ = false;
   std::unique_ptr<comm::Communicator> communicator_;
 };
 

@@ -46,14 +46,13 @@ int64_t elapsed_ns(steady_clock::time_point since) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - since).count();
 }
 
-// The one message for a failure, and its exit status.
-std::pair<std::string, int> describe(std::exception_ptr failure) {
+base::Error describe(std::exception_ptr failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const base::Error& error) {
-    return {error.what(), error.exit_status()};
+    return error;
   } catch (const std::exception& error) {
-    return {error.what(), 1};
+    return base::RunError(error.what());
   }
 }
 
@@ -61,6 +60,7 @@ std::pair<std::string, int> describe(std::exception_ptr failure) {
 struct StepWord {
   int64_t next_step = 0;
   int64_t agreement = 0;
+  int64_t failure = 0;  // exit status that planning it asks for
   int64_t stop = 0;
   int64_t pulled_bytes = 0;
   int64_t pushed_bytes = 0;
@@ -69,22 +69,58 @@ struct StepWord {
   int64_t overhead_ns = 0;
 };
 
+// The upcoming step, nothing after the last one, or why planning it failed on this rank.
+struct PlannedStep {
+  std::unique_ptr<PreparedStep> step;
+  std::exception_ptr failure;
+};
+
+PlannedStep planned(PlanAhead& ahead) {
+  try {
+    return {ahead.next(), nullptr};
+  } catch (...) {
+    return {nullptr, std::current_exception()};
+  }
+}
+
+// Throws on all ranks if any failed to plan the upcoming step, or if their plans differ.
+void throw_disagreement(Control& control, const std::vector<StepWord>& words, std::exception_ptr failure) {
+  std::vector<int> statuses;
+  for (const StepWord& word : words) statuses.push_back(static_cast<int>(word.failure));
+  control.throw_if_any_failed("planning", statuses, failure);
+  for (size_t other = 1; other < words.size(); ++other) {
+    if (words[other].next_step == words[0].next_step && words[other].agreement == words[0].agreement)
+      continue;
+    const base::RunError difference(text("rank ", other, " planned step ", words[other].next_step,
+                                         " otherwise than rank 0 (step ", words[0].next_step,
+                                         "): all ranks need the same program, configuration and corpora"));
+    const std::vector<int> all_failed(words.size(), difference.exit_status());
+    control.throw_if_any_failed("planning", all_failed, std::make_exception_ptr(difference));
+  }
+}
+
 }  // namespace
 
 class Trainer::Impl {
  public:
-  explicit Impl(TrainerOptions options);
+  explicit Impl(TrainerOptions options) : options_(std::move(options)) {}
 
+  // Runs `action`; lets the other ranks know if it fails.
+  template <typename Action>
+  void guard(Action action);
+  void open();
   int rank() const { return options_.launch.rank; }
   std::string describe_first_step();
   void run();
 
  private:
+  void meet();
   void open_run_directory();
   void open_parameters();
   void load_initial_weights();
   std::unique_ptr<runtime::Executor> make_executor();
   void end_process(std::exception_ptr failure);
+  void end_process(const transport::Loss& loss);
 
   PlanningInputs planning(const corpus::Blend& blend) const {
     return {blend, *planner_, table_, options_.launch.world_size, rank(), link_plans_.get()};
@@ -92,7 +128,7 @@ class Trainer::Impl {
   corpus::Sampler sampler() const;
   runtime::AdamW optimizer(int64_t step) const;
   runtime::StepResult run_step(const PreparedStep& step);
-  bool agree(const PreparedStep* upcoming, const runtime::StepResult& result, report::StepMetrics& metrics);
+  bool agree(const PlannedStep& upcoming, const runtime::StepResult& result, report::StepMetrics& metrics);
   void evaluate(int64_t step);
   void save(const PreparedStep& last);
   void report(const report::StepMetrics& metrics);
@@ -117,18 +153,37 @@ class Trainer::Impl {
   steady_clock::time_point begin_ = steady_clock::now();
 };
 
-Trainer::Impl::Impl(TrainerOptions options) : options_(std::move(options)) {
+template <typename Action>
+void Trainer::Impl::guard(Action action) {
+  try {
+    action();
+  } catch (...) {
+    if (!heartbeat_) throw;  // the ranks have not met
+    if (!control_->failure_agreed()) end_process(std::current_exception());
+    heartbeat_->goodbye();
+    throw;
+  }
+}
+
+void Trainer::Impl::meet() {
+  const int64_t join_timeout_ns = config_.train.join_timeout_s * 1'000'000'000;
   transport::GlooOptions gloo;
   gloo.launch = options_.launch;
+  gloo.join_timeout_ns = join_timeout_ns;
   transport_ = transport::gloo_transport(gloo);
   control_ = std::make_unique<Control>(*transport_);
   transport::HeartbeatOptions heartbeat;
   heartbeat.address = transport::own_address(gloo);
-  heartbeat.on_lost = [this](const transport::Loss& loss) { options_.end_process(loss.text, 1); };
+  heartbeat.join_timeout_ns = join_timeout_ns;
+  heartbeat.on_lost = [this](const transport::Loss& loss) { end_process(loss); };
   heartbeat_ = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
+}
 
+void Trainer::Impl::open() {
+  meet();
   at::set_num_threads(compute_threads(config_.train.threads, options_.launch.local_size));
   control_->together("reading the configuration", [&] {
+    if (options_.failure) std::rethrow_exception(options_.failure);
     config::resolve_model(config_);
     table_ = model::parameter_table(*config_.model.shape);
     configured_strategies(config_, options_.launch.world_size);
@@ -141,10 +196,13 @@ Trainer::Impl::Impl(TrainerOptions options) : options_(std::move(options)) {
     checkpoint_ = std::make_unique<checkpoint::Checkpoint>(*found);
     resumed_ = run_state(*checkpoint_);
   });
-  calibration_ =
-      calibrate({config_, resumed_.calibration, tensor_parallel_degrees(config_, options_.launch.world_size),
-                 usable_memory_bytes(config_.memory, options_.launch.local_size)},
-                *transport_, *control_);
+  std::vector<int> tp_degrees;
+  int64_t memory_bytes = 0;
+  control_->together("looking at the machine", [&] {
+    tp_degrees = tensor_parallel_degrees(config_, options_.launch.world_size);
+    memory_bytes = usable_memory_bytes(config_.memory, options_.launch.local_size);
+  });
+  calibration_ = calibrate({config_, resumed_.calibration, tp_degrees, memory_bytes}, *transport_, *control_);
   calibration_json_ = cost::to_json(calibration_, {}, options_.launch.world_size);
   control_->together("planning", [&] {
     planner_ =
@@ -181,10 +239,12 @@ void Trainer::Impl::open_parameters() {
       load_initial_weights();
     }
   });
-  if (rank() != 0) return;
-  base::write_json(config_.log.dir / "calibration.json", calibration_json_);
-  metrics_ = std::make_unique<report::MetricsWriter>(
-      report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, resumed_.step});
+  control_->together("opening the metrics", [&] {
+    if (rank() != 0) return;
+    base::write_json(config_.log.dir / "calibration.json", calibration_json_);
+    metrics_ = std::make_unique<report::MetricsWriter>(
+        report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, resumed_.step});
+  });
 }
 
 void Trainer::Impl::load_initial_weights() {
@@ -201,10 +261,16 @@ void Trainer::Impl::load_initial_weights() {
 // to blame, and otherwise the others must learn that this rank is.
 void Trainer::Impl::end_process(std::exception_ptr failure) {
   constexpr int64_t kNewsNs = 2'000'000'000;
-  const auto [message, exit_status] = describe(failure);
-  if (const auto loss = heartbeat_->wait_for_loss(kNewsNs)) options_.end_process(loss->text, 1);
-  heartbeat_->report_failure(message);
-  options_.end_process(message, exit_status);
+  const base::Error error = describe(failure);
+  const int64_t news_ns = options_.launch.world_size > 1 ? kNewsNs : 0;
+  if (const auto loss = heartbeat_->wait_for_loss(news_ns)) end_process(*loss);
+  heartbeat_->report_failure(error.what(), error.exit_status());
+  options_.end_process(error);
+}
+
+void Trainer::Impl::end_process(const transport::Loss& loss) {
+  if (loss.reported) options_.end_process(QuietError(loss.text, loss.exit_status));
+  options_.end_process(base::RunError(loss.text));
 }
 
 corpus::Sampler Trainer::Impl::sampler() const {
@@ -216,8 +282,10 @@ corpus::Sampler Trainer::Impl::sampler() const {
 std::string Trainer::Impl::describe_first_step() {
   corpus::Sampler batches = sampler();
   const corpus::Batch batch = batches.next();
-  const PreparedStep step =
-      prepare_step(planning(data_->training), batch.step, batch.samples, graph::Purpose::kTrain);
+  PreparedStep step;
+  control_->together("planning the first step", [&] {
+    step = prepare_step(planning(data_->training), batch.step, batch.samples, graph::Purpose::kTrain);
+  });
   return report::plan_table(step.plan, step.graph.makespan_ns);
 }
 
@@ -240,18 +308,20 @@ runtime::StepResult Trainer::Impl::run_step(const PreparedStep& step) {
 
 void Trainer::Impl::run() {
   PlanAhead ahead(planning(data_->training), sampler(), config_.train.steps);
-  std::unique_ptr<PreparedStep> step = ahead.next();
+  std::unique_ptr<PreparedStep> step;
   bool stop = false;
   {
+    PlannedStep first = planned(ahead);
     report::StepMetrics unused;
-    stop = agree(step.get(), {}, unused);
+    stop = agree(first, {}, unused);
+    step = std::move(first.step);
   }
   while (step && !stop) {
     const auto begin = steady_clock::now();
     const runtime::StepResult result = run_step(*step);
-    std::unique_ptr<PreparedStep> upcoming = ahead.next();
+    PlannedStep upcoming = planned(ahead);
     report::StepMetrics metrics;
-    stop = agree(upcoming.get(), result, metrics);
+    stop = agree(upcoming, result, metrics);
     metrics.step = step->plan.step;
     metrics.loss = result.mean_loss();
     metrics.tokens = step->plan.tokens();
@@ -269,12 +339,12 @@ void Trainer::Impl::run() {
       write_step_trace(*control_, step->graph, result.timing, config_.log.dir);
     }
     const int64_t done = metrics.step + 1;
-    const bool last = !upcoming || stop;
+    const bool last = !upcoming.step || stop;
     if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last))
       evaluate(metrics.step);
     const bool due = config_.checkpoint.every > 0 && (done % config_.checkpoint.every == 0 || last);
     if (due || stop) save(*step);
-    step = std::move(upcoming);
+    step = std::move(upcoming.step);
   }
   control_->barrier();
   heartbeat_->goodbye();
@@ -283,11 +353,12 @@ void Trainer::Impl::run() {
 
 // Compares the plan of the upcoming step, shares this step's measurements and the wish to stop. True when any
 // rank wants to stop.
-bool Trainer::Impl::agree(const PreparedStep* upcoming, const runtime::StepResult& result,
+bool Trainer::Impl::agree(const PlannedStep& upcoming, const runtime::StepResult& result,
                           report::StepMetrics& metrics) {
   StepWord own;
-  own.next_step = upcoming != nullptr ? upcoming->plan.step : -1;
-  own.agreement = upcoming != nullptr ? static_cast<int64_t>(upcoming->agreement) : 0;
+  own.next_step = upcoming.step ? upcoming.step->plan.step : -1;
+  own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
+  own.failure = exit_status_of(upcoming.failure);
   own.stop = stop_signal_.requested() ? 1 : 0;
   own.pulled_bytes = result.pulled_bytes;
   own.pushed_bytes = result.pushed_bytes;
@@ -295,15 +366,13 @@ bool Trainer::Impl::agree(const PreparedStep* upcoming, const runtime::StepResul
   own.link_exposed_ns = result.timing.link_exposed_ns;
   own.overhead_ns = result.timing.overhead_ns();
   constexpr size_t kWords = sizeof(StepWord) / sizeof(int64_t);
+  std::vector<StepWord> words;
+  for (const auto& raw : control_->gather({reinterpret_cast<const int64_t*>(&own), kWords})) {
+    words.push_back(*reinterpret_cast<const StepWord*>(raw.data()));
+  }
+  throw_disagreement(*control_, words, upcoming.failure);
   bool stop = false;
-  const auto words = control_->gather({reinterpret_cast<const int64_t*>(&own), kWords});
-  for (size_t other = 0; other < words.size(); ++other) {
-    const StepWord& word = *reinterpret_cast<const StepWord*>(words[other].data());
-    if (word.next_step != own.next_step || word.agreement != own.agreement) {
-      throw base::RunError(text("rank ", rank(), " planned step ", own.next_step, " otherwise than rank ",
-                                other, " (step ", word.next_step,
-                                "): all ranks need the same program, configuration and corpora"));
-    }
+  for (const StepWord& word : words) {
     stop = stop || word.stop != 0;
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;
@@ -319,8 +388,11 @@ void Trainer::Impl::evaluate(int64_t step) {
   double loss_sum = 0;
   int64_t targets = 0;
   for (const corpus::Batch& batch : data_->validation->batches) {
-    const PreparedStep prepared = prepare_step(planning(data_->validation->blend), batch.step, batch.samples,
-                                               graph::Purpose::kEvaluate);
+    PreparedStep prepared;
+    control_->together("planning the evaluation", [&] {
+      prepared = prepare_step(planning(data_->validation->blend), batch.step, batch.samples,
+                              graph::Purpose::kEvaluate);
+    });
     const runtime::StepResult result = engine_->evaluate(prepared.graph, prepared.tokens);
     loss_sum += result.loss_sum;
     targets += result.targets;
@@ -361,10 +433,18 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   base::log_info(text(numbers, "  ", metrics.strategy, "  eta ", base::human_duration(left_ns)));
 }
 
-Trainer::Trainer(TrainerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Trainer::Trainer(TrainerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
+  impl_->guard([this] { impl_->open(); });
+}
 Trainer::~Trainer() = default;
-std::string Trainer::describe_first_step() { return impl_->describe_first_step(); }
-void Trainer::run() { impl_->run(); }
+std::string Trainer::describe_first_step() {
+  std::string description;
+  impl_->guard([&] { description = impl_->describe_first_step(); });
+  return description;
+}
+void Trainer::run() {
+  impl_->guard([this] { impl_->run(); });
+}
 int Trainer::rank() const { return impl_->rank(); }
 
 }  // namespace sluice::train

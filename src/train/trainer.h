@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/error.h"
 #include "config/run_config.h"
 #include "transport/launch.h"
 
@@ -16,10 +18,14 @@ struct TrainerOptions {
   transport::Launch launch;
   std::string resume;  // "", "auto", or the path of a checkpoint or run directory
 
+  // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other
+  // ranks hear of it instead of waiting, and one of all that failed tells the user.
+  std::exception_ptr failure;
+
   // Called when this rank cannot go on while others may wait for it: a node failed, or another rank was lost
-  // (`message` names it). Any thread, perhaps in the middle of a step; it must end the process without
-  // unwinding. Nothing is saved any more.
-  std::function<void(const std::string& message, int exit_status)> end_process;
+  // (the error names it; a QuietError if that rank tells the user itself). Any thread, perhaps in the middle
+  // of a step; it must end the process without unwinding. Nothing is saved any more.
+  std::function<void(const base::Error& error)> end_process;
 };
 
 class Trainer {

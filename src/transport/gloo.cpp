@@ -168,7 +168,8 @@ void wait_for_store(const GlooOptions& options) {
     connect_to(launch.master_address, launch.master_port, options.join_timeout_ns);
   } catch (const base::RunError& error) {
     throw base::RunError(base::text("rank 0 of ", launch.world_size, " did not join within ",
-                                    base::human_duration(options.join_timeout_ns), ": ", error.what()));
+                                    base::human_duration(options.join_timeout_ns), ": ", error.what(),
+                                    ": start it, or correct MASTER_ADDR and MASTER_PORT"));
   }
 }
 

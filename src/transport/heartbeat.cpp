@@ -29,12 +29,13 @@ using Clock = std::chrono::steady_clock;
 constexpr int kHubs = 2;
 constexpr uint32_t kLongestText = 4096;
 
-enum class Sign : uint32_t { kAlive, kGoodbye, kLost };
+enum class Sign : uint32_t { kAlive, kGoodbye, kLost, kFailed };
 
 // What travels: this, then `text_bytes` of text.
 struct Header {
   Sign sign = Sign::kAlive;
-  int32_t rank = 0;  // kLost: who
+  int32_t rank = 0;         // kLost, kFailed: who
+  int32_t exit_status = 0;  // kFailed
   uint32_t text_bytes = 0;
 };
 
@@ -64,12 +65,17 @@ struct Peer {
 
 void put(char (&field)[256], const std::string& text) { std::strncpy(field, text.c_str(), sizeof field - 1); }
 
-std::string encode(Sign sign, int rank, const std::string& text) {
+std::string encode(Header header, const std::string& text) {
   const std::string cut = text.substr(0, kLongestText);
-  const Header header{sign, rank, static_cast<uint32_t>(cut.size())};
+  header.text_bytes = static_cast<uint32_t>(cut.size());
   std::string message(sizeof header, '\0');
   std::memcpy(message.data(), &header, sizeof header);
   return message + cut;
+}
+
+std::string encode(const Loss& loss) {
+  const Sign sign = loss.reported ? Sign::kFailed : Sign::kLost;
+  return encode({.sign = sign, .rank = loss.rank, .exit_status = loss.exit_status}, loss.text);
 }
 
 std::vector<Card> exchange_cards(comm::Communicator& control, const std::string& address,
@@ -116,13 +122,14 @@ class Heartbeat::Watch {
   void goodbye() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
-    broadcast(encode(Sign::kGoodbye, rank_, ""));
+    broadcast(encode({.sign = Sign::kGoodbye, .rank = rank_}, ""));
   }
 
-  void report_failure(const std::string& reason) {
+  void report_failure(const std::string& reason, int exit_status) {
     const std::lock_guard lock(mutex_);
     if (loss_ || cards_.empty()) return;  // others know already of a loss that came first
-    broadcast(encode(Sign::kLost, rank_, base::text(name_of(rank_), " failed: ", reason)));
+    ending_ = true;
+    broadcast(encode({rank_, base::text(name_of(rank_), " failed: ", reason), true, exit_status}));
   }
 
   std::optional<Loss> wait_for_loss(int64_t timeout_ns) const {
@@ -188,12 +195,12 @@ class Heartbeat::Watch {
       std::unique_lock lock(mutex_);
       const std::optional<Loss> found = listen(slept);
       if (woken >= next_beat) {
-        broadcast(encode(Sign::kAlive, rank_, ""));
+        broadcast(encode({.sign = Sign::kAlive, .rank = rank_}, ""));
         next_beat = woken + beat;
       }
       if (!found || loss_ || ending_) continue;
       loss_ = found;
-      broadcast(encode(Sign::kLost, found->rank, found->text));
+      broadcast(encode(*found));
       lost_.notify_all();
       lock.unlock();
       if (options_.on_lost) options_.on_lost(*found);
@@ -235,7 +242,7 @@ class Heartbeat::Watch {
   }
 
   Loss loss_of(int rank, const std::string& reason) const {
-    return {rank, base::text(name_of(rank), " was lost: ", reason)};
+    return {.rank = rank, .text = base::text(name_of(rank), " was lost: ", reason)};
   }
 
   // False at end-of-file or error.
@@ -262,8 +269,10 @@ class Heartbeat::Watch {
       std::memcpy(&header, peer.received.data(), sizeof header);
       if (peer.received.size() < sizeof header + header.text_bytes) break;
       if (header.sign == Sign::kGoodbye) peer.left = true;
-      if (header.sign == Sign::kLost && !loss) {
-        loss = Loss{header.rank, peer.received.substr(sizeof header, header.text_bytes)};
+      const bool reported = header.sign == Sign::kFailed;
+      if ((header.sign == Sign::kLost || reported) && !loss) {
+        loss = Loss{header.rank, peer.received.substr(sizeof header, header.text_bytes), reported,
+                    header.exit_status};
       }
       peer.received.erase(0, sizeof header + header.text_bytes);
     }
@@ -291,7 +300,9 @@ Heartbeat::~Heartbeat() = default;
 
 void Heartbeat::goodbye() { watch_->goodbye(); }
 
-void Heartbeat::report_failure(const std::string& reason) { watch_->report_failure(reason); }
+void Heartbeat::report_failure(const std::string& reason, int exit_status) {
+  watch_->report_failure(reason, exit_status);
+}
 
 std::optional<Loss> Heartbeat::lost() const { return watch_->wait_for_loss(0); }
 

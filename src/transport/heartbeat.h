@@ -20,6 +20,10 @@ namespace sluice::transport {
 struct Loss {
   int rank = 0;
   std::string text;  // "rank 3 (process 4711 on node2) was lost: its connection closed"
+
+  // The rank told of its failure itself (report_failure): its user has read why.
+  bool reported = false;
+  int exit_status = 1;  // that the failure asks for
 };
 
 struct HeartbeatOptions {
@@ -43,8 +47,9 @@ class Heartbeat {
   // This rank ends in order: the others don't miss it, and on_lost is not called any more.
   void goodbye();
 
-  // Tells all others that this rank failed of itself; they get it as a Loss with `reason` in its text.
-  void report_failure(const std::string& reason);
+  // Tells all others that this rank failed of itself; they get it as a reported Loss with `reason` in its
+  // text.
+  void report_failure(const std::string& reason, int exit_status);
 
   // The first loss that this rank heard of; the second form waits for one. An operation with a lost peer may
   // fail before the news is here: ask before naming anybody.

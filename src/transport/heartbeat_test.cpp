@@ -97,7 +97,7 @@ TEST(HeartbeatNews, ThoseThatEndBecauseOfALossAreNotNamed) {
 TEST(HeartbeatNews, ReportedFailureReachesEveryRankWithItsReason) {
   run_ranks(4, [&](int rank, std::unique_ptr<Heartbeat>& heartbeat, std::atomic<int>&) {
     if (rank == 3) {
-      heartbeat->report_failure("the disk is full");
+      heartbeat->report_failure("the disk is full", 3);
       heartbeat.reset();
       return;
     }
@@ -105,13 +105,15 @@ TEST(HeartbeatNews, ReportedFailureReachesEveryRankWithItsReason) {
     ASSERT_TRUE(loss.has_value());
     EXPECT_EQ(loss->rank, 3);
     EXPECT_THAT(loss->text, AllOf(HasSubstr("rank 3 (process "), HasSubstr("failed: the disk is full")));
+    EXPECT_TRUE(loss->reported);
+    EXPECT_EQ(loss->exit_status, 3);
   });
 }
 
 TEST(HeartbeatNews, OneRankHasNobodyToLose) {
   run_ranks(1, [](int, std::unique_ptr<Heartbeat>& heartbeat, std::atomic<int>&) {
     EXPECT_FALSE(heartbeat->lost().has_value());
-    heartbeat->report_failure("nobody hears it");
+    heartbeat->report_failure("nobody hears it", 1);
     heartbeat->goodbye();
   });
 }

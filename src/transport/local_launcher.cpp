@@ -176,7 +176,7 @@ class LocalRun {
       result_.failure = base::text("rank ", rank, " exited with status ", WEXITSTATUS(status));
     }
     kill_at_ = Clock::now() + std::chrono::nanoseconds(options_.grace_ns);
-    say(result_.failure);
+    if (WIFSIGNALED(status)) say(result_.failure);  // who exits says why itself
   }
 
   // Sleeps until a child ends, a signal comes, or the grace is over.

@@ -14,7 +14,7 @@ struct LocalLaunch {
   std::vector<std::string> command;  // program (a path, or looked up in PATH) and arguments
   int ranks = 1;
   Environment environment;                      // the children's; SLUICE_RANK … are set on top
-  int64_t grace_ns = 30'000'000'000;            // after one rank failed: for the others to end by themselves
+  int64_t grace_ns = 10'000'000'000;            // after one rank failed: for the others to end by themselves
   std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
 };
 
