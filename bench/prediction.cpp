@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/text.h"
 #include "graph/build.h"
 #include "plan/planner.h"
 #include "profile/machine.h"
@@ -36,7 +37,7 @@ using namespace sluice;
 constexpr int kKinds = static_cast<int>(graph::NodeKind::kUpdate) + 1;
 constexpr int64_t kContextTokens = 2048;
 constexpr int64_t kTokensPerStep = 8192;
-constexpr int kWarmUpSteps = 2;
+constexpr int kWarmUpSteps = 1;
 
 struct Case {
   int ranks;
@@ -113,7 +114,6 @@ class RankBench {
   }
 
   void run() {
-    const cost::Calibration calibration = probe();
     runtime::Engine::Options options;
     options.context_length = kContextTokens;
     runtime::Engine engine(table_, strategies_, *transport_,
@@ -122,10 +122,14 @@ class RankBench {
                            options);
     runtime::initialize(engine.store(), 7);
     std::vector<Record> records(strategies_.size());
+    // Probes and steps take turns, so that a machine whose load drifts is compared with itself.
     for (int step = 0; step < steps_ + kWarmUpSteps; ++step) {
-      for (size_t s = 0; s < strategies_.size(); ++s) {
-        train(engine, cost::CostModel(calibration.options), s, step, records[s]);
-      }
+      const cost::CostModel cost(probe().options);
+      for (size_t s = 0; s < strategies_.size(); ++s) train(engine, cost, s, step, records[s]);
+    }
+    if (launch_.rank == 0) {
+      std::printf("\n%d ranks, %d cores; a probe took %.2f s (median)\n", launch_.world_size,
+                  profile::this_machine().cores, profile::median(probe_ns_) / 1e9);
     }
     for (size_t s = 0; s < strategies_.size(); ++s) print(strategies_[s], records[s]);
   }
@@ -137,15 +141,10 @@ class RankBench {
     options.context_length = kContextTokens;
     options.device_bytes = int64_t{1} << 30;
     options.tp_degrees = launch_.world_size > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
+    options.name = base::text("probe", probe_ns_.size());
     profile::Stopwatch stopwatch(c10::kCPU);
-    cost::Calibration calibration = profile::probe(options, *transport_);
-    if (launch_.rank == 0) {
-      std::printf("\n%d ranks on %s; probe took %.2f s\n", launch_.world_size, calibration.hardware.c_str(),
-                  stopwatch.lap_ns() / 1e9);
-      if (std::getenv("PREDICTION_VERBOSE") != nullptr) {
-        std::puts(cost::to_json(calibration, {}, launch_.world_size).dump(1).c_str());
-      }
-    }
+    const cost::Calibration calibration = profile::probe(options, *transport_);
+    probe_ns_.push_back(stopwatch.lap_ns());
     return calibration;
   }
 
@@ -209,6 +208,7 @@ class RankBench {
   model::ParameterTable table_;
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
+  std::vector<double> probe_ns_;
   int64_t updates_ = 0;
 };
 

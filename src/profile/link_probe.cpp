@@ -21,6 +21,7 @@ namespace {
 constexpr int kLeastRepetitions = 4;
 constexpr int kMostRepetitions = 20;
 constexpr int64_t kWordBytes = 16;
+constexpr int kWords = 4;                                 // exchanged in each repetition
 constexpr int64_t kLocalBytesPerSecond = 10'000'000'000;  // where nothing was moved between ranks
 
 // As many pipelines of one stage as the ranks hold.
@@ -47,8 +48,8 @@ struct Level {
   int64_t bytes = 0;
 
   cost::LinkTimes times() const {
-    const double latency_ns = median(word_ns);
-    const double moving_ns = median(exchange_ns) - latency_ns * static_cast<double>(exchanges);
+    const double latency_ns = lower_quartile(word_ns);
+    const double moving_ns = lower_quartile(exchange_ns) - latency_ns * static_cast<double>(exchanges);
     const double total_bytes = static_cast<double>(bytes);
     return {.latency_ns = std::llround(latency_ns),
             .bytes_per_s = bytes == 0 ? kLocalBytesPerSecond
@@ -62,9 +63,9 @@ class LinkProbe {
   LinkProbe(const LinkProbeOptions& options, comm::Transport& transport)
       : options_(options),
         transport_(transport),
-        ranks_(transport, "probe-links", options.device),
-        inter_(transport.communicator("probe-inter", all_ranks(transport))),
-        intra_(transport.communicator("probe-intra", all_ranks(transport))),
+        ranks_(transport, options.name + "-links", options.device),
+        inter_(transport.communicator(options.name + "-inter", all_ranks(transport))),
+        intra_(transport.communicator(options.name + "-intra", all_ranks(transport))),
         table_(two_layers(options.shape)),
         plan_(graph::link_plan(table_, flat_strategy(options.tp, transport.world_size()),
                                transport.world_size(), options.gpus_per_node)),
@@ -116,7 +117,7 @@ class LinkProbe {
 
   void run(Level& level, comm::Communicator& communicator, runtime::LinkRunner& runner,
            link::WireLevel link::RoundWire::*wire) {
-    word(level, communicator);
+    for (int i = 0; i < kWords; ++i) word(level, communicator);
     const runtime::LinkRunner::Memories pull = runtime::pull_memories(store_);
     const runtime::LinkRunner::Memories push = runtime::push_memories(store_);
     ranks_.barrier();

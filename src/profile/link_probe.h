@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <string>
 
 #include "comm/transport.h"
 #include "cost/cost_model.h"
@@ -17,6 +18,7 @@ struct LinkProbeOptions {
   c10::Device device = c10::kCPU;
   int tp = 1;  // of the layout whose parameters are pulled
   int gpus_per_node = 8;
+  std::string name = "probe";  // its communicators' names begin so
   int64_t budget_ns = 500'000'000;
 };
 
@@ -28,7 +30,8 @@ struct LinkMeasurement {
 
 // Collective over all ranks; each gets what it measured itself. Latency is that of an exchange of a word.
 // Bandwidth comes from pulls and pushes of a model of two layers, packing and summing included, because that
-// is what the graph's exchanges do; bytes are the busiest rank's. REQUIRES: tp <= world size.
+// is what the graph's exchanges do; bytes are the busiest rank's. Lower quartiles are taken: a wake-up that
+// another process delays is no property of the link. REQUIRES: tp <= world size.
 LinkMeasurement measure_links(const LinkProbeOptions& options, comm::Transport& transport);
 
 }  // namespace sluice::profile

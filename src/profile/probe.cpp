@@ -48,7 +48,8 @@ class DegreeProbe {
       : lengths_(probe_lengths(options.context_length)), times_(lengths_.size()), device_(options.device) {
     const std::vector<int> block = tp_block(transport.rank(), tp, transport.world_size());
     if (block.empty()) return;
-    if (tp > 1) group_ = transport.communicator(base::text("probe-tp", tp, "-", block.front()), block);
+    if (tp > 1)
+      group_ = transport.communicator(base::text(options.name, "-tp", tp, "-", block.front()), block);
     StageProbe::Options stage;
     stage.shape = options.shape;
     stage.dtype = options.precision.compute;
@@ -135,6 +136,7 @@ cost::CostModel::Options measure(const ProbeOptions& options, Ranks& ranks, comm
   }
   LinkProbeOptions links;
   links.shape = options.shape;
+  links.name = options.name;
   links.dtype = options.precision.compute;
   links.device = options.device;
   links.tp = std::ranges::min(options.tp_degrees);
@@ -212,7 +214,7 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
 
 cost::Calibration probe(const ProbeOptions& options, comm::Transport& transport) {
   check(options, transport.world_size());
-  Ranks ranks(transport, "probe", options.device);
+  Ranks ranks(transport, options.name, options.device);
   const cost::CostModel::Options measured = measure(options, ranks, transport);
   std::string text;
   if (transport.rank() == 0) {

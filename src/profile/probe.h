@@ -9,6 +9,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "comm/transport.h"
@@ -28,6 +29,7 @@ struct ProbeOptions {
   int64_t logits_chunk_bytes = 8 << 20;
   int64_t device_bytes = 0;  // what a rank may use, margin taken off
   int gpus_per_node = 8;
+  std::string name = "probe";         // its communicators' names begin so; unique on a transport
   int64_t budget_ns = 3'000'000'000;  // aimed at; a few repetitions are taken whatever they cost
 };
 

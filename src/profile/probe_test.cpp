@@ -185,5 +185,10 @@ TEST(Median, OfOddAndEvenCounts) {
   EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
 }
 
+TEST(LowerQuartile, IgnoresTheSlowThreeQuarters) {
+  EXPECT_EQ(lower_quartile({9, 1, 8, 2, 7}), 2);
+  EXPECT_EQ(lower_quartile({5}), 5);
+}
+
 }  // namespace
 }  // namespace sluice::profile

@@ -41,4 +41,10 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+double lower_quartile(std::vector<double> values) {
+  SLUICE_ASSERT(!values.empty(), "a quartile of nothing");
+  std::ranges::sort(values);
+  return values[(values.size() - 1) / 4];
+}
+
 }  // namespace sluice::profile

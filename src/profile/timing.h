@@ -26,4 +26,8 @@ class Stopwatch {
 // The middle value, or the mean of the middle two. REQUIRES: values is not empty.
 double median(std::vector<double> values);
 
+// A value that a quarter of them don't exceed: what something takes when little disturbs it.
+// REQUIRES: values is not empty.
+double lower_quartile(std::vector<double> values);
+
 }  // namespace sluice::profile
