@@ -1,0 +1,304 @@
+"""What the integration tests share: a tiny corpus, runs of the real program, and what runs leave behind.
+
+Needs Python's standard library only. $SLUICE names the program; every test works in a directory of its own
+that is removed afterwards.
+"""
+
+import array
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+SLUICE = os.environ.get("SLUICE", "build/sluice")
+VOCABULARY = 64
+RUN_TIMEOUT_S = 120
+
+# Enough strategies that steps differ: tensor and pipeline parallel pipelines of unequal size.
+STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"]
+
+
+def write_corpus(prefix, documents):
+    """Megatron's .bin and .idx of lists of tokens below 65,500, written without the program's help."""
+    with open(f"{prefix}.bin", "wb") as tokens:
+        for document in documents:
+            tokens.write(struct.pack(f"<{len(document)}H", *document))
+    offsets, offset_bytes = [], 0
+    for document in documents:
+        offsets.append(offset_bytes)
+        offset_bytes += 2 * len(document)
+    count = len(documents)
+    with open(f"{prefix}.idx", "wb") as index:
+        index.write(struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, count, count + 1))
+        index.write(struct.pack(f"<{count}i", *map(len, documents)))
+        index.write(struct.pack(f"<{count}q", *offsets))
+        index.write(struct.pack(f"<{count + 1}q", *range(count + 1)))
+
+
+def make_documents(count=300, longest=100, seed=7):
+    """Random walks over the vocabulary, most of them short: something that a model can learn."""
+    chance = random.Random(seed)
+    documents = []
+    for _ in range(count):
+        length = 2 + int((longest - 2) * chance.random() ** 3)
+        token = chance.randrange(VOCABULARY)
+        document = []
+        for _ in range(length):
+            document.append(token)
+            token = (token + chance.choice((1, 1, 1, 5))) % VOCABULARY
+        documents.append(document)
+    return documents
+
+
+def base_settings():
+    """The configuration of a run that takes seconds, as {section: {key: value}}."""
+    return {
+        "model": {"layers": 4, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn_hidden": 64, "vocab": VOCABULARY},
+        "data": {"train": [["corpus", 1.0]], "context_length": 96, "tokens_per_step": 512, "seed": 3},
+        "train": {"steps": 8, "threads": 1, "dtype": "float32", "device": "cpu"},
+        "optimizer": {"lr": 1e-2, "warmup_steps": 3},
+        "parallel": {"strategies": STRATEGIES, "select": "cycle", "calibration": "analytic"},
+        "memory": {"device_gib": 1.0, "margin_gib": 0.1},
+        "checkpoint": {"every": 0, "keep": 2},
+        "log": {"dir": "run", "tensorboard": False},
+    }
+
+
+def merged(settings, changes):
+    """`settings` with {"section.key": value} on top."""
+    result = {section: dict(keys) for section, keys in settings.items()}
+    for name, value in changes.items():
+        section, key = name.split(".", 1)
+        result.setdefault(section, {})[key] = value
+    return result
+
+
+def to_toml(settings):
+    """JSON's texts, numbers, truths and lists are TOML's too."""
+    lines = []
+    for section, keys in settings.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+def free_port(low=0, high=0):
+    """A port that was free a moment ago, in [low, high) if given."""
+    for port in [0] if high == 0 else random.sample(range(low, high), 50):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return probe.getsockname()[1]
+    raise RuntimeError(f"no free port from {low} to {high}")
+
+
+def environment(**variables):
+    """This process's environment without traces of a launcher, with `variables` on top."""
+    launchers = ("SLUICE_RANK", "SLURM_", "OMPI_", "PMI", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(launchers)}
+    return {**clean, **{name: str(value) for name, value in variables.items()}}
+
+
+def children(process_id):
+    """The ids of a process's children, oldest first; none when it has ended."""
+    try:
+        return [int(word) for word in pathlib.Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def rank_processes(launcher_id):
+    """{rank: process id} of a local launcher's ranks that have begun."""
+    ranks = {}
+    for child in children(launcher_id):
+        with contextlib.suppress(OSError):
+            for entry in pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                if entry.startswith(b"SLUICE_RANK="):
+                    ranks[int(entry.split(b"=")[1])] = child
+    return ranks
+
+
+def alive(process_id):
+    """Whether the process runs: zombies don't."""
+    try:
+        return pathlib.Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, timeout_s, pause_s=0.002):
+    """Whether `condition` came true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+    return True
+
+
+def records(run):
+    """The lines of a run's metrics.jsonl."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(run):
+    """{step: (loss, gradient norm)} of a run; a step that stands there twice is an error."""
+    found = {}
+    for record in records(run):
+        if "loss" not in record:
+            continue
+        if record["step"] in found:
+            raise AssertionError(f"step {record['step']} stands twice in {run}/metrics.jsonl")
+        found[record["step"]] = (record["loss"], record["grad_norm"])
+    return found
+
+
+def committed_steps(run):
+    """The steps of a run's complete checkpoints, in order."""
+    return sorted(int(path.parent.name.split("-")[1].split(".")[0])
+                  for path in (run / "checkpoints").glob("step-*/manifest.json"))
+
+
+def read_safetensors(path):
+    """{name: array of numbers} of a file of float32 and float64 tensors."""
+    data = path.read_bytes()
+    header_bytes = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + header_bytes])
+    tensors = {}
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        values = array.array({"F32": "f", "F64": "d"}[tensor["dtype"]])
+        begin, end = tensor["data_offsets"]
+        values.frombytes(data[8 + header_bytes + begin:8 + header_bytes + end])
+        tensors[name] = values
+    return tensors
+
+
+def checkpoint_tensors(run, step):
+    """{name: values} of a checkpoint, its owner slices joined: the same for any number of ranks."""
+    directory = run / "checkpoints" / f"step-{step}"
+    parts = {}
+    for file in json.loads((directory / "manifest.json").read_text())["files"]:
+        for name, values in read_safetensors(directory / file["name"]).items():
+            begin = file["intervals"][int(name.split(".")[1])][0]
+            parts.setdefault(name, []).append((begin, values))
+    joined = {}
+    for name, slices in parts.items():
+        joined[name] = array.array(slices[0][1].typecode)
+        for _, values in sorted(slices, key=lambda slice_: slice_[0]):
+            joined[name].extend(values)
+    return joined
+
+
+class Outcome:
+    """How a program ended: its exit status and what it wrote."""
+
+    def __init__(self, status, stdout, stderr, seconds):
+        self.status, self.stdout, self.stderr, self.seconds = status, stdout, stderr, seconds
+
+    def __str__(self):
+        return f"exit status {self.status} after {self.seconds:.1f} s\n{self.stderr[-4000:]}"
+
+
+class TestCase(unittest.TestCase):
+    """A test in a temporary directory with a corpus at `corpus`, and ways to run the program in it."""
+
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sluice-"))
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        write_corpus(self.directory / "corpus", make_documents())
+
+    def config(self, run, **changes):
+        """Writes NAME.toml for the run directory `run`; returns the directory. Changes: section__key=value."""
+        changes = {name.replace("__", ".", 1): value for name, value in changes.items()}
+        settings = merged(base_settings(), {"log.dir": run, **changes})
+        (self.directory / f"{run}.toml").write_text(to_toml(settings))
+        return self.directory / run
+
+    def start(self, command, env=None, **options):
+        """Starts a command in the test's directory; it is killed with the test."""
+        process = subprocess.Popen(command, cwd=self.directory, env=env or environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        """Ends a process that a failed test left behind; a launcher's ranks end with it."""
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def finish(self, process, timeout_s=RUN_TIMEOUT_S):
+        """Waits for a started process."""
+        begin = time.monotonic()
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stdout, stderr = process.communicate()
+            self.fail(f"{process.args} did not end within {timeout_s} s:\n{stderr[-4000:]}")
+        return Outcome(process.returncode, stdout, stderr, time.monotonic() - begin)
+
+    @staticmethod
+    def train_command(run, ranks=0, *arguments):
+        """`sluice train` with RUN.toml; ranks 0: as one rank of whatever the environment says."""
+        command = [os.path.abspath(SLUICE), "train", "--config", f"{run}.toml"]
+        return command + (["--nproc", str(ranks)] if ranks else []) + list(arguments)
+
+    def start_train(self, run, ranks, *arguments, env=None, **options):
+        return self.start(self.train_command(run, ranks, *arguments), env, **options)
+
+    def train(self, run, ranks, *arguments, expect=0, **options):
+        """Trains to the end and checks the exit status."""
+        outcome = self.finish(self.start_train(run, ranks, *arguments, **options))
+        self.assertEqual(outcome.status, expect, str(outcome))
+        return outcome
+
+    def wait_for_step(self, run, step, process):
+        """Returns when metrics.jsonl holds `step`."""
+        def reached():
+            path = run / "metrics.jsonl"
+            return process.poll() is not None or (path.exists() and path.read_text().count("\n") > step)
+        self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step}")
+        if process.poll() is not None:
+            self.fail(f"the run ended before step {step}: {self.finish(process)}")
+
+    def assert_same_checkpoint(self, run, other, step):
+        """Bitwise equal tensors."""
+        tensors, expected = checkpoint_tensors(run, step), checkpoint_tensors(other, step)
+        self.assertEqual(tensors.keys(), expected.keys())
+        for name, values in tensors.items():
+            self.assertEqual(values.tobytes(), expected[name].tobytes(), f"{name} of step {step}")
+
+    def assert_close_checkpoint(self, run, other, step, tolerance, states=("master", "exp_avg", "exp_avg_sq")):
+        """Each tensor within `tolerance` of its largest element."""
+        tensors, expected = checkpoint_tensors(run, step), checkpoint_tensors(other, step)
+        self.assertEqual(tensors.keys(), expected.keys())
+        for name, values in tensors.items():
+            if name.rsplit(".", 1)[1] not in states:
+                continue
+            largest = max(map(abs, expected[name]))
+            difference = max(abs(a - b) for a, b in zip(values, expected[name], strict=True))
+            self.assertLessEqual(difference, tolerance * largest, f"{name} of step {step}")
+
+    def assert_close_losses(self, run, other, loss_tolerance, norm_tolerance):
+        """Losses and gradient norms within relative tolerances, step by step."""
+        found, expected = losses(run), losses(other)
+        self.assertEqual(found.keys(), expected.keys())
+        for step, (loss, norm) in expected.items():
+            self.assertLessEqual(abs(found[step][0] - loss), loss_tolerance * abs(loss), f"loss of step {step}")
+            self.assertLessEqual(abs(found[step][1] - norm), norm_tolerance * abs(norm), f"norm of step {step}")
+
+
+def terminate(process_id):
+    os.kill(process_id, signal.SIGTERM)

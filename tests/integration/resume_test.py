@@ -1,0 +1,104 @@
+"""A run that stops and resumes is the run that never stopped: to the bit on as many ranks, within rounding on
+others; and real processes under changing strategies compute what one rank computes."""
+
+import shutil
+import unittest
+
+from harness import TestCase, committed_steps, losses, rank_processes, records, terminate
+
+STEPS = 8
+HALF = 4
+
+
+class Resume(TestCase):
+    def undisturbed(self, **changes):
+        """A run on 4 ranks with a checkpoint in its middle."""
+        run = self.config("whole", train__steps=STEPS, checkpoint__every=HALF, **changes)
+        self.train("whole", 4)
+        self.assertEqual(committed_steps(run), [HALF, STEPS])
+        return run
+
+    def resumed(self, whole, ranks, **changes):
+        """A copy of `whole` taken back to its middle and finished on `ranks` ranks."""
+        name = f"on{ranks}"
+        shutil.copytree(whole, self.directory / name)
+        shutil.rmtree(self.directory / name / "checkpoints" / f"step-{STEPS}")
+        if ranks != 4:
+            changes["parallel__strategies"] = [f"{ranks}x<1,1,1>"]
+        run = self.config(name, train__steps=STEPS, checkpoint__every=HALF, **changes)
+        self.train(name, ranks, "--resume", "auto")
+        self.assertEqual(sorted(losses(run)), list(range(STEPS)))
+        return run
+
+    def test_as_many_ranks_bitwise(self):
+        whole = self.undisturbed()
+        run = self.resumed(whole, 4)
+        self.assertEqual(losses(run), losses(whole))
+        self.assert_same_checkpoint(run, whole, STEPS)
+        self.assertGreaterEqual(len({record["strategy"] for record in records(run)}), 2)
+
+    def test_a_measured_calibration_is_kept(self):
+        whole = self.undisturbed(parallel__calibration="auto", parallel__select="best")
+        calibration = (whole / "calibration.json").read_bytes()
+        run = self.resumed(whole, 4, parallel__calibration="auto", parallel__select="best")
+        self.assertEqual((run / "calibration.json").read_bytes(), calibration)
+        self.assertEqual([record["strategy"] for record in records(run)],
+                         [record["strategy"] for record in records(whole)])
+        self.assertEqual(losses(run), losses(whole))
+
+    def test_other_numbers_of_ranks_in_float64(self):
+        whole = self.undisturbed(train__dtype="float64")
+        for ranks in (2, 1, 5):
+            with self.subTest(ranks=ranks):
+                run = self.resumed(whole, ranks, train__dtype="float64")
+                self.assert_close_losses(run, whole, 1e-11, 1e-11)
+                self.assert_close_checkpoint(run, whole, STEPS, 1e-11)
+
+    def test_fewer_ranks_in_float32(self):
+        whole = self.undisturbed()
+        run = self.resumed(whole, 2)
+        self.assert_close_losses(run, whole, 1e-5, 1e-4)
+        self.assert_close_checkpoint(run, whole, STEPS, 1e-4)
+
+
+class Processes(TestCase):
+    def test_changing_strategies_equal_one_rank_in_float64(self):
+        common = {"train__dtype": "float64", "train__steps": 20, "checkpoint__every": 20}
+        four = self.config("four", **common)
+        one = self.config("one", **{**common, "parallel__strategies": ["<1,1,1>"]})
+        self.train("four", 4)
+        self.train("one", 1)
+        self.assert_close_losses(four, one, 1e-11, 1e-11)
+        self.assert_close_checkpoint(four, one, 20, 1e-11)
+
+
+class Stop(TestCase):
+    def test_sigterm_to_the_launcher_saves_and_exits_0(self):
+        self.stop(lambda process: terminate(process.pid))
+
+    def test_sigterm_to_one_rank_saves_and_exits_0(self):
+        self.stop(lambda process: terminate(rank_processes(process.pid)[2]))
+
+    def stop(self, tell):
+        """Without checkpoint.every, the signal alone makes a checkpoint of an agreed step."""
+        # A rate that doesn't depend on train.steps, so that another end makes the same run.
+        common = {"optimizer__decay": "constant"}
+        run = self.config("run", train__steps=100_000, **common)
+        process = self.start_train("run", 4)
+        self.wait_for_step(run, 3, process)
+        tell(process)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        last = max(losses(run))
+        self.assertEqual(committed_steps(run), [last + 1], str(outcome))
+
+        steps = last + 4
+        for name, arguments in (("run", ["--resume", "auto"]), ("whole", [])):
+            self.config(name, train__steps=steps, checkpoint__every=steps, **common)
+            self.train(name, 4, *arguments)
+        self.assertEqual(losses(run), losses(self.directory / "whole"))
+        self.assert_same_checkpoint(run, self.directory / "whole", steps)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
