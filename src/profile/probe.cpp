@@ -179,6 +179,15 @@ StageTimes condense(const std::vector<StageTimes>& runs, Pick pick) {
   return result;
 }
 
+// Disturbed times of short work can look constant; more tokens must cost more all the same.
+cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const char* what) {
+  const cost::Fit found = cost::fit(samples, what);
+  if (found.a_ns > 0 || found.b_ns > 0) return found;
+  const cost::Sample& longest = *std::ranges::max_element(
+      samples, {}, [](const cost::Sample& sample) { return cost::Work::of(sample.lengths).tokens; });
+  return {.b_ns = longest.time_ns / static_cast<double>(cost::Work::of(longest.lengths).tokens)};
+}
+
 double total_ns(const StageTimes& times) {
   return times.embedding_forward_ns + times.forward_ns + times.head_ns + times.backward_input_ns +
          times.backward_weight_ns + times.embedding_backward_ns;
@@ -202,7 +211,7 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
     for (size_t i = 0; i < lengths.size(); ++i) {
       samples.push_back({lengths[i], std::max(1.0, least[i].*kind * usual_ns / least_ns)});
     }
-    return cost::fit(samples, what).quadratic();
+    return growing_fit(samples, what).quadratic();
   };
   return {.layer = {fitted(&StageTimes::forward_ns, "forward"),
                     fitted(&StageTimes::backward_input_ns, "backward-input"),

@@ -124,6 +124,16 @@ TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
   expect_near(fit_times(lengths, times).layer.forward, 4, 10'000, 80'000);
 }
 
+TEST(FitTimes, TimesThatLookConstantStillGrow) {
+  const auto lengths = probe_lengths(2048);
+  const std::vector<std::vector<StageTimes>> times(lengths.size(), {made_up({100})});
+  const FittedTimes fitted = fit_times(lengths, times);
+  for (const cost::Quadratic& found :
+       {fitted.layer.forward, fitted.layer.backward_input, fitted.layer.backward_weight, fitted.ends.head}) {
+    EXPECT_GT(found.of_sequences(std::vector<int64_t>{4096}), found.of_sequences(std::vector<int64_t>{64}));
+  }
+}
+
 TEST(ProbeLengths, TellSquaresFromSums) {
   for (const int64_t context : {2, 100, 2048, 1'000'000}) {
     for (const auto& lengths : probe_lengths(context)) {

@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "layers/decoder_layer.h"
@@ -25,29 +24,6 @@ constexpr int64_t kMostLayers = 2;
 
 int64_t shard_size(const model::Bucket& bucket, const layers::TensorParallel& parallel) {
   return model::tp_shard(bucket, parallel.tp, parallel.t).size();
-}
-
-// Bytes of distinct storages.
-int64_t distinct_bytes(const std::vector<at::Tensor>& tensors) {
-  std::set<const void*> seen;
-  int64_t bytes = 0;
-  for (const at::Tensor& tensor : tensors) {
-    if (!tensor.defined() || !seen.insert(tensor.storage().data()).second) continue;
-    bytes += static_cast<int64_t>(tensor.storage().nbytes());
-  }
-  return bytes;
-}
-
-int64_t bytes_of(const layers::LayerSaved& saved) {
-  return distinct_bytes({saved.attention.x_SH, saved.attention.inverse_rms_S, saved.attention.qkv_TP,
-                         saved.attention.attention.out_TND, saved.attention.attention.lse_NT, saved.mlp.x_SH,
-                         saved.mlp.inverse_rms_S, saved.mlp.gate_up_TG});
-}
-
-int64_t bytes_of(const layers::LayerDeferred& deferred) {
-  return distinct_bytes({deferred.attention.normed_SH, deferred.attention.dqkv_TP, deferred.attention.a_TQ,
-                         deferred.attention.dy_SH, deferred.mlp.normed_SH, deferred.mlp.dgate_up_TG,
-                         deferred.mlp.a_TF, deferred.mlp.dy_SH});
 }
 
 }  // namespace
@@ -182,10 +158,10 @@ ActivationBytes StageProbe::activation_bytes(int64_t tokens) {
   layers::LayerDeferred deferred;
   const at::Tensor x_SH = layers::embedding_forward(p.context, p.embedding, batch.id_T);
   const at::Tensor y_SH = layers::layer_forward(p.context, batch.layout, p.weights[0], x_SH, &saved);
-  const int64_t saved_bytes = bytes_of(saved);
+  const int64_t saved_bytes = layers::bytes_of(saved);
   layers::layer_backward_input(p.context, batch.layout, p.weights[0], std::move(saved), y_SH, p.gradients[0],
                                deferred);
-  const int64_t deferred_bytes = bytes_of(deferred);
+  const int64_t deferred_bytes = layers::bytes_of(deferred);
   layers::layer_backward_weight(p.context, std::move(deferred), p.gradients[0]);
   const auto per_token = [&](int64_t bytes) { return (bytes + tokens - 1) / tokens; };
   return {per_token(saved_bytes), per_token(std::max<int64_t>(0, deferred_bytes - saved_bytes))};
