@@ -38,7 +38,8 @@ struct Place {
 };
 
 struct Lane {
-  int units = 0;  // in all
+  int units = 0;           // in all
+  int finished_units = 0;  // on every stage
   int64_t used_tokens = 0;
 };
 
@@ -106,6 +107,7 @@ class Simulation {
   void finish(int stage, int unit);
 
   bool admissible(int unit);
+  bool credit_waits_for(int unit);
   bool backward_allowed(int stage, int unit);
   Choice choose(int stage, int lane);
   bool try_start(int stage, int lane);
@@ -180,6 +182,16 @@ bool Simulation::admissible(int unit) {
   return fits;
 }
 
+// Whether the next unit lacks credit and `unit` is the one that returns some first. On several lanes a stage
+// may wait for a tied unit meanwhile; preferring other cells from one moment to the next would make it start
+// late what was ready before, so there this never counts.
+bool Simulation::credit_waits_for(int unit) {
+  if (load_.lanes > 1) return false;
+  const ReadyQueue& next = place(0, 0).forward;
+  return unit == lanes_[0].finished_units && !next.empty() &&
+         lanes_[0].used_tokens + unit_at(next.front()).tokens > load_.credit_tokens;
+}
+
 // The fused backward that ends stage 0 waits for every older weight gradient there.
 bool Simulation::backward_allowed(int stage, int unit) {
   if (load_.stages == 1 || !fused(stage, unit)) return true;
@@ -195,6 +207,9 @@ Simulation::Choice Simulation::choose(int stage, int lane) {
   if (!at.backward.empty() && backward_allowed(stage, at.backward.front())) {
     const int unit = at.backward.front();
     return {fused(stage, unit) ? CellKind::kBackward : CellKind::kBackwardInput, unit};
+  }
+  if (stage > 0 && !at.weight.empty() && credit_waits_for(at.weight.front())) {
+    return {CellKind::kBackwardWeight, at.weight.front()};
   }
   if (!at.forward.empty() && (stage > 0 || admissible(at.forward.front()))) {
     return {CellKind::kForward, at.forward.front()};
@@ -293,8 +308,10 @@ void Simulation::start_transfers() {
 void Simulation::finish(int stage, int unit) {
   for_each_lane(unit, [&](int lane) { ++place(stage, lane).finished_units; });
   if (--unfinished_stages_[static_cast<size_t>(unit)] > 0) return;
-  for_each_lane(unit,
-                [&](int lane) { lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).tokens; });
+  for_each_lane(unit, [&](int lane) {
+    ++lanes_[static_cast<size_t>(lane)].finished_units;
+    lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).tokens;
+  });
   awake_[0] = true;
 }
 

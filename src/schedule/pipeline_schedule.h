@@ -6,8 +6,9 @@
 // at each (lane, stage), whenever it is free: a ready backward (oldest first), else a ready forward
 // (admitted), else the oldest deferred weight gradient. A forward is admitted at stage 0 when its tokens fit
 // the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
-// gradient is done on every stage. With one stage backward is never split. On stage 0 older weight
-// gradients finish before the last unit's backward, which is fused.
+// gradient is done on every stage. While the next unit of a pipeline of one lane waits for credit, a later
+// stage prefers the weight gradient of the oldest unit in flight to a forward. With one stage backward is
+// never split. On stage 0 older weight gradients finish before the last unit's backward, which is fused.
 #pragma once
 
 #include <cstdint>

@@ -217,9 +217,24 @@ class TickTwin {
     }
     return true;
   }
+  // The next unit to enter, on a pipeline of one lane, does not fit the credit that is left.
+  bool waits_for_credit() const {
+    if (load_.lanes > 1) return false;
+    int64_t used = 0;
+    for (int u = 0; u < units(); ++u) {
+      if (!started(0, u, 'F')) return used + unit(u).tokens > load_.credit_tokens;
+      if (!done_everywhere(u)) used += unit(u).tokens;
+    }
+    return false;
+  }
   Choice choose(int stage, int lane) const {
     for (int u = 0; u < units(); ++u) {
       if (covers(u, lane) && ready_backward(stage, u)) return {'B', u};
+    }
+    for (int u = 0; stage > 0 && waits_for_credit() && u < units(); ++u) {
+      if (done_everywhere(u)) continue;
+      if (done(stage, u, 'B') && !started(stage, u, 'W')) return {'W', u};
+      break;
     }
     for (int u = 0; u < units(); ++u) {
       if (covers(u, lane) && ready_forward(stage, u)) return {'F', u};
@@ -394,6 +409,18 @@ TEST(PipelineSchedule, EqualMicroBatchesWithAmpleCreditBeatFusedOneForwardOneBac
     for (int units = 1; units <= 20; ++units) {
       const PipelineSchedule schedule = schedule_pipeline(uniform_load(stages, units, 10, 11, 9));
       EXPECT_LE(schedule.makespan_ns, (units + stages - 1) * 30)
+          << stages << " stages, " << units << " units";
+    }
+  }
+}
+
+// Credit of as many micro-batches as stages is what one forward, one backward keeps in flight.
+TEST(PipelineSchedule, EqualMicroBatchesWithTightCreditBeatFusedOneForwardOneBackward) {
+  for (int stages = 2; stages <= 8; ++stages) {
+    for (int units = 1; units <= 40; ++units) {
+      PipelineLoad load = uniform_load(stages, units, 10, 11, 9);
+      load.credit_tokens = stages;
+      EXPECT_LE(schedule_pipeline(load).makespan_ns, (units + stages - 1) * 30)
           << stages << " stages, " << units << " units";
     }
   }
