@@ -159,12 +159,20 @@ class LocalRun {
       }
       running += child.ended ? 0 : 1;
     }
-    if (failed >= 0 && result_.failed_rank < 0) note_failure(failed);
+    if (failed >= 0 && is_cause(failed)) note_failure(failed);
     return running;
+  }
+
+  // Others may notice a killed rank, and end, before the system has taken it down.
+  bool is_cause(int rank) const {
+    if (result_.failed_rank < 0) return true;
+    const auto was_killed = [&](int r) { return WIFSIGNALED(children_[static_cast<size_t>(r)].status); };
+    return !killed_ && was_killed(rank) && !was_killed(result_.failed_rank);
   }
 
   void note_failure(int rank) {
     const int status = children_[static_cast<size_t>(rank)].status;
+    if (result_.failed_rank < 0) kill_at_ = Clock::now() + std::chrono::nanoseconds(options_.grace_ns);
     result_.failed_rank = rank;
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
@@ -175,7 +183,6 @@ class LocalRun {
       result_.exit_status = WEXITSTATUS(status);
       result_.failure = base::text("rank ", rank, " exited with status ", WEXITSTATUS(status));
     }
-    kill_at_ = Clock::now() + std::chrono::nanoseconds(options_.grace_ns);
     if (WIFSIGNALED(status)) say(result_.failure);  // who exits says why itself
   }
 

@@ -19,7 +19,7 @@ struct LocalLaunch {
 };
 
 struct LocalResult {
-  int exit_status = 0;  // the first failed rank's; 1 if a signal killed it
+  int exit_status = 0;  // the first failed rank's, or 1 if a signal killed one
   int failed_rank = -1;
   std::string failure;        // "rank 2 was killed by signal 9 (Killed)"; "" if all succeeded
   std::vector<int> statuses;  // by rank: exit status, or 128 + signal

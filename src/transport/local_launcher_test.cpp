@@ -52,6 +52,14 @@ TEST(LocalLauncher, KilledRankIsStatusOneAndNamed) {
   EXPECT_EQ(result.statuses, (std::vector<int>{0, 0, 137}));
 }
 
+TEST(LocalLauncher, AKilledRankIsTheCauseThoughAnotherEndedBefore) {
+  const LocalResult result =
+      launch_locally(shell("test $SLUICE_RANK = 0 && exit 3; sleep 0.2; kill -9 $$", 2));
+  EXPECT_EQ(result.failed_rank, 1);
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.failure, HasSubstr("rank 1 was killed by signal 9"));
+}
+
 TEST(LocalLauncher, OthersAreKilledAfterTheGrace) {
   LocalLaunch launch = shell("test $SLUICE_RANK = 0 && exit 2; exec sleep 100", 2);
   launch.grace_ns = 100'000'000;
