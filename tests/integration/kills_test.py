@@ -36,15 +36,20 @@ class Kills(TestCase):
         return self.config(run, train__steps=STEPS, checkpoint__every=1)
 
     def wait_for_moment(self, run, process, saving):
-        """Waits into the middle of a run that has trained a little; False if it ended before."""
+        """Waits for a random moment of the run, or one while it saves; False if the run ended before."""
         if saving:
             begin = max(committed_steps(run), default=0)
             after = begin + self.chance.randrange(1, 6)
             wait_until(lambda: process.poll() is not None
                        or (max(committed_steps(run), default=0) >= after and being_written(run)),
                        RUN_TIMEOUT_S, pause_s=0.0002)
+        elif self.chance.random() < 0.3:  # while the ranks start, most likely
+            time.sleep(self.chance.uniform(0.05, 1.5))
         else:
-            time.sleep(self.chance.uniform(0.05, 2.5))
+            begin = max(committed_steps(run), default=0)
+            wait_until(lambda: process.poll() is not None or max(committed_steps(run), default=0) > begin,
+                       RUN_TIMEOUT_S)
+            time.sleep(self.chance.uniform(0, 0.5))
         return process.poll() is None
 
     def kill_one(self, process):
