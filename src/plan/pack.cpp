@@ -57,7 +57,7 @@ class Packer {
  public:
   Packer(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
          std::span<const PackItem> items)
-      : pipeline_(pipeline), scheme_(scheme), cost_(cost), items_(items) {}
+      : pipeline_(pipeline), scheme_(scheme), times_(pipeline, cost), items_(items) {}
 
   PackedPipeline run() {
     if (items_.empty()) {
@@ -67,7 +67,7 @@ class Packer {
     } else {
       try_counts();
     }
-    return std::move(*best_);
+    return best();
   }
 
  private:
@@ -109,23 +109,37 @@ class Packer {
   }
 
   void consider(const Bins& bins) {
+    schedule::PipelineLoad load{
+        .stages = scheme_.scheme().pp, .lanes = 1, .credit_tokens = scheme_.credit_tokens(), .units = {}};
+    for (const std::vector<int>& bin : bins) {
+      cost::Work work;
+      for (const int item : bin) {
+        const int64_t tokens = items_[static_cast<size_t>(item)].tokens;
+        work += cost::Work::of_lane(tokens, tokens, 1);
+      }
+      load.units.push_back(times_.of(std::span(&work, 1), 0));
+    }
+    const int64_t makespan_ns = schedule::schedule_pipeline(load).makespan_ns;
+    if (best_ns_ && *best_ns_ <= makespan_ns) return;
+    best_ns_ = makespan_ns;
+    best_ = bins;
+  }
+
+  PackedPipeline best() const {
     PackedPipeline packed{.plan = {.pipeline = pipeline_,
                                    .max_len_tokens = scheme_.max_len_tokens(),
-                                   .lanes = std::vector<std::vector<MicroBatch>>(1)}};
-    for (const std::vector<int>& bin : bins) packed.plan.lanes[0].push_back(micro_batch_of(items_, bin));
-    packed.makespan_ns = schedule::schedule_pipeline({.stages = scheme_.scheme().pp,
-                                                      .lanes = 1,
-                                                      .credit_tokens = scheme_.credit_tokens(),
-                                                      .units = schedule::pipeline_units(packed.plan, cost_)})
-                             .makespan_ns;
-    if (!best_ || packed.makespan_ns < best_->makespan_ns) best_ = std::move(packed);
+                                   .lanes = std::vector<std::vector<MicroBatch>>(1)},
+                          .makespan_ns = *best_ns_};
+    for (const std::vector<int>& bin : best_) packed.plan.lanes[0].push_back(micro_batch_of(items_, bin));
+    return packed;
   }
 
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
-  const cost::CostModel& cost_;
+  schedule::UnitTimes times_;
   std::span<const PackItem> items_;
-  std::optional<PackedPipeline> best_;
+  std::optional<int64_t> best_ns_;
+  Bins best_;
 };
 
 }  // namespace

@@ -104,49 +104,6 @@ cost::Work work_of(const Tie& tie, const MicroBatch& micro_batch) {
   return work;
 }
 
-// Times of the cells of every stage.
-struct StageTimes {
-  std::vector<cost::Quadratic> forward;
-  std::vector<cost::Quadratic> backward_input;
-  std::vector<cost::Quadratic> backward_weight;
-};
-
-StageTimes stage_times(const strategy::Scheme& scheme, const CostModel& cost) {
-  StageTimes times;
-  for (int stage = 0; stage < scheme.pp; ++stage) {
-    const CostModel::CellPart part = cost.whole_stage(scheme, stage);
-    times.forward.push_back(cost.cell_times(scheme, CellKind::kForward, part));
-    times.backward_input.push_back(cost.cell_times(scheme, CellKind::kBackwardInput, part));
-    times.backward_weight.push_back(cost.cell_times(scheme, CellKind::kBackwardWeight, part));
-  }
-  return times;
-}
-
-Unit unit_of(const Tie& tie, const PipelinePlan& plan, const CostModel& cost, const StageTimes& times) {
-  const strategy::Scheme& scheme = plan.pipeline.scheme;
-  const auto stages = static_cast<size_t>(scheme.pp);
-  Unit unit{.first_lane = tie.first_lane,
-            .lanes = static_cast<int>(tie.micro_batches.size()),
-            .forward_ns = std::vector<int64_t>(stages),
-            .backward_input_ns = std::vector<int64_t>(stages),
-            .backward_weight_ns = std::vector<int64_t>(stages)};
-  const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
-  for (const MicroBatch* micro_batch : tie.micro_batches) {
-    const cost::Work work = work_of(tie, *micro_batch);
-    raise(unit.tokens, work.tokens);
-    for (size_t s = 0; s < stages; ++s) {
-      raise(unit.forward_ns[s], times.forward[s].of_work(work));
-      raise(unit.backward_input_ns[s], times.backward_input[s].of_work(work));
-      raise(unit.backward_weight_ns[s], times.backward_weight[s].of_work(work));
-    }
-  }
-  for (int stage = 0; stage + 1 < scheme.pp; ++stage) {
-    unit.transfer_ns.push_back(
-        cost.transfer_ns(scheme, unit.tokens, boundary_in_node(plan.pipeline, cost, stage)));
-  }
-  return unit;
-}
-
 }  // namespace
 
 bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
@@ -160,10 +117,47 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
   return true;
 }
 
+UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
+    : scheme_(pipeline.scheme), cost_(cost) {
+  for (int stage = 0; stage < scheme_.pp; ++stage) {
+    const CostModel::CellPart part = cost.whole_stage(scheme_, stage);
+    forward_.push_back(cost.cell_times(scheme_, CellKind::kForward, part));
+    backward_input_.push_back(cost.cell_times(scheme_, CellKind::kBackwardInput, part));
+    backward_weight_.push_back(cost.cell_times(scheme_, CellKind::kBackwardWeight, part));
+    if (stage > 0) in_node_.push_back(boundary_in_node(pipeline, cost, stage - 1));
+  }
+}
+
+Unit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
+  const auto stages = static_cast<size_t>(scheme_.pp);
+  Unit unit{.first_lane = first_lane,
+            .lanes = static_cast<int>(lanes.size()),
+            .forward_ns = std::vector<int64_t>(stages),
+            .backward_input_ns = std::vector<int64_t>(stages),
+            .backward_weight_ns = std::vector<int64_t>(stages)};
+  const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
+  for (const cost::Work& work : lanes) {
+    raise(unit.tokens, work.tokens);
+    for (size_t s = 0; s < stages; ++s) {
+      raise(unit.forward_ns[s], forward_[s].of_work(work));
+      raise(unit.backward_input_ns[s], backward_input_[s].of_work(work));
+      raise(unit.backward_weight_ns[s], backward_weight_[s].of_work(work));
+    }
+  }
+  for (const bool in_node : in_node_) {
+    unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, in_node));
+  }
+  return unit;
+}
+
 std::vector<Unit> pipeline_units(const PipelinePlan& plan, const CostModel& cost) {
-  const StageTimes times = stage_times(plan.pipeline.scheme, cost);
+  const UnitTimes times(plan.pipeline, cost);
   std::vector<Unit> units;
-  for (const Tie& tie : TieReader(plan).read()) units.push_back(unit_of(tie, plan, cost, times));
+  for (const Tie& tie : TieReader(plan).read()) {
+    std::vector<cost::Work> lanes;
+    for (const MicroBatch* micro_batch : tie.micro_batches) lanes.push_back(work_of(tie, *micro_batch));
+    units.push_back(times.of(lanes, tie.first_lane));
+  }
   return units;
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -60,6 +61,22 @@ PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 
 // Whether the transfers of boundary stage -> stage + 1 stay inside nodes on every lane.
 bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int stage);
+
+// Times of a pipeline's units, with everything that they share looked up once. `cost` must outlive it.
+class UnitTimes {
+ public:
+  UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
+  // A unit on lanes first_lane, first_lane + 1, …: its work on each. A stage takes as long as its slowest.
+  Unit of(std::span<const cost::Work> lanes, int first_lane) const;
+
+ private:
+  strategy::Scheme scheme_;
+  const cost::CostModel& cost_;
+  std::vector<cost::Quadratic> forward_;  // by stage
+  std::vector<cost::Quadratic> backward_input_;
+  std::vector<cost::Quadratic> backward_weight_;
+  std::vector<bool> in_node_;  // by boundary
+};
 
 // The units of one pipeline of a plan under a cost model: its lanes' micro-batches side by side, the first of
 // every lane, then the second of every lane, and so on; a ring stands where its last lane reaches it. The
