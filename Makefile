@@ -1,7 +1,7 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build test check sanitize train soak parity bench format tidy clean
+.PHONY: help bootstrap configure build test check sanitize train soak parity bench bench-transformers format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -12,7 +12,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cpp' '*.cu')
 CTEST := ctest --output-on-failure --no-tests=error
 
 help: ## Print this
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "make %-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F'\t' '{printf "make %-18s %s\n", $$1, $$2}'
 
 bootstrap: ## Install what is missing (tools/bootstrap --check only reports)
 	@tools/bootstrap
@@ -56,6 +56,11 @@ parity: build ## Compare with transformers and torch.optim (installs 4 GB the fi
 
 bench: build ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
+
+bench-transformers: build ## Throughput beside plain transformers loops, on a quiet machine (10 minutes)
+	tools/bootstrap --parity
+	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/transformers_throughput.py --sluice $(SLUICE) \
+	  --out bench/results/transformers_throughput.json
 
 format: ## Format the sources in place
 	@tools/bootstrap --developer

@@ -1,201 +1,201 @@
 """Tokens per second of one rank of Sluice beside plain PyTorch + transformers loops on the same batches.
 
 The loops are what people write first: (a) pad the batch to its longest sequence, (b) run one sequence at a
-time and accumulate gradients. Same model, weights' shape, batches, optimiser, clipping and threads; sdpa
-attention; FP32. Runs are interleaved, so a drifting machine hits all alike. Before anything is timed, the
-three losses of the first step are compared.
+time and accumulate gradients. Same weights, batches, optimiser, clipping and threads; sdpa attention; FP32.
+Systems take turns round by round, so that a drifting machine hits all alike, and a ratio is one round's. Every
+loss of the first round is compared. Beside it: the engine's overhead (neither inside operations nor waiting
+for peers) at the quick start's size.
 
-    make parity-bench        or:  python bench/transformers_throughput.py --sluice build/sluice
+    make bench-transformers
 """
 
 import argparse
 import json
+import os
 import platform
 import statistics
-import struct
-import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+import transformers
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests" / "parity"))
+
+import program  # noqa: E402
+import reference  # noqa: E402
+
 SHAPE = dict(layers=4, hidden=256, heads=8, kv_heads=4, ffn_hidden=672, vocab=2048)
+OPTIMIZER = dict(lr=1e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=0, decay="cosine",
+                 min_lr=1e-4)
+QUICKSTART_SHAPE = dict(layers=4, hidden=128, heads=4, kv_heads=2, ffn_hidden=336, vocab=2048, tie_embeddings=True)
+LENGTHS = {"wikipedia": HERE / "data" / "wikipedia_lengths.txt", "code": HERE / "data" / "code_lengths.txt"}
+GOALS = {"wikipedia": 1.3, "code": 1.0}
+OVERHEAD_GOAL = 0.02
+SYSTEMS = ("sluice", "padded", "one_by_one")
 
 
-def write_corpus(prefix, lengths, seed):
-    """A Megatron corpus of `lengths` with a learnable pattern: token = (document + 7 * position) mod vocab."""
-    vocab = SHAPE["vocab"]
-    offset = 0
-    pointers = []
-    with open(f"{prefix}.bin", "wb") as out:
-        for document, length in enumerate(lengths):
-            pointers.append(offset)
-            tokens = [(document + seed + 7 * position) % vocab for position in range(length)]
-            out.write(struct.pack(f"<{length}H", *tokens))
-            offset += 2 * length
-    count = len(lengths)
-    with open(f"{prefix}.idx", "wb") as out:
-        out.write(b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, count, count + 1))
-        out.write(struct.pack(f"<{count}i", *lengths))
-        out.write(struct.pack(f"<{count}q", *pointers))
-        out.write(struct.pack(f"<{count + 1}q", *range(count + 1)))
+class PaddedLoop:
+    """All sequences of a batch side by side, as long as the longest."""
 
-
-def write_config(path, corpus, model, args, run_directory):
-    path.write_text(f"""
-[model]
-hf = "{model}"
-[data]
-train = [["{corpus}", 1.0]]
-context_length = {args.context}
-tokens_per_step = {args.tokens}
-[train]
-steps = {args.steps + args.warmup}
-threads = {args.threads}
-device = "cpu"
-[optimizer]
-lr = 1e-3
-warmup_steps = 0
-decay = "constant"
-[parallel]
-strategies = ["<1,1,1>"]
-calibration = "analytic"
-[memory]
-margin_gib = 0.25
-[log]
-dir = "{run_directory}"
-tensorboard = false
-""")
-
-
-def batches(sluice, config, steps):
-    """The sequences of each step, as lists of token lists."""
-    result = []
-    for step in range(steps):
-        plan = json.loads(subprocess.run([sluice, "plan", "--config", config, "--step", str(step), "--json"],
-                                         check=True, capture_output=True, text=True).stdout)
-        result.append([(s["document"], s.get("begin", 0), s["length"]) for s in plan["sequences"]])
-    return result
-
-
-def tokens_of(sequence, seed):
-    document, begin, length = sequence
-    return [(document + seed + 7 * (begin + i)) % SHAPE["vocab"] for i in range(length)]
-
-
-class Loop:
-    """A plain training loop; one step at a time so that systems can be interleaved."""
-
-    def __init__(self, model_directory, padded):
-        self.model = LlamaForCausalLM.from_pretrained(model_directory, attn_implementation="sdpa")
-        self.model.train()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8,
-                                           weight_decay=0.1)
-        self.padded = padded
-
-    def backward_padded(self, sequences, targets):
-        longest = max(len(s) for s in sequences)
+    def backward(self, model, sequences):
+        longest = max(map(len, sequences))
         ids = torch.zeros(len(sequences), longest, dtype=torch.long)
-        labels = torch.full((len(sequences), longest), -100)
         mask = torch.zeros(len(sequences), longest, dtype=torch.long)
         for row, sequence in enumerate(sequences):
             ids[row, :len(sequence)] = torch.tensor(sequence)
-            labels[row, :len(sequence)] = ids[row, :len(sequence)]
             mask[row, :len(sequence)] = 1
-        logits = self.model(input_ids=ids, attention_mask=mask).logits
+        labels = torch.where(mask == 1, ids, -100)
+        logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        targets = sum(len(sequence) - 1 for sequence in sequences)
         loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(),
                                                  ignore_index=-100, reduction="sum") / targets
         loss.backward()
         return loss.item()
 
-    def backward_one_by_one(self, sequences, targets):
-        total = 0.0
-        for sequence in sequences:
-            ids = torch.tensor([sequence])
-            logits = self.model(input_ids=ids).logits
-            loss = torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:], reduction="sum") / targets
-            loss.backward()
-            total += loss.item()
-        return total
 
-    def step(self, sequences):
-        self.optimizer.zero_grad()
-        targets = sum(len(s) - 1 for s in sequences)
-        backward = self.backward_padded if self.padded else self.backward_one_by_one
-        loss = backward(sequences, targets)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        return loss
+class OneByOneLoop:
+    """Gradients accumulate over the sequences."""
+
+    def backward(self, model, sequences):
+        return reference.backward(model, sequences)
 
 
-def run_sluice(sluice, config, run_directory):
-    subprocess.run([sluice, "train", "--config", config], check=True, capture_output=True)
-    lines = [json.loads(line) for line in (run_directory / "metrics.jsonl").read_text().splitlines()]
-    return [line for line in lines if "loss" in line]
+LOOPS = {"padded": PaddedLoop(), "one_by_one": OneByOneLoop()}
 
 
-def measure(name, args, scratch):
-    lengths = [int(line) for line in Path(args.lengths[name]).read_text().split()][: args.documents]
-    lengths = [length for length in lengths if length >= 2]
-    directory = scratch / name
-    directory.mkdir()
-    write_corpus(directory / "corpus", lengths, seed=0)
-    model_directory = directory / "model"
-    torch.manual_seed(1)
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=SHAPE["vocab"], hidden_size=SHAPE["hidden"], intermediate_size=SHAPE["ffn_hidden"],
-        num_hidden_layers=SHAPE["layers"], num_attention_heads=SHAPE["heads"],
-        num_key_value_heads=SHAPE["kv_heads"], max_position_embeddings=args.context,
-        rms_norm_eps=1e-5, tie_word_embeddings=False)).save_pretrained(model_directory)
-    config = directory / "run.toml"
-    run_directory = directory / "run"
-    write_config(config, directory / "corpus", model_directory, args, run_directory)
-    steps = [[tokens_of(s, 0) for s in batch] for batch in batches(args.sluice, config, args.steps + args.warmup)]
+def run_loop(loop, model_directory, batches):
+    """(losses, seconds) of one step a batch."""
+    model = reference.load_model(model_directory).train()
+    optimizer = reference.adamw(model, OPTIMIZER)
+    losses, seconds = [], []
+    for step, batch in enumerate(batches):
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        losses.append(loop.backward(model, batch))
+        torch.nn.utils.clip_grad_norm_(model.parameters(), OPTIMIZER["clip"])
+        for group in optimizer.param_groups:
+            group["lr"] = reference.learning_rate(OPTIMIZER, step, len(batches))
+        optimizer.step()
+        seconds.append(time.perf_counter() - begin)
+    return losses, seconds
 
-    # Each system runs its steps in one go; the systems take turns round by round.
-    times = {"sluice": [], "padded": [], "one_by_one": []}
-    tokens = [sum(len(s) for s in batch) for batch in steps]
+
+def run_sluice(args, config, scratch):
+    lines = program.train(args.sluice, config, scratch / "run", "--nproc", 1)
+    return [line["loss"] for line in lines], [line["time_ms"] / 1e3 for line in lines]
+
+
+def write_corpus(args, lengths_file, prefix):
+    lengths = [int(line) for line in lengths_file.read_text().split()][:args.documents]
+    # Longer documents are truncated to the context anyway.
+    documents = program.zipf_documents([min(length, args.context + 1) for length in lengths], SHAPE["vocab"], seed=1)
+    program.write_corpus(prefix, documents)
+    return documents
+
+
+def sections(args, prefix, model, strategies, threads):
+    return {"model": model,
+            "data": {"train": [[str(prefix), 1.0]], "context_length": args.context, "tokens_per_step": args.tokens},
+            "train": {"steps": args.warmup + args.steps, "threads": threads, "device": "cpu"},
+            "optimizer": OPTIMIZER,
+            "parallel": {"strategies": strategies, "calibration": "analytic"},
+            "memory": {"margin_gib": 0.25},
+            "log": {"tensorboard": False}}
+
+
+def spread(values, digits):
+    return {"median": round(statistics.median(values), digits), "lowest": round(min(values), digits),
+            "highest": round(max(values), digits)}
+
+
+def require_equal_losses(system, losses, expected):
+    for step, (loss, other) in enumerate(zip(losses, expected, strict=True)):
+        if not abs(loss / other - 1) < 1e-5:
+            raise SystemExit(f"step {step}: {system}'s loss is {loss}, Sluice's {other}")
+
+
+def compare(args, name, scratch):
+    documents = write_corpus(args, LENGTHS[name], scratch / "corpus")
+    model_directory = scratch / "model"
+    reference.random_model(reference.llama_config(**SHAPE, positions=args.context), seed=1).save_pretrained(
+        model_directory)
+    config = program.write_config(scratch / "run.toml", sections(
+        args, scratch / "corpus", {"hf": str(model_directory)}, ["<1,1,1>"], args.threads))
+    batches = [program.batch(args.sluice, config, step, documents) for step in range(args.warmup + args.steps)]
+    tokens = sum(len(sequence) for batch in batches[args.warmup:] for sequence in batch)
+
+    rates = {system: [] for system in SYSTEMS}
     for round_index in range(args.rounds):
-        lines = run_sluice(args.sluice, config, run_directory)
-        times["sluice"] += [line["time_ms"] / 1e3 for line in lines[args.warmup:]]
-        for system, padded in (("padded", True), ("one_by_one", False)):
-            loop = Loop(model_directory, padded)
-            for index, batch in enumerate(steps):
-                begin = time.perf_counter()
-                loss = loop.step(batch)
-                if index >= args.warmup:
-                    times[system].append(time.perf_counter() - begin)
-                if round_index == 0 and abs(loss / lines[index]["loss"] - 1) > 1e-4:
-                    raise SystemExit(f"{system} step {index}: loss {loss}, Sluice's {lines[index]['loss']}")
-    counted = tokens[args.warmup:] * args.rounds
-    rates = {system: statistics.median(t / s for t, s in zip(counted, seconds)) for system, seconds in times.items()}
-    best = max(rates["padded"], rates["one_by_one"])
-    return {"lengths": name, "tokens_per_s": {k: round(v) for k, v in rates.items()},
-            "ratio_over_better": round(rates["sluice"] / best, 3)}
+        losses = {}
+        for system in SYSTEMS:
+            losses[system], seconds = (run_sluice(args, config, scratch) if system == "sluice" else
+                                       run_loop(LOOPS[system], model_directory, batches))
+            rates[system].append(tokens / sum(seconds[args.warmup:]))
+            print(f"{name}, round {round_index + 1} of {args.rounds}: {system} {rates[system][-1]:.0f} tokens/s",
+                  file=sys.stderr)
+        for system in LOOPS:
+            require_equal_losses(system, losses[system], losses["sluice"])
+    ratios = [ours / max(others) for ours, *others in zip(*(rates[system] for system in SYSTEMS))]
+    return {"lengths": name, "tokens_per_s": {system: spread(rates[system], 0) for system in SYSTEMS},
+            "ratio_over_better": spread(ratios, 3), "goal": GOALS[name]}
+
+
+def measure_overhead(args, ranks, strategies, scratch):
+    """Shares of the step, the busiest rank's."""
+    write_corpus(args, LENGTHS["code"], scratch / "corpus")
+    config = program.write_config(scratch / "run.toml", sections(
+        args, scratch / "corpus", QUICKSTART_SHAPE, strategies, 1 if ranks > 1 else args.threads))
+    lines = program.train(args.sluice, config, scratch / "run", "--nproc", ranks)[args.warmup:]
+    return {"ranks": ranks, "strategies": strategies, "goal": OVERHEAD_GOAL,
+            "overhead_share": spread([line["overhead_ms"] / line["time_ms"] for line in lines], 4),
+            "time_ms": spread([line["time_ms"] for line in lines], 1)}
+
+
+def hardware():
+    names = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return {"processor": names[0] if names else platform.machine(), "cores": os.cpu_count(),
+            "load_before": round(os.getloadavg()[0], 1)}
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sluice", default="build/sluice")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("--tokens", type=int, default=8192, help="a step")
+    parser.add_argument("--documents", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=6, help="that are timed, a round")
+    parser.add_argument("--warmup", type=int, default=2, help="steps before those")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=[*LENGTHS, "overhead"], help="one part")
+    parser.add_argument("--out", help="write the result as JSON")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sluice", default="build/sluice")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--context", type=int, default=2048)
-    parser.add_argument("--tokens", type=int, default=8192)
-    parser.add_argument("--documents", type=int, default=4000)
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--out", help="write the result as JSON")
-    args = parser.parse_args()
-    args.lengths = {"wikipedia": HERE / "data" / "wikipedia_lengths.txt", "code": HERE / "data" / "code_lengths.txt"}
+    args = options()
     torch.set_num_threads(args.threads)
+    report = {"command": " ".join(["python", *sys.argv]), "hardware": hardware(), "threads": args.threads,
+              "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE,
+              "context_length": args.context, "tokens_per_step": args.tokens, "warmup_steps": args.warmup,
+              "steps": args.steps, "rounds": args.rounds}
     with tempfile.TemporaryDirectory() as scratch:
-        results = [measure(name, args, Path(scratch)) for name in args.lengths]
-    report = {"command": "python bench/transformers_throughput.py", "hardware": platform.processor() or platform.machine(),
-              "threads": args.threads, "shape": SHAPE, "context": args.context, "tokens_per_step": args.tokens,
-              "torch": torch.__version__, "results": results}
+        def folder(name):
+            path = Path(scratch) / name
+            path.mkdir()
+            return path
+
+        report["throughput"] = [compare(args, name, folder(name)) for name in LENGTHS if args.only in (None, name)]
+        if args.only in (None, "overhead"):
+            report["engine_overhead"] = [
+                measure_overhead(args, 1, ["<1,1,1>"], folder("one_rank")),
+                measure_overhead(args, 4, ["<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"],
+                                 folder("four_ranks"))]
     print(json.dumps(report, indent=2))
     if args.out:
         Path(args.out).write_text(json.dumps(report, indent=2) + "\n")
