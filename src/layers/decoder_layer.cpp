@@ -4,6 +4,30 @@
 
 namespace sluice::layers {
 
+namespace {
+
+int64_t bytes_of(std::initializer_list<at::Tensor> tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t bytes_of(const LayerSaved& saved) {
+  const auto& [attention, mlp] = saved;
+  return bytes_of({attention.x_SH, attention.inverse_rms_S, attention.qkv_TP, attention.attention.out_TND,
+                   attention.attention.lse_NT, mlp.x_SH, mlp.inverse_rms_S, mlp.gate_up_TG});
+}
+
+int64_t bytes_of(const LayerDeferred& deferred) {
+  const auto& [attention, mlp] = deferred;
+  return bytes_of({attention.normed_SH, attention.dqkv_TP, attention.a_TQ, attention.dy_SH, attention.dy_TH,
+                   mlp.normed_SH, mlp.dgate_up_TG, mlp.a_TF, mlp.dy_SH, mlp.dy_TH});
+}
+
 at::Tensor layer_forward(const LayerContext& context, const MicroBatchLayout& layout,
                          const LayerParameters& weights, const at::Tensor& x_SH, LayerSaved* saved) {
   const at::Tensor middle_SH =

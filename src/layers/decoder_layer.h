@@ -22,6 +22,10 @@ struct LayerDeferred {
   MlpDeferred mlp;
 };
 
+// Memory that the tensors hold.
+int64_t bytes_of(const LayerSaved& saved);
+int64_t bytes_of(const LayerDeferred& deferred);
+
 // Returns the layer's output; `saved` null: nothing is kept (evaluation).
 at::Tensor layer_forward(const LayerContext& context, const MicroBatchLayout& layout,
                          const LayerParameters& weights, const at::Tensor& x_SH, LayerSaved* saved);
