@@ -59,9 +59,11 @@ class Packer {
          std::span<const PackItem> items)
       : pipeline_(pipeline), scheme_(scheme), times_(pipeline, cost), items_(items) {}
 
-  PackedPipeline run() {
+  PackedPipeline run(PackRule rule) {
     if (items_.empty()) {
       consider({});
+    } else if (rule == PackRule::kPaper) {
+      consider(paper());
     } else if (scheme_.scheme().pp == 1) {
       consider(fewest());
     } else {
@@ -85,20 +87,54 @@ class Packer {
     return fitting;
   }
 
+  // Eq. 1. With V micro-batches the largest has at least 1/V of the work, which ends the enumeration.
+  Bins paper() const {
+    Bins best = fewest();
+    const int64_t stages = scheme_.scheme().pp - 1;
+    const auto objective = [&](const Bins& bins) {
+      int64_t largest = 0;
+      for (const std::vector<int>& bin : bins) largest = std::max(largest, work_of(items_, bin));
+      return cost::Wide{largest} * (stages + static_cast<int64_t>(bins.size()));
+    };
+    int64_t longest_ns = 0;
+    for (const PackItem& item : items_) longest_ns = std::max(longest_ns, item.work_ns);
+    cost::Wide best_ns = objective(best);
+    for (size_t count = best.size() + 1; count <= items_.size(); ++count) {
+      if (cost::Wide{longest_ns} * (stages + static_cast<int64_t>(count)) >= best_ns) break;
+      std::optional<Bins> bins = balance(items_, static_cast<int>(count), scheme_.max_len_tokens());
+      if (!bins || objective(*bins) >= best_ns) continue;
+      best_ns = objective(*bins);
+      best = std::move(*bins);
+    }
+    return best;
+  }
+
   void try_counts() {
     const Bins least = fewest();
-    consider_both_orders(least);
+    consider_orders(least);
     int64_t work_ns = 0;
     for (const PackItem& item : items_) work_ns += item.work_ns;
+    const int64_t micro_batch_ns = scheme_.micro_batch_ns();
     for (const int count :
-         micro_batch_counts(work_ns, scheme_.micro_batch_ns(), scheme_.scheme().pp,
-                            static_cast<int>(least.size()), static_cast<int>(items_.size()))) {
-      const std::optional<Bins> even = balance(items_, count, scheme_.max_len_tokens());
-      if (even) consider_both_orders(*even);
+         micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, static_cast<int>(least.size()),
+                            static_cast<int>(items_.size()))) {
+      if (const auto even = balance(items_, count, scheme_.max_len_tokens())) consider_orders(*even);
+      if (count < 3) continue;
+      if (const auto ramped = follow(items_, ramp(count), scheme_.max_len_tokens())) consider(*ramped);
     }
   }
 
-  void consider_both_orders(Bins bins) {
+  // Up over the first PP micro-batches, down over the last, from a third to one.
+  std::vector<int64_t> ramp(int count) const {
+    std::vector<int64_t> targets;
+    const int64_t rise = scheme_.scheme().pp;
+    for (int64_t i = 0; i < count; ++i) {
+      targets.push_back(rise + 2 * std::min({i, int64_t{count} - 1 - i, rise}));
+    }
+    return targets;
+  }
+
+  void consider_orders(Bins bins) {
     std::stable_sort(bins.begin(), bins.end(), [&](const std::vector<int>& a, const std::vector<int>& b) {
       return work_of(items_, a) > work_of(items_, b);
     });
@@ -106,6 +142,13 @@ class Packer {
     if (bins.size() == 1) return;
     std::reverse(bins.begin(), bins.end());
     consider(bins);
+    if (bins.size() == 2) return;
+    // From the smallest, alternately in front and behind, towards the largest in the middle.
+    Bins peaked(bins.size());
+    for (size_t i = 0; i < bins.size(); ++i) {
+      peaked[i % 2 == 0 ? i / 2 : bins.size() - 1 - i / 2] = std::move(bins[i]);
+    }
+    consider(peaked);
   }
 
   void consider(const Bins& bins) {
@@ -184,6 +227,33 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
   return result;
 }
 
+std::optional<Bins> follow(std::span<const PackItem> items, std::span<const int64_t> targets,
+                           int64_t capacity_tokens) {
+  const int64_t work_ns =
+      std::accumulate(items.begin(), items.end(), int64_t{0},
+                      [](int64_t sum, const PackItem& item) { return sum + item.work_ns; });
+  const int64_t all = std::accumulate(targets.begin(), targets.end(), int64_t{0});
+  Bins result(targets.size());
+  std::vector<int64_t> lacking_ns, room(targets.size(), capacity_tokens);
+  for (const int64_t target : targets) {
+    lacking_ns.push_back(static_cast<int64_t>(cost::Wide{work_ns} * target / all));
+  }
+  for (const int index : descending(items, [](const PackItem& item) { return item.work_ns; })) {
+    const PackItem& item = items[static_cast<size_t>(index)];
+    size_t best = result.size();
+    for (size_t bin = 0; bin < result.size(); ++bin) {
+      if (room[bin] < item.tokens) continue;
+      if (best == result.size() || lacking_ns[bin] > lacking_ns[best]) best = bin;
+    }
+    if (best == result.size()) return std::nullopt;
+    result[best].push_back(index);
+    lacking_ns[best] -= item.work_ns;
+    room[best] -= item.tokens;
+  }
+  const bool empty = std::any_of(result.begin(), result.end(), [](const auto& bin) { return bin.empty(); });
+  return empty ? std::nullopt : std::optional(std::move(result));
+}
+
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items) {
   const auto squared =
       static_cast<int64_t>(cost::Wide{work_ns} * 6 * (pp - 1) / (10 * std::max<int64_t>(micro_batch_ns, 1)));
@@ -199,14 +269,14 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
 }
 
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-                    std::span<const int64_t> lengths, std::span<const int> members) {
+                    std::span<const int64_t> lengths, std::span<const int> members, PackRule rule) {
   SLUICE_ASSERT(pipeline.scheme.cp == 1, "packing knows one lane");
   std::vector<PackItem> items;
   for (const int sequence : members) {
     const int64_t tokens = lengths[static_cast<size_t>(sequence)];
     items.push_back({.sequence = sequence, .tokens = tokens, .work_ns = scheme.sequence_ns(tokens)});
   }
-  return Packer(pipeline, scheme, cost, items).run();
+  return Packer(pipeline, scheme, cost, items).run(rule);
 }
 
 }  // namespace sluice::plan

@@ -32,16 +32,28 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
 // gradients off fills part of the bubble, which lowers it to √(0.6·W·(PP − 1)/c).
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items);
 
+// kPaper: Hydraulis, Eq. 1 for every V from the fewest micro-batches that fit: the largest micro-batch times
+// (PP − 1 + V), each V by largest-first instead of an integer program. kOurs: the exact makespan.
+enum class PackRule { kPaper, kOurs };
+
+// Micro-batches whose work follows `targets` (relative, in order of injection): the most work first, each to
+// the bin furthest below its share among those with room. Nothing when an item finds no room or a bin stays
+// empty.
+std::optional<Bins> follow(std::span<const PackItem> items, std::span<const int64_t> targets,
+                           int64_t capacity_tokens);
+
 struct PackedPipeline {
   strategy::PipelinePlan plan;
   int64_t makespan_ns = 0;  // of the schedule that will run
 };
 
 // Packs sequences `members` (indices into `lengths`) for `pipeline`: the fewest micro-batches that fit when
-// PP = 1, where more only cost more constants; otherwise several counts, each with the micro-batches in
-// descending and ascending order, and the best by the schedule's makespan. The earliest of equals wins.
+// PP = 1, where more only cost more constants; otherwise several counts, each with even micro-batches in
+// descending, ascending and peaked order and with ramped ones (small first and last: fill and drain are paid
+// by them), and the best by the schedule's makespan. The earliest of equals wins.
 // REQUIRES: cp = 1 and every length <= scheme.max_len_tokens().
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-                    std::span<const int64_t> lengths, std::span<const int> members);
+                    std::span<const int64_t> lengths, std::span<const int> members,
+                    PackRule rule = PackRule::kOurs);
 
 }  // namespace sluice::plan

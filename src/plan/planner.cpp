@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/pack.h"
+#include "plan/search.h"
 
 namespace sluice::plan {
 namespace {
@@ -100,8 +101,8 @@ std::vector<size_t> Planner::preference(int64_t step) const {
   return order;
 }
 
-std::optional<StepPlan> Planner::plan_candidate(size_t candidate, int64_t step,
-                                                const std::vector<Sequence>& sequences) const {
+std::optional<StepPlan> Planner::paper_plan(size_t candidate, int64_t step,
+                                            const std::vector<Sequence>& sequences) const {
   const std::vector<Pipeline>& pipelines = options_.candidates[candidate].pipelines;
   std::vector<const SchemeCost*> schemes;
   for (const Pipeline& pipeline : pipelines) schemes.push_back(&schemes_.at(pipeline.scheme));
@@ -118,26 +119,65 @@ std::optional<StepPlan> Planner::plan_candidate(size_t candidate, int64_t step,
   StepPlan plan{.step = step, .sequences = sequences};
   const std::vector<std::vector<int>> members = members_by_pipeline(*dispatched, pipelines.size());
   for (size_t p = 0; p < pipelines.size(); ++p) {
-    PackedPipeline packed = pack(pipelines[p], *schemes[p], cost_, lengths, members[p]);
+    PackedPipeline packed = pack(pipelines[p], *schemes[p], cost_, lengths, members[p], PackRule::kPaper);
     plan.estimated_ns = std::max(plan.estimated_ns, packed.makespan_ns);
     plan.pipelines.push_back(std::move(packed.plan));
   }
   return plan;
 }
 
-StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
-  SLUICE_ASSERT(step >= 0, text("step ", step));
+std::optional<StepPlan> Planner::plan_by_paper(int64_t step, const std::vector<Sequence>& sequences) const {
   std::optional<StepPlan> best;
   std::vector<strategy::CandidateEstimate> estimates;
   for (const size_t candidate : preference(step)) {
-    std::optional<StepPlan> plan = plan_candidate(candidate, step, sequences);
+    std::optional<StepPlan> plan = paper_plan(candidate, step, sequences);
     if (!plan) continue;
     estimates.push_back({to_text(options_.candidates[candidate]), plan->estimated_ns});
     if (!best || plan->estimated_ns < best->estimated_ns) best = std::move(plan);
     if (options_.selection != Selection::kBest) break;
   }
+  if (best) best->candidates = std::move(estimates);
+  return best;
+}
+
+std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<Sequence>& sequences) const {
+  const SortedBatch batch(lengths_of(sequences));
+  std::vector<CandidateSearch> searches;
+  for (const size_t candidate : preference(step)) {
+    CandidateSearch search(options_.candidates[candidate], schemes_, cost_, batch);
+    if (!search.lower_bound_ns()) continue;
+    searches.push_back(std::move(search));
+    if (options_.selection != Selection::kBest) break;
+  }
+  if (searches.empty()) return std::nullopt;
+  std::stable_sort(searches.begin(), searches.end(), [](const CandidateSearch& a, const CandidateSearch& b) {
+    return *a.lower_bound_ns() < *b.lower_bound_ns();
+  });
+  StepPlan plan{.step = step, .sequences = sequences, .lower_bound_ns = *searches.front().lower_bound_ns()};
+  bool planned = false;
+  for (CandidateSearch& search : searches) {
+    const std::string name = to_text(search.strategy());
+    if (planned && *search.lower_bound_ns() >= plan.estimated_ns) {
+      plan.candidates.push_back({name, *search.lower_bound_ns()});
+      continue;
+    }
+    std::vector<PackedPipeline> packed = search.run();
+    const int64_t end_ns = last_end_ns(packed);
+    plan.candidates.push_back({name, end_ns});
+    if (planned && end_ns >= plan.estimated_ns) continue;
+    planned = true;
+    plan.estimated_ns = end_ns;
+    plan.pipelines.clear();
+    for (PackedPipeline& pipeline : packed) plan.pipelines.push_back(std::move(pipeline.plan));
+  }
+  return plan;
+}
+
+StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
+  SLUICE_ASSERT(step >= 0, text("step ", step));
+  std::optional<StepPlan> best =
+      options_.method == Method::kPaper ? plan_by_paper(step, sequences) : plan_by_bounds(step, sequences);
   if (!best) fail_infeasible(step, sequences);
-  best->candidates = std::move(estimates);
   return std::move(*best);
 }
 

@@ -19,12 +19,18 @@ namespace sluice::plan {
 // one that holds the batch. kFixed: always one candidate.
 enum class Selection { kBest, kCycle, kFixed };
 
+// kPaper: every candidate, by Algorithm 1 on Eq. 2 and Eq. 1 for every V. kOurs: candidates in the order of
+// their lower bounds until the next cannot win; dispatch by prices and local search, packing for the schedule
+// that will run.
+enum class Method { kPaper, kOurs };
+
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
+  Method method = Method::kOurs;
   Selection selection = Selection::kBest;
   int fixed_candidate = 0;    // for kFixed
-  int dispatch_trials = 100;  // of Algorithm 1
+  int dispatch_trials = 100;  // of Algorithm 1, as are the ties
   TieRule dispatch_ties = TieRule::kOwnLoad;
   uint64_t seed = 1;
 };
@@ -45,11 +51,17 @@ class Planner {
 
   // Throws base::InfeasibleError naming the longest sequence, what each candidate holds and the way out when
   // none holds the batch. `estimated_ns` is the longest schedule of a pipeline, without pull, push and
-  // update. Thread-safe.
+  // update; `lower_bound_ns` is what no plan of any candidate that the selection allows can beat (kPaper: 0,
+  // not known). `candidates` holds those that hold the batch, in the order in which they were looked at; with
+  // kOurs one that its bound ruled out stands with its bound. Thread-safe.
   strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
  private:
-  std::optional<strategy::StepPlan> plan_candidate(size_t candidate, int64_t step,
+  std::optional<strategy::StepPlan> paper_plan(size_t candidate, int64_t step,
+                                               const std::vector<strategy::Sequence>& sequences) const;
+  std::optional<strategy::StepPlan> plan_by_paper(int64_t step,
+                                                  const std::vector<strategy::Sequence>& sequences) const;
+  std::optional<strategy::StepPlan> plan_by_bounds(int64_t step,
                                                    const std::vector<strategy::Sequence>& sequences) const;
   // Candidates in the order in which the selection looks at them.
   std::vector<size_t> preference(int64_t step) const;

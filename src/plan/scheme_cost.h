@@ -24,11 +24,41 @@ class SchemeCost {
   // c of the slowest stage: what one more micro-batch costs.
   int64_t micro_batch_ns() const;
 
+  // What any schedule takes at least, for proofs (plan/bound.h).
+  //
+  // Sequences that share a stage keep it busy for no less than the sum of their floors, however they are put
+  // into micro-batches: c is paid by at least tokens ÷ max_len_tokens micro-batches, and rounding three cells
+  // of a micro-batch to nanoseconds takes less than two off each.
+  int64_t floor_ns(int stage, int64_t length) const;
+  // The same for sequences of `work` in all, which need at least one micro-batch.
+  int64_t floor_ns(int stage, const cost::Work& work, int sequences) const;
+  // Before a stage can begin: some micro-batch's forward on the stages below and its transfers. None has less
+  // than the shortest sequence.
+  int64_t fill_ns(int stage, int64_t shortest) const;
+  // A micro-batch that holds a sequence of `length`: forward and input gradient on every stage, each after
+  // the other, and the weight gradient of stage 0.
+  int64_t path_ns(int64_t length) const;
+  // The stage that `work` keeps busy longest, its fill with `shortest` included.
+  int busiest_stage(const cost::Work& work, int64_t shortest) const;
+
  private:
+  // By stage.
+  struct Cells {
+    cost::Quadratic forward;
+    cost::Quadratic backward_input;
+    cost::Quadratic backward_weight;
+    cost::Quadratic all;
+  };
+  int64_t transfer_ns(int64_t tokens) const;
+
   strategy::Scheme scheme_;
   int64_t max_len_tokens_ = 0;
   int64_t credit_tokens_ = 0;
   std::vector<cost::Quadratic> stages_;  // those that differ
+  std::vector<Cells> cells_;
+  cost::LinkTimes intra_;
+  cost::LinkTimes inter_;
+  int64_t row_bytes_ = 0;
 };
 
 }  // namespace sluice::plan

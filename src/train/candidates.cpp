@@ -55,7 +55,10 @@ plan::PlannerOptions planner_options(const config::RunConfig& config, int world_
   options.world_size = world_size;
   options.candidates = std::move(candidates);
   options.seed = static_cast<uint64_t>(config.data.seed);
-  if (config.parallel.method == "paper") options.dispatch_ties = plan::TieRule::kFirst;
+  if (config.parallel.method == "paper") {
+    options.method = plan::Method::kPaper;
+    options.dispatch_ties = plan::TieRule::kFirst;
+  }
   if (config.parallel.select == "best") return options;
   if (config.parallel.select == "cycle") {
     options.selection = plan::Selection::kCycle;

@@ -1,0 +1,122 @@
+#include "plan/assign.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+
+namespace sluice::plan {
+
+Assignment::Assignment(const FloorTable& floors, std::span<const int> group_of,
+                       std::vector<int64_t> overhead_ns)
+    : floors_(&floors), pipelines_(group_of.size()) {
+  for (size_t p = 0; p < group_of.size(); ++p) {
+    pipelines_[p].group = static_cast<size_t>(group_of[p]);
+    pipelines_[p].overhead_ns = overhead_ns[p];
+  }
+}
+
+void Assignment::add(Pipeline& to, int sequence) {
+  to.members.insert(std::lower_bound(to.members.begin(), to.members.end(), sequence), sequence);
+  to.work_ns += floor_ns(sequence, to.group);
+}
+
+void Assignment::remove(Pipeline& from, int sequence) {
+  from.members.erase(std::lower_bound(from.members.begin(), from.members.end(), sequence));
+  from.work_ns -= floor_ns(sequence, from.group);
+}
+
+void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
+  for (int sequence = 0; sequence < static_cast<int>(floors_->sequences()); ++sequence) {
+    Pipeline* best = nullptr;
+    // Late ones lose against timely ones; among late ones the end counts, among timely ones the price.
+    std::tuple<bool, cost::Wide, int64_t> best_key;
+    for (Pipeline& pipeline : pipelines_) {
+      const int64_t floor = floor_ns(sequence, pipeline.group);
+      if (floor == FloorTable::kDoesNotFit) continue;
+      const int64_t end_ns = pipeline.work_ns + pipeline.overhead_ns + floor;
+      const bool late = end_ns > target_ns;
+      const std::tuple key(late, late ? cost::Wide{end_ns} : cost::Wide{prices[pipeline.group]} * floor,
+                           end_ns);
+      if (best != nullptr && best_key <= key) continue;
+      best = &pipeline;
+      best_key = key;
+    }
+    SLUICE_ASSERT(best != nullptr, "a sequence fits no pipeline");
+    add(*best, sequence);
+  }
+}
+
+int Assignment::last() const {
+  const auto later = [](const Pipeline& a, const Pipeline& b) { return a.end_ns() < b.end_ns(); };
+  return static_cast<int>(std::max_element(pipelines_.begin(), pipelines_.end(), later) - pipelines_.begin());
+}
+
+int64_t Assignment::estimated_ns() const {
+  return pipelines_.empty() ? 0 : pipelines_[static_cast<size_t>(last())].end_ns();
+}
+
+void Assignment::consider(const Pipeline& from, const Step& step, Step& best) const {
+  const Pipeline& to = pipelines_[static_cast<size_t>(step.to)];
+  const int64_t there_ns = floor_ns(step.sequence, to.group);
+  if (there_ns == FloorTable::kDoesNotFit) return;
+  int64_t from_ns = from.end_ns() - floor_ns(step.sequence, from.group);
+  int64_t to_ns = to.work_ns + to.overhead_ns + there_ns;
+  if (step.back >= 0) {
+    const int64_t back_ns = floor_ns(step.back, from.group);
+    if (back_ns == FloorTable::kDoesNotFit) return;
+    from_ns += back_ns;
+    to_ns -= floor_ns(step.back, to.group);
+  } else if (from.members.size() == 1) {
+    from_ns = 0;
+  }
+  const int64_t end_ns = std::max(from_ns, to_ns);
+  if (end_ns >= best.end_ns) return;
+  best = step;
+  best.end_ns = end_ns;
+}
+
+// The ideal partner leaves both pipelines even. Floors of a group fall along its members.
+void Assignment::try_swaps(const Pipeline& from, int sequence, int to, Step& best) const {
+  const Pipeline& other = pipelines_[static_cast<size_t>(to)];
+  const int64_t excess_ns = (from.end_ns() - other.end_ns()) / 2;
+  const int64_t ideal_ns = floor_ns(sequence, other.group) - excess_ns;
+  const auto at = std::partition_point(other.members.begin(), other.members.end(),
+                                       [&](int member) { return floor_ns(member, other.group) > ideal_ns; });
+  if (at != other.members.end()) consider(from, {.sequence = sequence, .to = to, .back = *at}, best);
+  if (at != other.members.begin()) consider(from, {.sequence = sequence, .to = to, .back = *(at - 1)}, best);
+}
+
+Assignment::Step Assignment::best_step(const Pipeline& from) const {
+  Step best{.end_ns = from.end_ns()};
+  for (int to = 0; to < static_cast<int>(pipelines_.size()); ++to) {
+    const Pipeline& other = pipelines_[static_cast<size_t>(to)];
+    if (&other == &from || other.end_ns() >= best.end_ns) continue;
+    for (size_t m = 0; m < from.members.size(); ++m) {
+      const int sequence = from.members[m];
+      if (floor_ns(sequence, other.group) == FloorTable::kDoesNotFit) continue;
+      consider(from, {.sequence = sequence, .to = to}, best);
+      try_swaps(from, sequence, to, best);
+    }
+  }
+  return best;
+}
+
+void Assignment::improve(int64_t goal_ns, int most_steps) {
+  for (int step = 0; step < most_steps; ++step) {
+    Pipeline& from = pipelines_[static_cast<size_t>(last())];
+    if (from.end_ns() <= goal_ns) return;
+    const Step best = best_step(from);
+    if (best.sequence < 0) return;
+    Pipeline& to = pipelines_[static_cast<size_t>(best.to)];
+    remove(from, best.sequence);
+    if (best.back >= 0) {
+      remove(to, best.back);
+      add(from, best.back);
+    }
+    add(to, best.sequence);
+  }
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,71 @@
+// Dispatch for `Method::kOurs`: sequences to pipelines by prices, then moves and swaps on an estimate that
+// changes in constant time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/bound.h"
+
+namespace sluice::plan {
+
+// Sequences, longest first, on the pipelines of a strategy. A pipeline's estimate is the floors of its
+// sequences and an overhead (fill, drain, rounding of micro-batches) that does not change with single moves;
+// packing tells the overhead afterwards, and improve() goes on from there.
+class Assignment {
+ public:
+  // group_of: each pipeline's group in `floors`, which must outlive this. overhead_ns: by pipeline.
+  Assignment(const FloorTable& floors, std::span<const int> group_of, std::vector<int64_t> overhead_ns);
+
+  // Puts every sequence somewhere: longest first to the pipeline where its price is least among those that
+  // end by `target_ns`, the emptiest of equals; where none does, to the one that ends first. Longer sequences
+  // fit fewer pipelines, so the scarce ones go first. REQUIRES: each fits somewhere.
+  void fill(std::span<const int64_t> prices, int64_t target_ns);
+
+  // Moves and swaps sequences of the pipeline that ends last while that lowers the later end of the two
+  // pipelines concerned, until it ends by `goal_ns`, at most `most_steps` times. The best of all moves, and
+  // of all swaps with the neighbours of the ideal partner; the first of equals.
+  void improve(int64_t goal_ns, int most_steps);
+
+  int64_t estimated_ns() const;  // of the pipeline that ends last
+  int64_t work_ns(int pipeline) const { return pipelines_[static_cast<size_t>(pipeline)].work_ns; }
+  void set_overhead_ns(int pipeline, int64_t ns) {
+    pipelines_[static_cast<size_t>(pipeline)].overhead_ns = ns;
+  }
+  // Ascending: longest first.
+  const std::vector<int>& members(int pipeline) const {
+    return pipelines_[static_cast<size_t>(pipeline)].members;
+  }
+
+ private:
+  struct Pipeline {
+    size_t group = 0;
+    int64_t work_ns = 0;
+    int64_t overhead_ns = 0;
+    std::vector<int> members;
+    int64_t end_ns() const { return members.empty() ? 0 : work_ns + overhead_ns; }
+  };
+  // `sequence` of the last pipeline to `to`, for `back` (-1: nothing).
+  struct Step {
+    int64_t end_ns = 0;
+    int sequence = -1;
+    int to = -1;
+    int back = -1;
+  };
+
+  int64_t floor_ns(int sequence, size_t group) const {
+    return floors_->floor_ns(static_cast<size_t>(sequence), group);
+  }
+  void add(Pipeline& to, int sequence);
+  void remove(Pipeline& from, int sequence);
+  int last() const;
+  Step best_step(const Pipeline& from) const;
+  void try_swaps(const Pipeline& from, int sequence, int to, Step& best) const;
+  void consider(const Pipeline& from, const Step& step, Step& best) const;
+
+  const FloorTable* floors_;
+  std::vector<Pipeline> pipelines_;
+};
+
+}  // namespace sluice::plan

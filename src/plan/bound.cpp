@@ -1,0 +1,182 @@
+#include "plan/bound.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace sluice::plan {
+namespace {
+
+using cost::Wide;
+using cost::Work;
+
+constexpr int kRounds = 40;
+constexpr int64_t kUnitPrice = int64_t{1} << 20;
+constexpr int64_t kMaxPrice = int64_t{1} << 24;
+// Prices times floors stay within 64 bits; capping a floor (at 4.5 minutes) only weakens the bound.
+constexpr int64_t kMaxFloorNs = int64_t{1} << 38;
+
+// The groups that hold more than a threshold, and the sequences, longest first, that only they hold.
+struct Class {
+  std::vector<size_t> groups;
+  size_t sequences = 0;
+};
+
+std::vector<Class> classes_of(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups) {
+  std::set<int64_t> capacities;
+  for (const SchemeGroup& group : groups) capacities.insert(group.scheme->max_len_tokens());
+  std::vector<Class> classes;
+  int64_t below = 0;  // what the groups outside the class hold
+  for (const int64_t capacity : capacities) {
+    Class next;
+    for (size_t k = 0; k < groups.size(); ++k) {
+      if (groups[k].scheme->max_len_tokens() >= capacity) next.groups.push_back(k);
+    }
+    while (next.sequences < lengths.size() && lengths[next.sequences] > below) ++next.sequences;
+    classes.push_back(std::move(next));
+    below = capacity;
+  }
+  return classes;
+}
+
+class PriceSearch {
+ public:
+  PriceSearch(const Class& of, std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t path_ns)
+      : class_(of), groups_(groups), floors_(floors), prices_(groups.size(), 0) {
+    for (size_t k = 0; k < groups.size(); ++k) fill_ns_.push_back(std::min(floors.fill_ns(k), path_ns));
+    start();
+  }
+
+  Bound run() {
+    Bound best;
+    for (int round = 0; round < (class_.groups.size() == 1 ? 1 : kRounds); ++round) {
+      const int64_t bound_ns = evaluate();
+      if (bound_ns > best.lower_ns || best.prices.empty()) best = {bound_ns, prices_};
+      adjust(bound_ns, round);
+    }
+    return best;
+  }
+
+ private:
+  // Inverse to the floors of the sequence in the middle.
+  void start() {
+    const size_t middle = class_.sequences / 2;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    const auto floor_ns = [&](size_t k) {
+      for (size_t i = middle; i < class_.sequences; ++i) {
+        if (floors_.floor_ns(i, k) > 0) return floors_.floor_ns(i, k);
+      }
+      return int64_t{1};
+    };
+    for (const size_t k : class_.groups) least = std::min(least, floor_ns(k));
+    for (const size_t k : class_.groups) {
+      prices_[k] = std::max<int64_t>(1, static_cast<int64_t>(Wide{kUnitPrice} * least / floor_ns(k)));
+    }
+  }
+
+  int64_t evaluate() {
+    loads_ns_.assign(groups_.size(), 0);
+    Wide priced = 0;
+    for (size_t i = 0; i < class_.sequences; ++i) {
+      int64_t least = std::numeric_limits<int64_t>::max();
+      size_t cheapest = 0;
+      for (const size_t k : class_.groups) {
+        const int64_t floor_ns = floors_.floor_ns(i, k);
+        if (floor_ns == FloorTable::kDoesNotFit) continue;
+        const int64_t cost = prices_[k] * std::min(floor_ns, kMaxFloorNs);
+        if (cost < least) cheapest = k;
+        least = std::min(least, cost);
+      }
+      priced += least;
+      loads_ns_[cheapest] += floors_.floor_ns(i, cheapest);
+    }
+    Wide weight = 0;
+    for (const size_t k : class_.groups) {
+      const Wide share = Wide{prices_[k]} * groups_[k].pipelines;
+      priced += share * fill_ns_[k];
+      weight += share;
+    }
+    return static_cast<int64_t>((priced + weight - 1) / weight);
+  }
+
+  // A group with more than its share gets dearer.
+  void adjust(int64_t bound_ns, int round) {
+    for (const size_t k : class_.groups) {
+      const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fill_ns_[k];
+      const int64_t excess = std::clamp(load_ns - bound_ns, -bound_ns / 2, bound_ns);
+      const Wide step =
+          Wide{prices_[k]} * excess * 4 / (Wide{std::max<int64_t>(bound_ns, 1)} * (6 + 2 * round));
+      prices_[k] = std::clamp<int64_t>(prices_[k] + static_cast<int64_t>(step), 1, kMaxPrice);
+    }
+  }
+
+  const Class& class_;
+  std::span<const SchemeGroup> groups_;
+  const FloorTable& floors_;
+  std::vector<int64_t> fill_ns_;
+  std::vector<int64_t> prices_;
+  std::vector<int64_t> loads_ns_;
+};
+
+int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                      const FloorTable& floors) {
+  constexpr size_t kMostShared = 4;
+  size_t pipelines = 0;
+  for (const size_t k : of.groups) pipelines += static_cast<size_t>(groups[k].pipelines);
+  int64_t best_ns = 0;
+  for (size_t shared = 1; shared <= kMostShared && shared * pipelines < of.sequences; ++shared) {
+    const size_t last = shared * pipelines;  // the shortest that could be met
+    int64_t least_ns = std::numeric_limits<int64_t>::max();
+    for (const size_t k : of.groups) {
+      Work work;
+      for (size_t i = last - shared; i <= last; ++i) work += Work::of_lane(lengths[i], lengths[i], 1);
+      const int64_t busy_ns = groups[k].scheme->floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
+      least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
+    }
+    best_ns = std::max(best_ns, least_ns);
+  }
+  return best_ns;
+}
+
+}  // namespace
+
+FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups)
+    : sequences_(lengths.size()) {
+  const Work all = Work::of(lengths);
+  const int64_t shortest = lengths.empty() ? 0 : lengths.back();
+  floors_ns_.reserve(groups.size() * sequences_);
+  for (const SchemeGroup& group : groups) {
+    const int stage = group.scheme->busiest_stage(all, shortest);
+    for (const int64_t length : lengths) {
+      const bool fits = length <= group.scheme->max_len_tokens();
+      floors_ns_.push_back(fits ? group.scheme->floor_ns(stage, length) : kDoesNotFit);
+    }
+    stage_.push_back(stage);
+    fill_ns_.push_back(group.scheme->fill_ns(stage, shortest));
+  }
+}
+
+std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                                 const FloorTable& floors) {
+  if (lengths.empty()) return Bound{.lower_ns = 0, .prices = std::vector<int64_t>(groups.size(), 1)};
+  int64_t path_ns = std::numeric_limits<int64_t>::max();
+  for (size_t k = 0; k < groups.size(); ++k) {
+    if (floors.floor_ns(0, k) == FloorTable::kDoesNotFit) continue;
+    path_ns = std::min(path_ns, groups[k].scheme->path_ns(lengths.front()));
+  }
+  if (path_ns == std::numeric_limits<int64_t>::max()) return std::nullopt;
+
+  const std::vector<Class> classes = classes_of(lengths, groups);
+  Bound best = PriceSearch(classes.front(), groups, floors, path_ns).run();
+  best.lower_ns = std::max(best.lower_ns, path_ns);
+  for (const Class& of : classes) {
+    if (of.sequences == 0) continue;
+    best.lower_ns = std::max(best.lower_ns, pigeonhole_ns(of, lengths, groups, floors));
+    if (of.groups.size() < groups.size()) {
+      best.lower_ns = std::max(best.lower_ns, PriceSearch(of, groups, floors, path_ns).run().lower_ns);
+    }
+  }
+  return best;
+}
+
+}  // namespace sluice::plan

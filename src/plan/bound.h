@@ -1,0 +1,60 @@
+// What no plan of a strategy can beat: a proved lower bound on the time of its slowest pipeline, and the
+// prices of schemes that prove it, which dispatch uses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/scheme_cost.h"
+
+namespace sluice::plan {
+
+// Pipelines of a strategy that share a scheme.
+struct SchemeGroup {
+  const SchemeCost* scheme = nullptr;
+  int pipelines = 0;
+};
+
+// Least time of every sequence on every group's busiest stage.
+class FloorTable {
+ public:
+  static constexpr int64_t kDoesNotFit = -1;
+  // `lengths` descend.
+  FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups);
+
+  size_t sequences() const { return sequences_; }
+  size_t groups() const { return stage_.size(); }
+  // kDoesNotFit where the group's scheme does not hold the sequence.
+  int64_t floor_ns(size_t sequence, size_t group) const { return floors_ns_[group * sequences_ + sequence]; }
+  int stage(size_t group) const { return stage_[group]; }
+  int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
+
+ private:
+  size_t sequences_;
+  std::vector<int64_t> floors_ns_;  // by group, then sequence
+  std::vector<int> stage_;          // by group: the stage that the bound looks at
+  std::vector<int64_t> fill_ns_;    // of that stage
+};
+
+struct Bound {
+  int64_t lower_ns = 0;
+  std::vector<int64_t> prices;  // λ by group, of the best proof
+};
+
+// The largest of three bounds on the makespan M of any assignment, packing and order under the schedule that
+// will run. Whatever it does, a stage runs one cell at a time, a unit enters stages in order, and its input
+// gradients come back in order; nothing else is used, so splitting off weight gradients, their order and
+// credits don't matter.
+// - Path: the micro-batch of the longest sequence passes all stages and back.
+// - Prices: a pipeline of group k that ends by M gives its stage at most M − fill_k, so for any λ >= 0
+//   Σ_i min_k λ_k·floor_ik <= Σ_k λ_k·d_k·(M − fill_k), solved for M. fill_k is capped at the path bound, so
+//   that the right side is never negative for an empty pipeline. λ is sought by damped rounds, once for all
+//   sequences and once for those that only the groups of a larger max_len hold (the λ of the others is zero).
+// - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
+// `lengths` descend. Nothing when a sequence fits no group. Integers only.
+std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                                 const FloorTable& floors);
+
+}  // namespace sluice::plan

@@ -1,0 +1,58 @@
+// The search for a plan of one candidate strategy: bound, dispatch, pack, and again with what packing told.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "plan/assign.h"
+#include "plan/bound.h"
+#include "plan/pack.h"
+
+namespace sluice::plan {
+
+// A batch's lengths in descending order, equal ones in the order of the batch.
+struct SortedBatch {
+  explicit SortedBatch(std::vector<int64_t> batch_lengths);
+  std::vector<int64_t> lengths;  // as in the batch
+  std::vector<int64_t> sorted;   // descending
+  std::vector<int> sequence_of;  // index into `lengths` by place in `sorted`
+};
+
+int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
+
+// What it is made from must outlive it.
+class CandidateSearch {
+ public:
+  CandidateSearch(const strategy::Strategy& strategy, const std::map<strategy::Scheme, SchemeCost>& schemes,
+                  const cost::CostModel& cost, const SortedBatch& batch);
+
+  const strategy::Strategy& strategy() const { return *strategy_; }
+  // Nothing when the strategy does not hold the batch.
+  std::optional<int64_t> lower_bound_ns() const;
+
+  // A plan by pipeline. Greedy starts at several distances from the bound, each improved; the best is packed;
+  // then what the makespans have over the estimates becomes the overhead, and search and packing go on until
+  // nothing changes, the bound is near, or a fixed number of rounds is over. REQUIRES: a bound.
+  std::vector<PackedPipeline> run();
+
+ private:
+  Assignment start() const;
+  std::vector<int64_t> first_overheads() const;
+  PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members) const;
+  const SchemeCost& scheme_of(size_t pipeline) const {
+    return *groups_[static_cast<size_t>(group_of_[pipeline])].scheme;
+  }
+
+  const strategy::Strategy* strategy_;
+  const cost::CostModel* cost_;
+  const SortedBatch* batch_;
+  std::vector<SchemeGroup> groups_;
+  std::vector<int> group_of_;  // by pipeline
+  std::unique_ptr<FloorTable> floors_;
+  std::optional<Bound> bound_;
+};
+
+}  // namespace sluice::plan
