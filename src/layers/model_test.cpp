@@ -1,20 +1,31 @@
 // A whole small model through these layers, on 1 to 4 TP ranks with real threads, against an obvious twin:
 // one sequence at a time, full attention matrices, torch's autograd, no cuts.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <thread>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/fake.h"
 #include "layers/decoder_layer.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
+#include "layers/memory.h"
 #include "model/parameters.h"
 
 namespace sluice::layers {
 namespace {
+
+// Ranks are threads here: several teams of compute threads on few cores only wait for each other.
+class OneComputeThread : public testing::Environment {
+ public:
+  void SetUp() override { at::set_num_threads(1); }
+};
+const testing::Environment* const kOneComputeThread =
+    testing::AddGlobalTestEnvironment(new OneComputeThread);  // owned by GoogleTest
 
 enum class Weights { kFused, kDeferred };
 
@@ -215,6 +226,10 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   std::vector<LayerSaved> saved(static_cast<size_t>(c.shape.layers));
   at::Tensor x = embedding_forward(context, embedding_parameters(table.embedding(), flats[0], tp, t), ids);
   for (size_t i = 0; i < saved.size(); ++i) x = layer_forward(context, layout, layer(flats, i), x, &saved[i]);
+  const LayerCut cut_of_rank{tp, t, static_cast<int64_t>(c10::elementSize(c.dtype))};
+  for (const LayerSaved& of_layer : saved) {
+    EXPECT_EQ(bytes_of(of_layer), saved_bytes(c.shape, cut_of_rank, layout.rows));
+  }
   const HeadParameters head = head_parameters(table, flats.back(), flats.front(), tp, t);
   const HeadParameters head_sums = head_parameters(table, sums.back(), sums.front(), tp, t);
   const double evaluated = head_loss(context, head, x, chosen).item<double>();
@@ -229,6 +244,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   embedding_backward(context, ids, dx, embedding_parameters(table.embedding(), sums[0], tp, t));
   for (size_t i = 0; weights == Weights::kDeferred && i < saved.size(); ++i) {
+    EXPECT_EQ(bytes_of(deferred[i]), deferred_bytes(c.shape, cut_of_rank, layout.rows));
     layer_backward_weight(context, std::move(deferred[i]), layer(sums, i));
   }
   return {result.loss_sum.item<double>(), evaluated, sums};
@@ -326,6 +342,51 @@ TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {
   for (const int tp : {1, 2, 4}) {
     expect_equal(c, run_layers(c, data, tp, Weights::kDeferred), run_layers(c, data, tp), 0.0);
   }
+}
+
+TEST(Model, PackedSequencesEqualSeparateOnes) {
+  const Case packed{small_shape(12, 4, false), {7, 1, 20}};
+  const Data data = random_data(packed);
+  Outcome sum;
+  auto begin = data.ids.begin();
+  for (const int64_t length : packed.lengths) {
+    const auto offset = begin - data.ids.begin();
+    const Data alone{data.flats,
+                     {begin, begin + length},
+                     {data.targets.begin() + offset, data.targets.begin() + offset + length}};
+    const Outcome outcome = run_layers({packed.shape, {length}}, alone, 2);
+    sum.loss_sum += outcome.loss_sum;
+    for (size_t i = 0; i < outcome.gradients.size(); ++i) {
+      if (sum.gradients.size() == i) sum.gradients.push_back(at::zeros_like(outcome.gradients[i]));
+      sum.gradients[i].add_(outcome.gradients[i]);
+    }
+    begin += length;
+  }
+  expect_equal(packed, run_layers(packed, data, 2), sum, 1e-13);
+}
+
+TEST(Memory, PerTokenIsTheFullestRanksShareRoundedUp) {
+  const model::Shape shape = small_shape(12, 2, false);
+  for (const int tp : {1, 2, 4}) {
+    int64_t saved = 0, deferred = 0;
+    for (int t = 0; t < tp; ++t) {
+      saved = std::max(saved, saved_bytes(shape, {tp, t, 4}, 12 * tp));
+      deferred = std::max(deferred, deferred_bytes(shape, {tp, t, 4}, 12 * tp));
+    }
+    EXPECT_EQ(saved_bytes_per_token(shape, tp, 4), (saved + 12 * tp - 1) / (12 * tp));
+    EXPECT_EQ(deferred_bytes_per_token(shape, tp, 4), (deferred + 12 * tp - 1) / (12 * tp));
+  }
+}
+
+TEST(Layout, PieceInsideASequenceIsRefused) {
+  EXPECT_THROW(micro_batch_layout({{.length = 4, .begin = 8}}, 1, at::kCPU), base::InputError);
+}
+
+TEST(Layout, RowsAreATpMultipleAndPositionsRestart) {
+  const MicroBatchLayout layout = micro_batch_layout({{3}, {2}}, 4, at::kCPU);
+  EXPECT_EQ(layout.tokens, 5);
+  EXPECT_EQ(layout.rows, 8);
+  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 2, 0, 1, 0, 0, 0}, at::kLong)));
 }
 
 TEST(Model, HeadChunksDoNotChangeTheResult) {

@@ -1,0 +1,60 @@
+#include "layers/memory.h"
+
+#include <algorithm>
+
+#include "base/interval.h"
+
+namespace sluice::layers {
+namespace {
+
+// Elements a row of what this rank holds of every row.
+struct Widths {
+  int64_t q = 0;
+  int64_t qkv = 0;
+  int64_t ffn = 0;
+  int64_t heads = 0;
+};
+
+Widths widths(const model::Shape& shape, const LayerCut& cut) {
+  Widths w;
+  w.heads = shape.heads / cut.tp;
+  w.q = w.heads * shape.head_dim;
+  // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
+  w.qkv = w.q + 2 * std::max<int64_t>(1, shape.kv_heads / cut.tp) * shape.head_dim;
+  w.ffn = base::even_part(shape.ffn_hidden, cut.tp, cut.t).size();
+  return w;
+}
+
+template <typename Bytes>
+int64_t per_token(Bytes bytes, const model::Shape& shape, int tp, int64_t element_bytes) {
+  int64_t most = 0;
+  for (int t = 0; t < tp; ++t) most = std::max(most, bytes(shape, LayerCut{tp, t, element_bytes}, tp));
+  return (most + tp - 1) / tp;
+}
+
+}  // namespace
+
+int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+  const Widths w = widths(shape, cut);
+  const int64_t statistic_bytes = std::max<int64_t>(4, cut.element_bytes);
+  // Both halves' inputs and their norms' scales are row shards.
+  const int64_t shard = rows / cut.tp * 2 * (shape.hidden * cut.element_bytes + statistic_bytes);
+  return shard + rows * ((w.qkv + w.q + 2 * w.ffn) * cut.element_bytes + w.heads * statistic_bytes);
+}
+
+int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+  const Widths w = widths(shape, cut);
+  // Both halves' normed inputs and output gradients are row shards.
+  const int64_t shard = rows / cut.tp * 4 * shape.hidden;
+  return (shard + rows * (w.qkv + w.q + 3 * w.ffn)) * cut.element_bytes;
+}
+
+int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {
+  return per_token(saved_bytes, shape, tp, element_bytes);
+}
+
+int64_t deferred_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {
+  return per_token(deferred_bytes, shape, tp, element_bytes);
+}
+
+}  // namespace sluice::layers

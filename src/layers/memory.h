@@ -1,0 +1,26 @@
+// What a decoder layer's saved tensors weigh, by formula; the tests hold it against the tensors themselves.
+#pragma once
+
+#include <cstdint>
+
+#include "model/shape.h"
+
+namespace sluice::layers {
+
+// One TP rank's cut of a layer and the width of its numbers.
+struct LayerCut {
+  int tp = 1;
+  int t = 0;
+  int64_t element_bytes = 4;  // 2, 4 or 8; statistics (norms, log-sum-exp) take 4, or 8 with 8
+};
+
+// Bytes of a LayerSaved (from forward to backward) and of a LayerDeferred (from B to W) of a micro-batch of
+// `rows` rows, inert ones included. REQUIRES: tp divides rows and cuts the shape.
+int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
+int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
+
+// The same a token, rounded up, on the TP rank that has most.
+int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes);
+int64_t deferred_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes);
+
+}  // namespace sluice::layers
