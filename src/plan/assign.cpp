@@ -48,6 +48,12 @@ void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
   }
 }
 
+void Assignment::place(std::span<const int> pipeline_of) {
+  for (size_t i = 0; i < pipeline_of.size(); ++i) {
+    add(pipelines_[static_cast<size_t>(pipeline_of[i])], static_cast<int>(i));
+  }
+}
+
 int Assignment::last() const {
   const auto later = [](const Pipeline& a, const Pipeline& b) { return a.end_ns() < b.end_ns(); };
   return static_cast<int>(std::max_element(pipelines_.begin(), pipelines_.end(), later) - pipelines_.begin());

@@ -23,6 +23,9 @@ class Assignment {
   // fit fewer pipelines, so the scarce ones go first. REQUIRES: each fits somewhere.
   void fill(std::span<const int64_t> prices, int64_t target_ns);
 
+  // Puts every sequence where it is told. REQUIRES: it fits there.
+  void place(std::span<const int> pipeline_of);
+
   // Moves and swaps sequences of the pipeline that ends last while that lowers the later end of the two
   // pipelines concerned, until it ends by `goal_ns`, at most `most_steps` times. The best of all moves, and
   // of all swaps with the neighbours of the ideal partner; the first of equals.

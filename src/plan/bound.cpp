@@ -11,6 +11,8 @@ using cost::Wide;
 using cost::Work;
 
 constexpr int kRounds = 40;
+constexpr int kTrialRounds = 12;
+constexpr int kTrials = 10;
 constexpr int64_t kUnitPrice = int64_t{1} << 20;
 constexpr int64_t kMaxPrice = int64_t{1} << 24;
 // Prices times floors stay within 64 bits; capping a floor (at 4.5 minutes) only weakens the bound.
@@ -39,17 +41,40 @@ std::vector<Class> classes_of(std::span<const int64_t> lengths, std::span<const 
   return classes;
 }
 
+int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                      const FloorTable& floors) {
+  constexpr size_t kMostShared = 4;
+  size_t pipelines = 0;
+  for (const size_t k : of.groups) pipelines += static_cast<size_t>(groups[k].pipelines);
+  int64_t best_ns = 0;
+  for (size_t shared = 1; shared <= kMostShared && shared * pipelines < of.sequences; ++shared) {
+    const size_t last = shared * pipelines;  // the shortest that could be met
+    int64_t least_ns = std::numeric_limits<int64_t>::max();
+    for (const size_t k : of.groups) {
+      Work work;
+      for (size_t i = last - shared; i <= last; ++i) work += Work::of_lane(lengths[i], lengths[i], 1);
+      const int64_t busy_ns = groups[k].scheme->floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
+      least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
+    }
+    best_ns = std::max(best_ns, least_ns);
+  }
+  return best_ns;
+}
+
 class PriceSearch {
  public:
+  // `path_ns` is a bound already proved.
   PriceSearch(const Class& of, std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t path_ns)
-      : class_(of), groups_(groups), floors_(floors), prices_(groups.size(), 0) {
+      : class_(of), groups_(groups), floors_(floors), prices_(groups.size(), 0), first_(groups.size(), 0) {
     for (size_t k = 0; k < groups.size(); ++k) fill_ns_.push_back(std::min(floors.fill_ns(k), path_ns));
     start();
   }
+  // Each group may take the sequences from `first` on only (by group).
+  void restrict_to(std::vector<size_t> first) { first_ = std::move(first); }
 
-  Bound run() {
+  Bound run(int rounds) {
     Bound best;
-    for (int round = 0; round < (class_.groups.size() == 1 ? 1 : kRounds); ++round) {
+    for (int round = 0; round < (class_.groups.size() == 1 ? 1 : rounds); ++round) {
       const int64_t bound_ns = evaluate();
       if (bound_ns > best.lower_ns || best.prices.empty()) best = {bound_ns, prices_};
       adjust(bound_ns, round);
@@ -82,7 +107,7 @@ class PriceSearch {
       size_t cheapest = 0;
       for (const size_t k : class_.groups) {
         const int64_t floor_ns = floors_.floor_ns(i, k);
-        if (floor_ns == FloorTable::kDoesNotFit) continue;
+        if (floor_ns == FloorTable::kDoesNotFit || i < first_[k]) continue;
         const int64_t cost = prices_[k] * std::min(floor_ns, kMaxFloorNs);
         if (cost < least) cheapest = k;
         least = std::min(least, cost);
@@ -116,26 +141,65 @@ class PriceSearch {
   std::vector<int64_t> fill_ns_;
   std::vector<int64_t> prices_;
   std::vector<int64_t> loads_ns_;
+  std::vector<size_t> first_;
 };
 
-int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-                      const FloorTable& floors) {
-  constexpr size_t kMostShared = 4;
-  size_t pipelines = 0;
-  for (const size_t k : of.groups) pipelines += static_cast<size_t>(groups[k].pipelines);
-  int64_t best_ns = 0;
-  for (size_t shared = 1; shared <= kMostShared && shared * pipelines < of.sequences; ++shared) {
-    const size_t last = shared * pipelines;  // the shortest that could be met
-    int64_t least_ns = std::numeric_limits<int64_t>::max();
-    for (const size_t k : of.groups) {
-      Work work;
-      for (size_t i = last - shared; i <= last; ++i) work += Work::of_lane(lengths[i], lengths[i], 1);
-      const int64_t busy_ns = groups[k].scheme->floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
-      least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
-    }
-    best_ns = std::max(best_ns, least_ns);
+// By group, the first sequence whose path ends by `limit_ns`; nothing when one has no such group. Paths grow
+// with lengths.
+std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<const int64_t> lengths,
+                                                std::span<const SchemeGroup> groups) {
+  std::vector<size_t> first;
+  for (const SchemeGroup& group : groups) {
+    const auto at = std::partition_point(lengths.begin(), lengths.end(), [&](int64_t length) {
+      return length > group.scheme->max_len_tokens() || group.scheme->path_ns(length) > limit_ns;
+    });
+    first.push_back(static_cast<size_t>(at - lengths.begin()));
   }
-  return best_ns;
+  if (*std::min_element(first.begin(), first.end()) > 0) return std::nullopt;
+  return first;
+}
+
+// Whether it is proved that nothing ends by `limit_ns`. `prices` are those of all sequences on all groups.
+bool exceeds(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+             const FloorTable& floors, int64_t path_ns, std::vector<int64_t>& prices) {
+  std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
+  if (!first) return true;
+  // All sequences on all groups; and the longest ones, which some groups lack, on the others alone.
+  std::vector<size_t> thresholds = *first;
+  std::sort(thresholds.begin(), thresholds.end());
+  for (size_t of = 0; of < thresholds.size(); ++of) {
+    const size_t sequences = of == 0 ? lengths.size() : thresholds[of];
+    if (sequences == 0 || (of > 0 && thresholds[of] == thresholds[of - 1])) continue;
+    Class restricted{.groups = {}, .sequences = sequences};
+    for (size_t k = 0; k < groups.size(); ++k) {
+      if ((*first)[k] < sequences) restricted.groups.push_back(k);
+    }
+    PriceSearch search(restricted, groups, floors, path_ns);
+    search.restrict_to(*first);
+    const Bound bound = search.run(kTrialRounds);
+    if (of == 0) prices = bound.prices;
+    if (bound.lower_ns > limit_ns || pigeonhole_ns(restricted, lengths, groups, floors) > limit_ns)
+      return true;
+  }
+  return false;
+}
+
+// Bisects the trial value above `best`, and takes the prices of the last one that was not excluded.
+void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                     const FloorTable& floors, int64_t path_ns, Bound& best) {
+  int64_t low = best.lower_ns - 1;  // nothing ends by then
+  int64_t high = 2 * best.lower_ns;
+  for (int trial = 0; trial < kTrials && high - low > 1 + low / 2000; ++trial) {
+    const int64_t middle = trial == 0 ? low + 1 + low / 2000 : low + (high - low) / 2;
+    std::vector<int64_t> prices;
+    if (exceeds(middle, lengths, groups, floors, path_ns, prices)) {
+      low = middle;
+    } else {
+      high = middle;
+      best.prices = std::move(prices);
+    }
+  }
+  best.lower_ns = low + 1;
 }
 
 }  // namespace
@@ -167,15 +231,16 @@ std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<con
   if (path_ns == std::numeric_limits<int64_t>::max()) return std::nullopt;
 
   const std::vector<Class> classes = classes_of(lengths, groups);
-  Bound best = PriceSearch(classes.front(), groups, floors, path_ns).run();
+  Bound best = PriceSearch(classes.front(), groups, floors, path_ns).run(kRounds);
   best.lower_ns = std::max(best.lower_ns, path_ns);
   for (const Class& of : classes) {
     if (of.sequences == 0) continue;
     best.lower_ns = std::max(best.lower_ns, pigeonhole_ns(of, lengths, groups, floors));
     if (of.groups.size() < groups.size()) {
-      best.lower_ns = std::max(best.lower_ns, PriceSearch(of, groups, floors, path_ns).run().lower_ns);
+      best.lower_ns = std::max(best.lower_ns, PriceSearch(of, groups, floors, path_ns).run(kRounds).lower_ns);
     }
   }
+  if (groups.size() > 1) raise_by_trials(lengths, groups, floors, path_ns, best);
   return best;
 }
 

@@ -52,6 +52,9 @@ struct Bound {
 //   Σ_i min_k λ_k·floor_ik <= Σ_k λ_k·d_k·(M − fill_k), solved for M. fill_k is capped at the path bound, so
 //   that the right side is never negative for an empty pipeline. λ is sought by damped rounds, once for all
 //   sequences and once for those that only the groups of a larger max_len hold (the λ of the others is zero).
+//   Where groups differ, that is done for trial values T: if M <= T, no sequence runs on a group where its
+//   own path exceeds T, which leaves fewer choices; if the bound among those exceeds T, then so does M. T is
+//   bisected.
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
 // `lengths` descend. Nothing when a sequence fits no group. Integers only.
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,

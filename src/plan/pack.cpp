@@ -68,6 +68,7 @@ class Packer {
       consider(fewest());
     } else {
       try_counts();
+      if (rule == PackRule::kThorough) search();
     }
     return best();
   }
@@ -149,6 +150,67 @@ class Packer {
       peaked[i % 2 == 0 ? i / 2 : bins.size() - 1 - i / 2] = std::move(bins[i]);
     }
     consider(peaked);
+  }
+
+  // Until a whole round of neighbours brings nothing, or the tries are used up.
+  void search() {
+    constexpr int kTries = 200;
+    int tries = kTries;
+    bool improved = true;
+    while (improved && tries > 0) improved = exchange_bins(tries) | move_items(tries);
+  }
+
+  bool try_one(const Bins& bins, int& tries) {
+    const int64_t before_ns = *best_ns_;
+    --tries;
+    consider(bins);
+    return *best_ns_ < before_ns;
+  }
+
+  bool exchange_bins(int& tries) {
+    bool improved = false;
+    for (size_t i = 0; i + 1 < best_.size(); ++i) {
+      for (size_t j = i + 1; j < best_.size() && tries > 0; ++j) {
+        Bins bins = best_;
+        std::swap(bins[i], bins[j]);
+        improved |= try_one(bins, tries);
+      }
+    }
+    return improved;
+  }
+
+  // Each item into every other bin, and into a new one at every place.
+  bool move_items(int& tries) {
+    bool improved = false;
+    for (int item = 0; item < static_cast<int>(items_.size()) && tries > 0; ++item) {
+      for (size_t to = 0; to <= 2 * best_.size() && tries > 0; ++to) {
+        if (const auto bins = moved(item, to)) improved |= try_one(*bins, tries);
+      }
+    }
+    return improved;
+  }
+
+  // Odd places are the bins, even ones are between them. Nothing when that changes nothing or does not fit.
+  std::optional<Bins> moved(int item, size_t place) const {
+    Bins bins = best_;
+    for (size_t from = 0; from < bins.size(); ++from) {
+      const auto at = std::find(bins[from].begin(), bins[from].end(), item);
+      if (at == bins[from].end()) continue;
+      if (place == 2 * from + 1 || (bins[from].size() == 1 && place % 2 == 0)) return std::nullopt;
+      bins[from].erase(at);
+      break;
+    }
+    if (place % 2 == 0) {
+      bins.insert(bins.begin() + static_cast<ptrdiff_t>(place / 2), {item});
+    } else {
+      std::vector<int>& bin = bins[place / 2];
+      int64_t tokens = items_[static_cast<size_t>(item)].tokens;
+      for (const int other : bin) tokens += items_[static_cast<size_t>(other)].tokens;
+      if (tokens > scheme_.max_len_tokens()) return std::nullopt;
+      bin.push_back(item);
+    }
+    std::erase_if(bins, [](const std::vector<int>& bin) { return bin.empty(); });
+    return bins;
   }
 
   void consider(const Bins& bins) {

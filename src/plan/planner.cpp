@@ -1,6 +1,7 @@
 #include "plan/planner.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -151,9 +152,13 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
   }
   if (searches.empty()) return std::nullopt;
   std::stable_sort(searches.begin(), searches.end(), [](const CandidateSearch& a, const CandidateSearch& b) {
-    return *a.lower_bound_ns() < *b.lower_bound_ns();
+    return a.expected_ns() < b.expected_ns();
   });
-  StepPlan plan{.step = step, .sequences = sequences, .lower_bound_ns = *searches.front().lower_bound_ns()};
+  StepPlan plan{.step = step, .sequences = sequences};
+  plan.lower_bound_ns = std::numeric_limits<int64_t>::max();
+  for (const CandidateSearch& search : searches) {
+    plan.lower_bound_ns = std::min(plan.lower_bound_ns, *search.lower_bound_ns());
+  }
   bool planned = false;
   for (CandidateSearch& search : searches) {
     const std::string name = to_text(search.strategy());
@@ -161,7 +166,8 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
       plan.candidates.push_back({name, *search.lower_bound_ns()});
       continue;
     }
-    std::vector<PackedPipeline> packed = search.run();
+    std::vector<PackedPipeline> packed =
+        search.run(planned ? plan.estimated_ns : std::numeric_limits<int64_t>::max());
     const int64_t end_ns = last_end_ns(packed);
     plan.candidates.push_back({name, end_ns});
     if (planned && end_ns >= plan.estimated_ns) continue;

@@ -19,9 +19,9 @@ namespace sluice::plan {
 // one that holds the batch. kFixed: always one candidate.
 enum class Selection { kBest, kCycle, kFixed };
 
-// kPaper: every candidate, by Algorithm 1 on Eq. 2 and Eq. 1 for every V. kOurs: candidates in the order of
-// their lower bounds until the next cannot win; dispatch by prices and local search, packing for the schedule
-// that will run.
+// kPaper: every candidate, by Algorithm 1 on Eq. 2 and Eq. 1 for every V. kOurs: candidates
+// in the order of their lower bounds and expected overheads, those left out whose bound cannot win; dispatch
+// by prices and local search, packing for the schedule that will run.
 enum class Method { kPaper, kOurs };
 
 struct PlannerOptions {

@@ -4,10 +4,15 @@
 #include <numeric>
 #include <utility>
 
+#include "plan/dispatch.h"
+
 namespace sluice::plan {
 namespace {
 
+constexpr int kMostSteps = 1000;  // of one local search
 constexpr int kPackRounds = 6;
+constexpr int kRelocations = 8;
+constexpr size_t kFewSequences = 16;
 constexpr int64_t kGoalPartsPerTenThousand = 5;     // 0.05 % above the bound is near enough
 constexpr int64_t kStartDistances[] = {2, 10, 30};  // from the bound, in thousandths
 
@@ -71,7 +76,7 @@ std::vector<int64_t> CandidateSearch::first_overheads() const {
 }
 
 Assignment CandidateSearch::start() const {
-  const int steps = 2 * static_cast<int>(floors_->sequences()) + 20;
+  const int steps = std::min(kMostSteps, 2 * static_cast<int>(floors_->sequences()) + 20);
   const std::vector<int64_t> overheads = first_overheads();
   std::optional<Assignment> best;
   const auto consider = [&](int64_t target_ns) {
@@ -88,42 +93,115 @@ Assignment CandidateSearch::start() const {
   return std::move(*best);
 }
 
-PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members) const {
+PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
+                                              PackRule rule) const {
   std::vector<int> sequences;
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
-  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences);
+  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences, rule);
 }
 
-std::vector<PackedPipeline> CandidateSearch::run() {
-  const size_t pipelines = group_of_.size();
-  const int steps = static_cast<int>(floors_->sequences()) + 20;
-  const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
-  Assignment assignment = start();
-  std::vector<PackedPipeline> packed;
-  std::vector<std::vector<int>> members;
-  for (size_t p = 0; p < pipelines; ++p) {
-    members.push_back(assignment.members(static_cast<int>(p)));
-    packed.push_back(pack_pipeline(p, members.back()));
+void CandidateSearch::polish(Packed& packed, int64_t goal_ns) const {
+  for (size_t count = 0; count < packed.pipelines.size() && packed.end_ns() > goal_ns; ++count) {
+    const int64_t last_ns = packed.end_ns();
+    const auto last =
+        std::find_if(packed.pipelines.begin(), packed.pipelines.end(),
+                     [&](const PackedPipeline& pipeline) { return pipeline.makespan_ns == last_ns; });
+    const auto p = static_cast<size_t>(last - packed.pipelines.begin());
+    if (scheme_of(p).scheme().pp == 1) return;
+    *last = pack_pipeline(p, packed.members[p], PackRule::kThorough);
+    if (last->makespan_ns == last_ns) return;
   }
-  std::vector<PackedPipeline> best = packed;
-  for (int round = 0; round < kPackRounds && last_end_ns(best) > goal_ns; ++round) {
-    for (size_t p = 0; p < pipelines; ++p) {
-      if (members[p].empty()) continue;
+}
+
+bool CandidateSearch::relocate_one(Packed& packed) const {
+  const int64_t last_ns = packed.end_ns();
+  size_t from = 0;
+  while (packed.pipelines[from].makespan_ns != last_ns) ++from;
+  for (const int sequence : packed.members[from]) {
+    std::vector<int> rest = packed.members[from];
+    std::erase(rest, sequence);
+    const PackedPipeline without = pack_pipeline(from, rest, PackRule::kThorough);
+    if (without.makespan_ns >= last_ns) continue;
+    for (size_t to = 0; to < packed.pipelines.size(); ++to) {
+      const auto group = static_cast<size_t>(group_of_[to]);
+      if (to == from || floors_->floor_ns(static_cast<size_t>(sequence), group) == FloorTable::kDoesNotFit) {
+        continue;
+      }
+      std::vector<int> more = packed.members[to];
+      more.insert(std::lower_bound(more.begin(), more.end(), sequence), sequence);
+      const PackedPipeline with = pack_pipeline(to, more, PackRule::kThorough);
+      if (with.makespan_ns >= last_ns) continue;
+      packed.pipelines[from] = without;
+      packed.pipelines[to] = with;
+      packed.members[from] = std::move(rest);
+      packed.members[to] = std::move(more);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool CandidateSearch::has_stages() const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const SchemeGroup& group) { return group.scheme->scheme().pp > 1; });
+}
+
+int64_t CandidateSearch::expected_ns() const {
+  const std::vector<int64_t> overheads = first_overheads();
+  return bound_->lower_ns + *std::max_element(overheads.begin(), overheads.end());
+}
+
+Assignment CandidateSearch::start_by_estimate() const {
+  std::vector<const SchemeCost*> schemes;
+  for (size_t p = 0; p < group_of_.size(); ++p) schemes.push_back(&scheme_of(p));
+  Assignment assignment(*floors_, group_of_, first_overheads());
+  assignment.place(dispatch(batch_->sorted, schemes, {.trials = 1})->pipeline_of);
+  return assignment;
+}
+
+CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
+                                                          int64_t incumbent_ns) const {
+  const int steps = std::min(kMostSteps, static_cast<int>(floors_->sequences()) + 20);
+  Packed now;
+  for (size_t p = 0; p < group_of_.size(); ++p) {
+    now.members.push_back(assignment.members(static_cast<int>(p)));
+    now.pipelines.push_back(pack_pipeline(p, now.members.back(), PackRule::kOurs));
+  }
+  Packed best = now;
+  for (int round = 0; round < kPackRounds && best.end_ns() > goal_ns; ++round) {
+    if (now.end_ns() / 11 > incumbent_ns / 10) break;
+    for (size_t p = 0; p < group_of_.size(); ++p) {
+      if (now.members[p].empty()) continue;
       const int pipeline = static_cast<int>(p);
-      assignment.set_overhead_ns(pipeline, packed[p].makespan_ns - assignment.work_ns(pipeline));
+      assignment.set_overhead_ns(pipeline, now.pipelines[p].makespan_ns - assignment.work_ns(pipeline));
     }
     assignment.improve(goal_ns, steps);
     bool changed = false;
-    for (size_t p = 0; p < pipelines; ++p) {
-      if (assignment.members(static_cast<int>(p)) == members[p]) continue;
+    for (size_t p = 0; p < group_of_.size(); ++p) {
+      if (assignment.members(static_cast<int>(p)) == now.members[p]) continue;
       changed = true;
-      members[p] = assignment.members(static_cast<int>(p));
-      packed[p] = pack_pipeline(p, members[p]);
+      now.members[p] = assignment.members(static_cast<int>(p));
+      now.pipelines[p] = pack_pipeline(p, now.members[p], PackRule::kOurs);
     }
     if (!changed) break;
-    if (last_end_ns(packed) < last_end_ns(best)) best = packed;
+    if (now.end_ns() < best.end_ns()) best = now;
   }
   return best;
+}
+
+std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns) {
+  const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
+  Packed best = pack_and_improve(start(), goal_ns, incumbent_ns);
+  if (best.end_ns() <= goal_ns || !has_stages() || best.end_ns() / 11 > incumbent_ns / 10) {
+    return std::move(best.pipelines);
+  }
+  Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns);
+  if (other.end_ns() < best.end_ns()) std::swap(best, other);
+  polish(best, goal_ns);
+  for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {
+    if (best.end_ns() <= goal_ns || !relocate_one(best)) break;
+  }
+  return std::move(best.pipelines);
 }
 
 }  // namespace sluice::plan

@@ -33,15 +33,36 @@ class CandidateSearch {
   // Nothing when the strategy does not hold the batch.
   std::optional<int64_t> lower_bound_ns() const;
 
+  // The bound with a guess at what a plan has over it; orders candidates, proves nothing.
+  int64_t expected_ns() const;
+
   // A plan by pipeline. Greedy starts at several distances from the bound, each improved; the best is packed;
   // then what the makespans have over the estimates becomes the overhead, and search and packing go on until
-  // nothing changes, the bound is near, or a fixed number of rounds is over. REQUIRES: a bound.
-  std::vector<PackedPipeline> run();
+  // nothing changes, the bound is near, or a fixed number of rounds is over. With stages the same from a
+  // start by Eq. 2, which keeps long sequences together; last, pipelines that end latest are packed
+  // thoroughly. `incumbent_ns`: another plan's time; what is a tenth above it after a packing is not pursued.
+  // REQUIRES: a bound.
+  std::vector<PackedPipeline> run(int64_t incumbent_ns);
 
  private:
+  // A packed assignment, and what it packs.
+  struct Packed {
+    std::vector<PackedPipeline> pipelines;
+    std::vector<std::vector<int>> members;  // by pipeline
+    int64_t end_ns() const { return last_end_ns(pipelines); }
+  };
+
   Assignment start() const;
+  Assignment start_by_estimate() const;
+  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, int64_t incumbent_ns) const;
+  bool has_stages() const;
   std::vector<int64_t> first_overheads() const;
-  PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members) const;
+  PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule) const;
+  // Packs the pipeline that ends last again, thoroughly, and then the next, as long as that helps.
+  void polish(Packed& packed, int64_t goal_ns) const;
+  // In a small batch, where estimates are worth least: moves a sequence off the pipeline that ends last if
+  // both pipelines, packed again, end sooner. False when there is none.
+  bool relocate_one(Packed& packed) const;
   const SchemeCost& scheme_of(size_t pipeline) const {
     return *groups_[static_cast<size_t>(group_of_[pipeline])].scheme;
   }
