@@ -44,8 +44,9 @@ corpora/stdlib/corpus.idx: | build
 	  "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')" \
 	  --out corpora/stdlib --train-tokenizer 2048 --delimiter $$'\n\n\n'
 
+# An interrupted run continues; to begin anew, remove runs/quickstart.
 train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus and train on it, 4 ranks
-	$(SLUICE) train --config examples/quickstart.toml --nproc 4
+	$(SLUICE) train --config examples/quickstart.toml --nproc 4 --resume auto
 
 soak: build ## Run the long tests: kills, random plans (an hour)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak

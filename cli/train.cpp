@@ -93,6 +93,7 @@ int run_rank(const Options& options) {
   train::TrainerOptions trainer_options;
   trainer_options.launch = transport::launch_from(environment());
   trainer_options.resume = options.resume;
+  trainer_options.dry_run = options.dry_run;
   trainer_options.end_process = &end_process;
   prepare(options, trainer_options);
   const transport::Launch& launch = trainer_options.launch;

@@ -130,10 +130,17 @@ void commit_save(const fs::path& directory, const Manifest& manifest, int keep) 
   const fs::path root = directory.parent_path();
   const fs::path previous = directory.string() + std::string(kPrevious);
   if (fs::exists(previous)) remove_tree(previous);
-  std::vector<SavedStep> saved = saved_steps(root);
-  std::erase_if(saved, [&](const SavedStep& step) { return step.directory == directory; });
-  for (size_t old = 0; old + static_cast<size_t>(std::max(keep, 1)) < saved.size() + 1; ++old) {
-    remove_tree(saved[old].directory);
+  std::vector<SavedStep> older;
+  for (const SavedStep& saved : saved_steps(root)) {
+    if (saved.directory == directory) continue;
+    if (saved.step > manifest.step) {
+      remove_tree(saved.directory);  // of a future that was given up by going back
+    } else {
+      older.push_back(saved);
+    }
+  }
+  for (size_t old = 0; old + static_cast<size_t>(std::max(keep, 1)) < older.size() + 1; ++old) {
+    remove_tree(older[old].directory);
   }
 }
 

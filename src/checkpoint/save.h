@@ -46,7 +46,8 @@ std::filesystem::path prepare_save(const std::filesystem::path& root, int64_t st
 FileRecord write_rank_file(const std::filesystem::path& directory, int rank, TensorType type,
                            std::span<const OwnerState> buckets);
 
-// Commits and then removes all but the `keep` newest checkpoints (at least the new one stays).
+// Commits; then removes checkpoints of later steps, which belong to a future that was given up by going back,
+// and all but the `keep` newest of the rest (at least the new one stays).
 // REQUIRES: `manifest.files` lists every rank's record.
 void commit_save(const std::filesystem::path& directory, const Manifest& manifest, int keep);
 

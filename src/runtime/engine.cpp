@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <chrono>
+
 #include "base/error.h"
 #include "runtime/step_runner.h"
 
@@ -41,19 +43,21 @@ StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tok
 }
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer) {
+  const auto begin = std::chrono::steady_clock::now();
   const LinkWires& wires = wires_of(graph.links);
   StepRunner runner(graph, rank_, tokens, {store_, communicators_, link_inter_, link_intra_, wires, context_},
                     optimizer);
   StepResult result;
   result.timing = executor_->run(graph, rank_, runner);
   transport_.check();
+  result.timing.step_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   result.loss_sum = runner.scalars().loss_sum;
   result.targets = runner.scalars().targets;
   result.gradient_norm = runner.gradient_norm();
   result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
   if (optimizer != nullptr)
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
-  result.peak_bytes = store_.owner_bytes() + store_.compute_bytes();
+  result.peak_bytes = store_.owner_bytes() + store_.compute_bytes() + runner.peak_activation_bytes();
   return result;
 }
 

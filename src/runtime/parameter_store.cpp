@@ -21,7 +21,9 @@ at::TensorOptions tensor_options(const ParameterStore::Options& options, comm::D
 
 // A one-dimensional tensor of at least `size` elements, kept when it is large enough already.
 void grow(at::Tensor& arena, int64_t size, at::TensorOptions options) {
-  if (!arena.defined() || arena.numel() < size) arena = at::empty({size}, options);
+  if (arena.defined() && arena.numel() >= size) return;
+  arena = at::Tensor();
+  arena = at::empty({size}, options);
 }
 
 }  // namespace
@@ -61,11 +63,11 @@ void ParameterStore::refresh_compute_copies() {
 void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
   int64_t elements = 0;
   for (const link::Holding& holding : holdings) elements += holding.shard.size();
+  std::fill(shards_.begin(), shards_.end(), ComputeShard{});  // lets go of an arena that is too small
   grow(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
   grow(gradient_arena_, elements, tensor_options(options_, options_.precision.master()));
   gradient_arena_.narrow(0, 0, elements).zero_();
   std::fill(held_.begin(), held_.end(), 0);
-  std::fill(shards_.begin(), shards_.end(), ComputeShard{});
   int64_t offset = 0;
   for (const link::Holding& holding : holdings) {
     const auto bucket = static_cast<size_t>(holding.bucket);

@@ -119,6 +119,8 @@ void StepRunner::run(const Node& node) {
     case NodeKind::kReduceScalars: return reduce_scalars();
     case NodeKind::kUpdate:
       SLUICE_ASSERT(optimizer_ != nullptr, "an evaluation graph has an update");
+      // Nothing good comes of gradients that are not numbers: masters stay as they are, on all ranks.
+      if (!std::isfinite(scalars_.loss_sum) || !std::isfinite(scalars_.gradient_squares)) return;
       return update(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets), gradient_norm());
   }
 }
@@ -159,6 +161,7 @@ void StepRunner::backward(const Node& node) {
   use_on_current_stream(batch.gradient_SH);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
+    hold_activations(-layers::bytes_of(batch.saved[i]));
     batch.gradient_SH = layers::layer_backward(resources_.context, batch.layout, weights_[i],
                                                std::move(batch.saved[i]), batch.gradient_SH, gradients_[i]);
   }
@@ -170,9 +173,11 @@ void StepRunner::backward_input(const Node& node) {
   use_on_current_stream(batch.gradient_SH);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
+    hold_activations(-layers::bytes_of(batch.saved[i]));
     batch.gradient_SH =
         layers::layer_backward_input(resources_.context, batch.layout, weights_[i], std::move(batch.saved[i]),
                                      batch.gradient_SH, gradients_[i], batch.deferred[i]);
+    hold_activations(layers::bytes_of(batch.deferred[i]));
   }
   finish_backward(node, batch);
 }
@@ -187,6 +192,7 @@ void StepRunner::backward_weight(const Node& node) {
   MicroBatch& batch = micro_batch(node);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
+    hold_activations(-layers::bytes_of(batch.deferred[i]));
     layers::layer_backward_weight(resources_.context, std::move(batch.deferred[i]), gradients_[i]);
   }
 }
@@ -238,6 +244,11 @@ void StepRunner::reduce_scalars() {
     scalars_.loss_sum += all[i + 1];
     scalars_.targets += static_cast<int64_t>(all[i + 2]);
   }
+}
+
+void StepRunner::hold_activations(int64_t bytes) {
+  activation_bytes_ += bytes;
+  peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
 }
 
 double StepRunner::gradient_norm() const {

@@ -46,6 +46,8 @@ class StepRunner final : public NodeRunner {
   const StepScalars& scalars() const { return scalars_; }
   // Mean gradient's norm before clipping.
   double gradient_norm() const;
+  // Most that saved and deferred tensors held at any time.
+  int64_t peak_activation_bytes() const { return peak_activation_bytes_; }
 
  private:
   // One micro-batch on its way through this rank's stage. Cells and transfers of one micro-batch depend on
@@ -77,6 +79,7 @@ class StepRunner final : public NodeRunner {
   void pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
             at::Tensor& rows);
   void reduce_scalars();
+  void hold_activations(int64_t bytes);
 
   const graph::StepGraph& graph_;
   int rank_;
@@ -98,6 +101,8 @@ class StepRunner final : public NodeRunner {
   std::vector<at::Tensor> own_losses_;  // by micro-batch in order of forwards; on the device
   int64_t own_targets_ = 0;
   StepScalars scalars_;
+  int64_t activation_bytes_ = 0;  // the compute stream's
+  int64_t peak_activation_bytes_ = 0;
 };
 
 }  // namespace sluice::runtime

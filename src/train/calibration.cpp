@@ -1,64 +1,106 @@
 #include "train/calibration.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
+#include "profile/probe.h"
+#include "train/candidates.h"
 
 namespace sluice::train {
 
 namespace {
 
 cost::AnalyticMemory analytic_memory(const CalibrationRequest& request) {
+  const bool wide = request.precision.master() == comm::DType::kFloat64;
   cost::AnalyticMemory memory;
   memory.device_bytes = request.device_bytes;
-  if (request.config.train.dtype == "bfloat16") memory.element_bytes = 2;
-  if (request.config.train.dtype == "float64") {
-    memory.element_bytes = 8;
-    memory.accumulator_bytes = 8;
-    memory.owner_bytes_per_parameter = 32;
-  }
+  memory.element_bytes = comm::size_of(request.precision.compute);
+  memory.accumulator_bytes = comm::size_of(request.precision.master());
+  memory.owner_bytes_per_parameter = wide ? 32 : 16;
   return memory;
 }
 
-cost::Calibration analytic(const CalibrationRequest& request) {
-  return {"analytic", "assumed rates of a CPU core",
-          cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
-                                 request.tp_degrees, request.config.parallel.gpus_per_node)};
+bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees) {
+  return std::ranges::all_of(tp_degrees,
+                             [&](int tp) { return calibration.options.layer_by_tp.contains(tp); });
 }
 
-void require_covering(const cost::Calibration& calibration, const CalibrationRequest& request,
+void require_model(const cost::Calibration& calibration, const CalibrationRequest& request,
+                   const std::string& name) {
+  if (calibration.options.shape == *request.config.model.shape) return;
+  throw base::InputError(
+      base::text(name, " was measured for another model: set parallel.calibration = \"auto\""));
+}
+
+void require_covering(const cost::Calibration& calibration, const std::vector<int>& tp_degrees,
                       const std::string& name) {
-  if (calibration.options.shape != *request.config.model.shape) {
-    throw base::InputError(
-        base::text(name, " was measured for another model: set parallel.calibration = \"auto\""));
-  }
-  for (const int tp : request.tp_degrees) {
+  for (const int tp : tp_degrees) {
     if (calibration.options.layer_by_tp.contains(tp)) continue;
     throw base::InputError(base::text(name, " has no times for tp ", tp,
                                       ": set parallel.calibration = \"auto\" or change parallel.strategies"));
   }
 }
 
-}  // namespace
+cost::Calibration measured(const CalibrationRequest& request, const std::vector<int>& tp_degrees,
+                           comm::Transport& transport) {
+  profile::ProbeOptions probe;
+  probe.shape = *request.config.model.shape;
+  probe.precision = request.precision;
+  probe.device = request.device;
+  probe.tp_degrees = tp_degrees;
+  probe.context_length = request.config.data.context_length;
+  probe.device_bytes = request.device_bytes;
+  probe.gpus_per_node = request.config.parallel.gpus_per_node;
+  return profile::probe(probe, transport);
+}
 
-cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& transport, Control& control) {
-  const std::string& source = request.config.parallel.calibration;
-  cost::Calibration calibration;
-  std::string name = source;
-  if (source == "auto" && !request.earlier.is_null()) {
-    name = "the checkpoint's calibration";
-    calibration = cost::calibration_from_json(request.earlier, name);
-  } else if (source == "auto" || source == "analytic") {
-    (void)transport;
-    (void)control;
-    calibration = analytic(request);
-  } else {
-    calibration = cost::calibration_from_json(base::read_json(source), source);
-  }
-  require_covering(calibration, request, name);
-  calibration.options.memory.device_bytes = request.device_bytes;
+cost::Calibration with_machine(cost::Calibration calibration, const CalibrationRequest& request) {
+  const cost::AnalyticMemory memory = analytic_memory(request);
+  cost::MemoryModel& model = calibration.options.memory;
+  model.device_bytes = memory.device_bytes;
+  model.element_bytes = memory.element_bytes;
+  model.accumulator_bytes = memory.accumulator_bytes;
+  model.owner_bytes_per_parameter = memory.owner_bytes_per_parameter;
   calibration.options.gpus_per_node = request.config.parallel.gpus_per_node;
   return calibration;
+}
+
+}  // namespace
+
+cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size) {
+  const std::string& source = request.config.parallel.calibration;
+  const std::vector<int> tp_degrees = tensor_parallel_degrees(request.config, world_size);
+  if (source == "auto" || source == "analytic") {
+    return {"analytic", "assumed rates of a CPU core",
+            cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
+                                   tp_degrees, request.config.parallel.gpus_per_node)};
+  }
+  cost::Calibration calibration = cost::calibration_from_json(base::read_json(source), source);
+  require_model(calibration, request, source);
+  require_covering(calibration, tp_degrees, source);
+  return with_machine(std::move(calibration), request);
+}
+
+cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& transport, Control& control) {
+  cost::Calibration calibration;
+  std::vector<int> tp_degrees;
+  bool measure = false;
+  control.together("reading the calibration", [&] {
+    if (request.config.parallel.calibration != "auto") {
+      calibration = unmeasured_calibration(request, control.world_size());
+      return;
+    }
+    tp_degrees = tensor_parallel_degrees(request.config, control.world_size());
+    measure = request.earlier.is_null();
+    if (measure) return;
+    const std::string name = "the checkpoint's calibration";
+    calibration = with_machine(cost::calibration_from_json(request.earlier, name), request);
+    require_model(calibration, request, name);
+    measure = !covers(calibration, tp_degrees);
+  });
+  return measure ? measured(request, tp_degrees, transport) : calibration;
 }
 
 }  // namespace sluice::train

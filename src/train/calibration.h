@@ -1,11 +1,14 @@
 // Where a run's cost model comes from.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <vector>
 
 #include "comm/transport.h"
 #include "config/run_config.h"
 #include "cost/calibration.h"
+#include "runtime/precision.h"
 #include "train/control.h"
 
 namespace sluice::train {
@@ -13,12 +16,17 @@ namespace sluice::train {
 struct CalibrationRequest {
   const config::RunConfig& config;  // parallel.calibration: a file, "analytic" or "auto"
   const base::Json& earlier;        // a checkpoint's calibration, which wins over "auto"; null: none
-  std::vector<int> tp_degrees;      // that must be covered
-  int64_t device_bytes = 0;         // what a rank may use, margin taken off
+  runtime::Precision precision;
+  c10::Device device = c10::kCPU;
+  int64_t device_bytes = 0;  // what a rank may use, margin taken off; the same on all ranks
 };
 
-// Collective: "auto" measures once, rank 0's numbers count everywhere. InputError as
+// Collective. "auto" takes an earlier calibration where it covers the TP degrees in use, else measures once:
+// rank 0's numbers count everywhere. Memory figures follow this run's precision and device. InputError as
 // cost::calibration_from_json, or when a TP degree is not covered or the file is of another model.
 cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& transport, Control& control);
+
+// Without measuring: a file, or assumed rates for "analytic" and "auto".
+cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size);
 
 }  // namespace sluice::train

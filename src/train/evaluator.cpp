@@ -7,9 +7,10 @@
 #include "layers/embedding.h"
 #include "layers/head.h"
 #include "plan/planner.h"
+#include "profile/device.h"
 #include "runtime/engine.h"
 #include "train/plan_ahead.h"
-#include "train/resources.h"
+#include "train/precision.h"
 #include "transport/gloo.h"
 
 namespace sluice::train {
@@ -29,7 +30,10 @@ plan::Planner lone_planner(const model::Shape& shape) {
 
 std::unique_ptr<runtime::Executor> host_executor(int threads) {
   runtime::HostExecutor::Options options;
-  options.on_thread_start = [threads] { at::set_num_threads(threads); };
+  options.on_thread_start = [threads] {
+    at::set_num_threads(threads);
+    at::get_num_threads();
+  };
   return std::make_unique<runtime::HostExecutor>(std::move(options));
 }
 
@@ -43,8 +47,14 @@ class Evaluator::Impl {
         transport_(transport::gloo_transport({})),
         precision_(precision_of(options.dtype)),
         context_length_(options.context_length) {
-    const int threads = compute_threads(options.threads, 1);
+    config::TrainConfig train;
+    train.threads = options.threads;
+    train.device = "cpu";
+    config::MemoryConfig memory;
+    memory.margin_gib = 0;
+    const int threads = profile::rank_device(train, memory, {}).threads;
     at::set_num_threads(threads);
+    at::get_num_threads();  // fixes this thread's number before other threads set theirs
     runtime::Engine::Options engine;
     engine.precision = precision_;
     engine.context_length = context_length_;

@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "profile/device.h"
 #include "train/calibration.h"
 #include "train/candidates.h"
 #include "train/data.h"
-#include "train/resources.h"
-#include "transport/gloo.h"
+#include "train/precision.h"
+#include "transport/launch.h"
 
 namespace sluice::train {
 
@@ -33,14 +34,13 @@ int needed_ranks(const config::RunConfig& config) {
 strategy::StepPlan plan_offline(config::RunConfig config, const OfflinePlanOptions& options) {
   const int ranks = options.ranks > 0 ? options.ranks : needed_ranks(config);
   configured_strategies(config, ranks);
-  if (config.parallel.calibration == "auto") config.parallel.calibration = "analytic";
   const Data data = open_data(config);
-  const auto lone = transport::gloo_transport({});
-  Control control(*lone);
-  const base::Json no_earlier;
-  const cost::Calibration calibration = calibrate(
-      {config, no_earlier, tensor_parallel_degrees(config, ranks), usable_memory_bytes(config.memory, ranks)},
-      *lone, control);
+  transport::Launch launch;
+  launch.world_size = launch.local_size = ranks;
+  config.train.device = "cpu";
+  const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
+  const cost::Calibration calibration = unmeasured_calibration(
+      {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
   const plan::Planner planner = make_planner(config, data, cost::CostModel(calibration.options), ranks);
   corpus::Sampler sampler = data.sampler();
   sampler.skip(options.step);

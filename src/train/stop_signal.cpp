@@ -1,9 +1,13 @@
 #include "train/stop_signal.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,23 +25,33 @@ sigset_t stop_signals() {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(std::function<void()> end_now) : end_now_(std::move(end_now)) {
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  descriptor_ = ::signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (descriptor_ < 0) throw base::RunError("cannot watch for SIGTERM: too many open files");
+  signals_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
+  ending_ = ::eventfd(0, EFD_CLOEXEC);
+  if (signals_ < 0 || ending_ < 0) throw base::RunError("cannot watch for SIGTERM: too many open files");
+  thread_ = std::thread([this] { watch(); });
 }
 
 StopSignal::~StopSignal() {
-  ::close(descriptor_);
+  ::eventfd_write(ending_, 1);
+  thread_.join();
+  ::close(signals_);
+  ::close(ending_);
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-bool StopSignal::requested() {
-  signalfd_siginfo info{};
-  while (::read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) requested_ = true;
-  return requested_;
+void StopSignal::watch() {
+  pollfd waiting[] = {{signals_, POLLIN, 0}, {ending_, POLLIN, 0}};
+  while (true) {
+    if (::poll(waiting, 2, -1) < 0) continue;
+    if (waiting[1].revents != 0) return;
+    signalfd_siginfo info{};
+    if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
+    if (requested_.exchange(true) || !deferring_) end_now_();
+  }
 }
 
 }  // namespace sluice::train

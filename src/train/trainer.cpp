@@ -4,17 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
+#include "checkpoint/save.h"
+#include "ops/device.h"
+#include "profile/device.h"
 #include "report/plan_table.h"
 #include "report/step_metrics.h"
 #include "runtime/engine.h"
+#include "runtime/make_executor.h"
 #include "train/calibration.h"
 #include "train/candidates.h"
 #include "train/checkpoints.h"
@@ -22,9 +30,10 @@
 #include "train/data.h"
 #include "train/learning_rate.h"
 #include "train/plan_ahead.h"
-#include "train/resources.h"
+#include "train/precision.h"
 #include "train/step_trace.h"
 #include "train/stop_signal.h"
+#include "transport/device_transport.h"
 #include "transport/gloo.h"
 #include "transport/heartbeat.h"
 
@@ -114,9 +123,15 @@ class Trainer::Impl {
   void run();
 
  private:
+  void leave();
   void meet();
-  void open_run_directory();
+  void compare_configurations();
+  void open_checkpoint();
+  void take_proposal_of_checkpoint();
+  void open_device();
+  comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
   void open_parameters();
+  void open_run_files();
   void load_initial_weights();
   std::unique_ptr<runtime::Executor> make_executor();
   void end_process(std::exception_ptr failure);
@@ -129,14 +144,23 @@ class Trainer::Impl {
   runtime::AdamW optimizer(int64_t step) const;
   runtime::StepResult run_step(const PreparedStep& step);
   bool agree(const PlannedStep& upcoming, const runtime::StepResult& result, report::StepMetrics& metrics);
+  struct StepEnd {
+    bool stop = false;  // somebody asked for it
+    bool last = false;
+  };
+  void require_finite(const runtime::StepResult& result, int64_t step);
+  void finish_step(const PreparedStep& step, StepEnd end);
   void evaluate(int64_t step);
   void save(const PreparedStep& last);
   void report(const report::StepMetrics& metrics);
 
   TrainerOptions options_;
   config::RunConfig& config_ = options_.config;
-  StopSignal stop_signal_;
-  std::unique_ptr<comm::Transport> transport_;
+  StopSignal stop_signal_{
+      [this] { options_.end_process(base::RunError("stopped by a signal; nothing was saved")); }};
+  std::unique_ptr<comm::Transport> transport_;         // between hosts
+  std::unique_ptr<comm::Transport> device_transport_;  // between GPUs; null on the CPU
+  profile::RankDevice device_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   std::optional<Data> data_;
@@ -181,7 +205,6 @@ void Trainer::Impl::meet() {
 
 void Trainer::Impl::open() {
   meet();
-  at::set_num_threads(compute_threads(config_.train.threads, options_.launch.local_size));
   control_->together("reading the configuration", [&] {
     if (options_.failure) std::rethrow_exception(options_.failure);
     config::resolve_model(config_);
@@ -189,48 +212,112 @@ void Trainer::Impl::open() {
     configured_strategies(config_, options_.launch.world_size);
     data_ = open_data(config_);
   });
-  control_->together("opening the run directory", [&] { open_run_directory(); });
-  control_->together("opening the checkpoint", [&] {
-    const auto found = find_checkpoint(options_.resume, config_.log.dir / "checkpoints");
-    if (!found) return;
-    checkpoint_ = std::make_unique<checkpoint::Checkpoint>(*found);
-    resumed_ = run_state(*checkpoint_);
-  });
-  std::vector<int> tp_degrees;
-  int64_t memory_bytes = 0;
-  control_->together("looking at the machine", [&] {
-    tp_degrees = tensor_parallel_degrees(config_, options_.launch.world_size);
-    memory_bytes = usable_memory_bytes(config_.memory, options_.launch.local_size);
-  });
-  calibration_ = calibrate({config_, resumed_.calibration, tp_degrees, memory_bytes}, *transport_, *control_);
+  compare_configurations();
+  open_checkpoint();
+  open_device();
+  calibration_ = calibrate({config_, resumed_.calibration, precision_of(config_.train.dtype), device_.device,
+                            device_.memory_bytes},
+                           device_transport(), *control_);
   calibration_json_ = cost::to_json(calibration_, {}, options_.launch.world_size);
   control_->together("planning", [&] {
     planner_ =
         make_planner(config_, *data_, cost::CostModel(calibration_.options), options_.launch.world_size);
+    config_.parallel.strategies.clear();  // "auto" is resolved from here on
+    for (const strategy::Strategy& candidate : planner_->options().candidates) {
+      config_.parallel.strategies.push_back(strategy::to_text(candidate));
+    }
   });
   open_parameters();
 }
 
-void Trainer::Impl::open_run_directory() {
-  if (rank() == 0) {
-    base::make_directories(config_.log.dir);
-    base::write_file_atomically(config_.log.dir / "config.toml", config::to_toml(config_));
+// Everything that decides the numbers must be the same on all ranks: a different learning rate would train
+// each owner slice differently, a different eval_every would pair up different collectives.
+void Trainer::Impl::compare_configurations() {
+  config::RunConfig shared = config_;
+  shared.train.threads = 0;
+  shared.log = {};
+  shared.log.trace_steps = config_.log.trace_steps;
+  const auto own = static_cast<int64_t>(base::hash_bytes(config::to_toml(shared)));
+  const auto words = control_->gather({&own, 1});
+  control_->together("comparing configurations", [&] {
+    for (size_t other = 1; other < words.size(); ++other) {
+      if (words[other] == words[0]) continue;
+      throw base::InputError(text("rank ", other,
+                                  " has another configuration than rank 0: give all ranks the same "
+                                  "file and --set options"));
+    }
+  });
+}
+
+// Rank 0 decides which checkpoint: on a shared file system others may see an older directory.
+void Trainer::Impl::open_checkpoint() {
+  std::string directory;
+  control_->together("looking for a checkpoint", [&] {
+    if (rank() != 0) return;
+    const fs::path root = config_.log.dir / "checkpoints";
+    if (const auto found = find_checkpoint(options_.resume, root)) directory = found->string();
+    if (options_.resume.empty() && !options_.dry_run && checkpoint::latest(root)) {
+      throw base::InputError(text(root.string(),
+                                  " holds checkpoints of an earlier run: continue it with --resume "
+                                  "auto, or set another log.dir"));
+    }
+  });
+  directory = control_->broadcast(directory);
+  control_->together("opening the checkpoint", [&] {
+    if (directory.empty()) return;
+    checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
+    resumed_ = run_state(*checkpoint_);
+    take_proposal_of_checkpoint();
+  });
+}
+
+// A proposal depends on free memory and the moment; a run that continues on as many ranks keeps its own.
+void Trainer::Impl::take_proposal_of_checkpoint() {
+  const bool same_ranks = checkpoint_->manifest().world_size == options_.launch.world_size;
+  if (!config_.parallel.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
+  config_.parallel.strategies = config::parse_config(resumed_.config, "the checkpoint").parallel.strategies;
+}
+
+// This rank's device, and one figure for the memory that any rank may use: plans depend on it. A run that
+// continues keeps the figure it began with, unless the configuration names one.
+void Trainer::Impl::open_device() {
+  control_->together("choosing the device", [&] {
+    device_ = profile::rank_device(config_.train, config_.memory, options_.launch);
+    ops::prepare_device(device_.device);
+  });
+  at::set_num_threads(device_.threads);
+  at::get_num_threads();  // fixes this thread's number before other threads set theirs
+  for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
+    device_.memory_bytes = std::min(device_.memory_bytes, words[0]);
   }
-  // Other ranks meet the directory through the barrier that `together` is.
+  if (config_.memory.device_gib == 0 && !resumed_.calibration.is_null()) {
+    const cost::Calibration earlier =
+        cost::calibration_from_json(resumed_.calibration, "the checkpoint's calibration");
+    device_.memory_bytes = earlier.options.memory.device_bytes;
+  }
+  if (device_.device.is_cpu()) return;
+  transport::DeviceTransportOptions options;
+  options.device = device_.device.index();
+  device_transport_ = transport::device_transport(*transport_, options);
 }
 
 std::unique_ptr<runtime::Executor> Trainer::Impl::make_executor() {
   runtime::HostExecutor::Options executor;
-  executor.on_thread_start = [] { at::set_num_threads(1); };
+  executor.on_thread_start = [] {
+    at::set_num_threads(1);
+    at::get_num_threads();
+  };
   executor.on_failure = [this](std::exception_ptr failure) { end_process(failure); };
-  return std::make_unique<runtime::HostExecutor>(std::move(executor));
+  return runtime::make_executor(device_.device, std::move(executor));
 }
 
 void Trainer::Impl::open_parameters() {
   runtime::Engine::Options engine;
   engine.precision = precision_of(config_.train.dtype);
   engine.context_length = config_.data.context_length;
-  engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, *transport_,
+  engine.device = device_.device;
+  engine.host_transport = transport_.get();
+  engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_transport(),
                                               make_executor(), engine);
   control_->together("loading the parameters", [&] {
     if (checkpoint_) {
@@ -239,8 +326,14 @@ void Trainer::Impl::open_parameters() {
       load_initial_weights();
     }
   });
-  control_->together("opening the metrics", [&] {
+  checkpoint_.reset();  // it keeps the files it read mapped
+}
+
+void Trainer::Impl::open_run_files() {
+  control_->together("opening the run directory", [&] {
     if (rank() != 0) return;
+    base::make_directories(config_.log.dir);
+    base::write_file_atomically(config_.log.dir / "config.toml", config::to_toml(config_));
     base::write_json(config_.log.dir / "calibration.json", calibration_json_);
     metrics_ = std::make_unique<report::MetricsWriter>(
         report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, resumed_.step});
@@ -286,7 +379,14 @@ std::string Trainer::Impl::describe_first_step() {
   control_->together("planning the first step", [&] {
     step = prepare_step(planning(data_->training), batch.step, batch.samples, graph::Purpose::kTrain);
   });
+  leave();
   return report::plan_table(step.plan, step.graph.makespan_ns);
+}
+
+// Nobody goes before all are done: who ends without a word is taken for lost.
+void Trainer::Impl::leave() {
+  control_->barrier();
+  heartbeat_->goodbye();
 }
 
 runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
@@ -307,6 +407,9 @@ runtime::StepResult Trainer::Impl::run_step(const PreparedStep& step) {
 }
 
 void Trainer::Impl::run() {
+  open_run_files();
+  begin_ = steady_clock::now();
+  stop_signal_.defer();
   PlanAhead ahead(planning(data_->training), sampler(), config_.train.steps);
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
@@ -338,17 +441,30 @@ void Trainer::Impl::run() {
     if (std::ranges::find(config_.log.trace_steps, metrics.step) != config_.log.trace_steps.end()) {
       write_step_trace(*control_, step->graph, result.timing, config_.log.dir);
     }
-    const int64_t done = metrics.step + 1;
-    const bool last = !upcoming.step || stop;
-    if (config_.train.eval_every > 0 && (done % config_.train.eval_every == 0 || last))
-      evaluate(metrics.step);
-    const bool due = config_.checkpoint.every > 0 && (done % config_.checkpoint.every == 0 || last);
-    if (due || stop) save(*step);
+    require_finite(result, metrics.step);
+    finish_step(*step, {.stop = stop, .last = !upcoming.step});
     step = std::move(upcoming.step);
   }
-  control_->barrier();
-  heartbeat_->goodbye();
+  leave();
   if (rank() == 0) base::log_info(summary_.text());
+}
+
+// The update of such a step was left out, on all ranks, so what is saved is still good.
+void Trainer::Impl::require_finite(const runtime::StepResult& result, int64_t step) {
+  control_->together("the step", [&] {
+    if (std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm)) return;
+    throw base::RunError(text("step ", step, " has loss ", result.mean_loss(), " and gradient norm ",
+                              result.gradient_norm,
+                              ": resume from the last checkpoint with a lower optimizer.lr"));
+  });
+}
+
+// Who asked to stop may not leave much time: saving comes first then, and evaluation is left out.
+void Trainer::Impl::finish_step(const PreparedStep& step, StepEnd end) {
+  const int64_t done = step.plan.step + 1;
+  const auto due = [&](int64_t every) { return every > 0 && (done % every == 0 || end.last); };
+  if (due(config_.train.eval_every) && !end.stop) evaluate(step.plan.step);
+  if (due(config_.checkpoint.every) || end.stop) save(step);
 }
 
 // Compares the plan of the upcoming step, shares this step's measurements and the wish to stop. True when any
@@ -365,10 +481,12 @@ bool Trainer::Impl::agree(const PlannedStep& upcoming, const runtime::StepResult
   own.peak_bytes = result.peak_bytes;
   own.link_exposed_ns = result.timing.link_exposed_ns;
   own.overhead_ns = result.timing.overhead_ns();
-  constexpr size_t kWords = sizeof(StepWord) / sizeof(int64_t);
+  using RawWord = std::array<int64_t, sizeof(StepWord) / sizeof(int64_t)>;
   std::vector<StepWord> words;
-  for (const auto& raw : control_->gather({reinterpret_cast<const int64_t*>(&own), kWords})) {
-    words.push_back(*reinterpret_cast<const StepWord*>(raw.data()));
+  for (const auto& raw : control_->gather(std::bit_cast<RawWord>(own))) {
+    RawWord word;
+    std::ranges::copy(raw, word.begin());
+    words.push_back(std::bit_cast<StepWord>(word));
   }
   throw_disagreement(*control_, words, upcoming.failure);
   bool stop = false;
@@ -424,7 +542,7 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   metrics_->write(metrics);
   summary_.add(metrics);
   const int64_t done = metrics.step + 1 - resumed_.step;
-  const int64_t left_ns = elapsed_ns(begin_) / done * (config_.train.steps - metrics.step - 1);
+  const int64_t left_ns = elapsed_ns(begin_) * (config_.train.steps - metrics.step - 1) / done;
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
                 "step %lld/%lld  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
@@ -434,7 +552,12 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
 }
 
 Trainer::Trainer(TrainerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
-  impl_->guard([this] { impl_->open(); });
+  try {
+    impl_->guard([this] { impl_->open(); });
+  } catch (...) {
+    static_cast<void>(impl_.release());  // destructors would wait for peers that no longer answer
+    throw;
+  }
 }
 Trainer::~Trainer() = default;
 std::string Trainer::describe_first_step() {
