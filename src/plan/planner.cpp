@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/pack.h"
-#include "plan/search.h"
 
 namespace sluice::plan {
 namespace {
@@ -167,7 +166,7 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
       continue;
     }
     std::vector<PackedPipeline> packed =
-        search.run(planned ? plan.estimated_ns : std::numeric_limits<int64_t>::max());
+        search.run(planned ? plan.estimated_ns : std::numeric_limits<int64_t>::max(), options_.effort);
     const int64_t end_ns = last_end_ns(packed);
     plan.candidates.push_back({name, end_ns});
     if (planned && end_ns >= plan.estimated_ns) continue;

@@ -11,6 +11,7 @@
 #include "cost/cost_model.h"
 #include "plan/dispatch.h"
 #include "plan/scheme_cost.h"
+#include "plan/search.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::plan {
@@ -28,6 +29,7 @@ struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
   Method method = Method::kOurs;
+  Effort effort = Effort::kFull;  // of kOurs
   Selection selection = Selection::kBest;
   int fixed_candidate = 0;    // for kFixed
   int dispatch_trials = 100;  // of Algorithm 1, as are the ties

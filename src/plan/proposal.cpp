@@ -47,6 +47,7 @@ struct Scored {
 Scored score(const Strategy& strategy, const ProposalOptions& options, const cost::CostModel& cost) {
   const Planner planner({.world_size = options.world_size,
                          .candidates = {strategy},
+                         .effort = Effort::kQuick,
                          .dispatch_trials = options.dispatch_trials,
                          .seed = options.seed},
                         cost);

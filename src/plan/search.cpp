@@ -189,10 +189,11 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
   return best;
 }
 
-std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns) {
+std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns, Effort effort) {
   const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
   Packed best = pack_and_improve(start(), goal_ns, incumbent_ns);
-  if (best.end_ns() <= goal_ns || !has_stages() || best.end_ns() / 11 > incumbent_ns / 10) {
+  if (effort == Effort::kQuick || best.end_ns() <= goal_ns || !has_stages() ||
+      best.end_ns() / 11 > incumbent_ns / 10) {
     return std::move(best.pipelines);
   }
   Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns);

@@ -21,6 +21,9 @@ struct SortedBatch {
   std::vector<int> sequence_of;  // index into `lengths` by place in `sorted`
 };
 
+// kQuick: one start, packed and improved, enough to compare strategies. kFull: everything.
+enum class Effort { kQuick, kFull };
+
 int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 
 // What it is made from must outlive it.
@@ -42,7 +45,7 @@ class CandidateSearch {
   // start by Eq. 2, which keeps long sequences together; last, pipelines that end latest are packed
   // thoroughly. `incumbent_ns`: another plan's time; what is a tenth above it after a packing is not pursued.
   // REQUIRES: a bound.
-  std::vector<PackedPipeline> run(int64_t incumbent_ns);
+  std::vector<PackedPipeline> run(int64_t incumbent_ns, Effort effort);
 
  private:
   // A packed assignment, and what it packs.
