@@ -1,7 +1,7 @@
 // Planning time, gap to the proved bound, and ours against the published algorithms, in one run, without a
 // GPU: analytic costs of 7B, 13B and 32B models on nodes of eight H100, batches of real lengths.
 //
-//   planner_bench [DATA_FOLDER [BATCHES]]      DATA_FOLDER: bench/data
+//   planner_bench [DATA_FOLDER [BATCHES [MODEL]]]      DATA_FOLDER: bench/data; without MODEL all three
 #include "plan/planner.h"
 
 #include <algorithm>
@@ -162,7 +162,8 @@ int main(int argc, char** argv) {
   std::printf(
       "| model | GPUs | lengths | mean ms | p99 ms | paper ms | gap %% median | gap %% p90 | "
       "paper, first ÷ ours | paper, own load ÷ ours |\n|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const char* shape : {"llama-7b", "llama-13b", "llama-32b"}) {
+  for (const std::string shape : {"llama-7b", "llama-13b", "llama-32b"}) {
+    if (argc > 3 && shape != argv[3]) continue;
     for (const Machine& machine : kMachines) {
       for (const char* name : {"wikipedia", "code"}) {
         run(shape, machine, name, read_lengths(folder + "/" + name + "_lengths.txt"), batches);
