@@ -92,6 +92,15 @@ PlannedStep planned(PlanAhead& ahead) {
   }
 }
 
+// What the configuration may ask for and no step does yet must not be passed over in silence.
+void refuse_memory_policies(const config::MemoryConfig& memory) {
+  const bool offloads = memory.offload != "auto" && memory.offload != "0";
+  if (memory.recompute != "full" && !offloads) return;
+  throw base::InputError(text("[config] memory.", offloads ? "offload" : "recompute", " is ",
+                              offloads ? memory.offload : memory.recompute,
+                              ": activations are always kept for now; set it to auto"));
+}
+
 // Throws on all ranks if any failed to plan the upcoming step, or if their plans differ.
 void throw_disagreement(Control& control, const std::vector<StepWord>& words, std::exception_ptr failure) {
   std::vector<int> statuses;
@@ -207,6 +216,7 @@ void Trainer::Impl::open() {
   meet();
   control_->together("reading the configuration", [&] {
     if (options_.failure) std::rethrow_exception(options_.failure);
+    refuse_memory_policies(config_.memory);
     config::resolve_model(config_);
     table_ = model::parameter_table(*config_.model.shape);
     configured_strategies(config_, options_.launch.world_size);
@@ -446,7 +456,11 @@ void Trainer::Impl::run() {
     step = std::move(upcoming.step);
   }
   leave();
-  if (rank() == 0) base::log_info(summary_.text());
+  if (rank() != 0) return;
+  const bool nothing_left = resumed_.step >= config_.train.steps;
+  base::log_info(
+      nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
+                   : summary_.text());
 }
 
 // The update of such a step was left out, on all ranks, so what is saved is still good.
