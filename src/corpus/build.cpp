@@ -99,12 +99,13 @@ void encode_files(const std::vector<InputFile>& files, const BuildOptions& optio
   const int64_t all_bytes = total_bytes(files);
   int64_t done_bytes = 0;
   for (const InputFile& file : files) {
+    report(options, "encode", done_bytes, all_bytes);
     for_each_document(file, options.documents, result.counts,
                       [&](std::string_view document) { encoder.add(document); });
     done_bytes += file.size_bytes;
-    report(options, "encode", done_bytes, all_bytes);
   }
   encoder.flush();
+  report(options, "encode", all_bytes, all_bytes);
   if (result.counts.documents == 0) {
     throw InputError(text("none of ", files.size(), " input files holds text: ", result.counts.binary_files,
                           " are binary, ", result.counts.refused_documents, " documents are not UTF-8, ",
