@@ -113,6 +113,18 @@ TEST_P(Fused, WeightGradientAccumulatesInWideType) {
 INSTANTIATE_TEST_SUITE_P(Types, Fused, testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
                          [](const auto& info) { return std::string(at::toString(info.param)); });
 
+TEST(Narrow, RoundsEveryPatternLikeTorch) {
+  for (uint64_t pattern = 0; pattern < (uint64_t{1} << 32); pattern += 4093) {
+    const float value = std::bit_cast<float>(static_cast<uint32_t>(pattern));
+    EXPECT_EQ(narrow<at::BFloat16>(value).x, at::BFloat16(value).x) << pattern;
+  }
+  for (const uint32_t pattern :
+       {0x3f808000U, 0x3f818000U, 0x7f7fffffU, 0x7f800000U, 0xff800000U, 0x7f800001U}) {
+    const float value = std::bit_cast<float>(pattern);
+    EXPECT_EQ(narrow<at::BFloat16>(value).x, at::BFloat16(value).x) << pattern;
+  }
+}
+
 template <typename T>
 double largest_exp_error(double range) {
   double worst = 0.0;

@@ -59,7 +59,7 @@ SLUICE_SIMD void norm_rows(const S* x, const S* weight, S* y, A* inverse_rms, in
     inverse_rms[row] = r;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      y[i] = static_cast<S>(static_cast<A>(x[i]) * r * static_cast<A>(weight[i]));
+      y[i] = narrow<S>(static_cast<A>(x[i]) * r * static_cast<A>(weight[i]));
     }
   }
 }
@@ -100,8 +100,8 @@ SLUICE_SIMD void norm_backward_rows(const NormBackwardRows<S, A>& t, int64_t beg
       const A g = static_cast<A>(dy[i]);
       const A n = static_cast<A>(x[i]) * r;
       const A bypass = residual != nullptr ? static_cast<A>(residual[i]) : A(0);
-      dx[i] = static_cast<S>((g * w - n * mean) * r + bypass);
-      y[i] = static_cast<S>(n * w);
+      dx[i] = narrow<S>((g * w - n * mean) * r + bypass);
+      y[i] = narrow<S>(n * w);
       dweight[i] += g * n;
     }
   }

@@ -66,8 +66,8 @@ SLUICE_SIMD void rotate_heads(S* x, int64_t heads, int64_t pairs, const A* cos_r
       const A a = static_cast<A>(low[i]);
       const A b = static_cast<A>(high[i]);
       const A s = sign * sin_row[i];
-      low[i] = static_cast<S>(a * cos_row[i] - b * s);
-      high[i] = static_cast<S>(b * cos_row[i] + a * s);
+      low[i] = narrow<S>(a * cos_row[i] - b * s);
+      high[i] = narrow<S>(b * cos_row[i] + a * s);
     }
   }
 }

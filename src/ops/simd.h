@@ -36,6 +36,20 @@ inline at::ScalarType accumulator_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+// `value` in the storage type S. bfloat16 rounds to nearest even by bit arithmetic, because c10's conversion
+// branches on NaN, which keeps loops from vectorising.
+template <typename S, typename A>
+[[gnu::always_inline]] inline S narrow(A value) {
+  if constexpr (std::is_same_v<S, at::BFloat16>) {
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
+    return S(static_cast<uint16_t>(is_nan ? 0x7fc0U : rounded), S::from_bits());
+  } else {
+    return static_cast<S>(value);
+  }
+}
+
 // Sum over k of r^k / k! from term kTerm, divided by that term.
 template <int kDegree, int kTerm = 1, typename T>
 [[gnu::always_inline]] inline T exponential_series(T r) {

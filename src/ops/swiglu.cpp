@@ -49,7 +49,7 @@ SLUICE_SIMD void swiglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
       const A g = static_cast<A>(gate_up[i]);
-      a[i] = static_cast<S>(g * vector_sigmoid(g) * static_cast<A>(gate_up[width + i]));
+      a[i] = narrow<S>(g * vector_sigmoid(g) * static_cast<A>(gate_up[width + i]));
     }
   }
 }
@@ -64,9 +64,9 @@ SLUICE_SIMD void swiglu_backward_rows(const S* da, S* gate_up, S* a, int64_t row
       const A d = static_cast<A>(da[i]);
       const A sigmoid = vector_sigmoid(g);
       const A silu = g * sigmoid;
-      a[i] = static_cast<S>(silu * u);
-      gate_up[i] = static_cast<S>(d * u * (sigmoid + silu * (A(1) - sigmoid)));
-      gate_up[width + i] = static_cast<S>(d * silu);
+      a[i] = narrow<S>(silu * u);
+      gate_up[i] = narrow<S>(d * u * (sigmoid + silu * (A(1) - sigmoid)));
+      gate_up[width + i] = narrow<S>(d * silu);
     }
   }
 }
