@@ -295,8 +295,7 @@ void Trainer::Impl::open_device() {
     device_ = profile::rank_device(config_.train, config_.memory, options_.launch);
     ops::prepare_device(device_.device);
   });
-  at::set_num_threads(device_.threads);
-  at::get_num_threads();  // fixes this thread's number before other threads set theirs
+  at::set_num_threads(device_.threads);  // for all threads: another one's number would reach this one
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
     device_.memory_bytes = std::min(device_.memory_bytes, words[0]);
   }
@@ -313,10 +312,6 @@ void Trainer::Impl::open_device() {
 
 std::unique_ptr<runtime::Executor> Trainer::Impl::make_executor() {
   runtime::HostExecutor::Options executor;
-  executor.on_thread_start = [] {
-    at::set_num_threads(1);
-    at::get_num_threads();
-  };
   executor.on_failure = [this](std::exception_ptr failure) { end_process(failure); };
   return runtime::make_executor(device_.device, std::move(executor));
 }
