@@ -27,6 +27,7 @@
 #include "profile/ranks.h"
 #include "profile/timing.h"
 #include "runtime/engine.h"
+#include "runtime/make_executor.h"
 #include "transport/gloo.h"
 #include "transport/local_launcher.h"
 
@@ -116,10 +117,7 @@ class RankBench {
   void run() {
     runtime::Engine::Options options;
     options.context_length = kContextTokens;
-    runtime::Engine engine(table_, strategies_, *transport_,
-                           std::make_unique<runtime::HostExecutor>(
-                               runtime::HostExecutor::Options{[] { at::set_num_threads(1); }, {}}),
-                           options);
+    runtime::Engine engine(table_, strategies_, *transport_, runtime::make_executor(c10::kCPU, {}), options);
     runtime::initialize(engine.store(), 7);
     std::vector<Record> records(strategies_.size());
     // Probes and steps take turns, so that a machine whose load drifts is compared with itself.

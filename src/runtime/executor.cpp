@@ -88,7 +88,6 @@ HostExecutor::~HostExecutor() {
 }
 
 void HostExecutor::serve(graph::Stream stream) {
-  if (options_.on_thread_start) options_.on_thread_start();
   int64_t served = 0;
   while (true) {
     Step* step = nullptr;

@@ -54,7 +54,6 @@ class Executor {
 class HostExecutor : public Executor {
  public:
   struct Options {
-    std::function<void()> on_thread_start;  // runs first thing on every stream's thread
     // Called at once, on the thread it happened on, when a node throws: other streams of this step may wait
     // for ever for what that node would have sent, so whoever cannot afford to wait ends the process here.
     std::function<void(std::exception_ptr)> on_failure;

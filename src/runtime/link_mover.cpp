@@ -9,30 +9,16 @@ class HostLinkMover final : public LinkMover {
  public:
   void pack(const link::WireLevel& level, const LinkMemories& memories, comm::DType dtype,
             void* send) override {
-    switch (dtype) {
-      case comm::DType::kFloat32: return pack_as<float>(level, memories, send);
-      case comm::DType::kFloat64: return pack_as<double>(level, memories, send);
-      case comm::DType::kBFloat16: return pack_as<uint16_t>(level, memories, send);
-    }
+    visit_element(dtype, [&]<typename Element>() {
+      link::pack(level, pointers<Element>(memories), static_cast<Element*>(send));
+    });
   }
 
   void unpack(const link::WireLevel& level, void* receive, const LinkMemories& memories,
               comm::DType dtype) override {
-    switch (dtype) {
-      case comm::DType::kFloat32: return unpack_as<float>(level, receive, memories);
-      case comm::DType::kFloat64: return unpack_as<double>(level, receive, memories);
-      case comm::DType::kBFloat16: return unpack_as<uint16_t>(level, receive, memories);
-    }
-  }
-
- private:
-  template <typename Element>
-  static void pack_as(const link::WireLevel& level, const LinkMemories& memories, void* send) {
-    link::pack(level, pointers<Element>(memories), static_cast<Element*>(send));
-  }
-  template <typename Element>
-  static void unpack_as(const link::WireLevel& level, const void* receive, const LinkMemories& memories) {
-    link::unpack(level, static_cast<const Element*>(receive), pointers<Element>(memories));
+    visit_element(dtype, [&]<typename Element>() {
+      link::unpack(level, static_cast<const Element*>(receive), pointers<Element>(memories));
+    });
   }
 };
 

@@ -31,6 +31,17 @@ link::BucketMemory<Element> pointers(const LinkMemories& memories) {
   return result;
 }
 
+// Calls `visit` with the type of an element of the wire: visit.template operator()<Element>(). 16-bit
+// elements are copied as they are.
+template <typename Visit>
+void visit_element(comm::DType dtype, Visit visit) {
+  switch (dtype) {
+    case comm::DType::kFloat32: return visit.template operator()<float>();
+    case comm::DType::kFloat64: return visit.template operator()<double>();
+    case comm::DType::kBFloat16: return visit.template operator()<uint16_t>();
+  }
+}
+
 // Used by one thread at a time; on a GPU in the order of the current stream.
 class LinkMover {
  public:

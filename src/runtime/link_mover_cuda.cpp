@@ -88,20 +88,12 @@ class DeviceLinkMover final : public LinkMover {
 
   void pack(const link::WireLevel& level, const LinkMemories& memories, comm::DType dtype,
             void* send) override {
-    switch (dtype) {
-      case comm::DType::kFloat32: return pack_as<float>(level, memories, send);
-      case comm::DType::kFloat64: return pack_as<double>(level, memories, send);
-      case comm::DType::kBFloat16: return pack_as<uint16_t>(level, memories, send);
-    }
+    visit_element(dtype, [&]<typename Element>() { pack_as<Element>(level, memories, send); });
   }
 
   void unpack(const link::WireLevel& level, void* receive, const LinkMemories& memories,
               comm::DType dtype) override {
-    switch (dtype) {
-      case comm::DType::kFloat32: return unpack_as<float>(level, receive, memories);
-      case comm::DType::kFloat64: return unpack_as<double>(level, receive, memories);
-      case comm::DType::kBFloat16: return unpack_as<uint16_t>(level, receive, memories);
-    }
+    visit_element(dtype, [&]<typename Element>() { unpack_as<Element>(level, receive, memories); });
   }
 
  private:

@@ -100,8 +100,6 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 
 namespace {
 
-void one_thread() { at::set_num_threads(1); }
-
 // What one rank does; rank 0 records scalars, every rank its owner slices.
 class RankRun {
  public:
@@ -123,7 +121,6 @@ class RankRun {
   }
 
   void operator()() {
-    one_thread();
     Engine::Options engine_options;
     engine_options.precision.compute = options_.dtype;
     engine_options.context_length = 512;
@@ -131,7 +128,7 @@ class RankRun {
     engine_options.device = options_.device;
     engine_options.host_transport = host_.get();
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
-                  make_executor(options_.device, HostExecutor::Options{&one_thread, {}}), engine_options);
+                  make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
     const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node);
     for (int64_t step = 0; step < options_.steps; ++step) train_step(engine, cost, step);
@@ -191,6 +188,7 @@ class RankRun {
 }  // namespace
 
 RunRecord run_in_process(const RunOptions& options) {
+  at::set_num_threads(1);
   const model::ParameterTable table = model::parameter_table(options.shape);
   comm::FakeOptions fake;
   fake.max_delay_ns = options.max_delay_ns;

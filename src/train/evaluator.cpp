@@ -9,6 +9,7 @@
 #include "plan/planner.h"
 #include "profile/device.h"
 #include "runtime/engine.h"
+#include "runtime/make_executor.h"
 #include "train/plan_ahead.h"
 #include "train/precision.h"
 #include "transport/gloo.h"
@@ -28,15 +29,6 @@ plan::Planner lone_planner(const model::Shape& shape) {
   return {options, cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kOneDegree, 1))};
 }
 
-std::unique_ptr<runtime::Executor> host_executor(int threads) {
-  runtime::HostExecutor::Options options;
-  options.on_thread_start = [threads] {
-    at::set_num_threads(threads);
-    at::get_num_threads();
-  };
-  return std::make_unique<runtime::HostExecutor>(std::move(options));
-}
-
 }  // namespace
 
 class Evaluator::Impl {
@@ -54,12 +46,11 @@ class Evaluator::Impl {
     memory.margin_gib = 0;
     const int threads = profile::rank_device(train, memory, {}).threads;
     at::set_num_threads(threads);
-    at::get_num_threads();  // fixes this thread's number before other threads set theirs
     runtime::Engine::Options engine;
     engine.precision = precision_;
     engine.context_length = context_length_;
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates, *transport_,
-                                                host_executor(threads), engine);
+                                                runtime::make_executor(c10::kCPU, {}), engine);
     model.load(engine_->store());
   }
 
