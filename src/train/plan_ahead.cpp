@@ -1,27 +1,83 @@
 #include "train/plan_ahead.h"
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace sluice::train {
 
-PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
-                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
-  const auto begin = std::chrono::steady_clock::now();
+namespace {
+
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples) {
   std::vector<strategy::Sequence> sequences;
   for (const corpus::Sample& sample : samples) {
     sequences.push_back({sample.document, sample.begin_token, sample.length_tokens});
   }
-  PreparedStep prepared;
-  prepared.plan = inputs.planner.plan(step, sequences);
+  return sequences;
+}
+
+// Always the candidate that holds the longest sequence, planned the plainest way.
+plan::Planner safest(const plan::Planner& planner) {
+  plan::PlannerOptions options = planner.options();
+  const auto longest = [&](const strategy::Strategy& candidate) {
+    int64_t tokens = 0;
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      tokens = std::max(tokens, planner.cost().max_len_tokens(pipeline.scheme, options.world_size));
+    }
+    return tokens;
+  };
+  const auto best = std::ranges::max_element(options.candidates, {}, longest);
+  options.fixed_candidate = static_cast<int>(best - options.candidates.begin());
+  options.selection = plan::Selection::kFixed;
+  options.method = plan::Method::kPaper;
+  options.dispatch_trials = 1;
+  return {std::move(options), planner.cost()};
+}
+
+void plan_and_build(const PlanningInputs& inputs, const plan::Planner& planner, int64_t step,
+                    const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose,
+                    PreparedStep& prepared) {
+  prepared.plan = planner.plan(step, sequences);
   graph::BuildOptions options;
   options.purpose = purpose;
   options.link_plans = inputs.link_plans;
-  prepared.graph =
-      graph::build(prepared.plan, inputs.table, inputs.planner.cost(), inputs.world_size, options);
+  prepared.graph = graph::build(prepared.plan, inputs.table, planner.cost(), inputs.world_size, options);
+}
+
+// After `failure`, which is thrown again if this fails, too.
+template <typename Failure>
+void fall_back(const PlanningInputs& inputs, int64_t step, const std::vector<strategy::Sequence>& sequences,
+               graph::Purpose purpose, const Failure& failure, PreparedStep& prepared) {
+  try {
+    plan_and_build(inputs, safest(inputs.planner), step, sequences, purpose, prepared);
+  } catch (const std::exception&) {
+    throw failure;
+  }
+  if (inputs.rank != 0) return;
+  base::log_warning(base::text("step ", step, ": planning failed (", failure.what(), "); this step runs as ",
+                               strategy::to_text(prepared.plan.strategy()),
+                               ", the candidate that holds the longest sequences"));
+}
+
+}  // namespace
+
+PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
+                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<strategy::Sequence> sequences = sequences_of(samples);
+  PreparedStep prepared;
+  try {
+    plan_and_build(inputs, inputs.planner, step, sequences, purpose, prepared);
+  } catch (const base::InfeasibleError& failure) {
+    fall_back(inputs, step, sequences, purpose, failure, prepared);
+  } catch (const base::AssertionError& failure) {
+    fall_back(inputs, step, sequences, purpose, failure, prepared);
+  }
   prepared.plan.planning_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   prepared.tokens = read_step_tokens(inputs.blend, prepared.plan, inputs.world_size, inputs.rank);
@@ -32,10 +88,8 @@ PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
   return prepared;
 }
 
-PlanAhead::PlanAhead(PlanningInputs inputs, corpus::Sampler sampler, int64_t end_step, size_t depth)
-    : inputs_(inputs), sampler_(std::move(sampler)), end_step_(end_step), queue_(depth), thread_([this] {
-        plan_all();
-      }) {}
+PlanAhead::PlanAhead(Source source, size_t depth)
+    : source_(std::move(source)), queue_(depth), thread_([this] { plan_all(); }) {}
 
 PlanAhead::~PlanAhead() {
   queue_.close();
@@ -49,39 +103,60 @@ std::unique_ptr<PreparedStep> PlanAhead::next() {
   return std::move(outcome->step);
 }
 
+void PlanAhead::plan_all() {
+  bool more = true;
+  while (more) {
+    Outcome outcome;
+    try {
+      outcome.step = source_();
+    } catch (...) {
+      outcome.error = std::current_exception();
+    }
+    more = outcome.step != nullptr;
+    if (!more && !outcome.error) break;
+    more = queue_.push(std::move(outcome)) && more;
+  }
+  queue_.close();
+}
+
 namespace {
 
 // The error under way, with the step in front of a user's message.
-std::exception_ptr with_step(int64_t step) {
+[[noreturn]] void rethrow_with_step(int64_t step) {
   try {
     throw;
   } catch (const base::InfeasibleError& error) {
-    return std::make_exception_ptr(base::InfeasibleError(base::text("step ", step, ": ", error.what())));
+    throw base::InfeasibleError(base::text("step ", step, ": ", error.what()));
   } catch (const base::InputError& error) {
-    return std::make_exception_ptr(base::InputError(base::text("step ", step, ": ", error.what())));
-  } catch (...) {
-    return std::current_exception();
+    throw base::InputError(base::text("step ", step, ": ", error.what()));
   }
 }
 
 }  // namespace
 
-void PlanAhead::plan_all() {
-  while (sampler_.step() < end_step_) {
-    const int64_t step = sampler_.step();
-    Outcome outcome;
+PlanAhead::Source training_steps(PlanningInputs inputs, corpus::Sampler sampler, int64_t end_step) {
+  return [inputs, sampler = std::move(sampler), end_step]() mutable -> std::unique_ptr<PreparedStep> {
+    const int64_t step = sampler.step();
+    if (step >= end_step) return nullptr;
     try {
-      const corpus::Batch batch = sampler_.next();
-      outcome.step =
-          std::make_unique<PreparedStep>(prepare_step(inputs_, step, batch.samples, graph::Purpose::kTrain));
-      outcome.step->sampler_after = sampler_.state();
+      const corpus::Batch batch = sampler.next();
+      auto prepared =
+          std::make_unique<PreparedStep>(prepare_step(inputs, step, batch.samples, graph::Purpose::kTrain));
+      prepared->sampler_after = sampler.state();
+      return prepared;
     } catch (...) {
-      outcome.error = with_step(step);
+      rethrow_with_step(step);
     }
-    const bool failed = outcome.error != nullptr;
-    if (!queue_.push(std::move(outcome)) || failed) break;
-  }
-  queue_.close();
+  };
+}
+
+PlanAhead::Source evaluation_steps(PlanningInputs inputs, const std::vector<corpus::Batch>& batches) {
+  return [inputs, next = batches.begin(), end = batches.end()]() mutable -> std::unique_ptr<PreparedStep> {
+    if (next == end) return nullptr;
+    const corpus::Batch& batch = *next++;
+    return std::make_unique<PreparedStep>(
+        prepare_step(inputs, batch.step, batch.samples, graph::Purpose::kEvaluate));
+  };
 }
 
 }  // namespace sluice::train

@@ -35,18 +35,22 @@ struct PlanningInputs {
   graph::LinkPlans* link_plans = nullptr;
 };
 
-// One step, on the calling thread. Throws what planning, graph building and reading throw.
+// One step, on the calling thread. When the plan of the best candidate cannot be made into a step graph that
+// passes verification (above the memory, or by a mistake of ours), the safest candidate's is taken, with a
+// warning on rank 0; planning is a pure function, so all ranks fail and fall back alike. Throws what
+// planning, graph building and reading throw when that fails as well.
 PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose);
 
+// Runs a source of steps on a thread of its own, at most `depth` steps ahead of next().
 class PlanAhead {
  public:
-  // Plans steps [sampler.step(), end_step) in order, at most `depth` ahead of next().
-  PlanAhead(PlanningInputs inputs, corpus::Sampler sampler, int64_t end_step, size_t depth = 2);
+  // The following step; null when there is none. Called on the background thread only.
+  using Source = std::function<std::unique_ptr<PreparedStep>()>;
+  explicit PlanAhead(Source source, size_t depth = 2);
   ~PlanAhead();  // cancels what is left
 
-  // The next step; null after the last. Rethrows planning's error, with the step in its message, when the
-  // step that failed is reached.
+  // The next step; null after the last. Rethrows what the source threw when that step is reached.
   std::unique_ptr<PreparedStep> next();
 
  private:
@@ -56,11 +60,14 @@ class PlanAhead {
   };
   void plan_all();
 
-  PlanningInputs inputs_;
-  corpus::Sampler sampler_;
-  int64_t end_step_;
+  Source source_;
   base::BoundedQueue<Outcome> queue_;
   std::thread thread_;
 };
+
+// Training's steps [sampler.step(), end_step) in order. Errors carry the step in their message.
+PlanAhead::Source training_steps(PlanningInputs inputs, corpus::Sampler sampler, int64_t end_step);
+// Evaluates `batches`, which outlive the source, one a step.
+PlanAhead::Source evaluation_steps(PlanningInputs inputs, const std::vector<corpus::Batch>& batches);
 
 }  // namespace sluice::train

@@ -1,0 +1,112 @@
+#include "train/plan_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "corpus/temporary_directory.h"
+#include "cost/analytic.h"
+
+namespace sluice::train {
+namespace {
+
+std::unique_ptr<PreparedStep> step_numbered(int64_t number) {
+  auto step = std::make_unique<PreparedStep>();
+  step->plan.step = number;
+  return step;
+}
+
+TEST(PlanAhead, HandsStepsOutInOrderAndThenNothing) {
+  PlanAhead ahead([next = 0]() mutable { return next < 20 ? step_numbered(next++) : nullptr; });
+  for (int64_t number = 0; number < 20; ++number) EXPECT_EQ(ahead.next()->plan.step, number);
+  EXPECT_EQ(ahead.next(), nullptr);
+  EXPECT_EQ(ahead.next(), nullptr);
+}
+
+TEST(PlanAhead, ErrorComesWithItsStepAndEndsPlanning) {
+  PlanAhead ahead([next = 0]() mutable {
+    if (next == 3) throw base::InputError("step 3: no");
+    return step_numbered(next++);
+  });
+  for (int64_t number = 0; number < 3; ++number) EXPECT_EQ(ahead.next()->plan.step, number);
+  EXPECT_THROW(ahead.next(), base::InputError);
+  EXPECT_EQ(ahead.next(), nullptr);
+}
+
+TEST(PlanAhead, EndsWithoutBeingAskedForAllSteps) {
+  PlanAhead ahead([] { return step_numbered(0); }, 3);
+  ahead.next();
+}
+
+model::Shape small_shape() {
+  model::Shape shape;
+  shape.layers = 2;
+  shape.hidden = 32;
+  shape.heads = 2;
+  shape.kv_heads = 2;
+  shape.head_dim = 16;
+  shape.ffn_hidden = 64;
+  shape.vocab = 128;
+  return shape;
+}
+
+// Two ranks whose memory holds about 2,000 tokens each under tp = 1.
+cost::CostModel small_cost(const model::Shape& shape) {
+  constexpr int kDegrees[] = {1, 2};
+  cost::AnalyticMemory memory;
+  memory.logits_chunk_bytes = 1 << 16;
+  memory.device_bytes = 8 << 20;
+  return cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, 2));
+}
+
+class PrepareStep : public testing::Test {
+ protected:
+  PrepareStep() {
+    corpus::IndexedWriter writer(directory_ / "corpus", {});
+    writer.add(std::vector<int32_t>(static_cast<size_t>(document_tokens_), 1));
+    writer.commit();
+  }
+
+  PreparedStep prepare(int64_t length) {
+    const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});
+    plan::PlannerOptions options;
+    options.world_size = 2;
+    options.candidates = {strategy::parse_strategy("2x<1,1,1>", 2), strategy::parse_strategy("<2,1,1>", 2)};
+    options.selection = plan::Selection::kFixed;
+    options.fixed_candidate = 0;
+    const plan::Planner planner(options, cost_);
+    graph::LinkPlans link_plans;
+    return prepare_step({blend, planner, table_, 2, 0, &link_plans}, 7, {{0, 0, length}},
+                        graph::Purpose::kTrain);
+  }
+  int64_t longest(const char* scheme) const {
+    return cost_.max_len_tokens(strategy::parse_strategy(scheme, 2).pipelines[0].scheme, 2);
+  }
+
+  const int64_t document_tokens_ = 100'000;
+  corpus::TemporaryDirectory directory_;
+  model::ParameterTable table_ = model::parameter_table(small_shape());
+  cost::CostModel cost_ = small_cost(table_.shape);
+};
+
+TEST_F(PrepareStep, TakesTheSelectedCandidate) {
+  EXPECT_EQ(strategy::to_text(prepare(longest("<1,1,1>")).plan.strategy()), "2x<1,1,1>");
+}
+
+TEST_F(PrepareStep, FallsBackToTheCandidateThatHoldsTheLongest) {
+  ASSERT_LT(longest("<1,1,1>"), longest("<2,1,1>"));
+  EXPECT_EQ(strategy::to_text(prepare(longest("<1,1,1>") + 1).plan.strategy()), "1x<2,1,1>");
+}
+
+TEST_F(PrepareStep, SaysTheFirstErrorWhenNothingHelps) {
+  try {
+    prepare(longest("<2,1,1>") + 1);
+    FAIL();
+  } catch (const base::InfeasibleError& error) {
+    EXPECT_NE(std::string(error.what()).find("2x<1,1,1>"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -1,0 +1,226 @@
+#include "train/run_context.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/save.h"
+#include "ops/device.h"
+#include "runtime/make_executor.h"
+#include "train/calibration.h"
+#include "train/candidates.h"
+#include "train/precision.h"
+#include "transport/device_transport.h"
+#include "transport/gloo.h"
+
+namespace sluice::train {
+
+namespace fs = std::filesystem;
+using base::text;
+
+namespace {
+
+base::Error describe(std::exception_ptr failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const base::Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return base::RunError(error.what());
+  }
+}
+
+// What the configuration may ask for and no step does yet must not be passed over in silence.
+void refuse_memory_policies(const config::MemoryConfig& memory) {
+  const bool offloads = memory.offload != "auto" && memory.offload != "0";
+  if (memory.recompute != "full" && !offloads) return;
+  throw base::InputError(text("[config] memory.", offloads ? "offload" : "recompute", " is ",
+                              offloads ? memory.offload : memory.recompute,
+                              ": activations are always kept for now; set it to auto"));
+}
+
+}  // namespace
+
+void RunContext::meet() {
+  const int64_t join_timeout_ns = config_.train.join_timeout_s * 1'000'000'000;
+  transport::GlooOptions gloo;
+  gloo.launch = options_.launch;
+  gloo.join_timeout_ns = join_timeout_ns;
+  transport_ = transport::gloo_transport(gloo);
+  control_ = std::make_unique<Control>(*transport_);
+  transport::HeartbeatOptions heartbeat;
+  heartbeat.address = transport::own_address(gloo);
+  heartbeat.join_timeout_ns = join_timeout_ns;
+  heartbeat.on_lost = [this](const transport::Loss& loss) { end_process(loss); };
+  heartbeat_ = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
+}
+
+void RunContext::open() {
+  meet();
+  control_->together("reading the configuration", [&] {
+    if (options_.failure) std::rethrow_exception(options_.failure);
+    refuse_memory_policies(config_.memory);
+    config::resolve_model(config_);
+    table_ = model::parameter_table(*config_.model.shape);
+    configured_strategies(config_, options_.launch.world_size);
+    data_ = open_data(config_);
+  });
+  compare_configurations();
+  open_checkpoint();
+  open_device();
+  open_planner();
+  open_parameters();
+}
+
+// Everything that decides the numbers must be the same on all ranks: a different learning rate would train
+// each owner slice differently, a different eval_every would pair up different collectives.
+void RunContext::compare_configurations() {
+  config::RunConfig shared = config_;
+  shared.train.threads = 0;
+  shared.log = {};
+  shared.log.trace_steps = config_.log.trace_steps;
+  const auto own = static_cast<int64_t>(base::hash_bytes(config::to_toml(shared)));
+  const auto words = control_->gather({&own, 1});
+  control_->together("comparing configurations", [&] {
+    for (size_t other = 1; other < words.size(); ++other) {
+      if (words[other] == words[0]) continue;
+      throw base::InputError(text("rank ", other,
+                                  " has another configuration than rank 0: give all ranks the same "
+                                  "file and --set options"));
+    }
+  });
+}
+
+// Rank 0 decides which checkpoint: on a shared file system others may see an older directory.
+void RunContext::open_checkpoint() {
+  std::string directory;
+  control_->together("looking for a checkpoint", [&] {
+    if (rank() != 0) return;
+    const fs::path root = config_.log.dir / "checkpoints";
+    if (const auto found = find_checkpoint(options_.resume, root)) directory = found->string();
+    if (options_.resume.empty() && !options_.dry_run && checkpoint::latest(root)) {
+      throw base::InputError(text(root.string(),
+                                  " holds checkpoints of an earlier run: continue it with --resume "
+                                  "auto, or set another log.dir"));
+    }
+  });
+  directory = control_->broadcast(directory);
+  control_->together("opening the checkpoint", [&] {
+    if (directory.empty()) return;
+    checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
+    resumed_ = run_state(*checkpoint_);
+    take_proposal_of_checkpoint();
+  });
+}
+
+// A proposal depends on free memory and the moment; a run that continues on as many ranks keeps its own.
+void RunContext::take_proposal_of_checkpoint() {
+  const bool same_ranks = checkpoint_->manifest().world_size == options_.launch.world_size;
+  if (!config_.parallel.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
+  config_.parallel.strategies = config::parse_config(resumed_.config, "the checkpoint").parallel.strategies;
+}
+
+// This rank's device, and one figure for the memory that any rank may use: plans depend on it. A run that
+// continues keeps the figure it began with, unless the configuration names one.
+void RunContext::open_device() {
+  control_->together("choosing the device", [&] {
+    device_ = profile::rank_device(config_.train, config_.memory, options_.launch);
+    ops::prepare_device(device_.device);
+  });
+  at::set_num_threads(device_.threads);  // for all threads: another one's number would reach this one
+  for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
+    device_.memory_bytes = std::min(device_.memory_bytes, words[0]);
+  }
+  if (config_.memory.device_gib == 0 && !resumed_.calibration.is_null()) {
+    const cost::Calibration earlier =
+        cost::calibration_from_json(resumed_.calibration, "the checkpoint's calibration");
+    device_.memory_bytes = earlier.options.memory.device_bytes;
+  }
+  if (device_.device.is_cpu()) return;
+  transport::DeviceTransportOptions options;
+  options.device = device_.device.index();
+  device_transport_ = transport::device_transport(*transport_, options);
+}
+
+void RunContext::open_planner() {
+  const cost::Calibration calibration =
+      calibrate({config_, resumed_.calibration, precision_of(config_.train.dtype), device_.device,
+                 device_.memory_bytes},
+                device_transport(), *control_);
+  calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
+  control_->together("planning", [&] {
+    planner_ =
+        make_planner(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size);
+    config_.parallel.strategies.clear();  // "auto" is resolved from here on
+    for (const strategy::Strategy& candidate : planner_->options().candidates) {
+      config_.parallel.strategies.push_back(strategy::to_text(candidate));
+    }
+  });
+}
+
+std::unique_ptr<runtime::Executor> RunContext::make_executor() {
+  runtime::HostExecutor::Options executor;
+  executor.on_failure = [this](std::exception_ptr failure) { end_process(failure); };
+  return runtime::make_executor(device_.device, std::move(executor));
+}
+
+void RunContext::open_parameters() {
+  runtime::Engine::Options engine;
+  engine.precision = precision_of(config_.train.dtype);
+  engine.context_length = config_.data.context_length;
+  engine.device = device_.device;
+  engine.host_transport = transport_.get();
+  engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_transport(),
+                                              make_executor(), engine);
+  control_->together("loading the parameters", [&] {
+    if (checkpoint_) {
+      load_parameters(*checkpoint_, engine_->store());
+    } else {
+      load_initial_weights();
+    }
+  });
+  checkpoint_.reset();  // it keeps the files it read mapped
+}
+
+void RunContext::load_initial_weights() {
+  if (config_.model.hf.empty() || !checkpoint::has_hugging_face_weights(config_.model.hf)) {
+    return runtime::initialize(engine_->store(), static_cast<uint64_t>(config_.data.seed));
+  }
+  const checkpoint::HuggingFaceModel weights(config_.model.hf);
+  runtime::load_masters(engine_->store(), [&](int bucket, base::Interval interval, float* values) {
+    weights.read(bucket, interval, values);
+  });
+}
+
+// A node failed. An operation with a lost peer may fail before the news of the loss is here: then the peer is
+// to blame, and otherwise the others must learn that this rank is.
+void RunContext::end_process(std::exception_ptr failure) {
+  constexpr int64_t kNewsNs = 2'000'000'000;
+  const base::Error error = describe(failure);
+  const int64_t news_ns = options_.launch.world_size > 1 ? kNewsNs : 0;
+  if (const auto loss = heartbeat_->wait_for_loss(news_ns)) end_process(*loss);
+  heartbeat_->report_failure(error.what(), error.exit_status());
+  options_.end_process(error);
+}
+
+void RunContext::end_process(const transport::Loss& loss) {
+  if (loss.reported) options_.end_process(QuietError(loss.text, loss.exit_status));
+  options_.end_process(base::RunError(loss.text));
+}
+
+corpus::Sampler RunContext::sampler() const {
+  corpus::Sampler sampler = data_->sampler();
+  if (resumed_.sampler) sampler.restore(*resumed_.sampler);
+  return sampler;
+}
+
+void RunContext::leave() {
+  control_->barrier();
+  heartbeat_->goodbye();
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,93 @@
+// What a rank's training loop stands on, set up with all other ranks: transports, heartbeat, device, corpora,
+// calibration, planner, parameters.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/json.h"
+#include "cost/calibration.h"
+#include "profile/device.h"
+#include "runtime/engine.h"
+#include "train/checkpoints.h"
+#include "train/control.h"
+#include "train/data.h"
+#include "train/plan_ahead.h"
+#include "train/trainer.h"
+#include "transport/heartbeat.h"
+
+namespace sluice::train {
+
+class RunContext {
+ public:
+  explicit RunContext(TrainerOptions options) : options_(std::move(options)) {}
+
+  // Collective over all ranks of the launch. Throws on every rank when any rank fails (Control::together).
+  // Nothing below may be called before.
+  void open();
+
+  // Runs `action`; lets the other ranks know if it fails. Around open() and all that follows.
+  template <typename Action>
+  void guard(Action action);
+
+  // Collective. Nobody goes before all are done: who ends without a word is taken for lost.
+  void leave();
+
+  int rank() const { return options_.launch.rank; }
+  const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
+  const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
+  const base::Json& calibration() const { return calibration_; }
+  const Data& data() const { return *data_; }
+  Control& control() { return *control_; }
+  runtime::Engine& engine() { return *engine_; }
+  corpus::Sampler sampler() const;  // as the checkpoint left it
+  PlanningInputs planning(const corpus::Blend& blend) const {
+    return {blend, *planner_, table_, options_.launch.world_size, rank(), link_plans_.get()};
+  }
+
+ private:
+  void meet();
+  void compare_configurations();
+  void open_checkpoint();
+  void take_proposal_of_checkpoint();
+  void open_device();
+  void open_planner();
+  void open_parameters();
+  void load_initial_weights();
+  comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
+  std::unique_ptr<runtime::Executor> make_executor();
+  void end_process(std::exception_ptr failure);
+  void end_process(const transport::Loss& loss);
+
+  TrainerOptions options_;
+  config::RunConfig& config_ = options_.config;
+  std::unique_ptr<comm::Transport> transport_;         // between hosts
+  std::unique_ptr<comm::Transport> device_transport_;  // between GPUs; null on the CPU
+  profile::RankDevice device_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<transport::Heartbeat> heartbeat_;
+  std::optional<Data> data_;
+  model::ParameterTable table_;
+  std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
+  RunState resumed_;
+  base::Json calibration_;
+  std::optional<plan::Planner> planner_;
+  std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
+  std::unique_ptr<runtime::Engine> engine_;
+};
+
+template <typename Action>
+void RunContext::guard(Action action) {
+  try {
+    action();
+  } catch (...) {
+    if (!heartbeat_) throw;  // the ranks have not met
+    if (!control_->failure_agreed()) end_process(std::current_exception());
+    heartbeat_->goodbye();
+    throw;
+  }
+}
+
+}  // namespace sluice::train
