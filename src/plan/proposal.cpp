@@ -45,12 +45,8 @@ struct Scored {
 };
 
 Scored score(const Strategy& strategy, const ProposalOptions& options, const cost::CostModel& cost) {
-  const Planner planner({.world_size = options.world_size,
-                         .candidates = {strategy},
-                         .effort = Effort::kQuick,
-                         .dispatch_trials = options.dispatch_trials,
-                         .seed = options.seed},
-                        cost);
+  const Planner planner(
+      {.world_size = options.world_size, .candidates = {strategy}, .effort = Effort::kQuick}, cost);
   Scored scored{.strategy = strategy, .max_len_tokens = planner.max_len_tokens()};
   for (size_t batch = 0; batch < options.sample_batches.size(); ++batch) {
     std::vector<strategy::Sequence> sequences;
@@ -72,13 +68,13 @@ int64_t total_with(const std::vector<int64_t>& best_ns, const Scored& next) {
   return total;
 }
 
-std::vector<Strategy> portfolio(std::vector<Scored> scored, const ProposalOptions& options) {
+std::vector<Scored> portfolio(std::vector<Scored> scored, const ProposalOptions& options) {
   std::stable_sort(scored.begin(), scored.end(),
                    [](const Scored& a, const Scored& b) { return a.total_ns() < b.total_ns(); });
   const auto holder = std::find_if(scored.begin(), scored.end(), [&](const Scored& candidate) {
     return candidate.max_len_tokens >= options.context_length;
   });
-  std::vector<Strategy> chosen = {holder->strategy};
+  std::vector<Scored> chosen = {*holder};
   std::vector<int64_t> best_ns = holder->estimated_ns;
   scored.erase(holder);
   while (static_cast<int>(chosen.size()) < options.max_strategies && !scored.empty()) {
@@ -87,13 +83,38 @@ std::vector<Strategy> portfolio(std::vector<Scored> scored, const ProposalOption
       return total_with(best_ns, a) < total_with(best_ns, b);
     });
     for (size_t i = 0; i < best_ns.size(); ++i) best_ns[i] = std::min(best_ns[i], next->estimated_ns[i]);
-    chosen.push_back(next->strategy);
+    chosen.push_back(*next);
     scored.erase(next);
   }
   return chosen;
 }
 
-}  // namespace
+std::vector<Proposal> proposals_of(const std::vector<Scored>& chosen) {
+  const size_t batches = chosen.front().estimated_ns.size();
+  std::vector<int> wins(chosen.size(), 0);
+  for (size_t b = 0; b < batches; ++b) {
+    const auto best = std::min_element(chosen.begin(), chosen.end(), [&](const Scored& x, const Scored& y) {
+      return x.estimated_ns[b] < y.estimated_ns[b];
+    });
+    ++wins[static_cast<size_t>(best - chosen.begin())];
+  }
+  std::vector<Proposal> proposals;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    int64_t held = 0;
+    int64_t total_ns = 0;
+    for (const int64_t estimated_ns : chosen[i].estimated_ns) {
+      if (estimated_ns == kInfeasibleNs) continue;
+      ++held;
+      total_ns += estimated_ns;
+    }
+    proposals.push_back(
+        {.strategy = chosen[i].strategy,
+         .max_len_tokens = chosen[i].max_len_tokens,
+         .frequency = batches == 0 ? 0 : static_cast<double>(wins[i]) / static_cast<double>(batches),
+         .mean_estimated_ns = held == 0 ? 0 : total_ns / held});
+  }
+  return proposals;
+}
 
 std::vector<Strategy> enumerate_strategies(const cost::CostModel& cost, int world_size) {
   const std::vector<Scheme> schemes = schemes_of(cost, world_size);
@@ -115,7 +136,9 @@ std::vector<Strategy> enumerate_strategies(const cost::CostModel& cost, int worl
   return strategies;
 }
 
-std::vector<Strategy> propose(const ProposalOptions& options, const cost::CostModel& cost) {
+}  // namespace
+
+std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1, "a proposal of no strategy");
   std::vector<Scored> scored;
   int64_t longest = 0;
@@ -130,7 +153,13 @@ std::vector<Strategy> propose(const ProposalOptions& options, const cost::CostMo
                                            " tokens: lower data.context_length, use more ranks or raise "
                                            "memory.device_gib"));
   }
-  return portfolio(std::move(scored), options);
+  return proposals_of(portfolio(std::move(scored), options));
+}
+
+std::vector<Strategy> strategies_of(const std::vector<Proposal>& proposals) {
+  std::vector<Strategy> strategies;
+  for (const Proposal& proposal : proposals) strategies.push_back(proposal.strategy);
+  return strategies;
 }
 
 }  // namespace sluice::plan
