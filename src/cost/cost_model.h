@@ -137,7 +137,8 @@ class CostModel {
   // accumulators, owner slices, a chunk of logits.
   int64_t fixed_bytes(const strategy::Scheme& scheme, int world_size) const;
   // A lane's credit and the longest micro-batch: the tokens whose saved bytes, deferred weight gradients
-  // (PP > 1) and transients (of the longest micro-batch, once) fit beside fixed_bytes. 0: does not fit.
+  // (PP > 1), row of the stage's boundary and transients (of the longest micro-batch, once) fit beside
+  // fixed_bytes. 0: does not fit.
   int64_t credit_tokens(const strategy::Scheme& scheme, int world_size) const;
   int64_t max_len_tokens(const strategy::Scheme& scheme, int world_size) const;
 

@@ -8,7 +8,8 @@
 // the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
 // gradient is done on every stage. While the next unit of a pipeline of one lane waits for credit, a later
 // stage prefers the weight gradient of the oldest unit in flight to a forward. With one stage backward is
-// never split. On stage 0 older weight gradients finish before the last unit's backward, which is fused.
+// never split. On stage 0 older weight gradients finish before the backward of a lane's last unit, which is
+// fused. At one instant transfers start first, then stages decide from the first to the last.
 #pragma once
 
 #include <cstdint>
