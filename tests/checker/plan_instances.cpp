@@ -159,7 +159,8 @@ void propose(Rng& rng, Instance& instance, int64_t longest) {
       .context_length = longest,
       .sample_batches = {random_lengths(rng, longest), random_lengths(rng, longest)}};
   try {
-    for (Strategy& strategy : plan::propose(options, cost::CostModel(instance.calibration.options))) {
+    const cost::CostModel cost(instance.calibration.options);
+    for (Strategy& strategy : strategies_of(plan::propose(options, cost))) {
       instance.proposed.push_back(to_text(strategy));
       instance.candidates.push_back(std::move(strategy));
     }
