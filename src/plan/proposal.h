@@ -18,6 +18,8 @@ struct ProposalOptions {
   std::vector<std::vector<int64_t>> sample_batches;
   int max_strategies = 8;
   int max_cp = 1;  // most lanes of a pipeline
+  int thoroughness =
+      1;  // multiplies how many starting points are improved and how many mixes are planned with
 };
 
 struct Proposal {
@@ -27,9 +29,13 @@ struct Proposal {
   int64_t mean_estimated_ns = 0;  // over the sample batches that it holds; 0 when it holds none
 };
 
-// At most max_strategies, the first of which holds the context length; more of them lower the sum over
-// batches of the least time. InfeasibleError naming the context length and the longest sequence that any
-// strategy holds. A pure function of its inputs, in integers but for `frequency`, which nothing depends on.
+// At most max_strategies, the first of which holds the context length. One after the other they are chosen so
+// that the sum over batches of the least time falls most, until a further one gains next to nothing:
+// MixSearch finds mixes by fluid estimates, the best are planned with as training would plan, first some
+// batches, then all on which they could win; last, members are exchanged for others that were planned with.
+// Budgets are counts, never times. InfeasibleError naming the context length and the longest sequence that
+// any strategy holds. A pure function of its inputs, in integers but for `frequency`, which nothing depends
+// on.
 std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost);
 
 // The strategies alone.
