@@ -108,7 +108,7 @@ void run(const std::string& shape, const Machine& machine, const std::string& na
   }
   plan::PlannerOptions options{.world_size = machine.gpus};
   try {
-    options.candidates = plan::propose(proposal, cost);
+    options.candidates = plan::strategies_of(plan::propose(proposal, cost));
   } catch (const base::InfeasibleError&) {
     std::printf("| %s | %d | %s | no strategy holds %ld tokens |\n", shape.c_str(), machine.gpus,
                 name.c_str(), static_cast<long>(kContextTokens));

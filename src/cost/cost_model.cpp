@@ -80,7 +80,7 @@ Work Work::of(std::span<const int64_t> lengths) {
 Work Work::of_lane(int64_t piece_tokens, int64_t length, int lanes) {
   SLUICE_ASSERT(length >= 0 && length < kMaxLength && lanes >= 1,
                 base::text("length ", length, " on ", lanes, " lanes"));
-  return {piece_tokens, Wide{length} * length / lanes};
+  return {piece_tokens, (Wide{length} * length + lanes - 1) / lanes};
 }
 
 Work& Work::operator+=(const Work& other) {
@@ -121,6 +121,14 @@ Quadratic Quadratic::times(int64_t count) const {
 
 int64_t LinkTimes::of_bytes(int64_t bytes) const {
   return latency_ns + divide_nearest(Wide{bytes} * 1'000'000'000, bytes_per_s);
+}
+
+int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
+  if (layers == 0 || lanes == 1) return 0;
+  const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
+  const Wide attention = Wide{a} * shared.squares;
+  const Wide exposed = (steps_ns << Quadratic::kFractionBits) - (attention - attention / lanes);
+  return exposed <= 0 ? 0 : divide_nearest(exposed, Wide{1} << Quadratic::kFractionBits);
 }
 
 const LayerTimes& CostModel::layer_times(int tp) const {
@@ -175,6 +183,22 @@ int64_t CostModel::transfer_bytes(const strategy::Scheme& scheme, int64_t tokens
 
 int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const {
   return (same_node ? options_.intra : options_.inter).of_bytes(transfer_bytes(scheme, tokens));
+}
+
+int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
+  const int64_t kv_heads = divide_up(options_.shape.kv_heads, scheme.tp);
+  return 2 * kv_heads * options_.shape.head_dim * options_.memory.element_bytes;
+}
+
+RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+                                bool same_node) const {
+  SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
+  if (kind == CellKind::kBackwardWeight) return {};
+  const int64_t blocks = kind == CellKind::kForward ? 1 : 2;
+  return {.link = same_node ? options_.intra : options_.inter,
+          .layers = part.layers,
+          .bytes_per_token = blocks * ring_bytes_per_token(scheme),
+          .a = cell_times(scheme, kind, part).a};
 }
 
 int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {

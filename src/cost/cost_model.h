@@ -25,7 +25,8 @@ struct Work {
   Wide squares = 0;  // sum of squared lengths
 
   static Work of(std::span<const int64_t> lengths);
-  // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes` of them.
+  // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes` of them: its own tokens,
+  // and a lane's share of the squares, rounded up so that no lane's is lost.
   static Work of_lane(int64_t piece_tokens, int64_t length, int lanes);
   Work& operator+=(const Work& other);
   Work& operator-=(const Work& other);
@@ -74,6 +75,21 @@ struct LinkTimes {
   int64_t bytes_per_s = 1;
   int64_t of_bytes(int64_t bytes) const;
   bool operator==(const LinkTimes&) const = default;
+};
+
+// What ring attention adds to a cell of a micro-batch that is tied over k lanes (causal cutting gives every
+// lane the same attention in every step). In each of k − 1 steps a lane passes a block of keys and values on
+// to its neighbour while it attends to the block before; the backward pass moves their gradients as well.
+// Layer by layer the longer of the two counts, so beside its work the cell takes
+//   (k − 1) · max(0, layers · step − attention ÷ k).
+struct RingTimes {
+  LinkTimes link;               // between neighbouring lanes
+  int64_t layers = 0;           // 0: nothing moves
+  int64_t bytes_per_token = 0;  // that a lane passes on in a step of a layer
+  int64_t a = 0;                // of attention in all layers: Quadratic::a
+
+  // `shared`: the lane's work of the sequences that it shares. REQUIRES: lanes >= 1.
+  int64_t exposed_ns(const Work& shared, int lanes) const;
 };
 
 struct MemoryModel {
@@ -129,6 +145,11 @@ class CostModel {
   int64_t transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const;
   int64_t transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const;  // by one sender
 
+  // The ring's transfers in such a cell; `same_node`: its lanes lie in one. REQUIRES: kind != kBackward.
+  RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, CellPart part, bool same_node) const;
+  // Keys and values of a token in one layer, on one of tp ranks.
+  int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
+
   // One world exchange whose busiest rank moves `bytes`.
   int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
   int64_t update_ns(int64_t owned_elements) const;
@@ -137,7 +158,8 @@ class CostModel {
   // accumulators, owner slices, a chunk of logits.
   int64_t fixed_bytes(const strategy::Scheme& scheme, int world_size) const;
   // A lane's credit and the longest micro-batch: the tokens whose saved bytes, deferred weight gradients
-  // (PP > 1) and transients (of the longest micro-batch, once) fit beside fixed_bytes. 0: does not fit.
+  // (PP > 1), row of the stage's boundary and transients (of the longest micro-batch, once) fit beside
+  // fixed_bytes. 0: does not fit.
   int64_t credit_tokens(const strategy::Scheme& scheme, int world_size) const;
   int64_t max_len_tokens(const strategy::Scheme& scheme, int world_size) const;
 

@@ -118,6 +118,34 @@ TEST(CostModel, TransfersAreCutOverTpSenders) {
   EXPECT_EQ(cost.update_ns(1000), 1500);
 }
 
+// Keys and values of 2 heads of 16 in 4 bytes: 256 bytes a token, 256 ns inside a node.
+TEST(CostModel, RingsCostWhatAttentionDoesNotHide) {
+  const CostModel cost(tiny_options());
+  const Scheme scheme{.cp = 4};
+  const CostModel::CellPart part{.layers = 3};
+  EXPECT_EQ(cost.ring_bytes_per_token(scheme), 256);
+  EXPECT_EQ(cost.ring_bytes_per_token({.tp = 4}), 128);  // fewer heads than ranks: a whole one each
+  const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, true);
+  // A step moves 25 tokens in 10 + 6400 ns a layer beside attention of 0.5 · 2500 / 4.
+  const Work lane = Work::of_lane(25, 100, 4);
+  EXPECT_EQ(lane.squares, 2500);
+  EXPECT_EQ(forward.exposed_ns(lane, 4), 3 * 3 * 6410 - 2812);
+  // Attention grows with the square: 40,000 tokens hide all.
+  EXPECT_EQ(forward.exposed_ns(Work::of_lane(10'000, 40'000, 4), 4), 0);
+  const RingTimes backward = cost.ring_times(scheme, CellKind::kBackwardInput, part, false);
+  EXPECT_EQ(backward.bytes_per_token, 512);
+  EXPECT_EQ(backward.exposed_ns(lane, 4), 3 * 3 * (100 + 2 * 12'800) - 5625);
+  EXPECT_EQ(cost.ring_times(scheme, CellKind::kBackwardWeight, part, true).exposed_ns(lane, 4), 0);
+  EXPECT_EQ(forward.exposed_ns(lane, 1), 0);
+}
+
+TEST(Work, LanesShareAttentionAndKeepTheirTokens) {
+  const Work lane = Work::of_lane(34, 101, 3);
+  EXPECT_EQ(lane.tokens, 34);
+  EXPECT_EQ(lane.squares, (101 * 101 + 2) / 3);
+  EXPECT_EQ(Work::of_lane(7, 7, 1).squares, 49);
+}
+
 TEST(CostModel, FixedBytesAreThoseOfTheFullestStage) {
   const CostModel cost(tiny_options());
   const int64_t layer = 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64;

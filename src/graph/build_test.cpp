@@ -147,8 +147,9 @@ TEST(Build, PartsTakeAsLongAsTheWhole) {
 
 // Planning's score and the clock share one recurrence.
 TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
-    const auto random = random_case(seed, {.max_pipelines = 1});
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    const int max_lanes = static_cast<int>(seed % 3) + 1;
+    const auto random = random_case(seed, {.max_pipelines = 1, .max_lanes = max_lanes});
     StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     for (Node& node : graph.nodes) {
       if (node.pipeline < 0) node.duration_ns = 0;

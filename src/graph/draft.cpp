@@ -168,30 +168,19 @@ void replace(DraftStage& stage, int index, const std::vector<DraftCell>& parts) 
   }
 }
 
-// By lane, where its tail begins: the weight gradients behind everything else. A tied cell is in the tail
-// only if it is on all its lanes; otherwise reordering could contradict a lane on which it is not.
-std::vector<size_t> find_tails(const DraftStage& stage) {
-  std::vector<size_t> begin(stage.order.size(), 0);
-  const auto in_all_tails = [&](int cell) {
-    for (size_t lane = 0; lane < stage.order.size(); ++lane) {
-      const auto at = std::ranges::find(stage.order[lane], cell);
-      const bool here = at != stage.order[lane].end();
-      if (here && at - stage.order[lane].begin() < static_cast<ptrdiff_t>(begin[lane])) return false;
+// By lane, where its tail begins: the weight gradients behind everything else and behind every tied cell,
+// which lanes must meet in the order of the schedule.
+std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& stage) {
+  std::vector<size_t> begin;
+  for (const std::vector<int>& order : stage.order) {
+    size_t at = order.size();
+    while (at > 0) {
+      const DraftCell& cell = stage.cells[static_cast<size_t>(order[at - 1])];
+      const bool tied = draft.load.units[static_cast<size_t>(cell.unit)].lanes > 1;
+      if (tied || cell.kind != CellKind::kBackwardWeight) break;
+      --at;
     }
-    return true;
-  };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t lane = 0; lane < stage.order.size(); ++lane) {
-      const std::vector<int>& order = stage.order[lane];
-      for (size_t i = order.size(); i > begin[lane]; --i) {
-        const int cell = order[i - 1];
-        const bool weight = stage.cells[static_cast<size_t>(cell)].kind == CellKind::kBackwardWeight;
-        if (weight && (stage.order.size() == 1 || in_all_tails(cell))) continue;
-        begin[lane] = i;
-        changed = true;
-      }
-    }
+    begin.push_back(at);
   }
   return begin;
 }
@@ -246,7 +235,7 @@ void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, con
                           const std::vector<int>& pull_rounds) {
   for (DraftStage& stage : draft.stages) {
     const std::vector<Interval> parts = parts_by_round(stage.run, pull_rounds);
-    const std::vector<size_t> tails = find_tails(stage);
+    const std::vector<size_t> tails = find_tails(draft, stage);
     std::vector<int> cells;
     for (size_t lane = 0; lane < stage.order.size(); ++lane) {
       cells.insert(cells.end(), stage.order[lane].begin() + static_cast<ptrdiff_t>(tails[lane]),

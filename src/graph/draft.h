@@ -52,8 +52,9 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProg
 void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
                        const std::vector<int>& pull_rounds);
 
-// Pass "tail-weights": the weight gradients behind a stage's last input gradient are cut by rounds and run
-// latest round first, each round over all micro-batches, so that its push can start while the others run.
+// Pass "tail-weights": the weight gradients behind a stage's last input gradient (and, on lanes, behind the
+// last tied cell) are cut by rounds and run latest round first, each round over all micro-batches, so that
+// its push can start while the others run.
 void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
                           const std::vector<int>& pull_rounds);
 

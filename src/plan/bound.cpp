@@ -159,11 +159,12 @@ std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<cons
   return first;
 }
 
-// Whether it is proved that nothing ends by `limit_ns`. `prices` are those of all sequences on all groups.
-bool exceeds(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-             const FloorTable& floors, int64_t path_ns, std::vector<int64_t>& prices) {
+// What proves that nothing ends by `limit_ns`. `prices` are those of all sequences on all groups.
+std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
+                             std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t path_ns,
+                             std::vector<int64_t>& prices) {
   std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
-  if (!first) return true;
+  if (!first) return Proof::kPath;
   // All sequences on all groups; and the longest ones, which some groups lack, on the others alone.
   std::vector<size_t> thresholds = *first;
   std::sort(thresholds.begin(), thresholds.end());
@@ -178,10 +179,10 @@ bool exceeds(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const
     search.restrict_to(*first);
     const Bound bound = search.run(kTrialRounds);
     if (of == 0) prices = bound.prices;
-    if (bound.lower_ns > limit_ns || pigeonhole_ns(restricted, lengths, groups, floors) > limit_ns)
-      return true;
+    if (bound.lower_ns > limit_ns) return Proof::kPrices;
+    if (pigeonhole_ns(restricted, lengths, groups, floors) > limit_ns) return Proof::kPigeonhole;
   }
-  return false;
+  return std::nullopt;
 }
 
 // Bisects the trial value above `best`, and takes the prices of the last one that was not excluded.
@@ -192,8 +193,9 @@ void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGro
   for (int trial = 0; trial < kTrials && high - low > 1 + low / 2000; ++trial) {
     const int64_t middle = trial == 0 ? low + 1 + low / 2000 : low + (high - low) / 2;
     std::vector<int64_t> prices;
-    if (exceeds(middle, lengths, groups, floors, path_ns, prices)) {
+    if (const auto proof = exceeds(middle, lengths, groups, floors, path_ns, prices)) {
       low = middle;
+      best.proof = *proof;
     } else {
       high = middle;
       best.prices = std::move(prices);
@@ -202,7 +204,22 @@ void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGro
   best.lower_ns = low + 1;
 }
 
+void raise(Bound& best, int64_t lower_ns, Proof proof) {
+  if (lower_ns <= best.lower_ns) return;
+  best.lower_ns = lower_ns;
+  best.proof = proof;
+}
+
 }  // namespace
+
+const char* name_of(Proof proof) {
+  switch (proof) {
+    case Proof::kPath: return "path";
+    case Proof::kPrices: return "prices";
+    case Proof::kPigeonhole: return "pigeonhole";
+  }
+  return "";
+}
 
 FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups)
     : sequences_(lengths.size()) {
@@ -232,12 +249,12 @@ std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<con
 
   const std::vector<Class> classes = classes_of(lengths, groups);
   Bound best = PriceSearch(classes.front(), groups, floors, path_ns).run(kRounds);
-  best.lower_ns = std::max(best.lower_ns, path_ns);
+  raise(best, path_ns, Proof::kPath);
   for (const Class& of : classes) {
     if (of.sequences == 0) continue;
-    best.lower_ns = std::max(best.lower_ns, pigeonhole_ns(of, lengths, groups, floors));
+    raise(best, pigeonhole_ns(of, lengths, groups, floors), Proof::kPigeonhole);
     if (of.groups.size() < groups.size()) {
-      best.lower_ns = std::max(best.lower_ns, PriceSearch(of, groups, floors, path_ns).run(kRounds).lower_ns);
+      raise(best, PriceSearch(of, groups, floors, path_ns).run(kRounds).lower_ns, Proof::kPrices);
     }
   }
   if (groups.size() > 1) raise_by_trials(lengths, groups, floors, path_ns, best);

@@ -38,9 +38,15 @@ class FloorTable {
   std::vector<int64_t> fill_ns_;    // of that stage
 };
 
+// What proves a bound; see lower_bound.
+enum class Proof : uint8_t { kPath, kPrices, kPigeonhole };
+// "path", "prices", "pigeonhole".
+const char* name_of(Proof proof);
+
 struct Bound {
   int64_t lower_ns = 0;
-  std::vector<int64_t> prices;  // λ by group, of the best proof
+  std::vector<int64_t> prices;  // λ by group, of the best proof by prices
+  Proof proof = Proof::kPrices;
 };
 
 // The largest of three bounds on the makespan M of any assignment, packing and order under the schedule that

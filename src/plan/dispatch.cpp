@@ -6,67 +6,23 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "plan/dispatch_load.h"
 
 namespace sluice::plan {
 namespace {
 
-// Eq. 2 of one pipeline while it fills.
-struct Load {
-  int64_t sum_ns = 0;
-  int64_t longest_ns = 0;
-  int64_t bubbles = 0;  // PP − 1
-
-  int64_t total_ns() const { return sum_ns + longest_ns * bubbles; }
-  int64_t total_with(int64_t ns) const { return sum_ns + ns + std::max(longest_ns, ns) * bubbles; }
-  void add(int64_t ns) {
-    sum_ns += ns;
-    longest_ns = std::max(longest_ns, ns);
-  }
-};
-
-std::vector<Load> empty_loads(std::span<const SchemeCost* const> pipelines) {
-  std::vector<Load> loads;
-  for (const SchemeCost* pipeline : pipelines) loads.push_back({.bubbles = pipeline->scheme().pp - 1});
-  return loads;
-}
-
-int64_t largest(const std::vector<Load>& loads) {
-  int64_t most = 0;
-  for (const Load& load : loads) most = std::max(most, load.total_ns());
-  return most;
-}
-
-constexpr int64_t kDoesNotFit = -1;
-
 class Dispatcher {
  public:
-  Dispatcher(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines, TieRule tie_rule)
-      : pipelines_(pipelines), tie_rule_(tie_rule), times_ns_(lengths.size() * pipelines.size()) {
-    for (size_t s = 0; s < lengths.size(); ++s) {
-      int choices = 0;
-      for (size_t p = 0; p < pipelines.size(); ++p) {
-        const bool fits = lengths[s] <= pipelines[p]->max_len_tokens();
-        times_ns_[s * pipelines.size() + p] = fits ? time_of(lengths[s], s, p) : kDoesNotFit;
-        choices += fits ? 1 : 0;
-      }
-      choices_.push_back(choices);
-    }
-  }
+  Dispatcher(const DispatchTimes& times, TieRule tie_rule) : times_(times), tie_rule_(tie_rule) {}
 
-  bool feasible() const {
-    return std::all_of(choices_.begin(), choices_.end(), [](int choices) { return choices > 0; });
-  }
-
-  // Sequences in `order`, those with fewer choices first.
-  Dispatch trial(std::vector<int> order) const {
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return choices(a) < choices(b); });
-    Dispatch result{.pipeline_of = std::vector<int>(choices_.size(), 0)};
-    std::vector<Load> loads = empty_loads(pipelines_);
+  Dispatch trial(const std::vector<int>& order) const {
+    Dispatch result{.pipeline_of = std::vector<int>(order.size(), 0)};
+    std::vector<DispatchLoad> loads = times_.empty_loads();
     int64_t most_ns = 0;
     for (const int sequence : order) {
       const int pipeline = best_pipeline(sequence, loads, most_ns);
-      Load& load = loads[static_cast<size_t>(pipeline)];
-      load.add(time_ns(sequence, pipeline));
+      DispatchLoad& load = loads[static_cast<size_t>(pipeline)];
+      load.add(times_.ns(sequence, pipeline));
       most_ns = std::max(most_ns, load.total_ns());
       result.pipeline_of[static_cast<size_t>(sequence)] = pipeline;
     }
@@ -75,32 +31,20 @@ class Dispatcher {
   }
 
  private:
-  // Pipelines of one scheme share its times.
-  int64_t time_of(int64_t length, size_t sequence, size_t pipeline) const {
-    for (size_t p = 0; p < pipeline; ++p) {
-      if (pipelines_[p] == pipelines_[pipeline]) return times_ns_[sequence * pipelines_.size() + p];
-    }
-    return pipelines_[pipeline]->sequence_ns(length);
-  }
-  int choices(int sequence) const { return choices_[static_cast<size_t>(sequence)]; }
-  int64_t time_ns(int sequence, int pipeline) const {
-    return times_ns_[static_cast<size_t>(sequence) * pipelines_.size() + static_cast<size_t>(pipeline)];
-  }
-
   // A load only grows, so the maximum over all pipelines after adding to one is the larger of the present
   // maximum and that one's new load.
-  int best_pipeline(int sequence, const std::vector<Load>& loads, int64_t most_ns) const {
+  int best_pipeline(int sequence, const std::vector<DispatchLoad>& loads, int64_t most_ns) const {
     int best = -1;
     int64_t best_most_ns = std::numeric_limits<int64_t>::max();
     int64_t best_own_ns = std::numeric_limits<int64_t>::max();
-    for (int pipeline = 0; pipeline < static_cast<int>(loads.size()); ++pipeline) {
-      const int64_t ns = time_ns(sequence, pipeline);
-      if (ns == kDoesNotFit) continue;
+    for (const int pipeline : times_.largest_first()) {
+      const int64_t ns = times_.ns(sequence, pipeline);
+      if (ns == DispatchTimes::kDoesNotFit) break;  // nor does any after it
       const int64_t own_ns = loads[static_cast<size_t>(pipeline)].total_with(ns);
       const int64_t raised_ns = std::max(most_ns, own_ns);
       const bool wins_tie =
           tie_rule_ == TieRule::kOwnLoad && raised_ns == best_most_ns && own_ns < best_own_ns;
-      if (best < 0 || raised_ns < best_most_ns || wins_tie) {
+      if (raised_ns < best_most_ns || wins_tie) {
         best = pipeline;
         best_most_ns = raised_ns;
         best_own_ns = own_ns;
@@ -109,44 +53,89 @@ class Dispatcher {
     return best;
   }
 
-  std::span<const SchemeCost* const> pipelines_;
+  const DispatchTimes& times_;
   TieRule tie_rule_;
-  std::vector<int64_t> times_ns_;  // by sequence, then pipeline
-  std::vector<int> choices_;       // pipelines that hold each sequence
 };
 
 }  // namespace
 
-std::optional<Dispatch> dispatch(std::span<const int64_t> lengths,
-                                 std::span<const SchemeCost* const> pipelines,
-                                 const DispatchOptions& options) {
-  SLUICE_ASSERT(options.trials >= 1, "dispatch needs at least one trial");
-  const Dispatcher dispatcher(lengths, pipelines, options.tie_rule);
-  if (!dispatcher.feasible()) return std::nullopt;
+DispatchTimes::DispatchTimes(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines,
+                             int64_t (SchemeCost::*time)(int64_t) const)
+    : pipelines_(pipelines.begin(), pipelines.end()), largest_first_(pipelines.size()) {
+  std::iota(largest_first_.begin(), largest_first_.end(), 0);
+  std::stable_sort(largest_first_.begin(), largest_first_.end(), [&](int a, int b) {
+    return pipelines_[static_cast<size_t>(a)]->max_len_tokens() >
+           pipelines_[static_cast<size_t>(b)]->max_len_tokens();
+  });
+  for (const SchemeCost* pipeline : pipelines) {
+    const auto known = std::find(schemes_.begin(), schemes_.end(), pipeline);
+    scheme_of_.push_back(static_cast<size_t>(known - schemes_.begin()));
+    if (known == schemes_.end()) schemes_.push_back(pipeline);
+  }
+  times_ns_.reserve(lengths.size() * schemes_.size());
+  for (const int64_t length : lengths) {
+    bool fits_any = false;
+    for (const SchemeCost* scheme : schemes_) {
+      const bool fits = length <= scheme->max_len_tokens();
+      times_ns_.push_back(fits ? (scheme->*time)(length) : kDoesNotFit);
+      fits_any = fits_any || fits;
+    }
+    feasible_ = feasible_ && fits_any;
+  }
+}
 
+std::vector<DispatchLoad> DispatchTimes::empty_loads() const {
+  std::vector<DispatchLoad> loads;
+  for (const SchemeCost* pipeline : pipelines_) loads.push_back({.bubbles = pipeline->scheme().pp - 1});
+  return loads;
+}
+
+std::vector<int> longest_first(std::span<const int64_t> lengths) {
   std::vector<int> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
   });
-  Dispatch best = dispatcher.trial(order);
+  return order;
+}
+
+std::optional<Dispatch> dispatch(std::span<const int64_t> lengths,
+                                 std::span<const SchemeCost* const> pipelines,
+                                 const DispatchOptions& options) {
+  SLUICE_ASSERT(options.trials >= 1, "dispatch needs at least one trial");
+  const DispatchTimes times(lengths, pipelines, &SchemeCost::published_ns);
+  if (!times.feasible()) return std::nullopt;
+  const Dispatcher dispatcher(times, options.tie_rule);
+  std::vector<int> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
   base::Rng rng(options.seed, options.stream);
-  for (int trial = 1; trial < options.trials; ++trial) {
+  std::optional<Dispatch> best;
+  for (int trial = 0; trial < options.trials; ++trial) {
     rng.shuffle(order);
     Dispatch next = dispatcher.trial(order);
-    if (next.estimated_ns < best.estimated_ns) best = std::move(next);
+    if (!best || next.estimated_ns < best->estimated_ns) best = std::move(next);
   }
   return best;
 }
 
+// A longer sequence never fits more pipelines than a shorter one.
+std::optional<Dispatch> dispatch_longest_first(std::span<const int64_t> lengths,
+                                               std::span<const SchemeCost* const> pipelines) {
+  const DispatchTimes times(lengths, pipelines, &SchemeCost::sequence_ns);
+  if (!times.feasible()) return std::nullopt;
+  return Dispatcher(times, TieRule::kOwnLoad).trial(longest_first(lengths));
+}
+
 int64_t estimated_ns(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines,
                      std::span<const int> pipeline_of) {
-  std::vector<Load> loads = empty_loads(pipelines);
+  const DispatchTimes times(lengths, pipelines, &SchemeCost::published_ns);
+  std::vector<DispatchLoad> loads = times.empty_loads();
   for (size_t s = 0; s < lengths.size(); ++s) {
-    const auto p = static_cast<size_t>(pipeline_of[s]);
-    loads[p].add(pipelines[p]->sequence_ns(lengths[s]));
+    loads[static_cast<size_t>(pipeline_of[s])].add(times.ns(static_cast<int>(s), pipeline_of[s]));
   }
-  return largest(loads);
+  int64_t most_ns = 0;
+  for (const DispatchLoad& load : loads) most_ns = std::max(most_ns, load.total_ns());
+  return most_ns;
 }
 
 }  // namespace sluice::plan

@@ -156,7 +156,9 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
   StepPlan plan{.step = step, .sequences = sequences};
   plan.lower_bound_ns = std::numeric_limits<int64_t>::max();
   for (const CandidateSearch& search : searches) {
-    plan.lower_bound_ns = std::min(plan.lower_bound_ns, *search.lower_bound_ns());
+    if (*search.lower_bound_ns() >= plan.lower_bound_ns) continue;
+    plan.lower_bound_ns = *search.lower_bound_ns();
+    plan.bounded_by = name_of(search.proof());
   }
   bool planned = false;
   for (CandidateSearch& search : searches) {

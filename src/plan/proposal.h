@@ -1,5 +1,5 @@
-// Candidate strategies for `strategies = "auto"`: a small search over what a cluster can be cut into, judged
-// by planning sample batches.
+// Candidate strategies for a corpus: before a run, a few strategies that together suit its batches best,
+// whichever lengths a batch draws.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,33 @@ namespace sluice::plan {
 
 struct ProposalOptions {
   int world_size = 1;
-  int64_t context_length = 0;
-  int max_strategies = 4;
-  int dispatch_trials = 10;  // enough to compare strategies
-  uint64_t seed = 1;
-  // Lengths of sequences of sample batches, such as training will see.
+  int64_t context_length = 0;  // some proposed strategy holds a sequence of so many tokens
+  // Lengths of sequences by batch, such as training will see; every batch counts the same
+  // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
+  int max_strategies = 8;
+  int max_cp = 1;  // most lanes of a pipeline
+  int thoroughness =
+      1;  // multiplies how many starting points are improved and how many mixes are planned with
 };
 
-// Every strategy that is considered: for schemes of power-of-two TP and PP that the model can be cut into and
-// the calibration knows, as many pipelines as fit; and mixes of two schemes, the larger on a power of two of
-// pipelines and the smaller on the remaining ranks. Larger pipelines come first, so that blocks of ranks are
-// aligned; TP stays inside a node.
-std::vector<strategy::Strategy> enumerate_strategies(const cost::CostModel& cost, int world_size);
+struct Proposal {
+  strategy::Strategy strategy;
+  int64_t max_len_tokens = 0;     // the longest sequence that it holds
+  double frequency = 0;           // the share of sample batches that it plans best; of equals the first
+  int64_t mean_estimated_ns = 0;  // over the sample batches that it holds; 0 when it holds none
+};
 
-// At most max_strategies of them, a greedy portfolio: first the one with the least estimated time over the
-// samples among those that hold the context length, then the one that lowers the sum of each sample's best
-// estimate most, while any does; the rest are filled by their own estimates. Never empty.
-// InfeasibleError naming the context length and the longest that any strategy holds.
-std::vector<strategy::Strategy> propose(const ProposalOptions& options, const cost::CostModel& cost);
+// At most max_strategies, the first of which holds the context length. One after the other they are chosen so
+// that the sum over batches of the least time falls most, until a further one gains next to nothing:
+// MixSearch finds mixes by fluid estimates, the best are planned with as training would plan, first some
+// batches, then all on which they could win; last, members are exchanged for others that were planned with.
+// Budgets are counts, never times. InfeasibleError naming the context length and the longest sequence that
+// any strategy holds. A pure function of its inputs, in integers but for `frequency`, which nothing depends
+// on.
+std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost);
+
+// The strategies alone.
+std::vector<strategy::Strategy> strategies_of(const std::vector<Proposal>& proposals);
 
 }  // namespace sluice::plan

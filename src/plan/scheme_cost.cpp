@@ -36,6 +36,13 @@ int64_t SchemeCost::sequence_ns(int64_t length) const {
   return slowest;
 }
 
+int64_t SchemeCost::published_ns(int64_t length) const {
+  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  int64_t slowest = 0;
+  for (const cost::Quadratic& stage : stages_) slowest = std::max(slowest, stage.of_work(work));
+  return slowest;
+}
+
 int64_t SchemeCost::micro_batch_ns() const {
   int64_t slowest = 0;
   for (const cost::Quadratic& stage : stages_) slowest = std::max(slowest, stage.c_ns);

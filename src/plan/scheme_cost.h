@@ -21,6 +21,8 @@ class SchemeCost {
   // micro-batch is shared by the tokens that fill it: the least that it can cost a sequence.
   // REQUIRES: length <= max_len_tokens().
   int64_t sequence_ns(int64_t length) const;
+  // The same as it is published: each sequence pays a whole c (Hydraulis, appendix C.2).
+  int64_t published_ns(int64_t length) const;
   // c of the slowest stage: what one more micro-batch costs.
   int64_t micro_batch_ns() const;
 

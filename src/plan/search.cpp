@@ -155,7 +155,7 @@ Assignment CandidateSearch::start_by_estimate() const {
   std::vector<const SchemeCost*> schemes;
   for (size_t p = 0; p < group_of_.size(); ++p) schemes.push_back(&scheme_of(p));
   Assignment assignment(*floors_, group_of_, first_overheads());
-  assignment.place(dispatch(batch_->sorted, schemes, {.trials = 1})->pipeline_of);
+  assignment.place(dispatch_longest_first(batch_->sorted, schemes)->pipeline_of);
   return assignment;
 }
 

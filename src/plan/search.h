@@ -35,6 +35,8 @@ class CandidateSearch {
   const strategy::Strategy& strategy() const { return *strategy_; }
   // Nothing when the strategy does not hold the batch.
   std::optional<int64_t> lower_bound_ns() const;
+  // REQUIRES: a bound.
+  Proof proof() const { return bound_->proof; }
 
   // The bound with a guess at what a plan has over it; orders candidates, proves nothing.
   int64_t expected_ns() const;

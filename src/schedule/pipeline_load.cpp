@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -12,68 +14,30 @@ using cost::CostModel;
 using strategy::MicroBatch;
 using strategy::PipelinePlan;
 
-// Micro-batches that run as one unit: micro-batch `index[i]` of lane `first_lane` + i.
+// Micro-batches that run as one unit: one of each lane from `first_lane` on.
 struct Tie {
   int first_lane = 0;
   std::vector<const MicroBatch*> micro_batches;
 };
 
-// Walks all lanes side by side and emits units so that each lane keeps its own order.
-class TieReader {
- public:
-  explicit TieReader(const PipelinePlan& plan) : plan_(plan), next_(plan.lanes.size(), 0) {}
-
-  std::vector<Tie> read() {
-    std::vector<Tie> ties;
-    bool progress = true;
-    while (progress) {
-      progress = false;
-      for (size_t lane = 0; lane < next_.size(); ++lane) {
-        if (front(lane) == nullptr || !complete(lane)) continue;
-        ties.push_back(take(lane));
-        progress = true;
-      }
+// The micro-batches of all lanes as ties, in the order of injection.
+std::vector<Tie> read_ties(const PipelinePlan& plan) {
+  std::vector<Tie> ties;
+  std::vector<std::vector<int>> lanes(plan.lanes.size());
+  std::map<int, int> tie_of_ring;
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    for (const MicroBatch& micro_batch : plan.lanes[lane]) {
+      int tie = static_cast<int>(ties.size());
+      if (micro_batch.ring) tie = tie_of_ring.emplace(*micro_batch.ring, tie).first->second;
+      if (tie == static_cast<int>(ties.size())) ties.push_back({static_cast<int>(lane), {}});
+      ties[static_cast<size_t>(tie)].micro_batches.push_back(&micro_batch);
+      lanes[lane].push_back(tie);
     }
-    for (size_t lane = 0; lane < next_.size(); ++lane) {
-      SLUICE_ASSERT(front(lane) == nullptr, base::text("rings of a pipeline cross: lane ", lane,
-                                                       " cannot start ring ", *front(lane)->ring));
-    }
-    return ties;
   }
-
- private:
-  const MicroBatch* front(size_t lane) const {
-    return next_[lane] < plan_.lanes[lane].size() ? &plan_.lanes[lane][next_[lane]] : nullptr;
-  }
-  bool in_ring(size_t lane, int ring) const {
-    return std::any_of(plan_.lanes[lane].begin(), plan_.lanes[lane].end(),
-                       [&](const MicroBatch& m) { return m.ring == ring; });
-  }
-  // Whether `lane` is the first of its next unit's lanes and the unit is next on all of them.
-  bool complete(size_t lane) const {
-    const std::optional<int> ring = front(lane)->ring;
-    if (!ring) return true;
-    for (size_t other = 0; other < next_.size(); ++other) {
-      if (!in_ring(other, *ring)) continue;
-      if (other < lane || front(other) == nullptr || front(other)->ring != ring) return false;
-    }
-    return true;
-  }
-  Tie take(size_t lane) {
-    Tie tie{.first_lane = static_cast<int>(lane), .micro_batches = {front(lane)}};
-    const std::optional<int> ring = front(lane)->ring;
-    ++next_[lane];
-    for (size_t other = lane + 1; ring && other < next_.size(); ++other) {
-      if (front(other) == nullptr || front(other)->ring != ring) break;
-      tie.micro_batches.push_back(front(other));
-      ++next_[other];
-    }
-    return tie;
-  }
-
-  const PipelinePlan& plan_;
-  std::vector<size_t> next_;
-};
+  std::vector<Tie> ordered;
+  for (const int tie : injection_order(lanes)) ordered.push_back(std::move(ties[static_cast<size_t>(tie)]));
+  return ordered;
+}
 
 // Tokens of each sequence of a ring over all its lanes.
 int64_t ring_length(const Tie& tie, int32_t sequence) {
@@ -104,7 +68,60 @@ cost::Work work_of(const Tie& tie, const MicroBatch& micro_batch) {
   return work;
 }
 
+// By lane, the first of the lanes before it that lie on its node with all between them, on all TP ranks.
+std::vector<int> in_node_from(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
+  const int per_node = cost.options().gpus_per_node;
+  std::vector<int> from(static_cast<size_t>(pipeline.scheme.cp), 0);
+  for (int lane = 1; lane < pipeline.scheme.cp; ++lane) {
+    bool same = true;
+    for (int t = 0; t < pipeline.scheme.tp; ++t) {
+      same = same &&
+             pipeline.rank_of(stage, lane, t) / per_node == pipeline.rank_of(stage, lane - 1, t) / per_node;
+    }
+    from[static_cast<size_t>(lane)] = same ? from[static_cast<size_t>(lane) - 1] : lane;
+  }
+  return from;
+}
+
 }  // namespace
+
+std::vector<int> injection_order(const std::vector<std::vector<int>>& lanes) {
+  std::vector<int> missing;  // by unit: lanes that have not reached it
+  for (const std::vector<int>& lane : lanes) {
+    for (const int unit : lane) {
+      if (static_cast<size_t>(unit) >= missing.size()) missing.resize(static_cast<size_t>(unit) + 1, 0);
+      ++missing[static_cast<size_t>(unit)];
+    }
+  }
+  std::vector<size_t> next(lanes.size(), 0);
+  const auto front = [&](size_t lane) {
+    return next[lane] < lanes[lane].size() ? lanes[lane][next[lane]] : -1;
+  };
+  const auto reach = [&](size_t lane) {
+    if (front(lane) >= 0) --missing[static_cast<size_t>(front(lane))];
+  };
+  for (size_t lane = 0; lane < lanes.size(); ++lane) reach(lane);
+  std::vector<int> order;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      const int unit = front(lane);
+      const bool first = lane == 0 || front(lane - 1) != unit;
+      if (unit < 0 || !first || missing[static_cast<size_t>(unit)] > 0) continue;
+      order.push_back(unit);
+      progress = true;
+      for (size_t other = lane; other < lanes.size() && front(other) == unit; ++other) {
+        ++next[other];
+        reach(other);
+      }
+    }
+  }
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    SLUICE_ASSERT(front(lane) < 0, base::text("rings of a pipeline cross: lane ", lane,
+                                              " cannot start its micro-batch ", next[lane]));
+  }
+  return order;
+}
 
 bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
   const int per_node = cost.options().gpus_per_node;
@@ -125,6 +142,12 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
     backward_input_.push_back(cost.cell_times(scheme_, CellKind::kBackwardInput, part));
     backward_weight_.push_back(cost.cell_times(scheme_, CellKind::kBackwardWeight, part));
     if (stage > 0) in_node_.push_back(boundary_in_node(pipeline, cost, stage - 1));
+    if (scheme_.cp == 1) continue;
+    rings_.push_back({.in_node_from = in_node_from(pipeline, cost, stage),
+                      .forward = {cost.ring_times(scheme_, CellKind::kForward, part, false),
+                                  cost.ring_times(scheme_, CellKind::kForward, part, true)},
+                      .backward = {cost.ring_times(scheme_, CellKind::kBackwardInput, part, false),
+                                   cost.ring_times(scheme_, CellKind::kBackwardInput, part, true)}});
   }
 }
 
@@ -144,16 +167,30 @@ Unit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
       raise(unit.backward_weight_ns[s], backward_weight_[s].of_work(work));
     }
   }
+  if (unit.lanes > 1) add_rings(unit, lanes);
   for (const bool in_node : in_node_) {
     unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, in_node));
   }
   return unit;
 }
 
+// Attention is the same on all lanes of a ring, so the lane with the most tokens waits longest.
+void UnitTimes::add_rings(Unit& unit, std::span<const cost::Work> lanes) const {
+  const auto fullest =
+      std::max_element(lanes.begin(), lanes.end(),
+                       [](const cost::Work& a, const cost::Work& b) { return a.tokens < b.tokens; });
+  const auto last_lane = static_cast<size_t>(unit.first_lane + unit.lanes - 1);
+  for (size_t s = 0; s < rings_.size(); ++s) {
+    const size_t in_node = rings_[s].in_node_from[last_lane] <= unit.first_lane ? 1 : 0;
+    unit.forward_ns[s] += rings_[s].forward[in_node].exposed_ns(*fullest, unit.lanes);
+    unit.backward_input_ns[s] += rings_[s].backward[in_node].exposed_ns(*fullest, unit.lanes);
+  }
+}
+
 std::vector<Unit> pipeline_units(const PipelinePlan& plan, const CostModel& cost) {
   const UnitTimes times(plan.pipeline, cost);
   std::vector<Unit> units;
-  for (const Tie& tie : TieReader(plan).read()) {
+  for (const Tie& tie : read_ties(plan)) {
     std::vector<cost::Work> lanes;
     for (const MicroBatch* micro_batch : tie.micro_batches) lanes.push_back(work_of(tie, *micro_batch));
     units.push_back(times.of(lanes, tie.first_lane));

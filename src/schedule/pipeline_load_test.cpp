@@ -87,6 +87,23 @@ TEST(PipelineLoad, RingsTieLanesAndShareTheirAttention) {
   EXPECT_EQ(units[3].tokens, 6);
 }
 
+// Keys and values of 2 heads of 8 in 4 bytes: 128 bytes a token, 2 ns; nodes of two ranks.
+TEST(PipelineLoad, RingsAddWhatAttentionDoesNotHide) {
+  const auto forward_ns = [](double a, int first_lane, int lanes) {
+    PipelinePlan plan{.pipeline = {.scheme = {.cp = 4}, .ranks = {0, 1, 2, 3}}, .lanes = {{}, {}, {}, {}}};
+    for (int lane = 0; lane < lanes; ++lane) {
+      plan.lanes[static_cast<size_t>(first_lane + lane)] = {ring_part(0, 40, lanes, lane)};
+    }
+    return pipeline_units(plan, plain_cost(a)).at(0).forward_ns.at(0);
+  };
+  EXPECT_EQ(forward_ns(0, 0, 2), 4 * (20 + 7) + 4 * (5 + 40));
+  EXPECT_EQ(forward_ns(0, 1, 2), 4 * (20 + 7) + 4 * (50 + 40));
+  EXPECT_EQ(forward_ns(0, 0, 4), 4 * (10 + 7) + 3 * 4 * (50 + 20));
+  // Attention of 800 a lane and layer, half of it beside the only step.
+  EXPECT_EQ(forward_ns(0.0625, 0, 2), 4 * (50 + 20 + 7) + 4 * (45 - 25));
+  EXPECT_EQ(forward_ns(1, 0, 2), 4 * (800 + 20 + 7));
+}
+
 TEST(PipelineLoad, CrossingRingsAreOurMistake) {
   const PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}},
                           .lanes = {{ring_part(0, 40, 2, 0), ring_part(1, 40, 2, 0)},

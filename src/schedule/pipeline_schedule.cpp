@@ -32,6 +32,8 @@ struct Place {
   int finished_units = 0;          // weight gradients done
   int64_t activation_free_ns = 0;  // when its streams can carry the next transfer
   int64_t gradient_free_ns = 0;
+  int64_t activation_arrived_ns = 0;  // the last that left from here
+  int64_t gradient_arrived_ns = 0;
   ReadyQueue forward;
   ReadyQueue backward;
   ReadyQueue weight;
@@ -103,6 +105,12 @@ class Simulation {
   void end_cell(const Event& event);
   void send(int stage, int unit, EventKind direction);
   bool start_transfer(const Waiting& transfer);
+  int64_t& arrived_ns(const Waiting& transfer, int lane) {
+    Place& at = place(transfer.stage, lane);
+    return transfer.direction == EventKind::kForwardArrival ? at.activation_arrived_ns
+                                                            : at.gradient_arrived_ns;
+  }
+  void await_those_before();
   void start_transfers();
   void finish(int stage, int unit);
 
@@ -285,21 +293,35 @@ bool Simulation::start_transfer(const Waiting& transfer) {
   for_each_lane(transfer.unit, [&](int lane) {
     free_ns(transfer.stage, lane) = end_ns;
     free_ns(receiver, lane) = end_ns;
+    if (load_.lanes > 1) arrived_ns(transfer, lane) = end_ns;
   });
   schedule_event(end_ns, transfer.direction, CellKind::kForward, receiver, transfer.unit);
   return true;
 }
 
-// A transfer of a tied unit may wait for one lane while another is free; the units behind it do not overtake.
+// A transfer of a tied unit may wait for one lane while another is free; the units behind it do not overtake:
+// on several lanes a transfer is ready only when those before it on its lanes have arrived.
+void Simulation::await_those_before() {
+  for (Waiting& transfer : waiting_) {
+    for_each_lane(transfer.unit, [&](int lane) {
+      transfer.ready_ns = std::max(transfer.ready_ns, arrived_ns(transfer, lane));
+    });
+  }
+  std::sort(waiting_.begin(), waiting_.end());
+}
+
 void Simulation::start_transfers() {
+  if (load_.lanes > 1) await_those_before();
   std::vector<Waiting> still;
   for (const Waiting& transfer : waiting_) {
-    const bool behind = std::any_of(still.begin(), still.end(), [&](const Waiting& older) {
-      const Unit& a = unit_at(older.unit);
-      const Unit& b = unit_at(transfer.unit);
-      return older.stage == transfer.stage && older.direction == transfer.direction &&
-             a.first_lane < b.first_lane + b.lanes && b.first_lane < a.first_lane + a.lanes;
-    });
+    const bool behind =
+        load_.lanes > 1 && std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
+          const Unit& a = unit_at(other.unit);
+          const Unit& b = unit_at(transfer.unit);
+          return other.unit < transfer.unit && other.stage == transfer.stage &&
+                 other.direction == transfer.direction && a.first_lane < b.first_lane + b.lanes &&
+                 b.first_lane < a.first_lane + a.lanes;
+        });
     if (behind || !start_transfer(transfer)) still.push_back(transfer);
   }
   waiting_ = std::move(still);

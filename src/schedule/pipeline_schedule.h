@@ -8,7 +8,8 @@
 // the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
 // gradient is done on every stage. While the next unit of a pipeline of one lane waits for credit, a later
 // stage prefers the weight gradient of the oldest unit in flight to a forward. With one stage backward is
-// never split. On stage 0 older weight gradients finish before the last unit's backward, which is fused.
+// never split. On stage 0 older weight gradients finish before the backward of a lane's last unit, which is
+// fused. At one instant transfers start first, then stages decide from the first to the last.
 #pragma once
 
 #include <cstdint>
@@ -66,17 +67,31 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel&
 class UnitTimes {
  public:
   UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
-  // A unit on lanes first_lane, first_lane + 1, …: its work on each. A stage takes as long as its slowest.
+  // A unit on lanes first_lane, first_lane + 1, …: its work on each. A stage takes as long as its slowest. On
+  // several lanes all of it is shared, and what the ring's transfers expose (cost::RingTimes) comes on top.
   Unit of(std::span<const cost::Work> lanes, int first_lane) const;
 
  private:
+  struct Rings {
+    std::vector<int> in_node_from;  // by lane: a ring that ends there stays in its node from here on
+    cost::RingTimes forward[2];     // between nodes, inside one
+    cost::RingTimes backward[2];
+  };
+  void add_rings(Unit& unit, std::span<const cost::Work> lanes) const;
+
   strategy::Scheme scheme_;
   const cost::CostModel& cost_;
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;
   std::vector<bool> in_node_;  // by boundary
+  std::vector<Rings> rings_;   // by stage; none with one lane
 };
+
+// The order of units from the lists that each lane runs: the first of every lane, then the second of every
+// lane, and so on; a tied unit, which stands in the lists of neighbouring lanes, where its last lane reaches
+// it. Units are numbered from 0. REQUIRES: tied units do not cross.
+std::vector<int> injection_order(const std::vector<std::vector<int>>& lanes);
 
 // The units of one pipeline of a plan under a cost model: its lanes' micro-batches side by side, the first of
 // every lane, then the second of every lane, and so on; a ring stands where its last lane reaches it. The

@@ -162,6 +162,7 @@ class TickTwin {
       if (letter == 'W' || cell.end_ns > now_ || to < 0 || to == load_.stages || known) continue;
       transfers_.push_back({.ready = cell.end_ns, .unit = u, .from = stage, .to = to, .letter = letter});
     }
+    if (load_.lanes > 1) await_those_before();
     std::sort(transfers_.begin(), transfers_.end(), [](const Transfer& a, const Transfer& b) {
       return std::tie(a.ready, a.unit) < std::tie(b.ready, b.unit);
     });
@@ -173,6 +174,17 @@ class TickTwin {
       arrival_[{transfer.to, transfer.unit, transfer.letter}] = transfer.end;
     }
   }
+  // On several lanes a transfer is ready only when those before it on its lanes have arrived.
+  void await_those_before() {
+    for (Transfer& transfer : transfers_) {
+      for (const Transfer& other : transfers_) {
+        if (transfer.end < 0 && other.unit < transfer.unit && other.from == transfer.from &&
+            other.letter == transfer.letter && share_lane(other.unit, transfer.unit)) {
+          transfer.ready = std::max(transfer.ready, other.end);
+        }
+      }
+    }
+  }
   bool may_start(size_t index) const {
     const Transfer& transfer = transfers_[index];
     for (size_t i = 0; i < transfers_.size(); ++i) {
@@ -181,7 +193,7 @@ class TickTwin {
       const bool meet = other.from == transfer.from || other.from == transfer.to ||
                         other.to == transfer.from || other.to == transfer.to;
       if (meet && other.end > now_) return false;
-      if (i < index && other.from == transfer.from && other.end < 0) return false;
+      if (other.unit < transfer.unit && other.from == transfer.from && other.end < 0) return false;
     }
     return true;
   }

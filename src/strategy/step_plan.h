@@ -58,6 +58,7 @@ struct StepPlan {
   // What planning found; not part of the identity.
   int64_t estimated_ns = 0;
   int64_t lower_bound_ns = 0;
+  std::string bounded_by;  // what proves the lower bound: one of plan::name_of's; not in plan.json
   int64_t planning_ns = 0;
   std::vector<CandidateEstimate> candidates;
 

@@ -105,9 +105,9 @@ plan::Planner make_planner(const config::RunConfig& config, const Data& data, co
     plan::ProposalOptions proposal;
     proposal.world_size = world_size;
     proposal.context_length = data.longest_sequence();
-    proposal.seed = static_cast<uint64_t>(config.data.seed);
+    proposal.max_strategies = 4;
     proposal.sample_batches = sample_batches(data, 4);
-    candidates = plan::propose(proposal, cost);
+    candidates = plan::strategies_of(plan::propose(proposal, cost));
   }
   plan::Planner planner(planner_options(config, world_size, std::move(candidates)), cost);
   if (planner.max_len_tokens() < data.longest_sequence()) {

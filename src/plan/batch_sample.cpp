@@ -1,0 +1,86 @@
+#include "plan/batch_sample.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace sluice::plan {
+namespace {
+
+constexpr int kMostPerStratum = 16;
+
+// What a batch is chosen by, and where it was drawn.
+struct Drawn {
+  int64_t longest = 0;
+  __int128 squares = 0;
+  uint64_t first = 0;  // place of its first sequence in the order of all epochs
+  size_t sequences = 0;
+};
+
+// Every sequence of every epoch in order.
+class Order {
+ public:
+  Order(std::span<const int64_t> lengths, uint64_t seed) : lengths_(lengths), seed_(seed) {}
+
+  int64_t length_at(uint64_t place) {
+    const uint64_t epoch = place / lengths_.size();
+    if (epoch != epoch_) {
+      permutation_ = base::Permutation(lengths_.size(), seed_, epoch);
+      epoch_ = epoch;
+    }
+    return lengths_[permutation_.at(place % lengths_.size())];
+  }
+
+ private:
+  std::span<const int64_t> lengths_;
+  uint64_t seed_;
+  uint64_t epoch_ = 0;
+  base::Permutation permutation_{lengths_.size(), seed_, 0};
+};
+
+std::vector<Drawn> draw(Order& order, const BatchSampleOptions& options, int count) {
+  std::vector<Drawn> drawn;
+  uint64_t place = 0;
+  int64_t length = order.length_at(place);
+  for (int i = 0; i < count; ++i) {
+    Drawn batch{.first = place};
+    int64_t tokens = 0;
+    do {
+      tokens += length;
+      batch.longest = std::max(batch.longest, length);
+      batch.squares += __int128{length} * length;
+      ++batch.sequences;
+      length = order.length_at(++place);
+    } while (tokens + length <= options.tokens_per_step);
+    drawn.push_back(batch);
+  }
+  return drawn;
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> lengths,
+                                                     const BatchSampleOptions& options) {
+  SLUICE_ASSERT(!lengths.empty() && options.batches >= 1 && options.tokens_per_step >= 1, "nothing to draw");
+  const int64_t affordable =
+      int64_t{options.drawn_tokens_millions} * 1'000'000 / options.tokens_per_step / options.batches;
+  const auto per_stratum = static_cast<size_t>(std::clamp<int64_t>(affordable, 1, kMostPerStratum));
+
+  Order order(lengths, options.seed);
+  std::vector<Drawn> drawn = draw(order, options, options.batches * static_cast<int>(per_stratum));
+  std::stable_sort(drawn.begin(), drawn.end(),
+                   [](const Drawn& a, const Drawn& b) { return a.longest < b.longest; });
+  std::vector<std::vector<int64_t>> batches;
+  for (auto begin = drawn.begin(); begin != drawn.end(); begin += static_cast<std::ptrdiff_t>(per_stratum)) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(per_stratum);
+    std::stable_sort(begin, end, [](const Drawn& a, const Drawn& b) { return a.squares < b.squares; });
+    const Drawn& median = begin[static_cast<std::ptrdiff_t>(per_stratum / 2)];
+    std::vector<int64_t>& batch = batches.emplace_back();
+    for (size_t i = 0; i < median.sequences; ++i) batch.push_back(order.length_at(median.first + i));
+  }
+  return batches;
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,25 @@
+// Sample batches of a corpus that stand for all of its batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sluice::plan {
+
+struct BatchSampleOptions {
+  int64_t tokens_per_step = 0;
+  int batches = 48;                 // that are returned
+  int drawn_tokens_millions = 512;  // at most, to choose from; at least every batch once
+  uint64_t seed = 1;
+};
+
+// Lengths of sequences by batch. Batches are drawn as training draws them: sequences in a seeded permutation,
+// a new one every epoch, while their sum stays within tokens_per_step, at least one. Many are drawn, sorted
+// by their longest sequence and cut into `batches` equal strata; of each the one with the median sum of
+// squared lengths is taken. A batch's best strategy and its time hang on those two, so that few batches speak
+// for all, whatever the seed. REQUIRES: lengths >= 1, at least one of them; batches and tokens_per_step >= 1.
+std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> lengths,
+                                                     const BatchSampleOptions& options);
+
+}  // namespace sluice::plan

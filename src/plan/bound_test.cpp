@@ -1,0 +1,31 @@
+#include "plan/bound.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/planner.h"
+#include "plan/test_models.h"
+
+namespace sluice::plan {
+namespace {
+
+std::string bounded_by(const std::string& strategy, const std::vector<int64_t>& lengths) {
+  constexpr int kRanks = 4;
+  const Planner planner({.world_size = kRanks, .candidates = {strategy::parse_strategy(strategy, kRanks)}},
+                        test_cost());
+  std::vector<strategy::Sequence> sequences;
+  for (const int64_t length : lengths) sequences.push_back({.length_tokens = length});
+  return planner.plan(0, sequences).bounded_by;
+}
+
+TEST(Bound, OneSequenceIsBoundedByItsPath) { EXPECT_EQ(bounded_by("<1,4,1>", {1000}), "path"); }
+
+TEST(Bound, ThreeEqualOnTwoPipelinesAreBoundedByThePigeonhole) {
+  EXPECT_EQ(bounded_by("2x<1,1,1>", {900, 900, 900}), "pigeonhole");
+}
+
+TEST(Bound, ManySequencesAreBoundedByPrices) {
+  EXPECT_EQ(bounded_by("4x<1,1,1>", std::vector<int64_t>(200, 64)), "prices");
+}
+
+}  // namespace
+}  // namespace sluice::plan

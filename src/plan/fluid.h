@@ -1,0 +1,81 @@
+// How long a batch takes on a mix of pipelines if sequences were divisible: an estimate in microseconds of
+// computing, for searches that look at thousands of strategies. It proves nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/mix.h"
+
+namespace sluice::plan {
+
+// The most work, busy time of its slowest stage, that one pipeline of a scheme finishes by a time. With V
+// micro-batches of W work in all and a constant c each, stages take W + c·V, and fill and drain h·(W/V + c);
+// V is the best of those that hold the tokens. With weight gradients split off h is about half of PP − 1.
+class Capacity {
+ public:
+  // full_ns: work of a full micro-batch of typical sequences.
+  Capacity(const SchemeCost& scheme, int64_t full_ns);
+  int64_t work_ns(int64_t time_ns) const;
+
+ private:
+  int64_t constant_ns_ = 0;
+  int64_t full_ns_ = 1;
+  int64_t bubble_ = 0;  // h, in parts of kParts
+};
+
+class FluidTimes {
+ public:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max() >> 20;
+
+  // Sequences of like lengths are one class, so that time does not depend on how many there are.
+  FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches);
+
+  size_t batches() const { return batches_.size(); }
+  // On a geometric scale of 0.3 %; kNever when some sequence fits no pipeline or it takes longer than
+  // `limit_ns`.
+  int64_t estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns = kNever) const;
+
+  // The time in which `ranks` would finish the batch if pipelines were divisible too, and thousandths of
+  // pipelines by scheme that do so: by a time T a class of work w costs scheme k N_k·w/cap_k(T) ranks; each
+  // takes the cheapest of the allowed schemes that hold it and pass it through all stages by T; T is bisected
+  // until the costs fill the ranks. Nothing when no time suffices.
+  struct Ideal {
+    int64_t time_ns = 0;
+    std::vector<int64_t> milli_pipelines;  // by scheme
+  };
+  std::optional<Ideal> ideal(size_t batch, int ranks, std::span<const size_t> allowed) const;
+
+ private:
+  // By class of a batch, the longest first.
+  struct OnScheme {
+    size_t first = 0;              // class that the scheme holds
+    std::vector<int64_t> work_ns;  // of all sequences of the class
+    std::vector<int64_t> path_ns;  // of its longest
+  };
+  struct Batch {
+    size_t classes = 0;
+    std::vector<OnScheme> on;  // by scheme
+  };
+  // Place on the scale of times.
+  int64_t time_ns(int place) const { return times_[static_cast<size_t>(place)]; }
+  int64_t capacity_ns(size_t scheme, int place) const {
+    return capacity_[scheme * times_.size() + static_cast<size_t>(place)];
+  }
+  bool finishes(const Batch& batch, const Mix& mix, std::span<const size_t> order, int place) const;
+  std::optional<std::vector<int64_t>> shares(const Batch& batch, int ranks, std::span<const size_t> allowed,
+                                             int place) const;
+
+  std::span<const SchemeCost> schemes_;
+  std::vector<Batch> batches_;
+  std::vector<size_t> by_growth_;   // schemes, those first whose times grow least with length
+  std::vector<size_t> by_longest_;  // schemes, those first that hold most
+  std::vector<int64_t> times_;
+  std::vector<int64_t> capacity_;  // by scheme, then time
+};
+
+}  // namespace sluice::plan

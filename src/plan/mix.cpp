@@ -1,0 +1,61 @@
+#include "plan/mix.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace sluice::plan {
+namespace {
+
+using strategy::Scheme;
+
+bool can_run(const Scheme& scheme, const cost::CostModel& cost) {
+  const cost::CostModel::Options& options = cost.options();
+  return options.layer_by_tp.contains(scheme.tp) && model::tp_fault(options.shape, scheme.tp).empty() &&
+         scheme.pp <= options.shape.layers;
+}
+
+}  // namespace
+
+std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_size, int max_cp) {
+  std::vector<SchemeCost> schemes;
+  for (int tp = 1; tp <= std::min(world_size, cost.options().gpus_per_node); tp *= 2) {
+    for (int pp = 1; tp * pp <= world_size; pp *= 2) {
+      for (int cp = 1; cp <= max_cp && tp * pp * cp <= world_size; cp *= 2) {
+        const Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
+        if (!can_run(scheme, cost)) continue;
+        SchemeCost known(scheme, cost, world_size);
+        if (known.max_len_tokens() > 0) schemes.push_back(std::move(known));
+      }
+    }
+  }
+  std::stable_sort(schemes.begin(), schemes.end(), [](const SchemeCost& a, const SchemeCost& b) {
+    return std::pair(a.scheme().ranks(), a.scheme().tp) > std::pair(b.scheme().ranks(), b.scheme().tp);
+  });
+  return schemes;
+}
+
+int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes) {
+  int ranks = 0;
+  for (size_t k = 0; k < mix.size(); ++k) ranks += mix[k] * schemes[k].scheme().ranks();
+  return ranks;
+}
+
+int64_t max_len_tokens(const Mix& mix, std::span<const SchemeCost> schemes) {
+  int64_t longest = 0;
+  for (size_t k = 0; k < mix.size(); ++k) {
+    if (mix[k] > 0) longest = std::max(longest, schemes[k].max_len_tokens());
+  }
+  return longest;
+}
+
+strategy::Strategy strategy_of(const Mix& mix, std::span<const SchemeCost> schemes, int world_size) {
+  std::vector<std::string> terms;
+  for (size_t k = 0; k < mix.size(); ++k) {
+    if (mix[k] > 0) terms.push_back(base::text(mix[k], "x", to_text(schemes[k].scheme())));
+  }
+  return strategy::parse_strategy(base::join(terms, " + "), world_size);
+}
+
+}  // namespace sluice::plan

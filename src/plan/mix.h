@@ -1,0 +1,28 @@
+// Mixes: how many pipelines of each scheme. What a strategy is when nobody has told the ranks yet.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "plan/scheme_cost.h"
+#include "strategy/strategy.h"
+
+namespace sluice::plan {
+
+// Pipelines by scheme, an index into the schemes that are proposed from.
+using Mix = std::vector<int>;
+
+// Every scheme that the calibration knows, that cuts the model and that holds some sequence on `world_size`
+// ranks, in powers of two: TP within a node, at most `max_cp` lanes. The largest first, of equals the one
+// with more TP, so that a strategy in this order consists of aligned blocks of ranks.
+std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_size, int max_cp);
+
+int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes);
+// The longest sequence that one of its pipelines holds; 0 without any.
+int64_t max_len_tokens(const Mix& mix, std::span<const SchemeCost> schemes);
+// Ranks are assigned from 0 in the order of the schemes. REQUIRES: some pipeline, ranks within world_size.
+strategy::Strategy strategy_of(const Mix& mix, std::span<const SchemeCost> schemes, int world_size);
+
+}  // namespace sluice::plan

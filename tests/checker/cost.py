@@ -1,0 +1,142 @@
+"""The cost model of docs/formats.md and src/cost/cost_model.h once more: memory and times, whole numbers only.
+
+A quadratic is (a, b, c): fixed-point numbers with FRACTION_BITS fractional bits, and nanoseconds.
+"""
+
+import functools
+import math
+
+FRACTION_BITS = 32
+LONGEST = 2**31 - 1
+
+
+class Rejected(Exception):
+    """What is wrong with a plan, in one line."""
+
+
+def fixed_point(nanoseconds):
+    """To the nearest multiple of 2^-32, halves away from zero."""
+    scaled = math.ldexp(nanoseconds, FRACTION_BITS)
+    below = math.floor(scaled)
+    return below + (1 if scaled - below >= 0.5 else 0)
+
+
+def quadratic(entry):
+    return fixed_point(entry["a"]), fixed_point(entry["b"]), fixed_point(entry["c"]) >> FRACTION_BITS
+
+
+def total(terms):
+    """The sum of count * quadratic over pairs."""
+    return tuple(sum(count * times[i] for count, times in terms) for i in range(3))
+
+
+def nearest(value, by):
+    return (value + by // 2) // by
+
+
+def time_ns(times, tokens, squares):
+    a, b, c = times
+    return nearest(a * squares + b * tokens, 1 << FRACTION_BITS) + c
+
+
+def parse_scheme(text):
+    """(tp, pp, cp) of "<tp,pp,cp>"."""
+    return tuple(int(degree) for degree in text.strip("<>").split(","))
+
+
+def even_cut(units, parts, part):
+    """How many of `units` the part gets: [part * units / parts, (part + 1) * units / parts)."""
+    return (part + 1) * units // parts - part * units // parts
+
+
+class Cost:
+    """A calibration.json."""
+
+    def __init__(self, calibration, world_size):
+        self.world_size = world_size
+        self.model = calibration["model"]
+        self.layers = {entry["tp"]: entry for entry in calibration["layers"]}
+        self.links = calibration["links"]
+        self.memory = calibration["memory"]
+        self.gpus_per_node = calibration["gpus_per_node"]
+        self.hidden = self.model["hidden_size"]
+
+    # Parameters.
+
+    def shard(self, tp, t):
+        """Elements of (embedding, one layer, head) that TP rank t of tp holds. Norms are whole everywhere; query
+        and key-value heads, rows of the MLP and of the vocabulary are cut evenly; a head that there are too
+        few of is shared."""
+        hidden, head_dim = self.hidden, self.model["head_dim"]
+        key_values = max(1, even_cut(self.model["num_key_value_heads"], tp, t)) * head_dim
+        queries = even_cut(self.model["num_attention_heads"], tp, t) * head_dim
+        feed_forward = even_cut(self.model["intermediate_size"], tp, t)
+        vocabulary = even_cut(self.model["vocab_size"], tp, t) * hidden
+        layer = 2 * hidden + hidden * (2 * queries + 2 * key_values + 3 * feed_forward)
+        return vocabulary, layer, hidden + (0 if self.model["tie_word_embeddings"] else vocabulary)
+
+    def parameters(self):
+        embedding, layer, head = self.shard(1, 0)
+        return embedding + self.model["num_hidden_layers"] * layer + head
+
+    def largest_shards(self, tp):
+        return tuple(max(sizes) for sizes in zip(*(self.shard(tp, t) for t in range(tp))))
+
+    # Stages.
+
+    def layers_of(self, pp, stage):
+        layers = self.model["num_hidden_layers"]
+        return layers // pp + (1 if stage < layers % pp else 0)
+
+    def stage_bytes(self, scheme, stage):
+        tp, pp, _ = scheme
+        embedding, layer, head = self.largest_shards(tp)
+        last = stage == pp - 1
+        elements = self.layers_of(pp, stage) * layer + (head if last else 0)
+        if stage == 0 or (last and self.model["tie_word_embeddings"]):
+            elements += embedding
+        memory = self.memory
+        owned = -(-self.parameters() // self.world_size)
+        return (elements * (memory["element_bytes"] + memory["accumulator_bytes"])
+                + owned * memory["owner_bytes_per_parameter"] + (memory["logits_chunk_bytes"] if last else 0))
+
+    @functools.cache
+    def free_bytes(self, scheme):
+        return self.memory["device_bytes"] - max(self.stage_bytes(scheme, stage) for stage in range(scheme[1]))
+
+    def saved_bytes_per_token(self, scheme):
+        """Of the fullest stage, with one row of activations at its boundary."""
+        tp, pp, _ = scheme
+        entry = self.layers[tp]
+        of_layer = entry["saved_bytes_per_token"] + (entry["deferred_bytes_per_token"] if pp > 1 else 0)
+        boundary = -(-self.hidden * self.memory["element_bytes"] // tp)
+        return self.layers_of(pp, 0) * of_layer + boundary
+
+    def max_len(self, scheme):
+        per_token = self.saved_bytes_per_token(scheme) + self.memory["transient_bytes_per_token"]
+        return min(LONGEST, max(0, self.free_bytes(scheme) // per_token))
+
+    def credit(self, scheme):
+        transient = self.max_len(scheme) * self.memory["transient_bytes_per_token"]
+        return min(LONGEST, max(0, (self.free_bytes(scheme) - transient) // self.saved_bytes_per_token(scheme)))
+
+    # Times.
+
+    @functools.cache
+    def stage_times(self, scheme, stage):
+        """Forward, gradient of the input and gradient of the weights on a whole stage."""
+        tp, pp, _ = scheme
+        entry = self.layers[tp]
+        layers = self.layers_of(pp, stage)
+        terms = [[(layers, quadratic(entry[key]))] for key in ("forward", "backward_input", "backward_weight")]
+        if stage == 0:
+            terms[0].append((1, quadratic(entry["embedding_forward"])))
+            terms[1].append((1, quadratic(entry["embedding_backward"])))
+        if stage == pp - 1:
+            terms[0].append((1, quadratic(entry["head"])))
+        return [total(sums) for sums in terms]
+
+    def transfer_ns(self, scheme, tokens, in_node):
+        link = self.links["intra" if in_node else "inter"]
+        message = -(-tokens // scheme[0]) * self.hidden * self.memory["element_bytes"]
+        return link["latency_ns"] + nearest(message * 10**9, link["bytes_per_s"])

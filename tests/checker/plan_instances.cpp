@@ -1,0 +1,297 @@
+// plan_instances --count N --seed S [--threads T]: random calibrations, strategies and lengths with their
+// plans, one JSON line an instance: {instance, world_size, calibration, candidates: [[{scheme, ranks}]],
+// proposed: [strategy], lengths, plans: [{choice, plan}]}. What plan_checker.py checks, and what
+// determinism.py compares between compilers. Integers only, so that every build makes the same inputs; with
+// T threads all plans of an instance are made at the same time, each by all threads.
+#include <algorithm>
+#include <future>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "cost/analytic.h"
+#include "cost/calibration.h"
+#include "plan/planner.h"
+#include "plan/proposal.h"
+
+namespace sluice::checker {
+namespace {
+
+using base::Json;
+using base::Rng;
+using base::text;
+using cost::Calibration;
+using cost::Quadratic;
+using strategy::Strategy;
+
+struct Options {
+  int64_t count = 50;
+  int64_t seed = 1;
+  int64_t threads = 1;
+};
+
+struct Instance {
+  int world_size = 1;
+  Calibration calibration;
+  std::vector<Strategy> candidates;
+  std::vector<std::string> proposed;
+  std::vector<strategy::Sequence> sequences;
+};
+
+// From 1 to 2^bits, every size equally likely.
+int64_t skewed(Rng& rng, int bits) { return rng.between(1, int64_t{1} << rng.between(0, bits)); }
+
+model::Shape random_shape(Rng& rng) {
+  const int64_t head_dim = 8 * rng.between(1, 8);
+  const int64_t heads = 8 * rng.between(1, 4);
+  return {.layers = rng.between(1, 24),
+          .hidden = heads * head_dim,
+          .heads = heads,
+          .kv_heads = rng.below(2) == 0 ? heads : 8,
+          .head_dim = head_dim,
+          .ffn_hidden = rng.between(16, 2000),
+          .vocab = rng.between(64, 40'000),
+          .tie_embeddings = rng.below(3) == 0};
+}
+
+// Usually some ns a token and square terms that matter from thousands of tokens on; sometimes anything.
+Quadratic random_times(Rng& rng, int tp) {
+  if (rng.below(6) == 0) return {.a = skewed(rng, 26), .b = skewed(rng, 45), .c_ns = skewed(rng, 18) - 1};
+  return {.a = rng.between(1 << 20, 1 << 24) / tp,
+          .b = rng.between(int64_t{1} << 34, int64_t{1} << 38) / tp,
+          .c_ns = skewed(rng, 18)};
+}
+
+Quadratic third_of(const Quadratic& times) {
+  return {.a = times.a / 3, .b = times.b / 3 + 1, .c_ns = times.c_ns / 3};
+}
+
+void fill_degree(Rng& rng, int tp, cost::CostModel::Options& options) {
+  const Quadratic layer = random_times(rng, tp);
+  const bool alike = rng.below(2) == 0;
+  options.layer_by_tp[tp] = {layer, alike ? layer : random_times(rng, tp),
+                             alike ? third_of(layer) : random_times(rng, tp)};
+  options.ends_by_tp[tp] = {third_of(layer), third_of(layer), random_times(rng, tp)};
+  options.saved_bytes_per_token_layer_by_tp[tp] = rng.between(100, 10'000) / tp;
+  options.deferred_bytes_per_token_layer_by_tp[tp] = skewed(rng, 10) - 1;
+}
+
+constexpr int kDegrees[] = {1, 2, 4, 8};
+
+// Devices between too small for the model and roomy.
+int64_t random_device_bytes(Rng& rng, const model::Shape& shape) {
+  return shape.parameters() * rng.between(4, 30) + skewed(rng, 28);
+}
+
+Calibration random_calibration(Rng& rng) {
+  Calibration calibration{.hardware = "random", .source = "plan_instances"};
+  cost::CostModel::Options& options = calibration.options;
+  options.shape = random_shape(rng);
+  for (const int tp : kDegrees) fill_degree(rng, tp, options);
+  options.intra = {skewed(rng, 14), skewed(rng, 40) + 1'000'000'000};
+  options.inter = {skewed(rng, 16), skewed(rng, 34) + 1'000'000'000};
+  options.update_ps_per_element = skewed(rng, 10);
+  options.memory = {.device_bytes = random_device_bytes(rng, options.shape),
+                    .transient_bytes_per_token = skewed(rng, 16),
+                    .logits_chunk_bytes = skewed(rng, 20)};
+  options.gpus_per_node = static_cast<int>(rng.between(1, 8));
+  return calibration;
+}
+
+Calibration analytic_calibration(Rng& rng) {
+  const model::Shape shape = random_shape(rng);
+  const cost::AnalyticMemory memory{.device_bytes = random_device_bytes(rng, shape)};
+  const int gpus_per_node = static_cast<int>(rng.between(1, 8));
+  return {.hardware = "analytic",
+          .source = "plan_instances",
+          .options = cost::analytic_options(shape, {}, memory, kDegrees, gpus_per_node)};
+}
+
+Strategy random_strategy(Rng& rng, int world_size, int64_t layers) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_size; ++rank) ranks.push_back(rank);
+  if (rng.below(4) == 0) rng.shuffle(ranks);
+  Strategy strategy;
+  size_t used = 0;
+  for (int tries = 0; tries < 20; ++tries) {
+    const strategy::Scheme scheme{.tp = kDegrees[rng.below(1 + rng.below(4))],
+                                  .pp = static_cast<int>(rng.between(1, std::min<int64_t>(8, layers)))};
+    for (int64_t copies = rng.between(1, 3); copies > 0; --copies) {
+      if (used + static_cast<size_t>(scheme.ranks()) > ranks.size()) break;
+      const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(used);
+      strategy.pipelines.push_back({scheme, {first, first + scheme.ranks()}});
+      used += static_cast<size_t>(scheme.ranks());
+    }
+    if (!strategy.pipelines.empty() && rng.below(4) == 0) break;
+  }
+  if (strategy.pipelines.empty()) strategy.pipelines.push_back({{}, {ranks.front()}});
+  return strategy;
+}
+
+plan::Planner planner_of(const Instance& instance, plan::PlannerOptions options) {
+  options.world_size = instance.world_size;
+  options.candidates = instance.candidates;
+  options.dispatch_trials = 10;
+  return {std::move(options), cost::CostModel(instance.calibration.options)};
+}
+
+// Lengths that crowd near the short end, near what is held, or are all equal.
+std::vector<int64_t> random_lengths(Rng& rng, int64_t longest) {
+  const int64_t count = rng.between(1, 80);
+  const uint64_t kind = rng.below(4);
+  const int64_t equal = rng.between(1, longest);
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t any = rng.between(1, longest);
+    lengths.push_back(kind == 0 ? equal : kind == 1 ? any : std::max<int64_t>(1, any * any / longest));
+  }
+  if (rng.below(4) == 0) lengths.back() = longest;
+  return lengths;
+}
+
+void propose(Rng& rng, Instance& instance, int64_t longest) {
+  const plan::ProposalOptions options{
+      .world_size = instance.world_size,
+      .context_length = longest,
+      .sample_batches = {random_lengths(rng, longest), random_lengths(rng, longest)}};
+  try {
+    const cost::CostModel cost(instance.calibration.options);
+    for (Strategy& strategy : strategies_of(plan::propose(options, cost))) {
+      instance.proposed.push_back(to_text(strategy));
+      instance.candidates.push_back(std::move(strategy));
+    }
+  } catch (const base::InfeasibleError&) {  // a random candidate may hold more than any that is proposed
+  }
+}
+
+Instance random_instance(uint64_t seed) {
+  for (uint64_t attempt = 0;; ++attempt) {
+    Rng rng(seed, attempt);
+    Instance instance{.world_size = static_cast<int>(skewed(rng, 5))};
+    instance.calibration = rng.below(4) == 0 ? analytic_calibration(rng) : random_calibration(rng);
+    const int64_t candidates = skewed(rng, 3);
+    for (int64_t i = 0; i < candidates; ++i) {
+      instance.candidates.push_back(
+          random_strategy(rng, instance.world_size, instance.calibration.options.shape.layers));
+    }
+    int64_t longest = std::min<int64_t>(1 << 17, planner_of(instance, {}).max_len_tokens());
+    if (longest == 0) continue;  // the model does not fit
+    if (rng.below(2) == 0) longest = rng.between(1, longest);
+    if (rng.below(8) == 0) propose(rng, instance, longest);
+    for (const int64_t length : random_lengths(rng, longest)) {
+      const auto document = static_cast<int64_t>(instance.sequences.size());
+      instance.sequences.push_back({.document = document, .length_tokens = length});
+    }
+    return instance;
+  }
+}
+
+// The same plan by every thread, or InputError; nothing when no candidate that may be chosen holds the batch.
+std::optional<Json> plan_of(const Instance& instance, const plan::PlannerOptions& options, int64_t step,
+                            int64_t threads) {
+  const plan::Planner planner = planner_of(instance, options);
+  const auto once = [&]() -> std::optional<Json> {
+    try {
+      return to_json(planner.plan(step, instance.sequences));
+    } catch (const base::InfeasibleError&) {
+      return std::nullopt;
+    }
+  };
+  std::vector<std::future<std::optional<Json>>> others;
+  for (int64_t i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, once));
+  std::optional<Json> result = once();
+  for (auto& other : others) {
+    if (other.get() != result) throw base::InputError("threads that plan at the same time differ");
+  }
+  return result;
+}
+
+struct Choice {
+  const char* name;
+  plan::PlannerOptions options;
+};
+
+std::vector<Choice> choices(const Instance& instance) {
+  const int last = static_cast<int>(instance.candidates.size()) - 1;
+  return {{"ours", {}},
+          {"quick", {.effort = plan::Effort::kQuick}},
+          {"paper", {.method = plan::Method::kPaper}},
+          {"fixed", {.selection = plan::Selection::kFixed, .fixed_candidate = last}}};
+}
+
+Json candidate_json(const Strategy& strategy) {
+  Json pipelines = Json::array();
+  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+    pipelines.push_back({{"scheme", to_text(pipeline.scheme)}, {"ranks", pipeline.ranks}});
+  }
+  return pipelines;
+}
+
+Json line_of(uint64_t seed, int64_t threads) {
+  const Instance instance = random_instance(seed);
+  std::vector<strategy::Scheme> schemes;
+  Json candidates = Json::array();
+  for (const Strategy& strategy : instance.candidates) {
+    candidates.push_back(candidate_json(strategy));
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) schemes.push_back(pipeline.scheme);
+  }
+  std::ranges::sort(schemes);
+  schemes.erase(std::ranges::unique(schemes).begin(), schemes.end());
+  Json plans = Json::array();
+  std::vector<std::future<std::optional<Json>>> results;
+  const auto policy = threads > 1 ? std::launch::async : std::launch::deferred;
+  const std::vector<Choice> all = choices(instance);
+  for (const Choice& choice : all) {
+    results.push_back(std::async(policy, [&] { return plan_of(instance, choice.options, 3, threads); }));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (const auto plan = results[i].get()) plans.push_back({{"choice", all[i].name}, {"plan", *plan}});
+  }
+  Json lengths = Json::array();
+  for (const strategy::Sequence& sequence : instance.sequences) lengths.push_back(sequence.length_tokens);
+  return {{"instance", seed},
+          {"world_size", instance.world_size},
+          {"calibration", to_json(instance.calibration, schemes, instance.world_size)},
+          {"candidates", candidates},
+          {"proposed", instance.proposed},
+          {"lengths", lengths},
+          {"plans", plans}};
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i];
+    const auto value = i + 1 < argc ? base::parse_integer(argv[i + 1]) : std::nullopt;
+    int64_t* target = name == "--count"     ? &options.count
+                      : name == "--seed"    ? &options.seed
+                      : name == "--threads" ? &options.threads
+                                            : nullptr;
+    if (!value || target == nullptr) {
+      throw base::InputError("usage: plan_instances [--count N] [--seed S] [--threads T]");
+    }
+    *target = *value;
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace sluice::checker
+
+int main(int argc, char** argv) {
+  try {
+    const sluice::checker::Options options = sluice::checker::parse(argc, argv);
+    for (int64_t i = 0; i < options.count; ++i) {
+      std::cout << sluice::checker::line_of(static_cast<uint64_t>(options.seed + i), options.threads).dump()
+                << "\n";
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,196 @@
+"""The time of one pipeline by the rules of src/schedule/pipeline_schedule.h, from event to event.
+
+At each instant first transfers start, then stages decide, from the first to the last, lanes likewise.
+"""
+
+import dataclasses
+import heapq
+
+FORWARD, INPUT, WEIGHT = range(3)
+
+
+@dataclasses.dataclass
+class Unit:
+    """Micro-batches that run in step on `lanes` lanes from `first_lane` on; times by stage and boundary."""
+    first_lane: int
+    lanes: int
+    tokens: int
+    cells: list  # by stage: (forward, input gradient, weight gradient)
+    transfers: list
+
+    def covers(self):
+        return range(self.first_lane, self.first_lane + self.lanes)
+
+    def meets(self, other):
+        return self.first_lane < other.first_lane + other.lanes and other.first_lane < self.first_lane + self.lanes
+
+
+class Pipeline:
+    """REQUIRES: every unit fits the credit."""
+
+    def __init__(self, units, stages, lanes, credit):
+        self.units, self.stages, self.lanes, self.credit = units, stages, lanes, credit
+        self.now = 0
+        # By kind, stage and unit: when the cell ends; absent before it starts.
+        self.ends = {}
+        self.busy = {(stage, lane): 0 for stage in range(stages) for lane in range(lanes)}
+        # By direction (+1 activations, -1 gradients), stage and lane: when the stream is free.
+        self.streams = {}
+        self.waiting = []  # transfers: (ready, unit, from stage, direction)
+        self.arrivals = {}  # by direction, stage and unit
+        self.later = []  # a heap of what ends after now: (end, kind, stage, unit), or (end,) of a transfer
+        self.last_on_lanes = [not any(unit.meets(later) for later in units[number + 1:])
+                              for number, unit in enumerate(units)]
+        # Units in flight or next, in order: those whose weight gradients are not done everywhere.
+        self.open = list(range(len(units)))
+
+    def makespan(self):
+        while True:
+            self.open = [unit for unit in self.open if not self.finished(unit)]
+            self.enqueue()
+            self.start_transfers()
+            for stage in range(self.stages):
+                for lane in range(self.lanes):
+                    self.start_cell(stage, lane)
+            if not self.later:
+                break
+            self.now = self.later[0][0]
+        if self.open:
+            raise AssertionError("the schedule stands still")
+        return self.now
+
+    # What has happened.
+
+    def done(self, kind, stage, unit):
+        return self.ends.get((kind, stage, unit), self.now + 1) <= self.now
+
+    def started(self, kind, stage, unit):
+        return (kind, stage, unit) in self.ends
+
+    def finished(self, unit):
+        return all(self.done(WEIGHT, stage, unit) for stage in range(self.stages))
+
+    def arrived(self, direction, stage, unit):
+        return self.arrivals.get((direction, stage, unit), self.now + 1) <= self.now
+
+    # Transfers.
+
+    def enqueue(self):
+        """The results of the cells that end now wait for their transfers."""
+        while self.later and self.later[0][0] <= self.now:
+            end, *cell = heapq.heappop(self.later)
+            if not cell:
+                continue
+            kind, stage, unit = cell
+            direction = {FORWARD: 1, INPUT: -1}.get(kind, 0)
+            if direction != 0 and 0 <= stage + direction < self.stages:
+                self.waiting.append((end, unit, stage, direction))
+        self.waiting.sort()
+
+    def start_transfers(self):
+        """The one that has been ready longest first, then the older unit; one place sends in this order."""
+        behind = set()
+        for transfer in list(self.waiting):
+            _, unit, stage, direction = transfer
+            covers = self.units[unit].covers()
+            ends = [(direction, at, lane) for at in (stage, stage + direction) for lane in covers]
+            senders = [(direction, stage, lane) for lane in covers]
+            if any(sender in behind for sender in senders) or any(
+                    self.streams.get(end, 0) > self.now for end in ends):
+                behind.update(senders)
+                continue
+            arrival = self.now + self.units[unit].transfers[min(stage, stage + direction)]
+            for end in ends:
+                self.streams[end] = arrival
+            self.arrivals[direction, stage + direction, unit] = arrival
+            self.waiting.remove(transfer)
+            if arrival > self.now:
+                heapq.heappush(self.later, (arrival,))
+
+    # Decisions.
+
+    def fused(self, stage, unit):
+        """Whether input and weight gradient run as one cell."""
+        return self.stages == 1 or (stage == 0 and self.last_on_lanes[unit])
+
+    def older(self, unit):
+        """Open units before `unit` that share a lane with it."""
+        return [other for other in self.open if other < unit and self.units[other].meets(self.units[unit])]
+
+    def backward_ready(self, stage, unit):
+        if self.started(INPUT, stage, unit):
+            return False
+        if stage == self.stages - 1:
+            arrived = self.done(FORWARD, stage, unit)
+        else:
+            arrived = self.arrived(-1, stage, unit)
+        if not arrived or self.stages == 1 or not self.fused(stage, unit):
+            return arrived
+        return all(self.done(WEIGHT, stage, other) for other in self.older(unit))
+
+    def admitted(self, unit):
+        older = self.older(unit)
+        if not all(self.started(FORWARD, 0, other) for other in older):
+            return False
+        for lane in self.units[unit].covers():
+            used = sum(self.units[other].tokens for other in older if lane in self.units[other].covers())
+            if used + self.units[unit].tokens > self.credit:
+                return False
+        return True
+
+    def forward_ready(self, stage, unit):
+        if self.started(FORWARD, stage, unit):
+            return False
+        return self.arrived(1, stage, unit) if stage > 0 else self.admitted(unit)
+
+    def weight_ready(self, stage, unit):
+        return self.done(INPUT, stage, unit) and not self.started(WEIGHT, stage, unit)
+
+    def starving(self):
+        """Whether the next unit of a pipeline of one lane waits for credit."""
+        entering = next((unit for unit in self.open if not self.started(FORWARD, 0, unit)), None)
+        return self.lanes == 1 and entering is not None and not self.admitted(entering)
+
+    def candidates(self, lane):
+        """The lane's units in flight and the next one to enter."""
+        units = []
+        for unit in self.open:
+            if lane not in self.units[unit].covers():
+                continue
+            units.append(unit)
+            if not self.started(FORWARD, 0, unit):
+                break
+        return units
+
+    def decide(self, stage, lane):
+        here = self.candidates(lane)
+        for unit in here:
+            if self.backward_ready(stage, unit):
+                return INPUT, unit
+        if stage > 0 and self.open and self.weight_ready(stage, self.open[0]) and self.starving():
+            return WEIGHT, self.open[0]
+        for kind, ready in ((FORWARD, self.forward_ready), (WEIGHT, self.weight_ready)):
+            for unit in here:
+                if ready(stage, unit):
+                    return kind, unit
+        return None
+
+    def start_cell(self, stage, lane):
+        if self.busy[stage, lane] > self.now:
+            return
+        choice = self.decide(stage, lane)
+        if choice is None:
+            return
+        kind, unit = choice
+        covers = self.units[unit].covers()
+        if any(self.busy[stage, other] > self.now or self.decide(stage, other) != choice for other in covers):
+            return
+        times = self.units[unit].cells[stage]
+        whole = kind == INPUT and self.fused(stage, unit)
+        end = self.now + times[kind] + (times[WEIGHT] if whole else 0)
+        self.ends[kind, stage, unit] = end
+        heapq.heappush(self.later, (end, kind, stage, unit))
+        if whole:
+            self.ends[WEIGHT, stage, unit] = end
+        for other in covers:
+            self.busy[stage, other] = end
