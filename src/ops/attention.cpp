@@ -1,5 +1,4 @@
-// T: rows (tokens of packed sequences), N: query heads, K: key/value heads, D: dimensions of a head,
-// L: tokens of one sequence, 1: the batch dimension that ATen's CPU kernel wants.
+// T: rows (tokens of packed sequences), N: query heads, K: key/value heads, D: dimensions of a head.
 //
 // Per head and sequence: S = scale·q·kᵀ (causal), P = softmax(S), out = P·v. With lse = log Σ exp S and
 // δ = Σ_D dout·out:  dv = Pᵀ·dout,  dS = P ∘ (dout·vᵀ - δ),  dq = scale·dS·k,  dk = scale·dSᵀ·q,
@@ -8,13 +7,12 @@
 
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/attention_cpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -36,49 +34,8 @@ PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::
 
 namespace {
 
-// Rows [begin, begin + length) of x [T, heads, D] as the kernel's [1, heads, L, D]; no copy.
-at::Tensor sequence_view(const at::Tensor& x, int64_t begin, int64_t length) {
-  return x.narrow(0, begin, length).transpose(0, 1).unsqueeze(0);
-}
-
 void zero_rows_from(const at::Tensor& x, int64_t begin) {
   if (begin < x.size(0)) x.narrow(0, begin, x.size(0) - begin).zero_();
-}
-
-AttentionResult attention_cpu(const AttentionInput& input, const PackedSequences& sequences) {
-  const at::Tensor& q_TND = input.q_TND;
-  const int64_t rows = q_TND.size(0), heads = q_TND.size(1);
-  const at::TensorOptions options = q_TND.options();
-  AttentionResult result{at::empty({rows, heads, q_TND.size(2)}, options),
-                         at::empty({heads, rows}, options.dtype(accumulator_type(q_TND)))};
-  for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
-    const int64_t begin = sequences.begins[i], length = sequences.begins[i + 1] - begin;
-    const auto [out_1NLD, lse_1NL] = at::_scaled_dot_product_flash_attention_for_cpu(
-        sequence_view(q_TND, begin, length), sequence_view(input.k_TKD, begin, length),
-        sequence_view(input.v_TKD, begin, length), /*dropout_p=*/0.0, /*is_causal=*/true,
-        /*attn_mask=*/{}, input.scale);
-    sequence_view(result.out_TND, begin, length).copy_(out_1NLD);
-    result.lse_NT.narrow(1, begin, length).copy_(lse_1NL.squeeze(0));
-  }
-  zero_rows_from(result.out_TND, sequences.begins.back());
-  zero_rows_from(result.lse_NT.t(), sequences.begins.back());
-  return result;
-}
-
-void attention_backward_cpu(const at::Tensor& dout_TND, const AttentionInput& input,
-                            const AttentionResult& saved, const PackedSequences& sequences,
-                            const AttentionGradient& gradient) {
-  for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
-    const int64_t begin = sequences.begins[i], length = sequences.begins[i + 1] - begin;
-    const auto [dq_1NLD, dk_1KLD, dv_1KLD] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        sequence_view(dout_TND, begin, length), sequence_view(input.q_TND, begin, length),
-        sequence_view(input.k_TKD, begin, length), sequence_view(input.v_TKD, begin, length),
-        sequence_view(saved.out_TND, begin, length), saved.lse_NT.narrow(1, begin, length).unsqueeze(0),
-        /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/{}, input.scale);
-    sequence_view(gradient.dq_TND, begin, length).copy_(dq_1NLD);
-    sequence_view(gradient.dk_TKD, begin, length).copy_(dk_1KLD);
-    sequence_view(gradient.dv_TKD, begin, length).copy_(dv_1KLD);
-  }
 }
 
 AttentionResult attention_cuda(const AttentionInput& input, const PackedSequences& sequences) {
@@ -115,7 +72,7 @@ bool has_fused_kernel(const AttentionInput& input) {
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  if (!input.q_TND.is_cuda()) return attention_cpu(input, sequences);
+  if (!input.q_TND.is_cuda()) return cpu::attention(input, sequences);
   return has_fused_kernel(input) ? attention_cuda(input, sequences) : aten::attention(input, sequences);
 }
 
@@ -126,7 +83,7 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   } else if (input.q_TND.is_cuda()) {
     aten::attention_backward(dout_TND, input, saved, sequences, gradient);
   } else {
-    attention_backward_cpu(dout_TND, input, saved, sequences, gradient);
+    cpu::attention_backward(dout_TND, input, saved, sequences, gradient);
   }
   zero_rows_from(gradient.dq_TND, sequences.begins.back());
   zero_rows_from(gradient.dk_TKD, sequences.begins.back());

@@ -1,6 +1,8 @@
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
@@ -41,25 +43,48 @@ void expect_close(const Gradients& actual, const Gradients& expected, double tol
 struct Case {
   AttentionInput input;
   at::Tensor dout;
-  std::vector<int64_t> lengths{5, 1, 130, 17};
+  std::vector<int64_t> lengths{5, 1, 300, 17};  // one with several tiles of queries and of keys
 };
 
 // 4 query heads on 2 key heads of 8 dimensions.
 Case random_case(const at::TensorOptions& options) {
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
   const auto random = [&](int64_t heads) {
-    return at::randn({153, heads, 8}, generator, at::dtype(at::kDouble))
+    return at::randn({323, heads, 8}, generator, at::dtype(at::kDouble))
         .to(options.dtype())
         .to(options.device());
   };
   return {{random(4), random(2), random(2), 0.35}, random(4)};
 }
 
-TEST(AttentionFromOperators, EqualsTheFusedKernelAndItsGradients) {
-  const Case c = random_case(at::dtype(at::kDouble));
+void expect_operators_as_fused(at::ScalarType dtype, double tolerance) {
+  const Case c = random_case(at::dtype(dtype));
   const PackedSequences sequences = packed_sequences(c.lengths, at::kCPU);
-  expect_close(run(c.input, c.dout, sequences, aten::attention, aten::attention_backward),
-               run(c.input, c.dout, sequences, attention, attention_backward), 1e-10);
+  expect_close(run(c.input, c.dout, sequences, attention, attention_backward),
+               run(c.input, c.dout, sequences, aten::attention, aten::attention_backward), tolerance);
+}
+
+TEST(AttentionOnCpu, InDoubleEqualsTheOperators) { expect_operators_as_fused(at::kDouble, 1e-10); }
+TEST(AttentionOnCpu, InFloatEqualsTheOperators) { expect_operators_as_fused(at::kFloat, 1e-4); }
+TEST(AttentionOnCpu, InBfloat16IsNearTheOperators) { expect_operators_as_fused(at::kBFloat16, 3e-2); }
+
+TEST(AttentionOnCpu, DependsNeitherOnThreadsNorOnThePack) {
+  const Case c = random_case(at::dtype(at::kFloat));
+  const auto rows = [](const at::Tensor& x) { return x.narrow(0, 6, 300); };
+  const AttentionInput alone{rows(c.input.q_TND), rows(c.input.k_TKD), rows(c.input.v_TKD), c.input.scale};
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Gradients expected =
+      run(alone, rows(c.dout), packed_sequences({300}, at::kCPU), attention, attention_backward);
+  at::set_num_threads(2);
+  const Gradients packed =
+      run(c.input, c.dout, packed_sequences(c.lengths, at::kCPU), attention, attention_backward);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(rows(packed.out), expected.out));
+  EXPECT_TRUE(at::equal(packed.lse.narrow(1, 6, 300), expected.lse));
+  EXPECT_TRUE(at::equal(rows(packed.dq), expected.dq));
+  EXPECT_TRUE(at::equal(rows(packed.dk), expected.dk));
+  EXPECT_TRUE(at::equal(rows(packed.dv), expected.dv));
 }
 
 void expect_gpu_as_cpu(at::ScalarType dtype, double tolerance) {
