@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -52,7 +53,10 @@ std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy,
                                        const PaperOptions& options) {
   std::vector<const SchemeCost*> scheme_of;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    SLUICE_ASSERT(pipeline.scheme.cp == 1, "the published assignment knows one lane");
+    if (pipeline.scheme.cp != 1) {
+      throw base::InputError(base::text("strategy '", to_text(strategy), "': the published planning knows ",
+                                        "no cp > 1: plan with method ours or leave it out"));
+    }
     scheme_of.push_back(&schemes.at(pipeline.scheme));
   }
   const std::optional<Dispatch> dispatched = dispatch_by_paper(lengths, scheme_of, options);

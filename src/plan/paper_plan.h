@@ -30,7 +30,8 @@ struct PaperPlan {
   bool proved = true;        // every packing is
 };
 
-// Nothing when a sequence fits no pipeline. REQUIRES: cp = 1 everywhere; `schemes` holds every scheme.
+// Nothing when a sequence fits no pipeline. InputError when a pipeline has more than one lane, which the
+// published planner does not know. REQUIRES: `schemes` holds every scheme.
 std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy,
                                        const std::map<strategy::Scheme, SchemeCost>& schemes,
                                        const cost::CostModel& cost, std::span<const int64_t> lengths,
