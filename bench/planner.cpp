@@ -117,7 +117,7 @@ void run(const std::string& shape, const Machine& machine, const std::string& na
   const plan::Planner ours(options, cost);
   options.method = plan::Method::kPaper;
   const plan::Planner paper_own(options, cost);
-  options.dispatch_ties = plan::TieRule::kFirst;
+  options.paper.dispatch.tie_rule = plan::TieRule::kFirst;
   const plan::Planner paper_first(options, cost);
 
   Series ms, paper_ms, gap, over_first, over_own;

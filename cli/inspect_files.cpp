@@ -68,6 +68,38 @@ void print_tensor(const checkpoint::TensorInfo& tensor) {
               human_bytes(static_cast<double>(tensor.end_byte - tensor.begin_byte)).c_str());
 }
 
+void print_layer_times(const cost::CostModel::Options& options) {
+  std::printf("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
+              "forward", "input grad.", "weight grad.");
+  for (const auto& [tp, layer] : options.layer_by_tp) {
+    for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
+      const auto duration = [&](const cost::Quadratic& times) {
+        return base::human_duration(times.of_sequences({&length, 1}));
+      };
+      std::printf("%4d %10lld %12s %12s %12s\n", tp, static_cast<long long>(length),
+                  duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
+                  duration(layer.backward_weight).c_str());
+    }
+  }
+}
+
+void print_scheme_times(const cost::CostModel::Options& options) {
+  constexpr int kShownGpus = 64;
+  const cost::CostModel cost(options);
+  std::printf("%9s %12s %12s %12s %9s %9s   a stage, forward and backward, of one sequence\n", "scheme",
+              "512 tokens", "4096 tokens", "32768 tokens", "util_len", "max_len");
+  for (const auto& [degrees, row] : options.scheme_times) {
+    const strategy::Scheme scheme{.tp = degrees.first, .pp = degrees.second};
+    const auto duration = [&times = row.stage](int64_t length) {
+      return base::human_duration(times.of_sequences({&length, 1}));
+    };
+    std::printf("%9s %12s %12s %12s %9lld %9lld\n", to_text(scheme).c_str(), duration(512).c_str(),
+                duration(4096).c_str(), duration(32768).c_str(), static_cast<long long>(row.util_len_tokens),
+                static_cast<long long>(cost.max_len_tokens(scheme, kShownGpus)));
+  }
+  std::printf("max_len is that of %d GPUs, which share the optimiser's states\n", kShownGpus);
+}
+
 }  // namespace
 
 void inspect_corpus(const fs::path& path) {
@@ -230,17 +262,10 @@ void inspect_calibration(const Json& json, const std::string& name) {
   std::cout << text(name, ": calibration, ", calibration.hardware, "; ", calibration.source, "\n  ",
                     shape_text(options.shape), "\n");
   std::cout.flush();
-  std::printf("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
-              "forward", "input grad.", "weight grad.");
-  for (const auto& [tp, layer] : options.layer_by_tp) {
-    for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
-      const auto duration = [&](const cost::Quadratic& times) {
-        return base::human_duration(times.of_sequences({&length, 1}));
-      };
-      std::printf("%4d %10lld %12s %12s %12s\n", tp, static_cast<long long>(length),
-                  duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
-                  duration(layer.backward_weight).c_str());
-    }
+  if (options.scheme_times.empty()) {
+    print_layer_times(options);
+  } else {
+    print_scheme_times(options);
   }
   const auto link = [](const cost::LinkTimes& times) {
     return text(base::human_duration(times.latency_ns), " + ",

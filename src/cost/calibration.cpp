@@ -1,5 +1,6 @@
 #include "cost/calibration.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -47,12 +48,17 @@ class Reader {
     return value.get<int64_t>();
   }
 
+  bool has(const std::string& key) const { return json_.contains(key); }
+
+  // a, b and c of this object.
+  Quadratic times() const {
+    return Quadratic::from_ns(real("a", 0x1p31), real("b", 0x1p31), real("c", 0x1p62));
+  }
+
   // A quadratic that is not all zero in its lengths, unless `may_vanish`.
   enum class Vanishing { kRefused, kAllowed };
   Quadratic quadratic(const std::string& key, Vanishing vanishing) const {
-    const Reader inner = object(key);
-    const Quadratic times =
-        Quadratic::from_ns(inner.real("a", 0x1p31), inner.real("b", 0x1p31), inner.real("c", 0x1p62));
+    const Quadratic times = object(key).times();
     if (vanishing == Vanishing::kRefused && times.a == 0 && times.b == 0) {
       refuse(key, "times that grow with the length: a and b are both 0");
     }
@@ -78,28 +84,25 @@ class Reader {
   std::string where_;
 };
 
+constexpr double kTableForwardShare = 1.0 / 3;
+
 // The published form of a scheme's slowest stage.
 Json scheme_row(const CostModel& cost, const strategy::Scheme& scheme, int world_size) {
-  Quadratic slowest;
-  CostModel::CellPart part;
-  for (int stage = 0; stage < scheme.pp; ++stage) {
-    const Quadratic times = cost.stage_times(scheme, stage);
-    if (times.b < slowest.b) continue;
-    slowest = times;
-    part = cost.whole_stage(scheme, stage);
-  }
-  const Quadratic forward = cost.cell_times(scheme, CellKind::kForward, part);
-  const int64_t layers = strategy::layers_of_stage(cost.options().shape.layers, scheme.pp, 0).size();
-  // Where tokens take 85 % of a micro-batch's time and its constant the rest.
-  const double util_len =
-      slowest.b == 0 ? 0 : 0.85 / 0.15 * static_cast<double>(slowest.c_ns) / to_ns(slowest.b);
+  const CostModel::Options& options = cost.options();
+  const int stage = cost.slowest_stage(scheme);
+  const Quadratic times = cost.stage_times(scheme, stage);
+  const Quadratic forward = cost.cell_times(scheme, CellKind::kForward, cost.whole_stage(scheme, stage));
+  const int64_t layers = strategy::layers_of_stage(options.shape.layers, scheme.pp, 0).size();
+  const int64_t bytes_per_token = options.scheme_times.empty()
+                                      ? layers * cost.saved_bytes_per_token_layer(scheme)
+                                      : options.scheme_times.at({scheme.tp, scheme.pp}).saved_bytes_per_token;
   Json row = {{"scheme", to_text(scheme)}};
-  row.update(to_json(slowest));
-  row.update({{"forward_share", slowest.b == 0 ? 0.0 : to_ns(forward.b) / to_ns(slowest.b)},
-              {"bytes_per_token", layers * cost.options().saved_bytes_per_token_layer_by_tp.at(scheme.tp)},
+  row.update(to_json(times));
+  row.update({{"forward_share", times.b == 0 ? 0.0 : to_ns(forward.b) / to_ns(times.b)},
+              {"bytes_per_token", bytes_per_token},
               {"bytes_fixed", cost.fixed_bytes(scheme, world_size)},
               {"max_len", cost.max_len_tokens(scheme, world_size)},
-              {"util_len", std::llround(util_len)}});
+              {"util_len", cost.util_len_tokens(scheme)}});
   return row;
 }
 
@@ -137,22 +140,86 @@ void read_layer(const Json& json, const std::string& where, CostModel::Options& 
   options.deferred_bytes_per_token_layer_by_tp[tp] = reader.integer("deferred_bytes_per_token", 0);
 }
 
+// A published row. The keys that depend on the number of ranks are for people.
+void read_scheme(const Json& json, const std::string& where, CostModel::Options& options) {
+  const Reader reader(json, where);
+  const strategy::Scheme scheme = strategy::parse_scheme(base::require<std::string>(json, "scheme", where));
+  const std::string name = text(where, ": ", to_text(scheme));
+  const std::string fault = model::tp_fault(options.shape, scheme.tp);
+  if (!fault.empty()) throw InputError(text(name, ": ", fault));
+  if (scheme.cp != 1) throw InputError(text(name, ": rows have one lane; more are computed from them"));
+  if (options.shape.layers % scheme.pp != 0) {
+    throw InputError(text(name, ": ", scheme.pp, " stages do not divide ", options.shape.layers, " layers"));
+  }
+  const double share = reader.real("forward_share", 1);
+  if (std::abs(share - kTableForwardShare) > 1e-6) {
+    throw InputError(text(name, ": key 'forward_share' is ", share, ", expected a third"));
+  }
+  const SchemeTimes row{.stage = reader.times(),
+                        .saved_bytes_per_token = reader.integer("bytes_per_token", 1),
+                        .util_len_tokens = reader.integer("util_len", 0)};
+  if (!options.scheme_times.try_emplace({scheme.tp, scheme.pp}, row).second) {
+    throw InputError(text(name, " stands there twice"));
+  }
+}
+
+// a·GPUs hardly depends on the scheme: attention is cut over all of them. A row far from the others was not
+// fitted well, most often because its sequences were too short to tell a from b.
+void refuse_degenerate(const CostModel::Options& options, const std::string& where) {
+  const auto a_gpus = [](const auto& entry) {
+    return Wide{entry.second.stage.a} * entry.first.first * entry.first.second;
+  };
+  std::vector<Wide> sorted;
+  for (const auto& entry : options.scheme_times) sorted.push_back(a_gpus(entry));
+  std::ranges::sort(sorted);
+  const Wide median = sorted[sorted.size() / 2];
+  for (const auto& entry : options.scheme_times) {
+    const Wide value = a_gpus(entry);
+    if (value > 0 && value * 5 <= median * 8 && value * 8 >= median * 5) continue;
+    const auto as_ns = [](Wide fixed) { return to_ns(static_cast<int64_t>(fixed)); };
+    throw InputError(
+        text(where, ": the row of ", to_text(strategy::Scheme{entry.first.first, entry.first.second}),
+             " is degenerate: a times its GPUs is ", as_ns(value), " ns, but the table's median is ",
+             as_ns(median), " ns: measure it again with longer sequences or leave it out"));
+  }
+}
+
+void read_schemes(const Json& rows, const std::string& name, CostModel::Options& options) {
+  if (!rows.is_array() || rows.empty()) {
+    throw InputError(text(name, ": without 'layers', key 'schemes' needs rows"));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) read_scheme(rows[i], text(name, ": schemes[", i, "]"), options);
+  refuse_degenerate(options, text(name, ": schemes"));
+}
+
+void read_layers(const Json& layers, const std::string& name, CostModel::Options& options) {
+  if (!layers.is_array() || layers.empty()) throw InputError(text(name, ": key 'layers' has no entry"));
+  for (size_t i = 0; i < layers.size(); ++i) read_layer(layers[i], text(name, ": layers[", i, "]"), options);
+}
+
 Json memory_to_json(const MemoryModel& memory) {
-  return {{"device_bytes", memory.device_bytes},
-          {"element_bytes", memory.element_bytes},
-          {"accumulator_bytes", memory.accumulator_bytes},
-          {"owner_bytes_per_parameter", memory.owner_bytes_per_parameter},
-          {"transient_bytes_per_token", memory.transient_bytes_per_token},
-          {"logits_chunk_bytes", memory.logits_chunk_bytes}};
+  Json json = {{"device_bytes", memory.device_bytes},
+               {"element_bytes", memory.element_bytes},
+               {"accumulator_bytes", memory.accumulator_bytes},
+               {"owner_bytes_per_parameter", memory.owner_bytes_per_parameter},
+               {"transient_bytes_per_token", memory.transient_bytes_per_token},
+               {"logits_chunk_bytes", memory.logits_chunk_bytes}};
+  if (memory.layer_parameters > 0) {
+    json.update({{"layer_parameters", memory.layer_parameters}, {"end_parameters", memory.end_parameters}});
+  }
+  return json;
 }
 
 MemoryModel memory_from_json(const Reader& reader) {
+  const bool counted = reader.has("layer_parameters");
   return {.device_bytes = reader.integer("device_bytes", 1),
           .element_bytes = reader.integer("element_bytes", 1),
           .accumulator_bytes = reader.integer("accumulator_bytes", 1),
           .owner_bytes_per_parameter = reader.integer("owner_bytes_per_parameter", 1),
           .transient_bytes_per_token = reader.integer("transient_bytes_per_token", 0),
-          .logits_chunk_bytes = reader.integer("logits_chunk_bytes", 0)};
+          .logits_chunk_bytes = reader.integer("logits_chunk_bytes", 0),
+          .layer_parameters = counted ? reader.integer("layer_parameters", 1) : 0,
+          .end_parameters = counted ? reader.integer("end_parameters", 1) : 0};
 }
 
 }  // namespace
@@ -161,17 +228,23 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
   const CostModel::Options& options = calibration.options;
   const CostModel cost(options);
   Json rows = Json::array();
-  for (const strategy::Scheme& scheme : schemes) rows.push_back(scheme_row(cost, scheme, world_size));
-  return {{"schema", kSchema},
-          {"model", model::shape_to_hugging_face(options.shape, "float32", 0)},
-          {"hardware", calibration.hardware},
-          {"source", calibration.source},
-          {"schemes", rows},
-          {"layers", layers_to_json(options)},
-          {"links", {{"intra", to_json(options.intra)}, {"inter", to_json(options.inter)}}},
-          {"memory", memory_to_json(options.memory)},
-          {"update_ps_per_element", options.update_ps_per_element},
-          {"gpus_per_node", options.gpus_per_node}};
+  if (options.scheme_times.empty()) {
+    for (const strategy::Scheme& scheme : schemes) rows.push_back(scheme_row(cost, scheme, world_size));
+  }
+  for (const auto& [degrees, row] : options.scheme_times) {
+    rows.push_back(scheme_row(cost, {.tp = degrees.first, .pp = degrees.second}, world_size));
+  }
+  Json json = {{"schema", kSchema},
+               {"model", model::shape_to_hugging_face(options.shape, "float32", 0)},
+               {"hardware", calibration.hardware},
+               {"source", calibration.source},
+               {"schemes", rows}};
+  if (options.scheme_times.empty()) json["layers"] = layers_to_json(options);
+  json.update({{"links", {{"intra", to_json(options.intra)}, {"inter", to_json(options.inter)}}},
+               {"memory", memory_to_json(options.memory)},
+               {"update_ps_per_element", options.update_ps_per_element},
+               {"gpus_per_node", options.gpus_per_node}});
+  return json;
 }
 
 Calibration calibration_from_json(const Json& json, const std::string& name) {
@@ -182,9 +255,11 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
                           .source = base::require<std::string>(json, "source", name)};
   CostModel::Options& options = calibration.options;
   options.shape = model::shape_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
-  const auto layers = base::require<Json>(json, "layers", name);
-  if (!layers.is_array() || layers.empty()) throw InputError(text(name, ": key 'layers' has no entry"));
-  for (size_t i = 0; i < layers.size(); ++i) read_layer(layers[i], text(name, ": layers[", i, "]"), options);
+  if (json.contains("layers")) {
+    read_layers(json.at("layers"), name, options);
+  } else {
+    read_schemes(base::require<Json>(json, "schemes", name), name, options);
+  }
   options.intra = links.link("intra");
   options.inter = links.link("inter");
   options.memory = memory_from_json(reader.object("memory"));

@@ -1,7 +1,8 @@
 // calibration.json: a cost model in a file ("sluice.calibration/1", docs/formats.md).
 //
 // `schemes` is for people and other programs: T(l) of one stage under common schemes. What the model is made
-// of stands in `layers` (by TP degree; nanoseconds), `ends`, `links`, `memory` and `update_ps_per_element`.
+// of stands in `layers` (by TP degree; nanoseconds), `links`, `memory` and `update_ps_per_element`. A file
+// without `layers` is a published table: there `schemes` is what the model is made of.
 #pragma once
 
 #include <string>
@@ -18,13 +19,15 @@ struct Calibration {
   CostModel::Options options;
 };
 
-// Derived rows are written for `schemes`, as if on `world_size` ranks. Coefficients keep every bit.
+// Derived rows are written for `schemes`, or for every row of a table, as if on `world_size` ranks.
+// Coefficients keep every bit.
 base::Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>& schemes,
                    int world_size);
 
 // InputError naming `name` (the file), the key and the value when something is absent, of another type,
 // negative, not finite, or degenerate: times of a layer with neither a nor b, links without bandwidth, a TP
-// degree without layer times, ends or bytes.
+// degree without layer times, ends or bytes. In a table, so is a row whose a times its GPUs is 0 or beyond
+// 8/5 or 5/8 of the rows' median.
 Calibration calibration_from_json(const base::Json& json, const std::string& name);
 
 }  // namespace sluice::cost

@@ -96,6 +96,67 @@ TEST(Calibration, FaultsNameFileAndKey) {
   }
 }
 
+Calibration small_table() {
+  Calibration table = small_calibration();
+  table.options.layer_by_tp.clear();
+  table.options.ends_by_tp.clear();
+  table.options.saved_bytes_per_token_layer_by_tp.clear();
+  table.options.deferred_bytes_per_token_layer_by_tp.clear();
+  for (const auto& [tp, pp] : {std::pair{1, 1}, {1, 2}, {2, 1}, {4, 1}}) {
+    table.options.scheme_times[{tp, pp}] = {.stage = Quadratic::from_ns(1.3 / (tp * pp), 17.1, 1000),
+                                            .saved_bytes_per_token = 4099 / tp,
+                                            .util_len_tokens = 384};
+  }
+  table.options.memory.layer_parameters = 1001;
+  table.options.memory.end_parameters = 77;
+  return table;
+}
+
+TEST(Calibration, TableSurvivesTheFileBitByBit) {
+  const Calibration before = small_table();
+  const Json json = to_json(before, {}, 4);
+  EXPECT_FALSE(json.contains("layers"));
+  const Calibration after = calibration_from_json(Json::parse(json.dump()), "table.json");
+  EXPECT_EQ(after.options.scheme_times, before.options.scheme_times);
+  EXPECT_EQ(after.options.memory, before.options.memory);
+  EXPECT_EQ(after.options.shape, before.options.shape);
+  EXPECT_TRUE(after.options.layer_by_tp.empty());
+}
+
+TEST(Calibration, TableFaultsNameTheRow) {
+  struct Case {
+    std::function<void(Json&)> spoil;
+    const char* expected;
+  };
+  const std::vector<Case> cases = {
+      {[](Json& rows) { rows[1]["a"] = 0; },
+       "schemes: the row of <1,2,1> is degenerate: a times its GPUs is 0"},
+      {[](Json& rows) { rows[2]["a"] = 1.3; }, "the row of <2,1,1> is degenerate"},
+      {[](Json& rows) { rows[1]["scheme"] = "<1,3,1>"; },
+       "schemes[1]: <1,3,1>: 3 stages do not divide 4 layers"},
+      {[](Json& rows) { rows[1]["scheme"] = "<3,1,1>"; }, "schemes[1]: <3,1,1>: tp 3 does not divide"},
+      {[](Json& rows) { rows[1]["scheme"] = "<1,2,2>"; }, "<1,2,2>: rows have one lane"},
+      {[](Json& rows) { rows[1]["scheme"] = "<1,1,1>"; }, "<1,1,1> stands there twice"},
+      {[](Json& rows) { rows[1]["forward_share"] = 0.4; }, "schemes[1]: <1,2,1>: key 'forward_share' is 0.4"},
+      {[](Json& rows) { rows[1]["b"] = -1; }, "schemes[1]: key 'b' is -1"},
+      {[](Json& rows) { rows[1].erase("util_len"); }, "schemes[1]: key 'util_len' is missing"},
+      {[](Json& rows) { rows[1]["bytes_per_token"] = 0; }, "schemes[1]: key 'bytes_per_token' is 0"},
+      {[](Json& rows) { rows = Json::array(); }, "without 'layers', key 'schemes' needs rows"},
+  };
+  for (const Case& c : cases) {
+    Json json = to_json(small_table(), {}, 4);
+    c.spoil(json["schemes"]);
+    try {
+      calibration_from_json(json, "table.json");
+      ADD_FAILURE() << "accepted: " << c.expected;
+    } catch (const base::InputError& error) {
+      const std::string message = error.what();
+      EXPECT_EQ(message.find("table.json"), 0U) << message;
+      EXPECT_NE(message.find(c.expected), std::string::npos) << message << "\nexpected " << c.expected;
+    }
+  }
+}
+
 TEST(Analytic, LayerTimesAreFlopsOverRates) {
   const Rates rates{.product_flops_per_ns = 10,
                     .attention_forward_flops_per_ns = 4,

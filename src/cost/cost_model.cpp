@@ -55,6 +55,25 @@ model::ParameterTable one_layer_table(model::Shape shape) {
   return model::parameter_table(shape);
 }
 
+// Parameters of the largest TP shards, and of the whole model.
+struct ParameterCounts {
+  int64_t layer = 0;
+  int64_t embedding = 0;
+  int64_t head = 0;
+  int64_t all = 0;
+};
+
+ParameterCounts parameter_counts(const model::Shape& shape, const MemoryModel& memory, int tp) {
+  if (memory.layer_parameters > 0) {
+    const int64_t end = divide_up(memory.end_parameters, tp);
+    return {divide_up(memory.layer_parameters, tp), end, end,
+            shape.layers * memory.layer_parameters + 2 * memory.end_parameters};
+  }
+  const model::ParameterTable table = one_layer_table(shape);
+  return {largest_shard(table.layer(0), tp), largest_shard(table.embedding(), tp),
+          largest_shard(table.head(), tp), shape.parameters()};
+}
+
 }  // namespace
 
 const char* name_of(CellKind kind) {
@@ -119,6 +138,11 @@ Quadratic Quadratic::times(int64_t count) const {
   return {narrow(Wide{a} * count), narrow(Wide{b} * count), narrow(Wide{c_ns} * count)};
 }
 
+Quadratic Quadratic::share(int64_t part, int64_t whole) const {
+  return {divide_nearest(Wide{a} * part, whole), divide_nearest(Wide{b} * part, whole),
+          divide_nearest(Wide{c_ns} * part, whole)};
+}
+
 int64_t LinkTimes::of_bytes(int64_t bytes) const {
   return latency_ns + divide_nearest(Wide{bytes} * 1'000'000'000, bytes_per_s);
 }
@@ -135,11 +159,53 @@ const LayerTimes& CostModel::layer_times(int tp) const {
   return of_tp(options_.layer_by_tp, tp, "layer times");
 }
 
+const SchemeTimes* CostModel::row(const strategy::Scheme& scheme) const {
+  const auto& rows = options_.scheme_times;
+  if (rows.empty()) return nullptr;
+  const auto found = rows.find({scheme.tp, scheme.pp});
+  if (found != rows.end()) return &found->second;
+  std::vector<std::string> known;
+  for (const auto& [degrees, unused] : rows) {
+    known.push_back(to_text(strategy::Scheme{.tp = degrees.first, .pp = degrees.second}));
+  }
+  throw base::InputError(base::text("the calibration has no row for scheme ", to_text(scheme), " (it has ",
+                                    base::join(known, ", "), "): leave the scheme out"));
+}
+
+bool CostModel::has_scheme(const strategy::Scheme& scheme) const {
+  if (scheme.pp > options_.shape.layers || !model::tp_fault(options_.shape, scheme.tp).empty()) return false;
+  return options_.scheme_times.empty() ? options_.layer_by_tp.contains(scheme.tp)
+                                       : options_.scheme_times.contains({scheme.tp, scheme.pp});
+}
+
+std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
+  std::vector<strategy::Scheme> schemes;
+  const auto add = [&](const strategy::Scheme& scheme) {
+    if (scheme.ranks() <= most_ranks && has_scheme(scheme)) schemes.push_back(scheme);
+  };
+  for (const auto& [degrees, unused] : options_.scheme_times) {
+    add({.tp = degrees.first, .pp = degrees.second});
+  }
+  if (!options_.scheme_times.empty()) return schemes;
+  for (int tp = 1; tp <= std::min(most_ranks, options_.gpus_per_node); tp *= 2) {
+    for (int pp = 1; tp * pp <= most_ranks; pp *= 2) add({.tp = tp, .pp = pp});
+  }
+  return schemes;
+}
+
+Quadratic CostModel::row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const {
+  const Quadratic third = row.stage.share(1, 3);
+  const Quadratic rest = {row.stage.a - 2 * third.a, row.stage.b - 2 * third.b,
+                          row.stage.c_ns - 2 * third.c_ns};
+  return (kind == CellKind::kBackwardWeight ? rest : third).share(layers, options_.shape.layers / pp);
+}
+
 Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
   if (kind == CellKind::kBackward) {
     Quadratic both = cell_times(scheme, CellKind::kBackwardInput, part);
     return both += cell_times(scheme, CellKind::kBackwardWeight, part);
   }
+  if (const SchemeTimes* known = row(scheme)) return row_times(*known, scheme.pp, kind, part.layers);
   const LayerTimes& layer = layer_times(scheme.tp);
   Quadratic times = kind == CellKind::kForward         ? layer.forward.times(part.layers)
                     : kind == CellKind::kBackwardInput ? layer.backward_input.times(part.layers)
@@ -165,6 +231,14 @@ Quadratic CostModel::stage_times(const strategy::Scheme& scheme, int stage) cons
   const CellPart part = whole_stage(scheme, stage);
   Quadratic times = cell_times(scheme, CellKind::kForward, part);
   return times += cell_times(scheme, CellKind::kBackward, part);
+}
+
+int CostModel::slowest_stage(const strategy::Scheme& scheme) const {
+  int slowest = 0;
+  for (int stage = 1; stage < scheme.pp; ++stage) {
+    if (stage_times(scheme, stage).b >= stage_times(scheme, slowest).b) slowest = stage;
+  }
+  return slowest;
 }
 
 CostModel::CellPart CostModel::whole_stage(const strategy::Scheme& scheme, int stage) const {
@@ -211,16 +285,14 @@ int64_t CostModel::update_ns(int64_t owned_elements) const {
 
 int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const {
   const MemoryModel& memory = options_.memory;
-  const model::ParameterTable table = one_layer_table(options_.shape);
+  const ParameterCounts counts = parameter_counts(options_.shape, memory, scheme.tp);
   const bool first = stage == 0;
   const bool last = stage == scheme.pp - 1;
-  const CellPart part = whole_stage(scheme, stage);
-  int64_t elements = part.layers * largest_shard(table.layer(0), scheme.tp);
-  if (first || (last && options_.shape.tie_embeddings))
-    elements += largest_shard(table.embedding(), scheme.tp);
-  if (last) elements += largest_shard(table.head(), scheme.tp);
+  int64_t elements = whole_stage(scheme, stage).layers * counts.layer;
+  if (first || (last && options_.shape.tie_embeddings)) elements += counts.embedding;
+  if (last) elements += counts.head;
   return elements * (memory.element_bytes + memory.accumulator_bytes) +
-         divide_up(options_.shape.parameters(), world_size) * memory.owner_bytes_per_parameter +
+         divide_up(counts.all, world_size) * memory.owner_bytes_per_parameter +
          (last ? memory.logits_chunk_bytes : 0);
 }
 
@@ -233,11 +305,22 @@ int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) c
   return fullest;
 }
 
-int64_t CostModel::saved_bytes_per_token(const strategy::Scheme& scheme) const {
-  int64_t per_layer = of_tp(options_.saved_bytes_per_token_layer_by_tp, scheme.tp, "saved bytes");
-  if (scheme.pp > 1) {
-    per_layer += of_tp(options_.deferred_bytes_per_token_layer_by_tp, scheme.tp, "deferred bytes");
+int64_t CostModel::saved_bytes_per_token_layer(const strategy::Scheme& scheme) const {
+  if (const SchemeTimes* known = row(scheme)) {
+    return divide_up(known->saved_bytes_per_token, options_.shape.layers / scheme.pp);
   }
+  return of_tp(options_.saved_bytes_per_token_layer_by_tp, scheme.tp, "saved bytes");
+}
+
+int64_t CostModel::deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const {
+  if (row(scheme) != nullptr) return 0;
+  return of_tp(options_.deferred_bytes_per_token_layer_by_tp, scheme.tp, "deferred bytes");
+}
+
+int64_t CostModel::saved_bytes_per_token(const strategy::Scheme& scheme) const {
+  if (const SchemeTimes* known = row(scheme)) return known->saved_bytes_per_token;
+  int64_t per_layer = saved_bytes_per_token_layer(scheme);
+  if (scheme.pp > 1) per_layer += deferred_bytes_per_token_layer(scheme);
   // Beside the layers, one row of activations or gradients at the stage's boundary.
   const int64_t boundary = divide_up(options_.shape.hidden * options_.memory.element_bytes, scheme.tp);
   return strategy::layers_of_stage(options_.shape.layers, scheme.pp, 0).size() * per_layer + boundary;
@@ -252,9 +335,18 @@ int64_t CostModel::credit_tokens(const strategy::Scheme& scheme, int world_size)
 }
 
 int64_t CostModel::max_len_tokens(const strategy::Scheme& scheme, int world_size) const {
+  const int64_t at_once = row(scheme) == nullptr ? 1 : scheme.pp;  // micro-batches in flight
   const int64_t free_bytes = options_.memory.device_bytes - fixed_bytes(scheme, world_size);
-  const int64_t per_token = saved_bytes_per_token(scheme) + options_.memory.transient_bytes_per_token;
+  const int64_t per_token =
+      at_once * saved_bytes_per_token(scheme) + options_.memory.transient_bytes_per_token;
   return std::clamp(free_bytes / per_token, int64_t{0}, kMaxLength - 1);
+}
+
+int64_t CostModel::util_len_tokens(const strategy::Scheme& scheme) const {
+  if (const SchemeTimes* known = row(scheme)) return known->util_len_tokens;
+  const Quadratic slowest = stage_times(scheme, slowest_stage(scheme));
+  if (slowest.b == 0) return 0;
+  return divide_nearest((Wide{slowest.c_ns} << Quadratic::kFractionBits) * 85, Wide{slowest.b} * 15);
 }
 
 }  // namespace sluice::cost

@@ -52,6 +52,7 @@ struct Quadratic {
   Wide of_work_fixed(const Work& work) const;  // without c, still fixed point
   Quadratic& operator+=(const Quadratic& other);
   Quadratic times(int64_t count) const;
+  Quadratic share(int64_t part, int64_t whole) const;  // part ÷ whole of each coefficient, to nearest
   bool operator==(const Quadratic&) const = default;
 };
 
@@ -92,6 +93,15 @@ struct RingTimes {
   int64_t exposed_ns(const Work& shared, int lanes) const;
 };
 
+// One row of a published table: T(l) of any one of pp equal stages on tp ranks, forward and backward
+// together, embedding and head inside.
+struct SchemeTimes {
+  Quadratic stage;
+  int64_t saved_bytes_per_token = 0;  // of a stage, from forward to backward
+  int64_t util_len_tokens = 0;
+  bool operator==(const SchemeTimes&) const = default;
+};
+
 struct MemoryModel {
   int64_t device_bytes = 0;                // what a rank may use, margin already taken off
   int64_t element_bytes = 4;               // of a compute parameter
@@ -99,6 +109,9 @@ struct MemoryModel {
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
   int64_t transient_bytes_per_token = 0;   // of the largest micro-batch
   int64_t logits_chunk_bytes = 0;
+  // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
+  int64_t layer_parameters = 0;
+  int64_t end_parameters = 0;
   bool operator==(const MemoryModel&) const = default;
 };
 
@@ -117,14 +130,25 @@ class CostModel {
     int64_t update_ps_per_element = 0;         // optimiser step, picoseconds an owned element
     MemoryModel memory;
     int gpus_per_node = 8;
+    // By (tp, pp), each pp dividing the layers. Where it has rows, they take the place of the four maps above
+    // and a scheme without a row cannot be planned. A third of T(l) is forward, a third input gradient and a
+    // third weight gradient; a part of a stage takes its layers' share of it.
+    std::map<std::pair<int, int>, SchemeTimes> scheme_times;
   };
   explicit CostModel(Options options) : options_(std::move(options)) {}
   const Options& options() const { return options_; }
 
+  // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
+  // below that takes a scheme throws InputError naming it when the calibration has no figures for it.
+  bool has_scheme(const strategy::Scheme& scheme) const;
+
+  // The schemes of one lane on at most so many ranks that can be planned: the table's, otherwise powers of
+  // two with TP inside a node. Ascending.
+  std::vector<strategy::Scheme> schemes(int most_ranks) const;
+
   // One cell on `part` of the model for pieces of `lengths`. A part with the embedding adds its forward to
   // kForward and its gradient to kBackwardInput (whose result it consumes at once); a part with the head adds
-  // all of the head to kForward. kBackward is exactly kBackwardInput + kBackwardWeight. InputError when the
-  // calibration has no times for scheme.tp.
+  // all of the head to kForward. kBackward is exactly kBackwardInput + kBackwardWeight.
   struct CellPart {
     int64_t layers = 0;
     enum class End : uint8_t { kNone, kEmbedding, kHead, kBoth } end = End::kNone;
@@ -138,6 +162,8 @@ class CostModel {
   Quadratic cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const;
   // Forward plus backward on the whole of a stage: the published T(l).
   Quadratic stage_times(const strategy::Scheme& scheme, int stage) const;
+  // The last stage of those with the most time a token.
+  int slowest_stage(const strategy::Scheme& scheme) const;
   // The whole of a stage: its layers, the embedding on the first, the head on the last.
   CellPart whole_stage(const strategy::Scheme& scheme, int stage) const;
 
@@ -159,12 +185,20 @@ class CostModel {
   int64_t fixed_bytes(const strategy::Scheme& scheme, int world_size) const;
   // A lane's credit and the longest micro-batch: the tokens whose saved bytes, deferred weight gradients
   // (PP > 1), row of the stage's boundary and transients (of the longest micro-batch, once) fit beside
-  // fixed_bytes. 0: does not fit.
+  // fixed_bytes. 0: does not fit. With a table the longest micro-batch is the published one: pp of it fit.
   int64_t credit_tokens(const strategy::Scheme& scheme, int world_size) const;
   int64_t max_len_tokens(const strategy::Scheme& scheme, int world_size) const;
+  // Activation bytes a token and layer: kept from forward to backward, and beyond those until W.
+  int64_t saved_bytes_per_token_layer(const strategy::Scheme& scheme) const;
+  int64_t deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const;
+  // The shortest micro-batch that keeps its ranks busy: the table's, otherwise where tokens take 85 % of the
+  // time of the slowest stage and its constant takes the rest.
+  int64_t util_len_tokens(const strategy::Scheme& scheme) const;
 
  private:
   const LayerTimes& layer_times(int tp) const;
+  const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
+  Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const;
   int64_t stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const;
   int64_t saved_bytes_per_token(const strategy::Scheme& scheme) const;  // fullest stage
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "base/rng.h"
 
@@ -177,6 +179,109 @@ TEST(CostModel, ModelThatDoesNotFitHoldsNothing) {
   const CostModel cost(options);
   EXPECT_EQ(cost.max_len_tokens({}, 1), 0);
   EXPECT_EQ(cost.credit_tokens({}, 1), 0);
+}
+
+// Six layers on <1,1>, <1,2> and <1,3>, with parameters counted as 1000 a layer and 500 an end.
+CostModel::Options table_options() {
+  CostModel::Options options = tiny_options();
+  options.shape.layers = 6;
+  options.layer_by_tp.clear();
+  options.ends_by_tp.clear();
+  for (const int pp : {1, 2, 3}) {
+    options.scheme_times[{1, pp}] = {.stage = Quadratic::from_ns(12.0 / pp, 100.0 / pp, 50),
+                                     .saved_bytes_per_token = 6000 / pp,
+                                     .util_len_tokens = 32};
+  }
+  options.memory = {.device_bytes = 1'000'000,
+                    .element_bytes = 2,
+                    .accumulator_bytes = 2,
+                    .owner_bytes_per_parameter = 12,
+                    .layer_parameters = 1000,
+                    .end_parameters = 500};
+  return options;
+}
+
+TEST(SchemeTable, WholeStagesTakeWhatTheTableSays) {
+  const CostModel cost(table_options());
+  const std::vector<int64_t> lengths = {10, 7};
+  for (const int pp : {1, 2, 3}) {
+    const Scheme scheme{.pp = pp};
+    for (int stage = 0; stage < pp; ++stage) {
+      const auto part = cost.whole_stage(scheme, stage);
+      Quadratic sum = cost.cell_times(scheme, CellKind::kForward, part);
+      sum += cost.cell_times(scheme, CellKind::kBackward, part);
+      EXPECT_EQ(sum, table_options().scheme_times.at({1, pp}).stage);
+      EXPECT_EQ(cost.stage_times(scheme, stage), sum);
+      const auto third = static_cast<double>(sum.of_sequences(lengths)) / 3;
+      for (const CellKind kind : {CellKind::kForward, CellKind::kBackwardInput, CellKind::kBackwardWeight}) {
+        EXPECT_NEAR(static_cast<double>(cost.cell_ns(scheme, kind, part, lengths)), third, 2);
+      }
+    }
+  }
+}
+
+TEST(SchemeTable, PartsTakeTheirLayersShare) {
+  const CostModel cost(table_options());
+  const std::vector<int64_t> lengths = {100};
+  using End = CostModel::CellPart::End;
+  // <1,2>: 6·100² + 50·100 + 50 forward and backward on three layers; a ninth is one layer's forward.
+  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {.layers = 1}, lengths), (60'000 + 5'000) / 9 + 6);
+  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {.layers = 1, .end = End::kHead}, lengths),
+            (60'000 + 5'000) / 9 + 6);
+  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {.end = End::kHead}, lengths), 0);
+}
+
+TEST(SchemeTable, MemoryHoldsPpOfTheLongestMicroBatches) {
+  const CostModel cost(table_options());
+  // 3 layers and an end of compute and gradients, a quarter of everything at 12 bytes.
+  EXPECT_EQ(cost.fixed_bytes({.pp = 2}, 4), 3500 * 4 + 7000 / 4 * 12);
+  const int64_t free_bytes = 1'000'000 - cost.fixed_bytes({.pp = 2}, 4);
+  EXPECT_EQ(cost.credit_tokens({.pp = 2}, 4), free_bytes / 3000);
+  EXPECT_EQ(cost.max_len_tokens({.pp = 2}, 4), free_bytes / 6000);
+  EXPECT_EQ(cost.saved_bytes_per_token_layer({.pp = 2}), 1000);
+  EXPECT_EQ(cost.deferred_bytes_per_token_layer({.pp = 2}), 0);
+  EXPECT_EQ(cost.util_len_tokens({.pp = 2}), 32);
+}
+
+TEST(SchemeTable, SchemesWithoutARowAreNamed) {
+  const CostModel cost(table_options());
+  EXPECT_TRUE(cost.has_scheme({.pp = 3}));
+  EXPECT_TRUE(cost.has_scheme({.pp = 3, .cp = 2}));
+  EXPECT_FALSE(cost.has_scheme({.pp = 6}));
+  EXPECT_FALSE(cost.has_scheme({.tp = 2}));
+  EXPECT_EQ(cost.schemes(2), (std::vector<Scheme>{{}, {.pp = 2}}));
+  const Scheme six{.pp = 6};
+  const std::vector<std::function<void()>> queries = {
+      [&] { cost.cell_ns(six, CellKind::kForward, {.layers = 1}, Work{}); },
+      [&] { cost.stage_times(six, 0); },
+      [&] { cost.max_len_tokens(six, 8); },
+      [&] { cost.credit_tokens(six, 8); },
+      [&] { cost.util_len_tokens(six); },
+  };
+  for (const auto& query : queries) {
+    try {
+      query();
+      ADD_FAILURE();
+    } catch (const base::InputError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("no row for scheme <1,6,1> (it has <1,1,1>, <1,2,1>"), std::string::npos)
+          << message;
+    }
+  }
+}
+
+TEST(CostModel, KnowsWhichSchemesItCanPlan) {
+  const CostModel cost(tiny_options());
+  EXPECT_TRUE(cost.has_scheme({.pp = 5}));
+  EXPECT_FALSE(cost.has_scheme({.pp = 6}));  // five layers
+  EXPECT_EQ(cost.schemes(8), (std::vector<Scheme>{{}, {.pp = 2}, {.pp = 4}}));
+  EXPECT_FALSE(cost.has_scheme({.tp = 2}));
+}
+
+TEST(CostModel, UtilLengthIsWhereTokensTakeMostOfTheTime) {
+  const CostModel cost(tiny_options());
+  // One stage: 5·(10 + 20 + 12) + 1 + 2 + 30 ns a token, 5·350 + 7 + 8 + 9 once.
+  EXPECT_EQ(cost.util_len_tokens({}), (1774 * 85 + 243 * 15 / 2) / (243 * 15));
 }
 
 }  // namespace

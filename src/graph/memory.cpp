@@ -11,16 +11,13 @@ namespace {
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline.
 class Activations {
  public:
-  Activations(const strategy::Scheme& scheme, const cost::CostModel::Options& options)
-      : scheme_(scheme), layers_(options.shape.layers) {
-    const auto per_token_layer = [&](const std::map<int, int64_t>& by_tp) {
-      const auto found = by_tp.find(scheme.tp);
-      return found == by_tp.end() ? 0 : found->second;
-    };
-    saved_ = per_token_layer(options.saved_bytes_per_token_layer_by_tp);
-    deferred_ = per_token_layer(options.deferred_bytes_per_token_layer_by_tp);
-    boundary_ = (options.shape.hidden * options.memory.element_bytes + scheme.tp - 1) / scheme.tp;
-  }
+  Activations(const strategy::Scheme& scheme, const cost::CostModel& cost)
+      : scheme_(scheme),
+        layers_(cost.options().shape.layers),
+        saved_(cost.saved_bytes_per_token_layer(scheme)),
+        deferred_(cost.deferred_bytes_per_token_layer(scheme)),
+        boundary_((cost.options().shape.hidden * cost.options().memory.element_bytes + scheme.tp - 1) /
+                  scheme.tp) {}
 
   // When it starts.
   int64_t taken(const Node& node) const {
@@ -70,7 +67,7 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost) {
   std::vector<Activations> activations;
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
-    activations.emplace_back(pipeline.pipeline.scheme, cost.options());
+    activations.emplace_back(pipeline.pipeline.scheme, cost);
   }
   std::vector<RankMemory> result;
   for (int rank = 0; rank < graph.world_size; ++rank) {

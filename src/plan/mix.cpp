@@ -6,28 +6,16 @@
 #include "base/text.h"
 
 namespace sluice::plan {
-namespace {
 
 using strategy::Scheme;
 
-bool can_run(const Scheme& scheme, const cost::CostModel& cost) {
-  const cost::CostModel::Options& options = cost.options();
-  return options.layer_by_tp.contains(scheme.tp) && model::tp_fault(options.shape, scheme.tp).empty() &&
-         scheme.pp <= options.shape.layers;
-}
-
-}  // namespace
-
 std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_size, int max_cp) {
   std::vector<SchemeCost> schemes;
-  for (int tp = 1; tp <= std::min(world_size, cost.options().gpus_per_node); tp *= 2) {
-    for (int pp = 1; tp * pp <= world_size; pp *= 2) {
-      for (int cp = 1; cp <= max_cp && tp * pp * cp <= world_size; cp *= 2) {
-        const Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
-        if (!can_run(scheme, cost)) continue;
-        SchemeCost known(scheme, cost, world_size);
-        if (known.max_len_tokens() > 0) schemes.push_back(std::move(known));
-      }
+  for (Scheme scheme : cost.schemes(world_size)) {
+    for (const int lane_ranks = scheme.ranks(); scheme.cp <= max_cp && lane_ranks * scheme.cp <= world_size;
+         scheme.cp *= 2) {
+      SchemeCost known(scheme, cost, world_size);
+      if (known.max_len_tokens() > 0) schemes.push_back(std::move(known));
     }
   }
   std::stable_sort(schemes.begin(), schemes.end(), [](const SchemeCost& a, const SchemeCost& b) {

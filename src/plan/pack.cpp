@@ -62,8 +62,6 @@ class Packer {
   PackedPipeline run(PackRule rule) {
     if (items_.empty()) {
       consider({});
-    } else if (rule == PackRule::kPaper) {
-      consider(paper());
     } else if (scheme_.scheme().pp == 1) {
       consider(fewest());
     } else {
@@ -86,28 +84,6 @@ class Packer {
       if (std::optional<Bins> even = balance(items_, static_cast<int>(count), capacity)) return *even;
     }
     return fitting;
-  }
-
-  // Eq. 1. With V micro-batches the largest has at least 1/V of the work, which ends the enumeration.
-  Bins paper() const {
-    Bins best = fewest();
-    const int64_t stages = scheme_.scheme().pp - 1;
-    const auto objective = [&](const Bins& bins) {
-      int64_t largest = 0;
-      for (const std::vector<int>& bin : bins) largest = std::max(largest, work_of(items_, bin));
-      return cost::Wide{largest} * (stages + static_cast<int64_t>(bins.size()));
-    };
-    int64_t longest_ns = 0;
-    for (const PackItem& item : items_) longest_ns = std::max(longest_ns, item.work_ns);
-    cost::Wide best_ns = objective(best);
-    for (size_t count = best.size() + 1; count <= items_.size(); ++count) {
-      if (cost::Wide{longest_ns} * (stages + static_cast<int64_t>(count)) >= best_ns) break;
-      std::optional<Bins> bins = balance(items_, static_cast<int>(count), scheme_.max_len_tokens());
-      if (!bins || objective(*bins) >= best_ns) continue;
-      best_ns = objective(*bins);
-      best = std::move(*bins);
-    }
-    return best;
   }
 
   void try_counts() {

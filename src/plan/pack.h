@@ -32,11 +32,9 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
 // gradients off fills part of the bubble, which lowers it to √(0.6·W·(PP − 1)/c).
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items);
 
-// kPaper: Hydraulis, Eq. 1 for every V from the fewest micro-batches that fit: the largest micro-batch times
-// (PP − 1 + V), each V by largest-first instead of an integer program. kOurs: the exact makespan. kThorough:
-// that, then local search on it: exchanging micro-batches in the order of injection and moving sequences
-// between them, a fixed number of tries.
-enum class PackRule { kPaper, kOurs, kThorough };
+// kOurs: the exact makespan. kThorough: that, then local search on it: exchanging micro-batches in the order
+// of injection and moving sequences between them, a fixed number of tries.
+enum class PackRule { kOurs, kThorough };
 
 // Micro-batches whose work follows `targets` (relative, in order of injection): the most work first, each to
 // the bin furthest below its share among those with room. Nothing when an item finds no room or a bin stays

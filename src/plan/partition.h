@@ -43,6 +43,8 @@ int64_t partition_bound(std::span<const PartitionItem> items, int bins);
 // searched: the heaviest first, each into the emptiest bin that has room. REQUIRES: bins >= 1; works and
 // tokens not negative.
 Partition partition(std::span<const PartitionItem> items, const PartitionOptions& options);
+// Another program that solves the same, such as one on a MILP library.
+using PartitionSolver = Partition (*)(std::span<const PartitionItem>, const PartitionOptions&);
 constexpr int kMostSearchedItems = 2000;
 
 }  // namespace sluice::plan

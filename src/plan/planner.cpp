@@ -41,14 +41,6 @@ std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
   return lengths;
 }
 
-std::vector<std::vector<int>> members_by_pipeline(const Dispatch& dispatched, size_t pipelines) {
-  std::vector<std::vector<int>> members(pipelines);
-  for (size_t s = 0; s < dispatched.pipeline_of.size(); ++s) {
-    members[static_cast<size_t>(dispatched.pipeline_of[s])].push_back(static_cast<int>(s));
-  }
-  return members;
-}
-
 }  // namespace
 
 void refuse_lanes(const Strategy& strategy) {
@@ -101,43 +93,27 @@ std::vector<size_t> Planner::preference(int64_t step) const {
   return order;
 }
 
-std::optional<StepPlan> Planner::paper_plan(size_t candidate, int64_t step,
-                                            const std::vector<Sequence>& sequences) const {
-  const std::vector<Pipeline>& pipelines = options_.candidates[candidate].pipelines;
-  std::vector<const SchemeCost*> schemes;
-  for (const Pipeline& pipeline : pipelines) schemes.push_back(&schemes_.at(pipeline.scheme));
+std::optional<StepPlan> Planner::plan_as_published(int64_t step,
+                                                   const std::vector<Sequence>& sequences) const {
   const std::vector<int64_t> lengths = lengths_of(sequences);
-
-  const auto stream = static_cast<uint64_t>(step) * options_.candidates.size() + candidate;
-  const std::optional<Dispatch> dispatched = dispatch(lengths, schemes,
-                                                      {.trials = options_.dispatch_trials,
-                                                       .seed = options_.seed,
-                                                       .stream = stream,
-                                                       .tie_rule = options_.dispatch_ties});
-  if (!dispatched) return std::nullopt;
-
-  StepPlan plan{.step = step, .sequences = sequences};
-  const std::vector<std::vector<int>> members = members_by_pipeline(*dispatched, pipelines.size());
-  for (size_t p = 0; p < pipelines.size(); ++p) {
-    PackedPipeline packed = pack(pipelines[p], *schemes[p], cost_, lengths, members[p], PackRule::kPaper);
-    plan.estimated_ns = std::max(plan.estimated_ns, packed.makespan_ns);
-    plan.pipelines.push_back(std::move(packed.plan));
-  }
-  return plan;
-}
-
-std::optional<StepPlan> Planner::plan_by_paper(int64_t step, const std::vector<Sequence>& sequences) const {
-  std::optional<StepPlan> best;
+  std::optional<PaperPlan> best;
   std::vector<strategy::CandidateEstimate> estimates;
   for (const size_t candidate : preference(step)) {
-    std::optional<StepPlan> plan = paper_plan(candidate, step, sequences);
-    if (!plan) continue;
-    estimates.push_back({to_text(options_.candidates[candidate]), plan->estimated_ns});
-    if (!best || plan->estimated_ns < best->estimated_ns) best = std::move(plan);
+    PaperOptions paper = options_.paper;
+    paper.dispatch.stream = static_cast<uint64_t>(step) * options_.candidates.size() + candidate;
+    std::optional<PaperPlan> next =
+        plan_by_paper(options_.candidates[candidate], schemes_, cost_, lengths, paper);
+    if (!next) continue;
+    estimates.push_back({to_text(options_.candidates[candidate]), next->makespan_ns});
+    if (!best || next->published_ns < best->published_ns) best = std::move(next);
     if (options_.selection != Selection::kBest) break;
   }
-  if (best) best->candidates = std::move(estimates);
-  return best;
+  if (!best) return std::nullopt;
+  return StepPlan{.step = step,
+                  .sequences = sequences,
+                  .pipelines = std::move(best->pipelines),
+                  .estimated_ns = best->makespan_ns,
+                  .candidates = std::move(estimates)};
 }
 
 std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<Sequence>& sequences) const {
@@ -182,8 +158,8 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
 
 StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
   SLUICE_ASSERT(step >= 0, text("step ", step));
-  std::optional<StepPlan> best =
-      options_.method == Method::kPaper ? plan_by_paper(step, sequences) : plan_by_bounds(step, sequences);
+  std::optional<StepPlan> best = options_.method == Method::kPaper ? plan_as_published(step, sequences)
+                                                                   : plan_by_bounds(step, sequences);
   if (!best) fail_infeasible(step, sequences);
   return std::move(*best);
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
-#include "plan/dispatch.h"
+#include "plan/paper_plan.h"
 #include "plan/scheme_cost.h"
 #include "plan/search.h"
 #include "strategy/step_plan.h"
@@ -20,7 +20,8 @@ namespace sluice::plan {
 // one that holds the batch. kFixed: always one candidate.
 enum class Selection { kBest, kCycle, kFixed };
 
-// kPaper: every candidate, by Algorithm 1 on Eq. 2 and Eq. 1 for every V. kOurs: candidates
+// kPaper: every candidate, by Algorithm 1 on Eq. 2 and Eq. 1 for every V; the one with the least estimate by
+// Eq. 1 is taken, and timed like any plan by the schedule that will run. kOurs: candidates
 // in the order of their lower bounds and expected overheads, those left out whose bound cannot win; dispatch
 // by prices and local search, packing for the schedule that will run.
 enum class Method { kPaper, kOurs };
@@ -31,10 +32,8 @@ struct PlannerOptions {
   Method method = Method::kOurs;
   Effort effort = Effort::kFull;  // of kOurs
   Selection selection = Selection::kBest;
-  int fixed_candidate = 0;    // for kFixed
-  int dispatch_trials = 100;  // of Algorithm 1, as are the ties
-  TieRule dispatch_ties = TieRule::kOwnLoad;
-  uint64_t seed = 1;
+  int fixed_candidate = 0;  // for kFixed
+  PaperOptions paper;       // of kPaper; its stream of random numbers follows step and candidate
 };
 
 // InputError when a pipeline has more than one lane: rings are planned and executed by a later version.
@@ -59,10 +58,8 @@ class Planner {
   strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
  private:
-  std::optional<strategy::StepPlan> paper_plan(size_t candidate, int64_t step,
-                                               const std::vector<strategy::Sequence>& sequences) const;
-  std::optional<strategy::StepPlan> plan_by_paper(int64_t step,
-                                                  const std::vector<strategy::Sequence>& sequences) const;
+  std::optional<strategy::StepPlan> plan_as_published(int64_t step,
+                                                      const std::vector<strategy::Sequence>& sequences) const;
   std::optional<strategy::StepPlan> plan_by_bounds(int64_t step,
                                                    const std::vector<strategy::Sequence>& sequences) const;
   // Candidates in the order in which the selection looks at them.

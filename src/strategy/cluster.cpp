@@ -45,6 +45,20 @@ Cluster a800x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
+// NVIDIA's A100 and DGX A100 data sheets: 40 GB (40,536 MiB in Hydraulis' planner), 312 TFLOP/s dense BF16
+// (half attained), NVLink 600 GB/s both ways together, eight 200 Gb/s adapters a node (80 % attained),
+// PCIe 4.0 x16 32 GB/s (75 %), 1 TB of host memory. Latencies: typical values.
+Cluster a100x8() {
+  return {.name = "a100x8",
+          .gpus_per_node = 8,
+          .device_memory_bytes = 40536 * kMiB,
+          .flops_per_ns = 156e3,
+          .intra_node = {240, 5e3},
+          .inter_node = {20, 10e3},
+          .host_bytes_per_ns = 24,
+          .host_memory_bytes = 1024 * kGiB};
+}
+
 // NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, 989 TFLOP/s dense BF16 (half attained), NVLink
 // 900 GB/s both ways together, eight 400 Gb/s adapters a node (80 % attained), PCIe 5.0 x16 64 GB/s (75 %),
 // 2 TB of host memory. Latencies: typical values.
@@ -57,6 +71,14 @@ Cluster h100x8() {
           .inter_node = {40, 10e3},
           .host_bytes_per_ns = 48,
           .host_memory_bytes = 2048 * kGiB};
+}
+
+// NVIDIA's H200 SXM data sheet: an H100 with 141 GB (143,771 MiB as its driver reports).
+Cluster h200x8() {
+  Cluster cluster = h100x8();
+  cluster.name = "h200x8";
+  cluster.device_memory_bytes = 143771 * kMiB;
+  return cluster;
 }
 
 Json to_json(const LinkSpeed& link) {
@@ -72,11 +94,11 @@ LinkSpeed link_from_json(const Json& json, const std::string& key, const std::st
 
 }  // namespace
 
-std::vector<std::string> cluster_preset_names() { return {"local", "a800x8", "h100x8"}; }
+std::vector<std::string> cluster_preset_names() { return {"local", "a100x8", "a800x8", "h100x8", "h200x8"}; }
 
 Cluster cluster_preset(const std::string& name, int nodes) {
   Cluster cluster;
-  for (const Cluster& preset : {local(), a800x8(), h100x8()}) {
+  for (const Cluster& preset : {local(), a100x8(), a800x8(), h100x8(), h200x8()}) {
     if (preset.name == name) cluster = preset;
   }
   if (cluster.name.empty()) {

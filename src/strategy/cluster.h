@@ -33,8 +33,8 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
-// Presets: "local", "a800x8", "h100x8", with `nodes` nodes. InputError listing them for another
-// name, or when nodes < 1.
+// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", with `nodes` nodes. InputError listing them for
+// another name, or when nodes < 1.
 Cluster cluster_preset(const std::string& name, int nodes);
 std::vector<std::string> cluster_preset_names();
 

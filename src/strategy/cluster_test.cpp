@@ -24,9 +24,9 @@ TEST(Cluster, PresetsSurviveJson) {
 }
 
 TEST(Cluster, UnknownPresetListsTheKnownOnes) {
-  EXPECT_THAT(
-      [] { cluster_preset("b200x8", 1); },
-      ThrowsMessage<base::InputError>(AllOf(HasSubstr("'b200x8'"), HasSubstr("local, a800x8, h100x8"))));
+  EXPECT_THAT([] { cluster_preset("b200x8", 1); },
+              ThrowsMessage<base::InputError>(
+                  AllOf(HasSubstr("'b200x8'"), HasSubstr("local, a100x8, a800x8, h100x8, h200x8"))));
 }
 
 TEST(Cluster, NodesBelowOneAreRefused) {

@@ -54,10 +54,10 @@ plan::PlannerOptions planner_options(const config::RunConfig& config, int world_
   plan::PlannerOptions options;
   options.world_size = world_size;
   options.candidates = std::move(candidates);
-  options.seed = static_cast<uint64_t>(config.data.seed);
+  options.paper.dispatch.seed = static_cast<uint64_t>(config.data.seed);
   if (config.parallel.method == "paper") {
     options.method = plan::Method::kPaper;
-    options.dispatch_ties = plan::TieRule::kFirst;
+    options.paper.dispatch.tie_rule = plan::TieRule::kFirst;
   }
   if (config.parallel.select == "best") return options;
   if (config.parallel.select == "cycle") {

@@ -135,7 +135,7 @@ Strategy random_strategy(Rng& rng, int world_size, int64_t layers) {
 plan::Planner planner_of(const Instance& instance, plan::PlannerOptions options) {
   options.world_size = instance.world_size;
   options.candidates = instance.candidates;
-  options.dispatch_trials = 10;
+  options.paper.dispatch.trials = 10;
   return {std::move(options), cost::CostModel(instance.calibration.options)};
 }
 

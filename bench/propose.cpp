@@ -1,0 +1,177 @@
+// The proposal of strategies: processor time, how little the seed matters, how near it comes to a much longer
+// search, and what it gains over the best static strategy. Proposals are compared on batches that none of
+// them saw, planned as training would plan them.
+//
+//   propose_bench [DATA_FOLDER [SEEDS [FRESH [MODEL [GPUS]]]]]
+//
+// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without MODEL and GPUS all.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cost/analytic.h"
+#include "plan/batch_sample.h"
+#include "plan/planner.h"
+#include "plan/proposal.h"
+#include "plan/static_strategy.h"
+#include "strategy/cluster.h"
+
+namespace {
+
+using namespace sluice;
+
+constexpr int64_t kContextTokens = 32'768;
+constexpr uint64_t kFreshSeed = 1'000'003;
+constexpr int kLongSearch = 12;  // times the starting points and plans, on four times the batches
+constexpr int kSampleBatches = 48;
+
+struct Machine {
+  int gpus;
+  int64_t batch_tokens;
+};
+constexpr Machine kMachines[] = {{8, 100'000},  {16, 100'000},  {32, 100'000},
+                                 {64, 200'000}, {256, 800'000}, {1024, 3'200'000}};
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+std::vector<int64_t> read_lengths(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<int64_t> lengths;
+  for (int64_t length = 0; file >> length;) lengths.push_back(std::clamp<int64_t>(length, 2, kContextTokens));
+  if (lengths.empty()) throw base::InputError("no lengths in " + path);
+  return lengths;
+}
+
+cost::CostModel cost_of(const std::string& shape, int gpus) {
+  const strategy::Cluster cluster = strategy::cluster_preset("h100x8", gpus / 8);
+  cost::AnalyticMemory memory;
+  memory.device_bytes = cluster.device_memory_bytes / 10 * 9;
+  memory.element_bytes = 2;
+  memory.owner_bytes_per_parameter = 12;
+  const std::vector<int> degrees = {1, 2, 4, 8};
+  return cost::CostModel(cost::analytic_options(model::named_shape(shape), cost::rates_of(cluster), memory,
+                                                degrees, cluster.gpus_per_node));
+}
+
+// One line of the table.
+class Case {
+ public:
+  Case(const std::string& shape, const Machine& machine, const std::string& name,
+       const std::vector<int64_t>& lengths, int fresh)
+      : shape_(shape),
+        machine_(machine),
+        name_(name),
+        lengths_(lengths),
+        cost_(cost_of(shape, machine.gpus)) {
+    // Not stratified: with one batch a stratum there is nothing to choose from.
+    fresh_ = plan::stratified_batches(lengths, {.tokens_per_step = machine.batch_tokens,
+                                                .batches = fresh,
+                                                .drawn_tokens_millions = 0,
+                                                .seed = kFreshSeed});
+  }
+
+  void run(int seeds) const {
+    std::vector<double> seconds, means_ns;
+    size_t strategies = 0;
+    for (int seed = 1; seed <= seeds; ++seed) {
+      const double begin = cpu_seconds();
+      const std::vector<plan::Proposal> proposals = propose(options(seed, kSampleBatches, 1));
+      seconds.push_back(cpu_seconds() - begin);
+      strategies = std::max(strategies, proposals.size());
+      means_ns.push_back(mean_ns(proposals));
+    }
+    const double long_begin = cpu_seconds();
+    const std::vector<plan::Proposal> searched = propose(options(1, 4 * kSampleBatches, kLongSearch));
+    const double long_seconds = cpu_seconds() - long_begin;
+    const double long_ns = mean_ns(searched);
+    const double static_ns = best_static_ns();
+    const auto [least, most] = std::minmax_element(means_ns.begin(), means_ns.end());
+    double mean = 0;
+    for (const double ns : means_ns) mean += ns / static_cast<double>(means_ns.size());
+    std::sort(seconds.begin(), seconds.end());
+    std::printf("| %s | %d | %s | %.2f | %zu | %.1f | %.2f | %.3f | %.3f | %.1f | %.2f |\n", shape_.c_str(),
+                machine_.gpus, name_.c_str(), seconds[seconds.size() / 2], strategies, mean / 1e6,
+                (*most / *least - 1) * 100, mean / long_ns, *most / long_ns, long_seconds, static_ns / mean);
+    std::fflush(stdout);
+  }
+
+ private:
+  plan::ProposalOptions options(int seed, int batches, int thoroughness) const {
+    plan::ProposalOptions options{.world_size = machine_.gpus, .context_length = kContextTokens};
+    options.sample_batches = plan::stratified_batches(
+        lengths_,
+        {.tokens_per_step = machine_.batch_tokens, .batches = batches, .seed = static_cast<uint64_t>(seed)});
+    options.thoroughness = thoroughness;
+    return options;
+  }
+  std::vector<plan::Proposal> propose(const plan::ProposalOptions& options) const {
+    return plan::propose(options, cost_);
+  }
+  double mean_ns(const std::vector<plan::Proposal>& proposals) const {
+    const plan::Planner planner({.world_size = machine_.gpus, .candidates = plan::strategies_of(proposals)},
+                                cost_);
+    double sum_ns = 0;
+    for (const std::vector<int64_t>& batch : fresh_) {
+      std::vector<strategy::Sequence> sequences;
+      for (const int64_t length : batch) sequences.push_back({.length_tokens = length});
+      sum_ns += static_cast<double>(planner.plan(0, sequences).estimated_ns);
+    }
+    return sum_ns / static_cast<double>(fresh_.size());
+  }
+  double best_static_ns() const {
+    const plan::StaticStrategy choice = plan::best_static(options(1, kSampleBatches, 1), cost_);
+    double sum_ns = 0;
+    for (const std::vector<int64_t>& batch : fresh_) {
+      sum_ns += static_cast<double>(plan::static_plan(choice, batch, cost_, machine_.gpus).estimated_ns);
+    }
+    return sum_ns / static_cast<double>(fresh_.size());
+  }
+
+  std::string shape_;
+  Machine machine_;
+  std::string name_;
+  const std::vector<int64_t>& lengths_;
+  cost::CostModel cost_;
+  std::vector<std::vector<int64_t>> fresh_;
+};
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown processor";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string folder = argc > 1 ? argv[1] : "bench/data";
+  const int seeds = argc > 2 ? std::atoi(argv[2]) : 10;
+  const int fresh = argc > 3 ? std::atoi(argv[3]) : 200;
+  std::printf("Processor time of one core of %s; command: propose_bench %s %d %d\n\n", processor().c_str(),
+              folder.c_str(), seeds, fresh);
+  std::printf(
+      "| model | GPUs | lengths | propose s | strategies | mean step ms | spread over seeds %% | "
+      "÷ long search, mean | worst | long search s | best static ÷ ours |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const std::string shape : {"llama-7b", "llama-13b", "llama-32b"}) {
+    if (argc > 4 && shape != argv[4]) continue;
+    for (const Machine& machine : kMachines) {
+      if (argc > 5 && machine.gpus != std::atoi(argv[5])) continue;
+      for (const char* name : {"wikipedia", "code"}) {
+        const std::vector<int64_t> lengths = read_lengths(folder + "/" + name + "_lengths.txt");
+        try {
+          Case(shape, machine, name, lengths, fresh).run(seeds);
+        } catch (const base::InfeasibleError& error) {
+          std::printf("| %s | %d | %s | %s |\n", shape.c_str(), machine.gpus, name, error.what());
+        }
+      }
+    }
+  }
+}
