@@ -46,13 +46,18 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths) {
   return classes;
 }
 
+int64_t lane_max_len_tokens(const SchemeCost& scheme) {
+  return std::max<int64_t>(1, scheme.max_len_tokens() / scheme.scheme().cp);
+}
+
 // How long a sequence keeps a pipeline: its busiest stage computes so long, without the constant of a
 // micro-batch; and its tokens are in flight until they have passed all stages, so that those of a long one
 // keep out others for that time in the share of the credit that they take.
 int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length) {
-  const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / scheme.credit_tokens());
+  const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
+  const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / credit);
   const auto constant_ns =
-      static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
+      static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / lane_max_len_tokens(scheme));
   return std::max({scheme.floor_ns(stage, length) - constant_ns, flight_ns, int64_t{1}});
 }
 
@@ -66,7 +71,8 @@ int64_t passage_ns(const SchemeCost& scheme, int64_t length) {
 // stage's time, others have to fit the credit too.
 int64_t full_tokens(const SchemeCost& scheme) {
   const int pp = scheme.scheme().pp;
-  return std::max<int64_t>(1, std::min(scheme.max_len_tokens(), scheme.credit_tokens() * 3 / (2 * pp + 1)));
+  return std::max<int64_t>(1,
+                           std::min(lane_max_len_tokens(scheme), scheme.credit_tokens() * 3 / (2 * pp + 1)));
 }
 
 }  // namespace
@@ -74,7 +80,7 @@ int64_t full_tokens(const SchemeCost& scheme) {
 Capacity::Capacity(const SchemeCost& scheme, int64_t full_ns)
     : constant_ns_(scheme.micro_batch_ns()),
       full_ns_(std::max<int64_t>(full_ns, 1)),
-      bubble_((scheme.scheme().pp - 1) * kParts / 2) {}
+      bubble_((scheme.scheme().pp - 1) * scheme.scheme().cp * kParts / 2) {}
 
 int64_t Capacity::work_ns(int64_t time_ns) const {
   // In parts. The last micro-batch is half full.
@@ -145,8 +151,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
 // Classes from the longest to the first pipelines in order that hold them, pass them in time and have room.
 bool FluidTimes::finishes(const Batch& batch, const Mix& mix, std::span<const size_t> order,
                           int place) const {
-  std::array<int64_t, 64> room_ns;
-  for (size_t j = 0; j < order.size(); ++j) room_ns[j] = mix[order[j]] * capacity_ns(order[j], place);
+  std::vector<int64_t> room_ns;
+  for (const size_t k : order) room_ns.push_back(mix[k] * capacity_ns(k, place));
   const int64_t limit_ns = time_ns(place);
   for (size_t c = 0; c < batch.classes; ++c) {
     int64_t left = kWhole;
@@ -199,6 +205,14 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   return time_ns(high);
 }
 
+int64_t FluidTimes::milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const {
+  const int64_t capacity = capacity_ns(scheme, place);
+  const OnScheme& on = batch.on[scheme];
+  if (capacity <= 0 || on.path_ns[cls] > time_ns(place)) return kNever;
+  return static_cast<int64_t>(
+      (Wide{on.work_ns[cls]} * schemes_[scheme].scheme().ranks() * kMilli + capacity - 1) / capacity);
+}
+
 std::optional<std::vector<int64_t>> FluidTimes::shares(const Batch& batch, int ranks,
                                                        std::span<const size_t> allowed, int place) const {
   std::vector<int64_t> milli(schemes_.size(), 0);
@@ -207,11 +221,7 @@ std::optional<std::vector<int64_t>> FluidTimes::shares(const Batch& batch, int r
     int64_t least = kNever;
     size_t cheapest = 0;
     for (const size_t k : allowed) {
-      const int64_t capacity = capacity_ns(k, place);
-      const OnScheme& on = batch.on[k];
-      if (capacity <= 0 || on.path_ns[c] > time_ns(place)) continue;
-      const auto cost = static_cast<int64_t>(
-          (Wide{on.work_ns[c]} * schemes_[k].scheme().ranks() * kMilli + capacity - 1) / capacity);
+      const int64_t cost = milli_ranks(batch, c, k, place);
       if (cost < least) cheapest = k;
       least = std::min(least, cost);
     }
@@ -235,6 +245,32 @@ std::optional<FluidTimes::Ideal> FluidTimes::ideal(size_t batch, int ranks,
     if (milli) best = Ideal{time_ns(middle), std::move(*milli)};
   }
   return best;
+}
+
+std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
+  std::vector<size_t> all(schemes_.size()), found;
+  std::iota(all.begin(), all.end(), size_t{0});
+  const std::optional<Ideal> least = ideal(batch, ranks, all);
+  if (!least) return all;
+  const Batch& of = batches_[batch];
+  std::vector<bool> is_useful(schemes_.size(), false);
+  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / 4}) {
+    const auto at = std::lower_bound(times_.begin(), times_.end(), limit_ns);
+    if (at == times_.end()) break;
+    const auto place = static_cast<int>(at - times_.begin());
+    for (size_t c = 0; c < of.classes; ++c) {
+      int64_t cheapest = kNever;
+      for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));
+      for (const size_t k : all) {
+        const int64_t cost = milli_ranks(of, c, k, place);
+        is_useful[k] = is_useful[k] || (cost != kNever && cost - cost / 5 <= cheapest);
+      }
+    }
+  }
+  for (const size_t k : all) {
+    if (is_useful[k]) found.push_back(k);
+  }
+  return found;
 }
 
 }  // namespace sluice::plan

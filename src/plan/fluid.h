@@ -2,7 +2,6 @@
 // computing, for searches that look at thousands of strategies. It proves nothing.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -16,6 +15,7 @@ namespace sluice::plan {
 // The most work, busy time of its slowest stage, that one pipeline of a scheme finishes by a time. With V
 // micro-batches of W work in all and a constant c each, stages take W + c·V, and fill and drain h·(W/V + c);
 // V is the best of those that hold the tokens. With weight gradients split off h is about half of PP − 1.
+// Lanes count as one pipeline whose micro-batches take turns; so that many stand in a stage at once.
 class Capacity {
  public:
   // full_ns: work of a full micro-batch of typical sequences.
@@ -50,6 +50,9 @@ class FluidTimes {
   };
   std::optional<Ideal> ideal(size_t batch, int ranks, std::span<const size_t> allowed) const;
 
+  // Schemes that near the ideal time cost some class little more than the cheapest does, ascending.
+  std::vector<size_t> useful(size_t batch, int ranks) const;
+
  private:
   // By class of a batch, the longest first.
   struct OnScheme {
@@ -67,6 +70,8 @@ class FluidTimes {
     return capacity_[scheme * times_.size() + static_cast<size_t>(place)];
   }
   bool finishes(const Batch& batch, const Mix& mix, std::span<const size_t> order, int place) const;
+  // What a class costs on a scheme; kNever where it cannot be in time.
+  int64_t milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const;
   std::optional<std::vector<int64_t>> shares(const Batch& batch, int ranks, std::span<const size_t> allowed,
                                              int place) const;
 

@@ -52,14 +52,17 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
     mix[k] = ranks / schemes[k].scheme().ranks();
     add_start(std::move(mix));
   }
-  std::vector<size_t> all(schemes.size());
-  std::iota(all.begin(), all.end(), size_t{0});
+  std::set<size_t> useful;
   for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
-    if (const auto ideal = fluid.ideal(batch, ranks, all)) add_rounded(*ideal);
+    for (const size_t k : fluid.useful(batch, ranks)) useful.insert(k);
+  }
+  useful_.assign(useful.begin(), useful.end());
+  for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
+    if (const auto ideal = fluid.ideal(batch, ranks, useful_)) add_rounded(*ideal);
     std::vector<std::pair<int64_t, FluidTimes::Ideal>> pairs;
-    for (size_t i = 0; i < all.size(); ++i) {
-      for (size_t j = i + 1; j < all.size(); ++j) {
-        const size_t pair[] = {i, j};
+    for (size_t i = 0; i < useful_.size(); ++i) {
+      for (size_t j = i + 1; j < useful_.size(); ++j) {
+        const size_t pair[] = {useful_[i], useful_[j]};
         const auto ideal = fluid.ideal(batch, ranks, pair);
         if (ideal) pairs.emplace_back(ideal->time_ns, *ideal);
       }
@@ -117,7 +120,7 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
   for (size_t from = 0; from < mix.size(); ++from) {
     if (mix[from] == 0) continue;
     const int from_ranks = schemes_[from].scheme().ranks();
-    for (size_t to = 0; to < mix.size(); ++to) {
+    for (const size_t to : useful_) {
       if (to == from) continue;
       const int to_ranks = schemes_[to].scheme().ranks();
       const int least = std::max(1, to_ranks / from_ranks);  // sizes are powers of two

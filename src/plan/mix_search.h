@@ -40,6 +40,7 @@ class MixSearch {
   std::span<const SchemeCost> schemes_;
   const FluidTimes& fluid_;
   int ranks_;
+  std::vector<size_t> useful_;  // schemes that moves and pairs look at
   std::set<Mix> starts_;
 };
 
