@@ -1,10 +1,11 @@
 // The proposal of strategies: processor time, how little the seed matters, how near it comes to a much longer
-// search, and what it gains over the best static strategy. Proposals are compared on batches that none of
+// search, and what it gains over the best static strategy, under
+// the published calibrations. Proposals are compared on batches that none of
 // them saw, planned as training would plan them.
 //
-//   propose_bench [DATA_FOLDER [SEEDS [FRESH [MODEL [GPUS]]]]]
+//   propose_bench [DATA_FOLDER [SEEDS [FRESH [CALIBRATION [GPUS]]]]]
 //
-// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without MODEL and GPUS all.
+// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without CALIBRATION and GPUS all.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -14,12 +15,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cost/analytic.h"
+#include "cost/shipped.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
 #include "plan/static_strategy.h"
-#include "strategy/cluster.h"
 
 namespace {
 
@@ -47,27 +47,16 @@ std::vector<int64_t> read_lengths(const std::string& path) {
   return lengths;
 }
 
-cost::CostModel cost_of(const std::string& shape, int gpus) {
-  const strategy::Cluster cluster = strategy::cluster_preset("h100x8", gpus / 8);
-  cost::AnalyticMemory memory;
-  memory.device_bytes = cluster.device_memory_bytes / 10 * 9;
-  memory.element_bytes = 2;
-  memory.owner_bytes_per_parameter = 12;
-  const std::vector<int> degrees = {1, 2, 4, 8};
-  return cost::CostModel(cost::analytic_options(model::named_shape(shape), cost::rates_of(cluster), memory,
-                                                degrees, cluster.gpus_per_node));
-}
-
 // One line of the table.
 class Case {
  public:
-  Case(const std::string& shape, const Machine& machine, const std::string& name,
+  Case(const std::string& calibration, const Machine& machine, const std::string& name,
        const std::vector<int64_t>& lengths, int fresh)
-      : shape_(shape),
+      : calibration_(calibration),
         machine_(machine),
         name_(name),
         lengths_(lengths),
-        cost_(cost_of(shape, machine.gpus)) {
+        cost_(cost::shipped(calibration).options) {
     // Not stratified: with one batch a stratum there is nothing to choose from.
     fresh_ = plan::stratified_batches(lengths, {.tokens_per_step = machine.batch_tokens,
                                                 .batches = fresh,
@@ -94,9 +83,10 @@ class Case {
     double mean = 0;
     for (const double ns : means_ns) mean += ns / static_cast<double>(means_ns.size());
     std::sort(seconds.begin(), seconds.end());
-    std::printf("| %s | %d | %s | %.2f | %zu | %.1f | %.2f | %.3f | %.3f | %.1f | %.2f |\n", shape_.c_str(),
-                machine_.gpus, name_.c_str(), seconds[seconds.size() / 2], strategies, mean / 1e6,
-                (*most / *least - 1) * 100, mean / long_ns, *most / long_ns, long_seconds, static_ns / mean);
+    std::printf("| %s | %d | %s | %.2f | %zu | %.1f | %.2f | %.3f | %.3f | %.1f | %.2f |\n",
+                calibration_.c_str(), machine_.gpus, name_.c_str(), seconds[seconds.size() / 2], strategies,
+                mean / 1e6, (*most / *least - 1) * 100, mean / long_ns, *most / long_ns, long_seconds,
+                static_ns / mean);
     std::fflush(stdout);
   }
 
@@ -132,7 +122,7 @@ class Case {
     return sum_ns / static_cast<double>(fresh_.size());
   }
 
-  std::string shape_;
+  std::string calibration_;
   Machine machine_;
   std::string name_;
   const std::vector<int64_t>& lengths_;
@@ -157,19 +147,19 @@ int main(int argc, char** argv) {
   std::printf("Processor time of one core of %s; command: propose_bench %s %d %d\n\n", processor().c_str(),
               folder.c_str(), seeds, fresh);
   std::printf(
-      "| model | GPUs | lengths | propose s | strategies | mean step ms | spread over seeds %% | "
+      "| calibration | GPUs | lengths | propose s | strategies | mean step ms | spread over seeds %% | "
       "÷ long search, mean | worst | long search s | best static ÷ ours |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const std::string shape : {"llama-7b", "llama-13b", "llama-32b"}) {
-    if (argc > 4 && shape != argv[4]) continue;
+  for (const std::string calibration : {"a800-7b", "a800-13b", "a800-32b"}) {
+    if (argc > 4 && calibration != argv[4]) continue;
     for (const Machine& machine : kMachines) {
       if (argc > 5 && machine.gpus != std::atoi(argv[5])) continue;
       for (const char* name : {"wikipedia", "code"}) {
         const std::vector<int64_t> lengths = read_lengths(folder + "/" + name + "_lengths.txt");
         try {
-          Case(shape, machine, name, lengths, fresh).run(seeds);
+          Case(calibration, machine, name, lengths, fresh).run(seeds);
         } catch (const base::InfeasibleError& error) {
-          std::printf("| %s | %d | %s | %s |\n", shape.c_str(), machine.gpus, name, error.what());
+          std::printf("| %s | %d | %s | %s |\n", calibration.c_str(), machine.gpus, name, error.what());
         }
       }
     }
