@@ -224,7 +224,7 @@ transport::Environment environment() {
 
 int main(int argc, char** argv) {
   transport::use_batch_scheduling();
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   const transport::Launch launch = transport::launch_from(environment());
   if (launch.launcher != transport::Launcher::kNone) {

@@ -11,10 +11,11 @@
 
 namespace {
 
-// Tensors that are freed and allocated every layer should not go back to the kernel in between.
+// Tensors that are freed and allocated every layer should not go back to the kernel in between. 32 MiB is the
+// largest threshold that glibc takes.
 void set_process_up() {
   sluice::transport::use_batch_scheduling();
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 

@@ -35,7 +35,7 @@ plan::Planner safest(const plan::Planner& planner) {
   options.fixed_candidate = static_cast<int>(best - options.candidates.begin());
   options.selection = plan::Selection::kFixed;
   options.method = plan::Method::kPaper;
-  options.dispatch_trials = 1;
+  options.paper.dispatch.trials = 1;
   return {std::move(options), planner.cost()};
 }
 
