@@ -1,5 +1,6 @@
 #include "cost/fit.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -30,9 +31,13 @@ struct Problem {
   std::vector<Row> rows;
   Row scale{};  // of each column's largest value, for a well-conditioned system
 
+  std::vector<double> weights;  // of each row's squared error
+
   double squared_error(const Row& x) const {
     double sum = 0;
-    for (const Row& row : rows) sum += (dot(row, x) - 1) * (dot(row, x) - 1);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      sum += weights[i] * (dot(rows[i], x) - 1) * (dot(rows[i], x) - 1);
+    }
     return sum;
   }
 };
@@ -48,6 +53,7 @@ Problem relative_problem(std::span<const Sample> samples) {
   for (Row& row : problem.rows) {
     for (size_t k = 0; k < 3; ++k) row[k] /= problem.scale[k];
   }
+  problem.weights.assign(samples.size(), 1);
   return problem;
 }
 
@@ -56,10 +62,11 @@ Problem relative_problem(std::span<const Sample> samples) {
 std::optional<Row> solve(const Problem& problem, const std::vector<size_t>& columns) {
   const size_t n = columns.size();
   std::array<std::array<double, 4>, 3> m{};
-  for (const Row& row : problem.rows) {
+  for (size_t r = 0; r < problem.rows.size(); ++r) {
+    const Row& row = problem.rows[r];
     for (size_t i = 0; i < n; ++i) {
-      for (size_t j = 0; j < n; ++j) m[i][j] += row[columns[i]] * row[columns[j]];
-      m[i][n] += row[columns[i]];
+      for (size_t j = 0; j < n; ++j) m[i][j] += problem.weights[r] * row[columns[i]] * row[columns[j]];
+      m[i][n] += problem.weights[r] * row[columns[i]];
     }
   }
   for (size_t i = 0; i < n; ++i) {
@@ -81,6 +88,38 @@ std::optional<Row> solve(const Problem& problem, const std::vector<size_t>& colu
   return x;
 }
 
+// The best of all choices of columns.
+Row least_squares(const Problem& problem, const std::string& what) {
+  // Fewer columns first: more of them win only when they fit better.
+  static const std::vector<std::vector<size_t>> kChoices = {{1}, {0}, {2}, {1, 2}, {0, 1}, {0, 2}, {0, 1, 2}};
+  std::optional<Row> best;
+  double best_error = 0;
+  for (const std::vector<size_t>& columns : kChoices) {
+    const std::optional<Row> x = solve(problem, columns);
+    if (!x) continue;
+    const double error = problem.squared_error(*x);
+    if (!best || error < best_error * (1 - 1e-9) - 1e-18) {
+      best = x;
+      best_error = error;
+    }
+  }
+  SLUICE_ASSERT(best.has_value(), what + ": one positive column always fits");
+  return *best;
+}
+
+// Huber's weights: one up to 1.345 deviations, beyond them falling with the error. The deviation is that of a
+// normal distribution with the same median of absolute errors, and at least a thousandth: clocks are no
+// finer.
+std::vector<double> huber_weights(const Problem& problem, const Row& x) {
+  std::vector<double> errors;
+  for (const Row& row : problem.rows) errors.push_back(std::abs(dot(row, x) - 1));
+  std::vector<double> sorted = errors;
+  std::ranges::sort(sorted);
+  const double limit = 1.345 * std::max(1e-3, 1.4826 * sorted[sorted.size() / 2]);
+  for (double& error : errors) error = error <= limit ? 1 : limit / error;
+  return errors;
+}
+
 void check(std::span<const Sample> samples, const std::string& what) {
   if (samples.empty()) throw base::InputError(base::text(what, ": there is no timed sample to fit"));
   for (const Sample& sample : samples) {
@@ -97,26 +136,22 @@ double Fit::of(std::span<const int64_t> lengths) const { return dot(row_of(lengt
 
 Fit fit(std::span<const Sample> samples, const std::string& what) {
   check(samples, what);
-  const Problem problem = relative_problem(samples);
-  // Fewer columns first: more of them win only when they fit better.
-  static const std::vector<std::vector<size_t>> kChoices = {{1}, {0}, {2}, {1, 2}, {0, 1}, {0, 2}, {0, 1, 2}};
-  std::optional<Row> best;
-  double best_error = 0;
-  for (const std::vector<size_t>& columns : kChoices) {
-    const std::optional<Row> x = solve(problem, columns);
-    if (!x) continue;
-    const double error = problem.squared_error(*x);
-    if (!best || error < best_error * (1 - 1e-9) - 1e-18) {
-      best = x;
-      best_error = error;
-    }
+  constexpr int kRounds = 50;
+  Problem problem = relative_problem(samples);
+  Row best = least_squares(problem, what);
+  for (int round = 0; round < kRounds; ++round) {
+    problem.weights = huber_weights(problem, best);
+    const Row next = least_squares(problem, what);
+    const Row step = {next[0] - best[0], next[1] - best[1], next[2] - best[2]};
+    best = next;
+    if (dot(step, step) <= 1e-20 * dot(best, best)) break;
   }
-  SLUICE_ASSERT(best.has_value(), what + ": one positive column always fits");
-  Fit result{.a_ns = (*best)[0] / problem.scale[0],
-             .b_ns = (*best)[1] / problem.scale[1],
-             .c_ns = (*best)[2] / problem.scale[2]};
+  Fit result{.a_ns = best[0] / problem.scale[0],
+             .b_ns = best[1] / problem.scale[1],
+             .c_ns = best[2] / problem.scale[2]};
   for (const Sample& sample : samples) {
-    const double error = std::abs(result.of(sample.lengths) - sample.time_ns) / sample.time_ns;
+    result.residuals.push_back(result.of(sample.lengths) / sample.time_ns - 1);
+    const double error = std::abs(result.residuals.back());
     result.mean_error += error / static_cast<double>(samples.size());
     result.largest_error = std::max(result.largest_error, error);
   }

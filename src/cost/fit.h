@@ -1,4 +1,4 @@
-// Least squares of measured cells to a·(Σ l²) + b·(Σ l) + c with nothing negative.
+// Robust least squares of measured cells to a·(Σ l²) + b·(Σ l) + c with nothing negative.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,17 @@ struct Fit {
   double a_ns = 0;
   double b_ns = 0;
   double c_ns = 0;
-  double mean_error = 0;  // mean of |predicted − measured| ÷ measured
+  std::vector<double> residuals;  // predicted ÷ measured − 1, of each sample
+  double mean_error = 0;          // mean of |predicted − measured| ÷ measured
   double largest_error = 0;
 
   double of(std::span<const int64_t> lengths) const;
   Quadratic quadratic() const { return Quadratic::from_ns(a_ns, b_ns, c_ns); }
 };
 
-// Relative errors are squared, so short cells count as much as long ones. Negative coefficients are
+// Relative errors are squared, so short cells count as much as long ones; large ones (a rank that was
+// interrupted) count less by Huber's weights, fitted again until they settle (Huber, Robust Estimation of a
+// Location Parameter, 1964). Negative coefficients are
 // avoided by the best of all choices of coefficients that are zero, which is exact for three of them. With
 // fewer kinds of samples than coefficients the simplest exact fit wins: a and c stay zero first.
 // InputError naming `what` when there is no sample, one has no tokens, or a time is not positive and finite.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -45,13 +47,15 @@ TEST(Fit, CoefficientsAreNeverNegative) {
   }
 }
 
-// No grid point around the solution may have a smaller sum of squared relative errors.
+// Nearby coefficients may not have a smaller sum of Huber's losses, whose limit the best fit's errors set.
 TEST(Fit, IsALocalMinimumOnNoise) {
   base::Rng rng(6);
-  const auto error = [](const Fit& fit, const std::vector<Sample>& samples) {
+  const auto loss = [](const Fit& fit, const std::vector<Sample>& samples, double limit) {
     double sum = 0;
-    for (const Sample& s : samples)
-      sum += (fit.of(s.lengths) / s.time_ns - 1) * (fit.of(s.lengths) / s.time_ns - 1);
+    for (const Sample& s : samples) {
+      const double error = std::abs(fit.of(s.lengths) / s.time_ns - 1);
+      sum += error <= limit ? error * error / 2 : limit * (error - limit / 2);
+    }
     return sum;
   };
   for (int round = 0; round < 100; ++round) {
@@ -62,14 +66,36 @@ TEST(Fit, IsALocalMinimumOnNoise) {
       samples.push_back(s);
     }
     const Fit best = fit(samples, "noise");
-    for (const double step : {-1e-3, 1e-3}) {
+    std::vector<double> errors;
+    for (const double residual : best.residuals) errors.push_back(std::abs(residual));
+    std::ranges::sort(errors);
+    const double limit = 1.345 * std::max(1e-3, 1.4826 * errors[2]);
+    for (const double step : {-1e-2, 1e-2}) {
       Fit a = best, b = best, c = best;
       a.a_ns = std::max(0.0, a.a_ns + step * 0.01);
       b.b_ns = std::max(0.0, b.b_ns + step * 50);
       c.c_ns = std::max(0.0, c.c_ns + step * 20'000);
-      for (const Fit& near : {a, b, c}) EXPECT_LE(error(best, samples), error(near, samples) + 1e-12);
+      for (const Fit& near : {a, b, c}) {
+        EXPECT_LE(loss(best, samples, limit), loss(near, samples, limit) + 1e-5) << round;
+      }
     }
   }
+}
+
+TEST(Fit, OutliersHardlyMoveIt) {
+  base::Rng rng(8);
+  std::vector<Sample> samples;
+  for (int i = 0; i < 40; ++i) {
+    samples.push_back(sample({rng.between(64, 8192)}, 0.02, 150, 30'000));
+    samples.back().time_ns *= 0.99 + 0.02 * rng.uniform();
+  }
+  for (size_t i = 0; i < samples.size(); i += 10) samples[i].time_ns *= 3;  // interrupted
+  const Fit result = fit(samples, "forward");
+  EXPECT_NEAR(result.a_ns, 0.02, 0.05 * 0.02);
+  EXPECT_NEAR(result.b_ns, 150, 0.05 * 150);
+  ASSERT_EQ(result.residuals.size(), samples.size());
+  EXPECT_NEAR(result.residuals[0], -2.0 / 3, 0.05);
+  EXPECT_NEAR(result.residuals[1], 0, 0.03);
 }
 
 TEST(Fit, OneLengthGivesTimePerToken) {
