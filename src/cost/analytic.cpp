@@ -85,19 +85,25 @@ Rates rates_of(const strategy::Cluster& cluster) {
 }
 
 LayerBytes layer_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {
-  const int64_t q = shape.q_width();
-  const int64_t qkv = q + 2 * shape.kv_width();
-  // Inputs of both halves, rotated qkv, attention's output and log-sum-exp, gate and up.
-  const int64_t saved = 2 * shape.hidden + qkv + q + shape.heads + 2 * shape.ffn_hidden;
-  // A weight gradient holds, of the same sizes, dqkv, attention's output and dgate-up, and further both
-  // normed inputs and output gradients instead of the inputs, and SwiGLU's output.
-  const int64_t deferred = 2 * shape.hidden + shape.ffn_hidden;
+  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
+  const int64_t heads = divide_up(shape.heads, tp);
+  const int64_t q = heads * shape.head_dim;
+  // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
+  const int64_t qkv = q + 2 * std::max<int64_t>(1, shape.kv_heads / tp) * shape.head_dim;
+  const int64_t ffn = divide_up(shape.ffn_hidden, tp);
+  // Inputs of both halves and their norms' scales; rotated qkv, attention's output and log-sum-exp, gate and
+  // up.
+  const int64_t saved = divide_up(2 * (shape.hidden * element_bytes + statistic_bytes), tp) +
+                        (qkv + q + 2 * ffn) * element_bytes + heads * statistic_bytes;
+  // A weight gradient holds both normed inputs and output gradients; dqkv, attention's output, dgate-up and
+  // SwiGLU's output.
+  const int64_t until_weight =
+      divide_up(4 * shape.hidden * element_bytes, tp) + (qkv + q + 3 * ffn) * element_bytes;
   // Gathered input, output and gradient, and a half's inner values with their gradients.
-  const int64_t gathered = 4 * shape.hidden;
-  const int64_t inner = std::max(4 * shape.ffn_hidden, 2 * qkv + q);
-  return {.saved = element_bytes * (divide_up(saved, tp) + 2),
-          .deferred = element_bytes * divide_up(deferred, tp),
-          .transient = element_bytes * (gathered + divide_up(inner, tp))};
+  const int64_t transient = 4 * shape.hidden + std::max(4 * ffn, 2 * qkv + q);
+  return {.saved = saved,
+          .deferred = std::max<int64_t>(0, until_weight - saved),
+          .transient = element_bytes * transient};
 }
 
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,

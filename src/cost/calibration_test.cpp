@@ -179,6 +179,17 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
             Quadratic::from_ns(128.0 / 4, products / 2 + elementwise / 2 + gathers, 1000 + 4 * 70));
 }
 
+TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
+  // Two key heads on four ranks: a rank has a head of 32 for queries, keys and values, and 84 of the MLP.
+  const LayerBytes bytes = layer_bytes_per_token(small_shape(), 4, 4);
+  EXPECT_EQ(bytes.saved, 2 * (128 * 4 + 4) / 4 + (96 + 32 + 2 * 84) * 4 + 4);
+  EXPECT_EQ(bytes.deferred, 4 * 128 * 4 / 4 + (96 + 32 + 3 * 84) * 4 - bytes.saved);
+  EXPECT_EQ(bytes.transient, 4 * (4 * 128 + 4 * 84));
+  // Statistics stay at four bytes in 16 bits.
+  EXPECT_EQ(layer_bytes_per_token(small_shape(), 1, 2).saved,
+            2 * (128 * 2 + 4) + (128 + 2 * 64 + 128 + 2 * 336) * 2 + 4 * 4);
+}
+
 TEST(Analytic, PresetsGiveUsableModels) {
   const model::Shape shape = model::named_shape("llama-7b");
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 2);

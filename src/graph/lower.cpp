@@ -11,7 +11,7 @@ using cost::CellKind;
 
 namespace {
 
-constexpr int64_t kScalarBytes = 16;  // loss sum and squared norm
+constexpr int64_t kScalarBytes = 24;  // squared norm, loss sum and number of targets
 
 NodeKind node_kind(CellKind kind) {
   switch (kind) {
