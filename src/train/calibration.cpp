@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
+#include "cost/shipped.h"
 #include "profile/probe.h"
 #include "train/candidates.h"
 
@@ -34,8 +35,10 @@ void require_model(const cost::Calibration& calibration, const CalibrationReques
       base::text(name, " was measured for another model: set parallel.calibration = \"auto\""));
 }
 
+// Tables of schemes are held against the strategies by the planner.
 void require_covering(const cost::Calibration& calibration, const std::vector<int>& tp_degrees,
                       const std::string& name) {
+  if (!calibration.options.scheme_times.empty()) return;
   for (const int tp : tp_degrees) {
     if (calibration.options.layer_by_tp.contains(tp)) continue;
     throw base::InputError(base::text(name, " has no times for tp ", tp,
@@ -77,7 +80,7 @@ cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int 
             cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
                                    tp_degrees, request.config.parallel.gpus_per_node)};
   }
-  cost::Calibration calibration = cost::calibration_from_json(base::read_json(source), source);
+  cost::Calibration calibration = cost::find_calibration(source);
   require_model(calibration, request, source);
   require_covering(calibration, tp_degrees, source);
   return with_machine(std::move(calibration), request);
