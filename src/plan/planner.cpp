@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/exact.h"
 #include "plan/pack.h"
 
 namespace sluice::plan {
@@ -116,6 +117,27 @@ std::optional<StepPlan> Planner::plan_as_published(int64_t step,
                   .candidates = std::move(estimates)};
 }
 
+std::optional<StepPlan> Planner::plan_exactly(int64_t step, const std::vector<Sequence>& sequences) const {
+  const std::vector<int64_t> lengths = lengths_of(sequences);
+  std::optional<ExactPlan> best;
+  std::vector<strategy::CandidateEstimate> estimates;
+  for (const size_t candidate : preference(step)) {
+    const Strategy& strategy = options_.candidates[candidate];
+    std::optional<ExactPlan> next = exact_plan(strategy, schemes_, cost_, lengths);
+    if (!next) continue;
+    estimates.push_back({to_text(strategy), next->makespan_ns});
+    if (!best || next->makespan_ns < best->makespan_ns) best = std::move(next);
+    if (options_.selection != Selection::kBest) break;
+  }
+  if (!best) return std::nullopt;
+  return StepPlan{.step = step,
+                  .sequences = sequences,
+                  .pipelines = std::move(best->pipelines),
+                  .estimated_ns = best->makespan_ns,
+                  .lower_bound_ns = best->makespan_ns,
+                  .candidates = std::move(estimates)};
+}
+
 std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<Sequence>& sequences) const {
   const SortedBatch batch(lengths_of(sequences));
   std::vector<CandidateSearch> searches;
@@ -158,8 +180,9 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
 
 StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
   SLUICE_ASSERT(step >= 0, text("step ", step));
-  std::optional<StepPlan> best = options_.method == Method::kPaper ? plan_as_published(step, sequences)
-                                                                   : plan_by_bounds(step, sequences);
+  std::optional<StepPlan> best = options_.method == Method::kPaper   ? plan_as_published(step, sequences)
+                                 : options_.method == Method::kExact ? plan_exactly(step, sequences)
+                                                                     : plan_by_bounds(step, sequences);
   if (!best) fail_infeasible(step, sequences);
   return std::move(*best);
 }

@@ -24,7 +24,8 @@ enum class Selection { kBest, kCycle, kFixed };
 // Eq. 1 is taken, and timed like any plan by the schedule that will run. kOurs: candidates
 // in the order of their lower bounds and expected overheads, those left out whose bound cannot win; dispatch
 // by prices and local search, packing for the schedule that will run.
-enum class Method { kPaper, kOurs };
+// kExact: the proved best of every candidate, for small batches only (plan/exact.h).
+enum class Method { kPaper, kOurs, kExact };
 
 struct PlannerOptions {
   int world_size = 1;
@@ -60,6 +61,8 @@ class Planner {
  private:
   std::optional<strategy::StepPlan> plan_as_published(int64_t step,
                                                       const std::vector<strategy::Sequence>& sequences) const;
+  std::optional<strategy::StepPlan> plan_exactly(int64_t step,
+                                                 const std::vector<strategy::Sequence>& sequences) const;
   std::optional<strategy::StepPlan> plan_by_bounds(int64_t step,
                                                    const std::vector<strategy::Sequence>& sequences) const;
   // Candidates in the order in which the selection looks at them.

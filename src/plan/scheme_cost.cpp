@@ -8,17 +8,13 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
     : scheme_(scheme),
       max_len_tokens_(cost.max_len_tokens(scheme, world_size)),
       credit_tokens_(cost.credit_tokens(scheme, world_size)),
+      util_len_tokens_(cost.util_len_tokens(scheme)),
       intra_(cost.options().intra),
       inter_(cost.options().inter),
       row_bytes_(cost.transfer_bytes(scheme, scheme.tp)) {
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const cost::Quadratic times = cost.stage_times(scheme, stage);
     if (std::find(stages_.begin(), stages_.end(), times) == stages_.end()) stages_.push_back(times);
-  }
-  for (const cost::Quadratic& times : stages_) {
-    if (times.b == 0) continue;
-    const cost::Wide constant = (cost::Wide{times.c_ns} << cost::Quadratic::kFractionBits) * 85;
-    util_len_tokens_ = std::max(util_len_tokens_, static_cast<int64_t>(constant / (cost::Wide{times.b} * 15)));
   }
   using cost::CellKind;
   for (int stage = 0; stage < scheme.pp; ++stage) {

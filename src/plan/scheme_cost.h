@@ -16,7 +16,7 @@ class SchemeCost {
   const strategy::Scheme& scheme() const { return scheme_; }
   int64_t max_len_tokens() const { return max_len_tokens_; }  // 0: the model does not fit
   int64_t credit_tokens() const { return credit_tokens_; }
-  // The shortest micro-batch that keeps its ranks busy: its constant takes 15 % of its linear time at most.
+  // The shortest micro-batch that keeps its ranks busy.
   int64_t util_len_tokens() const { return util_len_tokens_; }
 
   // T(l, P) of Hydraulis: forward plus backward of one sequence on the slowest stage. The constant c of a

@@ -1,0 +1,34 @@
+// The best plan of a small batch, proved: what other methods are measured against.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/scheme_cost.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::plan {
+
+constexpr int kMostExactSequences = 12;
+constexpr int kMostStagedExactSequences = 7;  // where some pipeline has pp > 1
+
+struct ExactPlan {
+  std::vector<strategy::PipelinePlan> pipelines;
+  int64_t makespan_ns = 0;
+};
+
+// The least makespan over all dispatches, packings and orders of injection, under the schedule that will run.
+// First the best of every subset of the sequences on every kind of pipeline: with one stage the sum of its
+// micro-batches, so by subsets of subsets; with stages every order of every partition, scheduled. A subset
+// that keeps some stage busy for as long as a plan already known (the published one) is not continued; equal
+// lengths are told apart nowhere. Then subsets to pipelines, one pipeline after the other. Nothing when a
+// sequence fits no pipeline. InputError naming the limits when there are more sequences, and when a pipeline
+// has more than one lane. REQUIRES: `schemes` holds every scheme of the strategy.
+std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
+                                    const std::map<strategy::Scheme, SchemeCost>& schemes,
+                                    const cost::CostModel& cost, std::span<const int64_t> lengths);
+
+}  // namespace sluice::plan

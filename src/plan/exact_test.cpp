@@ -1,0 +1,169 @@
+#include "plan/exact.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "plan/planner.h"
+#include "plan/test_models.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::plan {
+namespace {
+
+constexpr int kWorld = 8;
+
+std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths) {
+  std::vector<strategy::Sequence> sequences;
+  for (const int64_t length : lengths) sequences.push_back({.length_tokens = length});
+  return sequences;
+}
+
+Planner planner_of(const std::vector<std::string>& texts, const cost::CostModel& cost, Method method) {
+  PlannerOptions options{.world_size = kWorld, .method = method};
+  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
+  return Planner(options, cost);
+}
+
+int64_t makespan_ns(const std::vector<strategy::PipelinePlan>& pipelines, const cost::CostModel& cost) {
+  int64_t last_ns = 0;
+  for (const strategy::PipelinePlan& pipeline : pipelines) {
+    const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, kWorld);
+    last_ns = std::max(last_ns, schedule::schedule_pipeline(load).makespan_ns);
+  }
+  return last_ns;
+}
+
+// One sequence after the other joins any micro-batch or opens one at any place of any pipeline.
+class EveryPlan {
+ public:
+  EveryPlan(const strategy::Strategy& strategy, const cost::CostModel& cost,
+            const std::vector<int64_t>& lengths)
+      : cost_(cost), lengths_(lengths) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+      pipelines_.push_back({.pipeline = pipeline,
+                            .max_len_tokens = cost.max_len_tokens(pipeline.scheme, kWorld),
+                            .lanes = {{}}});
+    }
+    place(0);
+  }
+  int64_t best_ns() const { return best_ns_; }
+
+ private:
+  void place(size_t sequence) {
+    if (sequence == lengths_.size()) {
+      best_ns_ = std::min(best_ns_, makespan_ns(pipelines_, cost_));
+      return;
+    }
+    const strategy::Piece piece{static_cast<int>(sequence), 0, lengths_[sequence]};
+    for (strategy::PipelinePlan& pipeline : pipelines_) {
+      std::vector<strategy::MicroBatch>& lane = pipeline.lanes[0];
+      for (size_t at = 0; at <= lane.size() && piece.end <= pipeline.max_len_tokens; ++at) {
+        lane.insert(lane.begin() + static_cast<ptrdiff_t>(at), strategy::MicroBatch{{}, {piece}});
+        place(sequence + 1);
+        lane.erase(lane.begin() + static_cast<ptrdiff_t>(at));
+      }
+      for (size_t at = 0; at < lane.size(); ++at) {
+        if (lane[at].tokens() + piece.end > pipeline.max_len_tokens) continue;
+        lane[at].pieces.push_back(piece);
+        place(sequence + 1);
+        lane[at].pieces.pop_back();
+      }
+    }
+  }
+
+  const cost::CostModel& cost_;
+  const std::vector<int64_t>& lengths_;
+  std::vector<strategy::PipelinePlan> pipelines_;
+  int64_t best_ns_ = std::numeric_limits<int64_t>::max();
+};
+
+// Some lengths are equal, some as long as they may be.
+std::vector<int64_t> random_lengths(base::Rng& rng, int64_t count, int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool again = i > 0 && rng.below(4) == 0;
+    lengths.push_back(again ? lengths.back() : rng.between(1, rng.below(3) == 0 ? longest : longest / 4));
+  }
+  return lengths;
+}
+
+TEST(Exact, EqualsEveryPlan) {
+  const cost::CostModel roomy = test_cost();
+  const cost::CostModel tight = test_cost(45'000'000);
+  const std::vector<std::string> texts = {"2x<1,1,1>",         "<1,2,1>",           "<1,4,1>",
+                                          "<1,2,1> + <2,1,1>", "<2,2,1> + <1,1,1>", "<1,3,1> + <1,1,1>"};
+  for (uint64_t seed = 0; seed < 48; ++seed) {
+    base::Rng rng(seed, 61);
+    const cost::CostModel& cost = seed % 2 == 0 ? roomy : tight;
+    const Planner planner = planner_of({texts[seed % texts.size()]}, cost, Method::kExact);
+    const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 4), planner.max_len_tokens());
+    const strategy::StepPlan plan = planner.plan(0, sequences_of(lengths));
+    ASSERT_NO_THROW(strategy::validate(plan, kWorld)) << "seed " << seed;
+    EXPECT_EQ(plan.estimated_ns, makespan_ns(plan.pipelines, cost)) << "seed " << seed;
+    EXPECT_EQ(plan.estimated_ns, EveryPlan(planner.options().candidates[0], cost, lengths).best_ns())
+        << "seed " << seed;
+  }
+}
+
+// The bound is below the optimum, and ours is close above it.
+TEST(Exact, BoundAndOursEncloseTheOptimum) {
+  const std::vector<cost::CostModel> costs = {test_cost(), test_cost(45'000'000), test_cost(128'000'000, 8)};
+  const std::vector<std::vector<std::string>> pools = {
+      {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>"},
+      {"<1,2,1> + <2,1,1>", "2x<1,2,1>"},
+      {"<1,4,1>"},
+      {"<1,3,1> + <1,1,1>", "<2,2,1>"},
+      {"<1,4,1> + <2,1,1> + 2x<1,1,1>"},
+      {"<4,1,1> + <1,2,1> + 2x<1,1,1>", "2x<2,2,1>"},
+      {"8x<1,1,1>", "<4,1,1> + 4x<1,1,1>", "<2,1,1> + 6x<1,1,1>"},
+      {"<2,4,1>", "<1,4,1> + <1,2,1>"}};
+  std::vector<int64_t> excess_ppm;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    base::Rng rng(seed, 62);
+    const cost::CostModel& cost = costs[seed / pools.size() % costs.size()];
+    const std::vector<std::string>& texts = pools[seed % pools.size()];
+    const Planner exact = planner_of(texts, cost, Method::kExact);
+    const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 6), exact.max_len_tokens());
+    const strategy::StepPlan best = exact.plan(0, sequences_of(lengths));
+    const strategy::StepPlan ours = planner_of(texts, cost, Method::kOurs).plan(0, sequences_of(lengths));
+    ASSERT_LE(ours.lower_bound_ns, best.estimated_ns) << "seed " << seed;
+    ASSERT_LE(best.estimated_ns, ours.estimated_ns) << "seed " << seed;
+    const auto excess = static_cast<int64_t>(cost::Wide{ours.estimated_ns - best.estimated_ns} * 1'000'000 /
+                                             best.estimated_ns);
+    EXPECT_LE(excess, 30'000) << "seed " << seed << ' ' << base::join(texts, " | ");
+    excess_ppm.push_back(excess);
+  }
+  std::sort(excess_ppm.begin(), excess_ppm.end());
+  EXPECT_LE(excess_ppm[excess_ppm.size() / 2], 10'000);
+}
+
+TEST(Exact, RefusesWhatIsTooLargeAndSaysTheLimits) {
+  const cost::CostModel cost = test_cost();
+  const auto message = [&](const std::string& text, size_t count) {
+    try {
+      planner_of({text}, cost, Method::kExact).plan(0, sequences_of(std::vector<int64_t>(count, 5)));
+    } catch (const base::InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("2x<1,1,1>", kMostExactSequences), "");
+  EXPECT_NE(message("2x<1,1,1>", kMostExactSequences + 1).find("at most 12 sequences"), std::string::npos);
+  EXPECT_EQ(message("<1,2,1>", kMostStagedExactSequences), "");
+  EXPECT_NE(message("<1,2,1>", kMostStagedExactSequences + 1).find("7 where pp > 1"), std::string::npos);
+}
+
+TEST(Exact, NothingToPlanAndNothingThatHoldsIt) {
+  const cost::CostModel cost = test_cost();
+  const Planner planner = planner_of({"<1,2,1> + <1,1,1>"}, cost, Method::kExact);
+  EXPECT_EQ(planner.plan(0, {}).estimated_ns, 0);
+  EXPECT_THROW(planner.plan(0, sequences_of({planner.max_len_tokens() + 1})), base::InfeasibleError);
+}
+
+}  // namespace
+}  // namespace sluice::plan
