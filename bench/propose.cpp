@@ -1,5 +1,6 @@
 // The proposal of strategies: processor time, how little the seed matters, how near it comes to a much longer
-// search, and what it gains over the best static strategy, under
+// search, and what it gains over the best static strategy and over
+// the paper's proposal, dispatch and packing, under
 // the published calibrations. Proposals are compared on batches that none of
 // them saw, planned as training would plan them.
 //
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "cost/shipped.h"
 #include "plan/batch_sample.h"
+#include "plan/paper_propose.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
 #include "plan/static_strategy.h"
@@ -79,14 +81,16 @@ class Case {
     const double long_seconds = cpu_seconds() - long_begin;
     const double long_ns = mean_ns(searched);
     const double static_ns = best_static_ns();
+    const double paper_ns =
+        mean_ns(plan::paper_propose(options(1, kSampleBatches, 1), cost_), plan::Method::kPaper);
     const auto [least, most] = std::minmax_element(means_ns.begin(), means_ns.end());
     double mean = 0;
     for (const double ns : means_ns) mean += ns / static_cast<double>(means_ns.size());
     std::sort(seconds.begin(), seconds.end());
-    std::printf("| %s | %d | %s | %.2f | %zu | %.1f | %.2f | %.3f | %.3f | %.1f | %.2f |\n",
+    std::printf("| %s | %d | %s | %.2f | %zu | %.1f | %.2f | %.3f | %.3f | %.1f | %.2f | %.2f |\n",
                 calibration_.c_str(), machine_.gpus, name_.c_str(), seconds[seconds.size() / 2], strategies,
                 mean / 1e6, (*most / *least - 1) * 100, mean / long_ns, *most / long_ns, long_seconds,
-                static_ns / mean);
+                static_ns / mean, paper_ns / mean);
     std::fflush(stdout);
   }
 
@@ -102,9 +106,12 @@ class Case {
   std::vector<plan::Proposal> propose(const plan::ProposalOptions& options) const {
     return plan::propose(options, cost_);
   }
-  double mean_ns(const std::vector<plan::Proposal>& proposals) const {
-    const plan::Planner planner({.world_size = machine_.gpus, .candidates = plan::strategies_of(proposals)},
-                                cost_);
+  // On the fresh batches.
+  double mean_ns(const std::vector<plan::Proposal>& proposals,
+                 plan::Method method = plan::Method::kOurs) const {
+    const plan::PlannerOptions options{
+        .world_size = machine_.gpus, .candidates = plan::strategies_of(proposals), .method = method};
+    const plan::Planner planner(options, cost_);
     double sum_ns = 0;
     for (const std::vector<int64_t>& batch : fresh_) {
       std::vector<strategy::Sequence> sequences;
@@ -148,8 +155,9 @@ int main(int argc, char** argv) {
               folder.c_str(), seeds, fresh);
   std::printf(
       "| calibration | GPUs | lengths | propose s | strategies | mean step ms | spread over seeds %% | "
-      "÷ long search, mean | worst | long search s | best static ÷ ours |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "÷ long search, mean | worst | long search s | best static ÷ ours | "
+      "paper ÷ ours |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const std::string calibration : {"a800-7b", "a800-13b", "a800-32b"}) {
     if (argc > 4 && calibration != argv[4]) continue;
     for (const Machine& machine : kMachines) {
