@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/lanes.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -308,7 +309,7 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
 
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members, PackRule rule) {
-  SLUICE_ASSERT(pipeline.scheme.cp == 1, "packing knows one lane");
+  if (pipeline.scheme.cp > 1) return pack_lanes(pipeline, scheme, cost, lengths, members);
   std::vector<PackItem> items;
   for (const int sequence : members) {
     const int64_t tokens = lengths[static_cast<size_t>(sequence)];

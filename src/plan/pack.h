@@ -51,7 +51,8 @@ struct PackedPipeline {
 // PP = 1, where more only cost more constants; otherwise several counts, each with even micro-batches in
 // descending, ascending and peaked order and with ramped ones (small first and last: fill and drain are paid
 // by them), and the best by the schedule's makespan. The earliest of equals wins.
-// REQUIRES: cp = 1 and every length <= scheme.max_len_tokens().
+// Pipelines of several lanes are packed by pack_lanes (plan/lanes.h), whatever the rule.
+// REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members,
                     PackRule rule = PackRule::kOurs);

@@ -23,7 +23,6 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
   const std::string name = text("strategy '", to_text(candidate), "': ");
   if (candidate.pipelines.empty()) throw InputError(name + "it has no pipeline");
   strategy::validate(candidate, options.world_size);
-  refuse_lanes(candidate);
   for (const Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
     const model::Shape& shape = cost.options().shape;
@@ -43,14 +42,6 @@ std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
 }
 
 }  // namespace
-
-void refuse_lanes(const Strategy& strategy) {
-  for (const Pipeline& pipeline : strategy.pipelines) {
-    if (pipeline.scheme.cp == 1) continue;
-    throw InputError(text("strategy '", to_text(strategy), "': ", to_text(pipeline.scheme),
-                          ": cp > 1 is not executed yet: use tp or pp for long sequences"));
-  }
-}
 
 Planner::Planner(PlannerOptions options, cost::CostModel cost)
     : options_(std::move(options)), cost_(std::move(cost)) {

@@ -37,12 +37,9 @@ struct PlannerOptions {
   PaperOptions paper;       // of kPaper; its stream of random numbers follows step and candidate
 };
 
-// InputError when a pipeline has more than one lane: rings are planned and executed by a later version.
-void refuse_lanes(const strategy::Strategy& strategy);
-
 class Planner {
  public:
-  // InputError when there is no candidate, or one cannot run (validate, lanes, tp_fault, more stages than
+  // InputError when there is no candidate, or one cannot run (validate, tp_fault, more stages than
   // layers, a TP degree without calibration), naming it.
   Planner(PlannerOptions options, cost::CostModel cost);
 

@@ -3,12 +3,29 @@
 #include <algorithm>
 
 namespace sluice::plan {
+namespace {
+
+// Two of the 2k even chunks of a sequence fit each lane.
+int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
+  constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
+  if (lanes == 1) return lane_max_len_tokens;
+  return std::min(kMostTokens, std::max(lane_max_len_tokens, lane_max_len_tokens / 2 * 2 * lanes));
+}
+
+// The least that a lane has of a sequence when it has most of all lanes, and there are at most `lanes`.
+cost::Work least_share(int64_t length, int lanes) {
+  return cost::Work::of_lane((length + lanes - 1) / lanes, length, lanes);
+}
+
+}  // namespace
 
 SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& cost, int world_size)
     : scheme_(scheme),
-      max_len_tokens_(cost.max_len_tokens(scheme, world_size)),
+      max_len_tokens_(longest_on(scheme.cp, cost.max_len_tokens(scheme, world_size))),
+      lane_max_len_tokens_(cost.max_len_tokens(scheme, world_size)),
       credit_tokens_(cost.credit_tokens(scheme, world_size)),
       util_len_tokens_(cost.util_len_tokens(scheme)),
+      gpus_per_node_(cost.options().gpus_per_node),
       intra_(cost.options().intra),
       inter_(cost.options().inter),
       row_bytes_(cost.transfer_bytes(scheme, scheme.tp)) {
@@ -23,7 +40,42 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
                       cost.cell_times(scheme, CellKind::kBackwardInput, part),
                       cost.cell_times(scheme, CellKind::kBackwardWeight, part),
                       cost.stage_times(scheme, stage)});
+    if (scheme.cp == 1) continue;
+    for (const bool in_node : {true, false}) {
+      (in_node ? rings_in_node_ : rings_)
+          .push_back({cost.ring_times(scheme, CellKind::kForward, part, in_node),
+                      cost.ring_times(scheme, CellKind::kBackwardInput, part, in_node)});
+    }
   }
+}
+
+int SchemeCost::fewest_lanes(int64_t length) const {
+  if (length <= lane_max_len_tokens_) return 1;
+  const int64_t two_chunks = std::max<int64_t>(2, lane_max_len_tokens_ / 2 * 2);
+  return static_cast<int>((length + two_chunks - 1) / two_chunks);
+}
+
+int64_t SchemeCost::exposed_ns(int stage, const cost::Work& work, int lanes, int most_in_node) const {
+  if (lanes == 1) return 0;
+  const auto of = [&](const Rings& ring) {
+    return ring.forward.exposed_ns(work, lanes) + ring.backward.exposed_ns(work, lanes);
+  };
+  const int64_t outside_ns = of(rings_[static_cast<size_t>(stage)]);
+  if (lanes > most_in_node) return outside_ns;
+  return std::min(outside_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
+}
+
+int64_t SchemeCost::lane_ns(int64_t length, int lanes) const {
+  const int64_t chunks = int64_t{2} * lanes;
+  const int64_t tokens = lanes == 1 ? length : (length + chunks - 1) / chunks * 2;
+  const cost::Work work = cost::Work::of_lane(tokens, length, lanes);
+  int64_t slowest = 0;
+  for (int stage = 0; stage < scheme_.pp; ++stage) {
+    const int64_t ns = cells_[static_cast<size_t>(stage)].all.of_work(work) +
+                       exposed_ns(stage, work, lanes, gpus_per_node_ / scheme_.tp);
+    slowest = std::max(slowest, ns);
+  }
+  return slowest;
 }
 
 int64_t SchemeCost::sequence_ns(int64_t length) const {
@@ -31,8 +83,8 @@ int64_t SchemeCost::sequence_ns(int64_t length) const {
   int64_t slowest = 0;
   for (const cost::Quadratic& stage : stages_) {
     const auto share_ns =
-        static_cast<int64_t>(cost::Wide{stage.c_ns} * length / std::max<int64_t>(max_len_tokens_, 1));
-    slowest = std::max(slowest, stage.of_work(work) - stage.c_ns + share_ns);
+        static_cast<int64_t>(cost::Wide{stage.c_ns} * length / std::max<int64_t>(lane_max_len_tokens_, 1));
+    slowest = std::max(slowest, (stage.of_work(work) - stage.c_ns + share_ns) / scheme_.cp);
   }
   return slowest;
 }
@@ -41,7 +93,7 @@ int64_t SchemeCost::published_ns(int64_t length) const {
   const cost::Work work = cost::Work::of_lane(length, length, 1);
   int64_t slowest = 0;
   for (const cost::Quadratic& stage : stages_) slowest = std::max(slowest, stage.of_work(work));
-  return slowest;
+  return slowest / scheme_.cp;
 }
 
 int64_t SchemeCost::micro_batch_ns() const {
@@ -55,15 +107,17 @@ int64_t SchemeCost::floor_ns(int stage, int64_t length) const {
   const cost::Work work = cost::Work::of_lane(length, length, 1);
   const cost::Wide fixed =
       all.of_work_fixed(work) + (cost::Wide{all.c_ns} << cost::Quadratic::kFractionBits) * length /
-                                    std::max<int64_t>(max_len_tokens_, 1);
-  return std::max<int64_t>(0, static_cast<int64_t>(fixed >> cost::Quadratic::kFractionBits) - 2);
+                                    std::max<int64_t>(lane_max_len_tokens_, 1);
+  return std::max<int64_t>(0,
+                           static_cast<int64_t>((fixed / scheme_.cp) >> cost::Quadratic::kFractionBits) - 2);
 }
 
 int64_t SchemeCost::floor_ns(int stage, const cost::Work& work, int sequences) const {
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
-  const int64_t most = std::max<int64_t>(max_len_tokens_, 1);
+  const int64_t most = std::max<int64_t>(lane_max_len_tokens_, 1);
   const int64_t micro_batches = std::max<int64_t>(1, (work.tokens + most - 1) / most);
-  return std::max<int64_t>(0, all.of_work(work) + all.c_ns * (micro_batches - 1) - 2 * sequences);
+  const int64_t busy_ns = all.of_work(work) + all.c_ns * (micro_batches - 1);
+  return std::max<int64_t>(0, busy_ns / scheme_.cp - 2 * sequences);
 }
 
 // No transfer is faster than on the better of the links.
@@ -73,28 +127,44 @@ int64_t SchemeCost::transfer_ns(int64_t tokens) const {
 }
 
 int64_t SchemeCost::fill_ns(int stage, int64_t shortest) const {
-  const cost::Work work = cost::Work::of_lane(shortest, shortest, 1);
-  int64_t fill_ns = stage * transfer_ns(shortest);
+  const cost::Work work = least_share(shortest, scheme_.cp);
+  int64_t fill_ns = stage * transfer_ns(work.tokens);
   for (int below = 0; below < stage; ++below) {
     fill_ns += cells_[static_cast<size_t>(below)].forward.of_work(work);
   }
   return fill_ns;
 }
 
-int64_t SchemeCost::path_ns(int64_t length) const {
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
-  int64_t path_ns = 2 * (scheme_.pp - 1) * transfer_ns(length) + cells_[0].backward_weight.of_work(work);
-  for (const Cells& stage : cells_) {
-    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
+// Other sequences that share its ring only add tokens and squares, and no cell gets shorter by that but for
+// the rounding of what is exposed.
+int64_t SchemeCost::path_ns(int64_t length, int lanes) const {
+  const cost::Work work = least_share(length, lanes);
+  const int64_t rounding_ns = lanes == 1 ? 0 : 2 * scheme_.pp;
+  int64_t path_ns =
+      2 * (scheme_.pp - 1) * transfer_ns(work.tokens) + cells_[0].backward_weight.of_work(work) - rounding_ns;
+  for (int s = 0; s < scheme_.pp; ++s) {
+    const Cells& stage = cells_[static_cast<size_t>(s)];
+    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work) +
+               exposed_ns(s, work, lanes, gpus_per_node_);
   }
   return path_ns;
+}
+
+int64_t SchemeCost::path_ns(int64_t length) const {
+  const int fewest = fewest_lanes(length);
+  int64_t least_ns = path_ns(length, fewest);
+  for (int lanes = fewest + 1; lanes <= scheme_.cp; ++lanes) {
+    least_ns = std::min(least_ns, path_ns(length, lanes));
+  }
+  return least_ns;
 }
 
 int SchemeCost::busiest_stage(const cost::Work& work, int64_t shortest) const {
   int busiest = 0;
   int64_t most_ns = -1;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
-    const int64_t ns = cells_[static_cast<size_t>(stage)].all.of_work(work) + fill_ns(stage, shortest);
+    const int64_t ns =
+        cells_[static_cast<size_t>(stage)].all.of_work(work) / scheme_.cp + fill_ns(stage, shortest);
     if (ns > most_ns) busiest = stage;
     most_ns = std::max(most_ns, ns);
   }

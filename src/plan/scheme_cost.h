@@ -14,13 +14,22 @@ class SchemeCost {
   SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& cost, int world_size);
 
   const strategy::Scheme& scheme() const { return scheme_; }
-  int64_t max_len_tokens() const { return max_len_tokens_; }  // 0: the model does not fit
+  // The longest sequence, on all lanes if need be; 0: the model does not fit.
+  int64_t max_len_tokens() const { return max_len_tokens_; }
+  // What a lane's micro-batch holds, and what its lane holds at a time.
+  int64_t lane_max_len_tokens() const { return lane_max_len_tokens_; }
   int64_t credit_tokens() const { return credit_tokens_; }
   // The shortest micro-batch that keeps its ranks busy.
   int64_t util_len_tokens() const { return util_len_tokens_; }
+  // The fewest lanes that hold a sequence: one when a lane does, else as many as its 2k even chunks need.
+  // REQUIRES: length <= max_len_tokens().
+  int fewest_lanes(int64_t length) const;
+  // How long a sequence that is cut over `lanes` lanes keeps each of them busy on the slowest stage: a
+  // micro-batch of its own, with what the ring exposes when it lies as close together as it can.
+  int64_t lane_ns(int64_t length, int lanes) const;
 
   // T(l, P) of Hydraulis: forward plus backward of one sequence on the slowest stage. The constant c of a
-  // micro-batch is shared by the tokens that fill it: the least that it can cost a sequence.
+  // micro-batch is shared by the tokens that fill it: the least that it can cost a sequence. Lanes divide it.
   // REQUIRES: length <= max_len_tokens().
   int64_t sequence_ns(int64_t length) const;
   // The same as it is published: each sequence pays a whole c (Hydraulis, appendix C.2).
@@ -32,7 +41,8 @@ class SchemeCost {
   //
   // Sequences that share a stage keep it busy for no less than the sum of their floors, however they are put
   // into micro-batches: c is paid by at least tokens ÷ max_len_tokens micro-batches, and rounding three cells
-  // of a micro-batch to nanoseconds takes less than two off each.
+  // of a micro-batch to nanoseconds takes less than two off each. With lanes that is the mean over them:
+  // cutting a sequence loses no work and gives each of its lanes a micro-batch of its own.
   int64_t floor_ns(int stage, int64_t length) const;
   // The same for sequences of `work` in all, which need at least one micro-batch.
   int64_t floor_ns(int stage, const cost::Work& work, int sequences) const;
@@ -40,7 +50,7 @@ class SchemeCost {
   // than the shortest sequence.
   int64_t fill_ns(int stage, int64_t shortest) const;
   // A micro-batch that holds a sequence of `length`: forward and input gradient on every stage, each after
-  // the other, and the weight gradient of stage 0.
+  // the other, and the weight gradient of stage 0. With lanes, the least over how many it is cut.
   int64_t path_ns(int64_t length) const;
   // The stage that `work` keeps busy longest, its fill with `shortest` included.
   int busiest_stage(const cost::Work& work, int64_t shortest) const;
@@ -53,14 +63,26 @@ class SchemeCost {
     cost::Quadratic backward_weight;
     cost::Quadratic all;
   };
+  // Of a stage.
+  struct Rings {
+    cost::RingTimes forward;
+    cost::RingTimes backward;
+  };
   int64_t transfer_ns(int64_t tokens) const;
+  int64_t path_ns(int64_t length, int lanes) const;
+  // At least; a ring of more lanes than `most_in_node` leaves its node.
+  int64_t exposed_ns(int stage, const cost::Work& work, int lanes, int most_in_node) const;
 
   strategy::Scheme scheme_;
   int64_t max_len_tokens_ = 0;
+  int64_t lane_max_len_tokens_ = 0;
   int64_t credit_tokens_ = 0;
   int64_t util_len_tokens_ = 0;
   std::vector<cost::Quadratic> stages_;  // those that differ
   std::vector<Cells> cells_;
+  std::vector<Rings> rings_in_node_;  // by stage; none with one lane
+  std::vector<Rings> rings_;          // the same between nodes
+  int gpus_per_node_ = 1;
   cost::LinkTimes intra_;
   cost::LinkTimes inter_;
   int64_t row_bytes_ = 0;

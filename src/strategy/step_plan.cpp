@@ -76,17 +76,24 @@ base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
   return base::even_part(length_tokens, int64_t{2} * lanes, chunk);
 }
 
+std::vector<Piece> lane_pieces(int32_t sequence, int64_t length_tokens, int lanes, int lane) {
+  std::vector<Piece> pieces;
+  for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
+    const base::Interval tokens = causal_chunk(length_tokens, lanes, chunk);
+    if (!tokens.empty()) pieces.push_back({sequence, tokens.begin, tokens.end});
+  }
+  return pieces;
+}
+
 std::vector<MicroBatch> ring_micro_batches(const std::vector<Sequence>& sequences,
                                            const std::vector<int32_t>& shared, int lanes, int ring) {
   std::vector<MicroBatch> result(static_cast<size_t>(lanes), MicroBatch{.ring = ring});
   for (int lane = 0; lane < lanes; ++lane) {
     for (const int32_t sequence : shared) {
       const int64_t length = sequences.at(static_cast<size_t>(sequence)).length_tokens;
-      for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
-        const base::Interval tokens = causal_chunk(length, lanes, chunk);
-        if (tokens.empty()) continue;
-        result[static_cast<size_t>(lane)].pieces.push_back({sequence, tokens.begin, tokens.end});
-      }
+      const std::vector<Piece> added = lane_pieces(sequence, length, lanes, lane);
+      std::vector<Piece>& pieces = result[static_cast<size_t>(lane)].pieces;
+      pieces.insert(pieces.end(), added.begin(), added.end());
     }
   }
   return result;

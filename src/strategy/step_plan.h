@@ -94,6 +94,9 @@ void validate(const StepPlan& plan, int world_size);
 std::vector<MicroBatch> ring_micro_batches(const std::vector<Sequence>& sequences,
                                            const std::vector<int32_t>& shared, int lanes, int ring);
 
+// What lane `lane` of them holds of one sequence.
+std::vector<Piece> lane_pieces(int32_t sequence, int64_t length_tokens, int lanes, int lane);
+
 // Chunk `chunk` of the 2k chunks of a sequence of `length_tokens` on k lanes.
 base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk);
 

@@ -1,0 +1,187 @@
+#include "plan/lanes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/rng.h"
+#include "plan/bound.h"
+#include "plan/planner.h"
+#include "plan/test_models.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::plan {
+namespace {
+
+using strategy::Scheme;
+
+strategy::Pipeline pipeline_of(const Scheme& scheme) {
+  strategy::Pipeline pipeline{.scheme = scheme, .ranks = {}};
+  for (int rank = 0; rank < scheme.ranks(); ++rank) pipeline.ranks.push_back(rank);
+  return pipeline;
+}
+
+std::vector<int64_t> random_lengths(base::Rng& rng, int64_t most, int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = rng.between(1, most); i > 0; --i) {
+    lengths.push_back(rng.between(2, rng.below(4) == 0 ? longest : std::min<int64_t>(longest, 600)));
+  }
+  return lengths;
+}
+
+PackedPipeline pack_all(const SchemeCost& scheme, const cost::CostModel& cost,
+                        const std::vector<int64_t>& lengths) {
+  std::vector<int> members(lengths.size());
+  std::iota(members.begin(), members.end(), 0);
+  return pack(pipeline_of(scheme.scheme()), scheme, cost, lengths, members);
+}
+
+strategy::StepPlan step_plan_of(const PackedPipeline& packed, const std::vector<int64_t>& lengths) {
+  strategy::StepPlan plan;
+  for (const int64_t length : lengths) plan.sequences.push_back({.length_tokens = length});
+  plan.pipelines = {packed.plan};
+  return plan;
+}
+
+int64_t bound_ns(const SchemeCost& scheme, std::vector<int64_t> lengths) {
+  std::sort(lengths.begin(), lengths.end(), std::greater<>());
+  const std::vector<SchemeGroup> groups = {{&scheme, 1}};
+  return lower_bound(lengths, groups, FloorTable(lengths, groups))->lower_ns;
+}
+
+TEST(Lanes, PlansAreValidScoredByTheirScheduleAndAboveTheBound) {
+  const cost::CostModel cost = test_cost();
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    base::Rng rng(seed, 21);
+    const Scheme scheme{.tp = 1 << rng.below(2),
+                        .pp = static_cast<int>(rng.between(1, 3)),
+                        .cp = static_cast<int>(rng.between(2, 7))};
+    const SchemeCost priced(scheme, cost, scheme.ranks());
+    const std::vector<int64_t> lengths =
+        random_lengths(rng, 30, std::min<int64_t>(priced.max_len_tokens(), 20'000));
+    const PackedPipeline packed = pack_all(priced, cost, lengths);
+    ASSERT_NO_THROW(strategy::validate(step_plan_of(packed, lengths), scheme.ranks())) << "seed " << seed;
+    const schedule::PipelineLoad load = schedule::pipeline_load(packed.plan, cost, scheme.ranks());
+    ASSERT_EQ(packed.makespan_ns, schedule::schedule_pipeline(load).makespan_ns) << "seed " << seed;
+    ASSERT_GE(packed.makespan_ns, bound_ns(priced, lengths)) << "seed " << seed;
+  }
+}
+
+// Two lanes and one stage: rings take both, so a plan takes their times and then the longer of what the lanes
+// have of their own. Micro-batches are counted as if tokens filled them.
+int64_t least_on_two_lanes(const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
+  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  int cases = 1;
+  for (size_t i = 0; i < lengths.size(); ++i) cases *= 3;
+  for (int choice = 0; choice < cases; ++choice) {
+    int64_t ring_ns = 0;
+    int64_t own_ns[2] = {0, 0};
+    int64_t tokens[2] = {0, 0};
+    bool fits = true;
+    int rest = choice;
+    for (const int64_t length : lengths) {
+      const int lane = rest % 3;
+      rest /= 3;
+      if (lane == 2) {
+        ring_ns += scheme.lane_ns(length, 2);
+        continue;
+      }
+      fits = fits && length <= scheme.lane_max_len_tokens();
+      own_ns[lane] += scheme.lane_ns(length, 1) - scheme.micro_batch_ns();
+      tokens[lane] += length;
+    }
+    const int64_t most = scheme.lane_max_len_tokens();
+    for (const int lane : {0, 1}) own_ns[lane] += (tokens[lane] + most - 1) / most * scheme.micro_batch_ns();
+    if (fits) best_ns = std::min(best_ns, ring_ns + std::max(own_ns[0], own_ns[1]));
+  }
+  return best_ns;
+}
+
+TEST(Lanes, StaysBetweenTheBoundAndBruteForce) {
+  const cost::CostModel cost = test_cost();
+  const SchemeCost scheme({.cp = 2}, cost, 2);
+  int64_t ours_ns = 0;
+  int64_t least_ns = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    base::Rng rng(seed, 22);
+    const std::vector<int64_t> lengths = random_lengths(rng, 6, scheme.max_len_tokens());
+    const int64_t least = least_on_two_lanes(scheme, lengths);
+    ASSERT_LE(bound_ns(scheme, lengths), least + 50) << "seed " << seed;
+    const int64_t ours = pack_all(scheme, cost, lengths).makespan_ns;
+    ASSERT_GE(ours * 101 / 100, least) << "seed " << seed;  // lane_ns counts up to a token more
+    ours_ns += ours;
+    least_ns += least;
+  }
+  EXPECT_LE(ours_ns, least_ns * 105 / 100);
+}
+
+TEST(Lanes, HoldWhatTheirChunksHold) {
+  const cost::CostModel cost = test_cost();
+  for (const int cp : {2, 3, 5}) {
+    const SchemeCost scheme({.cp = cp}, cost, cp);
+    const int64_t longest = scheme.max_len_tokens();
+    EXPECT_EQ(longest, scheme.lane_max_len_tokens() / 2 * 2 * cp);
+    EXPECT_EQ(scheme.fewest_lanes(scheme.lane_max_len_tokens()), 1);
+    EXPECT_EQ(scheme.fewest_lanes(longest), cp);
+    const PackedPipeline packed = pack_all(scheme, cost, {longest});
+    EXPECT_NO_THROW(strategy::validate(step_plan_of(packed, {longest}), cp));
+    for (const auto& lane : packed.plan.lanes) EXPECT_EQ(lane.size(), 1u);
+  }
+}
+
+TEST(Lanes, ShortSequencesShareNothing) {
+  const cost::CostModel cost = test_cost();
+  const SchemeCost scheme({.cp = 4}, cost, 4);
+  const PackedPipeline packed = pack_all(scheme, cost, std::vector<int64_t>(32, 100));
+  for (const auto& lane : packed.plan.lanes) {
+    int64_t tokens = 0;
+    for (const strategy::MicroBatch& micro_batch : lane) {
+      EXPECT_FALSE(micro_batch.ring);
+      tokens += micro_batch.tokens();
+    }
+    EXPECT_EQ(tokens, 800);
+  }
+}
+
+TEST(Lanes, PipelineWithoutSequencesIsEmpty) {
+  const cost::CostModel cost = test_cost();
+  for (const int pp : {1, 2}) {
+    const SchemeCost scheme({.pp = pp, .cp = 3}, cost, 6);
+    const PackedPipeline packed = pack_all(scheme, cost, {});
+    EXPECT_EQ(packed.makespan_ns, 0);
+    EXPECT_EQ(packed.plan.lanes.size(), 3u);
+  }
+}
+
+TEST(Lanes, PlansWithRingsRoundTripThroughJson) {
+  PlannerOptions options{.world_size = 8};
+  for (const char* text : {"<1,1,5> + <1,1,3>", "<1,2,2> + <2,1,2>", "<1,1,8>"}) {
+    options.candidates.push_back(strategy::parse_strategy(text, 8));
+  }
+  const Planner planner(options, test_cost());
+  int rings = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    base::Rng rng(seed, 23);
+    std::vector<strategy::Sequence> sequences;
+    for (const int64_t length :
+         random_lengths(rng, 40, std::min<int64_t>(planner.max_len_tokens(), 30'000))) {
+      sequences.push_back({.document = static_cast<int64_t>(sequences.size()), .length_tokens = length});
+    }
+    const strategy::StepPlan plan = planner.plan(static_cast<int64_t>(seed), sequences);
+    EXPECT_GE(plan.estimated_ns, plan.lower_bound_ns);
+    const strategy::StepPlan read = strategy::step_plan_from_json(strategy::to_json(plan), 8, "plan.json");
+    EXPECT_EQ(strategy::canonical_bytes(read), strategy::canonical_bytes(plan));
+    for (const auto& pipeline : plan.pipelines) {
+      for (const auto& lane : pipeline.lanes) {
+        rings +=
+            static_cast<int>(std::count_if(lane.begin(), lane.end(), [](const auto& m) { return m.ring; }));
+      }
+    }
+  }
+  EXPECT_GT(rings, 0);
+}
+
+}  // namespace
+}  // namespace sluice::plan
