@@ -1,6 +1,7 @@
 #include "plan/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -190,6 +191,8 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
 }
 
 std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns, Effort effort) {
+  // Estimates of few sequences are too coarse to give a candidate up by.
+  if (floors_->sequences() <= kFewSequences) incumbent_ns = std::numeric_limits<int64_t>::max();
   const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
   Packed best = pack_and_improve(start(), goal_ns, incumbent_ns);
   if (effort == Effort::kQuick || best.end_ns() <= goal_ns || !has_stages() ||
