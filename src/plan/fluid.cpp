@@ -46,18 +46,14 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths) {
   return classes;
 }
 
-int64_t lane_max_len_tokens(const SchemeCost& scheme) {
-  return std::max<int64_t>(1, scheme.max_len_tokens() / scheme.scheme().cp);
-}
-
-// How long a sequence keeps a pipeline: its busiest stage computes so long, without the constant of a
-// micro-batch; and its tokens are in flight until they have passed all stages, so that those of a long one
-// keep out others for that time in the share of the credit that they take.
+// How long a sequence keeps a pipeline, as the mean over its lanes: its busiest stage computes so long,
+// without the constant of a micro-batch; and its tokens are in flight until they have passed all stages, so
+// that those of a long one keep out others for that time in the share of the credit that they take.
 int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length) {
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
   const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / credit);
   const auto constant_ns =
-      static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / lane_max_len_tokens(scheme));
+      static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
   return std::max({scheme.floor_ns(stage, length) - constant_ns, flight_ns, int64_t{1}});
 }
 
@@ -72,7 +68,7 @@ int64_t passage_ns(const SchemeCost& scheme, int64_t length) {
 int64_t full_tokens(const SchemeCost& scheme) {
   const int pp = scheme.scheme().pp;
   return std::max<int64_t>(1,
-                           std::min(lane_max_len_tokens(scheme), scheme.credit_tokens() * 3 / (2 * pp + 1)));
+                           std::min(scheme.lane_max_len_tokens(), scheme.credit_tokens() * 3 / (2 * pp + 1)));
 }
 
 }  // namespace
@@ -80,7 +76,7 @@ int64_t full_tokens(const SchemeCost& scheme) {
 Capacity::Capacity(const SchemeCost& scheme, int64_t full_ns)
     : constant_ns_(scheme.micro_batch_ns()),
       full_ns_(std::max<int64_t>(full_ns, 1)),
-      bubble_((scheme.scheme().pp - 1) * scheme.scheme().cp * kParts / 2) {}
+      bubble_((scheme.scheme().pp - 1) * kParts / 2) {}
 
 int64_t Capacity::work_ns(int64_t time_ns) const {
   // In parts. The last micro-batch is half full.
@@ -129,7 +125,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
     if (time_ns > most_ns) break;
   }
   for (size_t k = 0; k < schemes.size(); ++k) {
-    const Wide full_ns = works_ns[k] * full_tokens(schemes[k]) / std::max<Wide>(tokens[k], 1);
+    const Wide full_ns =
+        works_ns[k] * schemes[k].scheme().cp * full_tokens(schemes[k]) / std::max<Wide>(tokens[k], 1);
     const Capacity capacity(schemes[k], static_cast<int64_t>(full_ns));
     for (const int64_t time_ns : times_) capacity_.push_back(capacity.work_ns(time_ns));
   }
@@ -138,8 +135,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   by_longest_ = by_growth_;
   std::vector<int64_t> growth;  // from 2^11 to 2^12 tokens, in millionths
   for (size_t k = 0; k < schemes.size(); ++k) {
-    growth.push_back(static_cast<int64_t>(Wide{plan::work_ns(schemes[k], stages[k], 4096)} * 1'000'000 /
-                                          plan::work_ns(schemes[k], stages[k], 2048)));
+    growth.push_back(static_cast<int64_t>(Wide{schemes[k].floor_ns(stages[k], 4096)} * 1'000'000 /
+                                          std::max<int64_t>(1, schemes[k].floor_ns(stages[k], 2048))));
   }
   std::stable_sort(by_growth_.begin(), by_growth_.end(),
                    [&](size_t a, size_t b) { return growth[a] < growth[b]; });

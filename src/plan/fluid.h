@@ -15,7 +15,7 @@ namespace sluice::plan {
 // The most work, busy time of its slowest stage, that one pipeline of a scheme finishes by a time. With V
 // micro-batches of W work in all and a constant c each, stages take W + c·V, and fill and drain h·(W/V + c);
 // V is the best of those that hold the tokens. With weight gradients split off h is about half of PP − 1.
-// Lanes count as one pipeline whose micro-batches take turns; so that many stand in a stage at once.
+// Lanes work side by side: work is the mean over them, V the micro-batches of each.
 class Capacity {
  public:
   // full_ns: work of a full micro-batch of typical sequences.
