@@ -155,7 +155,7 @@ void add_plan(CLI::App& app) {
                       "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
                       "\"analytic\")");
   command->add_option("--method", arguments->method,
-                      "ours or paper (default: the configuration's; else ours)");
+                      "ours, paper or exact (default: the configuration's; else ours)");
   command->add_option("--step", arguments->step, "Number of the step, counted from 0")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

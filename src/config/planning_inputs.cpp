@@ -236,6 +236,7 @@ Json to_json(const PlanningInputs& inputs) {
 plan::Method parse_method(const std::string& name) {
   if (name == "ours") return plan::Method::kOurs;
   if (name == "paper") return plan::Method::kPaper;
+  if (name == "exact") return plan::Method::kExact;
   throw InputError(text("method is '", name, "': choose ours, paper or exact"));
 }
 
