@@ -21,6 +21,7 @@
 #include "cost/calibration.h"
 #include "model/hugging_face.h"
 #include "report/plan_table.h"
+#include "report/strategies_table.h"
 
 namespace sluice::cli {
 
@@ -277,17 +278,7 @@ void inspect_calibration(const Json& json, const std::string& name) {
 }
 
 void inspect_strategies(const Json& json, const std::string& name) {
-  std::cout << text(name, ": strategies for a context of ",
-                    base::get_or<int64_t>(json, "context_length", 0, name), " tokens\n");
-  std::cout.flush();
-  std::printf("%10s %9s %12s  %s\n", "holds", "used", "mean step", "strategy");
-  for (const Json& entry : base::require<Json>(json, "strategies", name)) {
-    std::printf("%10lld %8.1f%% %12s  %s\n",
-                static_cast<long long>(base::get_or<int64_t>(entry, "max_len", 0, name)),
-                100 * base::get_or<double>(entry, "frequency", 0, name),
-                base::human_duration(base::get_or<int64_t>(entry, "mean_estimated_ns", 0, name)).c_str(),
-                base::require<std::string>(entry, "strategy", name).c_str());
-  }
+  std::cout << text(name, ": ", report::strategies_table(json, name));
 }
 
 void inspect_plan(const Json& json, const std::string& name) {

@@ -6,17 +6,40 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/command.h"
+#if SLUICE_TORCH
 #include "transport/launch.h"
+#endif
 
 namespace {
 
 // Tensors that are freed and allocated every layer should not go back to the kernel in between. 32 MiB is the
 // largest threshold that glibc takes.
 void set_process_up() {
+  sluice::base::configure_log({});
+#if SLUICE_TORCH
   sluice::transport::use_batch_scheduling();
+#endif
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+void add_commands(CLI::App& app) {
+  sluice::cli::add_corpus(app);
+  sluice::cli::add_lengths(app);
+  sluice::cli::add_propose(app);
+  sluice::cli::add_plan(app);
+#if SLUICE_TORCH
+  sluice::cli::add_train(app);
+  sluice::cli::add_eval(app);
+  sluice::cli::add_export(app);
+  sluice::cli::add_import(app);
+#endif
+  sluice::cli::add_inspect(app);
+#if SLUICE_TORCH
+  sluice::cli::add_doctor(app);
+#endif
 }
 
 int fail(const std::exception& error, int exit_status) {
@@ -31,15 +54,7 @@ int main(int argc, char** argv) {
   CLI::App app("Sluice trains Transformers on sequences of very different lengths.", "sluice");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice 0.1.0");
-  sluice::cli::add_corpus(app);
-  sluice::cli::add_lengths(app);
-  sluice::cli::add_plan(app);
-  sluice::cli::add_train(app);
-  sluice::cli::add_eval(app);
-  sluice::cli::add_export(app);
-  sluice::cli::add_import(app);
-  sluice::cli::add_inspect(app);
-  sluice::cli::add_doctor(app);
+  add_commands(app);
   try {
     app.parse(argc, argv);
     return 0;

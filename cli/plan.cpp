@@ -1,66 +1,174 @@
-// sluice plan: the plan of one step of a run, without running it.
+// sluice plan: the plan of steps, of a run or of a cluster one may not have, without running them.
+#include <chrono>
 #include <iostream>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/file.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "config/run_config.h"
+#include "cli/planning.h"
+#include "report/explain.h"
 #include "report/plan_table.h"
-#include "train/offline_plan.h"
 
 namespace sluice::cli {
 
+using base::text;
+
 namespace {
 
-struct Options {
-  std::string config;
-  std::vector<std::string> settings;
-  std::string calibration;
-  train::OfflinePlanOptions plan;
+struct Arguments {
+  RunPlanningOptions run;
+  config::PlanningOptions inputs;
+  std::string calibration;  // empty: the configuration's, or "analytic"
+  std::string method;       // empty: the configuration's, or "ours"
+  int64_t step = 0;
+  int64_t batches = 0;  // 0: one plan; otherwise a JSON line each
+  bool explain = false;
   std::filesystem::path out;
   bool json = false;
 };
 
-void run(const Options& options) {
-  config::RunConfig config = config::read_config(options.config, options.settings);
-  config::resolve_model(config);
-  if (!options.calibration.empty()) config.parallel.calibration = options.calibration;
-  if (config.parallel.calibration == "auto") {
-    base::log_info(
-        "nothing is measured here: planning with the analytic calibration; --calibration FILE takes "
-        "a run's");
+Planning make_planning(const Arguments& arguments) {
+  if (!arguments.run.config.empty()) {
+#if SLUICE_TORCH
+    RunPlanningOptions run = arguments.run;
+    run.calibration = arguments.calibration;
+    run.method = arguments.method;
+    return planning_of_run(run);
+#else
+    throw base::InputError(
+        "--config needs a build with libtorch: give --gpus, --model and --lengths instead");
+#endif
   }
-  const strategy::StepPlan plan = train::plan_offline(config, options.plan);
-  if (!options.out.empty()) base::write_json(options.out, strategy::to_json(plan));
-  if (options.json) {
+  config::PlanningOptions inputs = arguments.inputs;
+  if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
+  return planning_of(inputs, arguments.method.empty() ? "ours" : arguments.method);
+}
+
+strategy::StepPlan plan_next(Planning& planning) {
+  const corpus::Batch batch = planning.sampler.next();
+  const auto start = std::chrono::steady_clock::now();
+  strategy::StepPlan plan = planning.planner.plan(batch.step, config::sequences_of(batch));
+  plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+void plan_one(Planning& planning, const Arguments& arguments) {
+  const strategy::StepPlan plan = plan_next(planning);
+  if (!arguments.out.empty()) base::write_json(arguments.out, strategy::to_json(plan));
+  if (arguments.json) {
     std::cout << strategy::to_json(plan).dump() << "\n";
   } else {
     std::cout << report::plan_table(plan) << "\n";
   }
+  if (!arguments.explain) return;
+  const std::string explanation = report::explanation_text(report::explain(plan, planning.planner));
+  (arguments.json ? std::cerr : std::cout << "\n") << explanation;
+}
+
+// Lines of --batches, to a file or to standard output.
+class LineWriter {
+ public:
+  explicit LineWriter(const std::filesystem::path& path) {
+    if (!path.empty()) file_.emplace(path);
+  }
+  void write(const std::string& line) {
+    if (file_) {
+      file_->write(line + "\n");
+    } else {
+      std::cout << line << "\n";
+    }
+  }
+  void commit() {
+    if (file_) file_->commit();
+  }
+
+ private:
+  std::optional<base::AtomicFile> file_;
+};
+
+void plan_several(Planning& planning, const Arguments& arguments) {
+  LineWriter lines(arguments.out);
+  base::Progress progress("planning", arguments.batches);
+  int64_t planning_ns = 0;
+  int64_t estimated_ns = 0;
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < arguments.batches; ++i) {
+    const strategy::StepPlan plan = plan_next(planning);
+    base::Json line = strategy::to_json(plan);
+    line["planning_ns"] = plan.planning_ns;
+    lines.write(line.dump());
+    planning_ns += plan.planning_ns;
+    estimated_ns += plan.estimated_ns;
+    tokens += plan.tokens();
+    progress.advance(1);
+  }
+  progress.finish();
+  lines.commit();
+  if (arguments.out.empty()) return;
+  const double seconds = static_cast<double>(estimated_ns) / 1e9;
+  std::cout << text(
+      arguments.batches, " steps, estimated at ", base::human_duration(estimated_ns / arguments.batches),
+      " each, ", base::human_count(static_cast<int64_t>(static_cast<double>(tokens) / seconds)),
+      " tokens/s; planned in ", base::human_duration(planning_ns / arguments.batches), " each\n");
+}
+
+void run(const Arguments& arguments) {
+  Planning planning = make_planning(arguments);
+  planning.sampler.skip(arguments.step);
+  if (arguments.batches > 0) {
+    plan_several(planning, arguments);
+  } else {
+    plan_one(planning, arguments);
+  }
+}
+
+void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::vector<CLI::Option*>& inputs) {
+  CLI::Option* config = command.add_option("--config", run.config, "Run configuration (TOML)");
+  command.add_option("--set", run.settings, "section.key=value, over the configuration; any number")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->needs(config);
+  command.add_option("--ranks", run.ranks, "Ranks of the run; 0: as many as the configured strategies use")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str()
+      ->needs(config);
+  for (CLI::Option* input : inputs) input->excludes(config);
 }
 
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("plan", "Plan one step of a run: strategy, pipelines, micro-batches");
-  auto options = std::make_shared<Options>();
-  command->add_option("--config", options->config, "Run configuration (TOML)")->required();
-  command->add_option("--set", options->settings, "section.key=value, over the configuration; any number")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--step", options->plan.step, "Number of the step, counted from 0")
+  CLI::App* command = app.add_subcommand(
+      "plan", "Plan steps: strategy, pipelines, micro-batches; of a run, or for --gpus, --model, --lengths");
+  auto arguments = std::make_shared<Arguments>();
+  std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
+  inputs.push_back(command
+                       ->add_option("--strategies", arguments->inputs.strategies,
+                                    "Candidates: strategies.json, a file with one a line, or a text such as "
+                                    "'1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
+                       ->take_all()
+                       ->allow_extra_args(false));
+  add_run_options(*command, arguments->run, inputs);
+  command->add_option("--calibration", arguments->calibration,
+                      "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
+                      "\"analytic\")");
+  command->add_option("--method", arguments->method,
+                      "ours, paper or exact (default: the configuration's; else ours)");
+  command->add_option("--step", arguments->step, "Number of the step, counted from 0")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--ranks", options->plan.ranks, "Ranks; 0: as many as the configured strategies use")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--calibration", options->calibration,
-                      "A calibration.json or \"analytic\" (default: what the configuration names)");
-  command->add_option("--out", options->out, "Write plan.json here");
-  command->add_flag("--json", options->json, "Print the content of plan.json instead of a table");
-  command->callback([options] { run(*options); });
+  CLI::Option* batches =
+      command
+          ->add_option("--batches", arguments->batches,
+                       "Plan this many successive batches, from --step on, and write a line of JSON for each")
+          ->check(CLI::PositiveNumber);
+  command->add_flag("--explain", arguments->explain, "Say why: choice, last pipeline, next best, bound")
+      ->excludes(batches);
+  command->add_option("--out", arguments->out, "Write plan.json, or the lines of --batches, here");
+  command->add_flag("--json", arguments->json, "Print the content of plan.json instead of a table");
+  command->callback([arguments] { run(*arguments); });
 }
 
 }  // namespace sluice::cli

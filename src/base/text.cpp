@@ -90,6 +90,53 @@ std::string human_count(int64_t value) {
   return digits;
 }
 
+std::string human_percent(double share) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, std::abs(share) < 0.1 ? "%.2f %%" : "%.1f %%", 100 * share);
+  return buffer;
+}
+
+namespace {
+
+// Code points of UTF-8.
+size_t columns_of(std::string_view value) {
+  const auto is_continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  return value.size() - static_cast<size_t>(std::count_if(value.begin(), value.end(), is_continuation));
+}
+
+std::string padding(std::string_view value, size_t columns) {
+  const size_t own = columns_of(value);
+  return std::string(columns > own ? columns - own : 0, ' ');
+}
+
+}  // namespace
+
+std::string padded_right(std::string_view value, size_t columns) {
+  return std::string(value) + padding(value, columns);
+}
+
+std::string padded_left(std::string_view value, size_t columns) {
+  return padding(value, columns) + std::string(value);
+}
+
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::string_view alignment) {
+  std::vector<size_t> widths(alignment.size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += alignment[i] == 'l' ? padded_right(row[i], widths[i]) : padded_left(row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + '\n';
+  }
+  return out;
+}
+
 namespace {
 
 size_t edit_distance(std::string_view a, std::string_view b) {

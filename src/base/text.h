@@ -43,6 +43,17 @@ std::string human_duration(int64_t nanoseconds);
 // 12345678 -> "12,345,678".
 std::string human_count(int64_t value);
 
+// 0.0456 -> "4.56 %", 0.456 -> "45.6 %".
+std::string human_percent(double share);
+
+// Rows of cells as columns two spaces apart, a line each. `alignment` has a letter for every column, l for
+// left and r for right. Cells are UTF-8. REQUIRES: no row has more cells than there are letters.
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::string_view alignment);
+
+// `value` with spaces up to `columns`, after it or before it.
+std::string padded_right(std::string_view value, size_t columns);
+std::string padded_left(std::string_view value, size_t columns);
+
 // The candidate with the smallest edit distance to `word`, or "" when none is within 1 + size/3 edits.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -68,5 +68,14 @@ TEST(BoundedQueue, DrainsAfterClose) {
   EXPECT_FALSE(queue.push(1));
 }
 
+TEST(Text, TablesAlignCodePoints) {
+  EXPECT_EQ(table_text({{"a", "1"}, {"…bb", "1,000"}, {"c"}}, "lr"), "a        1\n…bb  1,000\nc\n");
+}
+
+TEST(Text, PercentsKeepThreeDigits) {
+  EXPECT_EQ(human_percent(0.0004), "0.04 %");
+  EXPECT_EQ(human_percent(0.456), "45.6 %");
+}
+
 }  // namespace
 }  // namespace sluice::base

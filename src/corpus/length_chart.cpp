@@ -38,19 +38,21 @@ std::string percent(double part) {
   return out.str();
 }
 
-std::string padded_left(const std::string& value, size_t width) {
-  return std::string(width > value.size() ? width - value.size() : 0, ' ') + value;
-}
-
-std::string padded_right(const std::string& value, size_t width) {
-  return value + std::string(width > value.size() ? width - value.size() : 0, ' ');
-}
-
 // 2048 -> "2K": a bin's lower edge.
 std::string edge(int64_t tokens) {
   if (tokens >= 1 << 20) return text(tokens >> 20, "M");
   if (tokens >= 1 << 10) return text(tokens >> 10, "K");
   return text(tokens);
+}
+
+// A bar of eighths of a column, `part` of kBarColumns long and the thinnest one where that is not 0.
+std::string bar(double part) {
+  constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  auto eighths = static_cast<int>(part * kBarColumns * 8 + 0.5);
+  if (part > 0) eighths = std::max(eighths, 1);
+  std::string out;
+  for (int column = 0; column < eighths / 8; ++column) out += "█";
+  return base::padded_right(out + kEighths[eighths % 8], kBarColumns);
 }
 
 std::vector<std::string> table_row(const NamedLengths& distribution) {
@@ -144,38 +146,20 @@ std::string lengths_table(const std::vector<NamedLengths>& distributions) {
   std::vector<std::vector<std::string>> rows = {
       {"", "documents", "tokens", "mean", "p50", "p90", "p99", "p99.9", "longest", "padding"}};
   for (const NamedLengths& each : distributions) rows.push_back(table_row(each));
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    out += padded_right(row[0], widths[0]);
-    for (size_t i = 1; i < row.size(); ++i) out += "  " + padded_left(row[i], widths[i]);
-    out += '\n';
-  }
-  return out;
+  return base::table_text(rows, "lrrrrrrrrr");
 }
 
 std::string lengths_histogram(const NamedLengths& distribution) {
   const LengthDistribution& lengths = distribution.lengths;
   const double highest = std::max(highest_share(lengths), 1e-9);
-  const auto bar = [&](double part) {
-    return padded_right(std::string(static_cast<size_t>(part / highest * kBarColumns + 0.5), '#'),
-                        kBarColumns);
-  };
-  std::string out = text(padded_left("tokens", 14), "  ", padded_right("share of documents", kBarColumns + 9),
-                         "share of tokens\n");
+  std::vector<std::vector<std::string>> rows = {{"length", "documents", "", "tokens", ""}};
   for (const LengthBin& bin : lengths.histogram()) {
     const double documents = share(bin.documents, lengths.documents());
     const double tokens = share(bin.tokens, lengths.tokens());
-    out += text(padded_left(text(edge(bin.from), " - ", edge(bin.to)), 14), "  ",
-                padded_left(percent(documents), 7), " ", bar(documents), " ", padded_left(percent(tokens), 7),
-                " ", bar(tokens));
-    out.erase(out.find_last_not_of(' ') + 1);
-    out += '\n';
+    rows.push_back({text(edge(bin.from), " - ", edge(bin.to)), percent(documents), bar(documents / highest),
+                    percent(tokens), bar(tokens / highest)});
   }
-  return out;
+  return base::table_text(rows, "rrlrl");
 }
 
 std::string lengths_svg(const std::vector<NamedLengths>& distributions) {

@@ -16,8 +16,8 @@ struct NamedLengths {
 // A row for each distribution: documents, tokens, mean, percentiles, longest, padding. Ends with a newline.
 std::string lengths_table(const std::vector<NamedLengths>& distributions);
 
-// Two bars for each power-of-two bin, the share of the documents and of the tokens. Ends with a newline.
-// REQUIRES: not empty.
+// Two bars for each power-of-two bin of lengths, the share of the documents and of the tokens. Ends with a
+// newline. REQUIRES: not empty.
 std::string lengths_histogram(const NamedLengths& distribution);
 
 // The histograms one above the other, as a stand-alone SVG file. REQUIRES: none is empty.

@@ -106,11 +106,11 @@ TEST(LengthChart, TableAndHistogramAreText) {
             "four          4      15     4    2    9    9      9        9   58.3 %\n");
   EXPECT_EQ(
       lengths_histogram(named),
-      "        tokens  share of documents                     share of tokens\n"
-      "         0 - 2   25.0 % #############                    6.7 % ###\n"
-      "         2 - 4   50.0 % #########################       33.3 % #################\n"
-      "         4 - 8    0.0 %                                  0.0 %\n"
-      "        8 - 16   25.0 % #############                   60.0 % ##############################\n");
+      "length  documents                                  tokens\n"
+      " 0 - 2     25.0 %  ████████████▌                    6.7 %  ███▍\n"
+      " 2 - 4     50.0 %  █████████████████████████       33.3 %  ████████████████▋\n"
+      " 4 - 8      0.0 %                                   0.0 %\n"
+      "8 - 16     25.0 %  ████████████▌                   60.0 %  ██████████████████████████████\n");
 }
 
 TEST(LengthChart, PictureEscapesNamesAndHasABarForEachBin) {

@@ -110,8 +110,8 @@ TEST(Lanes, StaysBetweenTheBoundAndBruteForce) {
     const int64_t least = least_on_two_lanes(scheme, lengths);
     ASSERT_LE(bound_ns(scheme, lengths), least + 50) << "seed " << seed;
     const int64_t ours = pack_all(scheme, cost, lengths).makespan_ns;
-    // lane_ns counts up to a token of each sequence more.
-    const int64_t token_ns = scheme.lane_ns(3, 1) - scheme.lane_ns(2, 1);
+    // lane_ns counts up to a token of each sequence more, with its share of the ring's.
+    const int64_t token_ns = 2 * (scheme.lane_ns(3, 1) - scheme.lane_ns(2, 1));
     ASSERT_GE(ours + static_cast<int64_t>(lengths.size()) * token_ns, least) << "seed " << seed;
     ours_ns += ours;
     least_ns += least;

@@ -41,6 +41,11 @@ std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns) {
   }
   lines.push_back(text("strategy ", strategy::to_text(plan.strategy()), ", predicted ",
                        base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns)));
+  if (plan.lower_bound_ns > 0) {
+    lines.push_back(text("  no plan of the candidates takes less than ",
+                         base::human_duration(plan.lower_bound_ns), ": within ",
+                         base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best"));
+  }
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) add_pipeline(pipeline, lines);
   return base::join(lines, "\n");
 }

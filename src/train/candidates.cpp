@@ -4,26 +4,14 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/text.h"
+#include "config/planning_inputs.h"
+#include "config/strategy_file.h"
 #include "plan/proposal.h"
 
 namespace sluice::train {
 
 namespace {
-
-// A strategies.json, or the texts themselves.
-std::vector<std::string> strategy_texts(const std::vector<std::string>& configured) {
-  if (configured.size() != 1 || !configured[0].ends_with(".json")) return configured;
-  const base::Json json = base::read_json(configured[0]);
-  base::require_schema(json, "sluice.strategies/1", configured[0]);
-  std::vector<std::string> texts;
-  for (const base::Json& entry : base::require<base::Json>(json, "strategies", configured[0])) {
-    texts.push_back(base::require<std::string>(entry, "strategy", configured[0]));
-  }
-  return texts;
-}
 
 // Rings are planned but not run yet.
 void refuse_lanes(const strategy::Strategy& candidate) {
@@ -87,11 +75,9 @@ plan::PlannerOptions planner_options(const config::RunConfig& config, int world_
 }  // namespace
 
 std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& config, int world_size) {
-  std::vector<strategy::Strategy> candidates;
-  for (const std::string& text : strategy_texts(config.parallel.strategies)) {
-    candidates.push_back(strategy::parse_strategy(text, world_size));
-    check_against_model(candidates.back(), *config.model.shape);
-  }
+  std::vector<strategy::Strategy> candidates =
+      config::read_strategies(config.parallel.strategies, world_size);
+  for (const strategy::Strategy& candidate : candidates) check_against_model(candidate, *config.model.shape);
   return candidates;
 }
 

@@ -31,8 +31,8 @@ int needed_ranks(const config::RunConfig& config) {
 
 }  // namespace
 
-strategy::StepPlan plan_offline(config::RunConfig config, const OfflinePlanOptions& options) {
-  const int ranks = options.ranks > 0 ? options.ranks : needed_ranks(config);
+OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
+  if (ranks == 0) ranks = needed_ranks(config);
   configured_strategies(config, ranks);
   const Data data = open_data(config);
   transport::Launch launch;
@@ -41,14 +41,7 @@ strategy::StepPlan plan_offline(config::RunConfig config, const OfflinePlanOptio
   const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
   const cost::Calibration calibration = unmeasured_calibration(
       {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
-  const plan::Planner planner = make_planner(config, data, cost::CostModel(calibration.options), ranks);
-  corpus::Sampler sampler = data.sampler();
-  sampler.skip(options.step);
-  std::vector<strategy::Sequence> sequences;
-  for (const corpus::Sample& sample : sampler.next().samples) {
-    sequences.push_back({sample.document, sample.begin_token, sample.length_tokens});
-  }
-  return planner.plan(options.step, sequences);
+  return {make_planner(config, data, cost::CostModel(calibration.options), ranks), data.sampler()};
 }
 
 }  // namespace sluice::train

@@ -1,21 +1,21 @@
-// Plans a step of a run without running it.
+// Plans steps of a run without running them.
 #pragma once
 
-#include <cstdint>
-
 #include "config/run_config.h"
-#include "strategy/step_plan.h"
+#include "corpus/sampler.h"
+#include "plan/planner.h"
 
 namespace sluice::train {
 
-struct OfflinePlanOptions {
-  int64_t step = 0;
-  int ranks = 0;  // 0: as many as the configured strategies use
+struct OfflinePlanning {
+  plan::Planner planner;
+  corpus::Sampler sampler;  // before the first step
 };
 
-// The step plan that a run of this configuration would make, with its calibration; "auto" becomes "analytic",
-// since nothing is measured here. Ranks are taken to share this machine where memory.device_gib is 0.
-// InputError as Trainer, also without ranks where strategies are "auto". REQUIRES: config.model.shape.
-strategy::StepPlan plan_offline(config::RunConfig config, const OfflinePlanOptions& options);
+// What a run of this configuration would plan with, with its calibration; "auto" becomes "analytic", since
+// nothing is measured here. Ranks are taken to share this machine where memory.device_gib is 0; `ranks` = 0:
+// as many as the configured strategies use. InputError as Trainer, also without ranks where strategies are
+// "auto". REQUIRES: config.model.shape.
+OfflinePlanning offline_planning(config::RunConfig config, int ranks);
 
 }  // namespace sluice::train

@@ -1,0 +1,23 @@
+// The planner of a run configuration.
+#include "base/log.h"
+#include "cli/planning.h"
+#include "config/run_config.h"
+#include "train/offline_plan.h"
+
+namespace sluice::cli {
+
+Planning planning_of_run(const RunPlanningOptions& options) {
+  config::RunConfig config = config::read_config(options.config, options.settings);
+  config::resolve_model(config);
+  if (!options.calibration.empty()) config.parallel.calibration = options.calibration;
+  if (!options.method.empty()) config.parallel.method = options.method;
+  if (config.parallel.calibration == "auto") {
+    base::log_info(
+        "nothing is measured here: planning with the analytic calibration; --calibration FILE takes "
+        "a run's");
+  }
+  train::OfflinePlanning planning = train::offline_planning(config, options.ranks);
+  return {std::move(planning.planner), std::move(planning.sampler)};
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,46 @@
+// What plan and propose share: options that name cluster, model, calibration, lengths and strategies, and the
+// planner made from them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "config/planning_inputs.h"
+#include "plan/planner.h"
+#include "plan/proposal.h"
+
+namespace sluice::cli {
+
+// Adds the options of planning without a run configuration, and returns them.
+std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::PlanningOptions& options);
+
+// A planner and what it plans for.
+struct Planning {
+  plan::Planner planner;
+  corpus::Sampler sampler;
+};
+
+// With the inputs' strategies, or proposed ones where none are given.
+Planning planning_of(const config::PlanningOptions& options, const std::string& method);
+
+struct RunPlanningOptions {
+  std::string config;
+  std::vector<std::string> settings;
+  int ranks = 0;            // 0: as many as the configured strategies use
+  std::string calibration;  // empty: the configuration's
+  std::string method;       // empty: the configuration's
+};
+
+// The planner of a run configuration. Only where the program is built with libtorch, which knows the machine.
+Planning planning_of_run(const RunPlanningOptions& options);
+
+struct Proposed {
+  std::vector<plan::Proposal> strategies;
+  std::vector<std::vector<int64_t>> sample_batches;  // that they were judged by
+};
+
+// At most `most` strategies for the inputs. Says on stderr what it does.
+Proposed propose_for(const config::PlanningInputs& inputs, int most, plan::Method method);
+
+}  // namespace sluice::cli

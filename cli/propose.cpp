@@ -1,0 +1,60 @@
+// sluice propose: which strategies suit a corpus on a cluster.
+#include <iostream>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/planning.h"
+#include "config/strategy_file.h"
+#include "report/strategies_table.h"
+
+namespace sluice::cli {
+
+namespace {
+
+struct Arguments {
+  config::PlanningOptions inputs;
+  std::string method = "ours";
+  int most = 8;
+  std::filesystem::path out;
+  bool json = false;
+};
+
+void run(const Arguments& arguments) {
+  const plan::Method method = config::parse_method(arguments.method);
+  const config::PlanningInputs inputs = config::resolve_planning(arguments.inputs);
+  const Proposed proposed = propose_for(inputs, arguments.most, method);
+  base::Json made_from = config::to_json(inputs);
+  made_from["method"] = arguments.method;
+  made_from["max"] = arguments.most;
+  const base::Json file =
+      config::strategies_to_json(proposed.strategies, proposed.sample_batches, std::move(made_from));
+  if (!arguments.out.empty()) base::write_json(arguments.out, file);
+  if (arguments.json) {
+    std::cout << file.dump() << "\n";
+  } else {
+    std::cout << report::strategies_table(file, "the proposal");
+  }
+}
+
+}  // namespace
+
+void add_propose(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("propose", "Choose candidate strategies for a corpus on a cluster");
+  auto arguments = std::make_shared<Arguments>();
+  for (CLI::Option* option : add_planning_options(*command, arguments->inputs)) {
+    if (option->check_name("--lengths")) option->required();
+  }
+  command
+      ->add_option("--calibration", arguments->inputs.calibration,
+                   "A calibration.json, a shipped fit or \"analytic\"")
+      ->capture_default_str();
+  command->add_option("--method", arguments->method, "ours or paper")->capture_default_str();
+  command->add_option("--max", arguments->most, "Most strategies")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command->add_option("--out", arguments->out, "Write strategies.json here");
+  command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,250 @@
+#include "config/planning_inputs.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "config/strategy_file.h"
+#include "corpus/lengths.h"
+#include "cost/analytic.h"
+#include "cost/shipped.h"
+#include "model/hugging_face.h"
+
+namespace sluice::config {
+
+namespace {
+
+namespace fs = std::filesystem;
+using base::InputError;
+using base::Json;
+using base::text;
+
+constexpr const char* kAnalytic = "analytic";
+constexpr const char* kDefaultCluster = "a800x8";
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// "did you mean …" and the choices.
+std::string choices(const std::string& value, const std::vector<std::string>& known) {
+  const std::string nearest = base::nearest_word(value, known);
+  return text(nearest.empty() ? "" : text("did you mean '", nearest, "'? "), "known are ",
+              base::join(known, ", "));
+}
+
+Json toml_as_json(const std::string& path) {
+  try {
+    std::ostringstream out;
+    out << toml::json_formatter(toml::parse(base::read_file(path), path));
+    return base::parse_json(out.str(), path);
+  } catch (const toml::parse_error& error) {
+    throw InputError(text(path, ":", error.source().begin.line, ": ", error.description()));
+  }
+}
+
+bool is_preset(const std::string& name) {
+  const std::vector<std::string> presets = strategy::cluster_preset_names();
+  return std::ranges::find(presets, name) != presets.end();
+}
+
+strategy::Cluster read_cluster(const std::string& path) {
+  if (!is_there(path)) {
+    throw InputError(text("cluster '", path, "' is no preset and no file: ",
+                          choices(path, strategy::cluster_preset_names()), "; or give a JSON or TOML file"));
+  }
+  return strategy::cluster_from_json(path.ends_with(".toml") ? toml_as_json(path) : base::read_json(path),
+                                     path);
+}
+
+// Sets options.gpus where it is 0. A preset gets as many nodes as the GPUs need.
+strategy::Cluster resolve_cluster(PlanningOptions& options) {
+  if (options.gpus < 0) throw InputError(text("gpus is ", options.gpus, ": give 1 or more"));
+  const std::string& name = options.cluster.empty() ? kDefaultCluster : options.cluster;
+  if (is_preset(name)) {
+    strategy::Cluster cluster = strategy::cluster_preset(name, 1);
+    if (options.gpus == 0) options.gpus = cluster.gpus_per_node;
+    const int nodes = (options.gpus + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
+    return strategy::cluster_preset(name, nodes);
+  }
+  strategy::Cluster cluster = read_cluster(name);
+  if (options.gpus == 0) options.gpus = cluster.gpus();
+  if (options.gpus > cluster.gpus()) {
+    throw InputError(text(name, " has ", cluster.gpus(), " GPUs but gpus is ", options.gpus,
+                          ": lower it, or raise the file's nodes"));
+  }
+  return cluster;
+}
+
+model::Shape read_model(const std::string& name) {
+  if (is_there(name)) {
+    const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
+    return model::shape_from_hugging_face(base::read_json(path), path.string());
+  }
+  return model::named_shape(name);
+}
+
+std::vector<int> tensor_parallel_degrees(const PlanningInputs& inputs, const model::Shape& shape) {
+  std::set<int> degrees;
+  for (int tp = 1; tp <= std::min(inputs.options.gpus, inputs.cluster.gpus_per_node); tp *= 2)
+    degrees.insert(tp);
+  for (const strategy::Strategy& candidate : inputs.strategies) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) degrees.insert(pipeline.scheme.tp);
+  }
+  std::erase_if(degrees, [&](int tp) { return !model::tp_fault(shape, tp).empty(); });
+  return {degrees.begin(), degrees.end()};
+}
+
+cost::Calibration analytic(const PlanningInputs& inputs) {
+  if (inputs.options.model.empty()) {
+    throw InputError(
+        "no model is given: name a shipped shape (llama-7b, llama-13b, llama-32b) or a "
+        "Hugging Face folder as model, or a calibration that has one");
+  }
+  const model::Shape shape = read_model(inputs.options.model);
+  const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
+                                    .element_bytes = 2};
+  return {inputs.cluster.name, "assumed rates of the cluster",
+          cost::analytic_options(shape, cost::rates_of(inputs.cluster), memory,
+                                 tensor_parallel_degrees(inputs, shape), inputs.cluster.gpus_per_node)};
+}
+
+// Whether all that decides times and memory is equal: not the norm's epsilon and rotary frequencies.
+bool costs_the_same(model::Shape a, const model::Shape& b) {
+  a.norm_eps = b.norm_eps;
+  a.rope = b.rope;
+  return a == b;
+}
+
+// The cluster's links and nodes in place of those that were calibrated.
+void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options) {
+  const cost::CostModel::Options machine =
+      cost::analytic_options(options.shape, cost::rates_of(cluster), {}, {}, cluster.gpus_per_node);
+  options.intra = machine.intra;
+  options.inter = machine.inter;
+  options.gpus_per_node = machine.gpus_per_node;
+}
+
+cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
+  const std::string& name = inputs.options.calibration;
+  if (name == kAnalytic) return analytic(inputs);
+  std::vector<std::string> known = cost::shipped_names();
+  if (std::ranges::count(known, name) == 0 && !is_there(name)) {
+    known.push_back(kAnalytic);
+    throw InputError(text("calibration '", name, "' is no shipped fit and no file: ", choices(name, known),
+                          "; or give a calibration.json"));
+  }
+  cost::Calibration calibration = cost::find_calibration(name);
+  const std::string& model = inputs.options.model;
+  if (!model.empty() && !costs_the_same(read_model(model), calibration.options.shape)) {
+    throw InputError(text("calibration ", name, " is of another model than ", model,
+                          ": leave model out to take the calibration's, or choose calibration analytic"));
+  }
+  if (!inputs.options.cluster.empty()) move_to(inputs.cluster, calibration.options);
+  return calibration;
+}
+
+std::vector<int32_t> read_all_lengths(const std::vector<fs::path>& paths) {
+  if (paths.empty()) throw InputError("no lengths are given: name a corpus or a file with one length a line");
+  std::vector<int32_t> lengths;
+  for (const fs::path& path : paths) {
+    const std::vector<int32_t> own = corpus::read_lengths(path);
+    if (own.empty()) throw InputError(text(path.string(), " holds no documents: give another"));
+    lengths.insert(lengths.end(), own.begin(), own.end());
+  }
+  return lengths;
+}
+
+void resolve_batches(PlanningInputs& inputs) {
+  PlanningOptions& options = inputs.options;
+  if (options.context_length == 0) {
+    options.context_length = std::max(2, *std::ranges::max_element(inputs.lengths));
+  }
+  if (options.context_length < 2) {
+    throw InputError(text("context_length is ", options.context_length,
+                          ": a sequence needs 2 tokens to have a target; give 2 or more"));
+  }
+  if (options.tokens_per_step < 0) {
+    throw InputError(text("tokens_per_step is ", options.tokens_per_step,
+                          ": give 1 or more, or 0 for all documents in one batch"));
+  }
+  if (options.tokens_per_step == 0) {
+    for (const int64_t length : inputs.sequence_lengths()) options.tokens_per_step += length;
+    options.tokens_per_step = std::max<int64_t>(options.tokens_per_step, 1);
+  }
+  inputs.sampler();
+}
+
+}  // namespace
+
+std::vector<int64_t> PlanningInputs::sequence_lengths() const {
+  constexpr int64_t kShortest = 2;
+  std::vector<int64_t> sequences;
+  for (const int64_t length : lengths) {
+    if (length >= kShortest) sequences.push_back(std::min(length, options.context_length));
+  }
+  return sequences;
+}
+
+corpus::Sampler PlanningInputs::sampler() const {
+  return corpus::Sampler({corpus::LengthSource{lengths}}, {.context_length = options.context_length,
+                                                           .tokens_per_step = options.tokens_per_step,
+                                                           .seed = static_cast<uint64_t>(options.seed)});
+}
+
+PlanningInputs resolve_planning(const PlanningOptions& options) {
+  PlanningInputs inputs{.options = options};
+  inputs.cluster = resolve_cluster(inputs.options);
+  inputs.strategies = read_strategies(options.strategies, inputs.options.gpus);
+  inputs.calibration = resolve_calibration(inputs);
+  inputs.lengths = read_all_lengths(options.lengths);
+  resolve_batches(inputs);
+  return inputs;
+}
+
+Json to_json(const PlanningInputs& inputs) {
+  const PlanningOptions& options = inputs.options;
+  Json paths = Json::array();
+  for (const fs::path& path : options.lengths) paths.push_back(path.string());
+  int64_t tokens = 0;
+  for (const int32_t length : inputs.lengths) tokens += length;
+  const uint64_t hash = base::hash_bytes(inputs.lengths.data(), inputs.lengths.size() * sizeof(int32_t));
+  return {{"gpus", options.gpus},
+          {"cluster", to_json(inputs.cluster)},
+          {"model", options.model},
+          {"calibration",
+           {{"name", options.calibration},
+            {"hardware", inputs.calibration.hardware},
+            {"source", inputs.calibration.source}}},
+          {"lengths",
+           {{"paths", paths},
+            {"count", inputs.lengths.size()},
+            {"tokens", tokens},
+            {"hash", base::hash_text(hash)}}},
+          {"context_length", options.context_length},
+          {"tokens_per_step", options.tokens_per_step},
+          {"seed", options.seed}};
+}
+
+plan::Method parse_method(const std::string& name) {
+  if (name == "ours") return plan::Method::kOurs;
+  if (name == "paper") return plan::Method::kPaper;
+  if (name == "exact") return plan::Method::kExact;
+  throw InputError(text("method is '", name, "': choose ours, paper or exact"));
+}
+
+std::vector<strategy::Sequence> sequences_of(const corpus::Batch& batch) {
+  std::vector<strategy::Sequence> sequences;
+  for (const corpus::Sample& sample : batch.samples)
+    sequences.push_back({sample.document, sample.begin_token, sample.length_tokens});
+  return sequences;
+}
+
+}  // namespace sluice::config

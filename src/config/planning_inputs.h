@@ -1,0 +1,61 @@
+// What planning needs when there is no run: a cluster that one may not have, a model, its calibration,
+// lengths and strategies, each by a name or a file. Commands and bindings share it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "corpus/sampler.h"
+#include "cost/calibration.h"
+#include "plan/planner.h"
+#include "strategy/cluster.h"
+
+namespace sluice::config {
+
+struct PlanningOptions {
+  int gpus = 0;                          // 0: all of a cluster file, one node of a preset
+  std::string cluster;                   // a preset or a file (JSON, TOML); empty: a800x8
+  std::string model;                     // a shipped shape or a Hugging Face folder; empty: calibration's
+  std::string calibration = "analytic";  // a shipped fit, a file, or "analytic"
+  std::vector<std::filesystem::path> lengths;  // corpora, lengths.json, or files with one length a line
+  int64_t context_length = 0;           // tokens; longer documents are truncated; 0: the longest's length
+  int64_t tokens_per_step = 200'000;    // 0: all documents are one batch
+  std::vector<std::string> strategies;  // texts or files of them (config/strategy_file.h)
+  int64_t seed = 1;                     // of the order in which documents are drawn
+};
+
+// Everything read and checked.
+struct PlanningInputs {
+  PlanningOptions options;  // gpus, context_length and tokens_per_step as they turned out
+  strategy::Cluster cluster;
+  cost::Calibration calibration;
+  std::vector<int32_t> lengths;  // of the documents of all files, one after the other
+  std::vector<strategy::Strategy> strategies;
+
+  cost::CostModel cost() const { return cost::CostModel(calibration.options); }
+  // Of the documents that are trained on: those of 2 tokens or more, truncated to the context.
+  std::vector<int64_t> sequence_lengths() const;
+  // Batches of options.tokens_per_step in a seeded order, the first step's first. Copies the lengths.
+  corpus::Sampler sampler() const;
+};
+
+// With "analytic", times and memory follow the cluster: 16-bit parameters, FP32 gradients and optimiser
+// states, a tenth of the memory left free. Otherwise they follow the calibration, except that a cluster which
+// is named brings its links and nodes. InputError naming the value and the way out: unknown names, files that
+// cannot be read, a calibration of another model, more GPUs than the cluster file has, strategies that need
+// more GPUs, a context shorter than 2, no lengths.
+PlanningInputs resolve_planning(const PlanningOptions& options);
+
+// For files made from the inputs: what to give again for the same result, and which data that was.
+base::Json to_json(const PlanningInputs& inputs);
+
+// "ours", "paper", "exact". InputError listing them otherwise.
+plan::Method parse_method(const std::string& name);
+
+// A batch as planning takes it.
+std::vector<strategy::Sequence> sequences_of(const corpus::Batch& batch);
+
+}  // namespace sluice::config

@@ -1,0 +1,23 @@
+// Strategies as users name them: by their text, or by a file that holds some.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "plan/proposal.h"
+#include "strategy/strategy.h"
+
+namespace sluice::config {
+
+// All strategies behind `given`, in order. Each entry is a strategies.json, a file with one strategy a line
+// ('#' begins a comment), or a strategy's text. InputError as strategy::parse_strategy, with file and line in
+// front, or when a file is absent or holds none.
+std::vector<strategy::Strategy> read_strategies(const std::vector<std::string>& given, int world_size);
+
+// strategies.json ("sluice.strategies/1", docs/formats.md) of a proposal judged by `sample_batches`; `inputs`
+// are what it was made from, its context_length among them.
+base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
+                              const std::vector<std::vector<int64_t>>& sample_batches, base::Json inputs);
+
+}  // namespace sluice::config

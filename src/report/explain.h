@@ -1,0 +1,61 @@
+// Why a step plan is what it is, in words and numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/planner.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::report {
+
+// A candidate strategy planned on its own for the same batch.
+struct ExplainedCandidate {
+  std::string strategy;
+  int64_t max_len_tokens = 0;
+  std::optional<int64_t> estimated_ns;  // none: it does not hold the batch's longest sequence
+  int64_t lower_bound_ns = 0;           // 0: not known
+};
+
+// A pipeline of the plan, by the schedule that will run.
+struct ExplainedPipeline {
+  std::string scheme;
+  int first_rank = 0;
+  int last_rank = 0;
+  int64_t end_ns = 0;
+  int stages = 1;
+  int busiest_stage = 0;
+  int64_t busy_ns = 0;  // what that stage computes, on its busiest lane
+  int64_t sequences = 0;
+  int64_t tokens = 0;
+  int64_t micro_batches = 0;
+  int64_t longest_tokens = 0;   // its longest sequence
+  int64_t longest_path_ns = 0;  // of the micro-batch that holds it: through all stages and back, alone
+};
+
+struct Explanation {
+  int64_t step = 0;
+  int64_t sequences = 0;
+  int64_t tokens = 0;
+  int64_t median_tokens = 0;
+  int64_t longest_tokens = 0;
+  std::string strategy;
+  plan::Selection selection = plan::Selection::kBest;
+  int64_t estimated_ns = 0;
+  int64_t lower_bound_ns = 0;  // 0: not known
+  int64_t gap_ppm = 0;
+  std::string bounded_by;                      // StepPlan::bounded_by
+  std::vector<ExplainedCandidate> candidates;  // fastest first; those that don't hold the batch last
+  std::vector<ExplainedPipeline> pipelines;    // last to end first; empty ones too
+};
+
+// Plans every candidate of the planner on its own, which takes several times as long as the plan did.
+// REQUIRES: a plan that `planner` made, with at least one sequence.
+Explanation explain(const strategy::StepPlan& plan, const plan::Planner& planner);
+
+// Paragraphs and a table for people. Ends with a newline.
+std::string explanation_text(const Explanation& explanation);
+
+}  // namespace sluice::report

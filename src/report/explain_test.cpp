@@ -1,0 +1,126 @@
+#include "report/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cost/analytic.h"
+
+namespace sluice::report {
+namespace {
+
+Explanation example() {
+  Explanation explanation{.step = 7,
+                          .sequences = 812,
+                          .tokens = 199'604,
+                          .median_tokens = 98,
+                          .longest_tokens = 32'768,
+                          .strategy = "1x<8,2,1> + 12x<4,1,1>",
+                          .estimated_ns = 1'234'000'000,
+                          .lower_bound_ns = 1'231'000'000,
+                          .gap_ppm = 2437,
+                          .bounded_by = "path"};
+  explanation.candidates = {{"1x<8,2,1> + 12x<4,1,1>", 65'536, 1'234'000'000, 1'231'000'000},
+                            {"4x<8,2,1>", 65'536, 1'290'000'000, 1'280'000'000},
+                            {"16x<4,1,1>", 12'000, std::nullopt, 0}};
+  explanation.pipelines = {{.scheme = "<8,2,1>",
+                            .first_rank = 0,
+                            .last_rank = 15,
+                            .end_ns = 1'234'000'000,
+                            .stages = 2,
+                            .busiest_stage = 1,
+                            .busy_ns = 1'110'600'000,
+                            .sequences = 5,
+                            .tokens = 60'000,
+                            .micro_batches = 4,
+                            .longest_tokens = 32'768,
+                            .longest_path_ns = 800'000'000},
+                           {.scheme = "<4,1,1>",
+                            .first_rank = 60,
+                            .last_rank = 63,
+                            .end_ns = 1'172'300'000,
+                            .busy_ns = 1'172'300'000,
+                            .sequences = 60,
+                            .tokens = 11'000,
+                            .micro_batches = 1,
+                            .longest_tokens = 900,
+                            .longest_path_ns = 100'000'000}};
+  return explanation;
+}
+
+// What --explain prints: the batch; the choice and its rival; all candidates; the pipeline that ends last and
+// what keeps it busy; the bound and what proves it.
+constexpr const char* kExpected =
+    R"(Step 7 has 812 sequences of 199,604 tokens in all; the longest has 32,768, half of them at most 98.
+
+The plan takes 1x<8,2,1> + 12x<4,1,1>, estimated at 1.23 s: the least of 3 candidates. The next best, 4x<8,2,1>, would take 1.29 s: 4.54 % longer. It is proved that it takes 1.28 s at least.
+
+  estimated    more  at least   holds  strategy
+     1.23 s            1.23 s  65,536  1x<8,2,1> + 12x<4,1,1>  (taken)
+     1.29 s  4.54 %    1.28 s  65,536  4x<8,2,1>
+  too short                    12,000  16x<4,1,1>
+
+Last to end, at 1.23 s, is the pipeline <8,2,1> on ranks 0-15 with 5 sequences of 60,000 tokens in 4 micro-batches. Stage 1 of 2 computes for 90.0 % of that time and waits for the rest (filling and draining); its longest sequence, 32,768 tokens, needs 800.00 ms of it to pass all stages and back. First to end, at 1.17 s (5.00 % earlier), is <4,1,1> on ranks 60-63.
+
+No plan of these candidates takes less than 1.23 s, so this one is within 0.24 % of the best. Its longest sequence bounds it: 32,768 tokens pass all stages of some pipeline and back in no less, whatever runs beside them. Pipelines with more ranks would shorten that.
+)";
+
+TEST(Explain, TextIsForPeople) { EXPECT_EQ(explanation_text(example()), kExpected); }
+
+TEST(Explain, SaysWhatIsNotKnown) {
+  Explanation explanation = example();
+  explanation.lower_bound_ns = 0;
+  explanation.candidates.resize(1);
+  const std::string told = explanation_text(explanation);
+  EXPECT_THAT(told, testing::HasSubstr("it is the only candidate."));
+  EXPECT_THAT(told, testing::HasSubstr("This method proves no lower bound."));
+}
+
+TEST(Explain, EveryProofHasItsWords) {
+  for (const plan::Proof proof : {plan::Proof::kPath, plan::Proof::kPrices, plan::Proof::kPigeonhole}) {
+    Explanation explanation = example();
+    explanation.bounded_by = name_of(proof);
+    EXPECT_THAT(explanation_text(explanation), testing::HasSubstr("would"));
+    EXPECT_THAT(explanation_text(explanation), testing::Not(testing::HasSubstr("What proves it: ")));
+  }
+}
+
+TEST(Explain, NumbersAreThePlans) {
+  const model::Shape shape{.layers = 4,
+                           .hidden = 128,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .head_dim = 32,
+                           .ffn_hidden = 336,
+                           .vocab = 2048};
+  const std::vector<int> degrees = {1, 2, 4};
+  constexpr int kRanks = 4;
+  plan::PlannerOptions options{.world_size = kRanks};
+  for (const char* text : {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + 2x<1,1,1>", "<4,1,1>"})
+    options.candidates.push_back(strategy::parse_strategy(text, kRanks));
+  const plan::Planner planner(
+      options, cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, degrees, 8)));
+  std::vector<strategy::Sequence> sequences;
+  for (const int64_t length : {2000, 900, 700, 500, 400, 300, 200, 100, 50, 40, 30, 20})
+    sequences.push_back({.document = length, .length_tokens = length});
+  const strategy::StepPlan plan = planner.plan(3, sequences);
+  const Explanation explanation = explain(plan, planner);
+
+  EXPECT_EQ(explanation.longest_tokens, 2000);
+  EXPECT_EQ(explanation.median_tokens, 200);
+  EXPECT_EQ(explanation.candidates.size(), 4);
+  EXPECT_EQ(explanation.pipelines.size(), plan.pipelines.size());
+  EXPECT_EQ(explanation.pipelines.front().end_ns, plan.estimated_ns);
+  int64_t told_sequences = 0;
+  int64_t told_tokens = 0;
+  for (const ExplainedPipeline& pipeline : explanation.pipelines) {
+    told_sequences += pipeline.sequences;
+    told_tokens += pipeline.tokens;
+    EXPECT_LE(pipeline.busy_ns, pipeline.end_ns);
+    EXPECT_LE(pipeline.longest_path_ns, pipeline.end_ns);
+  }
+  EXPECT_EQ(told_sequences, explanation.sequences);
+  EXPECT_EQ(told_tokens, plan.tokens());
+}
+
+}  // namespace
+}  // namespace sluice::report

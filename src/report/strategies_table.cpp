@@ -1,0 +1,51 @@
+#include "report/strategies_table.h"
+
+#include "base/text.h"
+
+namespace sluice::report {
+
+namespace {
+
+using base::human_count;
+using base::Json;
+using base::text;
+
+template <typename T, typename Show>
+std::string shown(const Json& entry, const std::string& key, const std::string& name, const Show& show) {
+  return entry.contains(key) ? show(base::require<T>(entry, key, name)) : "";
+}
+
+std::vector<std::string> row_of(const Json& entry, const std::string& name) {
+  const auto strategy = base::require<std::string>(entry, "strategy", name);
+  const auto duration = [](int64_t ns) { return ns > 0 ? base::human_duration(ns) : "-"; };
+  return {shown<double>(entry, "frequency", name, base::human_percent),
+          shown<int64_t>(entry, "gpus", name, human_count),
+          shown<int64_t>(entry, "max_len", name, human_count),
+          shown<int64_t>(entry, "mean_estimated_ns", name, duration),
+          shown<int64_t>(entry, "tokens_per_s", name, human_count),
+          strategy};
+}
+
+std::string inputs_text(const Json& inputs, const std::string& name) {
+  const auto lengths = base::require<Json>(inputs, "lengths", name);
+  const auto calibration = base::require<Json>(inputs, "calibration", name);
+  return text("for ", base::require<int>(inputs, "gpus", name), " GPUs, ",
+              human_count(base::require<int64_t>(inputs, "tokens_per_step", name)), " tokens a step of ",
+              human_count(base::require<int64_t>(lengths, "count", name)), " documents; calibration ",
+              base::require<std::string>(calibration, "name", name), "\n");
+}
+
+}  // namespace
+
+std::string strategies_table(const Json& file, const std::string& name) {
+  const auto entries = base::require<Json>(file, "strategies", name);
+  std::string out = text(entries.size(), " strategies, context ",
+                         human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
+  if (file.contains("inputs")) out += inputs_text(base::require<Json>(file, "inputs", name), name);
+  std::vector<std::vector<std::string>> rows = {
+      {"steps", "GPUs", "holds", "mean step", "tokens/s", "strategy"}};
+  for (const Json& entry : entries) rows.push_back(row_of(entry, name));
+  return out + base::table_text(rows, "rrrrrl");
+}
+
+}  // namespace sluice::report

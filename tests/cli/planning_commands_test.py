@@ -1,0 +1,211 @@
+"""lengths, propose, plan and inspect for a cluster that nobody has: no run configuration, no libtorch."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+SLUICE = os.environ.get("SLUICE", "build/sluice")
+CONTEXT = 8192
+TOKENS = 40_000
+
+
+def call(*arguments):
+    return subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+class PlanningCommands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.lengths = cls.folder / "lengths.txt"
+        numbers = random.Random(5)
+        lengths = [min(40_000, 1 + int(numbers.paretovariate(0.9) * 60)) for _ in range(2000)]
+        cls.lengths.write_text("# tokens\n" + "\n".join(map(str, lengths)) + "\n")
+        cls.inputs = ("--gpus", 16, "--model", "llama-7b", "--lengths", cls.lengths, "--context", CONTEXT,
+                      "--tokens-per-step", TOKENS)
+        cls.strategies = cls.folder / "strategies.json"
+        cls.done("propose", *cls.inputs, "--max", 3, "--out", cls.strategies)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def done(cls, *arguments):
+        result = call(*arguments)
+        if result.returncode != 0:
+            raise AssertionError(f"{arguments} ended with {result.returncode}: {result.stderr}")
+        return result.stdout
+
+    def refused(self, status, message, *arguments):
+        """Ends with `status` and one line that matches `message`; writes nothing but that."""
+        before = sorted(self.folder.iterdir())
+        result = call(*arguments)
+        lines = [line for line in result.stderr.splitlines() if "[info]" not in line]
+        self.assertEqual((result.returncode, result.stdout), (status, ""), result.stderr)
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertRegex(lines[0], message)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+    def test_a_proposal_holds_the_context_and_names_its_inputs(self):
+        proposal = json.loads(self.strategies.read_text())
+        self.assertEqual((proposal["schema"], proposal["context_length"]), ("sluice.strategies/1", CONTEXT))
+        strategies = proposal["strategies"]
+        self.assertLessEqual(len(strategies), 3)
+        self.assertGreaterEqual(strategies[0]["max_len"], CONTEXT)
+        self.assertAlmostEqual(sum(each["frequency"] for each in strategies), 1)
+        for each in strategies:
+            self.assertLessEqual(each["gpus"], 16)
+            self.assertGreater(each["mean_estimated_ns"], 0)
+            self.assertGreater(each["tokens_per_s"], 0)
+        inputs = proposal["inputs"]
+        self.assertEqual((inputs["gpus"], inputs["model"], inputs["tokens_per_step"], inputs["method"]),
+                         (16, "llama-7b", TOKENS, "ours"))
+        self.assertEqual((inputs["lengths"]["count"], inputs["cluster"]["name"]), (2000, "a800x8"))
+
+    def test_equal_inputs_propose_equal_bytes(self):
+        again = self.folder / "again.json"
+        self.done("propose", *self.inputs, "--max", 3, "--out", again)
+        self.assertEqual(again.read_bytes(), self.strategies.read_bytes())
+        again.unlink()
+
+    def test_a_proposal_is_a_table_for_people(self):
+        table = self.done("propose", *self.inputs, "--max", 2)
+        self.assertRegex(table, r"steps +GPUs +holds +mean step +tokens/s +strategy")
+        self.assertRegex(table, r"\d %  +16  +[\d,]+  .*x<")
+        self.assertIn("tokens/s", self.done("inspect", self.strategies))
+
+    def test_a_plan_covers_its_batch(self):
+        out = self.folder / "plan.json"
+        self.done("plan", *self.inputs, "--strategies", self.strategies, "--step", 2, "--out", out)
+        plan = json.loads(out.read_text())
+        out.unlink()
+        self.assertEqual(plan["step"], 2)
+        self.assertLessEqual(sum(each["length"] for each in plan["sequences"]), TOKENS)
+        self.assertLessEqual(max(each["length"] for each in plan["sequences"]), CONTEXT)
+        self.assertNotIn("planning_ns", plan)
+        pieces = [piece["sequence"] for pipeline in plan["pipelines"] for lane in pipeline["lanes"]
+                  for micro_batch in lane for piece in micro_batch["pieces"]]
+        self.assertEqual(set(pieces), set(range(len(plan["sequences"]))))
+
+    def test_batches_are_the_steps_one_after_the_other(self):
+        plan = ("plan", *self.inputs, "--strategies", self.strategies)
+        lines = [json.loads(line) for line in self.done(*plan, "--batches", 3, "--step", 1).splitlines()]
+        self.assertEqual([line["step"] for line in lines], [1, 2, 3])
+        self.assertTrue(all(line.pop("planning_ns") > 0 for line in lines))
+        self.assertEqual(lines[1], json.loads(self.done(*plan, "--step", 2, "--json")))
+        out = self.folder / "plans.jsonl"
+        self.assertIn("tokens/s", self.done(*plan, "--batches", 2, "--out", out))
+        self.assertEqual(len(out.read_text().splitlines()), 2)
+        out.unlink()
+
+    def test_all_documents_can_be_one_batch(self):
+        batch = self.folder / "batch.txt"
+        batch.write_text("4096\n100\n200\n300\n")
+        plan = json.loads(self.done("plan", "--gpus", 8, "--model", "llama-7b", "--lengths", batch,
+                                    "--tokens-per-step", 0, "--strategies", "1x<4,1,1> + 4x<1,1,1>",
+                                    "--strategies", "2x<4,1,1>", "--json"))
+        batch.unlink()
+        self.assertEqual(sorted(each["length"] for each in plan["sequences"]), [100, 200, 300, 4096])
+        self.assertEqual(len(plan["candidates"]), 2)
+
+    def test_methods_plan_the_same_batch(self):
+        plan = ("plan", *self.inputs, "--strategies", self.strategies, "--json", "--method")
+        ours, paper = (json.loads(self.done(*plan, method)) for method in ("ours", "paper"))
+        self.assertEqual(ours["sequences"], paper["sequences"])
+        self.assertLessEqual(ours["lower_bound_ns"], paper["estimated_ns"])
+
+    def test_explanations_name_choice_rival_last_pipeline_and_bound(self):
+        told = self.done("plan", *self.inputs, "--strategies", self.strategies, "--explain")
+        for part in (r"The plan takes .*, estimated at .*: the least of \d candidates", r"\(taken\)",
+                     r"Last to end, at .*, is the pipeline <.*> on rank", r"No plan of these candidates takes less",
+                     r"bounds? it: "):
+            with self.subTest(part):
+                self.assertRegex(told, part)
+
+    def test_lengths_are_drawn_and_summarised(self):
+        svg, out = self.folder / "lengths.svg", self.folder / "lengths.json"
+        shown = self.done("lengths", self.lengths, "--svg", svg, "--out", out)
+        self.assertIn("█", shown)
+        self.assertIn("prefers-color-scheme", svg.read_text())
+        self.assertTrue(xml.etree.ElementTree.parse(svg).getroot().tag.endswith("svg"))
+        self.assertEqual(json.loads(out.read_text())["count"], 2000)
+        inputs = replaced(replaced(self.inputs, "--lengths", out), "--context", 512)
+        again = self.done("plan", *inputs, "--strategies", "8x<2,1,1>", "--json")
+        self.assertEqual(max(each["length"] for each in json.loads(again)["sequences"]), 512)
+        svg.unlink()
+        out.unlink()
+
+    def test_wrong_inputs_end_with_2_and_a_way_out(self):
+        files = {"empty.txt": "", "word.txt": "12\nmany\n", "negative.txt": "12\n13\n-1\n",
+                 "large.txt": "8x<1,1,1>\n5x<4,1,1>\n", "none.json": "{}"}
+        for name, content in files.items():
+            (self.folder / name).write_text(content)
+        cases = [
+            (("--cluster", "a800x9"), "'a800x9'.*did you mean 'a800x8'"),
+            (("--calibration", "a800-7c"), "'a800-7c'.*analytic"),
+            (("--model", "llama-8b"), "'llama-8b'.*llama-7b"),
+            (("--lengths", self.folder / "empty.txt"), "empty.txt holds no lengths"),
+            (("--lengths", self.folder / "word.txt"), "word.txt:2: 'many'"),
+            (("--lengths", self.folder / "negative.txt"), "negative.txt:3: '-1'"),
+            (("--lengths", self.folder / "absent.txt"), "absent.txt"),
+            (("--context", 1), "context_length is 1.*2 or more"),
+            (("--gpus", -1), "gpus is -1"),
+        ]
+        for arguments, message in cases:
+            for command in ("propose", "plan"):
+                with self.subTest(message, command=command):
+                    given = [command, *self.inputs]
+                    for flag, value in zip(arguments[::2], arguments[1::2]):
+                        given = replaced(given, flag, value)
+                    self.refused(2, message, *given, "--out", self.folder / "out.json")
+        for strategies, message in (("9x<2,1,1>", "18.*16"), ("<3,1,1>", "tp 3"),
+                                    (self.folder / "large.txt", "large.txt:2: .*20.*16"),
+                                    (self.folder / "none.json", "none.json"),
+                                    ("strategies", "is no file and no strategy")):
+            with self.subTest(message):
+                self.refused(2, message, "plan", *self.inputs, "--strategies", strategies)
+        self.refused(2, "method is 'best'", "plan", *self.inputs, "--method", "best")
+        for name in files:
+            (self.folder / name).unlink()
+
+    def test_a_calibration_of_another_model_is_refused(self):
+        self.refused(2, "of another model than llama-7b", "plan", *self.inputs, "--calibration", "a800-13b")
+
+    def test_shipped_fits_bring_model_and_links(self):
+        proposal = json.loads(self.done("propose", "--gpus", 16, "--calibration", "a800-7b", "--lengths", self.lengths,
+                                        "--context", CONTEXT, "--max", 2, "--json"))
+        self.assertIn("a800-7b", proposal["inputs"]["calibration"]["name"])
+
+    def test_what_cannot_be_written_is_not_begun(self):
+        out = self.folder / "absent" / "out.json"
+        for command in (("propose", *self.inputs), ("plan", *self.inputs, "--batches", 2)):
+            with self.subTest(command[0]):
+                self.refused(1, "absent", *command, "--out", out)
+
+    def test_what_does_not_fit_ends_with_3(self):
+        long = self.folder / "long.txt"
+        long.write_text("30000000\n")
+        given = ("--gpus", 1, "--model", "llama-32b", "--lengths", long)
+        self.refused(3, r"30000000", "propose", *given)
+        self.refused(3, r"30000000 tokens", "plan", *given, "--strategies", "<1,1,1>")
+        long.unlink()
+
+
+def replaced(arguments, flag, value):
+    """`arguments` with one more flag, or another value of it."""
+    arguments = list(arguments)
+    if flag not in arguments:
+        return [*arguments, flag, value]
+    arguments[arguments.index(flag) + 1] = value
+    return arguments
+
+
+if __name__ == "__main__":
+    unittest.main()
