@@ -2,8 +2,6 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "plan/batch_sample.h"
-#include "plan/paper_propose.h"
 
 namespace sluice::cli {
 
@@ -35,36 +33,19 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
               ->capture_default_str()};
 }
 
-Proposed propose_for(const config::PlanningInputs& inputs, int most, plan::Method method) {
-  plan::BatchSampleOptions sample;
-  sample.tokens_per_step = inputs.options.tokens_per_step;
-  sample.seed = static_cast<uint64_t>(inputs.options.seed);
-  Proposed proposed;
-  proposed.sample_batches = plan::stratified_batches(inputs.sequence_lengths(), sample);
-  plan::ProposalOptions options;
-  options.world_size = inputs.options.gpus;
-  options.context_length = inputs.options.context_length;
-  options.sample_batches = proposed.sample_batches;
-  options.max_strategies = most;
-  base::log_info(text("proposing strategies for ", options.world_size, " GPUs, judged by ",
-                      options.sample_batches.size(), " batches of ",
+config::Proposed propose_with_log(const config::PlanningInputs& inputs,
+                                  const config::ProposingOptions& options) {
+  base::log_info(text("proposing strategies for ", inputs.options.gpus, " GPUs and batches of ",
                       base::human_count(inputs.options.tokens_per_step), " tokens"));
-  proposed.strategies = method == plan::Method::kPaper ? plan::paper_propose(options, inputs.cost())
-                                                       : plan::propose(options, inputs.cost());
-  return proposed;
+  return config::propose_for(inputs, options);
 }
 
-Planning planning_of(const config::PlanningOptions& options, const std::string& method) {
-  const config::PlanningInputs inputs = config::resolve_planning(options);
-  plan::PlannerOptions planner;
-  planner.world_size = inputs.options.gpus;
-  planner.method = config::parse_method(method);
-  planner.paper.dispatch.seed = static_cast<uint64_t>(inputs.options.seed);
-  planner.candidates = inputs.strategies;
-  constexpr int kCandidates = 8;
-  if (planner.candidates.empty())
-    planner.candidates = plan::strategies_of(propose_for(inputs, kCandidates, planner.method).strategies);
-  return {plan::Planner(std::move(planner), inputs.cost()), inputs.sampler()};
+Planning planning_of(const config::PlanningOptions& options, const std::string& name) {
+  config::PlanningInputs inputs = config::resolve_planning(options);
+  const plan::Method method = config::parse_method(name);
+  if (inputs.strategies.empty())
+    inputs.strategies = plan::strategies_of(propose_with_log(inputs, {.method = method}).strategies);
+  return {config::planner_of(inputs, method), inputs.sampler()};
 }
 
 }  // namespace sluice::cli

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "config/planning_inputs.h"
+#include "config/proposed.h"
 #include "plan/planner.h"
-#include "plan/proposal.h"
 
 namespace sluice::cli {
 
@@ -35,12 +35,8 @@ struct RunPlanningOptions {
 // The planner of a run configuration. Only where the program is built with libtorch, which knows the machine.
 Planning planning_of_run(const RunPlanningOptions& options);
 
-struct Proposed {
-  std::vector<plan::Proposal> strategies;
-  std::vector<std::vector<int64_t>> sample_batches;  // that they were judged by
-};
-
-// At most `most` strategies for the inputs. Says on stderr what it does.
-Proposed propose_for(const config::PlanningInputs& inputs, int most, plan::Method method);
+// config::propose_for that says on stderr what it does.
+config::Proposed propose_with_log(const config::PlanningInputs& inputs,
+                                  const config::ProposingOptions& options);
 
 }  // namespace sluice::cli

@@ -22,7 +22,8 @@ struct Arguments {
 void run(const Arguments& arguments) {
   const plan::Method method = config::parse_method(arguments.method);
   const config::PlanningInputs inputs = config::resolve_planning(arguments.inputs);
-  const Proposed proposed = propose_for(inputs, arguments.most, method);
+  const config::Proposed proposed =
+      propose_with_log(inputs, {.method = method, .max_strategies = arguments.most});
   base::Json made_from = config::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;

@@ -151,18 +151,9 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
   return calibration;
 }
 
-std::vector<int32_t> read_all_lengths(const std::vector<fs::path>& paths) {
-  if (paths.empty()) throw InputError("no lengths are given: name a corpus or a file with one length a line");
-  std::vector<int32_t> lengths;
-  for (const fs::path& path : paths) {
-    const std::vector<int32_t> own = corpus::read_lengths(path);
-    if (own.empty()) throw InputError(text(path.string(), " holds no documents: give another"));
-    lengths.insert(lengths.end(), own.begin(), own.end());
-  }
-  return lengths;
-}
-
 void resolve_batches(PlanningInputs& inputs) {
+  if (inputs.lengths.empty())
+    throw InputError("no lengths are given: name a corpus or a file with one length a line");
   PlanningOptions& options = inputs.options;
   if (options.context_length == 0) {
     options.context_length = std::max(2, *std::ranges::max_element(inputs.lengths));
@@ -199,12 +190,31 @@ corpus::Sampler PlanningInputs::sampler() const {
                                                            .seed = static_cast<uint64_t>(options.seed)});
 }
 
-PlanningInputs resolve_planning(const PlanningOptions& options) {
+std::vector<int32_t> read_lengths(const std::vector<fs::path>& paths) {
+  std::vector<int32_t> lengths;
+  for (const fs::path& path : paths) {
+    const std::vector<int32_t> own = corpus::read_lengths(path);
+    if (own.empty()) throw InputError(text(path.string(), " holds no documents: give another"));
+    lengths.insert(lengths.end(), own.begin(), own.end());
+  }
+  return lengths;
+}
+
+PlanningInputs resolve_machine(const PlanningOptions& options) {
   PlanningInputs inputs{.options = options};
   inputs.cluster = resolve_cluster(inputs.options);
   inputs.strategies = read_strategies(options.strategies, inputs.options.gpus);
   inputs.calibration = resolve_calibration(inputs);
-  inputs.lengths = read_all_lengths(options.lengths);
+  return inputs;
+}
+
+PlanningInputs resolve_planning(const PlanningOptions& options) {
+  return resolve_planning(options, read_lengths(options.lengths));
+}
+
+PlanningInputs resolve_planning(const PlanningOptions& options, std::vector<int32_t> lengths) {
+  PlanningInputs inputs = resolve_machine(options);
+  inputs.lengths = std::move(lengths);
   resolve_batches(inputs);
   return inputs;
 }

@@ -48,6 +48,13 @@ struct PlanningInputs {
 // cannot be read, a calibration of another model, more GPUs than the cluster file has, strategies that need
 // more GPUs, a context shorter than 2, no lengths.
 PlanningInputs resolve_planning(const PlanningOptions& options);
+// The same for lengths of documents that the caller has; options.lengths is not read.
+PlanningInputs resolve_planning(const PlanningOptions& options, std::vector<int32_t> lengths);
+// The same without lengths, for batches that come one by one: gpus, cluster, calibration and strategies.
+PlanningInputs resolve_machine(const PlanningOptions& options);
+
+// The lengths behind all paths, one after the other, as corpus::read_lengths; InputError when one has none.
+std::vector<int32_t> read_lengths(const std::vector<std::filesystem::path>& paths);
 
 // For files made from the inputs: what to give again for the same result, and which data that was.
 base::Json to_json(const PlanningInputs& inputs);

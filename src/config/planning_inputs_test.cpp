@@ -130,6 +130,15 @@ TEST_F(PlanningInputsTest, NoTokensPerStepMakesOneBatchOfAllDocuments) {
   EXPECT_EQ(sampler.next().samples.size(), 3);
 }
 
+TEST_F(PlanningInputsTest, LengthsMayBeTheCallers) {
+  PlanningOptions given = options();
+  const PlanningInputs from_file = resolve_planning(given);
+  given.lengths.clear();
+  EXPECT_EQ(resolve_planning(given, from_file.lengths).sampler().next(), from_file.sampler().next());
+  EXPECT_THROW(resolve_planning(given, {}), base::InputError);
+  EXPECT_EQ(resolve_machine(given).cluster, from_file.cluster) << "which needs no lengths";
+}
+
 TEST_F(PlanningInputsTest, RefusesWithTheValueAndTheWayOut) {
   const auto with = [&](const std::function<void(PlanningOptions&)>& change) {
     PlanningOptions given = options();

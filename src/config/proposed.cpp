@@ -1,0 +1,48 @@
+#include "config/proposed.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/batch_sample.h"
+#include "plan/paper_propose.h"
+
+namespace sluice::config {
+
+namespace {
+
+using base::InputError;
+using base::text;
+
+void check(const ProposingOptions& options) {
+  if (options.max_strategies < 1)
+    throw InputError(text("max_strategies is ", options.max_strategies, ": give 1 or more"));
+  if (options.max_cp < 1) throw InputError(text("max_cp is ", options.max_cp, ": give 1 or more"));
+}
+
+}  // namespace
+
+Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options) {
+  check(options);
+  const plan::BatchSampleOptions sample{.tokens_per_step = inputs.options.tokens_per_step,
+                                        .seed = static_cast<uint64_t>(inputs.options.seed)};
+  Proposed proposed;
+  proposed.sample_batches = plan::stratified_batches(inputs.sequence_lengths(), sample);
+  const plan::ProposalOptions proposal{.world_size = inputs.options.gpus,
+                                       .context_length = inputs.options.context_length,
+                                       .sample_batches = proposed.sample_batches,
+                                       .max_strategies = options.max_strategies,
+                                       .max_cp = options.max_cp};
+  proposed.strategies = options.method == plan::Method::kPaper ? plan::paper_propose(proposal, inputs.cost())
+                                                               : plan::propose(proposal, inputs.cost());
+  return proposed;
+}
+
+plan::Planner planner_of(const PlanningInputs& inputs, plan::Method method) {
+  plan::PlannerOptions options;
+  options.world_size = inputs.options.gpus;
+  options.candidates = inputs.strategies;
+  options.method = method;
+  options.paper.dispatch.seed = static_cast<uint64_t>(inputs.options.seed);
+  return plan::Planner(std::move(options), inputs.cost());
+}
+
+}  // namespace sluice::config

@@ -1,0 +1,31 @@
+// Planning from planning inputs: strategies proposed for them, and a planner of theirs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "config/planning_inputs.h"
+#include "plan/planner.h"
+#include "plan/proposal.h"
+
+namespace sluice::config {
+
+struct ProposingOptions {
+  plan::Method method = plan::Method::kOurs;
+  int max_strategies = 8;
+  int max_cp = 1;  // most lanes of a pipeline; kPaper knows none
+};
+
+struct Proposed {
+  std::vector<plan::Proposal> strategies;
+  std::vector<std::vector<int64_t>> sample_batches;  // that they were judged by
+};
+
+// Strategies for batches such as the inputs' sampler draws. InputError when max_strategies or max_cp < 1;
+// throws as plan::propose. REQUIRES: inputs.lengths.
+Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options);
+
+// The planner of inputs.strategies. Throws as plan::Planner.
+plan::Planner planner_of(const PlanningInputs& inputs, plan::Method method);
+
+}  // namespace sluice::config
