@@ -1,7 +1,7 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build test check sanitize train soak parity bench bench-transformers format tidy clean
+.PHONY: help bootstrap configure build test check sanitize train soak parity wheel bench bench-transformers format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -54,6 +54,9 @@ soak: build ## Run the long tests: kills, random plans (an hour)
 parity: build ## Compare with transformers and torch.optim (installs 4 GB the first time)
 	tools/bootstrap --parity
 	$(CTEST) --test-dir $(BUILD) -C parity -L parity
+
+wheel: build ## Build the Python package's wheel, install it in a new environment and test it there
+	$(CTEST) --test-dir $(BUILD) -C wheel -L wheel
 
 bench: build ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done

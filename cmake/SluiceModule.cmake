@@ -45,7 +45,7 @@ function(sluice_module name)
     endif()
   endif()
 
-  if(tests)
+  if(tests AND NOT SLUICE_PYTHON STREQUAL ONLY)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE sluice_${name} GTest::gmock GTest::gtest_main)
     add_test(NAME ${name} COMMAND ${name}_test)

@@ -1,0 +1,147 @@
+// sluice._sluice: the planner's C++ for Python. Conversions and error types only; what people call, with
+// checked arguments and documentation, is sluice/__init__.py.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/planning_inputs.h"
+#include "config/proposed.h"
+#include "config/strategy_file.h"
+#include "corpus/lengths.h"
+#include "plan/planner.h"
+
+namespace py = pybind11;
+
+namespace sluice::python {
+
+namespace {
+
+using base::Json;
+
+// An array of ours that NumPy owns.
+template <typename T>
+py::array_t<T> as_array(const std::vector<T>& values) {
+  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+template <typename T>
+using Array = py::array_t<T, py::array::c_style>;
+
+template <typename T>
+std::vector<T> as_vector(const Array<T>& array) {
+  return {array.data(), array.data() + array.size()};
+}
+
+// JSON as dictionaries, lists and scalars: Python has the same names as our files.
+py::object as_python(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::object: {
+      py::dict dictionary;
+      for (const auto& [key, value] : json.items()) dictionary[py::str(key)] = as_python(value);
+      return dictionary;
+    }
+    case Json::value_t::array: {
+      py::list list(json.size());
+      for (size_t i = 0; i < json.size(); ++i) list[i] = as_python(json[i]);
+      return list;
+    }
+    case Json::value_t::string: return py::str(json.get_ref<const std::string&>());
+    case Json::value_t::boolean: return py::bool_(json.get<bool>());
+    case Json::value_t::number_integer: return py::int_(json.get<int64_t>());
+    case Json::value_t::number_unsigned: return py::int_(json.get<uint64_t>());
+    case Json::value_t::number_float: return py::float_(json.get<double>());
+    default: return py::none();
+  }
+}
+
+// Runs while other Python threads do.
+template <typename Work>
+auto without_gil(const Work& work) {
+  const py::gil_scoped_release released;
+  return work();
+}
+
+Array<int32_t> read_lengths(const std::vector<std::filesystem::path>& paths) {
+  return as_array(without_gil([&] { return config::read_lengths(paths); }));
+}
+
+py::object summarize(const Array<int32_t>& lengths) {
+  const std::vector<int32_t> values = as_vector(lengths);
+  return as_python(without_gil([&] { return corpus::to_json(corpus::LengthDistribution(values)); }));
+}
+
+py::object propose(const config::PlanningOptions& options, const Array<int32_t>& lengths,
+                   const std::string& method, int max_strategies, int max_cp) {
+  std::vector<int32_t> values = as_vector(lengths);
+  return as_python(without_gil([&] {
+    const config::PlanningInputs inputs = config::resolve_planning(options, std::move(values));
+    const config::Proposed proposed = config::propose_for(
+        inputs, {.method = config::parse_method(method), .max_strategies = max_strategies, .max_cp = max_cp});
+    return config::strategies_to_json(proposed.strategies, proposed.sample_batches, config::to_json(inputs));
+  }));
+}
+
+class Planner {
+ public:
+  Planner(const config::PlanningOptions& options, const std::string& method)
+      : planner_(without_gil([&] {
+          return config::planner_of(config::resolve_machine(options), config::parse_method(method));
+        })) {}
+
+  int64_t max_len() const { return planner_.max_len_tokens(); }
+
+  py::object plan(const Array<int64_t>& lengths, const Array<int64_t>& documents, int64_t step) const {
+    std::vector<strategy::Sequence> sequences;
+    for (py::ssize_t i = 0; i < lengths.size(); ++i)
+      sequences.push_back({.document = documents.at(i), .length_tokens = lengths.at(i)});
+    return as_python(without_gil([&] { return strategy::to_json(planner_.plan(step, sequences)); }));
+  }
+
+ private:
+  plan::Planner planner_;
+};
+
+config::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
+                                   std::vector<std::string> strategies, int64_t context_length,
+                                   int64_t tokens_per_step, int64_t seed) {
+  return {.gpus = gpus,
+          .cluster = std::move(cluster),
+          .model = std::move(model),
+          .calibration = std::move(calibration),
+          .context_length = context_length,
+          .tokens_per_step = tokens_per_step,
+          .strategies = std::move(strategies),
+          .seed = seed};
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_sluice, module) {
+  py::register_exception<base::InputError>(module, "InputError", PyExc_ValueError);
+  py::register_exception<base::InfeasibleError>(module, "InfeasibleError", PyExc_ValueError);
+
+  const config::PlanningOptions defaults;
+  py::class_<config::PlanningOptions>(module, "Options")
+      .def(py::init(&options_of), py::kw_only(), py::arg("gpus"), py::arg("cluster"), py::arg("model"),
+           py::arg("calibration"), py::arg("strategies") = defaults.strategies,
+           py::arg("context_length") = defaults.context_length,
+           py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed);
+  py::class_<Planner>(module, "Planner")
+      .def(py::init<const config::PlanningOptions&, const std::string&>(), py::arg("options"),
+           py::arg("method"))
+      .def_property_readonly("max_len", &Planner::max_len)
+      .def("plan", &Planner::plan, py::arg("lengths"), py::arg("documents"), py::arg("step"));
+
+  module.def("read_lengths", &read_lengths, py::arg("paths"));
+  module.def("summarize", &summarize, py::arg("lengths"));
+  module.def("propose", &propose, py::arg("options"), py::arg("lengths"), py::arg("method"),
+             py::arg("max_strategies"), py::arg("max_cp"));
+}
+
+}  // namespace sluice::python

@@ -1,0 +1,36 @@
+"""The planner's C++; sluice/__init__.py is what to import."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+class InputError(ValueError): ...
+class InfeasibleError(ValueError): ...
+
+class Options:
+    def __init__(
+        self,
+        *,
+        gpus: int,
+        cluster: str,
+        model: str,
+        calibration: str,
+        strategies: Sequence[str] = ...,
+        context_length: int = ...,
+        tokens_per_step: int = ...,
+        seed: int = ...,
+    ) -> None: ...
+
+class Planner:
+    def __init__(self, options: Options, method: str) -> None: ...
+    @property
+    def max_len(self) -> int: ...
+    def plan(self, lengths: NDArray[np.int64], documents: NDArray[np.int64], step: int) -> dict[str, Any]: ...
+
+def read_lengths(paths: Sequence[str]) -> NDArray[np.int32]: ...
+def summarize(lengths: NDArray[np.int32]) -> dict[str, Any]: ...
+def propose(
+    options: Options, lengths: NDArray[np.int32], method: str, max_strategies: int, max_cp: int
+) -> dict[str, Any]: ...

@@ -1,0 +1,178 @@
+"""What people call: lengths, propose, Planner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sluice import _sluice
+from sluice.results import Lengths, Plan, Proposal, lengths_of, plan_of, proposal_of
+
+Path = Union[str, "os.PathLike[str]"]
+LengthSource = Union[Path, Iterable[Path], ArrayLike, Lengths]
+
+
+def lengths(source: LengthSource) -> Lengths:
+    """How long documents are.
+
+    source: a path or several, or an array of lengths in tokens. A path is a Megatron corpus (.bin/.idx, or their
+    prefix), a lengths.json, or a text file with one length a line.
+
+    Raises InputError naming file, line and value.
+    """
+    values = _values_of(source)
+    return lengths_of(_sluice.summarize(values), values)
+
+
+def propose(
+    lengths: LengthSource,
+    *,
+    gpus: int,
+    cluster: Path | None = None,
+    model: Path | None = None,
+    calibration: Path = "analytic",
+    context_length: int = 0,
+    tokens_per_step: int = 200_000,
+    method: str = "ours",
+    max_strategies: int = 8,
+    max_cp: int = 1,
+    seed: int = 1,
+) -> list[Proposal]:
+    """Few strategies that together suit the batches drawn from `lengths` best; the first holds the context.
+
+    lengths: of the corpus's documents, as for lengths().
+    gpus, cluster, model, calibration: as for Planner.
+    context_length: tokens; longer documents are truncated. 0: the longest document's length.
+    tokens_per_step: of a batch. 0: all documents are one batch.
+    method: "ours", or "paper" for the published algorithms.
+    max_strategies: at most that many.
+    max_cp: most lanes of a pipeline; method "paper" knows none.
+    seed: of the batches that are drawn.
+
+    Takes seconds to minutes, growing with `gpus`; other Python threads run meanwhile. Equal inputs give equal
+    results. Raises InputError, and InfeasibleError when no strategy holds the context length.
+    """
+    options = _sluice.Options(
+        gpus=_count(gpus, "gpus"),
+        cluster=_text(cluster),
+        model=_text(model),
+        calibration=_text(calibration),
+        context_length=context_length,
+        tokens_per_step=tokens_per_step,
+        seed=seed,
+    )
+    file = _sluice.propose(options, _values_of(lengths), method, max_strategies, max_cp)
+    return [proposal_of(entry) for entry in file["strategies"]]
+
+
+class Planner:
+    """Plans steps: for every strategy which sequences go where, and which strategy ends first.
+
+    Building one reads the calibration; planning a step then takes milliseconds. Threads may share a planner.
+    """
+
+    def __init__(
+        self,
+        strategies: Path | Iterable[str | Proposal],
+        *,
+        gpus: int,
+        cluster: Path | None = None,
+        model: Path | None = None,
+        calibration: Path = "analytic",
+        method: str = "ours",
+    ) -> None:
+        """
+        strategies: proposals, or texts such as "1x<4,2,1> + 8x<1,1,1>", or the path of a strategies.json.
+        gpus: of the training run; strategies may leave some of them idle.
+        cluster: a preset ("a800x8", "h100x8", …), which gets as many nodes as the GPUs need, or a JSON or TOML
+            file. None: the calibration's links; with "analytic", a800x8.
+        model: a shipped shape ("llama-7b", "llama-13b", "llama-32b") or a Hugging Face folder. None: the
+            calibration's.
+        calibration: a shipped fit ("a800-7b", "a800-13b", "a800-32b"), a calibration.json, or "analytic":
+            assumed rates of the cluster.
+        method: "ours", "paper" for the published algorithms, or "exact" for the best plans of small batches.
+
+        Raises InputError naming the value and the way out.
+        """
+        options = _sluice.Options(
+            gpus=_count(gpus, "gpus"),
+            cluster=_text(cluster),
+            model=_text(model),
+            calibration=_text(calibration),
+            strategies=_strategy_texts(strategies),
+        )
+        self._planner = _sluice.Planner(options, method)
+
+    @property
+    def max_len(self) -> int:
+        """The longest sequence that some strategy holds, in tokens."""
+        return self._planner.max_len
+
+    def plan(self, lengths: ArrayLike, step: int = 0, *, documents: ArrayLike | None = None) -> Plan:
+        """The plan of one batch.
+
+        lengths: tokens of each sequence, integers of at least 1. Pieces of the plan refer to sequences by their
+            place in it.
+        step: number of the step; part of the plan's hash.
+        documents: numbers for the plan's `sequences`, part of the hash. None: 0, 1, 2, …
+
+        Other Python threads run meanwhile. Equal inputs give equal plans, on every machine. Raises InputError,
+        and InfeasibleError naming the longest sequence when no strategy holds the batch.
+        """
+        sequence_lengths = _integers(lengths, "lengths", least=1, most=_MOST_TOKENS).astype(np.int64)
+        numbers = np.arange(len(sequence_lengths)) if documents is None else documents
+        sequence_documents = _integers(numbers, "documents", least=0, most=2**62).astype(np.int64)
+        if len(sequence_documents) != len(sequence_lengths):
+            raise _sluice.InputError(
+                f"documents has {len(sequence_documents)} entries but lengths {len(sequence_lengths)}: give one each"
+            )
+        if step < 0:
+            raise _sluice.InputError(f"step is {step}: give 0 or more")
+        return plan_of(self._planner.plan(sequence_lengths, sequence_documents, step))
+
+
+_MOST_TOKENS = 2**31 - 1
+
+
+def _values_of(source: LengthSource) -> NDArray[np.int32]:
+    """Lengths in tokens, whatever brings them."""
+    if isinstance(source, Lengths):
+        return source.values
+    if isinstance(source, (str, os.PathLike)):
+        source = [source]
+    if isinstance(source, (list, tuple)) and source and isinstance(source[0], (str, os.PathLike)):
+        return _sluice.read_lengths([os.fspath(path) for path in source])
+    return _integers(source, "lengths", least=0, most=_MOST_TOKENS).astype(np.int32)
+
+
+def _integers(values: Any, name: str, *, least: int, most: int) -> NDArray[Any]:
+    """`values` as a vector of integers in [least, most]; InputError naming the first that is none."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.size == 0:
+        raise _sluice.InputError(f"{name} has shape {array.shape}: give a list of integers, at least one")
+    if array.dtype.kind not in "iu":
+        raise _sluice.InputError(f"{name} holds {array.dtype}: give integers")
+    wrong = np.flatnonzero((array < least) | (array > most))
+    if wrong.size:
+        raise _sluice.InputError(f"{name}[{wrong[0]}] is {array[wrong[0]]}: give integers from {least} to {most}")
+    return array
+
+
+def _strategy_texts(strategies: Path | Iterable[str | Proposal]) -> list[str]:
+    if isinstance(strategies, (str, os.PathLike)):
+        return [os.fspath(strategies)]
+    return [each.strategy if isinstance(each, Proposal) else os.fspath(each) for each in strategies]
+
+
+def _count(value: int, name: str) -> int:
+    if value < 1:
+        raise _sluice.InputError(f"{name} is {value}: give 1 or more")
+    return value
+
+
+def _text(value: Path | None) -> str:
+    return "" if value is None else os.fspath(value)

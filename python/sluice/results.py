@@ -1,0 +1,203 @@
+"""What planning returns: plain frozen dataclasses with the names of plan.json, strategies.json and lengths.json."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequence:
+    """A sequence of a batch."""
+
+    document: int
+    """Number of its document: its place in the batch unless plan() was told otherwise."""
+    begin: int
+    """First token inside the document."""
+    length: int
+    """Tokens."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Tokens [begin, end) of a sequence, on one lane."""
+
+    sequence: int
+    """Index into the batch."""
+    begin: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MicroBatch:
+    """Pieces that pass through a lane's stages together."""
+
+    ring: int | None
+    """Micro-batches of a pipeline with the same ring share sequences and exchange keys and values."""
+    pieces: list[Piece]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all pieces."""
+        return sum(piece.end - piece.begin for piece in self.pieces)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """The ranks that hold one copy of the model between them, and their work."""
+
+    scheme: str
+    """"<tp,pp,cp>"."""
+    max_len: int
+    """Tokens that a micro-batch of one lane may hold."""
+    ranks: list[int]
+    """Tensor-parallel ranks are neighbours, then come lanes, then stages: index (stage · cp + lane) · tp + t."""
+    lanes: list[list[MicroBatch]]
+    """Micro-batches in the order in which they run, for each of cp lanes."""
+
+    @property
+    def degrees(self) -> tuple[int, int, int]:
+        """(tp, pp, cp): tensor-parallel ranks, stages, lanes."""
+        tp, pp, cp = map(int, self.scheme.strip("<>").split(","))
+        return tp, pp, cp
+
+    def lane_of(self, rank: int) -> int:
+        """The lane that `rank`, one of `ranks`, belongs to."""
+        tp, _, cp = self.degrees
+        return self.ranks.index(rank) // tp % cp
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A strategy that holds the batch."""
+
+    strategy: str
+    estimated_ns: int
+    """Of its plan, or the lower bound that ruled it out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The plan of one step. dataclasses.asdict(plan) is plan.json but for its `schema`."""
+
+    step: int
+    hash: str
+    """Of step, sequences and pipelines: equal on all ranks, or something is wrong."""
+    strategy: str
+    """For example "1x<4,2,1> + 2x<1,1,1>"."""
+    estimated_ns: int
+    """Of the slowest pipeline, forward and backward, without exchanging gradients and updating."""
+    lower_bound_ns: int
+    """What no plan with the planner's strategies can beat; 0: unknown."""
+    gap_ppm: int
+    """(estimated_ns − lower_bound_ns) ÷ lower_bound_ns, in parts per million."""
+    candidates: list[Candidate]
+    sequences: list[Sequence]
+    pipelines: list[Pipeline]
+
+    def pipeline_of(self, rank: int) -> Pipeline | None:
+        """The pipeline that `rank` belongs to; None: it is idle in this step."""
+        return next((pipeline for pipeline in self.pipelines if rank in pipeline.ranks), None)
+
+    def micro_batches(self, rank: int) -> list[MicroBatch]:
+        """What `rank` computes, in this order; nothing where it is idle."""
+        pipeline = self.pipeline_of(rank)
+        return pipeline.lanes[pipeline.lane_of(rank)] if pipeline else []
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """A strategy that suits a corpus."""
+
+    strategy: str
+    max_len: int
+    """The longest sequence that it holds, in tokens."""
+    frequency: float
+    """Share of sample batches for which it is the best."""
+    mean_estimated_ns: int
+    """Of a step, over the sample batches that it holds; 0: it holds none."""
+    gpus: int
+    """That it uses."""
+    tokens_per_s: int
+    """Over the sample batches that it holds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthBin:
+    """Documents of [from_, to) tokens."""
+
+    from_: int
+    to: int
+    count: int
+    tokens: int
+    """Of all of them."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lengths:
+    """How long documents are, in tokens."""
+
+    count: int
+    tokens: int
+    """Of all documents."""
+    min: int
+    max: int
+    mean: float
+    percentiles: dict[str, int]
+    """"p50" and others: the smallest length that this share of documents does not exceed."""
+    padding_ppm: int
+    """Positions without a token if every document were padded to the longest, in parts per million."""
+    histogram: list[LengthBin]
+    """Bins [0, 2), [2, 4), [4, 8) …"""
+    values: NDArray[np.int32]
+    """Length of each document."""
+
+
+def plan_of(json: dict[str, Any]) -> Plan:
+    """The content of a plan.json as a Plan."""
+    return Plan(
+        step=json["step"],
+        hash=json["hash"],
+        strategy=json["strategy"],
+        estimated_ns=json["estimated_ns"],
+        lower_bound_ns=json["lower_bound_ns"],
+        gap_ppm=json["gap_ppm"],
+        candidates=[Candidate(**candidate) for candidate in json["candidates"]],
+        sequences=[Sequence(**sequence) for sequence in json["sequences"]],
+        pipelines=[_pipeline_of(pipeline) for pipeline in json["pipelines"]],
+    )
+
+
+def _pipeline_of(json: dict[str, Any]) -> Pipeline:
+    lanes = [[_micro_batch_of(micro_batch) for micro_batch in lane] for lane in json["lanes"]]
+    return Pipeline(scheme=json["scheme"], max_len=json["max_len"], ranks=json["ranks"], lanes=lanes)
+
+
+def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:
+    return MicroBatch(ring=json["ring"], pieces=[Piece(**piece) for piece in json["pieces"]])
+
+
+def proposal_of(json: dict[str, Any]) -> Proposal:
+    """An entry of a strategies.json as a Proposal."""
+    return Proposal(**json)
+
+
+def lengths_of(json: dict[str, Any], values: NDArray[np.int32]) -> Lengths:
+    """The content of a lengths.json that was made from `values` as Lengths."""
+    return Lengths(
+        count=json["count"],
+        tokens=json["tokens"],
+        min=json["min"],
+        max=json["max"],
+        mean=json["mean"],
+        percentiles=json["percentiles"],
+        padding_ppm=json["padding_ppm"],
+        histogram=[
+            LengthBin(from_=bin["from"], to=bin["to"], count=bin["count"], tokens=bin["tokens"])
+            for bin in json["histogram"]
+        ],
+        values=values,
+    )

@@ -1,0 +1,197 @@
+"""The Python package: results, errors, threads, and the same plans as the program's."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+import sluice
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+CODE_LENGTHS = REPOSITORY / "bench/data/code_lengths.txt"
+STRATEGIES = ["1x<8,1,1> + 2x<4,1,1>", "4x<4,1,1>", "8x<2,1,1>"]
+MACHINE = {"gpus": 16, "calibration": "a800-7b"}
+
+
+def batch(size=80, context_length=32768, first=0):
+    return np.minimum(sluice.lengths(CODE_LENGTHS).values[first:first + size], context_length)
+
+
+def run_sluice(*arguments):
+    done = subprocess.run([os.environ["SLUICE"], *arguments], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+class LengthsTest(unittest.TestCase):
+    def test_paths_and_arrays_give_the_same(self):
+        from_path = sluice.lengths(CODE_LENGTHS)
+        self.assertEqual(from_path.values.dtype, np.int32)
+        self.assertEqual(from_path.count, from_path.values.size)
+        self.assertEqual(from_path.tokens, from_path.values.sum())
+        self.assertEqual(from_path.max, from_path.values.max())
+        self.assertEqual(sum(bin.count for bin in from_path.histogram), from_path.count)
+        from_array = sluice.lengths(from_path.values.astype(np.uint64))
+        for field in dataclasses.fields(sluice.Lengths):
+            np.testing.assert_array_equal(getattr(from_array, field.name), getattr(from_path, field.name))
+
+    def test_several_paths_count_together(self):
+        self.assertEqual(sluice.lengths([CODE_LENGTHS, str(CODE_LENGTHS)]).count, 2 * sluice.lengths(CODE_LENGTHS).count)
+
+    def test_faults_name_file_and_value(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "lengths.txt")
+            path.write_text("7\nseven\n")
+            with self.assertRaisesRegex(sluice.InputError, "lengths.txt:2: .*seven"):
+                sluice.lengths(path)
+        with self.assertRaisesRegex(sluice.InputError, "absent"):
+            sluice.lengths("absent")
+
+
+class ProposeTest(unittest.TestCase):
+    ARGUMENTS = {**MACHINE, "context_length": 32768, "tokens_per_step": 100_000}
+
+    def test_the_first_holds_the_context_and_the_seed_decides(self):
+        first = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, seed=3)
+        self.assertEqual(first, sluice.propose(batch(10**6, 10**6), **self.ARGUMENTS, seed=3))
+        self.assertGreaterEqual(first[0].max_len, 32768)
+        self.assertAlmostEqual(sum(proposal.frequency for proposal in first), 1)
+        self.assertLessEqual(len(sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, max_strategies=2)), 2)
+
+    def test_equals_the_programs(self):
+        file = run_sluice("propose", "--gpus", "16", "--calibration", "a800-7b", "--lengths", str(CODE_LENGTHS),
+                          "--context", "32768", "--tokens-per-step", "100000", "--json")
+        found = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS)
+        self.assertEqual([dataclasses.asdict(proposal) for proposal in found], file["strategies"])
+
+    def test_refuses_what_it_cannot_do(self):
+        with self.assertRaisesRegex(sluice.InputError, "max_strategies is 0"):
+            sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, max_strategies=0)
+        with self.assertRaises(sluice.InfeasibleError):
+            sluice.propose(CODE_LENGTHS, **{**self.ARGUMENTS, "context_length": 10**7})
+
+
+class PlanTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.planner = sluice.Planner(STRATEGIES, **MACHINE)
+
+    def test_every_token_lies_in_one_piece(self):
+        lengths = batch()
+        plan = self.planner.plan(lengths, step=4)
+        self.assertEqual(plan.step, 4)
+        self.assertIn(plan.strategy, STRATEGIES)
+        self.assertLessEqual(plan.lower_bound_ns, plan.estimated_ns)
+        covered = np.zeros(len(lengths), dtype=int)
+        for pipeline in plan.pipelines:
+            for micro_batch in (micro_batch for lane in pipeline.lanes for micro_batch in lane):
+                self.assertLessEqual(micro_batch.tokens, pipeline.max_len)
+                for piece in micro_batch.pieces:
+                    covered[piece.sequence] += piece.end - piece.begin
+        np.testing.assert_array_equal(covered, lengths)
+
+    def test_is_the_programs_plan(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "batch.txt")
+            path.write_text("\n".join(map(str, batch())))
+            file = run_sluice("plan", "--gpus", "16", "--calibration", "a800-7b", "--lengths", str(path), "--json",
+                              "--tokens-per-step", "0", *(word for text in STRATEGIES for word in ("--strategies", text)))
+        plan = self.planner.plan([sequence["length"] for sequence in file["sequences"]], file["step"],
+                                 documents=[sequence["document"] for sequence in file["sequences"]])
+        self.assertEqual({"schema": file["schema"], **dataclasses.asdict(plan)}, file)
+
+    def test_ranks_get_the_work_of_their_lane(self):
+        planner = sluice.Planner(["1x<2,3,1> + 4x<1,1,1>"], gpus=16, model="llama-7b")
+        plan = planner.plan(batch(context_length=2048))
+        self.assertEqual(plan.pipelines[0].degrees, (2, 3, 1))
+        for rank in range(6):
+            self.assertEqual(plan.micro_batches(rank), plan.pipelines[0].lanes[0])
+        self.assertEqual(plan.micro_batches(7), plan.pipelines[2].lanes[0])
+        self.assertEqual(plan.micro_batches(12), [], "an idle rank")
+        self.assertIsNone(plan.pipeline_of(12))
+
+    def test_lanes_lie_between_tensor_ranks_and_stages(self):
+        pipeline = sluice.Pipeline(scheme="<2,2,3>", max_len=1, ranks=list(range(10, 22)), lanes=[[], [], []])
+        self.assertEqual([pipeline.lane_of(rank) for rank in pipeline.ranks], [0, 0, 1, 1, 2, 2] * 2)
+
+    def test_strategies_are_proposals_texts_or_a_file(self):
+        proposals = sluice.propose(CODE_LENGTHS, **ProposeTest.ARGUMENTS)
+        expected = sluice.Planner(proposals, **MACHINE).plan(batch())
+        texts = [proposal.strategy for proposal in proposals]
+        self.assertEqual(sluice.Planner(texts, **MACHINE).plan(batch()), expected)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "strategies.txt")
+            path.write_text("\n".join(texts))
+            self.assertEqual(sluice.Planner(path, **MACHINE).plan(batch()), expected)
+
+    def test_the_published_method_plans_too(self):
+        plan = sluice.Planner(STRATEGIES, **MACHINE, method="paper").plan(batch())
+        self.assertEqual(plan.lower_bound_ns, 0)
+        self.assertGreater(plan.estimated_ns, 0)
+
+    def test_errors_name_the_value(self):
+        for wrong, message in [([], "shape"), ([[1]], "shape"), ([1.5], "float64"), ([5, 0], r"lengths\[1\] is 0"),
+                               ([2**40], "1099511627776"), (["a"], "give integers")]:
+            with self.assertRaisesRegex(sluice.InputError, message):
+                self.planner.plan(wrong)
+        with self.assertRaisesRegex(sluice.InputError, "step is -1"):
+            self.planner.plan([5], -1)
+        with self.assertRaisesRegex(sluice.InputError, "documents has 1"):
+            self.planner.plan([5, 6], documents=[1])
+        with self.assertRaisesRegex(sluice.InfeasibleError, "10000000 tokens"):
+            self.planner.plan([10_000_000])
+        for arguments, message in [({"calibration": "a800-7c"}, "a800-7b"), ({"cluster": "a800x9"}, "a800x8"),
+                                   ({"method": "best"}, "ours"), ({"gpus": 0}, "gpus is 0"), ({"gpus": 8}, "16")]:
+            with self.assertRaisesRegex(sluice.InputError, message):
+                sluice.Planner(STRATEGIES, **{**MACHINE, **arguments})
+        self.assertTrue(issubclass(sluice.InputError, ValueError))
+        self.assertTrue(issubclass(sluice.InfeasibleError, ValueError))
+
+
+class ThreadsTest(unittest.TestCase):
+    def test_four_threads_plan_alike(self):
+        planner = sluice.Planner(STRATEGIES, **MACHINE)
+        expected = [planner.plan(batch(first=80 * step), step) for step in range(10)]
+        found = [None] * 4
+
+        def plan_all(thread):
+            found[thread] = [planner.plan(batch(first=80 * step), step) for step in range(10)]
+
+        threads = [threading.Thread(target=plan_all, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, [expected] * 4)
+
+    def test_other_threads_run_while_strategies_are_proposed(self):
+        # With so long an interval Python switches threads only where the running one lets go.
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)
+        self.addCleanup(sys.setswitchinterval, interval)
+        lengths = [int(length) for length in batch(400, 10**6)]
+        proposing = threading.Event()
+
+        def propose():
+            proposing.set()
+            sluice.propose(lengths, gpus=64, calibration="a800-7b", context_length=32768)
+            proposing.clear()
+
+        thread = threading.Thread(target=propose)
+        thread.start()
+        seen = False
+        while thread.is_alive() and not seen:
+            time.sleep(0.0005)
+            seen = proposing.is_set()
+        thread.join()
+        self.assertTrue(seen, "this thread ran only before and after the proposal")
+
+
+if __name__ == "__main__":
+    unittest.main()
