@@ -44,10 +44,10 @@ class PlanningCommands(unittest.TestCase):
         return result.stdout
 
     def refused(self, status, message, *arguments):
-        """Ends with `status` and one line that matches `message`; writes nothing but that."""
+        """Ends with `status` and one line that matches `message`, progress apart; writes nothing but that."""
         before = sorted(self.folder.iterdir())
         result = call(*arguments)
-        lines = [line for line in result.stderr.splitlines() if "[info]" not in line]
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("proposing ")]
         self.assertEqual((result.returncode, result.stdout), (status, ""), result.stderr)
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertRegex(lines[0], message)
