@@ -30,7 +30,7 @@ Json to_json(const LinkTimes& link) {
 class Reader {
  public:
   Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw InputError(text(where_, ": expected an object, not ", json.dump()));
+    if (!json.is_object()) throw InputError(text(where_, ": expected an object, not ", base::excerpt(json)));
   }
 
   Reader object(const std::string& key) const { return {member(key), text(where_, ": ", key)}; }
@@ -77,7 +77,7 @@ class Reader {
   }
   template <typename... Parts>
   [[noreturn]] void refuse(const std::string& key, const Parts&... expected) const {
-    throw InputError(text(where_, ": key '", key, "' is ", member(key).dump(), ", expected ", expected...));
+    throw InputError(text(where_, ": key '", key, "' is ", base::excerpt(member(key)), ", expected ", expected...));
   }
 
   const Json& json_;
