@@ -41,7 +41,8 @@ int64_t depth_of(std::string_view bytes) {
 Json parse_json(const std::string& bytes, const std::string& name) {
   const int64_t depth = depth_of(bytes);
   if (depth > kDeepestJson) {
-    throw InputError(text(name, ": ", depth, " values stand inside one another, at most ", kDeepestJson, " may"));
+    throw InputError(
+        text(name, ": ", depth, " values stand inside one another, at most ", kDeepestJson, " may"));
   }
   try {
     return Json::parse(bytes);

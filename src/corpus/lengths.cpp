@@ -121,8 +121,8 @@ LengthDistribution lengths_from_json(const Json& json, const std::string& name) 
                             "]: pairs are [length, documents], neither negative"));
     }
     if (documents > kMostDocuments - distribution.documents()) {
-      throw InputError(text(name, ": 'lengths' counts more than ", kMostDocuments,
-                            " documents: draw a sample of them"));
+      throw InputError(
+          text(name, ": 'lengths' counts more than ", kMostDocuments, " documents: draw a sample of them"));
     }
     distribution.add(length, documents);
   }

@@ -68,7 +68,8 @@ constexpr std::array kIgnoredKeys = {
 
 [[noreturn]] void refuse(const std::string& name, const std::string& key, const Json& value,
                          const std::string& expected) {
-  throw InputError(text(name, ": ", key, " is ", base::excerpt(value), " but Sluice computes only ", expected));
+  throw InputError(
+      text(name, ": ", key, " is ", base::excerpt(value), " but Sluice computes only ", expected));
 }
 
 template <size_t N>
