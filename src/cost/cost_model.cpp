@@ -147,8 +147,8 @@ Quadratic Quadratic::times(int64_t count) const {
 }
 
 Quadratic Quadratic::share(int64_t part, int64_t whole) const {
-  return {divide_nearest(Wide{a} * part, whole), divide_nearest(Wide{b} * part, whole),
-          divide_nearest(Wide{c_ns} * part, whole)};
+  const auto of = [&](int64_t value) { return narrow((Wide{value} * part + whole / 2) / whole); };
+  return {of(a), of(b), of(c_ns)};
 }
 
 int64_t LinkTimes::of_bytes(int64_t bytes) const {
