@@ -50,7 +50,7 @@ Json odd_value(Rng& rng) {
       std::numeric_limits<int64_t>::min(),
       std::numeric_limits<uint64_t>::max(),
   };
-  if (rng.below(40) == 0) return nested(rng.between(1, 2000));
+  if (rng.below(40) == 0) return nested(rng.between(1, 300));
   return any_of(values, rng);
 }
 
