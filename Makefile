@@ -1,7 +1,8 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build test check sanitize train soak parity wheel bench bench-transformers format tidy clean
+.PHONY: help bootstrap configure build test check sanitize train soak fuzz determinism \
+        parity wheel bench bench-transformers format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -48,8 +49,12 @@ corpora/stdlib/corpus.idx: | build
 train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus and train on it, 4 ranks
 	$(SLUICE) train --config examples/quickstart.toml --nproc 4 --resume auto
 
-soak: build ## Run the long tests: kills, random plans (an hour)
+soak: build ## Run the long tests: kills, random plans, plans against the checker (an hour)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak
+
+fuzz: bootstrap ## Read and use 10^6 damaged input files under ASan+UBSan
+	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
+	ASAN_OPTIONS=max_allocation_size_mb=256 build-asan/input_fuzz --count 1000000
 
 parity: build ## Compare with transformers and torch.optim (installs 4 GB the first time)
 	tools/bootstrap --parity

@@ -15,18 +15,21 @@ struct Arguments {
   config::PlanningOptions inputs;
   std::string method = "ours";
   int most = 8;
+  int max_cp = 1;
   std::filesystem::path out;
   bool json = false;
 };
 
 void run(const Arguments& arguments) {
-  const plan::Method method = config::parse_method(arguments.method);
+  const config::ProposingOptions options{.method = config::parse_method(arguments.method),
+                                         .max_strategies = arguments.most,
+                                         .max_cp = arguments.max_cp};
   const config::PlanningInputs inputs = config::resolve_planning(arguments.inputs);
-  const config::Proposed proposed =
-      propose_with_log(inputs, {.method = method, .max_strategies = arguments.most});
+  const config::Proposed proposed = propose_with_log(inputs, options);
   base::Json made_from = config::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
+  made_from["max_cp"] = arguments.max_cp;
   const base::Json file =
       config::strategies_to_json(proposed.strategies, proposed.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
@@ -52,6 +55,11 @@ void add_propose(CLI::App& app) {
   command->add_option("--method", arguments->method, "ours or paper")->capture_default_str();
   command->add_option("--max", arguments->most, "Most strategies")
       ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  command
+      ->add_option("--max-cp", arguments->max_cp,
+                   "Most lanes of a pipeline, over which long sequences are cut")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->add_option("--out", arguments->out, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");

@@ -15,7 +15,9 @@ namespace sluice::base {
 
 using Json = nlohmann::ordered_json;
 
-// Parses text; `name` (a path, say) stands in the InputError.
+// Parses text; `name` (a path, say) stands in the InputError. Values nested deeper than kDeepestJson are
+// refused: the library's printer calls itself for each level.
+inline constexpr int kDeepestJson = 100;
 Json parse_json(const std::string& bytes, const std::string& name);
 Json read_json(const std::filesystem::path& path);
 void write_json(const std::filesystem::path& path, const Json& value);
@@ -30,6 +32,9 @@ bool holds_integer(const Json& value) {
   return value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
 }
 
+// The value as text for a message: its beginning when it is long.
+std::string excerpt(const Json& value);
+
 // value[key] as T. InputError naming `name` and `key` when absent or of another type.
 template <typename T>
 T require(const Json& value, const std::string& key, const std::string& name) {
@@ -37,7 +42,7 @@ T require(const Json& value, const std::string& key, const std::string& name) {
     throw InputError(text(name, ": key '", key, "' is missing"));
   const Json& found = value.at(key);
   const auto unexpected = [&] {
-    return InputError(text(name, ": key '", key, "' has an unexpected value: ", found.dump()));
+    return InputError(text(name, ": key '", key, "' has an unexpected value: ", excerpt(found)));
   };
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     // The library would cut floats and wrap integers that are too large.

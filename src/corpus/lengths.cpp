@@ -23,25 +23,6 @@ constexpr int64_t kLongestLength = std::numeric_limits<int32_t>::max();
 // Bin 0 holds lengths 0 and 1, bin k [2^k, 2^(k+1)).
 int bin_of(int64_t length) { return length < 2 ? 0 : std::bit_width(static_cast<uint64_t>(length)) - 1; }
 
-std::vector<int32_t> parse_lengths(const std::string& bytes, const std::string& name) {
-  std::vector<int32_t> lengths;
-  int64_t line_number = 0;
-  for (const std::string& line : base::split(bytes, '\n')) {
-    ++line_number;
-    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
-    if (value.empty()) continue;
-    const std::optional<int64_t> length = base::parse_integer(value);
-    if (!length || *length < 0 || *length > kLongestLength) {
-      throw InputError(text(name, ":", line_number, ": '", value.substr(0, 40),
-                            "' is not a length: give one whole ",
-                            "number of tokens a line, a corpus, or a lengths.json"));
-    }
-    lengths.push_back(static_cast<int32_t>(*length));
-  }
-  if (lengths.empty()) throw InputError(text(name, " holds no lengths: give one number of tokens a line"));
-  return lengths;
-}
-
 std::vector<int32_t> expand(const LengthDistribution& distribution) {
   std::vector<int32_t> lengths;
   lengths.reserve(static_cast<size_t>(distribution.documents()));
@@ -139,9 +120,32 @@ LengthDistribution lengths_from_json(const Json& json, const std::string& name) 
       throw InputError(text(name, ": 'lengths' has [", length, ", ", documents,
                             "]: pairs are [length, documents], neither negative"));
     }
+    if (documents > kMostDocuments - distribution.documents()) {
+      throw InputError(
+          text(name, ": 'lengths' counts more than ", kMostDocuments, " documents: draw a sample of them"));
+    }
     distribution.add(length, documents);
   }
   return distribution;
+}
+
+std::vector<int32_t> lengths_from_text(const std::string& bytes, const std::string& name) {
+  std::vector<int32_t> lengths;
+  int64_t line_number = 0;
+  for (const std::string& line : base::split(bytes, '\n')) {
+    ++line_number;
+    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
+    if (value.empty()) continue;
+    const std::optional<int64_t> length = base::parse_integer(value);
+    if (!length || *length < 0 || *length > kLongestLength) {
+      throw InputError(text(name, ":", line_number, ": '", value.substr(0, 40),
+                            "' is not a length: give one whole ",
+                            "number of tokens a line, a corpus, or a lengths.json"));
+    }
+    lengths.push_back(static_cast<int32_t>(*length));
+  }
+  if (lengths.empty()) throw InputError(text(name, " holds no lengths: give one number of tokens a line"));
+  return lengths;
 }
 
 std::vector<int32_t> read_lengths(const std::filesystem::path& path) {
@@ -152,7 +156,7 @@ std::vector<int32_t> read_lengths(const std::filesystem::path& path) {
     const IndexedCorpus corpus(prefix);
     return {corpus.lengths().begin(), corpus.lengths().end()};
   }
-  return parse_lengths(base::read_file(path), path.string());
+  return lengths_from_text(base::read_file(path), path.string());
 }
 
 double unigram_entropy_nats(std::span<const int64_t> counts) {

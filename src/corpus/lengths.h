@@ -59,15 +59,21 @@ inline constexpr int64_t kPercentilesPpm[] = {10'000,  50'000,  100'000, 250'000
 // 500'000 -> "p50", 999'000 -> "p99.9".
 std::string percentile_name(int64_t ppm);
 
+// What a list of lengths may hold in memory: 4 GiB.
+inline constexpr int64_t kMostDocuments = int64_t{1} << 30;
+
 // lengths.json ("sluice.lengths/1") and back. from_json reads only `lengths` ([length, documents] pairs) and
-// throws InputError naming `name` when they are malformed.
+// throws InputError naming `name` when they are malformed or more than kMostDocuments in all.
 base::Json to_json(const LengthDistribution& lengths);
 // The text of such a file: a line a key, so that the pairs stay compact and people can read it.
 std::string lengths_text(const base::Json& json);
 LengthDistribution lengths_from_json(const base::Json& json, const std::string& name);
 
+// One length a line; '#' begins a comment. InputError naming `name`, line and value.
+std::vector<int32_t> lengths_from_text(const std::string& bytes, const std::string& name);
+
 // The documents' lengths behind a path: a corpus (prefix, .idx, .bin, or the folder of corpus.idx), a
-// lengths.json, or a text file with one length a line ('#' begins a comment). Corpora and text files keep
+// lengths.json, or a text file (lengths_from_text). Corpora and text files keep
 // their order; lengths.json gives ascending lengths. InputError naming file, line and value.
 std::vector<int32_t> read_lengths(const std::filesystem::path& path);
 

@@ -16,6 +16,16 @@ using base::text;
 
 constexpr const char* kSchema = "sluice.calibration/1";
 
+// Far above any machine, and such that sums and products of them stay inside 64 bits.
+constexpr int64_t kMostBytes = int64_t{1} << 50;
+constexpr int64_t kMostBytesPerToken = int64_t{1} << 40;
+constexpr int64_t kMostBytesPerElement = 64;
+constexpr int64_t kMostParameters = int64_t{1} << 48;
+constexpr int64_t kMostTokens = int64_t{1} << 31;
+constexpr int64_t kMostNs = int64_t{1} << 44;  // five hours
+constexpr int kMostDegree = 1024;
+constexpr int kMostGpusPerNode = 1 << 20;
+
 double to_ns(int64_t fixed) { return std::ldexp(static_cast<double>(fixed), -Quadratic::kFractionBits); }
 
 Json to_json(const Quadratic& times) {
@@ -30,7 +40,7 @@ Json to_json(const LinkTimes& link) {
 class Reader {
  public:
   Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw InputError(text(where_, ": expected an object, not ", json.dump()));
+    if (!json.is_object()) throw InputError(text(where_, ": expected an object, not ", base::excerpt(json)));
   }
 
   Reader object(const std::string& key) const { return {member(key), text(where_, ": ", key)}; }
@@ -41,10 +51,10 @@ class Reader {
     return value;
   }
 
-  int64_t integer(const std::string& key, int64_t least) const {
+  int64_t integer(const std::string& key, int64_t least, int64_t most) const {
     const Json& value = member(key);
-    if (!value.is_number_integer() || value.get<int64_t>() < least)
-      refuse(key, "an integer of at least ", least);
+    if (!base::holds_integer<int64_t>(value) || value.get<int64_t>() < least || value.get<int64_t>() > most)
+      refuse(key, "an integer within [", least, ", ", most, "]");
     return value.get<int64_t>();
   }
 
@@ -52,7 +62,7 @@ class Reader {
 
   // a, b and c of this object.
   Quadratic times() const {
-    return Quadratic::from_ns(real("a", 0x1p31), real("b", 0x1p31), real("c", 0x1p62));
+    return Quadratic::from_ns(real("a", 0x1p10), real("b", 0x1p24), real("c", 0x1p44));
   }
 
   // A quadratic that is not all zero in its lengths, unless `may_vanish`.
@@ -67,7 +77,8 @@ class Reader {
 
   LinkTimes link(const std::string& key) const {
     const Reader inner = object(key);
-    return {.latency_ns = inner.integer("latency_ns", 0), .bytes_per_s = inner.integer("bytes_per_s", 1)};
+    return {.latency_ns = inner.integer("latency_ns", 0, kMostNs),
+            .bytes_per_s = inner.integer("bytes_per_s", 1, kMostBytes)};
   }
 
  private:
@@ -77,7 +88,8 @@ class Reader {
   }
   template <typename... Parts>
   [[noreturn]] void refuse(const std::string& key, const Parts&... expected) const {
-    throw InputError(text(where_, ": key '", key, "' is ", member(key).dump(), ", expected ", expected...));
+    throw InputError(
+        text(where_, ": key '", key, "' is ", base::excerpt(member(key)), ", expected ", expected...));
   }
 
   const Json& json_;
@@ -125,7 +137,7 @@ Json layers_to_json(const CostModel::Options& options) {
 
 void read_layer(const Json& json, const std::string& where, CostModel::Options& options) {
   const Reader reader(json, where);
-  const auto tp = static_cast<int>(reader.integer("tp", 1));
+  const auto tp = static_cast<int>(reader.integer("tp", 1, kMostDegree));
   const std::string fault = model::tp_fault(options.shape, tp);
   if (!fault.empty()) throw InputError(text(where, ": ", fault));
   if (options.layer_by_tp.contains(tp)) throw InputError(text(where, ": tp ", tp, " stands there twice"));
@@ -136,8 +148,10 @@ void read_layer(const Json& json, const std::string& where, CostModel::Options& 
   options.ends_by_tp[tp] = {reader.quadratic("embedding_forward", kAllowed),
                             reader.quadratic("embedding_backward", kAllowed),
                             reader.quadratic("head", kRefused)};
-  options.saved_bytes_per_token_layer_by_tp[tp] = reader.integer("saved_bytes_per_token", 1);
-  options.deferred_bytes_per_token_layer_by_tp[tp] = reader.integer("deferred_bytes_per_token", 0);
+  options.saved_bytes_per_token_layer_by_tp[tp] =
+      reader.integer("saved_bytes_per_token", 1, kMostBytesPerToken);
+  options.deferred_bytes_per_token_layer_by_tp[tp] =
+      reader.integer("deferred_bytes_per_token", 0, kMostBytesPerToken);
 }
 
 // A published row. The keys that depend on the number of ranks are for people.
@@ -156,8 +170,8 @@ void read_scheme(const Json& json, const std::string& where, CostModel::Options&
     throw InputError(text(name, ": key 'forward_share' is ", share, ", expected a third"));
   }
   const SchemeTimes row{.stage = reader.times(),
-                        .saved_bytes_per_token = reader.integer("bytes_per_token", 1),
-                        .util_len_tokens = reader.integer("util_len", 0)};
+                        .saved_bytes_per_token = reader.integer("bytes_per_token", 1, kMostBytesPerToken),
+                        .util_len_tokens = reader.integer("util_len", 0, kMostTokens)};
   if (!options.scheme_times.try_emplace({scheme.tp, scheme.pp}, row).second) {
     throw InputError(text(name, " stands there twice"));
   }
@@ -212,14 +226,14 @@ Json memory_to_json(const MemoryModel& memory) {
 
 MemoryModel memory_from_json(const Reader& reader) {
   const bool counted = reader.has("layer_parameters");
-  return {.device_bytes = reader.integer("device_bytes", 1),
-          .element_bytes = reader.integer("element_bytes", 1),
-          .accumulator_bytes = reader.integer("accumulator_bytes", 1),
-          .owner_bytes_per_parameter = reader.integer("owner_bytes_per_parameter", 1),
-          .transient_bytes_per_token = reader.integer("transient_bytes_per_token", 0),
-          .logits_chunk_bytes = reader.integer("logits_chunk_bytes", 0),
-          .layer_parameters = counted ? reader.integer("layer_parameters", 1) : 0,
-          .end_parameters = counted ? reader.integer("end_parameters", 1) : 0};
+  return {.device_bytes = reader.integer("device_bytes", 1, kMostBytes),
+          .element_bytes = reader.integer("element_bytes", 1, kMostBytesPerElement),
+          .accumulator_bytes = reader.integer("accumulator_bytes", 1, kMostBytesPerElement),
+          .owner_bytes_per_parameter = reader.integer("owner_bytes_per_parameter", 1, kMostBytesPerElement),
+          .transient_bytes_per_token = reader.integer("transient_bytes_per_token", 0, kMostBytesPerToken),
+          .logits_chunk_bytes = reader.integer("logits_chunk_bytes", 0, kMostBytes),
+          .layer_parameters = counted ? reader.integer("layer_parameters", 1, kMostParameters) : 0,
+          .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0};
 }
 
 }  // namespace
@@ -263,8 +277,8 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   options.intra = links.link("intra");
   options.inter = links.link("inter");
   options.memory = memory_from_json(reader.object("memory"));
-  options.update_ps_per_element = reader.integer("update_ps_per_element", 0);
-  options.gpus_per_node = static_cast<int>(reader.integer("gpus_per_node", 1));
+  options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostNs);
+  options.gpus_per_node = static_cast<int>(reader.integer("gpus_per_node", 1, kMostGpusPerNode));
   return calibration;
 }
 

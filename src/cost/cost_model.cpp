@@ -16,13 +16,21 @@ constexpr int64_t kMaxLength = int64_t{1} << 31;
 
 int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-int64_t narrow(Wide value) {
-  SLUICE_ASSERT(value >= 0 && value <= std::numeric_limits<int64_t>::max(), "a duration exceeds 292 years");
+// Thirteen days: thousands of cells add up to less than what 64 bits hold.
+constexpr int64_t kLongestNs = int64_t{1} << 50;
+
+int64_t narrow(Wide value, int64_t most = std::numeric_limits<int64_t>::max()) {
+  SLUICE_ASSERT(value >= 0, "a duration is negative");
+  if (value > most) {
+    throw base::InputError(
+        "by the calibration a cell or transfer takes more than 13 days: correct its figures or plan fewer "
+        "tokens");
+  }
   return static_cast<int64_t>(value);
 }
 
-// value ÷ by to nearest, halves up. REQUIRES: value >= 0, by > 0.
-int64_t divide_nearest(Wide value, Wide by) { return narrow((value + by / 2) / by); }
+// A duration: value ÷ by to nearest, halves up. REQUIRES: value >= 0, by > 0.
+int64_t divide_nearest(Wide value, Wide by) { return narrow((value + by / 2) / by, kLongestNs); }
 
 int64_t fixed_point(double value, const char* name) {
   SLUICE_ASSERT(std::isfinite(value) && value >= 0 && value < 0x1p31,
@@ -139,8 +147,8 @@ Quadratic Quadratic::times(int64_t count) const {
 }
 
 Quadratic Quadratic::share(int64_t part, int64_t whole) const {
-  return {divide_nearest(Wide{a} * part, whole), divide_nearest(Wide{b} * part, whole),
-          divide_nearest(Wide{c_ns} * part, whole)};
+  const auto of = [&](int64_t value) { return narrow((Wide{value} * part + whole / 2) / whole); };
+  return {of(a), of(b), of(c_ns)};
 }
 
 int64_t LinkTimes::of_bytes(int64_t bytes) const {

@@ -76,7 +76,12 @@ TEST(Quadratic, EqualsExtendedPrecisionOnRandomLengths) {
 TEST(Quadratic, HoldsTheLongestSequence) {
   const std::vector<int64_t> lengths = {(int64_t{1} << 31) - 1};
   const int64_t l = lengths[0];
-  EXPECT_EQ(Quadratic::from_ns(1, 1, 1).of_sequences(lengths), l * l + l + 1);
+  EXPECT_EQ(Quadratic::from_ns(0x1p-13, 1, 1).of_sequences(lengths), l * l / 8192 + l + 1);
+}
+
+TEST(Quadratic, TimesThatCouldNotBeAddedAreRefused) {
+  const std::vector<int64_t> lengths = {(int64_t{1} << 31) - 1};
+  EXPECT_THROW(Quadratic::from_ns(1, 1, 1).of_sequences(lengths), base::InputError);
 }
 
 TEST(CostModel, CellsAddLayersAndEnds) {

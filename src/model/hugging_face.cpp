@@ -68,7 +68,8 @@ constexpr std::array kIgnoredKeys = {
 
 [[noreturn]] void refuse(const std::string& name, const std::string& key, const Json& value,
                          const std::string& expected) {
-  throw InputError(text(name, ": ", key, " is ", value.dump(), " but Sluice computes only ", expected));
+  throw InputError(
+      text(name, ": ", key, " is ", base::excerpt(value), " but Sluice computes only ", expected));
 }
 
 template <size_t N>
@@ -116,7 +117,7 @@ void refuse_unsupported(const Json& config, bool mistral, const std::string& nam
   require_only(config, "partial_rotary_factor", 1.0, name);
   for (const auto& [key, value] : config.items()) {
     if (is_one_of(kShapeKeys, key) || is_one_of(kIgnoredKeys, key) || is_off(value)) continue;
-    throw InputError(text(name, ": ", key, " is ", value.dump(),
+    throw InputError(text(name, ": ", key, " is ", base::excerpt(value),
                           ", a key that Sluice does not compute: remove it if it does not change the model"));
   }
 }
@@ -125,7 +126,7 @@ void refuse_unsupported(const Json& config, bool mistral, const std::string& nam
 double positive_number(const Json& rope, const std::string& key, const std::string& name) {
   const Json& value = rope.contains(key) ? rope.at(key) : Json();
   if (!value.is_number() || !(value.get<double>() > 0)) {
-    throw InputError(text(name, ": ", key, " is ", value.dump(), " but must be a positive number"));
+    throw InputError(text(name, ": ", key, " is ", base::excerpt(value), " but must be a positive number"));
   }
   return value.get<double>();
 }
@@ -175,7 +176,7 @@ void refuse_unknown_rope_keys(const Json& rope, const RopeType& type, const std:
         key == "rope_type" || key == "type" || key == "rope_theta" || key == "partial_rotary_factor";
     const bool known = std::find(type.keys.begin(), type.keys.end(), key) != type.keys.end();
     if (common || known || value.is_null()) continue;
-    throw InputError(text(name, ": ", key, " is ", value.dump(), " but rope_type ", type.name,
+    throw InputError(text(name, ": ", key, " is ", base::excerpt(value), " but rope_type ", type.name,
                           " has no such key in Sluice"));
   }
 }

@@ -12,12 +12,21 @@ namespace {
 using base::InputError;
 using base::text;
 
+// The upper limits keep every product of two widths, and all bytes of a model, inside 64 bits.
+constexpr int64_t kLargest = int64_t{1} << 24;
+constexpr int64_t kMostParameters = int64_t{1} << 48;
+
 void require_at_least_one(const char* key, int64_t value) {
-  // The upper limit keeps every product of two widths inside 64 bits.
-  constexpr int64_t kLargest = int64_t{1} << 28;
   if (value < 1) throw InputError(text("model: ", key, " is ", value, " but must be at least 1"));
   if (value > kLargest)
     throw InputError(text("model: ", key, " is ", value, " but must be at most ", kLargest));
+}
+
+__int128 wide_parameters(const Shape& shape) {
+  const __int128 hidden = shape.hidden;
+  const __int128 attention = hidden * (2 * shape.q_width() + 2 * shape.kv_width());
+  const __int128 layer = attention + 3 * hidden * shape.ffn_hidden + 2 * hidden;
+  return shape.layers * layer + hidden + (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
 void validate_rope(const Rope& rope) {
@@ -68,6 +77,9 @@ void validate(const Shape& shape) {
   if (shape.heads % shape.kv_heads != 0) {
     throw InputError(text("model: heads ", shape.heads, " is not a multiple of kv_heads ", shape.kv_heads));
   }
+  if (wide_parameters(shape) > kMostParameters) {
+    throw InputError(text("model: it has more than ", kMostParameters, " parameters"));
+  }
   if (shape.head_dim % 2 != 0) {
     throw InputError(text("model: head_dim ", shape.head_dim, " is odd but rotary positions need pairs"));
   }
@@ -88,13 +100,7 @@ std::string tp_fault(const Shape& shape, int tp) {
   return "";
 }
 
-int64_t Shape::parameters() const {
-  const int64_t attention = hidden * (q_width() + 2 * kv_width()) + q_width() * hidden;
-  const int64_t mlp = 3 * hidden * ffn_hidden;
-  const int64_t norms = 2 * hidden;
-  const int64_t matrices_of_vocab = tie_embeddings ? 1 : 2;
-  return layers * (attention + mlp + norms) + hidden + matrices_of_vocab * vocab * hidden;
-}
+int64_t Shape::parameters() const { return static_cast<int64_t>(wide_parameters(*this)); }
 
 namespace {
 

@@ -47,14 +47,18 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths) {
 }
 
 // How long a sequence keeps a pipeline, as the mean over its lanes: its busiest stage computes so long,
-// without the constant of a micro-batch; and its tokens are in flight until they have passed all stages, so
-// that those of a long one keep out others for that time in the share of the credit that they take.
+// with what its ring exposes but without the constant of a micro-batch; and its tokens are in flight until
+// they have passed all stages, so that those of a long one keep out others for that time in the share of the
+// credit that they take.
 int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length) {
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
   const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / credit);
   const auto constant_ns =
       static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
-  return std::max({scheme.floor_ns(stage, length) - constant_ns, flight_ns, int64_t{1}});
+  const int lanes = scheme.fewest_lanes(length);
+  const int64_t busy_ns = lanes == 1 ? scheme.floor_ns(stage, length)
+                                     : lanes * scheme.lane_ns(length, lanes) / scheme.scheme().cp;
+  return std::max({busy_ns - constant_ns, flight_ns, int64_t{1}});
 }
 
 // Others are in the way on its path through several stages.

@@ -208,7 +208,8 @@ void LanePacker::place_others(std::vector<PackItem> others, std::vector<Gap>& ga
                    [](const PackItem& a, const PackItem& b) { return a.work_ns > b.work_ns; });
   std::set<std::pair<int64_t, size_t>> rooms;
   for (size_t gap = 0; gap < gaps.size(); ++gap) rooms.emplace(gaps[gap].left_ns, gap);
-  const int64_t most = scheme_.lane_max_len_tokens();
+  // A pipeline whose memory does not hold the model stays empty.
+  const int64_t most = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
   const auto end_ns = [&](const LaneEnd& end) {
     return end.ring_end_ns + end.work_ns + (end.tokens + most - 1) / most * scheme_.micro_batch_ns();
   };

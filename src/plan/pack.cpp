@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/lanes.h"
+#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -58,7 +59,11 @@ class Packer {
  public:
   Packer(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
          std::span<const PackItem> items)
-      : pipeline_(pipeline), scheme_(scheme), times_(pipeline, cost), items_(items) {}
+      : pipeline_(pipeline),
+        scheme_(scheme),
+        times_(pipeline, cost),
+        table_(pipeline.scheme.pp),
+        items_(items) {}
 
   PackedPipeline run(PackRule rule) {
     if (items_.empty()) {
@@ -191,18 +196,20 @@ class Packer {
   }
 
   void consider(const Bins& bins) {
-    schedule::PipelineLoad load{
-        .stages = scheme_.scheme().pp, .lanes = 1, .credit_tokens = scheme_.credit_tokens(), .units = {}};
-    for (const std::vector<int>& bin : bins) {
+    table_.resize(static_cast<int>(bins.size()));
+    order_.resize(bins.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    for (size_t row = 0; row < bins.size(); ++row) {
       cost::Work work;
-      for (const int item : bin) {
+      for (const int item : bins[row]) {
         const int64_t tokens = items_[static_cast<size_t>(item)].tokens;
         work += cost::Work::of_lane(tokens, tokens, 1);
       }
-      load.units.push_back(times_.of(std::span(&work, 1), 0));
+      times_.write(work, table_, static_cast<int>(row));
     }
-    const int64_t makespan_ns = schedule::schedule_pipeline(load).makespan_ns;
-    if (best_ns_ && *best_ns_ <= makespan_ns) return;
+    const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Makespan::kLate - 1;
+    const int64_t makespan_ns = makespan_.of(table_, order_, scheme_.credit_tokens(), limit_ns);
+    if (makespan_ns == schedule::Makespan::kLate) return;
     best_ns_ = makespan_ns;
     best_ = bins;
   }
@@ -219,6 +226,9 @@ class Packer {
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;
+  schedule::UnitTable table_;  // of the bins last considered, in the order of injection
+  schedule::Makespan makespan_;
+  std::vector<int> order_;  // 0, 1, …
   std::span<const PackItem> items_;
   std::optional<int64_t> best_ns_;
   Bins best_;

@@ -41,6 +41,21 @@ std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
   return lengths;
 }
 
+// Of the schemes that the world has room for, the one with the fewest ranks that holds a sequence; of equals
+// that with the fewest lanes.
+std::optional<strategy::Scheme> smallest_scheme(int64_t length, int world_size, const cost::CostModel& cost) {
+  std::vector<strategy::Scheme> schemes;
+  for (strategy::Scheme scheme : cost.schemes(world_size)) {
+    for (; scheme.ranks() <= world_size; scheme.cp *= 2) schemes.push_back(scheme);
+  }
+  std::ranges::stable_sort(
+      schemes, {}, [](const strategy::Scheme& scheme) { return std::pair(scheme.ranks(), scheme.cp); });
+  const auto found = std::ranges::find_if(schemes, [&](const strategy::Scheme& scheme) {
+    return SchemeCost(scheme, cost, world_size).max_len_tokens() >= length;
+  });
+  return found == schemes.end() ? std::nullopt : std::optional(*found);
+}
+
 }  // namespace
 
 Planner::Planner(PlannerOptions options, cost::CostModel cost)
@@ -187,9 +202,13 @@ void Planner::fail_infeasible(int64_t step, const std::vector<Sequence>& sequenc
     const Strategy& strategy = options_.candidates[candidate];
     holds.push_back(text("'", to_text(strategy), "' holds ", max_len_tokens(strategy)));
   }
+  const auto smallest = smallest_scheme(longest->length_tokens, options_.world_size, cost_);
+  const std::string way_out =
+      smallest ? text("add a strategy with ", to_text(*smallest), ", the smallest scheme that holds it, or")
+               : text("no scheme on ", options_.world_size, " ranks holds it:");
   throw base::InfeasibleError(text("step ", step, ": document ", longest->document, " has a sequence of ",
-                                   longest->length_tokens, " tokens but ", base::join(holds, ", "),
-                                   ": add a strategy with more tp or pp, or lower data.context_length"));
+                                   longest->length_tokens, " tokens but ", base::join(holds, ", "), ": ",
+                                   way_out, " lower data.context_length"));
 }
 
 }  // namespace sluice::plan

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::schedule {
@@ -142,12 +143,34 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
     backward_input_.push_back(cost.cell_times(scheme_, CellKind::kBackwardInput, part));
     backward_weight_.push_back(cost.cell_times(scheme_, CellKind::kBackwardWeight, part));
     if (stage > 0) in_node_.push_back(boundary_in_node(pipeline, cost, stage - 1));
+    size_t like = 0;
+    while (forward_[like] != forward_.back() || backward_input_[like] != backward_input_.back() ||
+           backward_weight_[like] != backward_weight_.back()) {
+      ++like;
+    }
+    like_.push_back(like);
     if (scheme_.cp == 1) continue;
     rings_.push_back({.in_node_from = in_node_from(pipeline, cost, stage),
                       .forward = {cost.ring_times(scheme_, CellKind::kForward, part, false),
                                   cost.ring_times(scheme_, CellKind::kForward, part, true)},
                       .backward = {cost.ring_times(scheme_, CellKind::kBackwardInput, part, false),
                                    cost.ring_times(scheme_, CellKind::kBackwardInput, part, true)}});
+  }
+}
+
+void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
+  const std::span<UnitTable::Cells> cells = table.row(row);
+  table.tokens(row) = work.tokens;
+  for (size_t s = 0; s < cells.size(); ++s) {
+    cells[s] = like_[s] < s ? cells[like_[s]]
+                            : UnitTable::Cells{forward_[s].of_work(work), backward_input_[s].of_work(work),
+                                               backward_weight_[s].of_work(work), 0};
+  }
+  int64_t transfer_ns[2] = {-1, -1};  // between nodes and inside one
+  for (size_t boundary = 0; boundary < in_node_.size(); ++boundary) {
+    int64_t& ns = transfer_ns[in_node_[boundary] ? 1 : 0];
+    if (ns < 0) ns = cost_.transfer_ns(scheme_, work.tokens, in_node_[boundary]);
+    cells[boundary].transfer_ns = ns;
   }
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::schedule {
@@ -48,6 +49,29 @@ MicroBatch ring_part(int ring, int64_t length, int lanes, int lane) {
     result.pieces.push_back({.sequence = 9, .begin = part.begin, .end = part.end});
   }
   return result;
+}
+
+TEST(PipelineLoad, RowsOfATableEqualUnits) {
+  const strategy::Pipeline pipeline{.scheme = {.pp = 3}, .ranks = {0, 1, 2}};
+  const cost::CostModel cost = plain_cost(1);
+  const UnitTimes times(pipeline, cost);
+  UnitTable table(3);
+  table.resize(2);
+  for (const int64_t length : {1, 30, 333}) {
+    cost::Work work = cost::Work::of_lane(length, length, 1);
+    work += cost::Work::of_lane(20, 20, 1);
+    const Unit unit = times.of(std::span(&work, 1), 0);
+    times.write(work, table, 1);
+    EXPECT_EQ(table.tokens(1), unit.tokens);
+    for (size_t stage = 0; stage < 3; ++stage) {
+      const UnitTable::Cells& cells = table.row(1)[stage];
+      EXPECT_EQ(cells.forward_ns, unit.forward_ns[stage]);
+      EXPECT_EQ(cells.backward_input_ns, unit.backward_input_ns[stage]);
+      EXPECT_EQ(cells.backward_weight_ns, unit.backward_weight_ns[stage]);
+      if (stage == 2) continue;
+      EXPECT_EQ(cells.transfer_ns, unit.transfer_ns[stage]);
+    }
+  }
 }
 
 TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {

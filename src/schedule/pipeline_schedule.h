@@ -63,6 +63,8 @@ PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 // Whether the transfers of boundary stage -> stage + 1 stay inside nodes on every lane.
 bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int stage);
 
+class UnitTable;  // schedule/makespan.h
+
 // Times of a pipeline's units, with everything that they share looked up once. `cost` must outlive it.
 class UnitTimes {
  public:
@@ -70,6 +72,8 @@ class UnitTimes {
   // A unit on lanes first_lane, first_lane + 1, …: its work on each. A stage takes as long as its slowest. On
   // several lanes all of it is shared, and what the ring's transfers expose (cost::RingTimes) comes on top.
   Unit of(std::span<const cost::Work> lanes, int first_lane) const;
+  // The same of a unit on one lane, into a row of a table. REQUIRES: the table has the scheme's stages.
+  void write(const cost::Work& work, UnitTable& table, int row) const;
 
  private:
   struct Rings {
@@ -84,6 +88,7 @@ class UnitTimes {
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;
+  std::vector<size_t> like_;   // by stage: the first one with the same times
   std::vector<bool> in_node_;  // by boundary
   std::vector<Rings> rings_;   // by stage; none with one lane
 };

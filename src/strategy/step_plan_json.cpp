@@ -77,7 +77,8 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name) {
   plan.pipeline.scheme = with_name(name, [&] { return parse_scheme(scheme); });
   plan.max_len_tokens = base::require<int64_t>(json, "max_len", name);
   for_each_item(json, "ranks", name, [&](const Json& rank, const std::string& where) {
-    if (!base::holds_integer<int>(rank)) throw InputError(text(where, ": ", rank.dump(), " is no rank"));
+    if (!base::holds_integer<int>(rank))
+      throw InputError(text(where, ": ", base::excerpt(rank), " is no rank"));
     plan.pipeline.ranks.push_back(rank.get<int>());
   });
   for_each_item(json, "lanes", name, [&](const Json& lane, const std::string& lane_name) {

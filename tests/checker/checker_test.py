@@ -41,7 +41,8 @@ def rename_sequence(plan, draw):
 
 
 def tie_micro_batch(plan, draw):
-    draw.choice(micro_batches(plan))["ring"] = 0
+    micro_batch = draw.choice(micro_batches(plan))
+    micro_batch["ring"] = -1 if micro_batch["ring"] is None else None
 
 
 def empty_micro_batch(plan, draw):

@@ -136,7 +136,23 @@ class Cost:
             terms[0].append((1, quadratic(entry["head"])))
         return [total(sums) for sums in terms]
 
-    def transfer_ns(self, scheme, tokens, in_node):
+    def message_ns(self, size, in_node):
         link = self.links["intra" if in_node else "inter"]
-        message = -(-tokens // scheme[0]) * self.hidden * self.memory["element_bytes"]
-        return link["latency_ns"] + nearest(message * 10**9, link["bytes_per_s"])
+        return link["latency_ns"] + nearest(size * 10**9, link["bytes_per_s"])
+
+    def transfer_ns(self, scheme, tokens, in_node):
+        return self.message_ns(-(-tokens // scheme[0]) * self.hidden * self.memory["element_bytes"], in_node)
+
+    def ring_ns(self, scheme, stage, lanes, work, in_node):
+        """What a ring adds to (forward, gradient of the input, gradient of the weights) on a stage: `lanes` - 1
+        blocks of keys and values, in the backward pass with their gradients, each layer's less the attention
+        that runs beside them."""
+        tokens, squares = work
+        heads = -(-self.model["num_key_value_heads"] // scheme[0])
+        block = 2 * heads * self.model["head_dim"] * self.memory["element_bytes"] * tokens
+        added = []
+        for blocks, (a, _, _) in zip((1, 2), self.stage_times(scheme, stage)):
+            moved = (lanes - 1) * self.layers_of(scheme[1], stage) * self.message_ns(blocks * block, in_node)
+            beside = a * squares - a * squares // lanes
+            added.append(nearest(max(0, (moved << FRACTION_BITS) - beside), 1 << FRACTION_BITS))
+        return (*added, 0)

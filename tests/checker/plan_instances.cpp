@@ -119,7 +119,8 @@ Strategy random_strategy(Rng& rng, int world_size, int64_t layers) {
   size_t used = 0;
   for (int tries = 0; tries < 20; ++tries) {
     const strategy::Scheme scheme{.tp = kDegrees[rng.below(1 + rng.below(4))],
-                                  .pp = static_cast<int>(rng.between(1, std::min<int64_t>(8, layers)))};
+                                  .pp = static_cast<int>(rng.between(1, std::min<int64_t>(8, layers))),
+                                  .cp = rng.below(4) == 0 ? static_cast<int>(rng.between(2, 4)) : 1};
     for (int64_t copies = rng.between(1, 3); copies > 0; --copies) {
       if (used + static_cast<size_t>(scheme.ranks()) > ranks.size()) break;
       const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(used);
@@ -215,12 +216,20 @@ struct Choice {
   plan::PlannerOptions options;
 };
 
+bool has_lanes(const Strategy& strategy) {
+  return std::ranges::any_of(strategy.pipelines,
+                             [](const strategy::Pipeline& pipeline) { return pipeline.scheme.cp > 1; });
+}
+
 std::vector<Choice> choices(const Instance& instance) {
   const int last = static_cast<int>(instance.candidates.size()) - 1;
-  return {{"ours", {}},
-          {"quick", {.effort = plan::Effort::kQuick}},
-          {"paper", {.method = plan::Method::kPaper}},
-          {"fixed", {.selection = plan::Selection::kFixed, .fixed_candidate = last}}};
+  std::vector<Choice> choices = {{"ours", {}},
+                                 {"quick", {.effort = plan::Effort::kQuick}},
+                                 {"fixed", {.selection = plan::Selection::kFixed, .fixed_candidate = last}}};
+  if (std::ranges::none_of(instance.candidates, has_lanes)) {  // the published planning knows none
+    choices.push_back({"paper", {.method = plan::Method::kPaper}});
+  }
+  return choices;
 }
 
 Json candidate_json(const Strategy& strategy) {

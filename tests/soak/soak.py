@@ -1,6 +1,7 @@
 """Runs the long tests and writes what they found, with the machine they ran on, to soak.json and soak.md.
 
-soak.py --results FOLDER [--kills N] [--plans N] [--threaded N]; $SLUICE and $PLAN_FUZZ name the programs.
+soak.py --results FOLDER [--kills N] [--plans N] [--threaded N] [--checked N] [--inputs N]; $SLUICE, $PLAN_FUZZ,
+$INPUT_FUZZ and $PLAN_INSTANCES name the programs.
 """
 
 import argparse
@@ -12,7 +13,9 @@ import sys
 import tempfile
 import time
 
-KILLS_TEST = pathlib.Path(__file__).resolve().parent.parent / "integration" / "kills_test.py"
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+KILLS_TEST = TESTS / "integration" / "kills_test.py"
+CHECKER_TEST = TESTS / "checker" / "checker_test.py"
 
 
 def hardware():
@@ -54,6 +57,7 @@ def run_kills(count):
 def markdown(results):
     """The results as a page."""
     kills, plans, threaded = results["kills"], results["plans"], results["threaded_plans"]
+    checked, inputs = results["checked_plans"], results["inputs"]
     state = {True: "passed", False: "FAILED"}
     lines = ["# Soak", "", f"`make soak` on {results['hardware']}; revision {results['revision']}.", "",
              "| test | count | result | seconds |", "| --- | --- | --- | --- |",
@@ -62,7 +66,10 @@ def markdown(results):
              f"| random plans in virtual time under random delays | {plans['count']} | {state[plans['passed']]} "
              f"| {plans['seconds']} |",
              f"| random plans with real threads | {threaded['count']} | {state[threaded['passed']]} "
-             f"| {threaded['seconds']} |", ""]
+             f"| {threaded['seconds']} |",
+             f"| random batches planned, every plan checked independently | {checked['count']} "
+             f"| {state[checked['passed']]} | {checked['seconds']} |",
+             f"| damaged input files | {inputs['count']} | {state[inputs['passed']]} | {inputs['seconds']} |", ""]
     if kills["seen"]:
         seen = kills["seen"]
         lines += [f"{seen['while_saving']} of {seen['kills']} kills struck while a checkpoint was being written. All "
@@ -79,6 +86,8 @@ def main():
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--plans", type=int, default=10_000)
     parser.add_argument("--threaded", type=int, default=100)
+    parser.add_argument("--checked", type=int, default=500, help="instances, of about four plans each")
+    parser.add_argument("--inputs", type=int, default=200_000)
     options = parser.parse_args()
     fuzz = os.environ["PLAN_FUZZ"]
     results = {
@@ -88,12 +97,17 @@ def main():
                   **run("plans", [fuzz, "--count", str(options.plans), "--seed", "100000"])},
         "threaded_plans": {"count": options.threaded,
                            **run("threaded plans", [fuzz, "--count", str(options.threaded), "--seed", "200000",
-                                                    "--threads"])}}
+                                                    "--threads"])},
+        "checked_plans": {"count": options.checked,
+                          **run("checked plans", [sys.executable, str(CHECKER_TEST), "--count", str(options.checked),
+                                                  "--seed", "300000"])},
+        "inputs": {"count": options.inputs,
+                   **run("inputs", [os.environ["INPUT_FUZZ"], "--count", str(options.inputs), "--seed", "400000"])}}
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "soak.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.results / "soak.md").write_text(markdown(results))
     print(markdown(results))
-    passed = all(results[test]["passed"] for test in ("kills", "plans", "threaded_plans"))
+    passed = all(results[test]["passed"] for test in ("kills", "plans", "threaded_plans", "checked_plans", "inputs"))
     sys.exit(0 if passed else 1)
 
 

@@ -1,0 +1,73 @@
+#include "schedule/makespan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "base/rng.h"
+
+namespace sluice::schedule {
+namespace {
+
+using base::Rng;
+
+// Loads of one lane with every mixture of tight and ample credit, no, short and long transfers, even and
+// uneven stages, and cells that take no time.
+PipelineLoad random_load(uint64_t seed) {
+  Rng rng(seed, 11);
+  PipelineLoad load{.stages = static_cast<int>(rng.between(1, 7)), .lanes = 1};
+  load.credit_tokens = rng.between(100, 500);
+  const int64_t least = rng.below(4) == 0 ? 0 : 1;
+  const int64_t most = rng.below(3) == 0 ? 3 : 50;
+  const int64_t most_transfer = std::array<int64_t, 3>{0, 5, 80}[static_cast<size_t>(rng.below(3))];
+  const int64_t units = rng.between(0, 25);
+  for (int64_t u = 0; u < units; ++u) {
+    Unit unit{.tokens = rng.between(1, 100)};
+    for (int stage = 0; stage < load.stages; ++stage) {
+      unit.forward_ns.push_back(rng.between(least, most));
+      unit.backward_input_ns.push_back(rng.between(least, most));
+      unit.backward_weight_ns.push_back(rng.between(least, most));
+      if (stage > 0) unit.transfer_ns.push_back(rng.between(0, most_transfer));
+    }
+    load.units.push_back(unit);
+  }
+  return load;
+}
+
+std::vector<int> all_of(const UnitTable& table) {
+  std::vector<int> order(static_cast<size_t>(table.units()));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+TEST(Makespan, EqualsTheScheduleOfRandomLoads) {
+  Makespan makespan;
+  for (uint64_t seed = 0; seed < 6000; ++seed) {
+    const PipelineLoad load = random_load(seed);
+    UnitTable table(load.stages);
+    for (const Unit& unit : load.units) table.append(unit);
+    const std::vector<int> order = all_of(table);
+    const int64_t expected = schedule_pipeline(load).makespan_ns;
+    ASSERT_EQ(makespan.of(table, order, load.credit_tokens), expected) << "seed " << seed;
+    ASSERT_EQ(makespan.of(table, order, load.credit_tokens, expected), expected) << "seed " << seed;
+    ASSERT_EQ(makespan.of(table, order, load.credit_tokens, expected - 1), Makespan::kLate) << seed;
+  }
+}
+
+TEST(Makespan, TakesUnitsInTheOrderAsked) {
+  Makespan makespan;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    PipelineLoad load = random_load(seed);
+    UnitTable table(load.stages);
+    for (const Unit& unit : load.units) table.append(unit);
+    std::vector<int> order = all_of(table);
+    std::reverse(order.begin(), order.end());
+    std::reverse(load.units.begin(), load.units.end());
+    ASSERT_EQ(makespan.of(table, order, load.credit_tokens), schedule_pipeline(load).makespan_ns);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::schedule

@@ -1,0 +1,18 @@
+// Damaged inputs: JSON whose values, keys and lists are changed at random, and texts whose bytes are.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "base/rng.h"
+
+namespace sluice::fuzz {
+
+// One to four places of `json` get a value that somebody might write there by mistake or malice: another
+// type, a limit of an integer type, one more or fewer, another place's value, nothing, a second time.
+base::Json damage(base::Json json, base::Rng& rng);
+
+// One to four bytes or runs of bytes are changed, dropped, doubled or put in.
+std::string damage(std::string text, base::Rng& rng);
+
+}  // namespace sluice::fuzz
