@@ -1,0 +1,152 @@
+// laned_plan_fuzz --count N --seed S: the planner plans random batches with a random strategy whose pipelines
+// have up to 5 lanes and 3 stages. Every plan becomes a step graph that the verifier proves, and without
+// links its clock ends when the plan says. Exit status 1 with the first case that does not.
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "cost/analytic.h"
+#include "graph/build.h"
+#include "graph/clock.h"
+#include "graph/verifier.h"
+#include "plan/planner.h"
+
+namespace sluice::fuzz {
+namespace {
+
+using base::text;
+
+constexpr int kMostRanks = 16;
+constexpr int64_t kLongestTokens = 12'000;
+
+struct Options {
+  int64_t count = 300;
+  int64_t seed = 1;
+};
+
+struct Totals {
+  int64_t nodes = 0;
+  int64_t rings = 0;  // pieces of rings, one a lane
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i];
+    const auto value = i + 1 < argc ? base::parse_integer(argv[i + 1]) : std::nullopt;
+    if (!value || (name != "--count" && name != "--seed")) {
+      throw base::InputError("usage: laned_plan_fuzz [--count N] [--seed S]");
+    }
+    (name == "--count" ? options.count : options.seed) = *value;
+  }
+  return options;
+}
+
+// Four layers on devices that hold a few thousand tokens.
+model::Shape shape() {
+  return {.layers = 4,
+          .hidden = 128,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 32,
+          .ffn_hidden = 336,
+          .vocab = 2048};
+}
+
+cost::CostModel random_cost(base::Rng& rng) {
+  const std::vector<int> degrees = {1, 2};
+  const cost::AnalyticMemory memory{.device_bytes = rng.between(96'000'000, 200'000'000)};
+  const int gpus_per_node = 1 << rng.between(1, 3);
+  return cost::CostModel(cost::analytic_options(shape(), {}, memory, degrees, gpus_per_node));
+}
+
+strategy::Strategy random_strategy(base::Rng& rng) {
+  strategy::Strategy strategy;
+  int used = 0;
+  for (int64_t pipelines = rng.between(1, 3); pipelines > 0; --pipelines) {
+    const strategy::Scheme scheme{.tp = 1 << rng.below(2),
+                                  .pp = static_cast<int>(rng.between(1, 3)),
+                                  .cp = static_cast<int>(rng.between(1, 5))};
+    if (used + scheme.ranks() > kMostRanks) continue;
+    strategy::Pipeline pipeline{.scheme = scheme, .ranks = {}};
+    for (int rank = 0; rank < scheme.ranks(); ++rank) pipeline.ranks.push_back(used++);
+    strategy.pipelines.push_back(std::move(pipeline));
+  }
+  if (strategy.pipelines.empty()) strategy = strategy::parse_strategy("<1,2,4>", kMostRanks);
+  return strategy;
+}
+
+std::vector<strategy::Sequence> random_batch(base::Rng& rng, int64_t longest) {
+  std::vector<strategy::Sequence> batch;
+  for (int64_t count = rng.between(1, 30); count > 0; --count) {
+    const int64_t most = rng.below(4) == 0 ? longest : std::min<int64_t>(longest, 800);
+    batch.push_back({.document = static_cast<int64_t>(batch.size()), .length_tokens = rng.between(2, most)});
+  }
+  return batch;
+}
+
+int64_t rings_of(const strategy::StepPlan& plan) {
+  int64_t rings = 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    for (const auto& lane : pipeline.lanes) {
+      rings += std::count_if(lane.begin(), lane.end(), [](const auto& m) { return m.ring.has_value(); });
+    }
+  }
+  return rings;
+}
+
+void run_case(uint64_t seed, Totals& totals) {
+  base::Rng rng(seed, 41);
+  const cost::CostModel cost = random_cost(rng);
+  const strategy::Strategy strategy = random_strategy(rng);
+  const plan::Planner planner({.world_size = kMostRanks, .candidates = {strategy}}, cost);
+  const int64_t longest = std::min(planner.max_len_tokens(), kLongestTokens);
+  if (longest < 2) return;
+  const strategy::StepPlan plan = planner.plan(static_cast<int64_t>(seed), random_batch(rng, longest));
+  totals.rings += rings_of(plan);
+  // Verifies what it builds.
+  graph::StepGraph graph = graph::build(plan, model::parameter_table(shape()), cost, kMostRanks);
+  totals.nodes += static_cast<int64_t>(graph.nodes.size());
+  for (graph::Node& node : graph.nodes) {
+    if (node.pipeline < 0) node.duration_ns = 0;
+  }
+  graph::run_clock(graph);
+  if (graph.makespan_ns != plan.estimated_ns) {
+    throw base::RunError(text(strategy::to_text(strategy), ": the clock takes ", graph.makespan_ns,
+                              " ns, the plan ", plan.estimated_ns));
+  }
+}
+
+int run(const Options& options) {
+  Totals totals;
+  for (int64_t i = 0; i < options.count; ++i) {
+    const auto seed = static_cast<uint64_t>(options.seed + i);
+    try {
+      run_case(seed, totals);
+    } catch (const std::exception& error) {
+      std::cerr << "case " << seed << ": " << error.what() << "\n";
+      return 1;
+    }
+  }
+  if (totals.rings == 0) throw base::RunError("no plan has a ring");
+  std::cout << options.count << " plans, " << totals.nodes << " nodes, " << totals.rings
+            << " pieces of rings: proved, and as long as planned\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice::fuzz
+
+int main(int argc, char** argv) {
+  try {
+    return sluice::fuzz::run(sluice::fuzz::parse(argc, argv));
+  } catch (const sluice::base::Error& error) {
+    std::cerr << error.what() << "\n";
+    return error.exit_status();
+  }
+}
