@@ -62,7 +62,7 @@ class Reader {
 
   // a, b and c of this object.
   Quadratic times() const {
-    return Quadratic::from_ns(real("a", 0x1p10), real("b", 0x1p24), real("c", 0x1p44));
+    return Quadratic::from_ns(real("a", 0x1p20), real("b", 0x1p31), real("c", 0x1p50));
   }
 
   // A quadratic that is not all zero in its lengths, unless `may_vanish`.

@@ -148,7 +148,9 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
   const SortedBatch batch(lengths_of(sequences));
   std::vector<CandidateSearch> searches;
   for (const size_t candidate : preference(step)) {
-    CandidateSearch search(options_.candidates[candidate], schemes_, cost_, batch);
+    const Strategy& strategy = options_.candidates[candidate];
+    if (!batch.sorted.empty() && batch.sorted.front() > max_len_tokens(strategy)) continue;
+    CandidateSearch search(strategy, schemes_, cost_, batch);
     if (!search.lower_bound_ns()) continue;
     searches.push_back(std::move(search));
     if (options_.selection != Selection::kBest) break;
