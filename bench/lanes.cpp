@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cost/analytic.h"
+#include "inputs.h"
 #include "plan/planner.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -43,14 +43,6 @@ cost::CostModel cost_of_machine() {
   const std::vector<int> degrees = {1};
   return cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
                                                 memory, degrees, cluster.gpus_per_node));
-}
-
-std::vector<int64_t> read_lengths(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<int64_t> lengths;
-  for (int64_t length = 0; file >> length;) lengths.push_back(length);
-  if (lengths.empty()) throw base::InputError("no lengths in " + path);
-  return lengths;
 }
 
 // `stretch` times as long as in the file.
@@ -234,7 +226,7 @@ int main(int argc, char** argv) {
   for (const int sequences : {4096, 1024}) {
     base::Rng rng(3, static_cast<uint64_t>(sequences));
     for (const char* name : {"wikipedia", "code"}) {
-      const std::vector<int64_t> lengths = read_lengths(folder + "/" + name + "_lengths.txt");
+      const std::vector<int64_t> lengths = bench::read_lengths(folder + "/" + name + "_lengths.txt");
       for (const int64_t stretch : {1, 8}) {
         run(base::text(name, " x ", stretch), draw(lengths, stretch, sequences, rng), cost, repeats);
       }

@@ -8,13 +8,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "inputs.h"
 #include "plan/proposal.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -31,14 +31,6 @@ struct Machine {
   int64_t batch_tokens;
 };
 constexpr Machine kMachines[] = {{8, 100'000}, {16, 100'000}, {32, 100'000}, {64, 200'000}};
-
-std::vector<int64_t> read_lengths(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<int64_t> lengths;
-  for (int64_t length = 0; file >> length;) lengths.push_back(std::clamp<int64_t>(length, 2, kContextTokens));
-  if (lengths.empty()) throw base::InputError("no lengths in " + path);
-  return lengths;
-}
 
 std::vector<int64_t> draw(const std::vector<int64_t>& lengths, int64_t tokens, base::Rng& rng) {
   std::vector<int64_t> batch;
@@ -144,20 +136,12 @@ void run(const std::string& shape, const Machine& machine, const std::string& na
   std::fflush(stdout);
 }
 
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown processor";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "bench/data";
   const int batches = argc > 2 ? std::atoi(argv[2]) : 50;
-  std::printf("Planned on one core of %s; command: planner_bench %s %d\n\n", processor().c_str(),
+  std::printf("Planned on one core of %s; command: planner_bench %s %d\n\n", bench::processor().c_str(),
               folder.c_str(), batches);
   std::printf(
       "| model | GPUs | lengths | mean ms | p99 ms | paper ms | gap %% median | gap %% p90 | "
@@ -166,7 +150,8 @@ int main(int argc, char** argv) {
     if (argc > 3 && shape != argv[3]) continue;
     for (const Machine& machine : kMachines) {
       for (const char* name : {"wikipedia", "code"}) {
-        run(shape, machine, name, read_lengths(folder + "/" + name + "_lengths.txt"), batches);
+        run(shape, machine, name,
+            bench::read_lengths(folder + "/" + name + "_lengths.txt", 2, kContextTokens), batches);
       }
     }
   }

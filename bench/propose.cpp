@@ -11,12 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cost/shipped.h"
+#include "inputs.h"
 #include "plan/batch_sample.h"
 #include "plan/paper_propose.h"
 #include "plan/planner.h"
@@ -40,14 +40,6 @@ constexpr Machine kMachines[] = {{8, 100'000},  {16, 100'000},  {32, 100'000},
                                  {64, 200'000}, {256, 800'000}, {1024, 3'200'000}};
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-std::vector<int64_t> read_lengths(const std::string& path) {
-  std::ifstream file(path);
-  std::vector<int64_t> lengths;
-  for (int64_t length = 0; file >> length;) lengths.push_back(std::clamp<int64_t>(length, 2, kContextTokens));
-  if (lengths.empty()) throw base::InputError("no lengths in " + path);
-  return lengths;
-}
 
 // One line of the table.
 class Case {
@@ -137,22 +129,14 @@ class Case {
   std::vector<std::vector<int64_t>> fresh_;
 };
 
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown processor";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "bench/data";
   const int seeds = argc > 2 ? std::atoi(argv[2]) : 10;
   const int fresh = argc > 3 ? std::atoi(argv[3]) : 200;
-  std::printf("Processor time of one core of %s; command: propose_bench %s %d %d\n\n", processor().c_str(),
-              folder.c_str(), seeds, fresh);
+  std::printf("Processor time of one core of %s; command: propose_bench %s %d %d\n\n",
+              bench::processor().c_str(), folder.c_str(), seeds, fresh);
   std::printf(
       "| calibration | GPUs | lengths | propose s | strategies | mean step ms | spread over seeds %% | "
       "÷ long search, mean | worst | long search s | best static ÷ ours | "
@@ -163,7 +147,8 @@ int main(int argc, char** argv) {
     for (const Machine& machine : kMachines) {
       if (argc > 5 && machine.gpus != std::atoi(argv[5])) continue;
       for (const char* name : {"wikipedia", "code"}) {
-        const std::vector<int64_t> lengths = read_lengths(folder + "/" + name + "_lengths.txt");
+        const std::vector<int64_t> lengths =
+            bench::read_lengths(folder + "/" + name + "_lengths.txt", 2, kContextTokens);
         try {
           Case(calibration, machine, name, lengths, fresh).run(seeds);
         } catch (const base::InfeasibleError& error) {

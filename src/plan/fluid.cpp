@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "plan/square_root.h"
 
 namespace sluice::plan {
 namespace {
@@ -16,15 +17,6 @@ constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothin
 constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
 constexpr int64_t kWhole = 1 << 16;         // of a class
 constexpr int64_t kMilli = 1000;
-
-int64_t square_root(int64_t value) {
-  int64_t root = 0;
-  for (int bit = 31; bit >= 0; --bit) {
-    const int64_t next = root | int64_t{1} << bit;
-    if (Wide{next} * next <= value) root = next;
-  }
-  return root;
-}
 
 // Sequences of a batch that differ by less than an eighth.
 struct LengthClass {

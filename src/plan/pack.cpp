@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/lanes.h"
+#include "plan/square_root.h"
 #include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -31,17 +32,6 @@ int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
   int64_t work_ns = 0;
   for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
   return work_ns;
-}
-
-// The largest integer whose square is at most `value`.
-int64_t square_root(int64_t value) {
-  int64_t low = 0;
-  int64_t high = int64_t{1} << 31;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    (middle * middle <= value ? low : high) = middle;
-  }
-  return low;
 }
 
 MicroBatch micro_batch_of(std::span<const PackItem> items, std::vector<int> bin) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cases.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"
 #include "cost/calibration.h"
@@ -157,29 +158,11 @@ void name_case() {
   _exit(128 + number);
 }
 
-struct Options {
-  int64_t count = 2000;
-  int64_t seed = 1;
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string name = argv[i];
-    const auto value = i + 1 < argc ? base::parse_integer(argv[i + 1]) : std::nullopt;
-    if (!value || (name != "--count" && name != "--seed")) {
-      throw base::InputError("usage: input_fuzz [--count N] [--seed S]");
-    }
-    (name == "--count" ? options.count : options.seed) = *value;
-  }
-  return options;
-}
-
-int run(const Options& options) {
+int run(const Cases& cases) {
   const Sound sound;
   int64_t refused = 0;
-  for (int64_t i = 0; i < options.count; ++i) {
-    current_case = static_cast<uint64_t>(options.seed + i);
+  for (int64_t i = 0; i < cases.count; ++i) {
+    current_case = static_cast<uint64_t>(cases.seed + i);
     alarm(kLongestCaseSeconds);
     try {
       run_case(sound, current_case);
@@ -197,7 +180,7 @@ int run(const Options& options) {
       return 1;
     }
   }
-  std::cout << options.count << " inputs: " << refused << " refused with a message, the others read\n";
+  std::cout << cases.count << " inputs: " << refused << " refused with a message, the others read\n";
   return 0;
 }
 
@@ -208,7 +191,7 @@ int main(int argc, char** argv) {
   if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(sluice::fuzz::name_case);
   std::signal(SIGALRM, sluice::fuzz::end_by_signal);
   try {
-    return sluice::fuzz::run(sluice::fuzz::parse(argc, argv));
+    return sluice::fuzz::run(sluice::fuzz::parse_cases(argc, argv, "input_fuzz", {.count = 2000}));
   } catch (const sluice::base::Error& error) {
     std::cerr << error.what() << "\n";
     return error.exit_status();

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "cases.h"
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "graph/clock.h"
@@ -24,28 +25,10 @@ using base::text;
 constexpr int kMostRanks = 16;
 constexpr int64_t kLongestTokens = 12'000;
 
-struct Options {
-  int64_t count = 300;
-  int64_t seed = 1;
-};
-
 struct Totals {
   int64_t nodes = 0;
   int64_t rings = 0;  // pieces of rings, one a lane
 };
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string name = argv[i];
-    const auto value = i + 1 < argc ? base::parse_integer(argv[i + 1]) : std::nullopt;
-    if (!value || (name != "--count" && name != "--seed")) {
-      throw base::InputError("usage: laned_plan_fuzz [--count N] [--seed S]");
-    }
-    (name == "--count" ? options.count : options.seed) = *value;
-  }
-  return options;
-}
 
 // Four layers on devices that hold a few thousand tokens.
 model::Shape shape() {
@@ -122,10 +105,10 @@ void run_case(uint64_t seed, Totals& totals) {
   }
 }
 
-int run(const Options& options) {
+int run(const Cases& cases) {
   Totals totals;
-  for (int64_t i = 0; i < options.count; ++i) {
-    const auto seed = static_cast<uint64_t>(options.seed + i);
+  for (int64_t i = 0; i < cases.count; ++i) {
+    const auto seed = static_cast<uint64_t>(cases.seed + i);
     try {
       run_case(seed, totals);
     } catch (const std::exception& error) {
@@ -134,7 +117,7 @@ int run(const Options& options) {
     }
   }
   if (totals.rings == 0) throw base::RunError("no plan has a ring");
-  std::cout << options.count << " plans, " << totals.nodes << " nodes, " << totals.rings
+  std::cout << cases.count << " plans, " << totals.nodes << " nodes, " << totals.rings
             << " pieces of rings: proved, and as long as planned\n";
   return 0;
 }
@@ -144,7 +127,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    return sluice::fuzz::run(sluice::fuzz::parse(argc, argv));
+    return sluice::fuzz::run(sluice::fuzz::parse_cases(argc, argv, "laned_plan_fuzz", {.count = 300}));
   } catch (const sluice::base::Error& error) {
     std::cerr << error.what() << "\n";
     return error.exit_status();
