@@ -80,7 +80,9 @@ PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
   }
   prepared.plan.planning_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+  const int64_t bytes_before = inputs.blend.read_bytes();
   prepared.tokens = read_step_tokens(inputs.blend, prepared.plan, inputs.world_size, inputs.rank);
+  prepared.corpus_bytes = inputs.blend.read_bytes() - bytes_before;
   prepared.agreement = base::CanonicalBytes()
                            .add(static_cast<int64_t>(strategy::hash(prepared.plan)))
                            .add(static_cast<int64_t>(graph::hash(prepared.graph)))

@@ -21,6 +21,7 @@ struct PreparedStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
   runtime::StepTokens tokens;
+  int64_t corpus_bytes = 0;            // read for `tokens`
   corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
   uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
 };

@@ -68,7 +68,7 @@ class PrepareStep : public testing::Test {
     writer.commit();
   }
 
-  PreparedStep prepare(int64_t length) {
+  PreparedStep prepare(int64_t length, int rank = 0) {
     const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});
     plan::PlannerOptions options;
     options.world_size = 2;
@@ -77,7 +77,7 @@ class PrepareStep : public testing::Test {
     options.fixed_candidate = 0;
     const plan::Planner planner(options, cost_);
     graph::LinkPlans link_plans;
-    return prepare_step({blend, planner, table_, 2, 0, &link_plans}, 7, {{0, 0, length}},
+    return prepare_step({blend, planner, table_, 2, rank, &link_plans}, 7, {{0, 0, length}},
                         graph::Purpose::kTrain);
   }
   int64_t longest(const char* scheme) const {
@@ -92,6 +92,12 @@ class PrepareStep : public testing::Test {
 
 TEST_F(PrepareStep, TakesTheSelectedCandidate) {
   EXPECT_EQ(strategy::to_text(prepare(longest("<1,1,1>")).plan.strategy()), "2x<1,1,1>");
+}
+
+// A sequence of n tokens has n inputs and n − 1 targets of four bytes each; the other pipeline is idle.
+TEST_F(PrepareStep, ReadsThePiecesOfTheRankAndNothingElse) {
+  EXPECT_EQ(prepare(1'000, 0).corpus_bytes + prepare(1'000, 1).corpus_bytes, 4 * (1'000 + 999));
+  EXPECT_EQ(std::min(prepare(1'000, 0).corpus_bytes, prepare(1'000, 1).corpus_bytes), 0);
 }
 
 TEST_F(PrepareStep, FallsBackToTheCandidateThatHoldsTheLongest) {

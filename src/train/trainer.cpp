@@ -44,10 +44,23 @@ struct StepWord {
   int64_t stop = 0;
   int64_t pulled_bytes = 0;
   int64_t pushed_bytes = 0;
+  int64_t corpus_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t link_exposed_ns = 0;
   int64_t overhead_ns = 0;
 };
+
+// This rank's measurements of a step.
+StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
+  StepWord word;
+  word.pulled_bytes = result.pulled_bytes;
+  word.pushed_bytes = result.pushed_bytes;
+  word.corpus_bytes = step.corpus_bytes;
+  word.peak_bytes = result.peak_bytes;
+  word.link_exposed_ns = result.timing.link_exposed_ns;
+  word.overhead_ns = result.timing.overhead_ns();
+  return word;
+}
 
 // The upcoming step, nothing after the last one, or why planning it failed on this rank.
 struct PlannedStep {
@@ -93,7 +106,7 @@ class Trainer::Impl {
   void open_run_files();
   runtime::AdamW optimizer(int64_t step) const;
   report::StepMetrics metrics_of(const PreparedStep& step, const runtime::StepResult& result) const;
-  bool agree(const PlannedStep& upcoming, const runtime::StepResult& result, report::StepMetrics& metrics);
+  bool agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics);
   struct StepEnd {
     bool stop = false;  // somebody asked for it
     bool last = false;
@@ -185,7 +198,7 @@ void Trainer::Impl::run() {
         run_.engine().train(step->graph, step->tokens, optimizer(step->plan.step));
     PlannedStep upcoming = planned(ahead);
     report::StepMetrics metrics = metrics_of(*step, result);
-    stop = agree(upcoming, result, metrics);
+    stop = agree(upcoming, measured(*step, result), metrics);
     metrics.time_ms = milliseconds(elapsed_ns(begin));
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
@@ -224,18 +237,11 @@ void Trainer::Impl::finish_step(const PreparedStep& step, StepEnd end) {
 
 // Compares the plan of the upcoming step, shares this step's measurements and the wish to stop. True when any
 // rank wants to stop.
-bool Trainer::Impl::agree(const PlannedStep& upcoming, const runtime::StepResult& result,
-                          report::StepMetrics& metrics) {
-  StepWord own;
+bool Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics) {
   own.next_step = upcoming.step ? upcoming.step->plan.step : -1;
   own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
   own.failure = exit_status_of(upcoming.failure);
   own.stop = stop_signal_.requested() ? 1 : 0;
-  own.pulled_bytes = result.pulled_bytes;
-  own.pushed_bytes = result.pushed_bytes;
-  own.peak_bytes = result.peak_bytes;
-  own.link_exposed_ns = result.timing.link_exposed_ns;
-  own.overhead_ns = result.timing.overhead_ns();
   using RawWord = std::array<int64_t, sizeof(StepWord) / sizeof(int64_t)>;
   std::vector<StepWord> words;
   for (const auto& raw : run_.control().gather(std::bit_cast<RawWord>(own))) {
@@ -249,6 +255,7 @@ bool Trainer::Impl::agree(const PlannedStep& upcoming, const runtime::StepResult
     stop = stop || word.stop != 0;
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;
+    metrics.corpus_bytes += word.corpus_bytes;
     metrics.peak_bytes = std::max(metrics.peak_bytes, word.peak_bytes);
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));
     metrics.overhead_ms = std::max(metrics.overhead_ms, milliseconds(word.overhead_ns));
