@@ -21,14 +21,17 @@ struct SystemInputs {
   int world_size = 1;
   cost::CostModel cost;
   int64_t context_length = 0;                        // tokens
+  int max_cp = 8;                                    // most lanes of a pipeline, where a system has lanes
   std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, to choose a configuration with
   uint64_t seed = 1;
 };
 
-// One batch, as a system runs it.
+// One batch, as a system runs it. Where several strategies run one after another in a step (HotSPa, FlexSP),
+// the plan is the last one's, with its sequences alone; what ran before it is counted in time.
 struct SystemStep {
   strategy::StepPlan plan;
-  int64_t before_ns = 0;  // spent before the step graph starts: HotSPa's switch from the strategy before
+  int64_t before_ns = 0;  // spent before the step graph starts: earlier strategies' schedules, and switches
+  int64_t switch_ns = 0;  // of before_ns, what moving between layouts takes
 };
 
 class System {
