@@ -87,6 +87,12 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
   }
 }
 
+// What the unit's ring exposes in a cell of that kind on the whole of a stage.
+int64_t ring_ns(const schedule::Unit& unit, CellKind kind, size_t stage) {
+  if (unit.lanes == 1 || unit.forward_ring_ns.empty() || kind == CellKind::kBackwardWeight) return 0;
+  return kind == CellKind::kForward ? unit.forward_ring_ns[stage] : unit.backward_ring_ns[stage];
+}
+
 // Takes the schedule's order; a tied unit's cell, listed on each of its lanes, becomes one.
 void take_order(const schedule::PipelineSchedule& schedule, const ModelProgram& program,
                 PipelineDraft& draft) {
@@ -97,13 +103,14 @@ void take_order(const schedule::PipelineSchedule& schedule, const ModelProgram& 
     for (size_t lane = 0; lane < schedule.cells[s].size(); ++lane) {
       for (const schedule::Cell& cell : schedule.cells[s][lane]) {
         int index = static_cast<int>(stage.cells.size());
-        if (draft.load.units[static_cast<size_t>(cell.unit)].lanes > 1) {
+        const schedule::Unit& unit = draft.load.units[static_cast<size_t>(cell.unit)];
+        if (unit.lanes > 1) {
           index = tied.emplace(std::pair(cell.unit, cell.kind), index).first->second;
         }
         stage.order[lane].push_back(index);
         if (index < static_cast<int>(stage.cells.size())) continue;
-        stage.cells.push_back(
-            {cell.kind, cell.unit, program.at_work(cell.kind, stage.run), cell.end_ns - cell.start_ns});
+        stage.cells.push_back({cell.kind, cell.unit, program.at_work(cell.kind, stage.run),
+                               cell.end_ns - cell.start_ns, ring_ns(unit, cell.kind, s)});
       }
     }
   }
@@ -118,7 +125,8 @@ void take_injection_order(PipelineDraft& draft) {
       for (int lane = 0; lane < unit.lanes; ++lane) {
         stage.order[static_cast<size_t>(unit.first_lane + lane)].push_back(static_cast<int>(u));
       }
-      stage.cells.push_back({CellKind::kForward, static_cast<int>(u), stage.run, unit.forward_ns[s]});
+      stage.cells.push_back({CellKind::kForward, static_cast<int>(u), stage.run, unit.forward_ns[s],
+                             ring_ns(unit, CellKind::kForward, s)});
     }
   }
 }
@@ -144,12 +152,16 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
     until.push_back(until.back() +
                     std::max<int64_t>(1, cost.cell_ns(draft.place.scheme, cell.kind, priced, lengths)));
   }
-  const auto share = [&](size_t i) {
-    return static_cast<int64_t>(static_cast<__int128>(cell.duration_ns) * until[i] / until.back());
+  const auto share = [&](int64_t whole_ns, size_t i) {
+    return static_cast<int64_t>(static_cast<__int128>(whole_ns) * until[i] / until.back());
+  };
+  const auto part_of = [&](int64_t whole_ns, size_t i) {
+    return share(whole_ns, i + 1) - share(whole_ns, i);
   };
   std::vector<DraftCell> result;
   for (size_t i = 0; i < parts.size(); ++i) {
-    result.push_back({cell.kind, cell.unit, parts[i], share(i + 1) - share(i)});
+    result.push_back(
+        {cell.kind, cell.unit, parts[i], part_of(cell.duration_ns, i), part_of(cell.ring_ns, i)});
   }
   return result;
 }

@@ -19,6 +19,7 @@ struct DraftCell {
   int unit = 0;
   base::Interval run;  // operations of the model program
   int64_t duration_ns = 0;
+  int64_t ring_ns = 0;  // of it: waiting for keys and values of other lanes
 };
 
 struct DraftStage {

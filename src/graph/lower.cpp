@@ -156,6 +156,7 @@ int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& c
   node.lanes = unit.lanes;
   node.micro_batch = draft.units[static_cast<size_t>(cell.unit)].micro_batches.front();
   node.tokens = unit.tokens;
+  node.ring_ns = cell.ring_ns;
   node.layers = program_.layers_in(cell.run);
   node.embedding = cell.run.begin == program_.embedding();
   node.head = cell.run.end > program_.head();

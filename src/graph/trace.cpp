@@ -92,6 +92,24 @@ bool is_transfer(NodeKind kind) {
   return kind == NodeKind::kSendActivation || kind == NodeKind::kSendGradient;
 }
 
+// The last round of parameters that a cell waits for; -1: none.
+int64_t pull_seq(const StepGraph& graph, const Node& node) {
+  int64_t last = -1;
+  for (const int id : node.dependencies) {
+    const Node& on = graph.node(id);
+    if (on.kind == NodeKind::kPullInter || on.kind == NodeKind::kPullIntra) last = std::max(last, on.seq);
+  }
+  return last;
+}
+
+// What tells, behind the times alone, where the time goes (report/time_shares).
+void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
+  record.arguments.emplace_back("pipeline", node.pipeline);
+  if (node.ring_ns > 0) record.arguments.emplace_back("ring_ns", node.ring_ns);
+  const int64_t pulled = pull_seq(graph, node);
+  if (pulled >= 0) record.arguments.emplace_back("pull_seq", pulled);
+}
+
 // Which end of a transfer a rank is, and the number of the pair it belongs to.
 void mark_transfer(const StepGraph& graph, const Node& node, TraceRecord& record) {
   const strategy::Pipeline& pipeline = graph.plan.pipelines[static_cast<size_t>(node.pipeline)].pipeline;
@@ -121,6 +139,7 @@ TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int
   record.arguments = {{"seq", node.seq}, {"predicted_ns", node.duration_ns}};
   if (node.bytes > 0) record.arguments.emplace_back("bytes", node.bytes);
   if (node.tokens > 0) record.arguments.emplace_back("tokens", node.tokens);
+  if (is_compute_cell(node.kind)) add_causes(graph, node, record);
   if (is_transfer(node.kind)) mark_transfer(graph, node, record);
   return record;
 }

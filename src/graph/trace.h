@@ -22,6 +22,8 @@ struct TraceRecord {
   // Records of one transfer share a number >= 0: an arrow runs from each sender to its receiver.
   int64_t flow = -1;
   enum class End : uint8_t { kNone, kSender, kReceiver } end = End::kNone;
+  // Every record: seq, predicted_ns; where they say something bytes and tokens. Compute cells: pipeline, and
+  // where there is one ring_ns (Node::ring_ns) and pull_seq, the last pull that the cell waits for.
   std::vector<std::pair<std::string, int64_t>> arguments;
 };
 

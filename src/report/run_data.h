@@ -8,20 +8,9 @@
 #include <vector>
 
 #include "graph/trace.h"
+#include "report/time_shares.h"
 
 namespace sluice::report {
-
-// Where the time of all ranks of a step went: the fields add up to ranks times the step's time.
-struct TimeShares {
-  int64_t compute_ns = 0;  // cells, without what their rings expose
-  int64_t ring_ns = 0;     // cells waiting for keys and values of other lanes
-  int64_t link_ns = 0;     // compute waiting for pull or push: what overlap does not hide
-  int64_t update_ns = 0;   // scalars and optimiser
-  int64_t bubble_ns = 0;   // other gaps between a rank's first and last cell
-  int64_t idle_ns = 0;     // ranks without work, or done before the others
-  int64_t between_ns = 0;  // before the step graph starts: switching strategies
-  bool operator==(const TimeShares&) const = default;
-};
 
 // One step under one system.
 struct StepRecord {

@@ -205,8 +205,10 @@ void UnitTimes::add_rings(Unit& unit, std::span<const cost::Work> lanes) const {
   const auto last_lane = static_cast<size_t>(unit.first_lane + unit.lanes - 1);
   for (size_t s = 0; s < rings_.size(); ++s) {
     const size_t in_node = rings_[s].in_node_from[last_lane] <= unit.first_lane ? 1 : 0;
-    unit.forward_ns[s] += rings_[s].forward[in_node].exposed_ns(*fullest, unit.lanes);
-    unit.backward_input_ns[s] += rings_[s].backward[in_node].exposed_ns(*fullest, unit.lanes);
+    unit.forward_ring_ns.push_back(rings_[s].forward[in_node].exposed_ns(*fullest, unit.lanes));
+    unit.backward_ring_ns.push_back(rings_[s].backward[in_node].exposed_ns(*fullest, unit.lanes));
+    unit.forward_ns[s] += unit.forward_ring_ns[s];
+    unit.backward_input_ns[s] += unit.backward_ring_ns[s];
   }
 }
 

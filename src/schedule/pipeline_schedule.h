@@ -29,6 +29,9 @@ struct Unit {
   std::vector<int64_t> backward_input_ns;
   std::vector<int64_t> backward_weight_ns;
   std::vector<int64_t> transfer_ns;  // boundary s -> s+1, either direction; stages − 1 of them
+  // What its ring exposes of forward_ns and backward_input_ns, by stage; empty on one lane.
+  std::vector<int64_t> forward_ring_ns;
+  std::vector<int64_t> backward_ring_ns;
 };
 
 struct PipelineLoad {
