@@ -1,12 +1,14 @@
 // What a report is made from. A simulated run and a real one fill the same records, so one page shows both,
-// and prediction beside measurement.
+// and prediction beside measurement. report/run_files reads it from a run's directory.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "corpus/lengths.h"
 #include "graph/trace.h"
 #include "report/time_shares.h"
 
@@ -22,36 +24,50 @@ struct StepRecord {
   int64_t predicted_ns = 0;    // of a measured step; 0: none
   int64_t lower_bound_ns = 0;  // of the planner; 0: none
   int64_t gap_ppm = 0;
-  int64_t planning_ns = 0;  // measured; 0 in simulations, whose files repeat byte for byte
-  TimeShares shares;
-  int64_t peak_bytes = 0;  // of the fullest rank
-  double loss = 0;         // of a measured step
+  int64_t planning_ns = 0;      // measured; 0 in simulations, whose files repeat byte for byte
+  int64_t link_exposed_ns = 0;  // of a measured step: on the rank that waited longest
+  TimeShares shares;            // all 0: not known
+  int64_t peak_bytes = 0;       // of the fullest rank
+  std::optional<double> loss;   // of a measured step
+};
+
+struct Evaluation {
+  int64_t step = 0;
+  double validation_loss = 0;
 };
 
 struct SystemRun {
   std::string name;           // "sluice", "megatron", …
   std::string title;          // "Megatron-LM"
   std::string configuration;  // "DP2 TP4 PP2"; empty for strategies that change
+  std::string infeasible;     // why it cannot run this; empty: it can
   std::vector<StepRecord> steps;
 };
 
 // One step, drawn rank by rank.
 struct Timeline {
   std::string title;
+  int64_t step = 0;
+  std::string system;     // SystemRun::name
+  bool measured = false;  // else as the clock predicts it
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;  // "memory"
-  std::vector<int64_t> peak_bytes;            // by rank
+  std::vector<int64_t> peak_bytes;            // by rank; empty: not known
 };
 
 struct RunData {
   std::string title;
   bool simulated = false;
+  int ranks = 0;         // 0: not known
+  std::string hardware;  // what a rank is: "A800"; empty: not known
   // In the order in which they are shown: cluster, model, calibration and its source, corpus, …
   std::vector<std::pair<std::string, std::string>> facts;
-  std::vector<int64_t> lengths;    // of the corpus's sequences, tokens
-  std::vector<SystemRun> systems;  // Sluice first; a real run has one
+  corpus::LengthDistribution lengths;  // of the corpus's sequences
+  std::vector<SystemRun> systems;      // Sluice first; a real run has one
+  std::vector<Evaluation> evaluations;
   std::vector<Timeline> timelines;
-  int64_t device_bytes = 0;  // of a rank; 0: not known
+  int64_t device_bytes = 0;        // of a rank; 0: not known
+  std::vector<std::string> notes;  // what could not be read, for readers of the page
 };
 
 }  // namespace sluice::report
