@@ -30,6 +30,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_lengths(app);
   sluice::cli::add_propose(app);
   sluice::cli::add_plan(app);
+  sluice::cli::add_simulate(app);
 #if SLUICE_TORCH
   sluice::cli::add_train(app);
   sluice::cli::add_eval(app);

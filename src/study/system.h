@@ -24,6 +24,7 @@ struct SystemInputs {
   int max_cp = 8;                                    // most lanes of a pipeline, where a system has lanes
   std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, to choose a configuration with
   uint64_t seed = 1;
+  std::vector<strategy::Strategy> strategies;  // Sluice's candidates; empty: it proposes its own
 };
 
 // One batch, as a system runs it. Where several strategies run one after another in a step (HotSPa, FlexSP),

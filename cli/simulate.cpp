@@ -1,0 +1,115 @@
+// sluice simulate: what steps would take on a cluster that one may not have, under Sluice and other systems.
+#include <iostream>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/planning.h"
+#include "corpus/lengths.h"
+#include "graph/trace.h"
+#include "study/comparison.h"
+
+namespace sluice::cli {
+
+namespace fs = std::filesystem;
+using base::text;
+
+namespace {
+
+struct Arguments {
+  config::PlanningOptions inputs;
+  int max_cp = 8;
+  int64_t steps = 20;
+  std::string compare;
+  std::vector<int64_t> trace_steps;
+  fs::path out;
+  bool json = false;
+};
+
+std::vector<study::SystemResult> compare_with_progress(const study::Scenario& scenario,
+                                                       const Arguments& arguments) {
+  study::ComparisonOptions options{
+      .systems = study::parse_systems(arguments.compare),
+      .timeline_steps = {arguments.trace_steps.begin(), arguments.trace_steps.end()}};
+  const auto systems = static_cast<int64_t>(options.systems.size());
+  base::Progress progress("simulating", systems * arguments.steps);
+  int64_t begun = 0;
+  options.before_system = [&](const std::string&) { progress.set(arguments.steps * begun++); };
+  options.after_step = [&] { progress.advance(1); };
+  std::vector<study::SystemResult> results = study::compare(scenario, options);
+  progress.set(systems * arguments.steps);
+  progress.finish();
+  return results;
+}
+
+void write_traces(const std::vector<study::SystemResult>& results, const Arguments& arguments) {
+  for (const study::SystemResult& result : results) {
+    const std::string suffix = result.run.name == "sluice" ? "" : "-" + result.run.name;
+    for (size_t i = 0; i < result.timelines.size(); ++i) {
+      const report::Timeline& timeline = result.timelines[i];
+      base::write_file_atomically(arguments.out / text("trace-", timeline.step, suffix, ".json"),
+                                  graph::chrome_trace(timeline.records, timeline.counters));
+    }
+  }
+}
+
+void run(const Arguments& arguments) {
+  const study::Scenario scenario =
+      study::scenario_of(config::resolve_planning(arguments.inputs), arguments.steps, arguments.max_cp);
+  const std::vector<study::SystemResult> results = compare_with_progress(scenario, arguments);
+  const base::Json summary = study::simulation_json(scenario, results);
+  if (!arguments.out.empty()) {
+    base::make_directories(arguments.out);
+    base::write_file_atomically(arguments.out / "simulation.json", corpus::lengths_text(summary));
+    base::write_file_atomically(arguments.out / "metrics.jsonl", study::metrics_lines(results));
+    write_traces(results, arguments);
+  }
+  if (arguments.json) {
+    std::cout << summary.dump() << "\n";
+  } else {
+    std::cout << study::comparison_table(results);
+  }
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("simulate", "Time steps on a cluster that one may not have, beside other systems");
+  auto arguments = std::make_shared<Arguments>();
+  for (CLI::Option* option : add_planning_options(*command, arguments->inputs)) {
+    if (option->check_name("--lengths")) option->required();
+  }
+  command
+      ->add_option("--calibration", arguments->inputs.calibration,
+                   "A calibration.json, a shipped fit or \"analytic\"")
+      ->capture_default_str();
+  command
+      ->add_option("--strategies", arguments->inputs.strategies,
+                   "Sluice's candidates: strategies.json, a file with one a line, or a text such as "
+                   "'1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--max-cp", arguments->max_cp,
+                   "Most lanes of a pipeline, over which long sequences are cut")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--steps", arguments->steps, "Steps, from the first on")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  command->add_option("--compare", arguments->compare,
+                      "Other systems, by name and separated by commas, or \"all\"");
+  CLI::Option* out = command->add_option("--out", arguments->out, "Write metrics, summary and traces here");
+  command
+      ->add_option("--trace-steps", arguments->trace_steps,
+                   "Steps whose timelines are written, separated by commas")
+      ->delimiter(',')
+      ->needs(out);
+  command->add_flag("--json", arguments->json, "Print the content of simulation.json instead of a table");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,50 @@
+// Several systems on one scenario, and the files that say how they did.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "report/run_data.h"
+#include "study/scenario.h"
+
+namespace sluice::study {
+
+struct ComparisonOptions {
+  std::vector<std::string> systems = {"sluice"};  // by name, in the order of the results
+  std::set<int64_t> timeline_steps;               // whose timelines are kept
+  std::function<void(const std::string& system)> before_system = [](const std::string&) {};
+  std::function<void()> after_step = [] {};
+};
+
+struct SystemResult {
+  report::SystemRun run;  // without steps when it is infeasible
+  std::vector<report::Timeline> timelines;
+};
+
+// One system after the other. What a system other than the first cannot do is a result. InputError for an
+// unknown system, InfeasibleError when the first is infeasible.
+std::vector<SystemResult> compare(const Scenario& scenario, const ComparisonOptions& options);
+
+// "all", or names separated by commas, as system names with "sluice" first. InputError listing the names.
+std::vector<std::string> parse_systems(const std::string& text);
+
+// What of a run's steps is reported.
+struct RunStatistics {
+  int64_t mean_step_ns = 0;
+  int64_t std_step_ns = 0;  // over the steps
+  int64_t tokens_per_s = 0;
+};
+RunStatistics statistics_of(const report::SystemRun& run);
+
+// simulation.json ("sluice.simulation/1").
+base::Json simulation_json(const Scenario& scenario, const std::vector<SystemResult>& results);
+// metrics.jsonl: a line a step and system, systems one after the other.
+std::string metrics_lines(const std::vector<SystemResult>& results);
+// A table for people.
+std::string comparison_table(const std::vector<SystemResult>& results);
+
+}  // namespace sluice::study

@@ -1,0 +1,34 @@
+// Runs a system's steps in simulation: each batch's step plan becomes the step graph that training would run,
+// timed by its clock and proved by its verifier, and the graph is read instead of run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "corpus/sampler.h"
+#include "model/parameters.h"
+#include "report/run_data.h"
+#include "study/system.h"
+
+namespace sluice::study {
+
+struct SimulationOptions {
+  int world_size = 1;
+  std::set<int64_t> timeline_steps;          // whose timelines are kept
+  std::function<void()> after_step = [] {};  // for progress
+};
+
+struct Simulation {
+  report::SystemRun run;
+  std::vector<report::Timeline> timelines;  // of the asked steps, ascending
+};
+
+// One record a batch, in their order; name, title and configuration of the run are the caller's. One graph
+// lives at a time. A pure function of its inputs. Throws what the system throws, and InfeasibleError when a
+// step needs more memory than a device has, both naming the step.
+Simulation simulate(System& system, const std::vector<corpus::Batch>& batches,
+                    const model::ParameterTable& table, const SimulationOptions& options);
+
+}  // namespace sluice::study

@@ -1,0 +1,28 @@
+#include "study/system.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "study/sluice_system.h"
+
+namespace sluice::study {
+
+const std::vector<SystemKind>& system_kinds() {
+  static const std::vector<SystemKind> kinds = {{"sluice", "Sluice", make_sluice}};
+  return kinds;
+}
+
+const SystemKind& system_kind(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SystemKind& kind : system_kinds()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  const std::string nearest = base::nearest_word(name, names);
+  throw base::InputError(base::text("there is no system '", name, "': ",
+                                    nearest.empty() ? "" : base::text("did you mean '", nearest, "'? "),
+                                    "known are ", base::join(names, ", ")));
+}
+
+}  // namespace sluice::study
