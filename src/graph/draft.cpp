@@ -49,41 +49,37 @@ std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, s
   return released;
 }
 
-bool share_lanes(const schedule::Unit& a, const schedule::Unit& b) {
-  return a.first_lane < b.first_lane + b.lanes && b.first_lane < a.first_lane + a.lanes;
-}
-
-// Replays admission at stage 0: where a unit does not fit, those that the schedule released first make room.
+// Replays admission at stage 0: where a unit does not fit a lane, those that the schedule released first make
+// room there. On other lanes of theirs they keep holding until a unit waits for them there too: nothing else
+// puts a unit behind them.
 void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& draft) {
   const std::vector<schedule::Unit>& units = draft.load.units;
   const std::vector<int64_t> released = release_times(schedule, units.size());
-  std::vector<int64_t> used(static_cast<size_t>(draft.load.lanes), 0);
-  const auto add = [&](const schedule::Unit& unit, int64_t tokens) {
-    for (int lane = 0; lane < unit.lanes; ++lane) used[static_cast<size_t>(unit.first_lane + lane)] += tokens;
+  const auto tokens = [&](int unit) { return units[static_cast<size_t>(unit)].tokens; };
+  const auto later = [&](int a, int b) {
+    return std::pair(released[static_cast<size_t>(a)], a) < std::pair(released[static_cast<size_t>(b)], b);
   };
-  const auto fits = [&](const schedule::Unit& unit) {
-    const auto first = used.begin() + unit.first_lane;
-    return *std::max_element(first, first + unit.lanes) + unit.tokens <= draft.load.credit_tokens;
+  struct Lane {
+    int64_t used_tokens = 0;
+    std::vector<int> holding;  // ascending by release
   };
-  std::vector<int> holding;  // ascending by release
-  for (size_t u = 0; u < units.size(); ++u) {
-    auto next = holding.begin();
-    while (!fits(units[u])) {
-      next = std::find_if(next, holding.end(), [&](int other) {
-        return share_lanes(units[static_cast<size_t>(other)], units[u]);
-      });
-      SLUICE_ASSERT(next != holding.end(),
-                    text("unit ", u, " exceeds the credit of pipeline ", draft.pipeline));
-      add(units[static_cast<size_t>(*next)], -units[static_cast<size_t>(*next)].tokens);
-      draft.units[u].admitted_after.push_back(*next);
-      next = holding.erase(next);
+  std::vector<Lane> lanes(static_cast<size_t>(draft.load.lanes));
+  for (int u = 0; u < static_cast<int>(units.size()); ++u) {
+    std::vector<int>& after = draft.units[static_cast<size_t>(u)].admitted_after;
+    const int first = units[static_cast<size_t>(u)].first_lane;
+    for (int l = first; l < first + units[static_cast<size_t>(u)].lanes; ++l) {
+      Lane& lane = lanes[static_cast<size_t>(l)];
+      auto next = lane.holding.begin();
+      for (; lane.used_tokens + tokens(u) > draft.load.credit_tokens; ++next) {
+        SLUICE_ASSERT(next != lane.holding.end(),
+                      text("unit ", u, " exceeds the credit of pipeline ", draft.pipeline));
+        lane.used_tokens -= tokens(*next);
+        if (std::find(after.begin(), after.end(), *next) == after.end()) after.push_back(*next);
+      }
+      lane.holding.erase(lane.holding.begin(), next);
+      lane.used_tokens += tokens(u);
+      lane.holding.insert(std::upper_bound(lane.holding.begin(), lane.holding.end(), u, later), u);
     }
-    add(units[u], units[u].tokens);
-    const auto later = [&](int a, int b) {
-      return std::pair(released[static_cast<size_t>(a)], a) < std::pair(released[static_cast<size_t>(b)], b);
-    };
-    const int self = static_cast<int>(u);
-    holding.insert(std::upper_bound(holding.begin(), holding.end(), self, later), self);
   }
 }
 

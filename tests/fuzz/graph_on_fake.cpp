@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "comm/fake.h"
 
@@ -139,6 +140,23 @@ bool is_local(const StepGraph& graph) {
   return std::ranges::all_of(graph.nodes, [&](const Node& node) {
     return std::ranges::all_of(node.dependencies, [&](int on) { return share_rank(node, graph.node(on)); });
   });
+}
+
+bool run_in_virtual_time(const StepGraph& graph, uint64_t seed) {
+  const comm::VirtualProgram program = virtual_program(graph);
+  const bool local = is_local(graph);
+  for (const int64_t delay_ns : {0, 100, 10'000, 1'000'000}) {
+    const auto result = comm::run_virtually(program, {.seed = seed, .max_delay_ns = delay_ns});
+    if (!result.deadlock.empty()) {
+      throw base::RunError(base::text("deadlock under delays of up to ", delay_ns, " ns: ", result.deadlock));
+    }
+    if (delay_ns > 0) continue;
+    if (result.makespan_ns > graph.makespan_ns || (local && result.makespan_ns != graph.makespan_ns)) {
+      throw base::RunError(
+          base::text("the interpreter takes ", result.makespan_ns, " ns, the clock ", graph.makespan_ns));
+    }
+  }
+  return local;
 }
 
 std::string run_on_threads(const StepGraph& graph, uint64_t seed) {

@@ -22,6 +22,12 @@ comm::VirtualProgram virtual_program(const graph::StepGraph& graph);
 // Whether every dependency is between nodes that share a rank.
 bool is_local(const graph::StepGraph& graph);
 
+// Runs the graph in virtual time, once without delays and three times with random ones up to a millisecond.
+// Throws base::RunError with the cycle when one of them deadlocks, or when it takes longer without delays
+// than the clock. Returns is_local: ranks do not wait for admission, so only then must the two times be
+// equal.
+bool run_in_virtual_time(const graph::StepGraph& graph, uint64_t seed);
+
 // Runs the graph with a thread for each stream of each rank, every event exchanging a few bytes under random
 // delays. "" when all came to an end, else the error of the first rank that failed.
 std::string run_on_threads(const graph::StepGraph& graph, uint64_t seed);

@@ -1,6 +1,7 @@
 // laned_plan_fuzz --count N --seed S: the planner plans random batches with a random strategy whose pipelines
-// have up to 5 lanes and 3 stages. Every plan becomes a step graph that the verifier proves, and without
-// links its clock ends when the plan says. Exit status 1 with the first case that does not.
+// have up to 5 lanes and 3 stages. Every plan becomes a step graph that the verifier proves and that runs in
+// virtual time under random delays; without links its clock ends when the plan says. Exit status 1 with the
+// first case that fails.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -14,7 +15,7 @@
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "graph/clock.h"
-#include "graph/verifier.h"
+#include "graph_on_fake.h"
 #include "plan/planner.h"
 
 namespace sluice::fuzz {
@@ -95,6 +96,7 @@ void run_case(uint64_t seed, Totals& totals) {
   // Verifies what it builds.
   graph::StepGraph graph = graph::build(plan, model::parameter_table(shape()), cost, kMostRanks);
   totals.nodes += static_cast<int64_t>(graph.nodes.size());
+  run_in_virtual_time(graph, seed);
   for (graph::Node& node : graph.nodes) {
     if (node.pipeline < 0) node.duration_ns = 0;
   }
@@ -118,7 +120,7 @@ int run(const Cases& cases) {
   }
   if (totals.rings == 0) throw base::RunError("no plan has a ring");
   std::cout << cases.count << " plans, " << totals.nodes << " nodes, " << totals.rings
-            << " pieces of rings: proved, and as long as planned\n";
+            << " pieces of rings: proved, 0 deadlocks, as long as planned\n";
   return 0;
 }
 

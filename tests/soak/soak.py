@@ -1,7 +1,7 @@
 """Runs the long tests and writes what they found, with the machine they ran on, to soak.json and soak.md.
 
-soak.py --results FOLDER [--kills N] [--plans N] [--threaded N] [--checked N] [--inputs N]; $SLUICE, $PLAN_FUZZ,
-$INPUT_FUZZ and $PLAN_INSTANCES name the programs.
+soak.py --results FOLDER [--kills N] [--plans N] [--laned N] [--threaded N] [--checked N] [--inputs N];
+$SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ and $PLAN_INSTANCES name the programs.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def run_kills(count):
 def markdown(results):
     """The results as a page."""
     kills, plans, threaded = results["kills"], results["plans"], results["threaded_plans"]
-    checked, inputs = results["checked_plans"], results["inputs"]
+    laned, checked, inputs = results["laned_plans"], results["checked_plans"], results["inputs"]
     state = {True: "passed", False: "FAILED"}
     lines = ["# Soak", "", f"`make soak` on {results['hardware']}; revision {results['revision']}.", "",
              "| test | count | result | seconds |", "| --- | --- | --- | --- |",
@@ -65,6 +65,8 @@ def markdown(results):
              f"| {kills['seconds']} |",
              f"| random plans in virtual time under random delays | {plans['count']} | {state[plans['passed']]} "
              f"| {plans['seconds']} |",
+             f"| batches planned on random lanes, verified, in virtual time under random delays | {laned['count']} "
+             f"| {state[laned['passed']]} | {laned['seconds']} |",
              f"| random plans with real threads | {threaded['count']} | {state[threaded['passed']]} "
              f"| {threaded['seconds']} |",
              f"| random batches planned, every plan checked independently | {checked['count']} "
@@ -85,6 +87,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--plans", type=int, default=10_000)
+    parser.add_argument("--laned", type=int, default=10_000)
     parser.add_argument("--threaded", type=int, default=100)
     parser.add_argument("--checked", type=int, default=500, help="instances, of about four plans each")
     parser.add_argument("--inputs", type=int, default=200_000)
@@ -95,6 +98,9 @@ def main():
         "kills": {"count": options.kills, **run_kills(options.kills)},
         "plans": {"count": options.plans,
                   **run("plans", [fuzz, "--count", str(options.plans), "--seed", "100000"])},
+        "laned_plans": {"count": options.laned,
+                        **run("laned plans", [os.environ["LANED_PLAN_FUZZ"], "--count", str(options.laned),
+                                              "--seed", "500000"])},
         "threaded_plans": {"count": options.threaded,
                            **run("threaded plans", [fuzz, "--count", str(options.threaded), "--seed", "200000",
                                                     "--threads"])},
@@ -107,7 +113,8 @@ def main():
     (options.results / "soak.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.results / "soak.md").write_text(markdown(results))
     print(markdown(results))
-    passed = all(results[test]["passed"] for test in ("kills", "plans", "threaded_plans", "checked_plans", "inputs"))
+    tests = ("kills", "plans", "laned_plans", "threaded_plans", "checked_plans", "inputs")
+    passed = all(results[test]["passed"] for test in tests)
     sys.exit(0 if passed else 1)
 
 
