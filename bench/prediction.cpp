@@ -141,7 +141,7 @@ class RankBench {
     options.tp_degrees = launch_.world_size > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
     options.name = base::text("probe", probe_ns_.size());
     profile::Stopwatch stopwatch(c10::kCPU);
-    const cost::Calibration calibration = profile::probe(options, *transport_);
+    const cost::Calibration calibration = profile::probe(options, *transport_).calibration;
     probe_ns_.push_back(stopwatch.lap_ns());
     return calibration;
   }

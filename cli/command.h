@@ -1,6 +1,7 @@
 // One file a subcommand: each defines the function below that adds it to the program. A command reads its
 // options, calls the library and prints; errors travel as base::Error to main, which prints one line and
-// exits with the error's status. A build without libtorch lacks train, eval, export, import and doctor.
+// exits with the error's status. A build without libtorch lacks profile, train, eval, export, import and
+// doctor.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,6 +13,7 @@ void add_lengths(CLI::App& app);
 void add_propose(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_simulate(CLI::App& app);
+void add_profile(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_export(CLI::App& app);

@@ -32,6 +32,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_plan(app);
   sluice::cli::add_simulate(app);
 #if SLUICE_TORCH
+  sluice::cli::add_profile(app);
   sluice::cli::add_train(app);
   sluice::cli::add_eval(app);
   sluice::cli::add_export(app);

@@ -28,8 +28,20 @@ constexpr double StageTimes::*kKinds[] = {
     &StageTimes::backward_ns,          &StageTimes::backward_input_ns, &StageTimes::backward_weight_ns,
     &StageTimes::embedding_backward_ns};
 
-int64_t longest_tokens(int64_t context_length) {
-  return std::clamp(context_length, kLeastTokens, kLongestTokens);
+int64_t longest_tokens(const std::vector<std::vector<int64_t>>& lengths) {
+  int64_t longest = kLeastTokens;
+  for (const std::vector<int64_t>& each : lengths) {
+    longest = std::max(longest, cost::Work::of(each).tokens);
+  }
+  return longest;
+}
+
+std::vector<std::vector<int64_t>> lengths_of(const ProbeOptions& options) {
+  return options.lengths.empty() ? probe_lengths(options.context_length) : options.lengths;
+}
+
+std::vector<int64_t> packed(size_t count, int64_t length) {
+  return std::vector<int64_t>(count, std::max<int64_t>(2, length));
 }
 
 // The aligned block of `tp` ranks that this rank belongs to; empty for ranks left over.
@@ -45,7 +57,7 @@ std::vector<int> tp_block(int rank, int tp, int world_size) {
 class DegreeProbe {
  public:
   DegreeProbe(const ProbeOptions& options, int tp, comm::Transport& transport)
-      : lengths_(probe_lengths(options.context_length)), times_(lengths_.size()), device_(options.device) {
+      : lengths_(lengths_of(options)), times_(lengths_.size()), device_(options.device) {
     const std::vector<int> block = tp_block(transport.rank(), tp, transport.world_size());
     if (block.empty()) return;
     if (tp > 1)
@@ -54,7 +66,7 @@ class DegreeProbe {
     stage.shape = options.shape;
     stage.dtype = options.precision.compute;
     stage.device = options.device;
-    stage.longest_tokens = longest_tokens(options.context_length);
+    stage.longest_tokens = longest_tokens(lengths_);
     stage.logits_chunk_bytes = options.logits_chunk_bytes;
     stage_ = std::make_unique<StageProbe>(
         stage, layers::TensorParallel{group_.get(), tp, transport.rank() - block.front()});
@@ -122,13 +134,20 @@ std::string hardware(const ProbeOptions& options) {
 }
 
 // What this rank measured.
-cost::CostModel::Options measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& transport) {
+struct Measured {
+  cost::CostModel::Options model;
+  std::map<int, std::vector<KindFit>> fits_by_tp;
+};
+
+Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& transport) {
+  std::map<int, std::vector<KindFit>> fits_by_tp;
   cost::CostModel::Options model = cost::analytic_options(options.shape, cost::Rates{}, memory_of(options),
                                                           options.tp_degrees, options.gpus_per_node);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) + 1;
   for (const int tp : options.tp_degrees) {
     DegreeProbe degree(options, tp, transport);
-    const FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
+    FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
+    fits_by_tp[tp] = std::move(times.fits);
     model.layer_by_tp[tp] = times.layer;
     model.ends_by_tp[tp] = times.ends;
     model.saved_bytes_per_token_layer_by_tp[tp] = degree.bytes().saved;
@@ -146,17 +165,23 @@ cost::CostModel::Options measure(const ProbeOptions& options, Ranks& ranks, comm
   model.intra = measured.intra;
   model.inter = measured.inter;
   model.update_ps_per_element = measured.update_ps_per_element;
-  return model;
+  return {std::move(model), std::move(fits_by_tp)};
 }
 
 }  // namespace
 
 std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length) {
-  const int64_t longest = longest_tokens(context_length);
-  const auto packed = [](size_t count, int64_t length) {
-    return std::vector<int64_t>(count, std::max<int64_t>(2, length));
-  };
+  const int64_t longest = std::clamp(context_length, kLeastTokens, kLongestTokens);
   return {packed(1, longest), packed(4, longest / 8), packed(1, longest / 4), packed(1, longest / 16)};
+}
+
+std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length) {
+  const int64_t longest = std::max(context_length, kLeastTokens);
+  std::vector<std::vector<int64_t>> lengths;
+  for (int64_t part = 1; part <= 32; part *= 2) lengths.push_back(packed(1, longest / part));
+  lengths.push_back(packed(4, longest / 8));
+  lengths.push_back(packed(16, longest / 32));
+  return lengths;
 }
 
 namespace {
@@ -206,32 +231,39 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
     least_ns += total_ns(least.back());
     usual_ns += total_ns(condense(runs, median));
   }
+  std::vector<KindFit> fits;
   const auto fitted = [&](double StageTimes::*kind, const char* what) {
     std::vector<cost::Sample> samples;
     for (size_t i = 0; i < lengths.size(); ++i) {
       samples.push_back({lengths[i], std::max(1.0, least[i].*kind * usual_ns / least_ns)});
     }
-    return growing_fit(samples, what).quadratic();
+    const cost::Fit fit = growing_fit(samples, what);
+    fits.push_back({what, std::move(samples), fit});
+    return fit.quadratic();
   };
-  return {.layer = {fitted(&StageTimes::forward_ns, "forward"),
-                    fitted(&StageTimes::backward_input_ns, "backward-input"),
-                    fitted(&StageTimes::backward_weight_ns, "backward-weight")},
-          .ends = {fitted(&StageTimes::embedding_forward_ns, "embedding forward"),
-                   fitted(&StageTimes::embedding_backward_ns, "embedding backward"),
-                   fitted(&StageTimes::head_ns, "head")}};
+  FittedTimes result;
+  result.layer.forward = fitted(&StageTimes::forward_ns, "forward");
+  result.layer.backward_input = fitted(&StageTimes::backward_input_ns, "backward-input");
+  result.layer.backward_weight = fitted(&StageTimes::backward_weight_ns, "backward-weight");
+  result.ends.embedding_forward = fitted(&StageTimes::embedding_forward_ns, "embedding forward");
+  result.ends.embedding_backward = fitted(&StageTimes::embedding_backward_ns, "embedding backward");
+  result.ends.head = fitted(&StageTimes::head_ns, "head");
+  result.fits = std::move(fits);
+  return result;
 }
 
-cost::Calibration probe(const ProbeOptions& options, comm::Transport& transport) {
+ProbeResult probe(const ProbeOptions& options, comm::Transport& transport) {
   check(options, transport.world_size());
   Ranks ranks(transport, options.name, options.device);
-  const cost::CostModel::Options measured = measure(options, ranks, transport);
+  Measured measured = measure(options, ranks, transport);
   std::string text;
   if (transport.rank() == 0) {
     const cost::Calibration own{hardware(options),
-                                base::text("measured on ", transport.world_size(), " ranks"), measured};
+                                base::text("measured on ", transport.world_size(), " ranks"), measured.model};
     text = cost::to_json(own, {}, transport.world_size()).dump();
   }
-  return cost::calibration_from_json(base::Json::parse(ranks.broadcast(text)), "the probe's calibration");
+  return {cost::calibration_from_json(base::Json::parse(ranks.broadcast(text)), "the probe's calibration"),
+          std::move(measured.fits_by_tp)};
 }
 
 }  // namespace sluice::profile

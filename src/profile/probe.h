@@ -1,5 +1,5 @@
-// The short calibration before a run: times this machine's layers, links and optimiser on the ranks that
-// will train, and fits a cost model to them.
+// Calibration: times this machine's layers, links and optimiser on the ranks that will train, and fits a cost
+// model to them; briefly before a run, longer and at more lengths for `sluice profile`.
 //
 // All ranks work at once, as they do in training, so what ranks take from each other (cores, memory
 // bandwidth) is in the numbers; a schedule with many bubbles runs a little faster than predicted. TP groups
@@ -9,11 +9,13 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "comm/transport.h"
 #include "cost/calibration.h"
+#include "cost/fit.h"
 #include "model/shape.h"
 #include "profile/stage_probe.h"
 #include "runtime/precision.h"
@@ -29,16 +31,33 @@ struct ProbeOptions {
   int64_t logits_chunk_bytes = 8 << 20;
   int64_t device_bytes = 0;  // what a rank may use, margin taken off
   int gpus_per_node = 8;
+  // Of the sequences of each micro-batch that is timed; empty: probe_lengths(context_length).
+  std::vector<std::vector<int64_t>> lengths;
   std::string name = "probe";         // its communicators' names begin so; unique on a transport
   int64_t budget_ns = 3'000'000'000;  // aimed at; a few repetitions are taken whatever they cost
 };
 
-// Collective over all ranks; every rank gets rank 0's model, equal to the bit. Call it with the thread count
-// of training. InputError when a TP degree cannot cut the shape or exceeds the world size.
-cost::Calibration probe(const ProbeOptions& options, comm::Transport& transport);
+// What was measured of one kind of work and the curve through it.
+struct KindFit {
+  std::string kind;                   // "forward", "head", …
+  std::vector<cost::Sample> samples;  // one for each micro-batch
+  cost::Fit fit;
+};
+
+struct ProbeResult {
+  cost::Calibration calibration;                   // the same on every rank, to the bit
+  std::map<int, std::vector<KindFit>> fits_by_tp;  // this rank's
+};
+
+// Collective over all ranks; rank 0's figures count for all. Call it with the thread count of training.
+// InputError when a TP degree cannot cut the shape or exceeds the world size.
+ProbeResult probe(const ProbeOptions& options, comm::Transport& transport);
 
 // The lengths of the micro-batches that are timed: long and short sequences at equal and at different sums.
+// A probe before a run stays at or below 2,048 tokens; longer sequences follow the fit.
 std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length);
+// Of a thorough profile: single sequences of the whole context down to a 32nd, and packs of short ones.
+std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length);
 
 // Layer and end times fitted to what was measured: times[i][r] is repetition r of lengths[i]. The shortest of
 // the repetitions are fitted, so that a disturbance of one of them bends nothing; then everything is scaled
@@ -48,6 +67,7 @@ std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length);
 struct FittedTimes {
   cost::LayerTimes layer;
   cost::EndTimes ends;
+  std::vector<KindFit> fits;
 };
 FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
                       const std::vector<std::vector<StageTimes>>& times);

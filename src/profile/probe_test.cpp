@@ -47,7 +47,7 @@ std::vector<cost::Calibration> probe_in_process(const ProbeOptions& options, int
       at::set_num_threads(1);
       try {
         const auto transport = world.transport(rank);
-        found[static_cast<size_t>(rank)] = probe(options, *transport);
+        found[static_cast<size_t>(rank)] = probe(options, *transport).calibration;
       } catch (...) {
         failures[static_cast<size_t>(rank)] = std::current_exception();
       }
@@ -143,6 +143,25 @@ TEST(ProbeLengths, TellSquaresFromSums) {
   const auto lengths = probe_lengths(2048);
   EXPECT_EQ(cost::Work::of(lengths[1]).tokens * 2, cost::Work::of(lengths[0]).tokens);
   EXPECT_LT(cost::Work::of(lengths[1]).squares * 8, cost::Work::of(lengths[0]).squares);
+}
+
+TEST(ProfileLengths, SixSingleLengthsAndPacks) {
+  const auto lengths = profile_lengths(4096);
+  EXPECT_EQ(std::ranges::count(lengths, size_t{1}, &std::vector<int64_t>::size), 6);
+  EXPECT_EQ(lengths.front(), std::vector<int64_t>{4096});
+  for (const auto& each : profile_lengths(1)) EXPECT_GE(std::ranges::min(each), 2);
+}
+
+TEST(Probe, TimesTheLengthsThatAreAskedFor) {
+  ProbeOptions options = quick({1});
+  options.lengths = {{300}, {20, 30}, {40}};
+  comm::FakeWorld world(1);
+  const ProbeResult result = probe(options, *world.transport(0));
+  ASSERT_EQ(result.fits_by_tp.at(1).size(), 6u);
+  for (const KindFit& kind : result.fits_by_tp.at(1)) {
+    ASSERT_EQ(kind.samples.size(), 3u);
+    EXPECT_EQ(kind.samples[1].lengths, (std::vector<int64_t>{20, 30}));
+  }
 }
 
 TEST(Probe, EveryRankGetsTheSameModel) {

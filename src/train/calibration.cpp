@@ -1,6 +1,7 @@
 #include "train/calibration.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -46,18 +47,21 @@ void require_covering(const cost::Calibration& calibration, const std::vector<in
   }
 }
 
-cost::Calibration measured(const CalibrationRequest& request, const std::vector<int>& tp_degrees,
-                           comm::Transport& transport) {
+}  // namespace
+
+profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vector<int> tp_degrees) {
   profile::ProbeOptions probe;
   probe.shape = *request.config.model.shape;
   probe.precision = request.precision;
   probe.device = request.device;
-  probe.tp_degrees = tp_degrees;
+  probe.tp_degrees = std::move(tp_degrees);
   probe.context_length = request.config.data.context_length;
   probe.device_bytes = request.device_bytes;
   probe.gpus_per_node = request.config.parallel.gpus_per_node;
-  return profile::probe(probe, transport);
+  return probe;
 }
+
+namespace {
 
 cost::Calibration with_machine(cost::Calibration calibration, const CalibrationRequest& request) {
   const cost::AnalyticMemory memory = analytic_memory(request);
@@ -103,7 +107,8 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     require_model(calibration, request, name);
     measure = !covers(calibration, tp_degrees);
   });
-  return measure ? measured(request, tp_degrees, transport) : calibration;
+  if (!measure) return calibration;
+  return profile::probe(probe_options(request, std::move(tp_degrees)), transport).calibration;
 }
 
 }  // namespace sluice::train

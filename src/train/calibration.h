@@ -8,6 +8,7 @@
 #include "comm/transport.h"
 #include "config/run_config.h"
 #include "cost/calibration.h"
+#include "profile/probe.h"
 #include "runtime/precision.h"
 #include "train/control.h"
 
@@ -20,6 +21,9 @@ struct CalibrationRequest {
   c10::Device device = c10::kCPU;
   int64_t device_bytes = 0;  // what a rank may use, margin taken off; the same on all ranks
 };
+
+// What a probe of the run's model, precision and device is to measure.
+profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vector<int> tp_degrees);
 
 // Collective. "auto" takes an earlier calibration where it covers the TP degrees in use, else measures once:
 // rank 0's numbers count everywhere. Memory figures follow this run's precision and device. InputError as

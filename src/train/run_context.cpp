@@ -59,16 +59,27 @@ void RunContext::meet() {
   heartbeat_ = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
 }
 
-void RunContext::open() {
+void RunContext::open_machine() {
   meet();
+  read_configuration();
+  compare_configurations();
+  open_device();
+}
+
+void RunContext::read_configuration() {
   control_->together("reading the configuration", [&] {
     if (options_.failure) std::rethrow_exception(options_.failure);
     refuse_memory_policies(config_.memory);
     config::resolve_model(config_);
     table_ = model::parameter_table(*config_.model.shape);
     configured_strategies(config_, options_.launch.world_size);
-    data_ = open_data(config_);
   });
+}
+
+void RunContext::open() {
+  meet();
+  read_configuration();
+  control_->together("opening the corpora", [&] { data_ = open_data(config_); });
   compare_configurations();
   open_checkpoint();
   open_device();

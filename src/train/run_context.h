@@ -28,6 +28,9 @@ class RunContext {
   // Nothing below may be called before.
   void open();
 
+  // Collective, in place of open(): transports and devices alone, for who only measures.
+  void open_machine();
+
   // Runs `action`; lets the other ranks know if it fails. Around open() and all that follows.
   template <typename Action>
   void guard(Action action);
@@ -41,6 +44,8 @@ class RunContext {
   const base::Json& calibration() const { return calibration_; }
   const Data& data() const { return *data_; }
   Control& control() { return *control_; }
+  const profile::RankDevice& device() const { return device_; }
+  comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
   runtime::Engine& engine() { return *engine_; }
   corpus::Sampler sampler() const;  // as the checkpoint left it
   PlanningInputs planning(const corpus::Blend& blend) const {
@@ -49,6 +54,7 @@ class RunContext {
 
  private:
   void meet();
+  void read_configuration();
   void compare_configurations();
   void open_checkpoint();
   void take_proposal_of_checkpoint();
@@ -56,7 +62,6 @@ class RunContext {
   void open_planner();
   void open_parameters();
   void load_initial_weights();
-  comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
   std::unique_ptr<runtime::Executor> make_executor();
   void end_process(std::exception_ptr failure);
   void end_process(const transport::Loss& loss);

@@ -1,0 +1,80 @@
+// sluice profile: measures this machine, on as many ranks as training will use, for a run's model.
+#include <iostream>
+#include <memory>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/ranks.h"
+#include "config/run_config.h"
+#include "profile/profile_table.h"
+#include "train/candidates.h"
+#include "train/profile_run.h"
+
+namespace sluice::cli {
+
+namespace {
+
+constexpr double kNanosecondsPerSecond = 1e9;
+
+struct Options {
+  RankOptions ranks;
+  double seconds = 20;
+  std::filesystem::path out = "calibration.json";
+  bool json = false;
+};
+
+int launch(const Options& options) {
+  config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+  config::resolve_model(config);
+  train::configured_strategies(config, options.ranks.nproc);
+  std::vector<std::string> arguments{"--seconds", base::text(options.seconds), "--out", options.out.string()};
+  if (options.json) arguments.push_back("--json");
+  return launch_ranks(options.ranks, "profile", arguments);
+}
+
+// One row of the file for each TP degree, as a pipeline of one stage.
+std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
+  std::vector<strategy::Scheme> schemes;
+  for (const auto& [tp, fits] : found.fits_by_tp) schemes.push_back({tp, 1, 1});
+  return schemes;
+}
+
+[[noreturn]] void run_rank(const Options& options) {
+  end_after([&] {
+    const train::TrainerOptions rank = this_rank(options.ranks, RankLog::kStderr);
+    const profile::ProbeResult found =
+        train::profile_run(rank, static_cast<int64_t>(options.seconds * kNanosecondsPerSecond));
+    if (rank.launch.rank != 0) return;
+    const base::Json json = cost::to_json(found.calibration, schemes_of(found), rank.launch.world_size);
+    base::write_json(options.out, json);
+    if (options.json) {
+      std::cout << json.dump(2) << std::endl;
+    } else {
+      std::cout << profile::profile_table(found) << "\nwritten to " << options.out.string() << std::endl;
+    }
+  });
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("profile", "Measure this machine for a run's model: calibration.json");
+  auto options = std::make_shared<Options>();
+  add_rank_options(*command, options->ranks);
+  command
+      ->add_option("--seconds", options->seconds, "Time to measure for; three repetitions are always taken")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86'400.0));
+  command->add_option("--out", options->out, "File to write")->capture_default_str();
+  command->add_flag("--json", options->json, "Print the calibration as JSON");
+  command->callback([options] {
+    if (options->ranks.nproc == 0) run_rank(*options);
+    const int exit_status = launch(*options);
+    if (exit_status != 0) std::exit(exit_status);
+  });
+}
+
+}  // namespace sluice::cli

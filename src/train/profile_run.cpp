@@ -1,0 +1,33 @@
+#include "train/profile_run.h"
+
+#include <utility>
+
+#include "train/calibration.h"
+#include "train/candidates.h"
+#include "train/precision.h"
+#include "train/run_context.h"
+
+namespace sluice::train {
+
+profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_ns) {
+  auto* context = new RunContext(options);  // on failure never destroyed: it would wait for lost peers
+  profile::ProbeResult result;
+  context->guard([&] {
+    context->open_machine();
+    const config::RunConfig& config = context->config();
+    profile::ProbeOptions probe = probe_options({config,
+                                                 {},
+                                                 precision_of(config.train.dtype),
+                                                 context->device().device,
+                                                 context->device().memory_bytes},
+                                                tensor_parallel_degrees(config, options.launch.world_size));
+    probe.lengths = profile::profile_lengths(config.data.context_length);
+    probe.budget_ns = budget_ns;
+    result = profile::probe(probe, context->device_transport());
+    context->leave();
+  });
+  delete context;
+  return result;
+}
+
+}  // namespace sluice::train
