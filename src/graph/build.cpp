@@ -1,10 +1,10 @@
 #include "graph/build.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/thread_time.h"
 #include "graph/clock.h"
 #include "graph/lower.h"
 #include "graph/verifier.h"
@@ -30,11 +30,9 @@ class Passes {
   template <typename Action>
   void run(const std::string& name, Action action) {
     if (disabled_.contains(name)) return;
-    const auto begin = std::chrono::steady_clock::now();
+    const int64_t begin_ns = base::thread_time_ns();
     action();
-    const auto time = std::chrono::steady_clock::now() - begin;
-    if (times_ == nullptr) return;
-    times_->push_back({name, std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()});
+    if (times_ != nullptr) times_->push_back({name, base::thread_time_ns() - begin_ns});
   }
 
  private:

@@ -23,7 +23,7 @@ struct BuildOptions {
 
 struct PassTime {
   std::string name;
-  int64_t time_ns = 0;
+  int64_t time_ns = 0;  // that the thread computed
 };
 
 // link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without micro-batches

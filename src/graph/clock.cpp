@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <span>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -38,62 +39,92 @@ struct Dependents {
   }
 };
 
+// What the loop needs of the nodes, close together: nodes of 1,024 ranks fill no cache.
+struct Event {
+  std::span<const int> members;
+  int64_t duration_ns = 0;
+  Stream stream = Stream::kCompute;
+  int missing = 0;  // dependencies that have not ended
+  int64_t ready_ns = 0;
+};
+
+std::vector<Event> events_of(const StepGraph& graph) {
+  std::vector<Event> events;
+  events.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    events.push_back({node.members, node.duration_ns, stream_of(node.kind),
+                      static_cast<int>(node.dependencies.size()), 0});
+  }
+  return events;
+}
+
 // When each stream of each rank is free.
 class Streams {
  public:
   explicit Streams(int ranks) : free_ns_(static_cast<size_t>(ranks) * kStreams, 0) {}
-  int64_t free_on_all(const Node& node) const {
+  int64_t free_on_all(const Event& event) const {
     int64_t free = 0;
-    for (const int rank : node.members) free = std::max(free, free_ns_[at(rank, node)]);
+    for (const int rank : event.members) free = std::max(free, free_ns_[at(rank, event)]);
     return free;
   }
-  void occupy(const Node& node) {
-    for (const int rank : node.members) free_ns_[at(rank, node)] = node.end_ns;
+  void occupy(const Event& event, int64_t until_ns) {
+    for (const int rank : event.members) free_ns_[at(rank, event)] = until_ns;
   }
 
  private:
-  static size_t at(int rank, const Node& node) {
-    return static_cast<size_t>(rank) * kStreams + static_cast<size_t>(stream_of(node.kind));
+  static size_t at(int rank, const Event& event) {
+    return static_cast<size_t>(rank) * kStreams + static_cast<size_t>(event.stream);
   }
   std::vector<int64_t> free_ns_;
 };
+
+// Empty programs with room for all nodes of theirs.
+std::vector<std::vector<int>> empty_programs(const StepGraph& graph) {
+  std::vector<size_t> nodes(static_cast<size_t>(graph.world_size), 0);
+  for (const Node& node : graph.nodes) {
+    for (const int rank : node.members) ++nodes[static_cast<size_t>(rank)];
+  }
+  std::vector<std::vector<int>> programs(nodes.size());
+  for (size_t rank = 0; rank < nodes.size(); ++rank) programs[rank].reserve(nodes[rank]);
+  return programs;
+}
 
 }  // namespace
 
 void run_clock(StepGraph& graph) {
   const Dependents dependents(graph.nodes);
+  std::vector<Event> events = events_of(graph);
   Streams streams(graph.world_size);
-  std::vector<int> missing;
-  std::vector<int64_t> ready_ns(graph.nodes.size(), 0);
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   for (const Node& node : graph.nodes) {
-    missing.push_back(static_cast<int>(node.dependencies.size()));
     if (node.dependencies.empty()) ready.push({0, 0, node.id});
   }
-  graph.programs.assign(static_cast<size_t>(graph.world_size), {});
+  graph.programs = empty_programs(graph);
   graph.makespan_ns = 0;
   int64_t committed = 0;
   while (!ready.empty()) {
-    Ready next = ready.top();
+    const Ready next = ready.top();
     ready.pop();
-    Node& node = graph.nodes[static_cast<size_t>(next.id)];
-    const int64_t start_ns = std::max(next.ready_ns, streams.free_on_all(node));
+    const auto id = static_cast<size_t>(next.id);
+    const Event& event = events[id];
+    const int64_t start_ns = std::max(next.ready_ns, streams.free_on_all(event));
     if (start_ns > next.start_ns && !ready.empty() && ready.top() < Ready{start_ns, next.ready_ns, next.id}) {
       ready.push({start_ns, next.ready_ns, next.id});
       continue;
     }
+    const int64_t end_ns = start_ns + event.duration_ns;
+    Node& node = graph.nodes[id];
     node.seq = committed++;
     node.start_ns = start_ns;
-    node.end_ns = start_ns + node.duration_ns;
-    streams.occupy(node);
-    graph.makespan_ns = std::max(graph.makespan_ns, node.end_ns);
-    for (const int rank : node.members) graph.programs[static_cast<size_t>(rank)].push_back(node.id);
-    const auto id = static_cast<size_t>(next.id);
+    node.end_ns = end_ns;
+    streams.occupy(event, end_ns);
+    graph.makespan_ns = std::max(graph.makespan_ns, end_ns);
+    for (const int rank : event.members) graph.programs[static_cast<size_t>(rank)].push_back(next.id);
     for (int i = dependents.begin[id]; i < dependents.begin[id + 1]; ++i) {
-      const auto dependent = static_cast<size_t>(dependents.ids[static_cast<size_t>(i)]);
-      ready_ns[dependent] = std::max(ready_ns[dependent], node.end_ns);
-      if (--missing[dependent] == 0)
-        ready.push({ready_ns[dependent], ready_ns[dependent], static_cast<int>(dependent)});
+      const int dependent = dependents.ids[static_cast<size_t>(i)];
+      Event& waiting = events[static_cast<size_t>(dependent)];
+      waiting.ready_ns = std::max(waiting.ready_ns, end_ns);
+      if (--waiting.missing == 0) ready.push({waiting.ready_ns, waiting.ready_ns, dependent});
     }
   }
   SLUICE_ASSERT(committed == static_cast<int64_t>(graph.nodes.size()),

@@ -162,17 +162,27 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   return result;
 }
 
-// Replaces a cell by its parts on every lane that has it: the first part takes its place in `cells`.
-void replace(DraftStage& stage, int index, const std::vector<DraftCell>& parts) {
-  std::vector<int> ids{index};
-  stage.cells[static_cast<size_t>(index)] = parts.front();
-  for (size_t i = 1; i < parts.size(); ++i) {
-    ids.push_back(static_cast<int>(stage.cells.size()));
-    stage.cells.push_back(parts[i]);
+// Cuts cells at the given parts on every lane that has them: a first part takes its cell's place in `cells`,
+// the others follow behind all cells.
+void cut_cells(const PipelineDraft& draft, DraftStage& stage, const std::vector<int>& cut_here,
+               const std::vector<Interval>& parts, const ModelProgram& program, const cost::CostModel& cost) {
+  std::vector<base::Interval> further(stage.cells.size());  // by cell, indices of its other parts
+  for (const int index : cut_here) {
+    const auto cell = static_cast<size_t>(index);
+    const std::vector<DraftCell> own = cut(stage.cells[cell], parts, draft, program, cost);
+    stage.cells[cell] = own.front();
+    further[cell].begin = static_cast<int64_t>(stage.cells.size());
+    stage.cells.insert(stage.cells.end(), own.begin() + 1, own.end());
+    further[cell].end = static_cast<int64_t>(stage.cells.size());
   }
   for (std::vector<int>& lane : stage.order) {
-    const auto at = std::ranges::find(lane, index);
-    if (at != lane.end()) lane.insert(at + 1, ids.begin() + 1, ids.end());
+    std::vector<int> order;
+    for (const int index : lane) {
+      order.push_back(index);
+      const base::Interval others = further[static_cast<size_t>(index)];
+      for (int64_t part = others.begin; part < others.end; ++part) order.push_back(static_cast<int>(part));
+    }
+    lane = std::move(order);
   }
 }
 
@@ -198,11 +208,18 @@ std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& sta
 std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
                                  const cost::CostModel& cost, int world_size, Purpose purpose) {
   std::vector<PipelineDraft> drafts;
+  std::map<strategy::Scheme, int64_t> credits;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     PipelineDraft draft;
     draft.pipeline = static_cast<int>(p);
     draft.place = plan.pipelines[p].pipeline;
-    draft.load = schedule::pipeline_load(plan.pipelines[p], cost, world_size);
+    const strategy::Scheme& scheme = draft.place.scheme;
+    const auto [credit, is_new] = credits.emplace(scheme, 0);
+    if (is_new) credit->second = cost.credit_tokens(scheme, world_size);
+    draft.load = {.stages = scheme.pp,
+                  .lanes = scheme.cp,
+                  .credit_tokens = credit->second,
+                  .units = schedule::pipeline_units(plan.pipelines[p], cost)};
     if (draft.load.units.empty()) continue;
     draft.units = draft_units(plan.pipelines[p], draft.load);
     for (int stage = 0; stage < draft.load.stages; ++stage) {
@@ -233,9 +250,7 @@ void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const 
     std::ranges::sort(outer);
     outer.erase(std::unique(outer.begin(), outer.end()), outer.end());
     const std::vector<Interval> parts = parts_by_round(stage.run, pull_rounds);
-    for (const int cell : outer) {
-      replace(stage, cell, cut(stage.cells[static_cast<size_t>(cell)], parts, draft, program, cost));
-    }
+    cut_cells(draft, stage, outer, parts, program, cost);
   }
 }
 
@@ -251,9 +266,7 @@ void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, con
     }
     std::ranges::sort(cells);
     cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
-    for (const int cell : cells) {
-      replace(stage, cell, cut(stage.cells[static_cast<size_t>(cell)], parts, draft, program, cost));
-    }
+    cut_cells(draft, stage, cells, parts, program, cost);
     for (size_t lane = 0; lane < stage.order.size(); ++lane) {
       std::sort(stage.order[lane].begin() + static_cast<ptrdiff_t>(tails[lane]), stage.order[lane].end(),
                 [&](int a, int b) {

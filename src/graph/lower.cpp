@@ -25,8 +25,9 @@ NodeKind node_kind(CellKind kind) {
 
 std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const schedule::Unit& unit) {
   std::vector<int> ranks;
+  ranks.reserve(static_cast<size_t>(unit.lanes * place.scheme.tp));
   for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
-    for (const int rank : place.tp_group(stage, lane)) ranks.push_back(rank);
+    for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(stage, lane, t));
   }
   return ranks;
 }
@@ -45,6 +46,8 @@ class Lowering {
     std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
   }
 
+  // Makes room for all nodes, so that none moves.
+  void reserve(const std::vector<PipelineDraft>& drafts);
   void add_pulls();
   void add_pipeline(const PipelineDraft& draft);
   void add_pushes();
@@ -88,6 +91,14 @@ class Lowering {
   std::vector<std::vector<int>> push_after_;  // by round: cells that its first level waits for
   std::vector<int> end_after_;                // what ReduceScalars waits for
 };
+
+void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
+  size_t nodes = 4 * links_.busiest.size() + 1 + all_ranks_.size();
+  for (const PipelineDraft& draft : drafts) {
+    for (const DraftStage& stage : draft.stages) nodes += stage.cells.size() + 2 * draft.units.size();
+  }
+  graph_.nodes.reserve(nodes);
+}
 
 int Lowering::add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous) {
   const bool intra = kind == NodeKind::kPullIntra || kind == NodeKind::kPushIntra;
@@ -309,6 +320,7 @@ StepGraph lower(const strategy::StepPlan& plan, const std::vector<PipelineDraft>
   graph.plan = plan;
   graph.links = std::move(links);
   Lowering lowering(graph, program, cost, purpose);
+  lowering.reserve(drafts);
   lowering.add_pulls();
   for (const PipelineDraft& draft : drafts) lowering.add_pipeline(draft);
   lowering.add_pushes();

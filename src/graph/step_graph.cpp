@@ -10,20 +10,24 @@ using base::text;
 
 namespace {
 
+// Traces write hundreds of thousands of labels: no streams here.
+std::string numbered(std::string_view name, int64_t number) {
+  return std::string(name) + std::to_string(number);
+}
+
 std::string place_of(const Node& node) {
-  std::string place = text(" p", node.pipeline, " s", node.stage);
-  if (node.lanes > 1)
-    return text(place, " l", node.lane, "-", node.lane + node.lanes, " m", node.micro_batch);
-  if (node.lane > 0) return text(place, " l", node.lane, " m", node.micro_batch);
-  return text(place, " m", node.micro_batch);
+  std::string place = numbered(" p", node.pipeline) + numbered(" s", node.stage);
+  if (node.lanes > 1 || node.lane > 0) place += numbered(" l", node.lane);
+  if (node.lanes > 1) place += numbered("-", node.lane + node.lanes);
+  return place + numbered(" m", node.micro_batch);
 }
 
 std::string cell_label(const char* kind, const Node& node) {
-  std::string parts;
-  if (node.embedding) parts += " E";
-  if (!node.layers.empty()) parts += text(" L", node.layers.begin, "-", node.layers.end);
-  if (node.head) parts += " H";
-  return text(kind, place_of(node), parts);
+  std::string label = kind + place_of(node);
+  if (node.embedding) label += " E";
+  if (!node.layers.empty()) label += numbered(" L", node.layers.begin) + numbered("-", node.layers.end);
+  if (node.head) label += " H";
+  return label;
 }
 
 }  // namespace
@@ -96,15 +100,15 @@ std::string label(const Node& node) {
     case NodeKind::kBackward: return cell_label("BW", node);
     case NodeKind::kBackwardInput: return cell_label("B", node);
     case NodeKind::kBackwardWeight: return cell_label("W", node);
-    case NodeKind::kSendActivation: return text("act", place_of(node));
-    case NodeKind::kSendGradient: return text("grad", place_of(node));
+    case NodeKind::kSendActivation: return "act" + place_of(node);
+    case NodeKind::kSendGradient: return "grad" + place_of(node);
     case NodeKind::kPullInter:
     case NodeKind::kPullIntra:
     case NodeKind::kPushIntra:
-    case NodeKind::kPushInter: return text(name_of(node.kind), " r", node.round);
+    case NodeKind::kPushInter: return numbered(std::string(name_of(node.kind)) + " r", node.round);
     case NodeKind::kReduceScalars: return "scalars";
     case NodeKind::kUpdate:
-      return node.members.empty() ? "update" : text("update rank ", node.members.front());
+      return node.members.empty() ? "update" : numbered("update rank ", node.members.front());
   }
   SLUICE_ASSERT(false, "unknown node kind");
 }

@@ -99,14 +99,21 @@ void check_order(const StepGraph& graph, Faults& faults) {
   }
 }
 
+// Ranks ascend here as they do among a node's members, so every rank must be the next one.
 void check_membership(const StepGraph& graph, Faults& faults) {
   faults.begin("membership");
   std::vector<size_t> found(graph.nodes.size(), 0);
   for (size_t rank = 0; rank < graph.programs.size(); ++rank) {
     for (const int id : graph.programs[rank]) {
-      ++found[static_cast<size_t>(id)];
-      if (std::ranges::binary_search(graph.node(id).members, static_cast<int>(rank))) continue;
-      faults.add("rank ", rank, " runs '", label(graph.node(id)), "' but is no member of it");
+      const Node& node = graph.node(id);
+      size_t& next = found[static_cast<size_t>(id)];
+      if (next < node.members.size() && node.members[next] == static_cast<int>(rank)) {
+        ++next;
+        continue;
+      }
+      const bool is_member = std::ranges::binary_search(node.members, static_cast<int>(rank));
+      faults.add("rank ", rank, " runs '", label(node),
+                 is_member ? "' but not every member before it does" : "' but is no member of it");
     }
   }
   for (const Node& node : graph.nodes) {

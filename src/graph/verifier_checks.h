@@ -46,7 +46,10 @@ struct Context {
   const StepGraph& graph;
   const cost::CostModel& cost;
   ModelProgram program;
-  std::vector<int> order;                               // node ids in seq order
+  // Node ids of cells and transfers, pipeline by pipeline and in seq order there: no check relates two
+  // pipelines, and nodes of one lie close together.
+  std::vector<int> cells;
+  std::vector<int> exchanges;                           // the others, in seq order
   std::vector<PlannedUnit> units;                       // of all pipelines
   std::vector<std::vector<std::vector<int>>> unit_ids;  // [pipeline][lane][micro-batch] -> unit
 
@@ -59,8 +62,8 @@ struct Context {
   int unit_of(const Node& node) const;
   // The operations of a cell.
   base::Interval run_of(const Node& node) const;
-  // The ranks of a unit's lanes on one stage, ascending.
-  std::vector<int> ranks_of(int unit, int stage) const;
+  // Whether the node's members are the ranks of a unit's lanes on `stages` stages from `stage` on.
+  bool runs_on(const Node& node, int unit, int stage, int stages) const;
 };
 
 // REQUIRES for each: the ones before it found nothing.

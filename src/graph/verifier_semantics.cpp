@@ -55,7 +55,7 @@ class Completeness {
         progress_(context.units.size() * operations_, Progress::kNothing) {}
 
   void check() {
-    for (const int id : context_.order) {
+    for (const int id : context_.cells) {
       const Node& node = context_.graph.node(id);
       if (is_compute_cell(node.kind)) visit(node);
     }
@@ -90,7 +90,7 @@ class Completeness {
     if (run.empty() || base::intersect(run, may) != run) {
       return faults_.add("'", label(node), "' is not a part of its stage");
     }
-    if (node.members != context_.ranks_of(unit, node.stage)) {
+    if (!context_.runs_on(node, unit, node.stage, 1)) {
       return faults_.add("'", label(node), "' runs on other ranks than its stage's");
     }
     advance(node, static_cast<size_t>(unit), kind, run);
@@ -132,7 +132,21 @@ struct Edge {
 
 Context::Context(const StepGraph& step_graph, const model::ParameterTable& table,
                  const cost::CostModel& cost_model)
-    : graph(step_graph), cost(cost_model), program(model_program(table)), order(step_graph.in_order()) {
+    : graph(step_graph), cost(cost_model), program(model_program(table)) {
+  std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
+  for (const Node& node : graph.nodes) {
+    if (node.pipeline >= 0) ++begin[static_cast<size_t>(node.pipeline) + 1];
+  }
+  for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
+  cells.resize(begin.back());
+  for (const int id : graph.in_order()) {
+    const int pipeline = graph.node(id).pipeline;
+    if (pipeline < 0) {
+      exchanges.push_back(id);
+    } else {
+      cells[begin[static_cast<size_t>(pipeline)]++] = id;
+    }
+  }
   for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
     std::map<int, int> rings;
     auto& ids = unit_ids.emplace_back();
@@ -171,14 +185,17 @@ Interval Context::run_of(const Node& node) const {
   return run;
 }
 
-std::vector<int> Context::ranks_of(int unit, int stage) const {
+bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
   const PlannedUnit& planned = units[static_cast<size_t>(unit)];
+  const strategy::Pipeline& place = pipeline(planned.pipeline);
   std::vector<int> ranks;
-  for (int lane = planned.first_lane; lane < planned.first_lane + planned.lanes; ++lane) {
-    for (const int rank : pipeline(planned.pipeline).tp_group(stage, lane)) ranks.push_back(rank);
+  for (int s = stage; s < stage + stages; ++s) {
+    for (int lane = planned.first_lane; lane < planned.first_lane + planned.lanes; ++lane) {
+      for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(s, lane, t));
+    }
   }
-  std::ranges::sort(ranks);
-  return ranks;
+  if (!std::ranges::is_sorted(ranks)) std::ranges::sort(ranks);
+  return node.members == ranks;
 }
 
 void check_completeness(const Context& context, Faults& faults) {
@@ -194,9 +211,8 @@ std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults
   for (const PlannedUnit& unit : context.units) {
     edges.emplace_back(static_cast<size_t>(context.pipeline(unit.pipeline).scheme.pp));
   }
-  for (const int id : context.order) {
+  for (const int id : context.cells) {
     const Node& node = context.graph.node(id);
-    if (node.pipeline < 0) continue;
     const int unit = context.unit_of(node);
     const int boundaries = context.pipeline(node.pipeline).scheme.pp - (is_compute_cell(node.kind) ? 0 : 1);
     if (unit < 0 || node.stage < 0 || node.stage >= boundaries) {
@@ -226,10 +242,8 @@ void check_transfer(const Context& context, int unit, int boundary, int id, int 
                       label(context.graph.node(consumer)), "'");
   }
   const Node& node = context.graph.node(id);
-  std::vector<int> members = context.ranks_of(unit, boundary);
-  for (const int rank : context.ranks_of(unit, boundary + 1)) members.push_back(rank);
-  std::ranges::sort(members);
-  if (node.members != members) faults.add("'", label(node), "' is between other ranks than its stages'");
+  if (!context.runs_on(node, unit, boundary, 2))
+    faults.add("'", label(node), "' is between other ranks than its stages'");
   const PlannedUnit& planned = context.units[static_cast<size_t>(unit)];
   const int64_t bytes =
       context.cost.transfer_bytes(context.pipeline(planned.pipeline).scheme, planned.tokens);
@@ -273,7 +287,7 @@ void check_rounds(const Context& context, NodeKind first, NodeKind second, Fault
   int next_second = next_first;
   const int stride = pull ? 1 : -1;
   std::vector<int> of_first(static_cast<size_t>(rounds), -1);
-  for (const int id : context.order) {
+  for (const int id : context.exchanges) {
     const Node& node = context.graph.node(id);
     if (node.kind != first && node.kind != second) continue;
     const bool is_first = node.kind == first;
@@ -304,7 +318,7 @@ void check_pulls(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   const std::vector<int> rounds = pull_rounds(context.program, graph.links->rounds);
   std::vector<int> arrived(static_cast<size_t>(graph.world_size), -1);
-  for (const int id : context.order) {
+  for (const int id : context.cells) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
     int waited = -1;
@@ -336,7 +350,7 @@ void check_pushes(const Context& context, Faults& faults) {
   const size_t rounds = graph.links->rounds.buckets.size();
   std::vector<int64_t> written(ranks * rounds, -1);  // by rank and round: seq of the last gradient
   std::vector<int64_t> covered(ranks, -1);           // by rank: seq of the last cell that a push waits for
-  for (const int id : context.order) {
+  for (const int id : context.cells) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
     const Interval run = context.run_of(node);
@@ -349,7 +363,7 @@ void check_pushes(const Context& context, Faults& faults) {
       }
     }
   }
-  for (const int id : context.order) {
+  for (const int id : context.exchanges) {
     const Node& push = graph.node(id);
     if (push.kind != NodeKind::kPushIntra) continue;
     for (const int on : push.dependencies) {
@@ -372,9 +386,13 @@ void check_credits(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   if (graph.purpose == Purpose::kEvaluate) return;
   faults.begin("credits");
+  std::map<strategy::Scheme, int64_t> credit_of_scheme;
   std::vector<int64_t> credit;
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
-    credit.push_back(context.cost.credit_tokens(pipeline.pipeline.scheme, graph.world_size));
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    const auto [known, is_new] = credit_of_scheme.emplace(scheme, 0);
+    if (is_new) known->second = context.cost.credit_tokens(scheme, graph.world_size);
+    credit.push_back(known->second);
   }
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
   for (const auto& lanes : context.unit_ids) used.emplace_back(lanes.size(), 0);
@@ -387,7 +405,7 @@ void check_credits(const Context& context, Faults& faults) {
                  credit[static_cast<size_t>(unit.pipeline)]);
     }
   };
-  for (const int id : context.order) {
+  for (const int id : context.cells) {
     const Node& node = graph.node(id);
     const int unit = is_compute_cell(node.kind) ? context.unit_of(node) : -1;
     if (unit < 0) continue;
@@ -407,10 +425,9 @@ void check_end(const Context& context, Faults& faults) {
   int last_push = -1;
   int scalars = -1;
   std::vector<int> updates(static_cast<size_t>(graph.world_size), 0);
-  for (const int id : context.order) {
+  for (const int id : context.exchanges) {
     const Node& node = graph.node(id);
     if (node.kind == NodeKind::kPushIntra || node.kind == NodeKind::kPushInter) last_push = id;
-    if (node.head && scalars >= 0) faults.add("'", label(node), "' makes a loss behind the scalars");
     if (node.kind == NodeKind::kReduceScalars) {
       if (scalars >= 0) faults.add("scalars are reduced twice");
       scalars = id;
@@ -420,6 +437,11 @@ void check_end(const Context& context, Faults& faults) {
     if (!train || scalars < 0 || !waits_for(node, scalars))
       faults.add("'", label(node), "' does not wait for the scalars");
     for (const int rank : node.members) ++updates[static_cast<size_t>(rank)];
+  }
+  for (const int id : context.cells) {
+    const Node& node = graph.node(id);
+    if (!node.head || scalars < 0 || node.seq < graph.node(scalars).seq) continue;
+    faults.add("'", label(node), "' makes a loss behind the scalars");
   }
   if (scalars < 0) faults.add("no scalars are reduced");
   for (size_t rank = 0; train && rank < updates.size(); ++rank) {
