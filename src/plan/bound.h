@@ -39,8 +39,8 @@ class FloorTable {
 };
 
 // What proves a bound; see lower_bound.
-enum class Proof : uint8_t { kPath, kPrices, kPigeonhole };
-// "path", "prices", "pigeonhole".
+enum class Proof : uint8_t { kPath, kPrices, kPigeonhole, kRings };
+// "path", "prices", "pigeonhole", "rings".
 const char* name_of(Proof proof);
 
 struct Bound {
@@ -49,7 +49,7 @@ struct Bound {
   Proof proof = Proof::kPrices;
 };
 
-// The largest of three bounds on the makespan M of any assignment, packing and order under the schedule that
+// The largest of four bounds on the makespan M of any assignment, packing and order under the schedule that
 // will run. Whatever it does, a stage runs one cell at a time, a unit enters stages in order, and its input
 // gradients come back in order; nothing else is used, so splitting off weight gradients, their order and
 // credits don't matter.
@@ -61,6 +61,8 @@ struct Bound {
 //   Where groups differ, that is done for trial values T: if M <= T, no sequence runs on a group where its
 //   own path exceeds T, which leaves fewer choices; if the bound among those exceeds T, then so does M. T is
 //   bisected.
+// - Rings: where a single group has lanes, the same with what rings expose when all ends by M on top of the
+//   floors (SchemeCost::ring_floor_ns); the least M that does not contradict itself.
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
 // `lengths` descend. Nothing when a sequence fits no group. Integers only.
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,

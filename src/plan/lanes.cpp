@@ -1,251 +1,352 @@
 #include "plan/lanes.h"
 
 #include <algorithm>
-#include <deque>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
-#include "schedule/pipeline_schedule.h"
+#include "plan/bound.h"
+#include "plan/lane_draft.h"
+#include "plan/lane_floor.h"
 
 namespace sluice::plan {
 namespace {
 
-using strategy::MicroBatch;
-
 // How one try cuts sequences and fills lanes.
 struct Try {
-  int64_t limit_ns = 0;        // of a sequence on its lanes
-  int64_t micro_batch_ns = 0;  // aim for a lane's own micro-batches; 0: as few as hold them
+  int64_t limit_ns = 0;        // of a sequence on the lanes of a node
+  int64_t goal_ns = 0;         // of one that takes longer there: more lanes, to be done by then
+  int64_t micro_batch_ns = 0;  // aim for micro-batches and rings; 0: as full as they may be
   enum class Order : uint8_t { kRingsFirst, kRingsBetween } order = Order::kRingsFirst;
 };
 
-// A micro-batch of one lane, or a ring: one sequence on several.
-struct LaneUnit {
-  int first_lane = 0;
+// Sequences that take as many lanes.
+struct Width {
   int lanes = 1;
-  std::vector<int> sequences;
+  std::vector<int> members;  // places, longest first
 };
 
-// Units, and by lane which of them it runs in order; a ring stands in the list of each of its lanes.
-struct Draft {
-  std::vector<LaneUnit> units;
-  std::vector<std::vector<int>> lanes;
-};
-
-// Idle time of a lane before one of its rings.
-struct Gap {
-  int lane = 0;
-  int ring = 0;  // unit
-  int64_t left_ns = 0;
-  int64_t left_tokens = 0;
-  std::vector<PackItem> items;
-};
-
-// Where a lane stands once its rings are placed.
-struct LaneEnd {
-  int64_t ring_end_ns = 0;
-  int64_t work_ns = 0;  // behind it
-  int64_t tokens = 0;
-  std::vector<PackItem> items;
-};
-
-// The fullest lane's part of a sequence on several.
-cost::Work fullest_part(int64_t length, int lanes) {
-  int64_t most = 0;
-  for (int lane = 0; lane < lanes; ++lane) {
-    most = std::max(most, strategy::causal_chunk(length, lanes, lane).size() +
-                              strategy::causal_chunk(length, lanes, 2 * lanes - 1 - lane).size());
+// A run of lanes while rings of its width are put on it, and the last of them, which may take up more.
+struct Slot {
+  int64_t end_ns = 0;
+  int first_lane = 0;
+  int unit = -1;
+  int64_t start_ns = 0;  // of that unit
+  cost::Work work;       // of each of its lanes
+  bool operator>(const Slot& other) const {
+    return std::pair(end_ns, first_lane) > std::pair(other.end_ns, other.first_lane);
   }
-  return cost::Work::of_lane(most, length, lanes);
-}
+};
 
-// The lanes of one pipeline as rings are put on them.
-class Skyline {
- public:
-  explicit Skyline(int lanes) : end_ns_(static_cast<size_t>(lanes), 0) {}
+using SlotQueue = std::priority_queue<Slot, std::vector<Slot>, std::greater<>>;  // the soonest first
 
-  // The first lane of the run that is free soonest; of equals the one that leaves least idle, then the first.
-  int best_run(int lanes) const {
-    const auto width = static_cast<size_t>(lanes);
-    std::deque<size_t> highest;  // lanes of the run whose ends descend
-    int64_t sum_ns = 0;
-    std::pair<int64_t, int64_t> best{std::numeric_limits<int64_t>::max(), 0};
-    int first = 0;
-    for (size_t lane = 0; lane < end_ns_.size(); ++lane) {
-      while (!highest.empty() && end_ns_[highest.back()] <= end_ns_[lane]) highest.pop_back();
-      highest.push_back(lane);
-      sum_ns += end_ns_[lane];
-      if (lane + 1 < width) continue;
-      const size_t begin = lane + 1 - width;
-      if (highest.front() < begin) highest.pop_front();
-      const std::pair next{end_ns_[highest.front()], -sum_ns};
-      if (next < best) first = static_cast<int>(begin);
-      best = std::min(best, next);
-      sum_ns -= end_ns_[begin];
-    }
-    return first;
-  }
-  int64_t& end_ns(int lane) { return end_ns_[static_cast<size_t>(lane)]; }
-
- private:
-  std::vector<int64_t> end_ns_;
+// A draft before the sequences on one lane are in micro-batches.
+struct Placement {
+  explicit Placement(int lanes) : draft(lanes), singles(static_cast<size_t>(lanes)) {}
+  LaneDraft draft;
+  std::vector<std::vector<PackItem>> singles;  // by lane
+  int64_t end_ns = 0;
+  bool heeds_goal = false;  // some ring has more lanes than memory asks for, to reach the goal
 };
 
 class LanePacker {
  public:
   LanePacker(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-             std::span<const int64_t> lengths, std::span<const int> members)
-      : pipeline_(pipeline),
-        scheme_(scheme),
-        times_(pipeline, cost),
-        lengths_(lengths),
-        order_(members.begin(), members.end()) {
-    std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) { return length(a) > length(b); });
-    for (const int sequence : order_) share_ns_ += scheme.sequence_ns(length(sequence));
-  }
-
-  PackedPipeline run() {
-    for (const Try& next : tries()) {
-      Draft draft = make(next);
-      const int64_t makespan_ns = score(draft);
-      if (best_ns_ && *best_ns_ <= makespan_ns) continue;
-      best_ns_ = makespan_ns;
-      best_ = std::move(draft);
-      if (near_enough(makespan_ns)) break;
-    }
-    return {.plan = plan(), .makespan_ns = *best_ns_};
-  }
+             std::span<const int64_t> lengths, std::span<const int> members);
+  PackedPipeline run();
 
  private:
   int lanes() const { return scheme_.scheme().cp; }
-  int64_t length(int sequence) const { return lengths_[static_cast<size_t>(sequence)]; }
-  // Nothing ends before the work divided by the lanes.
-  bool near_enough(int64_t makespan_ns) const { return makespan_ns - share_ns_ <= share_ns_ / 1000; }
+  int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
+  // Whether it is no use to look for less.
+  static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
+  bool near_enough(int64_t makespan_ns) const { return near(makespan_ns, bound_ns_); }
 
-  std::vector<Try> tries() const;
-  int lanes_within(int64_t length, int64_t limit_ns) const;
-  Draft make(const Try& how) const;
-  void place_ring(int sequence, int lanes, Skyline& skyline, Draft& draft, std::vector<Gap>& gaps) const;
-  void place_others(std::vector<PackItem> others, std::vector<Gap>& gaps, std::vector<LaneEnd>& ends) const;
-  Bins micro_batches(const std::vector<PackItem>& items, const Try& how) const;
-  void assemble(const Try& how, const std::vector<Gap>& gaps, const std::vector<LaneEnd>& ends,
-                Draft& draft) const;
-  schedule::Unit unit_of(const LaneUnit& unit) const;
-  int64_t score(const Draft& draft) const;
-  strategy::PipelinePlan plan() const;
+  void pack_one_stage();
+  std::vector<Try> staged_tries() const;
+  int lanes_for(int64_t length, const Try& how) const;
+  std::vector<Width> widths(const Try& how) const;
+  Placement place(const Try& how) const;
+  void place_wide(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const;
+  void place_aligned(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const;
+  void place_rings(const Width& width, std::span<const LaneRun> runs, const Try& how, LaneFloor& floor,
+                   LaneDraft& draft) const;
+  void place_singles(const Width& width, LaneFloor& floor, Placement& placement) const;
+  void put(int place, const cost::Work& more, int64_t alone_ns, int width, const Try& how, Slot& slot,
+           LaneDraft& draft) const;
+  Bins micro_batches(std::span<const PackItem> items, const Try& how) const;
+  LaneDraft assemble(const Try& how, Placement placement) const;
+  void keep_better(LaneDraft draft);
 
-  const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
-  schedule::UnitTimes times_;
-  std::span<const int64_t> lengths_;
-  std::vector<int> order_;  // sequences, longest first
-  int64_t share_ns_ = 0;    // of a lane, of all work
+  LaneDrafting drafting_;
+  std::vector<LaneRun> nodes_;
+  std::vector<int> node_widths_;  // descending, those of one lane left out
+  std::vector<int> order_;        // sequences, longest first
+  std::vector<int64_t> sorted_;   // their lengths
+  int64_t bound_ns_ = 0;
   std::optional<int64_t> best_ns_;
-  Draft best_;
+  std::optional<LaneDraft> best_;
 };
 
-std::vector<Try> LanePacker::tries() const {
-  std::vector<Try> tries;
-  const int pp = scheme_.scheme().pp;
-  if (pp == 1) {
-    for (const int64_t part : {1, 2, 4, 8}) tries.push_back({.limit_ns = share_ns_ / part});
-    return tries;
+LanePacker::LanePacker(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                       const cost::CostModel& cost, std::span<const int64_t> lengths,
+                       std::span<const int> members)
+    : scheme_(scheme),
+      drafting_(pipeline, scheme, cost, lengths),
+      nodes_(node_runs(pipeline, cost.options().gpus_per_node)),
+      order_(members.begin(), members.end()) {
+  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
+    return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
+  });
+  for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
+  const std::vector<SchemeGroup> group = {{&scheme, 1}};
+  bound_ns_ = lower_bound(sorted_, group, FloorTable(sorted_, group))->lower_ns;
+  int widest = 1;
+  for (const LaneRun& node : nodes_) widest = std::max(widest, node.lanes);
+  int power = 1;
+  while (2 * power < widest) power *= 2;
+  if (widest > 1) node_widths_.push_back(widest);
+  for (; power > 1; power /= 2) node_widths_.push_back(power);
+}
+
+PackedPipeline LanePacker::run() {
+  if (scheme_.scheme().pp == 1) {
+    pack_one_stage();
+  } else {
+    for (const Try& how : staged_tries()) {
+      keep_better(assemble(how, place(how)));
+      if (near_enough(*best_ns_)) break;
+    }
   }
+  return {.plan = drafting_.plan(*best_), .makespan_ns = *best_ns_};
+}
+
+// With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
+// needs no later one; then finer and coarser cuts inside nodes.
+void LanePacker::pack_one_stage() {
+  std::optional<std::pair<Try, Placement>> best;
+  const auto consider = [&](const Try& how) {
+    Placement next = place(how);
+    const bool met = near(next.end_ns, how.goal_ns) || !next.heeds_goal;
+    if (!best || next.end_ns < best->second.end_ns) best.emplace(how, std::move(next));
+    return met;
+  };
+  constexpr int kPart = 4;
+  for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
+    const int64_t goal_ns = bound_ns_ + bound_ns_ * above / 1000;
+    if (consider({.limit_ns = goal_ns / kPart, .goal_ns = goal_ns})) break;
+  }
+  const int64_t goal_ns = best->first.goal_ns;
+  for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1}) {
+    if (near(best->second.end_ns, goal_ns)) break;
+    consider({.limit_ns = goal_ns / part, .goal_ns = goal_ns});
+  }
+  keep_better(assemble(best->first, std::move(best->second)));
+}
+
+void LanePacker::keep_better(LaneDraft draft) {
+  const int64_t makespan_ns = drafting_.makespan_ns(draft);
+  if (best_ns_ && *best_ns_ <= makespan_ns) return;
+  best_ns_ = makespan_ns;
+  best_ = std::move(draft);
+}
+
+std::vector<Try> LanePacker::staged_tries() const {
+  std::vector<Try> tries;
   const int most = static_cast<int>(std::max<size_t>(1, order_.size() / static_cast<size_t>(lanes())));
-  for (const int count : micro_batch_counts(share_ns_, scheme_.micro_batch_ns(), pp, 1, std::max(most, pp))) {
-    const int64_t aim_ns = share_ns_ / count;
+  const int pp = scheme_.scheme().pp;
+  for (const int count : micro_batch_counts(bound_ns_, scheme_.micro_batch_ns(), pp, 1, std::max(most, pp))) {
+    const int64_t aim_ns = bound_ns_ / count;
     for (const int64_t limit_ns : {aim_ns, 2 * aim_ns}) {
       for (const auto order : {Try::Order::kRingsFirst, Try::Order::kRingsBetween}) {
-        tries.push_back({.limit_ns = limit_ns, .micro_batch_ns = aim_ns, .order = order});
+        tries.push_back(
+            {.limit_ns = limit_ns, .goal_ns = bound_ns_, .micro_batch_ns = aim_ns, .order = order});
       }
     }
   }
   return tries;
 }
 
-// The fewest, or those with which it is fastest when none is fast enough.
-int LanePacker::lanes_within(int64_t length, int64_t limit_ns) const {
-  int best = scheme_.fewest_lanes(length);
-  int64_t best_ns = scheme_.lane_ns(length, best);
+int LanePacker::lanes_for(int64_t length, const Try& how) const {
+  const int fewest = scheme_.fewest_lanes(length);
+  const auto most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length / 2)));
+  int best = 0;  // in a node
+  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  const auto enough = [&](int count, int64_t limit_ns) {
+    if (count < fewest || count > most) return false;
+    const int64_t ns = scheme_.lane_ns(length, count);
+    if (ns < best_ns) best = count;
+    best_ns = std::min(best_ns, ns);
+    return ns <= limit_ns;
+  };
+  if (enough(1, how.limit_ns)) return 1;
+  for (auto width = node_widths_.rbegin(); width != node_widths_.rend(); ++width) {
+    if (enough(*width, how.limit_ns)) return *width;
+  }
+  if (best_ns <= how.goal_ns) return best;
   // Where lanes only divide the time, so many are needed at least.
-  const int64_t needed = best * (best_ns / std::max<int64_t>(1, limit_ns));
-  const int64_t most = std::min<int64_t>(lanes(), length / 2);  // no lane without a token
-  for (int64_t count = std::max<int64_t>(best + 1, needed); best_ns > limit_ns && count <= most; ++count) {
-    const int64_t ns = scheme_.lane_ns(length, static_cast<int>(count));
-    if (ns >= best_ns) break;
-    best = static_cast<int>(count);
-    best_ns = ns;
+  const int64_t divided = best == 0 ? fewest : best * (best_ns / std::max<int64_t>(1, how.goal_ns));
+  const int widest = node_widths_.empty() ? 1 : node_widths_.front();
+  int64_t last_ns = std::numeric_limits<int64_t>::max() / 2;
+  for (int count = std::max(widest + 1, static_cast<int>(std::min<int64_t>(divided, most))); count <= most;
+       ++count) {
+    if (enough(count, how.goal_ns)) return count;
+    const int64_t ns = scheme_.lane_ns(length, count);
+    if (ns > last_ns + last_ns / 256) break;  // only rising from here on
+    last_ns = std::min(last_ns, ns);
   }
   return best;
 }
 
-void LanePacker::place_ring(int sequence, int lanes, Skyline& skyline, Draft& draft,
-                            std::vector<Gap>& gaps) const {
-  const int first = skyline.best_run(lanes);
-  int64_t start_ns = 0;
-  for (int lane = first; lane < first + lanes; ++lane) start_ns = std::max(start_ns, skyline.end_ns(lane));
-  const int ring = static_cast<int>(draft.units.size());
-  for (int lane = first; lane < first + lanes; ++lane) {
-    const int64_t idle_ns = start_ns - skyline.end_ns(lane) - scheme_.micro_batch_ns();
-    if (idle_ns > 0) gaps.push_back({lane, ring, idle_ns, scheme_.lane_max_len_tokens(), {}});
-    skyline.end_ns(lane) = start_ns + scheme_.lane_ns(length(sequence), lanes);
-    draft.lanes[static_cast<size_t>(lane)].push_back(ring);
+// By lanes, the most first.
+std::vector<Width> LanePacker::widths(const Try& how) const {
+  std::vector<Width> widths;
+  int count = 0;
+  for (int place = 0; place < static_cast<int>(order_.size()); ++place) {
+    const bool again = place > 0 && (count == 1 || length(place) == length(place - 1));
+    if (!again) count = lanes_for(length(place), how);
+    auto width = std::find_if(widths.begin(), widths.end(), [&](const Width& w) { return w.lanes == count; });
+    if (width == widths.end()) width = widths.insert(widths.end(), Width{.lanes = count, .members = {}});
+    width->members.push_back(place);
   }
-  draft.units.push_back({first, lanes, {sequence}});
+  std::sort(widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.lanes > b.lanes; });
+  return widths;
 }
 
-// The tightest gap that has room, else the lane that ends first.
-void LanePacker::place_others(std::vector<PackItem> others, std::vector<Gap>& gaps,
-                              std::vector<LaneEnd>& ends) const {
-  constexpr int kGapsTried = 4;
-  std::stable_sort(others.begin(), others.end(),
-                   [](const PackItem& a, const PackItem& b) { return a.work_ns > b.work_ns; });
-  std::set<std::pair<int64_t, size_t>> rooms;
-  for (size_t gap = 0; gap < gaps.size(); ++gap) rooms.emplace(gaps[gap].left_ns, gap);
-  // A pipeline whose memory does not hold the model stays empty.
-  const int64_t most = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
-  const auto end_ns = [&](const LaneEnd& end) {
-    return end.ring_end_ns + end.work_ns + (end.tokens + most - 1) / most * scheme_.micro_batch_ns();
-  };
-  std::priority_queue<std::pair<int64_t, size_t>, std::vector<std::pair<int64_t, size_t>>, std::greater<>>
-      queue;
-  for (size_t lane = 0; lane < ends.size(); ++lane) queue.emplace(end_ns(ends[lane]), lane);
-  const auto fill_gap = [&](const PackItem& item) {
-    auto room = rooms.lower_bound({item.work_ns, 0});
-    for (int tried = 0; room != rooms.end() && tried < kGapsTried; ++room, ++tried) {
-      Gap& gap = gaps[room->second];
-      if (gap.left_tokens < item.tokens) continue;
-      gap.items.push_back(item);
-      gap.left_ns -= item.work_ns;
-      gap.left_tokens -= item.tokens;
-      const size_t index = room->second;
-      rooms.erase(room);
-      rooms.emplace(gap.left_ns, index);
-      return true;
-    }
-    return false;
-  };
-  for (const PackItem& item : others) {
-    if (fill_gap(item)) continue;
-    const size_t lane = queue.top().second;
-    queue.pop();
-    LaneEnd& end = ends[lane];
-    end.items.push_back(item);
-    end.work_ns += item.work_ns;
-    end.tokens += item.tokens;
-    queue.emplace(end_ns(end), lane);
+// Rings of more lanes than a node has. Where they lie in several layers, columns of equal height leave an
+// even floor behind; else each lies where it can begin first.
+void LanePacker::place_wide(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const {
+  const auto rings = static_cast<int>(width.members.size());
+  const int layers = (rings + lanes() / width.lanes - 1) / (lanes() / width.lanes);
+  if (layers > 1) {
+    std::vector<LaneRun> columns;
+    for (int c = 0; c < (rings + layers - 1) / layers; ++c) columns.push_back({c * width.lanes, width.lanes});
+    place_rings(width, columns, how, floor, draft);
+    return;
   }
+  for (const int place : width.members) {
+    const LaneRun run = floor.soonest(width.lanes);
+    floor.raise(run, floor.end_ns(run) + scheme_.lane_ns(length(place), width.lanes));
+    draft.append({run.first, run.lanes, {order_[static_cast<size_t>(place)]}});
+  }
+}
+
+// Rings inside nodes, on runs aligned to their width.
+void LanePacker::place_aligned(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const {
+  std::vector<LaneRun> runs;
+  for (const LaneRun& node : nodes_) {
+    for (int lane = 0; lane + width.lanes <= node.lanes; lane += width.lanes) {
+      runs.push_back({node.first + lane, width.lanes});
+    }
+  }
+  place_rings(width, runs, how, floor, draft);
+}
+
+// The longest first, each on the run that is free soonest. Runs whose lanes are not free at once would leave
+// some idle: they wait for narrower rings as long as others end by the goal.
+void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, const Try& how,
+                             LaneFloor& floor, LaneDraft& draft) const {
+  SlotQueue even;
+  SlotQueue uneven;
+  for (const LaneRun& run : runs) {
+    const Slot slot{.end_ns = floor.end_ns(run), .first_lane = run.first};
+    const bool idle = floor.idle_ns(run) > run.lanes * scheme_.micro_batch_ns();
+    (idle ? uneven : even).push(slot);
+  }
+  for (const int place : width.members) {
+    const cost::Work more = SchemeCost::fullest_share(length(place), width.lanes);
+    const int64_t alone_ns = scheme_.unit_ns(more, width.lanes);
+    const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= how.goal_ns ||
+                                        even.top().end_ns <= uneven.top().end_ns);
+    SlotQueue& queue = wait ? even : uneven;
+    Slot slot = queue.top();
+    queue.pop();
+    put(place, more, alone_ns, width.lanes, how, slot, draft);
+    even.push(slot);
+  }
+  for (; !even.empty(); even.pop()) {
+    if (even.top().unit >= 0) floor.raise({even.top().first_lane, width.lanes}, even.top().end_ns);
+  }
+}
+
+// Into the last ring of the slot if it has room, else behind it.
+void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, const Try& how,
+                     Slot& slot, LaneDraft& draft) const {
+  const int sequence = order_[static_cast<size_t>(place)];
+  cost::Work both = slot.work;
+  both += more;
+  if (slot.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
+    const int64_t both_ns = scheme_.unit_ns(both, width);
+    if (how.micro_batch_ns == 0 || both_ns <= how.micro_batch_ns) {
+      draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence);
+      slot.work = both;
+      slot.end_ns = slot.start_ns + both_ns;
+      return;
+    }
+  }
+  slot.unit = draft.append({slot.first_lane, width, {sequence}});
+  slot.work = more;
+  slot.start_ns = slot.end_ns;
+  slot.end_ns += alone_ns;
+}
+
+void LanePacker::place_singles(const Width& width, LaneFloor& floor, Placement& placement) const {
+  struct LaneEnd {
+    int64_t end_ns = 0;
+    int lane = 0;
+    int64_t work_end_ns = 0;  // without the constants of micro-batches
+    int64_t tokens = 0;
+    bool operator>(const LaneEnd& other) const {
+      return std::pair(end_ns, lane) > std::pair(other.end_ns, other.lane);
+    }
+  };
+  std::vector<LaneEnd> ends;
+  for (int lane = 0; lane < lanes(); ++lane) {
+    ends.push_back({.end_ns = floor.end_ns(lane), .lane = lane, .work_end_ns = floor.end_ns(lane)});
+  }
+  std::make_heap(ends.begin(), ends.end(), std::greater<>());
+  const int64_t capacity = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
+  for (const int place : width.members) {
+    std::pop_heap(ends.begin(), ends.end(), std::greater<>());
+    LaneEnd& end = ends.back();
+    const int64_t tokens = length(place);
+    const int64_t work_ns = scheme_.lane_ns(tokens, 1) - scheme_.micro_batch_ns();
+    placement.singles[static_cast<size_t>(end.lane)].push_back(
+        {.sequence = order_[static_cast<size_t>(place)], .tokens = tokens, .work_ns = work_ns});
+    end.tokens += tokens;
+    end.work_end_ns += work_ns;
+    end.end_ns = end.work_end_ns + (end.tokens + capacity - 1) / capacity * scheme_.micro_batch_ns();
+    std::push_heap(ends.begin(), ends.end(), std::greater<>());
+  }
+  for (const LaneEnd& end : ends) floor.raise({end.lane, 1}, end.end_ns);
+}
+
+Placement LanePacker::place(const Try& how) const {
+  Placement placement(lanes());
+  LaneFloor floor(lanes());
+  const int widest = node_widths_.empty() ? 1 : node_widths_.front();
+  for (const Width& width : widths(how)) {
+    if (width.lanes > widest) {
+      const int fewest = scheme_.fewest_lanes(length(width.members.front()));
+      placement.heeds_goal = placement.heeds_goal || width.lanes > fewest;
+      place_wide(width, how, floor, placement.draft);
+    } else if (width.lanes > 1) {
+      place_aligned(width, how, floor, placement.draft);
+    } else {
+      place_singles(width, floor, placement);
+    }
+  }
+  placement.end_ns = floor.end_ns({0, lanes()});
+  return placement;
 }
 
 // A lane's own sequences, in even micro-batches of about the time that the try aims at.
-Bins LanePacker::micro_batches(const std::vector<PackItem>& items, const Try& how) const {
-  if (items.empty()) return {};
+Bins LanePacker::micro_batches(std::span<const PackItem> items, const Try& how) const {
   const int64_t capacity = scheme_.lane_max_len_tokens();
   int64_t tokens = 0;
   int64_t work_ns = 0;
@@ -256,29 +357,22 @@ Bins LanePacker::micro_batches(const std::vector<PackItem>& items, const Try& ho
   int64_t count = (tokens + capacity - 1) / capacity;
   if (how.micro_batch_ns > 0) count = std::max(count, work_ns / how.micro_batch_ns);
   count = std::min(count, static_cast<int64_t>(items.size()));
+  if (count == 1) {
+    Bins all(1, std::vector<int>(items.size()));
+    std::iota(all.front().begin(), all.front().end(), 0);
+    return all;
+  }
   if (auto even = balance(items, static_cast<int>(count), capacity)) return std::move(*even);
   return first_fit_decreasing(items, capacity);
 }
 
-// In front of each ring what fills its gap; behind the rings, or in two halves around them, the rest: larger
-// micro-batches first, and of the half in front the smallest.
-void LanePacker::assemble(const Try& how, const std::vector<Gap>& gaps, const std::vector<LaneEnd>& ends,
-                          Draft& draft) const {
-  const auto add = [&](int lane, const std::vector<PackItem>& items, const std::vector<int>& bin) {
-    LaneUnit unit{.first_lane = lane, .lanes = 1, .sequences = {}};
-    for (const int item : bin) unit.sequences.push_back(items[static_cast<size_t>(item)].sequence);
-    draft.units.push_back(std::move(unit));
-    return static_cast<int>(draft.units.size()) - 1;
-  };
-  for (const Gap& gap : gaps) {
-    if (gap.items.empty()) continue;
-    std::vector<int> bin(gap.items.size());
-    std::iota(bin.begin(), bin.end(), 0);
-    std::vector<int>& lane = draft.lanes[static_cast<size_t>(gap.lane)];
-    lane.insert(std::find(lane.begin(), lane.end(), gap.ring), add(gap.lane, gap.items, bin));
-  }
-  for (size_t l = 0; l < ends.size(); ++l) {
-    const std::vector<PackItem>& items = ends[l].items;
+// Behind the rings, or in two halves around them: larger micro-batches first, and of the half in front the
+// smallest.
+LaneDraft LanePacker::assemble(const Try& how, Placement placement) const {
+  LaneDraft draft = std::move(placement.draft);
+  for (size_t l = 0; l < placement.singles.size(); ++l) {
+    const std::vector<PackItem>& items = placement.singles[l];
+    if (items.empty()) continue;
     const auto work_ns = [&](const std::vector<int>& bin) {
       int64_t sum_ns = 0;
       for (const int item : bin) sum_ns += items[static_cast<size_t>(item)].work_ns;
@@ -287,89 +381,16 @@ void LanePacker::assemble(const Try& how, const std::vector<Gap>& gaps, const st
     Bins bins = micro_batches(items, how);
     std::stable_sort(bins.begin(), bins.end(),
                      [&](const auto& a, const auto& b) { return work_ns(a) > work_ns(b); });
-    std::vector<int>& lane = draft.lanes[l];
     for (size_t i = 0; i < bins.size(); ++i) {
-      const int unit = add(static_cast<int>(l), items, bins[i]);
+      LaneUnit unit{.first_lane = static_cast<int>(l), .lanes = 1, .sequences = {}};
+      for (const int item : bins[i]) unit.sequences.push_back(items[static_cast<size_t>(item)].sequence);
+      draft.append(std::move(unit));
+      std::vector<int>& lane = draft.lanes[l];
       const bool in_front = how.order == Try::Order::kRingsBetween && 2 * i >= bins.size();
-      lane.insert(in_front ? lane.begin() : lane.end(), unit);
+      if (in_front) std::rotate(lane.begin(), lane.end() - 1, lane.end());
     }
   }
-}
-
-Draft LanePacker::make(const Try& how) const {
-  Draft draft{.units = {}, .lanes = std::vector<std::vector<int>>(static_cast<size_t>(lanes()))};
-  Skyline skyline(lanes());
-  std::vector<Gap> gaps;
-  std::vector<PackItem> others;
-  for (const int sequence : order_) {
-    const int64_t tokens = length(sequence);
-    const int count = lanes_within(tokens, how.limit_ns);
-    if (count > 1) {
-      place_ring(sequence, count, skyline, draft, gaps);
-    } else {
-      others.push_back({.sequence = sequence,
-                        .tokens = tokens,
-                        .work_ns = scheme_.lane_ns(tokens, 1) - scheme_.micro_batch_ns()});
-    }
-  }
-  std::vector<LaneEnd> ends;
-  for (int lane = 0; lane < lanes(); ++lane) ends.push_back({.ring_end_ns = skyline.end_ns(lane)});
-  place_others(std::move(others), gaps, ends);
-  assemble(how, gaps, ends, draft);
   return draft;
-}
-
-schedule::Unit LanePacker::unit_of(const LaneUnit& unit) const {
-  if (unit.lanes > 1) {
-    const std::vector<cost::Work> parts(static_cast<size_t>(unit.lanes),
-                                        fullest_part(length(unit.sequences.front()), unit.lanes));
-    return times_.of(parts, unit.first_lane);
-  }
-  cost::Work work;
-  for (const int sequence : unit.sequences)
-    work += cost::Work::of_lane(length(sequence), length(sequence), 1);
-  return times_.of(std::span(&work, 1), unit.first_lane);
-}
-
-// With one stage units follow each other on every lane, forward and backward at once.
-int64_t LanePacker::score(const Draft& draft) const {
-  schedule::PipelineLoad load{
-      .stages = scheme_.scheme().pp, .lanes = lanes(), .credit_tokens = scheme_.credit_tokens(), .units = {}};
-  std::vector<int64_t> end_ns(draft.lanes.size(), 0);
-  for (const int index : schedule::injection_order(draft.lanes)) {
-    load.units.push_back(unit_of(draft.units[static_cast<size_t>(index)]));
-    const schedule::Unit& unit = load.units.back();
-    const auto first = end_ns.begin() + unit.first_lane;
-    const int64_t start_ns = *std::max_element(first, first + unit.lanes);
-    std::fill(first, first + unit.lanes,
-              start_ns + unit.forward_ns[0] + unit.backward_input_ns[0] + unit.backward_weight_ns[0]);
-  }
-  if (load.stages == 1) return *std::max_element(end_ns.begin(), end_ns.end());
-  return schedule::schedule_pipeline(load).makespan_ns;
-}
-
-strategy::PipelinePlan LanePacker::plan() const {
-  strategy::PipelinePlan plan{.pipeline = pipeline_,
-                              .max_len_tokens = scheme_.lane_max_len_tokens(),
-                              .lanes = std::vector<std::vector<MicroBatch>>(static_cast<size_t>(lanes()))};
-  for (size_t l = 0; l < best_.lanes.size(); ++l) {
-    for (const int index : best_.lanes[l]) {
-      const LaneUnit& unit = best_.units[static_cast<size_t>(index)];
-      MicroBatch& micro_batch = plan.lanes[l].emplace_back();
-      if (unit.lanes > 1) micro_batch.ring = index;
-      std::vector<int> sequences = unit.sequences;
-      std::sort(sequences.begin(), sequences.end());
-      const int place = static_cast<int>(l) - unit.first_lane;
-      for (const int sequence : sequences) {
-        if (unit.lanes == 1) {
-          micro_batch.pieces.push_back({sequence, 0, length(sequence)});
-        } else {
-          micro_batch.pieces = strategy::lane_pieces(sequence, length(sequence), unit.lanes, place);
-        }
-      }
-    }
-  }
-  return plan;
 }
 
 }  // namespace

@@ -9,15 +9,20 @@
 
 namespace sluice::plan {
 
-// Plans sequences `members` (indices into `lengths`) on the lanes of `pipeline`. For several limits on the
-// time of one sequence (parts of the time that the work divided by the lanes takes): a sequence takes the
-// fewest lanes that hold it and stay within the limit. Those on several lanes become rings, one sequence
-// each, longest first, each on the contiguous run of lanes that is free soonest (of equals, the one that
-// wastes least). The others follow, the most work first: into a gap before a ring where they fit, else behind
-// the lane that ends first. A lane's own sequences share micro-batches: as few as hold them when PP = 1, else
-// several counts of even ones, behind the rings and around them. The least makespan of the schedule that will
-// run wins, the earliest of equals. O(n log n + rings · lanes) and as many schedules as tries. REQUIRES:
-// every length <= scheme.max_len_tokens().
+// Plans sequences `members` (indices into `lengths`) on the lanes of `pipeline`.
+//
+// Inside a node a ring costs little, between nodes it exposes much of its transfers. So a sequence takes the
+// fewest lanes that hold it and take at most a limit, of widths that nest: all lanes of a node, powers of two
+// below. What takes longer than a goal even on a whole node takes the fewest lanes that reach the goal. The
+// widest go first, of a width the longest first, each on the run of lanes that is free soonest; inside nodes
+// runs are aligned to their width, so that narrower ones find an even floor and nothing is left idle between
+// them. A ring takes up sequences as long as its lanes hold them: they share its constant and latencies.
+// Those on one lane come last, the most work first, to the lane that ends first; they share micro-batches, as
+// few as hold them when PP = 1, else several counts of even ones, behind the rings and around them.
+//
+// Several limits (parts of the lower bound) and goals (from the bound upwards) are tried, and for PP > 1
+// several sizes of micro-batches; the least makespan of the schedule that will run wins, the earliest of
+// equals. O(tries · n log n). REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
                           std::span<const int> members);

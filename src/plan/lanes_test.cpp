@@ -8,6 +8,7 @@
 
 #include "base/rng.h"
 #include "plan/bound.h"
+#include "plan/lane_draft.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -69,23 +70,43 @@ TEST(Lanes, PlansAreValidScoredByTheirScheduleAndAboveTheBound) {
   }
 }
 
+// By set of sequences, the least time of two lanes that run them in rings, of which each takes as many as its
+// lanes hold.
+std::vector<int64_t> least_in_rings(const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> least_ns(size_t{1} << lengths.size(), 0);
+  for (size_t set = 1; set < least_ns.size(); ++set) {
+    least_ns[set] = std::numeric_limits<int64_t>::max();
+    for (size_t ring = set; ring > 0; ring = (ring - 1) & set) {
+      cost::Work work;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        if (ring >> i & 1) work += SchemeCost::fullest_share(lengths[i], 2);
+      }
+      if (work.tokens > scheme.lane_max_len_tokens() + 2) continue;
+      least_ns[set] = std::min(least_ns[set], scheme.unit_ns(work, 2) + least_ns[set ^ ring]);
+    }
+  }
+  return least_ns;
+}
+
 // Two lanes and one stage: rings take both, so a plan takes their times and then the longer of what the lanes
 // have of their own. Micro-batches are counted as if tokens filled them.
 int64_t least_on_two_lanes(const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
+  const std::vector<int64_t> rings_ns = least_in_rings(scheme, lengths);
   int64_t best_ns = std::numeric_limits<int64_t>::max();
   int cases = 1;
   for (size_t i = 0; i < lengths.size(); ++i) cases *= 3;
   for (int choice = 0; choice < cases; ++choice) {
-    int64_t ring_ns = 0;
+    size_t in_rings = 0;
     int64_t own_ns[2] = {0, 0};
     int64_t tokens[2] = {0, 0};
     bool fits = true;
     int rest = choice;
-    for (const int64_t length : lengths) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const int64_t length = lengths[i];
       const int lane = rest % 3;
       rest /= 3;
       if (lane == 2) {
-        ring_ns += scheme.lane_ns(length, 2);
+        in_rings |= size_t{1} << i;
         continue;
       }
       fits = fits && length <= scheme.lane_max_len_tokens();
@@ -94,7 +115,7 @@ int64_t least_on_two_lanes(const SchemeCost& scheme, const std::vector<int64_t>&
     }
     const int64_t most = scheme.lane_max_len_tokens();
     for (const int lane : {0, 1}) own_ns[lane] += (tokens[lane] + most - 1) / most * scheme.micro_batch_ns();
-    if (fits) best_ns = std::min(best_ns, ring_ns + std::max(own_ns[0], own_ns[1]));
+    if (fits) best_ns = std::min(best_ns, rings_ns[in_rings] + std::max(own_ns[0], own_ns[1]));
   }
   return best_ns;
 }
@@ -117,6 +138,96 @@ TEST(Lanes, StaysBetweenTheBoundAndBruteForce) {
     least_ns += least;
   }
   EXPECT_LE(ours_ns, least_ns * 105 / 100);
+}
+
+// Nodes of two GPUs, and links slow enough that most rings wait for them.
+cost::CostModel slow_links(base::Rng& rng) {
+  const double bytes_per_ns = static_cast<double>(rng.between(1, 40)) / 100;
+  const cost::Rates rates{.intra_node = {.bytes_per_ns = 4 * bytes_per_ns, .latency_ns = 5e3},
+                          .inter_node = {.bytes_per_ns = bytes_per_ns, .latency_ns = 10e3}};
+  const std::vector<int> degrees = {1};
+  return cost::CostModel(
+      cost::analytic_options(test_shape(), rates, {.device_bytes = 128'000'000}, degrees, 2));
+}
+
+// Sequences one after the other join a unit that is there or begin one, on any run of lanes that holds them.
+LaneDraft random_draft(base::Rng& rng, const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
+  const int lanes = scheme.scheme().cp;
+  LaneDraft draft(lanes);
+  for (int s = 0; s < static_cast<int>(lengths.size()); ++s) {
+    const int64_t length = lengths[static_cast<size_t>(s)];
+    const auto most = static_cast<int>(std::min<int64_t>(lanes, std::max<int64_t>(1, length / 2)));
+    const auto count = static_cast<int>(rng.between(scheme.fewest_lanes(length), most));
+    const auto joins = [&](const LaneUnit& unit) {
+      if (unit.lanes != count) return false;
+      int64_t tokens = SchemeCost::fullest_share(length, count).tokens;
+      for (const int other : unit.sequences)
+        tokens += SchemeCost::fullest_share(lengths[static_cast<size_t>(other)], count).tokens;
+      return tokens <= scheme.lane_max_len_tokens();
+    };
+    const auto unit = std::find_if(draft.units.begin(), draft.units.end(), joins);
+    if (unit != draft.units.end() && rng.below(4) > 0) {
+      unit->sequences.push_back(s);
+    } else {
+      draft.append({static_cast<int>(rng.between(0, lanes - count)), count, {s}});
+    }
+  }
+  return draft;
+}
+
+TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
+  int by_rings = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    base::Rng rng(seed, 24);
+    const cost::CostModel cost = slow_links(rng);
+    const SchemeCost scheme({.pp = static_cast<int>(rng.between(1, 2)), .cp = 6}, cost, 12);
+    const std::vector<int64_t> lengths =
+        random_lengths(rng, 12, std::min<int64_t>(scheme.max_len_tokens(), 20'000));
+    std::vector<int64_t> sorted = lengths;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const std::vector<SchemeGroup> groups = {{&scheme, 1}};
+    const Bound bound = *lower_bound(sorted, groups, FloorTable(sorted, groups));
+    by_rings += bound.proof == Proof::kRings ? 1 : 0;
+    ASSERT_GE(pack_all(scheme, cost, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
+    const strategy::Pipeline pipeline = pipeline_of(scheme.scheme());
+    const LaneDrafting drafting(pipeline, scheme, cost, lengths);
+    for (int draft = 0; draft < 20; ++draft) {
+      ASSERT_GE(drafting.makespan_ns(random_draft(rng, scheme, lengths)), bound.lower_ns) << "seed " << seed;
+    }
+  }
+  EXPECT_GT(by_rings, 20);
+}
+
+// Keys that lie before or at each of the lane's queries, and its tokens.
+std::pair<int64_t, int64_t> attention_of(int64_t length, int lanes, int lane) {
+  int64_t pairs = 0;
+  int64_t tokens = 0;
+  for (const strategy::Piece& piece : strategy::lane_pieces(0, length, lanes, lane)) {
+    pairs += (piece.begin + 1 + piece.end) * piece.tokens() / 2;
+    tokens += piece.tokens();
+  }
+  return {pairs, tokens};
+}
+
+TEST(Lanes, ShareARingsWorkWithinAHundredth) {
+  base::Rng rng(7, 25);
+  for (int i = 0; i < 500; ++i) {
+    const auto lanes = static_cast<int>(rng.between(2, 64));
+    const int64_t length = rng.between(1024 * lanes, 4096 * lanes);
+    int64_t most[2] = {0, 0};
+    int64_t sum[2] = {0, 0};
+    for (int lane = 0; lane < lanes; ++lane) {
+      const auto [pairs, tokens] = attention_of(length, lanes, lane);
+      most[0] = std::max(most[0], pairs);
+      most[1] = std::max(most[1], tokens);
+      sum[0] += pairs;
+      sum[1] += tokens;
+    }
+    EXPECT_EQ(sum[0], length * (length + 1) / 2);
+    for (const int what : {0, 1}) {
+      EXPECT_LE(most[what] * lanes * 100, sum[what] * 101) << length << " tokens on " << lanes << " lanes";
+    }
+  }
 }
 
 TEST(Lanes, HoldWhatTheirChunksHold) {

@@ -65,10 +65,12 @@ int64_t SchemeCost::exposed_ns(int stage, const cost::Work& work, int lanes, int
   return std::min(outside_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
 }
 
-int64_t SchemeCost::lane_ns(int64_t length, int lanes) const {
+cost::Work SchemeCost::fullest_share(int64_t length, int lanes) {
   const int64_t chunks = int64_t{2} * lanes;
-  const int64_t tokens = lanes == 1 ? length : (length + chunks - 1) / chunks * 2;
-  const cost::Work work = cost::Work::of_lane(tokens, length, lanes);
+  return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes);
+}
+
+int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
   int64_t slowest = 0;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const int64_t ns = cells_[static_cast<size_t>(stage)].all.of_work(work) +
@@ -118,6 +120,49 @@ int64_t SchemeCost::floor_ns(int stage, const cost::Work& work, int sequences) c
   const int64_t micro_batches = std::max<int64_t>(1, (work.tokens + most - 1) / most);
   const int64_t busy_ns = all.of_work(work) + all.c_ns * (micro_batches - 1);
   return std::max<int64_t>(0, busy_ns / scheme_.cp - 2 * sequences);
+}
+
+namespace {
+
+// (k − 1) · (layers · transfer of all the sequence's tokens − attention ÷ k), on the faster of two links: k
+// times what RingTimes::exposed_ns says of one lane, without latencies. Fixed point; negative: hidden.
+cost::Wide ring_area(const cost::RingTimes& ring, int64_t bytes_per_s, int64_t length, int lanes) {
+  const cost::Wide moved_ns = cost::Wide{1'000'000'000} * ring.layers * ring.bytes_per_token * length;
+  const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / bytes_per_s;
+  return (lanes - 1) * (transfers - cost::Wide{ring.a} * length * length / lanes);
+}
+
+}  // namespace
+
+int64_t SchemeCost::ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const {
+  if (lanes == 1) return 0;
+  const Rings& rings = rings_[static_cast<size_t>(stage)];
+  int64_t area_ns = 0;
+  for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
+    if (ring->layers == 0) continue;
+    const int64_t bytes_per_s =
+        lanes > gpus_per_node_ ? inter_.bytes_per_s : std::max(inter_.bytes_per_s, intra_.bytes_per_s);
+    if (ring_area(*ring, bytes_per_s, longest, lanes) < 0) continue;
+    const cost::Wide area = ring_area(*ring, bytes_per_s, length, lanes) >> cost::Quadratic::kFractionBits;
+    // A step is rounded to half a nanosecond, a lane's squares up by one.
+    area_ns += std::max<int64_t>(0, static_cast<int64_t>(area) - lanes * (ring->layers + 2));
+  }
+  return area_ns;
+}
+
+int SchemeCost::hiding_lanes(int stage, int64_t longest) const {
+  int lanes = 1;
+  while (lanes < scheme_.cp && ring_area_ns(stage, longest, longest, lanes + 1) == 0) ++lanes;
+  return lanes;
+}
+
+int64_t SchemeCost::ring_floor_ns(int stage, int64_t length, int64_t longest, int64_t limit_ns) const {
+  // Where lanes only divide the time, so many are needed at least.
+  const int64_t divided_ns = cells_[0].all.of_work(cost::Work::of_lane(length, length, 1));
+  const int64_t needed = divided_ns / std::max<int64_t>(1, limit_ns) - 1;  // rounding aside
+  int lanes = std::max(fewest_lanes(length), static_cast<int>(std::min<int64_t>(needed, scheme_.cp)));
+  while (lanes < scheme_.cp && path_ns(length, lanes) > limit_ns) ++lanes;
+  return ring_area_ns(stage, length, longest, lanes) / scheme_.cp;
 }
 
 // No transfer is faster than on the better of the links.

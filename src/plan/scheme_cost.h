@@ -26,7 +26,12 @@ class SchemeCost {
   int fewest_lanes(int64_t length) const;
   // How long a sequence that is cut over `lanes` lanes keeps each of them busy on the slowest stage: a
   // micro-batch of its own, with what the ring exposes when it lies as close together as it can.
-  int64_t lane_ns(int64_t length, int lanes) const;
+  int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(fullest_share(length, lanes), lanes); }
+  // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
+  // several.
+  int64_t unit_ns(const cost::Work& work, int lanes) const;
+  // The most that a lane has of a sequence when every chunk counts as long as the longest.
+  static cost::Work fullest_share(int64_t length, int lanes);
 
   // T(l, P) of Hydraulis: forward plus backward of one sequence on the slowest stage. The constant c of a
   // micro-batch is shared by the tokens that fill it: the least that it can cost a sequence. Lanes divide it.
@@ -46,12 +51,22 @@ class SchemeCost {
   int64_t floor_ns(int stage, int64_t length) const;
   // The same for sequences of `work` in all, which need at least one micro-batch.
   int64_t floor_ns(int stage, const cost::Work& work, int sequences) const;
+  // What rings add to floor_ns when everything ends by `limit_ns`: on fewer lanes the sequence's own path
+  // takes longer, and what a ring of so many exposes keeps all of them busy. Counted only where a ring of
+  // sequences as long as `longest`, the batch's longest, would expose its transfers too: there no other
+  // sequence can hide them by sharing the ring, because attention a token grows with length. Latencies are
+  // not counted: any number of sequences may share them. Grows with the number of lanes, so the fewest are
+  // the least.
+  int64_t ring_floor_ns(int stage, int64_t length, int64_t longest, int64_t limit_ns) const;
+  // The most lanes on which a ring of `longest` hides its transfers; up to there ring_floor_ns is 0.
+  int hiding_lanes(int stage, int64_t longest) const;
   // Before a stage can begin: some micro-batch's forward on the stages below and its transfers. None has less
   // than the shortest sequence.
   int64_t fill_ns(int stage, int64_t shortest) const;
   // A micro-batch that holds a sequence of `length`: forward and input gradient on every stage, each after
   // the other, and the weight gradient of stage 0. With lanes, the least over how many it is cut.
   int64_t path_ns(int64_t length) const;
+  int64_t path_ns(int64_t length, int lanes) const;
   // The stage that `work` keeps busy longest, its fill with `shortest` included.
   int busiest_stage(const cost::Work& work, int64_t shortest) const;
 
@@ -69,7 +84,8 @@ class SchemeCost {
     cost::RingTimes backward;
   };
   int64_t transfer_ns(int64_t tokens) const;
-  int64_t path_ns(int64_t length, int lanes) const;
+  // What the rings of a sequence expose on all their lanes together, at least; see ring_floor_ns.
+  int64_t ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const;
   // At least; a ring of more lanes than `most_in_node` leaves its node.
   int64_t exposed_ns(int stage, const cost::Work& work, int lanes, int most_in_node) const;
 

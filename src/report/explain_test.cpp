@@ -76,7 +76,8 @@ TEST(Explain, SaysWhatIsNotKnown) {
 }
 
 TEST(Explain, EveryProofHasItsWords) {
-  for (const plan::Proof proof : {plan::Proof::kPath, plan::Proof::kPrices, plan::Proof::kPigeonhole}) {
+  using plan::Proof;
+  for (const Proof proof : {Proof::kPath, Proof::kPrices, Proof::kPigeonhole, Proof::kRings}) {
     Explanation explanation = example();
     explanation.bounded_by = name_of(proof);
     EXPECT_THAT(explanation_text(explanation), testing::HasSubstr("would"));

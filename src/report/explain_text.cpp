@@ -126,6 +126,10 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
     return "Its work bounds it: even if each sequence went where it costs least, all ranks would be busy for "
            "that long. Only schemes that are cheaper for these lengths, or more GPUs, would help.";
   }
+  if (bounded_by == "rings") {
+    return "Its work and its rings bound it: long sequences must be cut over lanes of several nodes to end in "
+           "time, and there their transfers keep lanes waiting. Faster links between nodes would help.";
+  }
   return text("What proves it: ", bounded_by, ".");
 }
 
