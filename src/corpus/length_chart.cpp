@@ -8,7 +8,9 @@
 
 namespace sluice::corpus {
 
+using base::coordinate;
 using base::human_count;
+using base::Markup;
 using base::text;
 
 namespace {
@@ -17,16 +19,17 @@ constexpr int kBarColumns = 30;
 
 // Sizes of the picture, in pixels.
 constexpr int kWidth = 760;
-constexpr int kTitle = 44;
-constexpr int kPlot = 200;
+constexpr int kTitle = 56;
+constexpr int kPlot = kLengthsHeight;
 constexpr int kPanel = kTitle + kPlot + 48;
-constexpr int kLeft = 48;
+constexpr int kLeft = 52;
 constexpr int kRight = 12;
 
 constexpr const char* kStyle =
-    "<style>text{font:12px system-ui,sans-serif;fill:#333}.t{font-weight:600;font-size:14px}"
-    ".d{fill:#3b76af}.k{fill:#e08a3c}.g{stroke:#ccc;stroke-width:1}.m{text-anchor:middle}.e{text-anchor:end}"
-    "@media(prefers-color-scheme:dark){text{fill:#ddd}.g{stroke:#555}}</style>\n";
+    "text{font:12px system-ui,sans-serif;fill:#333}.title{font-weight:600;font-size:14px}"
+    ".documents{fill:#3b76af}.tokens{fill:#e08a3c}.grid{stroke:#ccc;stroke-width:1}.middle{text-anchor:"
+    "middle}"
+    ".end{text-anchor:end}@media(prefers-color-scheme:dark){text{fill:#ddd}.grid{stroke:#555}}";
 
 double share(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -68,20 +71,6 @@ std::vector<std::string> table_row(const NamedLengths& distribution) {
   return row;
 }
 
-std::string escaped(const std::string& value) {
-  std::string out;
-  for (const char c : value) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
-
 double highest_share(const LengthDistribution& lengths) {
   double highest = 0;
   for (const LengthBin& bin : lengths.histogram()) {
@@ -91,53 +80,30 @@ double highest_share(const LengthDistribution& lengths) {
   return highest;
 }
 
-void draw_bar(std::ostringstream& out, const char* kind, double x, double width, double height, int floor,
+void draw_bar(Markup& out, const char* kind, double x, double width, double height,
               const std::string& title) {
-  out << "<rect class=\"" << kind << "\" x=\"" << x << "\" y=\"" << floor - height << "\" width=\"" << width
-      << "\" height=\"" << height << "\"><title>" << title << "</title></rect>\n";
+  const auto bar = out.element("rect", {{"class", kind},
+                                        {"x", coordinate(x, "%")},
+                                        {"y", coordinate(kPlot - height)},
+                                        {"width", coordinate(width, "%")},
+                                        {"height", coordinate(height)}});
+  out.leaf("title", title);
 }
 
-void draw_frame(std::ostringstream& out, const NamedLengths& distribution, double highest, int top) {
-  const LengthDistribution& lengths = distribution.lengths;
-  out << "<text class=\"t\" x=\"" << kLeft << "\" y=\"" << top + 18 << "\">" << escaped(distribution.name)
-      << ": " << human_count(lengths.documents()) << " documents, " << human_count(lengths.tokens())
-      << " tokens, median " << human_count(lengths.percentile(500'000)) << ", longest "
-      << human_count(lengths.longest()) << "</text>\n";
-  out << "<rect class=\"d\" x=\"" << kLeft << "\" y=\"" << top + 27
-      << "\" width=\"10\" height=\"10\"/><text x=\"" << kLeft + 15 << "\" y=\"" << top + 36
-      << "\">share of documents</text><rect class=\"k\" x=\"" << kLeft + 140 << "\" y=\"" << top + 27
-      << "\" width=\"10\" height=\"10\"/><text x=\"" << kLeft + 155 << "\" y=\"" << top + 36
-      << "\">share of tokens</text>\n";
+void draw_sample(Markup& out, const char* kind, int x, const std::string& title) {
+  out.leaf("rect", {{"class", kind}, {"x", text(x)}, {"y", "-21"}, {"width", "10"}, {"height", "10"}});
+  out.leaf("text", {{"x", text(x + 15)}, {"y", "-12"}}, title);
+}
+
+void draw_frame(Markup& out, double highest) {
+  draw_sample(out, "documents", 0, "share of documents");
+  draw_sample(out, "tokens", 140, "share of tokens");
   for (int line = 0; line <= 4; ++line) {
-    const int y = top + kTitle + kPlot - line * kPlot / 4;
-    out << "<line class=\"g\" x1=\"" << kLeft << "\" x2=\"" << kWidth - kRight << "\" y1=\"" << y
-        << "\" y2=\"" << y << "\"/><text class=\"e\" x=\"" << kLeft - 4 << "\" y=\"" << y + 4 << "\">"
-        << percent(highest * line / 4) << "</text>\n";
+    const std::string y = text(kPlot - line * kPlot / 4);
+    out.leaf("line", {{"class", "grid"}, {"x1", "0"}, {"x2", "100%"}, {"y1", y}, {"y2", y}});
+    out.leaf("text", {{"class", "tick end"}, {"x", "-6"}, {"y", text(kPlot - line * kPlot / 4 + 4)}},
+             percent(highest * line / 4));
   }
-}
-
-void draw_panel(std::ostringstream& out, const NamedLengths& distribution, int top) {
-  const LengthDistribution& lengths = distribution.lengths;
-  const std::vector<LengthBin> bins = lengths.histogram();
-  const double highest = std::max(highest_share(lengths), 1e-9);
-  const double step = static_cast<double>(kWidth - kLeft - kRight) / static_cast<double>(bins.size());
-  const int floor = top + kTitle + kPlot;
-  draw_frame(out, distribution, highest, top);
-  double x = kLeft;
-  for (const LengthBin& bin : bins) {
-    const double documents = share(bin.documents, lengths.documents());
-    const double tokens = share(bin.tokens, lengths.tokens());
-    const std::string range = text(human_count(bin.from), " to ", human_count(bin.to - 1), " tokens: ");
-    draw_bar(out, "d", x + step * 0.1, step * 0.4, documents / highest * kPlot, floor,
-             text(range, human_count(bin.documents), " documents (", percent(documents), ")"));
-    draw_bar(out, "k", x + step * 0.5, step * 0.4, tokens / highest * kPlot, floor,
-             text(range, human_count(bin.tokens), " tokens (", percent(tokens), ")"));
-    out << "<text class=\"m\" x=\"" << x + step / 2 << "\" y=\"" << floor + 16 << "\">" << edge(bin.from)
-        << "</text>\n";
-    x += step;
-  }
-  out << "<text class=\"m\" x=\"" << (kLeft + kWidth - kRight) / 2 << "\" y=\"" << floor + 34
-      << "\">document length in tokens, from</text>\n";
 }
 
 }  // namespace
@@ -162,19 +128,54 @@ std::string lengths_histogram(const NamedLengths& distribution) {
   return base::table_text(rows, "rrlrl");
 }
 
-std::string lengths_svg(const std::vector<NamedLengths>& distributions) {
-  std::ostringstream out;
-  const int height = kPanel * static_cast<int>(distributions.size());
-  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << kWidth << "\" height=\"" << height
-      << "\" viewBox=\"0 0 " << kWidth << " " << height << "\">\n"
-      << kStyle;
-  int top = 0;
-  for (const NamedLengths& each : distributions) {
-    draw_panel(out, each, top);
-    top += kPanel;
+void draw_lengths(Markup& out, const LengthDistribution& lengths) {
+  const std::vector<LengthBin> bins = lengths.histogram();
+  const double highest = std::max(highest_share(lengths), 1e-9);
+  const double step = 100 / static_cast<double>(bins.size());
+  draw_frame(out, highest);
+  double x = 0;
+  for (const LengthBin& bin : bins) {
+    const double documents = share(bin.documents, lengths.documents());
+    const double tokens = share(bin.tokens, lengths.tokens());
+    const std::string range = text(human_count(bin.from), " to ", human_count(bin.to - 1), " tokens: ");
+    draw_bar(out, "documents", x + step * 0.1, step * 0.4, documents / highest * kPlot,
+             text(range, human_count(bin.documents), " documents (", percent(documents), ")"));
+    draw_bar(out, "tokens", x + step * 0.5, step * 0.4, tokens / highest * kPlot,
+             text(range, human_count(bin.tokens), " tokens (", percent(tokens), ")"));
+    out.leaf("text",
+             {{"class", "tick middle"}, {"x", coordinate(x + step / 2, "%")}, {"y", text(kPlot + 16)}},
+             edge(bin.from));
+    x += step;
   }
-  out << "</svg>\n";
-  return out.str();
+  out.leaf("text", {{"class", "tick middle"}, {"x", "50%"}, {"y", text(kPlot + 34)}},
+           "document length in tokens, from");
+}
+
+std::string lengths_svg(const std::vector<NamedLengths>& distributions) {
+  Markup out;
+  const int height = kPanel * static_cast<int>(distributions.size());
+  {
+    const auto svg = out.element("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
+                                         {"width", text(kWidth)},
+                                         {"height", text(height)},
+                                         {"viewBox", text("0 0 ", kWidth, " ", height)}});
+    out.leaf("style", kStyle);
+    int top = 0;
+    for (const auto& [name, lengths] : distributions) {
+      out.leaf("text", {{"class", "title"}, {"x", text(kLeft)}, {"y", text(top + 18)}},
+               text(name, ": ", human_count(lengths.documents()), " documents, ",
+                    human_count(lengths.tokens()), " tokens, median ",
+                    human_count(lengths.percentile(500'000)), ", longest ", human_count(lengths.longest())));
+      const auto panel = out.element("svg", {{"x", text(kLeft)},
+                                             {"y", text(top + kTitle)},
+                                             {"width", text(kWidth - kLeft - kRight)},
+                                             {"height", text(kPlot)},
+                                             {"overflow", "visible"}});
+      draw_lengths(out, lengths);
+      top += kPanel;
+    }
+  }
+  return out.bytes() + "\n";
 }
 
 }  // namespace sluice::corpus

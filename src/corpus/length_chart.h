@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/markup.h"
 #include "corpus/lengths.h"
 
 namespace sluice::corpus {
@@ -19,6 +20,12 @@ std::string lengths_table(const std::vector<NamedLengths>& distributions);
 // Two bars for each power-of-two bin of lengths, the share of the documents and of the tokens. Ends with a
 // newline. REQUIRES: not empty.
 std::string lengths_histogram(const NamedLengths& distribution);
+
+// The bars, grid and labels of such a histogram into an SVG element that shows what overflows it: as wide as
+// that element, kLengthsHeight tall, with room for labels 28 pixels above, 40 below and 52 to the left. Its
+// classes are documents, tokens, grid, tick, middle and end. REQUIRES: not empty.
+inline constexpr int kLengthsHeight = 200;
+void draw_lengths(base::Markup& out, const LengthDistribution& lengths);
 
 // The histograms one above the other, as a stand-alone SVG file. REQUIRES: none is empty.
 std::string lengths_svg(const std::vector<NamedLengths>& distributions);
