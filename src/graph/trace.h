@@ -45,4 +45,12 @@ TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int
 std::string chrome_trace(const std::vector<TraceRecord>& records,
                          const std::vector<TraceCounter>& counters = {});
 
+struct Trace {
+  std::vector<TraceRecord> records;
+  std::vector<TraceCounter> counters;
+};
+// Reads such a file, one event a line; events of other kinds than chrome_trace writes are skipped. InputError
+// naming `name`, the line and what is wrong.
+Trace parse_chrome_trace(const std::string& bytes, const std::string& name);
+
 }  // namespace sluice::graph

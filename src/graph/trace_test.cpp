@@ -56,5 +56,37 @@ TEST(Trace, CountersAreDrawn) {
       ::testing::HasSubstr(R"({"ph":"C","pid":1,"tid":0,"name":"bytes","ts":5.000,"args":{"bytes":7}})"));
 }
 
+TEST(Trace, ReadBackIsWhatWasWritten) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const testing::RandomCase random = testing::random_case(seed, {.max_lanes = 3});
+    const StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
+    const std::string bytes = chrome_trace(trace_records(graph), {{"memory", 0, 5'001, 7}});
+    const Trace trace = parse_chrome_trace(bytes, "trace");
+    ASSERT_EQ(chrome_trace(trace.records, trace.counters), bytes) << "seed " << seed;
+  }
+}
+
+std::string fault_of(const std::string& bytes) {
+  try {
+    parse_chrome_trace(bytes, "t.json");
+  } catch (const base::InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Trace, DamagedFilesAreRefusedWithTheirLine) {
+  const std::string whole = chrome_trace({{.label = "a", .category = "c", .end_ns = 5}});
+  EXPECT_EQ(fault_of(whole), "");
+  EXPECT_THAT(fault_of("{}"), ::testing::HasSubstr("t.json: not a timeline"));
+  EXPECT_THAT(fault_of(whole.substr(0, whole.size() - 5)), ::testing::HasSubstr("t.json"));
+  std::string damaged = whole;
+  damaged.replace(damaged.find("\"dur\":0.005"), 11, "\"dur\":-1.00");
+  EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:4: 'a' ends before it starts"));
+  damaged = whole;
+  damaged.replace(damaged.find("\"pid\":0,\"tid\":0,\"name\":\"a\""), 7, "\"pid\":\"x");
+  EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:4"));
+}
+
 }  // namespace
 }  // namespace sluice::graph

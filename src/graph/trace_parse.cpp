@@ -1,0 +1,98 @@
+// The reader of timelines. A line is parsed at a time: a file may be much larger than what is kept of it.
+#include <cmath>
+#include <string_view>
+
+#include "base/json.h"
+#include "graph/trace.h"
+
+namespace sluice::graph {
+
+using base::Json;
+using base::text;
+
+namespace {
+
+int64_t nanoseconds(const Json& event, const char* key, const std::string& place) {
+  const auto microseconds = base::require<double>(event, key, place);
+  if (!std::isfinite(microseconds) || std::abs(microseconds) > 1e15)
+    throw base::InputError(text(place, ": key '", key, "' is no time: ", microseconds));
+  return std::llround(microseconds * 1000);
+}
+
+int rank_of(const Json& event, const std::string& place) {
+  const auto rank = base::require<int>(event, "pid", place);
+  if (rank < 0) throw base::InputError(text(place, ": key 'pid' is a rank and cannot be ", rank));
+  return rank;
+}
+
+TraceRecord parse_record(const Json& event, const std::string& place) {
+  TraceRecord record;
+  record.label = base::require<std::string>(event, "name", place);
+  record.category = base::require<std::string>(event, "cat", place);
+  record.rank = rank_of(event, place);
+  const auto stream = base::require<int>(event, "tid", place);
+  if (stream < 0 || stream >= kStreams)
+    throw base::InputError(text(place, ": key 'tid' is a stream, 0 to ", kStreams - 1, ", not ", stream));
+  record.stream = static_cast<Stream>(stream);
+  record.start_ns = nanoseconds(event, "ts", place);
+  record.end_ns = record.start_ns + nanoseconds(event, "dur", place);
+  if (record.end_ns < record.start_ns)
+    throw base::InputError(text(place, ": '", record.label, "' ends before it starts"));
+  const auto arguments = base::require<Json>(event, "args", place);
+  for (const auto& [key, value] : arguments.items()) {
+    if (base::holds_integer<int64_t>(value)) record.arguments.emplace_back(key, value.get<int64_t>());
+  }
+  return record;
+}
+
+void parse_counter(const Json& event, const std::string& place, Trace& trace) {
+  const auto name = base::require<std::string>(event, "name", place);
+  trace.counters.push_back(
+      {.name = name,
+       .rank = rank_of(event, place),
+       .time_ns = nanoseconds(event, "ts", place),
+       .value = base::require<int64_t>(base::require<Json>(event, "args", place), name, place)});
+}
+
+// The ends of arrows stand behind the record that they belong to.
+void parse_arrow(const Json& event, TraceRecord::End end, const std::string& place, Trace& trace) {
+  if (trace.records.empty()) throw base::InputError(text(place, ": an arrow that belongs to nothing"));
+  trace.records.back().flow = base::require<int64_t>(event, "id", place);
+  trace.records.back().end = end;
+}
+
+void parse_line(std::string_view line, const std::string& place, Trace& trace) {
+  if (line.ends_with(',')) line.remove_suffix(1);
+  const Json event = base::parse_json(std::string(line), place);
+  const auto phase = base::require<std::string>(event, "ph", place);
+  if (phase == "X") trace.records.push_back(parse_record(event, place));
+  if (phase == "C") parse_counter(event, place, trace);
+  if (phase == "s") parse_arrow(event, TraceRecord::End::kSender, place, trace);
+  if (phase == "f") parse_arrow(event, TraceRecord::End::kReceiver, place, trace);
+}
+
+}  // namespace
+
+Trace parse_chrome_trace(const std::string& bytes, const std::string& name) {
+  Trace trace;
+  std::string_view rest = bytes;
+  if (!rest.starts_with("{\"displayTimeUnit\"") || rest.find("\"traceEvents\":[") == rest.npos)
+    throw base::InputError(text(name, ": not a timeline that Sluice wrote"));
+  bool ended = false;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = base::trim(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.starts_with("{\"ph\"")) {
+      parse_line(line, text(name, ":", number), trace);
+    } else if (line.starts_with(']')) {
+      ended = true;
+    } else if (number > 1 && !line.empty()) {
+      throw base::InputError(text(name, ":", number, ": not an event: ", line.substr(0, 60)));
+    }
+  }
+  if (!ended) throw base::InputError(text(name, ": cut off before its end"));
+  return trace;
+}
+
+}  // namespace sluice::graph
