@@ -38,6 +38,7 @@ void add_commands(CLI::App& app) {
   sluice::cli::add_export(app);
   sluice::cli::add_import(app);
 #endif
+  sluice::cli::add_report(app);
   sluice::cli::add_inspect(app);
 #if SLUICE_TORCH
   sluice::cli::add_doctor(app);

@@ -9,6 +9,7 @@
 #include "cli/planning.h"
 #include "corpus/lengths.h"
 #include "graph/trace.h"
+#include "report/run_files.h"
 #include "study/comparison.h"
 
 namespace sluice::cli {
@@ -65,6 +66,7 @@ void run(const Arguments& arguments) {
     base::write_file_atomically(arguments.out / "simulation.json", corpus::lengths_text(summary));
     base::write_file_atomically(arguments.out / "metrics.jsonl", study::metrics_lines(results));
     write_traces(results, arguments);
+    report::write_report(arguments.out, arguments.out / "report.html");
   }
   if (arguments.json) {
     std::cout << summary.dump() << "\n";

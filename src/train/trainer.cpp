@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "report/plan_table.h"
+#include "report/run_files.h"
 #include "report/step_metrics.h"
 #include "train/learning_rate.h"
 #include "train/run_context.h"
@@ -116,6 +117,7 @@ class Trainer::Impl {
   void evaluate(int64_t after_step);
   void save(const PreparedStep& last);
   void report(const report::StepMetrics& metrics);
+  void write_report();
 
   std::function<void(const base::Error&)> end_process_;
   StopSignal stop_signal_{[this] { end_process_(base::RunError("stopped by a signal; nothing was saved")); }};
@@ -215,6 +217,18 @@ void Trainer::Impl::run() {
   base::log_info(
       nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
                    : summary_.text());
+  write_report();
+}
+
+// Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made
+// again.
+void Trainer::Impl::write_report() {
+  try {
+    report::write_report(config_.log.dir, config_.log.dir / "report.html");
+    base::log_info(text("the report is ", (config_.log.dir / "report.html").string()));
+  } catch (const base::Error& error) {
+    base::log_warning(text("no report was written: ", error.what()));
+  }
 }
 
 // The update of such a step was left out, on all ranks, so what is saved is still good.

@@ -1,0 +1,194 @@
+#include "report/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "base/rng.h"
+#include "base/text.h"
+#include "graph/testing.h"
+#include "report/run_summary.h"
+
+namespace sluice::report {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+SystemRun run_of(const std::string& name, const std::string& title, int64_t base_ns, uint64_t seed) {
+  SystemRun run{.name = name, .title = title, .configuration = "DP2 TP4", .infeasible = "", .steps = {}};
+  base::Rng rng(seed);
+  for (int64_t step = 0; step < 30; ++step) {
+    const int64_t time_ns = base_ns + rng.between(0, base_ns / 4);
+    run.steps.push_back(
+        {.step = step,
+         .tokens = 200'000,
+         .sequences = 400,
+         .strategy = step % 3 == 0 ? "4x<8,2,1>" : "60x<1,1,1>",
+         .time_ns = time_ns,
+         .lower_bound_ns = time_ns - 1000,
+         .gap_ppm = 100 * step,
+         .shares = {.compute_ns = 50 * time_ns, .bubble_ns = 10 * time_ns, .idle_ns = 4 * time_ns},
+         .peak_bytes = int64_t{60} << 30});
+  }
+  return run;
+}
+
+Timeline timeline_of(uint64_t seed) {
+  const graph::testing::RandomCase random = graph::testing::random_case(seed, {.max_lanes = 2});
+  const graph::StepGraph graph = graph::build(random.plan, random.table, random.cost, random.world_size);
+  return {.title = "Step 3",
+          .step = 3,
+          .system = "sluice",
+          .records = graph::trace_records(graph),
+          .peak_bytes = std::vector<int64_t>(static_cast<size_t>(random.world_size), 1 << 30)};
+}
+
+RunData simulated() {
+  RunData data{.title = "example", .simulated = true, .ranks = 64, .hardware = "a800x8"};
+  data.systems = {run_of("sluice", "Sluice", 3'000'000'000, 1),
+                  run_of("megatron", "Megatron-LM", 5'000'000'000, 2)};
+  data.systems.push_back(
+      {.name = "flexsp", .title = "FlexSP", .infeasible = "the longest sequence does not fit"});
+  data.facts = {{"cluster", "64 GPUs"}};
+  data.lengths.add(100, 900);
+  data.lengths.add(20'000, 7);
+  data.timelines = {timeline_of(5)};
+  data.device_bytes = int64_t{80} << 30;
+  return data;
+}
+
+// The tags of HTML or SVG, in order, must nest; what scripts and styles hold is no markup.
+::testing::AssertionResult is_balanced(std::string page) {
+  page = std::regex_replace(page, std::regex("<(script|style)>[^]*?</\\1>"), "");
+  std::vector<std::string> open;
+  for (size_t at = page.find('<'); at != page.npos; at = page.find('<', at + 1)) {
+    const size_t end = page.find('>', at);
+    if (end == page.npos) return ::testing::AssertionFailure() << "a tag without an end";
+    const std::string tag = page.substr(at + 1, end - at - 1);
+    if (tag.starts_with("!") || tag.ends_with("/")) continue;
+    const std::string name = tag.substr(tag.starts_with("/") ? 1 : 0, tag.find(' '));
+    if (!tag.starts_with("/")) {
+      open.push_back(name);
+      continue;
+    }
+    if (open.empty() || open.back() != name)
+      return ::testing::AssertionFailure() << "unexpected </" << name << ">";
+    open.pop_back();
+  }
+  if (!open.empty()) return ::testing::AssertionFailure() << "<" << open.back() << "> is open";
+  return ::testing::AssertionSuccess();
+}
+
+TEST(Page, IsBalancedAndNeedsNothingElse) {
+  const std::string page = report_page(simulated());
+  EXPECT_TRUE(is_balanced(page));
+  EXPECT_THAT(page, Not(HasSubstr("NaN")));
+  EXPECT_THAT(page, Not(HasSubstr("nan")));
+  EXPECT_THAT(page, Not(HasSubstr("src=")));
+  EXPECT_THAT(page, Not(HasSubstr("href=")));
+  EXPECT_THAT(page, Not(HasSubstr("@import")));
+  EXPECT_FALSE(std::regex_search(page, std::regex("url\\((?!#)")));
+  for (const char* id :
+       {"speed", "time", "timeline", "steps", "strategies", "gap", "lengths", "memory", "facts"})
+    EXPECT_THAT(page, HasSubstr(base::text("<section id=\"", id, "\"")));
+}
+
+TEST(Page, SameDataSameBytes) { EXPECT_EQ(report_page(simulated()), report_page(simulated())); }
+
+TEST(Page, HostileNamesAreText) {
+  RunData data = simulated();
+  const std::string hostile = "</title><script>alert('x')</script>\"&\x01\xFF";
+  data.title = hostile;
+  data.hardware = hostile;
+  data.facts = {{hostile, hostile}};
+  data.notes = {hostile};
+  for (SystemRun& run : data.systems) {
+    run.title = hostile;
+    run.configuration = hostile;
+    if (run.steps.empty()) run.infeasible = hostile;
+    for (StepRecord& step : run.steps) step.strategy = hostile;
+  }
+  for (Timeline& timeline : data.timelines) {
+    timeline.title = hostile;
+    for (graph::TraceRecord& record : timeline.records) record.label = hostile;
+  }
+  const std::string page = report_page(data);
+  EXPECT_TRUE(is_balanced(page));
+  EXPECT_THAT(page, Not(HasSubstr("alert('x')")));
+  EXPECT_THAT(page, Not(HasSubstr("\x01")));
+}
+
+TEST(Page, AnyPartMayBeMissing) {
+  RunData data{.title = "bare"};
+  data.systems = {{.name = "sluice", .title = "Sluice"}};
+  EXPECT_TRUE(is_balanced(report_page(data)));
+  data.systems.front().steps = {{.time_ns = 1'000'000}};
+  EXPECT_TRUE(is_balanced(report_page(data)));
+  data.timelines = {{.title = "empty"}};
+  EXPECT_TRUE(is_balanced(report_page(data)));
+}
+
+TEST(Page, ManyRanksStaySmallAndSaySo) {
+  RunData data = simulated();
+  Timeline timeline{.title = "many", .system = "sluice"};
+  base::Rng rng(7);
+  for (int rank = 0; rank < 1024; ++rank) {
+    int64_t at_ns = rng.between(0, 1000);
+    for (int cell = 0; cell < 200; ++cell) {
+      const int64_t end_ns = at_ns + rng.between(100, 10'000);
+      timeline.records.push_back({.label = "F p0 s1 m3 L4-8",
+                                  .category = cell % 2 == 0 ? "forward" : "backward",
+                                  .rank = rank,
+                                  .start_ns = at_ns,
+                                  .end_ns = end_ns});
+      at_ns = end_ns;
+    }
+  }
+  data.timelines = {timeline};
+  const std::string page = report_page(data);
+  EXPECT_LT(page.size(), 4'000'000u);
+  EXPECT_THAT(page, HasSubstr("of 1024 different rows are shown"));
+  EXPECT_THAT(page, HasSubstr("neighbours too narrow to see are joined"));
+}
+
+TEST(Verdict, ComparesWithTheBestOther) {
+  RunData data = simulated();
+  data.systems.push_back(run_of("deepspeed", "DeepSpeed", 9'000'000'000, 3));
+  const Verdict verdict = verdict_of(data);
+  EXPECT_THAT(verdict.headline,
+              HasSubstr("the speed of Megatron-LM (DP2 TP4), the best of 2 other systems."));
+  EXPECT_THAT(verdict.headline, HasSubstr("on 64\u00a0A800: 1.6"));
+  EXPECT_THAT(verdict.detail, HasSubstr("those of Megatron-LM for 78.1\u00a0%"));
+}
+
+TEST(Verdict, SaysWhenAnotherSystemIsFaster) {
+  RunData data = simulated();
+  std::swap(data.systems[0].steps, data.systems[1].steps);
+  EXPECT_THAT(verdict_of(data).headline, HasSubstr("slower than Megatron-LM (DP2 TP4), which needs "));
+}
+
+TEST(Verdict, OfTrainingTellsLossAndPrediction) {
+  RunData data{.title = "run", .ranks = 4};
+  data.systems = {run_of("sluice", "Sluice", 1'000'000'000, 4)};
+  for (StepRecord& step : data.systems[0].steps) {
+    step.predicted_ns = step.time_ns * 11 / 10;
+    step.loss = 5.0 - 0.1 * static_cast<double>(step.step);
+  }
+  const Verdict verdict = verdict_of(data);
+  EXPECT_THAT(verdict.headline, HasSubstr("Training took 1."));
+  EXPECT_THAT(verdict.detail, HasSubstr("The loss went from 5.000 to 2.100"));
+  EXPECT_THAT(verdict.detail, HasSubstr("within 10.0\u00a0%"));
+}
+
+TEST(SpeedUp, IsOverTheStepsInCommon) {
+  SystemRun first{.steps = {{.step = 1, .time_ns = 100}, {.step = 2, .time_ns = 200}}};
+  const SystemRun other{.steps = {{.step = 2, .time_ns = 300}, {.step = 3, .time_ns = 900}}};
+  EXPECT_DOUBLE_EQ(speed_up(first, other).mean, 1.5);
+  first.steps.pop_back();
+  EXPECT_DOUBLE_EQ(speed_up(first, other).mean, 0);
+}
+
+}  // namespace
+}  // namespace sluice::report

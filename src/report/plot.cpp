@@ -1,0 +1,181 @@
+#include "report/plot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/text.h"
+#include "report/numbers.h"
+
+namespace sluice::report {
+
+using base::coordinate;
+using base::Markup;
+using base::text;
+
+namespace {
+
+constexpr double kHeight = 240;       // of the plot, in pixels
+constexpr double kLineHeight = 15;    // of a label
+constexpr size_t kMostPoints = 2000;  // a series is thinned to about as many
+
+struct Bounds {
+  double low = 0;
+  double high = 0;
+};
+
+std::optional<Bounds> bounds_of(const Chart& chart, bool across) {
+  std::optional<Bounds> bounds;
+  for (const Series& series : chart.series) {
+    for (const auto& [x, y] : series.points) {
+      const double value = across ? x : y;
+      if (!bounds) bounds = {value, value};
+      bounds->low = std::min(bounds->low, value);
+      bounds->high = std::max(bounds->high, value);
+    }
+  }
+  return bounds;
+}
+
+double down(const Axis& y, double value) { return kHeight * (1 - y.share(value)); }
+
+void draw_axes(Markup& out, const Chart& chart, const Axis& x, const Axis& y) {
+  for (const double tick : y.ticks) {
+    const std::string at = coordinate(down(y, tick));
+    out.leaf("line", {{"class", "grid"}, {"x1", "0"}, {"x2", "100%"}, {"y1", at}, {"y2", at}});
+    out.leaf("text", {{"class", "tick end"}, {"x", "-8"}, {"y", coordinate(down(y, tick) + 4)}},
+             decimal(tick, tick_digits(y)));
+  }
+  for (const double tick : x.ticks) {
+    out.leaf("text",
+             {{"class", "tick middle"},
+              {"x", coordinate(100 * x.share(tick), "%")},
+              {"y", coordinate(kHeight + 18)}},
+             decimal(tick, tick_digits(x)));
+  }
+  out.leaf("text", {{"class", "tick"}, {"x", "-44"}, {"y", "-14"}}, chart.y_title);
+  out.leaf("text", {{"class", "tick end"}, {"x", "100%"}, {"y", coordinate(kHeight + 36)}}, chart.x_title);
+}
+
+void draw_line(Markup& out, const Series& series, const Axis& x, const Axis& y) {
+  std::string points;
+  const size_t stride = std::max<size_t>(1, series.points.size() / kMostPoints);
+  for (size_t i = 0; i < series.points.size(); i += stride) {
+    const auto& [px, py] = series.points[i];
+    points += text(points.empty() ? "" : " ", coordinate(1000 * x.share(px)), ",", coordinate(down(y, py)));
+  }
+  const auto stretched = out.element("svg", {{"viewBox", text("0 0 1000 ", kHeight)},
+                                             {"preserveAspectRatio", "none"},
+                                             {"width", "100%"},
+                                             {"height", text(kHeight)}});
+  out.leaf("polyline", {{"class", "series " + series.style}, {"points", points}});
+}
+
+void draw_dots(Markup& out, const Series& series, const Axis& x, const Axis& y, const std::string& unit) {
+  const size_t stride = std::max<size_t>(1, series.points.size() / kMostPoints);
+  for (size_t i = 0; i < series.points.size(); i += stride) {
+    const auto& [px, py] = series.points[i];
+    const auto dot = out.element("circle", {{"class", "dot " + series.style},
+                                            {"cx", coordinate(100 * x.share(px), "%")},
+                                            {"cy", coordinate(down(y, py))},
+                                            {"r", series.points.size() > 150 ? "1.8" : "2.8"}});
+    out.leaf("title", text(series.title, ", ", "step ", decimal(px, 0), ": ", significant(py, 3), " ", unit));
+  }
+}
+
+// Names at the right end, moved apart where they would overlap.
+void draw_names(Markup& out, const Chart& chart, const Axis& y) {
+  struct Name {
+    const Series* series;
+    double at;
+  };
+  std::vector<Name> names;
+  for (const Series& series : chart.series) {
+    if (!series.points.empty()) names.push_back({&series, down(y, series.points.back().second) + 4});
+  }
+  std::ranges::stable_sort(names, {}, &Name::at);
+  for (size_t i = 1; i < names.size(); ++i)
+    names[i].at = std::max(names[i].at, names[i - 1].at + kLineHeight);
+  double limit = kHeight + 4;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    name->at = std::min(name->at, limit);
+    limit = name->at - kLineHeight;
+  }
+  for (const Name& name : names) {
+    out.leaf(
+        "text",
+        {{"class", "name " + name.series->style}, {"x", "100%"}, {"dx", "8"}, {"y", coordinate(name.at)}},
+        name.series->title);
+  }
+}
+
+void draw_legend(Markup& out, const Chart& chart) {
+  const auto legend = out.element("ul", {{"class", "legend"}});
+  for (const Series& series : chart.series) {
+    if (series.points.empty()) continue;
+    const auto item = out.element("li");
+    {
+      const auto sample = out.element(
+          "svg", {{"class", "sample"}, {"width", "26"}, {"height", "10"}, {"aria-hidden", "true"}});
+      if (series.line)
+        out.leaf("line",
+                 {{"class", "series " + series.style}, {"x1", "1"}, {"x2", "25"}, {"y1", "5"}, {"y2", "5"}});
+      if (series.dots)
+        out.leaf("circle", {{"class", "dot " + series.style}, {"cx", "13"}, {"cy", "5"}, {"r", "2.8"}});
+    }
+    out.text(series.title);
+  }
+}
+
+}  // namespace
+
+Axis round_axis(double low, double high, int ticks) {
+  if (!(high > low)) high = low + (low == 0 ? 1 : std::abs(low) * 0.1);
+  const double rough = (high - low) / ticks;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
+    if (factor * power < rough * 0.999) continue;
+    step = factor * power;
+    break;
+  }
+  Axis axis{std::floor(low / step + 1e-9) * step, std::ceil(high / step - 1e-9) * step, {}};
+  const auto count = static_cast<int>(std::llround((axis.high - axis.low) / step));
+  for (int i = 0; i <= count; ++i) axis.ticks.push_back(axis.low + i * step);
+  return axis;
+}
+
+int tick_digits(const Axis& axis) {
+  if (axis.ticks.size() < 2) return 0;
+  const double step = axis.ticks[1] - axis.ticks[0];
+  int digits = 0;
+  for (double scaled = step; digits < 6 && std::abs(scaled - std::round(scaled)) > 1e-6 * scaled;
+       scaled *= 10)
+    ++digits;
+  return digits;
+}
+
+void draw_chart(Markup& out, const Chart& chart) {
+  const std::optional<Bounds> across = bounds_of(chart, true);
+  const std::optional<Bounds> upward = bounds_of(chart, false);
+  if (!across) return;
+  Axis x = round_axis(across->low, across->high, 8);
+  std::erase_if(x.ticks, [&](double tick) { return tick < across->low || tick > across->high; });
+  x.low = across->low;
+  x.high = across->high > across->low ? across->high : across->low + 1;
+  const Axis y = round_axis(chart.from_zero ? std::min(0.0, upward->low) : upward->low, upward->high, 5);
+  const bool named = chart.series.size() > 1;
+  if (named) draw_legend(out, chart);
+  const auto frame = out.element("div", {{"class", named ? "plot named" : "plot"}});
+  const auto plot = out.element(
+      "svg",
+      {{"role", "img"}, {"aria-label", chart.label}, {"width", "100%"}, {"height", text(kHeight + 40)}});
+  draw_axes(out, chart, x, y);
+  for (auto series = chart.series.rbegin(); series != chart.series.rend(); ++series) {
+    if (series->line && series->points.size() > 1) draw_line(out, *series, x, y);
+    if (series->dots || series->points.size() == 1) draw_dots(out, *series, x, y, chart.unit);
+  }
+  if (named) draw_names(out, chart, y);
+}
+
+}  // namespace sluice::report

@@ -1,0 +1,46 @@
+// Axes, and charts of values over steps. Positions across are percentages and positions down are pixels, so
+// that a chart fills any width while its text keeps its size.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/markup.h"
+
+namespace sluice::report {
+
+struct Axis {
+  double low = 0;
+  double high = 1;
+  std::vector<double> ticks;  // round numbers within [low, high]
+
+  double share(double value) const { return (value - low) / (high - low); }
+};
+
+// From `low` to `high`, extended to round ticks, about `ticks` of them.
+Axis round_axis(double low, double high, int ticks);
+// Decimal places that tell an axis' ticks apart.
+int tick_digits(const Axis& axis);
+
+struct Series {
+  std::string title;
+  std::string style;  // CSS classes: colour and dashes
+  std::vector<std::pair<double, double>> points;
+  bool line = true;
+  bool dots = false;
+};
+
+struct Chart {
+  std::string label;  // for those who cannot see it
+  std::string x_title;
+  std::string y_title;
+  std::string unit;  // of y
+  bool from_zero = true;
+  std::vector<Series> series;  // the first one is drawn on top
+};
+
+// A chart with a legend, and each series named at its end where there is room. Draws nothing without points.
+void draw_chart(base::Markup& out, const Chart& chart);
+
+}  // namespace sluice::report

@@ -1,0 +1,321 @@
+#include "report/run_files.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "report/page.h"
+
+namespace sluice::report {
+
+namespace fs = std::filesystem;
+using base::human_count;
+using base::InputError;
+using base::Json;
+using base::text;
+
+namespace {
+
+constexpr size_t kMostTimelines = 8;
+
+// key of a line in milliseconds -> nanoseconds; 0 where it is missing or null.
+int64_t duration_ns(const Json& line, const std::string& key, const std::string& place) {
+  const auto ms = base::get_or<double>(line, key, 0, place);
+  if (!(ms >= 0) || ms > 1e12) throw InputError(text(place, ": key '", key, "' is no duration: ", ms));
+  return std::llround(ms * 1e6);
+}
+
+TimeShares shares_of(const Json& line, const std::string& place) {
+  if (!line.contains("rank_time_ns")) return {};
+  const auto json = base::require<Json>(line, "rank_time_ns", place);
+  const auto share = [&](const char* key) { return base::get_or<int64_t>(json, key, 0, place); };
+  return {.compute_ns = share("compute"),
+          .ring_ns = share("ring"),
+          .link_ns = share("link"),
+          .update_ns = share("update"),
+          .bubble_ns = share("bubble"),
+          .idle_ns = share("idle"),
+          .between_ns = share("between")};
+}
+
+StepRecord step_of(const Json& line, const std::string& place) {
+  StepRecord step;
+  step.step = base::require<int64_t>(line, "step", place);
+  step.tokens = base::get_or<int64_t>(line, "tokens", 0, place);
+  step.sequences = base::get_or<int64_t>(line, "sequences", 0, place);
+  step.strategy = base::get_or<std::string>(line, "strategy", "", place);
+  base::require<double>(line, "time_ms", place);
+  step.time_ns = duration_ns(line, "time_ms", place);
+  step.predicted_ns = duration_ns(line, "predicted_ms", place);
+  step.lower_bound_ns = duration_ns(line, "lower_bound_ms", place);
+  step.planning_ns = duration_ns(line, "planning_ms", place);
+  step.link_exposed_ns = duration_ns(line, "link_exposed_ms", place);
+  step.gap_ppm = base::get_or<int64_t>(line, "gap_ppm", 0, place);
+  step.peak_bytes = base::get_or<int64_t>(line, "peak_bytes", 0, place);
+  step.shares = shares_of(line, place);
+  if (line.contains("loss") && !line["loss"].is_null())
+    step.loss = base::require<double>(line, "loss", place);
+  return step;
+}
+
+// The run that a line belongs to.
+SystemRun& run_of(RunData& data, const Json& line, const std::string& place) {
+  if (!data.simulated) return data.systems.front();
+  const auto name = base::require<std::string>(line, "system", place);
+  const auto found = std::ranges::find(data.systems, name, &SystemRun::name);
+  if (found == data.systems.end())
+    throw InputError(text(place, ": simulation.json has no system '", name, "'"));
+  return *found;
+}
+
+void read_metrics(const fs::path& path, RunData& data) {
+  if (!fs::exists(path))
+    throw InputError(
+        text(path.string(), " is missing: give the directory of a run that train or simulate wrote"));
+  const std::vector<std::string> lines = base::split(base::read_file(path), '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    const std::string place = text(path.string(), ":", i + 1);
+    const bool last = i + 1 == lines.size();  // without an end: the run is about to write the rest of it
+    if (last && !Json::accept(lines[i])) continue;
+    const Json line = base::parse_json(lines[i], place);
+    if (line.is_object() && line.contains("validation_loss")) {
+      if (line["validation_loss"].is_null()) continue;
+      data.evaluations.push_back({.step = base::require<int64_t>(line, "step", place),
+                                  .validation_loss = base::require<double>(line, "validation_loss", place)});
+    } else {
+      run_of(data, line, place).steps.push_back(step_of(line, place));
+    }
+  }
+  const bool any = std::ranges::any_of(data.systems, [](const SystemRun& run) { return !run.steps.empty(); });
+  if (!any) throw InputError(text(path.string(), " holds no step yet: wait for the first one"));
+}
+
+void read_simulation(const fs::path& path, RunData& data) {
+  const std::string name = path.string();
+  const Json file = base::read_json(path);
+  base::require_schema(file, "sluice.simulation/1", name);
+  data.simulated = true;
+  data.ranks = base::get_or<int>(file, "ranks", 0, name);
+  data.hardware = base::get_or<std::string>(file, "hardware", "", name);
+  data.device_bytes = base::get_or<int64_t>(file, "device_bytes", 0, name);
+  const auto systems = base::require<Json>(file, "systems", name);
+  for (const auto& [system, json] : systems.items()) {
+    data.systems.push_back({.name = system,
+                            .title = base::require<std::string>(json, "title", name),
+                            .configuration = base::get_or<std::string>(json, "configuration", "", name),
+                            .infeasible = base::get_or<std::string>(json, "infeasible", "", name),
+                            .steps = {}});
+  }
+  if (data.systems.empty()) throw InputError(text(name, ": 'systems' is empty"));
+  const auto facts = base::get_or<Json>(file, "facts", Json::object(), name);
+  for (const auto& [fact, value] : facts.items())
+    data.facts.emplace_back(fact, base::require<std::string>(facts, fact, name));
+  if (file.contains("lengths"))
+    data.lengths =
+        corpus::lengths_from_json({{"schema", "sluice.lengths/1"}, {"lengths", file["lengths"]}}, name);
+}
+
+Json read_toml(const fs::path& path) {
+  try {
+    std::ostringstream out;
+    out << toml::json_formatter(toml::parse(base::read_file(path), path.string()));
+    return base::parse_json(out.str(), path.string());
+  } catch (const toml::parse_error& error) {
+    throw InputError(text(path.string(), ":", error.source().begin.line, ": ", error.description()));
+  }
+}
+
+// Facts of a training run, from sections of its configuration. Everything in it is optional: any of it may be
+// a later version's.
+class ConfigFacts {
+ public:
+  ConfigFacts(const Json& config, std::string name, RunData& data)
+      : config_(config), name_(std::move(name)), data_(data) {}
+
+  void add_all() {
+    add_model();
+    add_data();
+    add("steps", text(human_count(integer("train", "steps")), " configured"));
+    add("precision", text(word("train", "dtype"), " on ", word("train", "device")));
+    add("optimiser", text("AdamW, lr ", number("optimizer", "lr"), ", ", word("optimizer", "decay"), " to ",
+                          number("optimizer", "min_lr")));
+    add("candidates", strategies());
+    const double device_gib = number("memory", "device_gib");
+    if (device_gib > 0 && device_gib < 1e6) data_.device_bytes = std::llround(device_gib * (1 << 30));
+  }
+
+ private:
+  Json section(const char* name) const { return base::get_or<Json>(config_, name, Json::object(), name_); }
+  int64_t integer(const char* in, const char* key) const {
+    return base::get_or<int64_t>(section(in), key, 0, name_);
+  }
+  double number(const char* in, const char* key) const {
+    return base::get_or<double>(section(in), key, 0, name_);
+  }
+  std::string word(const char* in, const char* key) const {
+    return base::get_or<std::string>(section(in), key, "", name_);
+  }
+  void add(const std::string& name, const std::string& value) { data_.facts.emplace_back(name, value); }
+
+  void add_model() {
+    const std::string folder = word("model", "hf");
+    if (!folder.empty()) return add("model", folder);
+    add("model",
+        text(integer("model", "layers"), " layers, hidden ", human_count(integer("model", "hidden")), ", ",
+             integer("model", "heads"), " heads, vocabulary ", human_count(integer("model", "vocab"))));
+  }
+
+  void add_data() {
+    std::vector<std::string> prefixes;
+    const auto train = base::get_or<Json>(section("data"), "train", Json::array(), name_);
+    for (const Json& pair : train) {
+      if (pair.is_array() && !pair.empty() && pair[0].is_string())
+        prefixes.push_back(pair[0].get<std::string>());
+    }
+    add("corpus", base::join(prefixes, ", "));
+    add("context", text(human_count(integer("data", "context_length")), " tokens"));
+    add("batch", text(human_count(integer("data", "tokens_per_step")), " tokens a step"));
+    for (const std::string& prefix : prefixes) read_lengths(prefix);
+  }
+
+  void read_lengths(const std::string& prefix) {
+    try {
+      for (const int32_t length : corpus::read_lengths(prefix)) data_.lengths.add(length);
+    } catch (const base::Error& error) {
+      data_.notes.push_back(text("the lengths of ", prefix, " (", error.what(), ")"));
+    }
+  }
+
+  std::string strategies() const {
+    const auto given = base::get_or<Json>(section("parallel"), "strategies", Json("auto"), name_);
+    if (given.is_string()) return given.get<std::string>();
+    std::vector<std::string> texts;
+    for (const Json& strategy : given) {
+      if (strategy.is_string()) texts.push_back(strategy.get<std::string>());
+    }
+    return base::join(texts, "; ");
+  }
+
+  const Json& config_;
+  std::string name_;
+  RunData& data_;
+};
+
+int count_rank_logs(const fs::path& directory) {
+  int ranks = 0;
+  while (fs::exists(directory / text("rank-", ranks, ".log"))) ++ranks;
+  return ranks;
+}
+
+void read_training(const fs::path& directory, RunData& data) {
+  data.systems.push_back(
+      {.name = "sluice", .title = "Sluice", .configuration = "", .infeasible = "", .steps = {}});
+  data.ranks = count_rank_logs(directory);
+  if (const fs::path path = directory / "config.toml"; fs::exists(path)) {
+    const Json config = read_toml(path);
+    ConfigFacts(config, path.string(), data).add_all();
+  }
+  if (const fs::path path = directory / "calibration.json"; fs::exists(path)) {
+    const Json calibration = base::read_json(path);
+    data.hardware = base::get_or<std::string>(calibration, "hardware", "", path.string());
+    data.facts.emplace_back("machine", data.hardware);
+    data.facts.emplace_back("calibration",
+                            base::get_or<std::string>(calibration, "source", "", path.string()));
+  }
+}
+
+struct TraceFile {
+  fs::path path;
+  int64_t step = 0;
+  std::string suffix;  // "predicted", or a system's name; empty: of Sluice, in a training run measured
+  size_t order = 0;    // of the suffix
+};
+
+// By step, then in the order of the systems, measured before predicted.
+std::vector<TraceFile> trace_files(const fs::path& directory, const RunData& data) {
+  static const std::regex pattern("trace-([0-9]{1,18})(?:-([A-Za-z0-9_]+))?\\.json");
+  std::vector<TraceFile> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    std::smatch match;
+    const std::string name = entry.path().filename().string();
+    if (!std::regex_match(name, match, pattern)) continue;
+    TraceFile file{
+        .path = entry.path(), .step = base::parse_integer(match[1].str()).value(), .suffix = match[2]};
+    const std::string system = data.simulated && !file.suffix.empty() ? file.suffix : "sluice";
+    const auto found = std::ranges::find(data.systems, system, &SystemRun::name);
+    if (found == data.systems.end()) continue;
+    file.order = static_cast<size_t>(found - data.systems.begin()) + (file.suffix == "predicted" ? 1 : 0);
+    files.push_back(std::move(file));
+  }
+  std::ranges::sort(files, {}, [](const TraceFile& file) { return std::pair(file.step, file.order); });
+  return files;
+}
+
+std::vector<int64_t> peaks_of(const graph::Trace& trace, int ranks) {
+  std::vector<int64_t> peaks(static_cast<size_t>(ranks), 0);
+  bool any = false;
+  for (const graph::TraceCounter& counter : trace.counters) {
+    if (counter.name != "memory" || counter.rank >= ranks) continue;
+    int64_t& peak = peaks[static_cast<size_t>(counter.rank)];
+    peak = std::max(peak, counter.value);
+    any = true;
+  }
+  return any ? peaks : std::vector<int64_t>{};
+}
+
+void read_timelines(const fs::path& directory, RunData& data) {
+  const std::vector<TraceFile> files = trace_files(directory, data);
+  std::vector<std::string> left_out;
+  for (const TraceFile& file : files) {
+    if (data.timelines.size() == kMostTimelines) {
+      left_out.push_back(file.path.filename().string());
+      continue;
+    }
+    const graph::Trace trace = graph::parse_chrome_trace(base::read_file(file.path), file.path.string());
+    for (const graph::TraceRecord& record : trace.records) data.ranks = std::max(data.ranks, record.rank + 1);
+    Timeline timeline{.step = file.step,
+                      .system = data.simulated && !file.suffix.empty() ? file.suffix : "sluice"};
+    timeline.measured = !data.simulated && file.suffix.empty();
+    const auto system = std::ranges::find(data.systems, timeline.system, &SystemRun::name);
+    timeline.title = data.simulated
+                         ? text(system->title, ", step ", file.step)
+                         : text("Step ", file.step, timeline.measured ? ", measured" : ", predicted");
+    timeline.records = trace.records;
+    timeline.counters = trace.counters;
+    timeline.peak_bytes = peaks_of(trace, data.ranks);
+    data.timelines.push_back(std::move(timeline));
+  }
+  if (!left_out.empty()) data.notes.push_back("timelines of more steps: " + base::join(left_out, ", "));
+}
+
+}  // namespace
+
+RunData read_run(const fs::path& directory) {
+  if (!fs::is_directory(directory))
+    throw InputError(text(directory.string(), " is no directory: give that of a run"));
+  RunData data;
+  data.title = fs::weakly_canonical(directory).filename().string();
+  if (fs::exists(directory / "simulation.json")) {
+    read_simulation(directory / "simulation.json", data);
+  } else {
+    read_training(directory, data);
+  }
+  read_metrics(directory / "metrics.jsonl", data);
+  read_timelines(directory, data);
+  return data;
+}
+
+void write_report(const fs::path& directory, const fs::path& out) {
+  base::write_file_atomically(out, report_page(read_run(directory)));
+}
+
+}  // namespace sluice::report

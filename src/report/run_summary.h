@@ -1,0 +1,53 @@
+// How systems did over all steps of a run, and what follows from it in a sentence.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/run_data.h"
+
+namespace sluice::report {
+
+// All 0 without steps.
+struct SystemSummary {
+  int64_t steps = 0;
+  int64_t mean_step_ns = 0;
+  int64_t std_step_ns = 0;  // over the steps
+  int64_t least_step_ns = 0;
+  int64_t most_step_ns = 0;
+  double tokens_per_s = 0;
+  TimeShares shares;  // of all steps that have them
+  int64_t peak_bytes = 0;
+};
+SystemSummary summary_of(const SystemRun& run);
+
+// A share of the ranks' time; 0 without any.
+double share_of(int64_t part_ns, const TimeShares& shares);
+
+// The index of the fastest system but the first; 0: there is none with steps.
+size_t best_other(const RunData& data);
+
+// How many times as long `other` takes as the first system, over the steps that both have, and how that
+// varies from step to step.
+struct SpeedUp {
+  double mean = 0;  // of the mean steps; 0: none in common
+  double least = 0;
+  double most = 0;
+};
+SpeedUp speed_up(const SystemRun& first, const SystemRun& other);
+
+// |predicted ÷ measured − 1|, the median over the steps that have both; −1: none has.
+double median_prediction_error(const SystemRun& run);
+
+// "64 A800", "4 ranks"; empty when nothing is known.
+std::string machine_of(const RunData& data);
+
+// What the run says, in a sentence, and what stands behind it in one or two more. REQUIRES: a system.
+struct Verdict {
+  std::string headline;
+  std::string detail;
+};
+Verdict verdict_of(const RunData& data);
+
+}  // namespace sluice::report

@@ -1,0 +1,325 @@
+// Systems side by side: step times with their spread, where the time goes, memory.
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "report/figures.h"
+#include "report/numbers.h"
+#include "report/run_summary.h"
+
+namespace sluice::report {
+
+using base::coordinate;
+using base::Markup;
+using base::text;
+
+namespace {
+
+struct ShareKind {
+  const char* style;
+  const char* title;
+  const char* meaning;
+  int64_t TimeShares::*ns;
+};
+constexpr std::array<ShareKind, 7> kShareKinds = {{
+    {"compute", "compute", "matrix products, attention, and what goes with them", &TimeShares::compute_ns},
+    {"ring", "ring", "attention waiting for keys and values of other lanes", &TimeShares::ring_ns},
+    {"link", "pull and push", "waiting for parameters or gradients: what overlap does not hide",
+     &TimeShares::link_ns},
+    {"update", "update", "scalars and optimiser", &TimeShares::update_ns},
+    {"bubble", "bubble", "waiting for other stages of the own pipeline", &TimeShares::bubble_ns},
+    {"idle", "idle", "without work, or done before other pipelines", &TimeShares::idle_ns},
+    {"between", "switching", "moving from one layout to the next", &TimeShares::between_ns},
+}};
+
+// A bar of a chart whose rows share one scale.
+struct NamedShares {
+  std::string title;
+  std::string under;  // the title
+  TimeShares shares;
+  double length_ns = 0;  // of a step
+};
+
+void draw_name(Markup& out, const std::string& title, const std::string& under) {
+  const auto name = out.element("div", {{"class", "name"}});
+  out.leaf("b", title);
+  if (!under.empty()) out.leaf("small", under);
+}
+
+void draw_value(Markup& out, const std::string& value, const std::string& under) {
+  const auto cell = out.element("div", {{"class", "value"}});
+  out.leaf("b", value);
+  if (!under.empty()) out.leaf("small", under);
+}
+
+void draw_rect(Markup& out, const std::string& style, double from, double width, int top, int height) {
+  out.leaf("rect", {{"class", style},
+                    {"x", coordinate(from, "%")},
+                    {"y", text(top)},
+                    {"width", coordinate(width, "%")},
+                    {"height", text(height)}});
+}
+
+void draw_whisker(Markup& out, double from, double to) {
+  const auto line = [&](double x1, double x2, int y1, int y2) {
+    out.leaf("line", {{"class", "whisker"},
+                      {"x1", coordinate(x1, "%")},
+                      {"x2", coordinate(x2, "%")},
+                      {"y1", text(y1)},
+                      {"y2", text(y2)}});
+  };
+  line(from, to, 14, 14);
+  line(from, from, 9, 19);
+  line(to, to, 9, 19);
+}
+
+void draw_speed_row(Markup& out, const RunData& data, size_t index, double longest_ns) {
+  const SystemRun& run = data.systems[index];
+  const auto row = out.element("div", {{"class", "row"}});
+  draw_name(out, run.title, run.configuration);
+  if (run.steps.empty()) {
+    out.leaf("p", {{"class", "cannot"}}, "cannot run this: " + run.infeasible);
+    draw_value(out, "–", "");
+    return;
+  }
+  const SystemSummary summary = summary_of(run);
+  const auto percent = [&](int64_t ns) { return 100 * static_cast<double>(ns) / longest_ns; };
+  {
+    const auto bar =
+        out.element("svg", {{"class", "bar"},
+                            {"role", "img"},
+                            {"aria-label", text(run.title, ": ", shown_duration(summary.mean_step_ns),
+                                                " a step, from ", shown_duration(summary.least_step_ns),
+                                                " to ", shown_duration(summary.most_step_ns))}});
+    draw_rect(out, "fill " + system_style(index), 0, percent(summary.mean_step_ns), 3, 22);
+    if (summary.steps > 1) draw_whisker(out, percent(summary.least_step_ns), percent(summary.most_step_ns));
+  }
+  const double ratio = speed_up(data.systems.front(), run).mean;
+  draw_value(out, shown_duration(summary.mean_step_ns),
+             index == 0  ? ""
+             : ratio > 0 ? shown_ratio(ratio)
+                         : "");
+}
+
+Table speed_table(const RunData& data) {
+  Table table{{"System", "Mean step", "± over steps", "Least", "Most", "Tokens/s", "Time ÷ ours", "By step"},
+              {},
+              "lrrrrrrr"};
+  for (size_t i = 0; i < data.systems.size(); ++i) {
+    const SystemRun& run = data.systems[i];
+    if (run.steps.empty()) continue;
+    const SystemSummary summary = summary_of(run);
+    const SpeedUp ratio = speed_up(data.systems.front(), run);
+    table.rows.push_back(
+        {run.title, shown_duration(summary.mean_step_ns), shown_duration(summary.std_step_ns),
+         shown_duration(summary.least_step_ns), shown_duration(summary.most_step_ns),
+         base::human_count(static_cast<int64_t>(summary.tokens_per_s + 0.5)),
+         ratio.mean > 0 ? shown_ratio(ratio.mean) : "–",
+         ratio.mean > 0 && i > 0 ? text(shown_ratio(ratio.least), " – ", shown_ratio(ratio.most)) : "–"});
+  }
+  return table;
+}
+
+// Of a simulation: the systems. Of a training run: its traced steps, measured and predicted.
+std::vector<NamedShares> all_shares(const RunData& data) {
+  std::vector<NamedShares> all;
+  if (data.simulated) {
+    for (const SystemRun& run : data.systems) {
+      const SystemSummary summary = summary_of(run);
+      if (summary.shares.total_ns() == 0) continue;
+      all.push_back(
+          {run.title, run.configuration, summary.shares, static_cast<double>(summary.mean_step_ns)});
+    }
+    return all;
+  }
+  for (const Timeline& timeline : data.timelines) {
+    if (timeline.records.empty() || data.ranks == 0) continue;
+    const TimeShares shares = time_shares(timeline.records, data.ranks);
+    all.push_back({text("Step ", timeline.step), timeline.measured ? "measured" : "predicted", shares,
+                   static_cast<double>(shares.total_ns()) / data.ranks});
+  }
+  return all;
+}
+
+void draw_shares_row(Markup& out, const NamedShares& named, double longest_ns) {
+  const auto row = out.element("div", {{"class", "row"}});
+  draw_name(out, named.title, named.under);
+  const double length = 100 * named.length_ns / longest_ns;
+  {
+    const auto bar = out.element(
+        "svg", {{"class", "bar"}, {"role", "img"}, {"aria-label", named.title + ": " + named.under}});
+    double from = 0;
+    for (const ShareKind& kind : kShareKinds) {
+      const double share = share_of(named.shares.*kind.ns, named.shares);
+      if (share <= 0) continue;
+      const double width = length * share;
+      {
+        const auto part = out.element("g");
+        out.leaf("title", text(kind.title, ": ", shown_percent(share), ", ",
+                               shown_duration(static_cast<int64_t>(share * named.length_ns)), " of a step"));
+        draw_rect(out, text("fill ", kind.style), from, width, 3, 22);
+      }
+      if (width > 9) {
+        out.leaf("text",
+                 {{"class", text("inside on-", kind.style)},
+                  {"x", coordinate(from + width / 2, "%")},
+                  {"y", "18"}},
+                 shown_percent(share));
+      }
+      from += width;
+    }
+  }
+  draw_value(out, shown_duration(static_cast<int64_t>(named.length_ns)), "");
+}
+
+void draw_shares_legend(Markup& out, const std::vector<NamedShares>& all) {
+  const auto legend = out.element("ul", {{"class", "legend"}});
+  for (const ShareKind& kind : kShareKinds) {
+    const bool used =
+        std::ranges::any_of(all, [&](const NamedShares& named) { return named.shares.*kind.ns > 0; });
+    if (!used) continue;
+    const auto item = out.element("li", {{"title", kind.meaning}});
+    {
+      const auto sample = out.element(
+          "svg", {{"class", "sample"}, {"width", "14"}, {"height", "14"}, {"aria-hidden", "true"}});
+      out.leaf("rect", {{"class", text("fill ", kind.style)}, {"width", "14"}, {"height", "14"}});
+    }
+    out.text(kind.title);
+  }
+}
+
+Table shares_table(const std::vector<NamedShares>& all) {
+  Table table{{"Share of the ranks' time"}, {}, "l"};
+  for (const ShareKind& kind : kShareKinds) {
+    table.head.emplace_back(kind.title);
+    table.letters += 'r';
+  }
+  for (const NamedShares& named : all) {
+    std::vector<std::string> row = {named.under.empty() || named.title == named.under
+                                        ? named.title
+                                        : text(named.title, ", ", named.under)};
+    for (const ShareKind& kind : kShareKinds)
+      row.push_back(shown_percent(share_of(named.shares.*kind.ns, named.shares)));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+// The fullest rank of each system against the device.
+void draw_peaks(Markup& out, const RunData& data) {
+  int64_t most_bytes = data.device_bytes;
+  for (const SystemRun& run : data.systems) most_bytes = std::max(most_bytes, summary_of(run).peak_bytes);
+  const auto rows = out.element("div", {{"class", "rows"}});
+  for (size_t i = 0; i < data.systems.size(); ++i) {
+    const int64_t peak_bytes = summary_of(data.systems[i]).peak_bytes;
+    if (peak_bytes == 0) continue;
+    const auto row = out.element("div", {{"class", "row"}});
+    draw_name(out, data.systems[i].title, "fullest rank of all steps");
+    const auto percent = [&](int64_t bytes) {
+      return 100 * static_cast<double>(bytes) / static_cast<double>(most_bytes);
+    };
+    {
+      const auto bar =
+          out.element("svg", {{"class", "bar"},
+                              {"role", "img"},
+                              {"aria-label", text(data.systems[i].title, ": ", shown_bytes(peak_bytes))}});
+      if (data.device_bytes > 0) draw_rect(out, "track", 0, percent(data.device_bytes), 3, 22);
+      draw_rect(out, "fill " + system_style(i), 0, percent(peak_bytes), 3, 22);
+    }
+    draw_value(out, shown_bytes(peak_bytes),
+               data.device_bytes > 0
+                   ? shown_percent(static_cast<double>(peak_bytes) / static_cast<double>(data.device_bytes))
+                   : "");
+  }
+}
+
+// A bar for each rank of a step, or for the fullest of a run of neighbours.
+void draw_ranks(Markup& out, const RunData& data, const Timeline& timeline) {
+  constexpr size_t kMostBars = 128;
+  constexpr int kHeight = 72;
+  const std::vector<int64_t>& peaks = timeline.peak_bytes;
+  const size_t each = (peaks.size() + kMostBars - 1) / kMostBars;
+  const size_t bars = (peaks.size() + each - 1) / each;
+  const int64_t most_bytes = std::max(data.device_bytes, *std::ranges::max_element(peaks));
+  out.leaf(
+      "p", {{"class", "caption"}},
+      text(timeline.title, each > 1 ? text(": a bar is the fullest of ", each, " ranks") : ": a bar a rank"));
+  const auto plot = out.element(
+      "svg", {{"class", "columns"}, {"role", "img"}, {"aria-label", "Memory by rank: " + timeline.title}});
+  for (size_t bar = 0; bar < bars; ++bar) {
+    const auto first = peaks.begin() + static_cast<ptrdiff_t>(bar * each);
+    const auto last = peaks.begin() + static_cast<ptrdiff_t>(std::min(peaks.size(), (bar + 1) * each));
+    const int64_t bytes = *std::max_element(first, last);
+    const double height =
+        kHeight * static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(most_bytes, 1));
+    const double width = 100 / static_cast<double>(bars);
+    const auto rect = out.element("rect", {{"class", "fill " + system_style(data, timeline.system)},
+                                           {"x", coordinate(width * (static_cast<double>(bar) + 0.08), "%")},
+                                           {"y", coordinate(kHeight - height)},
+                                           {"width", coordinate(width * 0.84, "%")},
+                                           {"height", coordinate(height)}});
+    const auto last_rank = last - peaks.begin() - 1;
+    out.leaf("title", text(each > 1 ? text("ranks ", bar * each, "–", last_rank) : text("rank ", bar), ": ",
+                           shown_bytes(bytes)));
+  }
+  if (data.device_bytes > 0) {
+    const double y = kHeight * (1 - static_cast<double>(data.device_bytes) / static_cast<double>(most_bytes));
+    out.leaf("line",
+             {{"class", "limit"}, {"x1", "0"}, {"x2", "100%"}, {"y1", coordinate(y)}, {"y2", coordinate(y)}});
+    out.leaf("text", {{"class", "tick end"}, {"x", "100%"}, {"y", coordinate(y - 5)}},
+             "device: " + shown_bytes(data.device_bytes));
+  }
+}
+
+}  // namespace
+
+void draw_speed(Markup& out, const RunData& data) {
+  if (data.systems.size() < 2) return;
+  const auto whole = section(out, "speed", "Step time");
+  out.leaf(
+      "p", {{"class", "lead"}},
+      "Bars are the mean step, lines reach from the least to the most; shorter is better. All systems ran "
+      "the same batches.");
+  double longest_ns = 1;
+  for (const SystemRun& run : data.systems)
+    longest_ns = std::max(longest_ns, static_cast<double>(summary_of(run).most_step_ns));
+  {
+    const auto rows = out.element("div", {{"class", "rows"}});
+    for (size_t i = 0; i < data.systems.size(); ++i) draw_speed_row(out, data, i, longest_ns);
+  }
+  draw_table(out, speed_table(data));
+}
+
+void draw_time_shares(Markup& out, const RunData& data) {
+  const std::vector<NamedShares> all = all_shares(data);
+  if (all.empty()) return;
+  const auto whole = section(out, "time", "Where the time goes");
+  out.leaf("p", {{"class", "lead"}},
+           data.simulated ? "A bar is as long as the mean step, cut by what all ranks do in it."
+                          : "A bar is as long as the step, cut by what all ranks do in it.");
+  double longest_ns = 1;
+  for (const NamedShares& named : all) longest_ns = std::max(longest_ns, named.length_ns);
+  draw_shares_legend(out, all);
+  {
+    const auto rows = out.element("div", {{"class", "rows"}});
+    for (const NamedShares& named : all) draw_shares_row(out, named, longest_ns);
+  }
+  draw_table(out, shares_table(all));
+}
+
+void draw_memory(Markup& out, const RunData& data) {
+  const bool any =
+      std::ranges::any_of(data.systems, [](const SystemRun& run) { return summary_of(run).peak_bytes > 0; });
+  if (!any) return;
+  const auto whole = section(out, "memory", "Memory");
+  out.leaf("p", {{"class", "lead"}},
+           data.device_bytes > 0 ? text("What the fullest rank holds, against the ",
+                                        shown_bytes(data.device_bytes), " that a rank may use.")
+                                 : "What the fullest rank holds.");
+  draw_peaks(out, data);
+  for (const Timeline& timeline : data.timelines) {
+    if (!timeline.peak_bytes.empty()) draw_ranks(out, data, timeline);
+  }
+}
+
+}  // namespace sluice::report
