@@ -5,9 +5,11 @@
 // where P = exp(S - lse) is made again from q and k; a key head sums over its query heads.
 #include "ops/attention.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
 
 #include <algorithm>
 
@@ -61,6 +63,41 @@ void attention_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& i
   gradient.dv_TKD.copy_(dv_TKD);
 }
 
+at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
+at::Tensor lse_of(const at::Tensor& lse_NT, base::Interval rows) {
+  return lse_NT.narrow(1, rows.begin, rows.size());
+}
+// A block as a batch of one, which is how kernels without sequence tables want it.
+at::Tensor batch_of(const at::Tensor& x, base::Interval rows) { return rows_of(x, rows).unsqueeze(0); }
+
+void attend_blocks_cuda(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                        const AttentionResult& seen) {
+  for (const auto& [queries, keys] : blocks) {
+    const auto [out_1TND, lse_1NT, rng, unused, mask] = at::_flash_attention_forward(
+        batch_of(input.q_TND, queries), batch_of(input.k_TKD, keys), batch_of(input.v_TKD, keys),
+        /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, queries.size(), keys.size(), /*dropout_p=*/0.0,
+        /*is_causal=*/false, /*return_debug_mask=*/false, input.scale);
+    merge({rows_of(seen.out_TND, queries), lse_of(seen.lse_NT, queries)},
+          {out_1TND.squeeze(0), lse_1NT.squeeze(0)});
+  }
+}
+
+void attend_blocks_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& input,
+                                 const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                                 const AttentionGradient& gradient) {
+  const at::Tensor unused = at::empty({0}, saved.rng.options());
+  for (const auto& [queries, keys] : blocks) {
+    const auto [dq_1TND, dk_1TKD, dv_1TKD] = at::_flash_attention_backward(
+        batch_of(dout_TND, queries), batch_of(input.q_TND, queries), batch_of(input.k_TKD, keys),
+        batch_of(input.v_TKD, keys), batch_of(saved.out_TND, queries),
+        lse_of(saved.lse_NT, queries).contiguous().unsqueeze(0), /*cum_seq_q=*/{}, /*cum_seq_k=*/{},
+        queries.size(), keys.size(), /*dropout_p=*/0.0, /*is_causal=*/false, saved.rng, unused, input.scale);
+    rows_of(gradient.dq_TND, queries).add_(dq_1TND.squeeze(0));
+    rows_of(gradient.dk_TKD, keys).add_(dk_1TKD.squeeze(0));
+    rows_of(gradient.dv_TKD, keys).add_(dv_1TKD.squeeze(0));
+  }
+}
+
 // Whether libtorch's flash attention for GPUs takes these types and shapes.
 bool has_fused_kernel(const AttentionInput& input) {
   const bool narrow_type =
@@ -88,6 +125,33 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   zero_rows_from(gradient.dq_TND, sequences.begins.back());
   zero_rows_from(gradient.dk_TKD, sequences.begins.back());
   zero_rows_from(gradient.dv_TKD, sequences.begins.back());
+}
+
+// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂.
+void merge(const AttentionResult& seen, const AttentionResult& more) {
+  const at::Tensor lse_NT = at::logaddexp(seen.lse_NT, more.lse_NT);
+  const auto share_TN1 = [&](const at::Tensor& of_NT) {
+    return (of_NT - lse_NT).exp_().transpose(0, 1).unsqueeze(-1);
+  };
+  seen.out_TND.mul_(share_TN1(seen.lse_NT)).add_(more.out_TND * share_TN1(more.lse_NT));
+  seen.lse_NT.copy_(lse_NT);
+}
+
+void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                   const AttentionResult& seen) {
+  if (!input.q_TND.is_cuda()) return cpu::attend_blocks(input, blocks, seen);
+  return has_fused_kernel(input) ? attend_blocks_cuda(input, blocks, seen)
+                                 : aten::attend_blocks(input, blocks, seen);
+}
+
+void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                            const AttentionGradient& gradient) {
+  if (!input.q_TND.is_cuda()) {
+    return cpu::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
+  }
+  return has_fused_kernel(input) ? attend_blocks_backward_cuda(dout_TND, input, saved, blocks, gradient)
+                                 : aten::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
 }
 
 }  // namespace sluice::ops

@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "base/interval.h"
 
 namespace sluice::ops {
 
@@ -44,12 +47,39 @@ struct AttentionGradient {
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
 
+// A part of attention whose keys come from elsewhere: every one of the queries sees every one of the keys.
+struct AttentionBlock {
+  base::Interval queries;  // rows of q, out and lse
+  base::Interval keys;     // rows of k and v, which may have other rows than q
+};
+
+// What the queries have seen of two sets of keys that share none, in `seen`: out and lse over both.
+// seen.out_TND is in lse's type.
+void merge(const AttentionResult& seen, const AttentionResult& more);
+
+// Goes on from what the queries have `seen`: their out and lse become those over old and new keys. Both are
+// in lse's type; rows that have seen nothing have lse -inf and out 0.
+// REQUIRES here and below: no interval is empty, and no row stands in two blocks of one call.
+void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                   const AttentionResult& seen);
+
+// Adds what the blocks contribute to the gradients, which are in lse's type. `saved` is the result over all
+// the keys that the queries see, wherever they come from, its out in q's type.
+void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                            const AttentionGradient& gradient);
+
 // The same from ATen's operators: for GPUs where there is no fused kernel (it takes 16-bit types and heads of
 // at most 256 dimensions, a multiple of 8), and for tests. attention_backward leaves rows of no sequence.
 namespace aten {
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
+void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                   const AttentionResult& seen);
+void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                            const AttentionGradient& gradient);
 }  // namespace aten
 
 }  // namespace sluice::ops

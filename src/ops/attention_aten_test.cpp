@@ -68,6 +68,57 @@ TEST(AttentionOnCpu, InDoubleEqualsTheOperators) { expect_operators_as_fused(at:
 TEST(AttentionOnCpu, InFloatEqualsTheOperators) { expect_operators_as_fused(at::kFloat, 1e-4); }
 TEST(AttentionOnCpu, InBfloat16IsNearTheOperators) { expect_operators_as_fused(at::kBFloat16, 3e-2); }
 
+using Attend = void (*)(const AttentionInput&, std::span<const AttentionBlock>, const AttentionResult&);
+using AttendBackward = void (*)(const at::Tensor&, const AttentionInput&, const AttentionResult&,
+                                std::span<const AttentionBlock>, const AttentionGradient&);
+
+// One sequence of all rows, cut at 5 and 123: each part attends to itself, then to the parts before it.
+Gradients run_in_blocks(const AttentionInput& input, const at::Tensor& dout, Attend attend,
+                        AttendBackward backward) {
+  const PackedSequences parts = packed_sequences({5, 118, 200}, dout.device());
+  const std::vector<AttentionBlock> blocks{{{123, 323}, {5, 123}}, {{5, 123}, {0, 5}}};
+  const std::vector<AttentionBlock> last{{{123, 323}, {0, 5}}};
+  AttentionResult seen = attention(input, parts);
+  const at::ScalarType wide = seen.lse_NT.scalar_type();
+  seen.out_TND = seen.out_TND.to(wide);
+  for (const auto& each : {blocks, last}) attend(input, each, seen);
+  seen.out_TND = seen.out_TND.to(dout.scalar_type());
+  AttentionGradient gradient{at::empty_like(input.q_TND), at::empty_like(input.k_TKD),
+                             at::empty_like(input.v_TKD)};
+  attention_backward(dout, input, seen, parts, gradient);
+  for (at::Tensor* each : {&gradient.dq_TND, &gradient.dk_TKD, &gradient.dv_TKD}) *each = each->to(wide);
+  for (const auto& each : {blocks, last}) backward(dout, input, seen, each, gradient);
+  return {seen.out_TND, seen.lse_NT, gradient.dq_TND, gradient.dk_TKD, gradient.dv_TKD};
+}
+
+void expect_blocks_as_whole(const at::TensorOptions& options, Attend attend, AttendBackward backward,
+                            double tolerance) {
+  const Case c = random_case(options);
+  expect_close(run_in_blocks(c.input, c.dout, attend, backward),
+               run(c.input, c.dout, packed_sequences({323}, options.device()), attention, attention_backward),
+               tolerance);
+}
+
+TEST(AttentionInBlocks, OnCpuEqualsTheWhole) {
+  expect_blocks_as_whole(at::dtype(at::kDouble), attend_blocks, attend_blocks_backward, 1e-12);
+  expect_blocks_as_whole(at::dtype(at::kFloat), attend_blocks, attend_blocks_backward, 1e-4);
+  expect_blocks_as_whole(at::dtype(at::kBFloat16), attend_blocks, attend_blocks_backward, 3e-2);
+}
+
+TEST(AttentionInBlocks, OfOperatorsEqualsTheWhole) {
+  expect_blocks_as_whole(at::dtype(at::kDouble), aten::attend_blocks, aten::attend_blocks_backward, 1e-12);
+  expect_blocks_as_whole(at::dtype(at::kFloat), aten::attend_blocks, aten::attend_blocks_backward, 1e-4);
+}
+
+TEST(AttentionInBlocks, OnGpuEqualsTheWhole) {
+  if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  const at::Device gpu(at::kCUDA, 0);
+  prepare_device(gpu);
+  const auto options = [&](at::ScalarType dtype) { return at::dtype(dtype).device(gpu); };
+  expect_blocks_as_whole(options(at::kDouble), attend_blocks, attend_blocks_backward, 1e-10);
+  expect_blocks_as_whole(options(at::kBFloat16), attend_blocks, attend_blocks_backward, 3e-2);
+}
+
 TEST(AttentionOnCpu, DependsNeitherOnThreadsNorOnThePack) {
   const Case c = random_case(at::dtype(at::kFloat));
   const auto rows = [](const at::Tensor& x) { return x.narrow(0, 6, 300); };

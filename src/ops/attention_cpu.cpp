@@ -1,6 +1,6 @@
 // T: rows of the pack, N: query heads, K: key/value heads, D: dimensions of a head; of one task, a key head
-// of a sequence: L: its tokens, G = N/K: its query heads, M = L·G: its queries, token by token and a token's
-// heads side by side, R: queries of a tile, C: keys of a tile. The formulas stand in attention.cpp.
+// of a sequence or block: L: its keys, G = N/K: its query heads, M: its tokens' queries, token by token and a
+// token's heads side by side, R: queries of a tile, C: keys of a tile. The formulas stand in attention.cpp.
 //
 // Forward keeps a running maximum m and sum of exp(S - m) of every query while it goes over tiles of keys,
 // and scales what it has by exp(m_old - m_new) (Milakov and Gimelshein 2018, "Online normalizer calculation
@@ -15,6 +15,8 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "ops/blas.h"
@@ -27,23 +29,52 @@ namespace {
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kTileKeys = 256;
 
+// What a token sees: of a sequence the keys up to its own, of a block all of them.
+enum class Mask { kCausal, kNone };
+
+// A sequence's or block's rows.
+struct Part {
+  base::Interval queries;
+  base::Interval keys;
+};
+using Parts = std::vector<Part>;
+
+Parts parts_of(const PackedSequences& sequences) {
+  Parts parts;
+  for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
+    const base::Interval rows{sequences.begins[i], sequences.begins[i + 1]};
+    parts.push_back({rows, rows});
+  }
+  return parts;
+}
+
+Parts parts_of(std::span<const AttentionBlock> blocks) {
+  Parts parts;
+  for (const AttentionBlock& block : blocks) parts.push_back({block.queries, block.keys});
+  return parts;
+}
+
 struct Task {
-  int64_t begin = 0;   // the sequence's first row
-  int64_t length = 0;  // L
+  base::Interval queries;
+  base::Interval keys;
   int64_t key_head = 0;
 };
 
 struct Sizes {
   int64_t rows, heads, key_heads, group, dimensions;  // T, N, K, G, D
-  int64_t longest;                                    // L of the longest sequence
+  int64_t most_tokens = 0, most_keys = 0;             // of a part
 
-  Sizes(const AttentionInput& input, const PackedSequences& sequences)
+  Sizes(const AttentionInput& input, const Parts& parts)
       : rows(input.q_TND.size(0)),
         heads(input.q_TND.size(1)),
         key_heads(input.k_TKD.size(1)),
         group(heads / key_heads),
-        dimensions(input.q_TND.size(2)),
-        longest(sequences.longest) {}
+        dimensions(input.q_TND.size(2)) {
+    for (const Part& part : parts) {
+      most_tokens = std::max(most_tokens, part.queries.size());
+      most_keys = std::max(most_keys, part.keys.size());
+    }
+  }
   int64_t tile_tokens() const { return std::max<int64_t>(1, kTileQueries / group); }
   int64_t tile_queries() const { return tile_tokens() * group; }
 };
@@ -53,36 +84,38 @@ struct Tile {
   int64_t token, tokens, key, keys;
 };
 
-template <typename Visit>
-void for_each_key_tile(int64_t token, int64_t tokens, Visit visit) {
-  for (int64_t key = 0; key < token + tokens; key += kTileKeys) {
-    visit(Tile{token, tokens, key, std::min(kTileKeys, token + tokens - key)});
+// The tiles of a task's keys that some of the tokens [token, token + tokens) see.
+template <Mask kMask, typename Visit>
+void for_each_key_tile(const Task& task, int64_t token, int64_t tokens, Visit visit) {
+  const int64_t end = kMask == Mask::kCausal ? token + tokens : task.keys.size();
+  for (int64_t key = 0; key < end; key += kTileKeys) {
+    visit(Tile{token, tokens, key, std::min(kTileKeys, end - key)});
   }
 }
 
 // Calls make_worker() once a thread and what it returns for every task.
 template <typename MakeWorker>
-void for_each_task(const PackedSequences& sequences, int64_t key_heads, MakeWorker make_worker) {
-  const int64_t tasks = static_cast<int64_t>(sequences.begins.size() - 1) * key_heads;
+void for_each_task(const Parts& parts, int64_t key_heads, MakeWorker make_worker) {
+  const int64_t tasks = static_cast<int64_t>(parts.size()) * key_heads;
   std::atomic<int64_t> next = 0;
   at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
     auto worker = make_worker();
     for (int64_t i = next++; i < tasks; i = next++) {
-      const size_t sequence = static_cast<size_t>(i / key_heads);
-      const int64_t begin = sequences.begins[sequence];
-      worker.run(Task{begin, sequences.begins[sequence + 1] - begin, i % key_heads});
+      const Part& part = parts[static_cast<size_t>(i / key_heads)];
+      worker.run(Task{part.queries, part.keys, i % key_heads});
     }
   });
 }
 
-// The task's `group` heads of a [T, heads, D] tensor, in memory.
+// A task's heads of a [T, heads, D] tensor, in memory: those of its queries or its one of keys.
 template <typename S>
 struct Heads {
   S* first;
-  int64_t group, dimensions, token_stride, head_stride;
+  int64_t tokens, group, dimensions, token_stride, head_stride;
 
-  Heads(const at::Tensor& x, S* data, const Task& task, int64_t heads_of_task)
-      : first(data + task.begin * x.stride(0) + task.key_head * heads_of_task * x.stride(1)),
+  Heads(const at::Tensor& x, S* data, base::Interval rows, int64_t key_head, int64_t heads_of_task)
+      : first(data + rows.begin * x.stride(0) + key_head * heads_of_task * x.stride(1)),
+        tokens(rows.size()),
         group(heads_of_task),
         dimensions(x.size(2)),
         token_stride(x.stride(0)),
@@ -91,19 +124,26 @@ struct Heads {
 };
 
 template <typename S>
-Heads<const S> heads_of(const at::Tensor& x, const Task& task, int64_t group) {
-  return {x, x.const_data_ptr<S>(), task, group};
+Heads<const S> queries_of(const at::Tensor& x, const Task& task, const Sizes& sizes) {
+  return {x, x.const_data_ptr<S>(), task.queries, task.key_head, sizes.group};
 }
-
 template <typename S>
-Heads<S> mutable_heads_of(const at::Tensor& x, const Task& task, int64_t group) {
-  return {x, x.mutable_data_ptr<S>(), task, group};
+Heads<S> mutable_queries_of(const at::Tensor& x, const Task& task, const Sizes& sizes) {
+  return {x, x.mutable_data_ptr<S>(), task.queries, task.key_head, sizes.group};
+}
+template <typename S>
+Heads<const S> keys_of(const at::Tensor& x, const Task& task) {
+  return {x, x.const_data_ptr<S>(), task.keys, task.key_head, 1};
+}
+template <typename S>
+Heads<S> mutable_keys_of(const at::Tensor& x, const Task& task) {
+  return {x, x.mutable_data_ptr<S>(), task.keys, task.key_head, 1};
 }
 
-// `length` tokens of the heads as dense rows [length · group, D], times `factor`.
+// The heads as dense rows [tokens · group, D], times `factor`.
 template <typename S, typename A>
-SLUICE_SIMD void gather(const Heads<const S>& heads, int64_t length, A factor, A* rows) {
-  for (int64_t token = 0; token < length; ++token) {
+SLUICE_SIMD void gather(const Heads<const S>& heads, A factor, A* rows) {
+  for (int64_t token = 0; token < heads.tokens; ++token) {
     for (int64_t head = 0; head < heads.group; ++head, rows += heads.dimensions) {
       const S* x = heads.at(token, head);
 #pragma omp simd
@@ -113,12 +153,23 @@ SLUICE_SIMD void gather(const Heads<const S>& heads, int64_t length, A factor, A
 }
 
 template <typename S, typename A>
-SLUICE_SIMD void scatter(const A* rows, int64_t length, A factor, const Heads<S>& heads) {
-  for (int64_t token = 0; token < length; ++token) {
+SLUICE_SIMD void scatter(const A* rows, A factor, const Heads<S>& heads) {
+  for (int64_t token = 0; token < heads.tokens; ++token) {
     for (int64_t head = 0; head < heads.group; ++head, rows += heads.dimensions) {
       S* x = heads.at(token, head);
 #pragma omp simd
       for (int64_t i = 0; i < heads.dimensions; ++i) x[i] = narrow<S>(rows[i] * factor);
+    }
+  }
+}
+
+template <typename A>
+SLUICE_SIMD void scatter_add(const A* rows, A factor, const Heads<A>& heads) {
+  for (int64_t token = 0; token < heads.tokens; ++token) {
+    for (int64_t head = 0; head < heads.group; ++head, rows += heads.dimensions) {
+      A* x = heads.at(token, head);
+#pragma omp simd
+      for (int64_t i = 0; i < heads.dimensions; ++i) x[i] += rows[i] * factor;
     }
   }
 }
@@ -149,39 +200,61 @@ SLUICE_SIMD void scale(A* values, int64_t count, A factor) {
   for (int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
-template <typename S, typename A>
+// S: type of q, k and v. A causal task begins anew and writes out as S; a block's task goes on from what its
+// queries have seen, and out is A.
+template <typename S, typename A, Mask kMask>
 class ForwardWorker {
+  using Out = std::conditional_t<kMask == Mask::kCausal, S, A>;
+
  public:
   ForwardWorker(const AttentionInput& input, const AttentionResult& result, const Sizes& sizes)
       : input_(input),
         result_(result),
+        lse_NT_(result.lse_NT.mutable_data_ptr<A>()),
         sizes_(sizes),
-        q_MD_(sizes.longest * sizes.group * sizes.dimensions),
-        k_LD_(sizes.longest * sizes.dimensions),
-        v_LD_(sizes.longest * sizes.dimensions),
+        q_MD_(sizes.most_tokens * sizes.group * sizes.dimensions),
+        k_LD_(sizes.most_keys * sizes.dimensions),
+        v_LD_(sizes.most_keys * sizes.dimensions),
         out_MD_(q_MD_.size()),
         maximum_R_(sizes.tile_queries()),
         sum_R_(sizes.tile_queries()),
         p_RC_(sizes.tile_queries() * kTileKeys) {}
 
   void run(const Task& task) {
-    gather(heads_of<S>(input_.q_TND, task, sizes_.group), task.length, static_cast<A>(input_.scale),
-           q_MD_.data());
-    gather(heads_of<S>(input_.k_TKD, task, 1), task.length, A(1), k_LD_.data());
-    gather(heads_of<S>(input_.v_TKD, task, 1), task.length, A(1), v_LD_.data());
-    std::fill_n(out_MD_.data(), task.length * sizes_.group * sizes_.dimensions, A(0));
-    for (int64_t token = 0; token < task.length; token += sizes_.tile_tokens()) {
-      const int64_t tokens = std::min(sizes_.tile_tokens(), task.length - token);
-      std::ranges::fill(maximum_R_, -std::numeric_limits<A>::infinity());
-      std::ranges::fill(sum_R_, A(0));
-      for_each_key_tile(token, tokens, [&](const Tile& tile) { add(tile); });
+    gather(queries_of<S>(input_.q_TND, task, sizes_), static_cast<A>(input_.scale), q_MD_.data());
+    gather(keys_of<S>(input_.k_TKD, task), A(1), k_LD_.data());
+    gather(keys_of<S>(input_.v_TKD, task), A(1), v_LD_.data());
+    if constexpr (kMask == Mask::kCausal) {
+      std::fill_n(out_MD_.data(), task.queries.size() * sizes_.group * sizes_.dimensions, A(0));
+    } else {
+      gather(queries_of<A>(result_.out_TND, task, sizes_), A(1), out_MD_.data());
+    }
+    for (int64_t token = 0; token < task.queries.size(); token += sizes_.tile_tokens()) {
+      const int64_t tokens = std::min(sizes_.tile_tokens(), task.queries.size() - token);
+      begin(task, token, tokens);
+      for_each_key_tile<kMask>(task, token, tokens, [&](const Tile& tile) { add(tile); });
       finish(task, token, tokens);
     }
-    scatter(out_MD_.data(), task.length, A(1), mutable_heads_of<S>(result_.out_TND, task, sizes_.group));
+    scatter(out_MD_.data(), A(1), mutable_queries_of<Out>(result_.out_TND, task, sizes_));
   }
 
  private:
   A* out_of(int64_t token) { return out_MD_.data() + token * sizes_.group * sizes_.dimensions; }
+  A& lse_of(const Task& task, int64_t token, int64_t query) {
+    const int64_t head = task.key_head * sizes_.group + query % sizes_.group;
+    return lse_NT_[head * sizes_.rows + task.queries.begin + token + query / sizes_.group];
+  }
+
+  // An out that is divided by its sum already is the sum 1 at the maximum lse.
+  void begin(const Task& task, int64_t token, int64_t tokens) {
+    if constexpr (kMask == Mask::kCausal) {
+      std::ranges::fill(maximum_R_, -std::numeric_limits<A>::infinity());
+      std::ranges::fill(sum_R_, A(0));
+    } else {
+      for (int64_t i = 0; i < tokens * sizes_.group; ++i) maximum_R_[i] = lse_of(task, token, i);
+      std::ranges::fill(sum_R_, A(1));
+    }
+  }
 
   void add(const Tile& tile) {
     const int64_t queries = tile.tokens * sizes_.group, dimensions = sizes_.dimensions;
@@ -189,11 +262,16 @@ class ForwardWorker {
         {queries, tile.keys, dimensions}, q_MD_.data() + tile.token * sizes_.group * dimensions,
         k_LD_.data() + tile.key * dimensions, p_RC_.data(), Result::kReplaced);
     for (int64_t i = 0; i < queries; ++i) {
-      const int64_t seen = std::clamp<int64_t>(tile.token + i / sizes_.group + 1 - tile.key, 0, tile.keys);
+      const int64_t seen =
+          kMask == Mask::kNone
+              ? tile.keys
+              : std::clamp<int64_t>(tile.token + i / sizes_.group + 1 - tile.key, 0, tile.keys);
       A* scores = p_RC_.data() + i * tile.keys;
       const A factor = exponentiate(scores, seen, &maximum_R_[i], &sum_R_[i]);
       std::fill(scores + seen, scores + tile.keys, A(0));
-      if (tile.key > 0) scale(out_of(tile.token) + i * dimensions, dimensions, factor);
+      if (kMask == Mask::kNone || tile.key > 0) {
+        scale(out_of(tile.token) + i * dimensions, dimensions, factor);
+      }
     }
     multiply<Form::kPlain, Form::kPlain>({queries, dimensions, tile.keys}, p_RC_.data(),
                                          v_LD_.data() + tile.key * dimensions, out_of(tile.token),
@@ -201,17 +279,15 @@ class ForwardWorker {
   }
 
   void finish(const Task& task, int64_t token, int64_t tokens) {
-    A* lse_NT = result_.lse_NT.mutable_data_ptr<A>();
     for (int64_t i = 0; i < tokens * sizes_.group; ++i) {
       scale(out_of(token) + i * sizes_.dimensions, sizes_.dimensions, A(1) / sum_R_[i]);
-      const int64_t head = task.key_head * sizes_.group + i % sizes_.group;
-      lse_NT[head * sizes_.rows + task.begin + token + i / sizes_.group] =
-          maximum_R_[i] + std::log(sum_R_[i]);
+      lse_of(task, token, i) = maximum_R_[i] + std::log(sum_R_[i]);
     }
   }
 
   const AttentionInput& input_;
   const AttentionResult& result_;
+  A* lse_NT_;
   const Sizes& sizes_;
   std::vector<A> q_MD_, k_LD_, v_LD_, out_MD_, maximum_R_, sum_R_, p_RC_;
 };
@@ -235,7 +311,9 @@ SLUICE_SIMD A dot(const A* a, const A* b, int64_t count) {
   return sum;
 }
 
-template <typename S, typename A>
+// A causal task writes its gradients as S, a block's adds them to those of other keys and queries, which are
+// A.
+template <typename S, typename A, Mask kMask>
 class BackwardWorker {
  public:
   BackwardWorker(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
@@ -245,48 +323,58 @@ class BackwardWorker {
         saved_(saved),
         gradient_(gradient),
         sizes_(sizes),
-        q_MD_(sizes.longest * sizes.group * sizes.dimensions),
+        q_MD_(sizes.most_tokens * sizes.group * sizes.dimensions),
         dout_MD_(q_MD_.size()),
         dq_MD_(q_MD_.size()),
-        k_LD_(sizes.longest * sizes.dimensions),
+        k_LD_(sizes.most_keys * sizes.dimensions),
         v_LD_(k_LD_.size()),
         dk_LD_(k_LD_.size()),
         dv_LD_(k_LD_.size()),
-        lse_M_(sizes.longest * sizes.group),
+        lse_M_(sizes.most_tokens * sizes.group),
         delta_M_(lse_M_.size()),
         p_CR_(sizes.tile_queries() * kTileKeys),
         ds_CR_(p_CR_.size()) {}
 
   void run(const Task& task) {
-    const int64_t group = sizes_.group;
     load(task);
-    for (int64_t token = 0; token < task.length; token += sizes_.tile_tokens()) {
-      const int64_t tokens = std::min(sizes_.tile_tokens(), task.length - token);
-      for_each_key_tile(token, tokens, [&](const Tile& tile) { add(tile); });
+    for (int64_t token = 0; token < task.queries.size(); token += sizes_.tile_tokens()) {
+      const int64_t tokens = std::min(sizes_.tile_tokens(), task.queries.size() - token);
+      for_each_key_tile<kMask>(task, token, tokens, [&](const Tile& tile) { add(tile); });
     }
-    scatter(dq_MD_.data(), task.length, static_cast<A>(input_.scale),
-            mutable_heads_of<S>(gradient_.dq_TND, task, group));
-    scatter(dk_LD_.data(), task.length, A(1), mutable_heads_of<S>(gradient_.dk_TKD, task, 1));
-    scatter(dv_LD_.data(), task.length, A(1), mutable_heads_of<S>(gradient_.dv_TKD, task, 1));
+    store(task);
   }
 
  private:
   // q comes scaled, so that dSᵀ·q is dk; dq takes the factor at its end.
   void load(const Task& task) {
-    const int64_t group = sizes_.group, queries = task.length * group, dimensions = sizes_.dimensions;
-    gather(heads_of<S>(saved_.out_TND, task, group), task.length, A(1), q_MD_.data());
-    gather(heads_of<S>(dout_TND_, task, group), task.length, A(1), dout_MD_.data());
+    const int64_t group = sizes_.group, dimensions = sizes_.dimensions;
+    const int64_t queries = task.queries.size() * group;
+    gather(queries_of<S>(saved_.out_TND, task, sizes_), A(1), q_MD_.data());
+    gather(queries_of<S>(dout_TND_, task, sizes_), A(1), dout_MD_.data());
     const A* lse_NT = saved_.lse_NT.const_data_ptr<A>();
     for (int64_t i = 0; i < queries; ++i) {
       delta_M_[i] = dot(q_MD_.data() + i * dimensions, dout_MD_.data() + i * dimensions, dimensions);
-      lse_M_[i] = lse_NT[(task.key_head * group + i % group) * sizes_.rows + task.begin + i / group];
+      lse_M_[i] = lse_NT[(task.key_head * group + i % group) * sizes_.rows + task.queries.begin + i / group];
     }
-    gather(heads_of<S>(input_.q_TND, task, group), task.length, static_cast<A>(input_.scale), q_MD_.data());
-    gather(heads_of<S>(input_.k_TKD, task, 1), task.length, A(1), k_LD_.data());
-    gather(heads_of<S>(input_.v_TKD, task, 1), task.length, A(1), v_LD_.data());
+    gather(queries_of<S>(input_.q_TND, task, sizes_), static_cast<A>(input_.scale), q_MD_.data());
+    gather(keys_of<S>(input_.k_TKD, task), A(1), k_LD_.data());
+    gather(keys_of<S>(input_.v_TKD, task), A(1), v_LD_.data());
     std::fill_n(dq_MD_.data(), queries * dimensions, A(0));
-    std::fill_n(dk_LD_.data(), task.length * dimensions, A(0));
-    std::fill_n(dv_LD_.data(), task.length * dimensions, A(0));
+    std::fill_n(dk_LD_.data(), task.keys.size() * dimensions, A(0));
+    std::fill_n(dv_LD_.data(), task.keys.size() * dimensions, A(0));
+  }
+
+  void store(const Task& task) {
+    const A factor = static_cast<A>(input_.scale);
+    if constexpr (kMask == Mask::kCausal) {
+      scatter(dq_MD_.data(), factor, mutable_queries_of<S>(gradient_.dq_TND, task, sizes_));
+      scatter(dk_LD_.data(), A(1), mutable_keys_of<S>(gradient_.dk_TKD, task));
+      scatter(dv_LD_.data(), A(1), mutable_keys_of<S>(gradient_.dv_TKD, task));
+    } else {
+      scatter_add(dq_MD_.data(), factor, mutable_queries_of<A>(gradient_.dq_TND, task, sizes_));
+      scatter_add(dk_LD_.data(), A(1), mutable_keys_of<A>(gradient_.dk_TKD, task));
+      scatter_add(dv_LD_.data(), A(1), mutable_keys_of<A>(gradient_.dv_TKD, task));
+    }
   }
 
   void add(const Tile& tile) {
@@ -299,7 +387,10 @@ class BackwardWorker {
     multiply<Form::kPlain, Form::kTransposed>(scores, k_LD_.data() + keys, q, p, Result::kReplaced);
     multiply<Form::kPlain, Form::kTransposed>(scores, v_LD_.data() + keys, dout, ds, Result::kReplaced);
     for (int64_t key = 0; key < tile.keys; ++key, p += queries, ds += queries) {
-      const int64_t first = std::clamp<int64_t>((tile.key + key - tile.token) * sizes_.group, 0, queries);
+      const int64_t first =
+          kMask == Mask::kNone
+              ? 0
+              : std::clamp<int64_t>((tile.key + key - tile.token) * sizes_.group, 0, queries);
       std::fill_n(p, first, A(0));
       std::fill_n(ds, first, A(0));
       differentiate(p, ds, first, queries, lse_M_.data() + query, delta_M_.data() + query);
@@ -322,14 +413,16 @@ class BackwardWorker {
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  const Sizes sizes(input, sequences);
+  const Parts parts = parts_of(sequences);
+  const Sizes sizes(input, parts);
   const at::TensorOptions options = input.q_TND.options();
   const AttentionResult result{
       at::empty({sizes.rows, sizes.heads, sizes.dimensions}, options),
       at::empty({sizes.heads, sizes.rows}, options.dtype(accumulator_type(input.q_TND)))};
   SLUICE_DISPATCH(input.q_TND, "attention", [&] {
-    for_each_task(sequences, sizes.key_heads,
-                  [&] { return ForwardWorker<scalar_t, at::opmath_type<scalar_t>>(input, result, sizes); });
+    for_each_task(parts, sizes.key_heads, [&] {
+      return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kCausal>(input, result, sizes);
+    });
   });
   const int64_t used = sequences.begins.back(), unused = sizes.rows - used;
   if (unused > 0) {
@@ -341,10 +434,36 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
-  const Sizes sizes(input, sequences);
+  const Parts parts = parts_of(sequences);
+  const Sizes sizes(input, parts);
   SLUICE_DISPATCH(input.q_TND, "attention_backward", [&] {
-    for_each_task(sequences, sizes.key_heads, [&] {
-      return BackwardWorker<scalar_t, at::opmath_type<scalar_t>>(dout_TND, input, saved, gradient, sizes);
+    for_each_task(parts, sizes.key_heads, [&] {
+      return BackwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kCausal>(dout_TND, input, saved,
+                                                                                gradient, sizes);
+    });
+  });
+}
+
+void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                   const AttentionResult& seen) {
+  const Parts parts = parts_of(blocks);
+  const Sizes sizes(input, parts);
+  SLUICE_DISPATCH(input.q_TND, "attend_blocks", [&] {
+    for_each_task(parts, sizes.key_heads, [&] {
+      return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kNone>(input, seen, sizes);
+    });
+  });
+}
+
+void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                            const AttentionGradient& gradient) {
+  const Parts parts = parts_of(blocks);
+  const Sizes sizes(input, parts);
+  SLUICE_DISPATCH(input.q_TND, "attend_blocks_backward", [&] {
+    for_each_task(parts, sizes.key_heads, [&] {
+      return BackwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kNone>(dout_TND, input, saved,
+                                                                              gradient, sizes);
     });
   });
 }
