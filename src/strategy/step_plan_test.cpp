@@ -169,6 +169,12 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
          p.pipelines[0].lanes[1].push_back({5, {}});
        },
        "ring 5: it holds no sequence"},
+      {[](StepPlan& p) {
+         p.sequences[0].length_tokens = 1;
+         micro_batch(p, 0, 1).pieces = {{0, 0, 1}};
+         micro_batch(p, 0, 2).pieces.clear();
+       },
+       "a ring over 2 lanes needs a sequence of 4 tokens"},
   };
   for (const Fault& fault : faults) {
     StepPlan plan = example_plan();

@@ -160,6 +160,10 @@ void validate_ring_cut(const StepPlan& plan, const RingSpots& spots, int ring) {
   if (shared.empty()) throw InputError(text("ring ", ring, ": it holds no sequence"));
   const auto expected = ring_micro_batches(plan.sequences, shared, static_cast<int>(spots.size()), ring);
   for (size_t i = 0; i < spots.size(); ++i) {
+    if (expected[i].pieces.empty()) {
+      throw InputError(text(spots[i].text(), ": ring ", ring, " leaves it without tokens: a ring over ",
+                            spots.size(), " lanes needs a sequence of ", 2 * spots.size(), " tokens"));
+    }
     if (micro_batch(spots[i]) != expected[i]) {
       throw InputError(text(spots[i].text(), ": its pieces are not chunks ", i, " and ",
                             2 * spots.size() - 1 - i, " of each sequence of ring ", ring,
