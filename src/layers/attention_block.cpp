@@ -1,11 +1,13 @@
 #include "layers/attention_block.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cmath>
 #include <utility>
 
 #include "layers/residual.h"
+#include "layers/ring_attention.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 
@@ -27,6 +29,28 @@ ops::AttentionInput split_heads(const LayerContext& context, const at::Tensor& q
           .scale = 1.0 / std::sqrt(static_cast<double>(context.shape.head_dim))};
 }
 
+ops::AttentionResult attend(const LayerContext& context, const MicroBatchLayout& layout,
+                            const ops::AttentionInput& input) {
+  return layout.ring.lanes > 1 ? ring_attention(*context.ring, layout, input)
+                               : ops::attention(input, layout.sequences);
+}
+
+// Gradient of qkv_TP, in its place where its keys and values are not needed to the end.
+at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout,
+                           const at::Tensor& dout_TND, const at::Tensor& qkv_TP,
+                           const ops::AttentionResult& saved) {
+  const bool ring = layout.ring.lanes > 1;
+  const at::Tensor dqkv_TP = ring ? at::empty_like(qkv_TP) : qkv_TP;
+  const ops::AttentionInput input = split_heads(context, qkv_TP), parts = split_heads(context, dqkv_TP);
+  const ops::AttentionGradient gradient{parts.q_TND, parts.k_TKD, parts.v_TKD};
+  if (ring) {
+    ring_attention_backward(*context.ring, layout, dout_TND, input, saved, gradient);
+  } else {
+    ops::attention_backward(dout_TND, input, saved, layout.sequences, gradient);
+  }
+  return dqkv_TP;
+}
+
 }  // namespace
 
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
@@ -36,7 +60,7 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
       ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
   norm.y_TH.reset();
   ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, ops::Rotation::kForward);
-  ops::AttentionResult attention = ops::attention(split_heads(context, qkv_TP), layout.sequences);
+  ops::AttentionResult attention = attend(context, layout, split_heads(context, qkv_TP));
   const at::Tensor a_TQ = attention.out_TND.flatten(1);
   if (saved != nullptr) *saved = {x_SH, std::move(norm.inverse_rms_T), qkv_TP, std::move(attention)};
   return add_product(context.parallel, x_SH, a_TQ, weights.attention_out_QH);
@@ -47,13 +71,11 @@ at::Tensor attention_backward_input(const LayerContext& context, const MicroBatc
                                     const at::Tensor& dy_SH, const LayerParameters& gradients,
                                     AttentionDeferred& deferred) {
   const at::Tensor dy_TH = context.parallel.all_gather_rows(dy_SH);
-  const at::Tensor dqkv_TP = std::move(saved.qkv_TP);
-  {
-    const at::Tensor da_TQ = ops::times_transposed(dy_TH, weights.attention_out_QH);
-    const ops::AttentionInput input = split_heads(context, dqkv_TP);
-    ops::attention_backward(da_TQ.view_as(saved.attention.out_TND), input, saved.attention, layout.sequences,
-                            {input.q_TND, input.k_TKD, input.v_TKD});
-  }
+  at::Tensor da_TQ = ops::times_transposed(dy_TH, weights.attention_out_QH);
+  const at::Tensor dqkv_TP =
+      attend_backward(context, layout, da_TQ.view_as(saved.attention.out_TND), saved.qkv_TP, saved.attention);
+  da_TQ.reset();
+  saved.qkv_TP.reset();
   ops::rotate(rotating_heads(context, dqkv_TP), context.rotary, layout.position_T, ops::Rotation::kBackward);
   const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(ops::times(dqkv_TP, weights.qkv_PH));
   const ops::RmsNormGradient norm =

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "layers/ring_channel.h"
 #include "layers/tensor_parallel.h"
 #include "model/shape.h"
 #include "ops/rotary.h"
@@ -15,6 +16,7 @@ namespace sluice::layers {
 struct LayerContext {
   model::Shape shape;
   TensorParallel parallel;
+  RingChannel* ring = nullptr;     // borrowed; null: no micro-batch is tied
   ops::RotaryTable rotary;         // positions up to the longest sequence
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 

@@ -8,18 +8,20 @@
 #include "base/text.h"
 
 namespace sluice::layers {
+namespace {
 
-MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
+MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
   SLUICE_ASSERT(!pieces.empty(), "a micro-batch without pieces");
   MicroBatchLayout layout;
   std::vector<int64_t> lengths, positions;
+  int before = -1;
   for (const PieceSpan& piece : pieces) {
-    if (piece.begin != 0) {
-      throw base::InputError(
-          base::text("[layers] a piece begins at token ", piece.begin,
-                     " of its sequence, but rings cannot run yet: use schemes with cp = 1"));
+    if (piece.shared >= 0 && piece.shared == before) {
+      lengths.back() += piece.length;
+    } else {
+      lengths.push_back(piece.length);
     }
-    lengths.push_back(piece.length);
+    before = piece.shared;
     for (int64_t i = 0; i < piece.length; ++i) positions.push_back(piece.begin + i);
     layout.longest = std::max(layout.longest, piece.begin + piece.length);
   }
@@ -27,6 +29,21 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
   layout.tokens = layout.sequences.begins.back();
   layout.rows = (layout.tokens + tp - 1) / tp * tp;
   layout.position_T = row_values(positions, layout, device, 0);
+  return layout;
+}
+
+}  // namespace
+
+MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
+  for (const PieceSpan& piece : pieces) {
+    SLUICE_ASSERT(piece.shared < 0 && piece.begin == 0, "a piece of a ring in a micro-batch without one");
+  }
+  return rows_of(pieces, tp, device);
+}
+
+MicroBatchLayout ring_micro_batch_layout(const RingSpans& ring, int tp, const at::Device& device) {
+  MicroBatchLayout layout = rows_of(ring.lanes[static_cast<size_t>(ring.lane)], tp, device);
+  layout.ring = ring_layout(ring);
   return layout;
 }
 

@@ -6,29 +6,27 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/ring_layout.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
 
-// A piece of one sequence as layers see it.
-struct PieceSpan {
-  int64_t length = 0;  // tokens
-  int64_t begin = 0;   // position of the first token in its sequence
-};
-
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
 // many rows. Immutable once made; shared by all layers of a stage.
 struct MicroBatchLayout {
-  ops::PackedSequences sequences;
-  at::Tensor position_T;  // int64 [rows] on the layers' device; inert rows 0
+  ops::PackedSequences sequences;  // what attends without the other lanes: a sequence's pieces are one
+  at::Tensor position_T;           // int64 [rows] on the layers' device; inert rows 0
   int64_t tokens = 0;
-  int64_t rows = 0;     // tokens rounded up to a multiple of tp
+  int64_t rows = 0;  // tokens rounded up to a multiple of tp
+  RingLayout ring;
   int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
 };
 
-// REQUIRES: at least one piece, every length > 0. Throws base::InputError for a piece that begins inside its
-// sequence: such pieces belong to rings, which layers cannot run yet.
+// Of whole sequences. REQUIRES: at least one piece, every length > 0.
 MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device);
+
+// Of one lane of a ring; likewise.
+MicroBatchLayout ring_micro_batch_layout(const RingSpans& ring, int tp, const at::Device& device);
 
 // `values`, one a token, followed by `filler` for the inert rows, on `device`: token ids and targets as
 // int64, with -1 for rows that have none.

@@ -378,15 +378,19 @@ TEST(Memory, PerTokenIsTheFullestRanksShareRoundedUp) {
   }
 }
 
-TEST(Layout, PieceInsideASequenceIsRefused) {
-  EXPECT_THROW(micro_batch_layout({{.length = 4, .begin = 8}}, 1, at::kCPU), base::InputError);
-}
-
 TEST(Layout, RowsAreATpMultipleAndPositionsRestart) {
   const MicroBatchLayout layout = micro_batch_layout({{3}, {2}}, 4, at::kCPU);
   EXPECT_EQ(layout.tokens, 5);
   EXPECT_EQ(layout.rows, 8);
   EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 2, 0, 1, 0, 0, 0}, at::kLong)));
+}
+
+TEST(Layout, PiecesOfARingKeepTheirPositionsAndAttendToEachOther) {
+  const RingSpans ring{.lane = 0, .lanes = {{{2, 0, 3}, {1, 6, 3}, {2}}, {{2, 2, 3}, {2, 4, 3}}}};
+  const MicroBatchLayout layout = ring_micro_batch_layout(ring, 1, at::kCPU);
+  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 6, 0, 1}, at::kLong)));
+  EXPECT_EQ(layout.sequences.begins, (std::vector<int64_t>{0, 3, 5}));
+  EXPECT_EQ(layout.longest, 7);
 }
 
 TEST(Model, HeadChunksDoNotChangeTheResult) {

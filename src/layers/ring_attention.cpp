@@ -1,0 +1,165 @@
+// T: rows of the micro-batch, N: query heads, K: key/value heads, D: dimensions of a head, B: rows of a
+// block, J = 2K: a row of a block has its keys' heads and then its values'.
+//
+// The softmax over all keys is merged from those over the blocks (ops::merge). Backward is the sum over the
+// blocks too: with the merged lse and δ = Σ dout·out of the whole, P and dS of a block need no other block's
+// keys.
+#include "layers/ring_attention.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+namespace sluice::layers {
+namespace {
+
+using Passing = std::optional<RingChannel::Passing>;
+
+// Keys and values on their way: what a lane attends to, and what comes next.
+class Blocks {
+ public:
+  Blocks(RingChannel& channel, const RingLayout& ring, const ops::AttentionInput& input)
+      : channel_(channel), ring_(ring), heads_(input.k_TKD.size(1)) {
+    for (at::Tensor& buffer : buffers_) {
+      buffer = at::empty({ring.most_rows(), 2 * heads_, input.k_TKD.size(2)}, input.k_TKD.options());
+    }
+    const at::Tensor own_BJD = of_step(0);
+    int64_t row = 0;
+    for (const base::Interval rows : ring.own_rows) {
+      const at::Tensor to_BJD = own_BJD.narrow(0, row, rows.size());
+      to_BJD.narrow(1, 0, heads_).copy_(input.k_TKD.narrow(0, rows.begin, rows.size()));
+      to_BJD.narrow(1, heads_, heads_).copy_(input.v_TKD.narrow(0, rows.begin, rows.size()));
+      row += rows.size();
+    }
+  }
+
+  // Begins to pass the step's block on, for the next step's; after the last step there is none.
+  Passing pass_on(int step) {
+    if (step + 1 == ring_.lanes) return std::nullopt;
+    return channel_.pass(of_step(step), ring_.next, of_step(step + 1), ring_.previous);
+  }
+
+  // Queries of the input, keys and values of the step's block.
+  ops::AttentionInput with_keys_of(const ops::AttentionInput& input, int step) const {
+    const at::Tensor block_BJD = of_step(step);
+    return {input.q_TND, block_BJD.narrow(1, 0, heads_), block_BJD.narrow(1, heads_, heads_), input.scale};
+  }
+
+ private:
+  at::Tensor of_step(int step) const {
+    return buffers_[static_cast<size_t>(step % 2)].narrow(0, 0, ring_.rows_in_step(step));
+  }
+
+  RingChannel& channel_;
+  const RingLayout& ring_;
+  int64_t heads_;
+  std::array<at::Tensor, 2> buffers_;
+};
+
+// The sums of a block's gradients on their way round: every lane adds what its queries contribute. They set
+// out at the first step after their block's own and are home after the last.
+class BlockGradients {
+ public:
+  BlockGradients(RingChannel& channel, const RingLayout& ring, const ops::AttentionInput& input,
+                 const at::TensorOptions& wide)
+      : channel_(channel), ring_(ring), keys_(input.k_TKD), wide_(wide) {}
+
+  // Zeros for what this lane contributes in a step.
+  at::Tensor contribution(int step) const {
+    return at::zeros({ring_.rows_in_step(step), 2 * keys_.size(1), keys_.size(2)}, wide_);
+  }
+
+  // Adds the contribution to what has come and sends the sum on.
+  void add_and_pass_on(const at::Tensor& own_BJD, int step) {
+    if (passing_) {
+      passing_->wait(keys_.device());
+      own_BJD.add_(come_BJD_);
+    }
+    sent_BJD_ = own_BJD.to(keys_.scalar_type());
+    come_BJD_ = at::empty({ring_.rows_in_step(step + 1), 2 * keys_.size(1), keys_.size(2)}, keys_.options());
+    passing_ = channel_.pass(sent_BJD_, ring_.next, come_BJD_, ring_.previous);
+  }
+
+  void add_home(const ops::AttentionGradient& gradient) {
+    if (!passing_) return;  // one lane
+    passing_->wait(keys_.device());
+    const int64_t heads = keys_.size(1);
+    int64_t row = 0;
+    for (const base::Interval rows : ring_.own_rows) {
+      const at::Tensor come_BJD = come_BJD_.narrow(0, row, rows.size());
+      gradient.dk_TKD.narrow(0, rows.begin, rows.size()).add_(come_BJD.narrow(1, 0, heads));
+      gradient.dv_TKD.narrow(0, rows.begin, rows.size()).add_(come_BJD.narrow(1, heads, heads));
+      row += rows.size();
+    }
+  }
+
+ private:
+  RingChannel& channel_;
+  const RingLayout& ring_;
+  at::Tensor keys_;
+  at::TensorOptions wide_;
+  at::Tensor sent_BJD_, come_BJD_;
+  Passing passing_;
+};
+
+}  // namespace
+
+ops::AttentionResult ring_attention(RingChannel& channel, const MicroBatchLayout& layout,
+                                    const ops::AttentionInput& input) {
+  const RingLayout& ring = layout.ring;
+  Blocks blocks(channel, ring, input);
+  ops::AttentionResult seen;
+  for (int step = 0; step < ring.lanes; ++step) {
+    Passing passing = blocks.pass_on(step);
+    if (step == 0) {
+      seen = ops::attention(input, layout.sequences);
+      seen.out_TND = seen.out_TND.to(seen.lse_NT.scalar_type());
+    } else {
+      ops::attend_blocks(blocks.with_keys_of(input, step), ring.steps[static_cast<size_t>(step - 1)], seen);
+    }
+    if (passing) passing->wait(input.q_TND.device());
+  }
+  seen.out_TND = seen.out_TND.to(input.q_TND.scalar_type());
+  return seen;
+}
+
+void ring_attention_backward(RingChannel& channel, const MicroBatchLayout& layout, const at::Tensor& dout_TND,
+                             const ops::AttentionInput& input, const ops::AttentionResult& saved,
+                             const ops::AttentionGradient& gradient) {
+  const RingLayout& ring = layout.ring;
+  const int64_t heads = input.k_TKD.size(1);
+  const at::TensorOptions wide = saved.lse_NT.options();
+  Blocks blocks(channel, ring, input);
+  BlockGradients gradients(channel, ring, input, wide);
+  at::Tensor dq_TND;
+  for (int step = 0; step < ring.lanes; ++step) {
+    Passing passing = blocks.pass_on(step);
+    if (step == 0) {
+      ops::attention_backward(dout_TND, input, saved, layout.sequences, gradient);
+      dq_TND = gradient.dq_TND.to(wide.dtype());
+    } else {
+      const at::Tensor own_BJD = gradients.contribution(step);
+      ops::attend_blocks_backward(dout_TND, blocks.with_keys_of(input, step), saved,
+                                  ring.steps[static_cast<size_t>(step - 1)],
+                                  {dq_TND, own_BJD.narrow(1, 0, heads), own_BJD.narrow(1, heads, heads)});
+      gradients.add_and_pass_on(own_BJD, step);
+    }
+    if (passing) passing->wait(input.q_TND.device());
+  }
+  gradients.add_home(gradient);
+  if (!dq_TND.is_same(gradient.dq_TND)) gradient.dq_TND.copy_(dq_TND);
+}
+
+int64_t ring_forward_bytes(int lanes, int64_t tokens, int64_t kv_bytes_per_token) {
+  return (lanes - 1) * tokens * kv_bytes_per_token;
+}
+
+int64_t ring_backward_bytes(int lanes, int64_t tokens, int64_t kv_bytes_per_token) {
+  return 2 * ring_forward_bytes(lanes, tokens, kv_bytes_per_token);
+}
+
+}  // namespace sluice::layers
