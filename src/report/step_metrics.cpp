@@ -25,6 +25,7 @@ base::Json to_json(const StepMetrics& metrics) {
           {"lr", metrics.lr},
           {"pull_bytes", metrics.pull_bytes},
           {"push_bytes", metrics.push_bytes},
+          {"ring_bytes", metrics.ring_bytes},
           {"corpus_bytes", metrics.corpus_bytes},
           {"link_exposed_ms", metrics.link_exposed_ms},
           {"peak_bytes", metrics.peak_bytes},

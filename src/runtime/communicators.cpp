@@ -23,6 +23,13 @@ std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::St
   return groups;
 }
 
+bool any_lanes(const std::vector<strategy::Strategy>& candidates) {
+  return std::ranges::any_of(candidates, [](const strategy::Strategy& candidate) {
+    return std::ranges::any_of(candidate.pipelines,
+                               [](const strategy::Pipeline& pipeline) { return pipeline.scheme.cp > 1; });
+  });
+}
+
 std::string group_name(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (const int rank : ranks) parts.push_back(std::to_string(rank));
@@ -37,6 +44,7 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
   std::iota(world.begin(), world.end(), 0);
   activation_ = transport.communicator("activation", world);
   gradient_ = transport.communicator("gradient", world);
+  if (any_lanes(candidates)) ring_ = transport.communicator("ring", world);
   link_inter_ = transport.communicator("link-inter", world);
   link_intra_ = transport.communicator("link-intra", world);
   control_ = control.communicator("step-control", world);

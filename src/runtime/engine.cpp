@@ -57,6 +57,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
   if (optimizer != nullptr)
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
+  result.ring_bytes = runner.ring_bytes();
   result.peak_bytes = store_.owner_bytes() + store_.compute_bytes() + runner.peak_activation_bytes();
   return result;
 }

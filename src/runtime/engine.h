@@ -27,6 +27,7 @@ struct StepResult {
   double gradient_norm = 0;  // of the mean loss, before clipping; 0 for evaluation
   int64_t pulled_bytes = 0;  // received by this rank
   int64_t pushed_bytes = 0;  // sent by this rank
+  int64_t ring_bytes = 0;    // sent by this rank to other lanes
   int64_t peak_bytes = 0;    // parameters, accumulators, owner slices and activations of this rank
   StepTiming timing;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "runtime/test_cluster.h"
 
 namespace sluice::runtime {
@@ -60,6 +61,58 @@ TEST_F(Equivalence, TensorAndPipelineParallel) { expect_as_one_rank(6, {"<3,2,1>
 TEST_F(Equivalence, SwitchingEveryStep) {
   expect_as_one_rank(4, {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>",
                          "<3,1,1> + <1,1,1>", "<2,2,1>"});
+}
+
+// Every sequence on every lane, and rings over some lanes while others run whole sequences.
+class EquivalenceOnLanes : public Equivalence {
+ protected:
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
+    for (const auto plan : {&ringed_plan, &dealt_plan}) {
+      RunOptions options;
+      options.world_size = world_size;
+      options.strategies = strategies;
+      options.plan = plan;
+      const RunRecord record = run_in_process(options);
+      expect_equal(record, one_rank(), 1e-11, 1e-11);
+      EXPECT_EQ(record.ring_bytes, record.expected_ring_bytes);
+    }
+  }
+};
+
+class LanesOfOnePipeline : public EquivalenceOnLanes, public testing::WithParamInterface<int> {};
+TEST_P(LanesOfOnePipeline, AsOneRank) {
+  expect_as_one_rank(GetParam(), {base::text("<1,1,", GetParam(), ">")});
+}
+INSTANTIATE_TEST_SUITE_P(OneToSeven, LanesOfOnePipeline, testing::Range(1, 8),
+                         [](const auto& info) { return base::text(info.param, "Lanes"); });
+
+TEST_F(EquivalenceOnLanes, WithTensorParallelism) { expect_as_one_rank(6, {"<2,1,3>"}); }
+TEST_F(EquivalenceOnLanes, WithPipelineParallelism) { expect_as_one_rank(7, {"<1,2,2> + <1,1,3>"}); }
+TEST_F(EquivalenceOnLanes, WithBoth) { expect_as_one_rank(8, {"<2,2,2>"}); }
+TEST_F(EquivalenceOnLanes, OneThreeAndEightMicroBatches) {
+  RunOptions options;
+  options.sequences = 10;
+  const RunRecord reference = run_in_process(options);
+  options.plan = uneven_plan;
+  for (const char* strategy : {"<1,1,3>", "<1,2,3>"}) {
+    options.strategies = {strategy};
+    options.world_size = strategy::parse_strategy(strategy, 6).ranks();
+    const RunRecord record = run_in_process(options);
+    expect_equal(record, reference, 1e-11, 1e-11);
+    EXPECT_EQ(record.ring_bytes, record.expected_ring_bytes);
+  }
+}
+
+TEST_F(EquivalenceOnLanes, WholeSequencesMoveNoRingBytes) {
+  RunOptions options;
+  options.world_size = 4;
+  options.strategies = {"4x<1,1,1>", "<2,2,1>"};
+  const RunRecord record = run_in_process(options);
+  for (const int64_t bytes : record.ring_bytes) EXPECT_EQ(bytes, 0);
+}
+
+TEST_F(EquivalenceOnLanes, SwitchingEveryStep) {
+  expect_as_one_rank(6, {"<1,1,6>", "<2,1,3>", "<1,2,2> + 2x<1,1,1>", "2x<1,1,3>", "<1,3,2>", "<6,1,1>"});
 }
 
 TEST_F(Equivalence, TwoLevelLinks) {

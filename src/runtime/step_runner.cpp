@@ -27,6 +27,18 @@ void use_on_current_stream(const at::Tensor& tensor) {
   tensor.record_stream(streams.getStream(tensor.device()));
 }
 
+// Pieces that are no whole sequences are shared with the other lanes of a ring.
+std::vector<layers::PieceSpan> spans_of(const strategy::MicroBatch& micro_batch,
+                                        const strategy::StepPlan& plan) {
+  std::vector<layers::PieceSpan> spans;
+  for (const strategy::Piece& piece : micro_batch.pieces) {
+    const bool whole = piece.tokens() == plan.sequences[static_cast<size_t>(piece.sequence)].length_tokens;
+    spans.push_back(
+        {.length = piece.tokens(), .begin = piece.begin, .shared = whole ? -1 : int{piece.sequence}});
+  }
+  return spans;
+}
+
 }  // namespace
 
 StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens& tokens,
@@ -44,8 +56,8 @@ StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens
 }
 
 void StepRunner::open_stage(const StepTokens& tokens) {
-  const strategy::PipelinePlan& plan = graph_.plan.pipelines[static_cast<size_t>(place_.pipeline)];
-  pipeline_ = &plan.pipeline;
+  plan_ = &graph_.plan.pipelines[static_cast<size_t>(place_.pipeline)];
+  pipeline_ = &plan_->pipeline;
   const strategy::Scheme& scheme = pipeline_->scheme;
   const model::ParameterTable& table = resources_.store.table();
   resources_.context.parallel = {
@@ -77,17 +89,21 @@ void StepRunner::open_stage(const StepTokens& tokens) {
     head_gradient_ = head_views(&ComputeShard::gradients);
   }
 
+  if (scheme.cp > 1) resources_.context.ring = &rings_.emplace(*resources_.communicators.ring());
+  open_micro_batches(tokens);
+}
+
+void StepRunner::open_micro_batches(const StepTokens& tokens) {
   const c10::Device device = resources_.store.options().device;
-  const auto& lane = plan.lanes[static_cast<size_t>(place_.lane)];
+  const auto& lane = plan_->lanes[static_cast<size_t>(place_.lane)];
   SLUICE_ASSERT(tokens.size() == lane.size(),
                 base::text("tokens of ", tokens.size(), " micro-batches for ", lane.size()));
   for (size_t i = 0; i < lane.size(); ++i) {
-    std::vector<layers::PieceSpan> spans;
-    for (const strategy::Piece& piece : lane[i].pieces) spans.push_back({piece.tokens(), piece.begin});
     MicroBatch& batch = micro_batches_.emplace_back();
-    batch.layout = layers::micro_batch_layout(spans, scheme.tp, device);
-    if (first_stage) batch.id_T = layers::row_values(tokens[i].tokens, batch.layout, device);
-    if (last_stage) {
+    batch.layout = layout_of(lane[i]);
+    if (lane[i].ring) tied_[*lane[i].ring] = i;
+    if (embedding_) batch.id_T = layers::row_values(tokens[i].tokens, batch.layout, device);
+    if (head_) {
       std::vector<int64_t> target_of_row = tokens[i].targets;
       target_of_row.resize(static_cast<size_t>(batch.layout.rows), -1);
       batch.targets = layers::targets(target_of_row, device);
@@ -95,6 +111,33 @@ void StepRunner::open_stage(const StepTokens& tokens) {
     batch.saved.resize(static_cast<size_t>(stage_layers_.size()));
     batch.deferred.resize(static_cast<size_t>(stage_layers_.size()));
   }
+}
+
+layers::MicroBatchLayout StepRunner::layout_of(const strategy::MicroBatch& micro_batch) const {
+  const c10::Device device = resources_.store.options().device;
+  const int tp = pipeline_->scheme.tp;
+  if (!micro_batch.ring) return layers::micro_batch_layout(spans_of(micro_batch, graph_.plan), tp, device);
+  layers::RingSpans ring;
+  std::vector<int> ranks;
+  for (int lane = 0; lane < pipeline_->scheme.cp; ++lane) {
+    for (const strategy::MicroBatch& other : plan_->lanes[static_cast<size_t>(lane)]) {
+      if (other.ring != micro_batch.ring) continue;
+      if (lane == place_.lane) ring.lane = static_cast<int>(ranks.size());
+      ranks.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
+      ring.lanes.push_back(spans_of(other, graph_.plan));
+    }
+  }
+  const size_t lanes = ranks.size(), lane = static_cast<size_t>(ring.lane);
+  ring.next = ranks[(lane + 1) % lanes];
+  ring.previous = ranks[(lane + lanes - 1) % lanes];
+  return layers::ring_micro_batch_layout(ring, tp, device);
+}
+
+// A node names its micro-batch by the index on its first lane.
+StepRunner::MicroBatch& StepRunner::micro_batch(const Node& node) {
+  const auto index = static_cast<size_t>(node.micro_batch);
+  if (node.lanes == 1) return micro_batches_[index];
+  return micro_batches_[tied_.at(*plan_->lanes[static_cast<size_t>(node.lane)][index].ring)];
 }
 
 void StepRunner::run(const Node& node) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct StepResources {
   LinkRunner& link_inter;
   LinkRunner& link_intra;
   const LinkWires& wires;
-  layers::LayerContext context;  // its `parallel` is set by the step
+  layers::LayerContext context;  // its `parallel` and `ring` are set by the step
 };
 
 // Sums over all ranks, known after ReduceScalars.
@@ -48,6 +49,8 @@ class StepRunner final : public NodeRunner {
   double gradient_norm() const;
   // Most that saved and deferred tensors held at any time.
   int64_t peak_activation_bytes() const { return peak_activation_bytes_; }
+  // That this rank's rings sent.
+  int64_t ring_bytes() const { return rings_ ? rings_->sent_bytes() : 0; }
 
  private:
   // One micro-batch on its way through this rank's stage. Cells and transfers of one micro-batch depend on
@@ -63,9 +66,11 @@ class StepRunner final : public NodeRunner {
   };
 
   void open_stage(const StepTokens& tokens);
-  MicroBatch& micro_batch(const graph::Node& node) {
-    return micro_batches_[static_cast<size_t>(node.micro_batch)];
-  }
+  void open_micro_batches(const StepTokens& tokens);
+  // Of one of the lane's micro-batches; of a ring, with what the other lanes hold.
+  layers::MicroBatchLayout layout_of(const strategy::MicroBatch& micro_batch) const;
+  // This lane's micro-batch in a cell or transfer.
+  MicroBatch& micro_batch(const graph::Node& node);
   size_t stage_index(int64_t layer) const { return static_cast<size_t>(layer - stage_layers_.begin); }
 
   void forward(const graph::Node& node);
@@ -88,13 +93,16 @@ class StepRunner final : public NodeRunner {
 
   // This rank's place; pipeline −1 when it is idle.
   strategy::Place place_;
-  const strategy::Pipeline* pipeline_ = nullptr;
+  const strategy::PipelinePlan* plan_ = nullptr;
+  const strategy::Pipeline* pipeline_ = nullptr;  // the plan's
   base::Interval stage_layers_;
   std::vector<layers::LayerParameters> weights_;  // by layer of the stage
   std::vector<layers::LayerParameters> gradients_;
   std::optional<layers::EmbeddingParameters> embedding_, embedding_gradient_;
   std::optional<layers::HeadParameters> head_, head_gradient_;
   std::vector<MicroBatch> micro_batches_;
+  std::map<int, size_t> tied_;                // by ring, which of them
+  std::optional<layers::RingChannel> rings_;  // between lanes
 
   LinkRunner::Memories pull_memories_;
   LinkRunner::Memories push_memories_;

@@ -2,7 +2,9 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -47,22 +49,114 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node) {
   return cost::CostModel(options);
 }
 
-strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+namespace {
+
+strategy::StepPlan empty_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                               const strategy::Strategy& strategy, int64_t max_tokens) {
   strategy::StepPlan plan;
   plan.step = step;
   plan.sequences = sequences;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    plan.pipelines.push_back({pipeline, max_tokens, std::vector<std::vector<strategy::MicroBatch>>(1)});
-  }
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    auto& lane = plan.pipelines[i % plan.pipelines.size()].lanes[0];
-    const int64_t length = sequences[i].length_tokens;
-    if (lane.empty() || lane.back().tokens() + length > max_tokens) lane.emplace_back();
-    lane.back().pieces.push_back({static_cast<int32_t>(i), 0, length});
+    const auto lanes = static_cast<size_t>(pipeline.scheme.cp);
+    plan.pipelines.push_back({pipeline, max_tokens, std::vector<std::vector<strategy::MicroBatch>>(lanes)});
   }
   return plan;
 }
+
+// The lanes [first, first + lanes) get a ring of one sequence, which gives it its number.
+void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int first, int lanes) {
+  const auto shared = static_cast<int32_t>(sequence);
+  const auto tied = strategy::ring_micro_batches(plan.sequences, {shared}, lanes, shared);
+  for (int lane = 0; lane < lanes; ++lane) {
+    plan.pipelines[pipeline].lanes[static_cast<size_t>(first + lane)].push_back(
+        tied[static_cast<size_t>(lane)]);
+  }
+}
+
+void add_whole(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int lane) {
+  auto& micro_batches = plan.pipelines[pipeline].lanes[static_cast<size_t>(lane)];
+  const int64_t length = plan.sequences[sequence].length_tokens;
+  const bool fits = !micro_batches.empty() && !micro_batches.back().ring &&
+                    micro_batches.back().tokens() + length <= plan.pipelines[pipeline].max_len_tokens;
+  if (!fits) micro_batches.emplace_back();
+  micro_batches.back().pieces.push_back({static_cast<int32_t>(sequence), 0, length});
+}
+
+}  // namespace
+
+strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                              const strategy::Strategy& strategy, int64_t max_tokens) {
+  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
+  base::Rng rng(11, static_cast<uint64_t>(step));
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const size_t pipeline = i % plan.pipelines.size();
+    const int cp = plan.pipelines[pipeline].pipeline.scheme.cp;
+    const int first = static_cast<int>(rng.below(static_cast<uint64_t>(cp)));
+    const int lanes = static_cast<int>(rng.between(1, cp - first));
+    if (lanes > 1 && sequences[i].length_tokens >= 2 * lanes && rng.below(2) == 0) {
+      add_ring(plan, pipeline, i, first, lanes);
+    } else {
+      add_whole(plan, pipeline, i, first);
+    }
+  }
+  return plan;
+}
+
+strategy::StepPlan ringed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                               const strategy::Strategy& strategy, int64_t max_tokens) {
+  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const size_t pipeline = i % plan.pipelines.size();
+    const int cp = plan.pipelines[pipeline].pipeline.scheme.cp;
+    const auto lanes = static_cast<int>(std::min<int64_t>(cp, sequences[i].length_tokens / 2));
+    if (lanes > 1) add_ring(plan, pipeline, i, cp - lanes, lanes);
+    if (lanes <= 1) add_whole(plan, pipeline, i, 0);
+  }
+  return plan;
+}
+
+strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                               const strategy::Strategy& strategy, int64_t max_tokens) {
+  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
+  const auto longest = std::ranges::max_element(sequences, {}, &strategy::Sequence::length_tokens);
+  const auto shared = static_cast<size_t>(longest - sequences.begin());
+  add_ring(plan, 0, shared, 0, 3);
+  for (size_t i = 0, own = 0; i < sequences.size(); ++i) {
+    if (i == shared) continue;
+    const int lane = own++ < 2 ? 1 : 2;
+    auto& micro_batches = plan.pipelines[0].lanes[static_cast<size_t>(lane)];
+    if (micro_batches.size() < (lane == 1 ? 3 : 8)) micro_batches.emplace_back();
+    micro_batches.back().pieces.push_back({static_cast<int32_t>(i), 0, sequences[i].length_tokens});
+  }
+  return plan;
+}
+
+namespace {
+
+// Forward once, backward twice: k − 1 times every key and value of each ring's tokens, on all TP ranks.
+int64_t ring_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape& shape, comm::DType dtype) {
+  int64_t bytes = 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const int tp = pipeline.pipeline.scheme.tp;
+    const int64_t kv_heads = tp * std::max<int64_t>(1, shape.kv_heads / tp);
+    const int64_t per_token = 2 * kv_heads * shape.head_dim * comm::size_of(dtype);
+    std::map<int, std::pair<int, int64_t>> rings;  // lanes and tokens
+    for (const auto& lane : pipeline.lanes) {
+      for (const strategy::MicroBatch& micro_batch : lane) {
+        if (!micro_batch.ring) continue;
+        auto& [lanes, tokens] = rings[*micro_batch.ring];
+        ++lanes;
+        tokens += micro_batch.tokens();
+      }
+    }
+    for (const auto& [ring, size] : rings) {
+      bytes += shape.layers * 3 * (size.first - 1) * size.second * per_token;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
 
 std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences,
                                              int64_t longest) {
@@ -139,7 +233,8 @@ class RankRun {
   void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
     const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
     const strategy::StepPlan plan =
-        dealt_plan(step, random_batch(3, step, 9, 64), strategy, options_.max_tokens);
+        options_.plan(step, random_batch(3, step, options_.sequences, 64), strategy, options_.max_tokens);
+    strategy::validate(plan, options_.world_size);
     graph::BuildOptions build;
     build.link_plans = &link_plans_;
     const graph::StepGraph graph = graph::build(plan, table_, cost, options_.world_size, build);
@@ -149,10 +244,15 @@ class RankRun {
     const StepResult result =
         engine.train(graph, made_up_tokens(plan, options_.world_size, rank_, table_.shape.vocab), optimizer);
     const std::lock_guard lock(mutex_);
-    if (record_.pulled_bytes.size() <= static_cast<size_t>(step))
-      record_.pulled_bytes.resize(static_cast<size_t>(step) + 1);
-    record_.pulled_bytes[static_cast<size_t>(step)] += result.pulled_bytes;
+    const auto at = static_cast<size_t>(step);
+    if (record_.pulled_bytes.size() <= at) {
+      record_.pulled_bytes.resize(at + 1);
+      record_.ring_bytes.resize(at + 1);
+    }
+    record_.pulled_bytes[at] += result.pulled_bytes;
+    record_.ring_bytes[at] += result.ring_bytes;
     if (rank_ != 0) return;
+    record_.expected_ring_bytes.push_back(ring_bytes_by_formula(plan, table_.shape, options_.dtype));
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);
   }

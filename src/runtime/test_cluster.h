@@ -20,9 +20,19 @@ model::Shape small_shape();
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node);
 
 // Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
-// `max_tokens`.
+// `max_tokens`. On lanes, half of those that are long enough become rings over any run of them, the others
+// stay whole on any lane.
 strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                               const strategy::Strategy& strategy, int64_t max_tokens);
+
+// Every sequence over all lanes of its pipeline, or as many as it has pairs of tokens.
+strategy::StepPlan ringed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                               const strategy::Strategy& strategy, int64_t max_tokens);
+
+// On the first pipeline's lanes 0, 1 and 2: one, three and eight micro-batches, the first of which is a ring
+// over all three. REQUIRES: at least ten sequences, one of them of six tokens or more.
+strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                               const strategy::Strategy& strategy, int64_t max_tokens);
 
 // The same batches for every run: token ids are a learnable function of document and position.
 std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences, int64_t longest);
@@ -33,14 +43,19 @@ struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
   std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
-  std::vector<int64_t> pulled_bytes;                      // of all ranks, by step
+  // Of all ranks, by step.
+  std::vector<int64_t> pulled_bytes;
+  std::vector<int64_t> ring_bytes;
+  std::vector<int64_t> expected_ring_bytes;  // by the formula
 };
 
 struct RunOptions {
   int world_size = 1;
   int gpus_per_node = 8;
   std::vector<std::string> strategies{"<1,1,1>"};  // step s uses strategies[s mod size]
+  decltype(&dealt_plan) plan = dealt_plan;
   int64_t steps = 20;
+  int64_t sequences = 9;  // of a step
   comm::DType dtype = comm::DType::kFloat64;
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport

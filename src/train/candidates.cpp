@@ -13,18 +13,7 @@ namespace sluice::train {
 
 namespace {
 
-// Rings are planned but not run yet.
-void refuse_lanes(const strategy::Strategy& candidate) {
-  for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-    if (pipeline.scheme.cp == 1) continue;
-    throw base::InputError(base::text("strategy '", strategy::to_text(candidate),
-                                      "': ", strategy::to_text(pipeline.scheme),
-                                      ": cp > 1 is not executed yet: use tp or pp for long sequences"));
-  }
-}
-
 void check_against_model(const strategy::Strategy& candidate, const model::Shape& shape) {
-  refuse_lanes(candidate);
   for (const strategy::Pipeline& pipeline : candidate.pipelines) {
     const std::string fault = model::tp_fault(shape, pipeline.scheme.tp);
     if (!fault.empty()) {

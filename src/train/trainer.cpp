@@ -45,6 +45,7 @@ struct StepWord {
   int64_t stop = 0;
   int64_t pulled_bytes = 0;
   int64_t pushed_bytes = 0;
+  int64_t ring_bytes = 0;
   int64_t corpus_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t link_exposed_ns = 0;
@@ -56,6 +57,7 @@ StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
   StepWord word;
   word.pulled_bytes = result.pulled_bytes;
   word.pushed_bytes = result.pushed_bytes;
+  word.ring_bytes = result.ring_bytes;
   word.corpus_bytes = step.corpus_bytes;
   word.peak_bytes = result.peak_bytes;
   word.link_exposed_ns = result.timing.link_exposed_ns;
@@ -269,6 +271,7 @@ bool Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, report::Ste
     stop = stop || word.stop != 0;
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;
+    metrics.ring_bytes += word.ring_bytes;
     metrics.corpus_bytes += word.corpus_bytes;
     metrics.peak_bytes = std::max(metrics.peak_bytes, word.peak_bytes);
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));

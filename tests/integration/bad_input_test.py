@@ -134,8 +134,9 @@ class Configurations(BadInput):
     def test_more_stages_than_layers(self):
         self.refuse("more stages than layers", 2, "5 stages", "4 layers", ranks=5, parallel__strategies=["<1,5,1>"])
 
-    def test_lanes(self):
-        self.refuse("CP > 1", 2, re.escape("<1,1,2>"), parallel__strategies=["<1,1,2>"])
+    def test_more_lanes_than_ranks(self):
+        self.refuse("more lanes than ranks", 2, re.escape("<1,1,3>"), "3 ranks", "2",
+                    parallel__strategies=["<1,1,3>"])
 
     def test_context_of_one_token(self):
         self.refuse("context shorter than 2", 2, r"data\.context_length is 1", "2", data__context_length=1)

@@ -4,7 +4,8 @@ others; and real processes under changing strategies compute what one rank compu
 import shutil
 import unittest
 
-from harness import TestCase, committed_steps, losses, rank_processes, records, terminate
+from harness import (TestCase, committed_steps, losses, make_documents, rank_processes, records, terminate,
+                     write_corpus)
 
 STEPS = 8
 HALF = 4
@@ -70,6 +71,24 @@ class Processes(TestCase):
         self.train("one", 1)
         self.assert_close_losses(four, one, 1e-11, 1e-11)
         self.assert_close_checkpoint(four, one, 20, 1e-11)
+
+    def test_lanes_equal_one_rank_in_float64(self):
+        common = {"train__dtype": "float64", "train__steps": 20, "checkpoint__every": 20,
+                  "data__context_length": 320, "data__validation_fraction": 0.1, "train__eval_every": 10}
+        write_corpus(self.directory / "corpus", make_documents(longest=320))
+        lanes = self.config("lanes", **common, parallel__strategies=["<1,1,4>", "<2,1,2>", "<1,2,2>", "4x<1,1,1>"])
+        one = self.config("one", **common, parallel__strategies=["<1,1,1>"])
+        self.train("lanes", 4)
+        self.train("one", 1)
+        self.assert_close_losses(lanes, one, 1e-11, 1e-11)
+        self.assert_close_checkpoint(lanes, one, 20, 1e-11)
+        sent = {}
+        for record in records(lanes):
+            if "ring_bytes" in record:
+                sent[record["strategy"]] = sent.get(record["strategy"], 0) + record["ring_bytes"]
+        self.assertGreater(sent["1x<1,1,4>"], 0)
+        self.assertGreater(sent["1x<1,2,2>"], 0)
+        self.assertEqual(sent["4x<1,1,1>"], 0)
 
 
 class Stop(TestCase):
