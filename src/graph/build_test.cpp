@@ -161,6 +161,31 @@ TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
   }
 }
 
+// Nor do pipelines delay each other when pulling and pushing take no time.
+TEST(Build, WithoutExchangesTheClockEqualsTheLongestSchedule) {
+  int several = 0;
+  int deep = 0;
+  int between_nodes = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const auto random = random_case(seed, {.max_ranks = 40, .max_stages = 8});
+    StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
+    int64_t longest_ns = 0;
+    for (const strategy::PipelinePlan& pipeline : random.plan.pipelines) {
+      const auto load = schedule::pipeline_load(pipeline, random.cost, random.world_size);
+      longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
+      deep += pipeline.pipeline.scheme.pp > 4 ? 1 : 0;
+    }
+    for (Node& node : graph.nodes) {
+      if (node.pipeline < 0) node.duration_ns = 0;
+    }
+    run_clock(graph);
+    ASSERT_EQ(graph.makespan_ns, longest_ns) << "seed " << seed << "\n" << to_text(graph);
+    several += random.plan.pipelines.size() > 1 ? 1 : 0;
+    between_nodes += random.world_size > random.cost.options().gpus_per_node ? 1 : 0;
+  }
+  EXPECT_GT(std::min({several, deep, between_nodes}), 100);
+}
+
 TEST(Build, UnknownPassIsRefused) {
   EXPECT_THROW(Small().build("<1,1,1>", {"30"}, 1, {.disabled_passes = {"clock"}}), base::InputError);
 }

@@ -136,6 +136,7 @@ struct RandomOptions {
   int max_ranks = 12;
   int max_pipelines = 12;
   int max_lanes = 1;
+  int max_stages = 4;
   bool tight = true;  // sometimes
 };
 
@@ -146,7 +147,8 @@ inline strategy::Strategy random_strategy(base::Rng& rng, const RandomOptions& o
   strategy::Strategy strategy;
   size_t used = 0;
   while (static_cast<int>(strategy.pipelines.size()) < options.max_pipelines) {
-    const strategy::Scheme scheme{static_cast<int>(rng.between(1, 4)), static_cast<int>(rng.between(1, 4)),
+    const strategy::Scheme scheme{static_cast<int>(rng.between(1, 4)),
+                                  static_cast<int>(rng.between(1, options.max_stages)),
                                   static_cast<int>(rng.between(1, options.max_lanes))};
     if (used + static_cast<size_t>(scheme.ranks()) > ranks.size()) break;
     const auto first = ranks.begin() + static_cast<ptrdiff_t>(used);
@@ -175,7 +177,7 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
 inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) {
   base::Rng rng(seed, 77);
   const int world_size = static_cast<int>(rng.between(1, options.max_ranks));
-  const model::Shape shape = small_shape(rng.between(4, 9), rng.below(3) == 0);
+  const model::Shape shape = small_shape(rng.between(options.max_stages, 9), rng.below(3) == 0);
   const bool tight = options.tight && rng.below(2) == 0;
   const CostOptions cost_options{.gpus_per_node = static_cast<int>(rng.between(1, 8)),
                                  .device_bytes = tight ? rng.between(200'000, 2'000'000) : 1'000'000'000,
