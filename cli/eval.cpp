@@ -93,8 +93,9 @@ void print(const Options& options, const train::ModelSource& model, const Outcom
   }
   char loss[32];
   std::snprintf(loss, sizeof loss, "%.7f", outcome.result.mean_loss());
-  std::cout << text(model.name(), ": loss ", loss, " nats over ", base::human_count(outcome.result.targets),
-                    " targets in ", base::human_count(outcome.sequences), " sequences\n");
+  std::cout << text(model.name(), ": loss ", loss, " nats over ",
+                    base::human_count(outcome.result.targets, "target", "targets"), " in ",
+                    base::human_count(outcome.sequences, "sequence", "sequences"), "\n");
 }
 
 void run(const Options& options) {

@@ -35,16 +35,18 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
 
 config::Proposed propose_with_log(const config::PlanningInputs& inputs,
                                   const config::ProposingOptions& options) {
-  base::log_info(text("proposing strategies for ", inputs.options.gpus, " GPUs and batches of ",
-                      base::human_count(inputs.options.tokens_per_step), " tokens"));
+  base::log_info(text("proposing strategies for ", base::human_count(inputs.options.gpus, "GPU", "GPUs"),
+                      " and batches of ", base::human_count(inputs.options.tokens_per_step), " tokens"));
   return config::propose_for(inputs, options);
 }
 
 Planning planning_of(const config::PlanningOptions& options, const std::string& name) {
   config::PlanningInputs inputs = config::resolve_planning(options);
   const plan::Method method = config::parse_method(name);
-  if (inputs.strategies.empty())
-    inputs.strategies = plan::strategies_of(propose_with_log(inputs, {.method = method}).strategies);
+  if (inputs.strategies.empty()) {
+    const plan::Method proposing = method == plan::Method::kExact ? plan::Method::kOurs : method;
+    inputs.strategies = plan::strategies_of(propose_with_log(inputs, {.method = proposing}).strategies);
+  }
   return {config::planner_of(inputs, method), inputs.sampler()};
 }
 

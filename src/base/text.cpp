@@ -90,6 +90,10 @@ std::string human_count(int64_t value) {
   return digits;
 }
 
+std::string human_count(int64_t value, std::string_view one, std::string_view many) {
+  return text(human_count(value), " ", value == 1 ? one : many);
+}
+
 std::string human_percent(double share) {
   char buffer[64];
   std::snprintf(buffer, sizeof buffer, std::abs(share) < 0.1 ? "%.2f %%" : "%.1f %%", 100 * share);

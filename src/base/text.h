@@ -43,6 +43,9 @@ std::string human_duration(int64_t nanoseconds);
 // 12345678 -> "12,345,678".
 std::string human_count(int64_t value);
 
+// 1200, "batch", "batches" -> "1,200 batches"; `one` stands for 1 alone.
+std::string human_count(int64_t value, std::string_view one, std::string_view many);
+
 // 0.0456 -> "4.56 %", 0.456 -> "45.6 %".
 std::string human_percent(double share);
 

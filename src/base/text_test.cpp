@@ -29,6 +29,9 @@ TEST(Text, HumanUnits) {
   EXPECT_EQ(human_duration(1'500'000'000), "1.50 s");
   EXPECT_EQ(human_duration(125'000'000'000), "2m05s");
   EXPECT_EQ(human_count(-1234567), "-1,234,567");
+  EXPECT_EQ(human_count(0, "batch", "batches"), "0 batches");
+  EXPECT_EQ(human_count(1, "batch", "batches"), "1 batch");
+  EXPECT_EQ(human_count(1234, "batch", "batches"), "1,234 batches");
 }
 
 TEST(Text, NearestWordWithinReach) {

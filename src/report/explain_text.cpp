@@ -17,11 +17,18 @@ double ratio(int64_t part, int64_t whole) {
 // How much longer than `ns` it takes.
 std::string excess(int64_t longer_ns, int64_t ns) { return human_percent(ratio(longer_ns - ns, ns)); }
 
+std::string sequences_text(int64_t sequences, int64_t tokens) {
+  return text(human_count(sequences, "sequence", "sequences"), " of ",
+              human_count(tokens, "token", "tokens"));
+}
+
 std::string batch_text(const Explanation& explanation) {
-  return text("Step ", explanation.step, " has ", human_count(explanation.sequences), " sequences of ",
-              human_count(explanation.tokens), " tokens in all; the longest has ",
-              human_count(explanation.longest_tokens), ", half of them at most ",
-              human_count(explanation.median_tokens), ".\n");
+  const std::string spread = explanation.sequences == 1
+                                 ? ""
+                                 : text("; the longest has ", human_count(explanation.longest_tokens),
+                                        ", half of them at most ", human_count(explanation.median_tokens));
+  return text("Step ", explanation.step, " has ", sequences_text(explanation.sequences, explanation.tokens),
+              " in all", spread, ".\n");
 }
 
 // The fastest candidate other than the chosen one, where there is one that holds the batch.
@@ -83,11 +90,11 @@ std::string ranks_text(const ExplainedPipeline& pipeline) {
 std::string cause_text(const ExplainedPipeline& last) {
   const double busy = ratio(last.busy_ns, last.end_ns);
   const double path = ratio(last.longest_path_ns, last.end_ns);
-  const std::string way = text("its longest sequence, ", human_count(last.longest_tokens), " tokens, needs ",
-                               human_duration(last.longest_path_ns));
+  const std::string way = text("its longest sequence, ", human_count(last.longest_tokens, "token", "tokens"),
+                               ", needs ", human_duration(last.longest_path_ns));
   if (last.stages == 1) {
     return text("It computes all that time, without waiting; its longest sequence has ",
-                human_count(last.longest_tokens), " tokens.");
+                human_count(last.longest_tokens, "token", "tokens"), ".");
   }
   const std::string share =
       text("Stage ", last.busiest_stage, " of ", last.stages, " computes for ", human_percent(busy),
@@ -102,8 +109,8 @@ std::string last_text(const Explanation& explanation) {
   const ExplainedPipeline& last = explanation.pipelines.front();
   std::string out =
       text("Last to end, at ", human_duration(last.end_ns), ", is the pipeline ", last.scheme, " on ",
-           ranks_text(last), " with ", human_count(last.sequences), " sequences of ",
-           human_count(last.tokens), " tokens in ", last.micro_batches, " micro-batches. ", cause_text(last));
+           ranks_text(last), " with ", sequences_text(last.sequences, last.tokens), " in ",
+           human_count(last.micro_batches, "micro-batch", "micro-batches"), ". ", cause_text(last));
   if (explanation.pipelines.size() == 1) return out + "\n";
   const ExplainedPipeline& first = explanation.pipelines.back();
   out += text(" First to end, at ", human_duration(first.end_ns), " (",

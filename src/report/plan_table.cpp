@@ -32,9 +32,11 @@ void add_pipeline(const strategy::PipelinePlan& pipeline, std::vector<std::strin
 
 std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns) {
   std::vector<std::string> lines;
-  lines.push_back(text("step ", plan.step, ": ", plan.sequences.size(), " sequences, ",
-                       base::human_count(plan.tokens()), " tokens, ", base::human_count(plan.targets()),
-                       " targets"));
+  lines.push_back(
+      text("step ", plan.step, ": ",
+           base::human_count(static_cast<int64_t>(plan.sequences.size()), "sequence", "sequences"), ", ",
+           base::human_count(plan.tokens(), "token", "tokens"), ", ",
+           base::human_count(plan.targets(), "target", "targets")));
   for (const strategy::CandidateEstimate& candidate : plan.candidates) {
     lines.push_back(
         text("  candidate ", candidate.strategy, ": ", base::human_duration(candidate.estimated_ns)));

@@ -141,7 +141,7 @@ std::string RunSummary::text() const {
   }
   lines.push_back("strategies");
   for (const auto& [strategy, count] : strategies)
-    lines.push_back(base::text("  ", count, " steps of ", strategy));
+    lines.push_back(base::text("  ", base::human_count(count, "step", "steps"), " of ", strategy));
   lines.push_back(base::text(
       "median step     ", fixed(median(steps_, [](auto& s) { return s.time_ms; }), 1), " ms, ",
       base::human_count(std::llround(median(steps_, [](auto& s) { return s.tokens_per_s; }))), " tokens/s"));

@@ -17,30 +17,32 @@ std::string shown(const Json& entry, const std::string& key, const std::string& 
 
 std::vector<std::string> row_of(const Json& entry, const std::string& name) {
   const auto strategy = base::require<std::string>(entry, "strategy", name);
+  const auto count = [](int64_t value) { return human_count(value); };
   const auto duration = [](int64_t ns) { return ns > 0 ? base::human_duration(ns) : "-"; };
   return {shown<double>(entry, "frequency", name, base::human_percent),
-          shown<int64_t>(entry, "gpus", name, human_count),
-          shown<int64_t>(entry, "max_len", name, human_count),
+          shown<int64_t>(entry, "gpus", name, count),
+          shown<int64_t>(entry, "max_len", name, count),
           shown<int64_t>(entry, "mean_estimated_ns", name, duration),
-          shown<int64_t>(entry, "tokens_per_s", name, human_count),
+          shown<int64_t>(entry, "tokens_per_s", name, count),
           strategy};
 }
 
 std::string inputs_text(const Json& inputs, const std::string& name) {
   const auto lengths = base::require<Json>(inputs, "lengths", name);
   const auto calibration = base::require<Json>(inputs, "calibration", name);
-  return text("for ", base::require<int>(inputs, "gpus", name), " GPUs, ",
+  return text("for ", human_count(base::require<int>(inputs, "gpus", name), "GPU", "GPUs"), ", ",
               human_count(base::require<int64_t>(inputs, "tokens_per_step", name)), " tokens a step of ",
-              human_count(base::require<int64_t>(lengths, "count", name)), " documents; calibration ",
-              base::require<std::string>(calibration, "name", name), "\n");
+              human_count(base::require<int64_t>(lengths, "count", name), "document", "documents"),
+              "; calibration ", base::require<std::string>(calibration, "name", name), "\n");
 }
 
 }  // namespace
 
 std::string strategies_table(const Json& file, const std::string& name) {
   const auto entries = base::require<Json>(file, "strategies", name);
-  std::string out = text(entries.size(), " strategies, context ",
-                         human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
+  std::string out =
+      text(human_count(static_cast<int64_t>(entries.size()), "strategy", "strategies"), ", context ",
+           human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
   if (file.contains("inputs")) out += inputs_text(base::require<Json>(file, "inputs", name), name);
   std::vector<std::vector<std::string>> rows = {
       {"steps", "GPUs", "holds", "mean step", "tokens/s", "strategy"}};
