@@ -50,7 +50,7 @@ def propose(
     tokens_per_step: of a batch. 0: all documents are one batch.
     method: "ours", or "paper" for the published algorithms.
     max_strategies: at most that many.
-    max_cp: most lanes of a pipeline; method "paper" knows none.
+    max_cp: most lanes of a pipeline; 1 with method "paper", which knows none.
     seed: of the batches that are drawn.
 
     Takes seconds to minutes, growing with `gpus`; other Python threads run meanwhile. Equal inputs give equal

@@ -154,6 +154,9 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
 void resolve_batches(PlanningInputs& inputs) {
   if (inputs.lengths.empty())
     throw InputError("no lengths are given: name a corpus or a file with one length a line");
+  if (*std::ranges::max_element(inputs.lengths) < 2)
+    throw InputError(
+        "no document has 2 tokens or more, which a sequence needs to have a target: give others");
   PlanningOptions& options = inputs.options;
   if (options.context_length == 0) {
     options.context_length = std::max(2, *std::ranges::max_element(inputs.lengths));

@@ -161,7 +161,7 @@ TEST_F(PlanningInputsTest, RefusesWithTheValueAndTheWayOut) {
   EXPECT_THAT(with([&](PlanningOptions& o) { o.lengths = {file("bad.txt", "12\n\n-3\n")}; }),
               HasSubstr("bad.txt:3: '-3' is not a length"));
   EXPECT_THAT(with([&](PlanningOptions& o) { o.lengths = {file("short.txt", "1\n1\n")}; }),
-              HasSubstr("no document to sample"));
+              HasSubstr("no document has 2 tokens"));
 }
 
 TEST_F(PlanningInputsTest, StrategiesAreTextsOrFilesOfThem) {

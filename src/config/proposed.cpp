@@ -16,6 +16,12 @@ void check(const ProposingOptions& options) {
   if (options.max_strategies < 1)
     throw InputError(text("max_strategies is ", options.max_strategies, ": give 1 or more"));
   if (options.max_cp < 1) throw InputError(text("max_cp is ", options.max_cp, ": give 1 or more"));
+  if (options.method == plan::Method::kExact)
+    throw InputError("method is 'exact', which plans batches: propose with ours or paper");
+  if (options.method == plan::Method::kPaper && options.max_cp > 1) {
+    throw InputError(text("max_cp is ", options.max_cp,
+                          " but the published algorithms know no lanes: leave it at 1 or propose with ours"));
+  }
 }
 
 }  // namespace

@@ -11,9 +11,9 @@
 namespace sluice::config {
 
 struct ProposingOptions {
-  plan::Method method = plan::Method::kOurs;
+  plan::Method method = plan::Method::kOurs;  // or kPaper
   int max_strategies = 8;
-  int max_cp = 1;  // most lanes of a pipeline; kPaper knows none
+  int max_cp = 1;  // most lanes of a pipeline; 1 with kPaper, which knows none
 };
 
 struct Proposed {
@@ -21,8 +21,8 @@ struct Proposed {
   std::vector<std::vector<int64_t>> sample_batches;  // that they were judged by
 };
 
-// Strategies for batches such as the inputs' sampler draws. InputError when max_strategies or max_cp < 1;
-// throws as plan::propose. REQUIRES: inputs.lengths.
+// Strategies for batches such as the inputs' sampler draws. InputError when max_strategies or max_cp < 1,
+// kPaper is given lanes, or the method is kExact; throws as plan::propose. REQUIRES: inputs.lengths.
 Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options);
 
 // The planner of inputs.strategies. Throws as plan::Planner.

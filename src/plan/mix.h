@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,10 @@ using Mix = std::vector<int>;
 // ranks, in powers of two: TP within a node, at most `max_cp` lanes. The largest first, of equals the one
 // with more TP, so that a strategy in this order consists of aligned blocks of ranks.
 std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_size, int max_cp);
+
+// InfeasibleError unless one of the `schemes` that are usable on `world_size` ranks holds `context_length`
+// tokens.
+void require_held(int64_t context_length, std::span<const SchemeCost> schemes, int world_size);
 
 int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes);
 // The longest sequence that one of its pipelines holds; 0 without any.

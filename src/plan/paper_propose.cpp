@@ -238,14 +238,7 @@ std::vector<Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int64_t p
 std::vector<Proposal> paper_propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.context_length >= 1, "a proposal of no strategy");
   const std::vector<SchemeCost> schemes = usable_schemes(cost, options.world_size, 1);
-  int64_t longest = 0;
-  for (const SchemeCost& scheme : schemes) longest = std::max(longest, scheme.max_len_tokens());
-  if (longest < options.context_length) {
-    throw base::InfeasibleError(
-        base::text("no strategy without lanes on ", options.world_size, " ranks holds context_length ",
-                   options.context_length, ": the longest that fits is ", longest,
-                   " tokens: lower data.context_length, use more ranks or propose with method ours"));
-  }
+  require_held(options.context_length, schemes, options.world_size);
   std::vector<Judged> judged = judge(all_mixes(options, schemes), schemes, options);
   const auto holder = std::max_element(judged.begin(), judged.end(), [&](const Judged& a, const Judged& b) {
     const auto rank = [&](const Judged& of) {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "plan/mix_search.h"
 #include "plan/planner.h"
 
@@ -248,15 +247,7 @@ std::vector<Proposal> Portfolio::proposals() const {
 std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");
   std::vector<SchemeCost> schemes = usable_schemes(cost, options.world_size, options.max_cp);
-  int64_t longest = 0;
-  for (const SchemeCost& scheme : schemes) longest = std::max(longest, scheme.max_len_tokens());
-  if (longest < options.context_length || schemes.empty()) {
-    throw base::InfeasibleError(base::text("no strategy on ", options.world_size,
-                                           " ranks holds context_length ", options.context_length,
-                                           ": the longest that fits is ", longest,
-                                           " tokens: lower data.context_length, use more ranks or raise "
-                                           "memory.device_gib"));
-  }
+  require_held(options.context_length, schemes, options.world_size);
   Portfolio portfolio(options, cost, std::move(schemes));
   portfolio.choose();
   return portfolio.proposals();

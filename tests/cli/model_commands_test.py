@@ -1,19 +1,13 @@
 """export, import, eval, plan and inspect on a model that a short run made."""
 
 import json
-import os
 import pathlib
-import subprocess
-import tempfile
 import unittest
 
-SLUICE = os.environ.get("SLUICE", "build/sluice")
+from commands import CommandTest, call
+
 SHAPE = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn_hidden": 48}
 VOCABULARY = 384
-
-
-def call(*arguments):
-    return subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def configuration(folder, steps=2):
@@ -43,11 +37,10 @@ tensorboard = false
 """
 
 
-class ModelCommands(unittest.TestCase):
+class ModelCommands(CommandTest):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         cls.config = cls.folder / "run.toml"
         cls.config.write_text(configuration(cls.folder))
         text = cls.folder / "text"
@@ -59,17 +52,6 @@ class ModelCommands(unittest.TestCase):
                  "--train-tokenizer", VOCABULARY)
         cls.done("train", "--config", cls.config)
         cls.done("export", cls.folder / "run", "--out", cls.folder / "model")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
-    def done(cls, *arguments):
-        result = call(*arguments)
-        if result.returncode != 0:
-            raise AssertionError(f"{arguments} ended with {result.returncode}: {result.stderr}")
-        return result.stdout
 
     def eval(self, model, *arguments):
         corpus = self.folder / "corpus" / "corpus"

@@ -1,28 +1,20 @@
 """lengths, propose, plan and inspect for a cluster that nobody has: no run configuration, no libtorch."""
 
 import json
-import os
-import pathlib
 import random
-import subprocess
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
-SLUICE = os.environ.get("SLUICE", "build/sluice")
+from commands import CommandTest, call
+
 CONTEXT = 8192
 TOKENS = 40_000
 
 
-def call(*arguments):
-    return subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
-
-
-class PlanningCommands(unittest.TestCase):
+class PlanningCommands(CommandTest):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = tempfile.TemporaryDirectory()
-        cls.folder = pathlib.Path(cls.temporary.name)
+        super().setUpClass()
         cls.lengths = cls.folder / "lengths.txt"
         numbers = random.Random(5)
         lengths = [min(40_000, 1 + int(numbers.paretovariate(0.9) * 60)) for _ in range(2000)]
@@ -31,17 +23,6 @@ class PlanningCommands(unittest.TestCase):
                       "--tokens-per-step", TOKENS)
         cls.strategies = cls.folder / "strategies.json"
         cls.done("propose", *cls.inputs, "--max", 3, "--out", cls.strategies)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
-
-    @classmethod
-    def done(cls, *arguments):
-        result = call(*arguments)
-        if result.returncode != 0:
-            raise AssertionError(f"{arguments} ended with {result.returncode}: {result.stderr}")
-        return result.stdout
 
     def refused(self, status, message, *arguments):
         """Ends with `status` and one line that matches `message`, progress apart; writes nothing but that."""
@@ -143,7 +124,7 @@ class PlanningCommands(unittest.TestCase):
         out.unlink()
 
     def test_wrong_inputs_end_with_2_and_a_way_out(self):
-        files = {"empty.txt": "", "word.txt": "12\nmany\n", "negative.txt": "12\n13\n-1\n",
+        files = {"empty.txt": "", "word.txt": "12\nmany\n", "negative.txt": "12\n13\n-1\n", "short.txt": "1\n0\n",
                  "large.txt": "8x<1,1,1>\n5x<4,1,1>\n", "none.json": "{}"}
         for name, content in files.items():
             (self.folder / name).write_text(content)
@@ -152,6 +133,7 @@ class PlanningCommands(unittest.TestCase):
             (("--calibration", "a800-7c"), "'a800-7c'.*analytic"),
             (("--model", "llama-8b"), "'llama-8b'.*llama-7b"),
             (("--lengths", self.folder / "empty.txt"), "empty.txt holds no lengths"),
+            (("--lengths", self.folder / "short.txt"), "no document has 2 tokens"),
             (("--lengths", self.folder / "word.txt"), "word.txt:2: 'many'"),
             (("--lengths", self.folder / "negative.txt"), "negative.txt:3: '-1'"),
             (("--lengths", self.folder / "absent.txt"), "absent.txt"),
@@ -172,6 +154,8 @@ class PlanningCommands(unittest.TestCase):
             with self.subTest(message):
                 self.refused(2, message, "plan", *self.inputs, "--strategies", strategies)
         self.refused(2, "method is 'best'", "plan", *self.inputs, "--method", "best")
+        self.refused(2, "'exact'.*ours or paper", "propose", *self.inputs, "--method", "exact")
+        self.refused(2, "max_cp is 2.*no lanes", "propose", *self.inputs, "--method", "paper", "--max-cp", 2)
         for name in files:
             (self.folder / name).unlink()
 
@@ -193,7 +177,8 @@ class PlanningCommands(unittest.TestCase):
         long = self.folder / "long.txt"
         long.write_text("30000000\n")
         given = ("--gpus", 1, "--model", "llama-32b", "--lengths", long)
-        self.refused(3, r"30000000", "propose", *given)
+        self.refused(3, "no scheme .* holds the model on 1 rank: use more", "propose", *given)
+        self.refused(3, "holds context_length 30000000: the longest that fits is", "propose", *replaced(given, "--gpus", 64))
         self.refused(3, r"30000000 tokens", "plan", *given, "--strategies", "<1,1,1>")
         long.unlink()
 

@@ -73,6 +73,10 @@ class ProposeTest(unittest.TestCase):
     def test_refuses_what_it_cannot_do(self):
         with self.assertRaisesRegex(sluice.InputError, "max_strategies is 0"):
             sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, max_strategies=0)
+        with self.assertRaisesRegex(sluice.InputError, "'exact'.*ours or paper"):
+            sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, method="exact")
+        with self.assertRaisesRegex(sluice.InputError, "max_cp is 4"):
+            sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, method="paper", max_cp=4)
         with self.assertRaises(sluice.InfeasibleError):
             sluice.propose(CODE_LENGTHS, **{**self.ARGUMENTS, "context_length": 10**7})
 
