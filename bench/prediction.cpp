@@ -21,6 +21,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "graph/build.h"
+#include "model/test_shape.h"
 #include "plan/planner.h"
 #include "profile/machine.h"
 #include "profile/probe.h"
@@ -48,18 +49,6 @@ const std::vector<Case> kCases = {
     {1, {"<1,1,1>"}},
     {2, {"2x<1,1,1>", "<2,1,1>", "<1,2,1>"}},
     {4, {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "2x<2,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>"}}};
-
-model::Shape quick_start_shape() {
-  model::Shape shape;
-  shape.layers = 4;
-  shape.hidden = 128;
-  shape.heads = 4;
-  shape.kv_heads = 2;
-  shape.head_dim = 32;
-  shape.ffn_hidden = 336;
-  shape.vocab = 2048;
-  return shape;
-}
 
 // Long-tailed lengths: two of three short, a few of the whole context.
 std::vector<strategy::Sequence> batch(int64_t step) {
@@ -105,7 +94,7 @@ class RankBench {
     at::set_num_threads(std::max(1, profile::this_machine().cores / launch.local_size));
     transport_ = transport::gloo_transport({.launch = launch});
     ranks_ = std::make_unique<profile::Ranks>(*transport_, "bench", c10::kCPU);
-    table_ = model::parameter_table(quick_start_shape());
+    table_ = model::parameter_table(model::test_shape());
     for (const Case& one : kCases) {
       if (one.ranks != launch.world_size) continue;
       for (const std::string& text : one.strategies) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
@@ -19,48 +20,22 @@ using strategy::Strategy;
 
 constexpr const char* kSchema = "sluice.strategies/1";
 
-// A strategy's text, and where it stands.
-struct Found {
-  std::string text;
-  std::string where;
-};
-
-std::vector<Found> found_in_json(const std::string& path) {
-  const base::Json json = base::read_json(path);
-  base::require_schema(json, kSchema, path);
-  const auto entries = base::require<base::Json>(json, "strategies", path);
-  if (!entries.is_array()) throw InputError(text(path, ": key 'strategies' is not a list"));
-  std::vector<Found> found;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const std::string where = text(path, ": strategies[", i, "]");
-    found.push_back({base::require<std::string>(entries[i], "strategy", where), where});
-  }
-  return found;
-}
-
-std::vector<Found> found_in_lines(const std::string& path) {
-  std::vector<Found> found;
-  int line_number = 0;
-  for (const std::string& line : base::split(base::read_file(path), '\n')) {
-    ++line_number;
-    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
-    if (!value.empty()) found.push_back({std::string(value), text(path, ":", line_number)});
-  }
-  return found;
-}
-
-std::vector<Found> found_in_file(const std::string& path) {
-  std::vector<Found> found = path.ends_with(".json") ? found_in_json(path) : found_in_lines(path);
-  if (found.empty()) throw InputError(text(path, " holds no strategy: give one a line, or run propose"));
-  return found;
-}
-
-Strategy parse(const Found& found, int world_size) {
+Strategy parse(std::string_view written, const std::string& where, int world_size) {
   try {
-    return strategy::parse_strategy(found.text, world_size);
+    return strategy::parse_strategy(written, world_size);
   } catch (const InputError& error) {
-    throw InputError(text(found.where, ": ", error.what()));
+    throw InputError(text(where, ": ", error.what()));
   }
+}
+
+std::vector<Strategy> at_least_one(std::vector<Strategy> strategies, const std::string& name) {
+  if (strategies.empty()) throw InputError(text(name, " holds no strategy: give one a line, or run propose"));
+  return strategies;
+}
+
+std::vector<Strategy> read_file(const std::string& path, int world_size) {
+  if (path.ends_with(".json")) return strategies_from_json(base::read_json(path), path, world_size);
+  return strategies_from_text(base::read_file(path), path, world_size);
 }
 
 // Over the batches that the strategy holds.
@@ -81,6 +56,30 @@ int64_t tokens_per_s(const plan::Proposal& proposal,
 
 }  // namespace
 
+std::vector<Strategy> strategies_from_json(const base::Json& json, const std::string& name, int world_size) {
+  base::require_schema(json, kSchema, name);
+  const auto entries = base::require<base::Json>(json, "strategies", name);
+  if (!entries.is_array()) throw InputError(text(name, ": key 'strategies' is not a list"));
+  std::vector<Strategy> strategies;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string where = text(name, ": strategies[", i, "]");
+    strategies.push_back(parse(base::require<std::string>(entries[i], "strategy", where), where, world_size));
+  }
+  return at_least_one(std::move(strategies), name);
+}
+
+std::vector<Strategy> strategies_from_text(const std::string& bytes, const std::string& name,
+                                           int world_size) {
+  std::vector<Strategy> strategies;
+  int line_number = 0;
+  for (const std::string& line : base::split(bytes, '\n')) {
+    ++line_number;
+    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
+    if (!value.empty()) strategies.push_back(parse(value, text(name, ":", line_number), world_size));
+  }
+  return at_least_one(std::move(strategies), name);
+}
+
 std::vector<Strategy> read_strategies(const std::vector<std::string>& given, int world_size) {
   std::vector<Strategy> strategies;
   for (const std::string& each : given) {
@@ -92,7 +91,7 @@ std::vector<Strategy> read_strategies(const std::vector<std::string>& given, int
     if (!std::filesystem::exists(each, ignored)) {
       throw InputError(text("'", each, "' is no file and no strategy: write one as '1x<4,2,1> + 2x<1,1,1>'"));
     }
-    for (const Found& found : found_in_file(each)) strategies.push_back(parse(found, world_size));
+    std::ranges::move(read_file(each, world_size), std::back_inserter(strategies));
   }
   return strategies;
 }

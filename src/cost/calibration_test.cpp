@@ -6,27 +6,18 @@
 
 #include "base/error.h"
 #include "cost/analytic.h"
+#include "model/test_shape.h"
 
 namespace sluice::cost {
 namespace {
 
 using base::Json;
 
-model::Shape small_shape() {
-  return {.layers = 4,
-          .hidden = 128,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_dim = 32,
-          .ffn_hidden = 336,
-          .vocab = 2048};
-}
-
 Calibration small_calibration() {
   const std::vector<int> degrees = {1, 2, 4};
   return {.hardware = "two cores",
           .source = "analytic",
-          .options = analytic_options(small_shape(), {}, {.device_bytes = 100'000'000}, degrees, 8)};
+          .options = analytic_options(model::test_shape(), {}, {.device_bytes = 100'000'000}, degrees, 8)};
 }
 
 Json small_json() { return to_json(small_calibration(), {{.tp = 1}, {.tp = 2, .pp = 2}}, 4); }
@@ -165,7 +156,8 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
                     .layer_overhead_ns = 1000,
                     .collective = {.bytes_per_ns = 2, .latency_ns = 70}};
   const std::vector<int> degrees = {1, 2};
-  const CostModel::Options options = analytic_options(small_shape(), rates, {.device_bytes = 1}, degrees, 8);
+  const CostModel::Options options =
+      analytic_options(model::test_shape(), rates, {.device_bytes = 1}, degrees, 8);
   // Matrix elements: qkv 128·(128 + 128), output 128·128, MLP 3·128·336.
   const double products = 2.0 * (128 * 256 + 128 * 128 + 3 * 128 * 336) / 10;
   const double elementwise = 4.0 * (10 * 128 + 2 * (128 + 64) + 3 * 336) / 8;
@@ -181,12 +173,12 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
 
 TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
   // Two key heads on four ranks: a rank has a head of 32 for queries, keys and values, and 84 of the MLP.
-  const LayerBytes bytes = layer_bytes_per_token(small_shape(), 4, 4);
+  const LayerBytes bytes = layer_bytes_per_token(model::test_shape(), 4, 4);
   EXPECT_EQ(bytes.saved, 2 * (128 * 4 + 4) / 4 + (96 + 32 + 2 * 84) * 4 + 4);
   EXPECT_EQ(bytes.deferred, 4 * 128 * 4 / 4 + (96 + 32 + 3 * 84) * 4 - bytes.saved);
   EXPECT_EQ(bytes.transient, 4 * (4 * 128 + 4 * 84));
   // Statistics stay at four bytes in 16 bits.
-  EXPECT_EQ(layer_bytes_per_token(small_shape(), 1, 2).saved,
+  EXPECT_EQ(layer_bytes_per_token(model::test_shape(), 1, 2).saved,
             2 * (128 * 2 + 4) + (128 + 2 * 64 + 128 + 2 * 336) * 2 + 4 * 4);
 }
 

@@ -4,24 +4,15 @@
 #include <vector>
 
 #include "cost/analytic.h"
+#include "model/test_shape.h"
 
 namespace sluice::plan {
-
-inline model::Shape test_shape(int64_t layers = 4) {
-  return {.layers = layers,
-          .hidden = 128,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_dim = 32,
-          .ffn_hidden = 336,
-          .vocab = 2048};
-}
 
 // A model whose <1,1,1> holds a few thousand tokens on `device_bytes`.
 inline cost::CostModel test_cost(int64_t device_bytes = 128'000'000, int64_t layers = 4) {
   const std::vector<int> degrees = {1, 2, 4};
   return cost::CostModel(
-      cost::analytic_options(test_shape(layers), {}, {.device_bytes = device_bytes}, degrees, 8));
+      cost::analytic_options(model::test_shape(layers), {}, {.device_bytes = device_bytes}, degrees, 8));
 }
 
 }  // namespace sluice::plan

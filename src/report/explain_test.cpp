@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/analytic.h"
+#include "model/test_shape.h"
 
 namespace sluice::report {
 namespace {
@@ -86,20 +87,14 @@ TEST(Explain, EveryProofHasItsWords) {
 }
 
 TEST(Explain, NumbersAreThePlans) {
-  const model::Shape shape{.layers = 4,
-                           .hidden = 128,
-                           .heads = 4,
-                           .kv_heads = 2,
-                           .head_dim = 32,
-                           .ffn_hidden = 336,
-                           .vocab = 2048};
   const std::vector<int> degrees = {1, 2, 4};
   constexpr int kRanks = 4;
   plan::PlannerOptions options{.world_size = kRanks};
   for (const char* text : {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + 2x<1,1,1>", "<4,1,1>"})
     options.candidates.push_back(strategy::parse_strategy(text, kRanks));
   const plan::Planner planner(
-      options, cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, degrees, 8)));
+      options, cost::CostModel(cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000},
+                                                      degrees, 8)));
   std::vector<strategy::Sequence> sequences;
   for (const int64_t length : {2000, 900, 700, 500, 400, 300, 200, 100, 50, 40, 30, 20})
     sequences.push_back({.document = length, .length_tokens = length});

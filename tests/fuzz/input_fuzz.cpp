@@ -6,19 +6,20 @@
 
 #include <csignal>
 #include <cstdint>
-#include <iostream>
 #include <span>
 #include <string>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cases.h"
+#include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"
 #include "cost/calibration.h"
 #include "cost/shipped.h"
+#include "model/test_shape.h"
 #include "mutate.h"
 #include "plan/planner.h"
+#include "program.h"
 #include "strategy/cluster.h"
 
 // Called by the sanitizers before they end the program.
@@ -34,22 +35,12 @@ using base::text;
 constexpr int kWorldSize = 8;
 constexpr unsigned kLongestCaseSeconds = 60;
 
-void require(bool condition, const std::string& fault) {
-  if (!condition) throw base::RunError(fault);
-}
-
 cost::Calibration sound_calibration() {
-  const model::Shape shape = {.layers = 4,
-                              .hidden = 128,
-                              .heads = 4,
-                              .kv_heads = 2,
-                              .head_dim = 32,
-                              .ffn_hidden = 336,
-                              .vocab = 2048};
   constexpr int kDegrees[] = {1, 2};
-  return {.hardware = "none",
-          .source = "analytic",
-          .options = cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, kDegrees, 4)};
+  return {
+      .hardware = "none",
+      .source = "analytic",
+      .options = cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, kDegrees, 4)};
 }
 
 std::vector<strategy::Sequence> sequences_of(std::span<const int64_t> lengths) {
@@ -77,7 +68,12 @@ struct Sound {
   Json plan = to_json(plan_batch("<1,2,1> + 2x<2,1,1>", cost, std::vector<int64_t>{700, 300, 300, 64, 5, 1}));
   Json lengths = to_json(corpus::LengthDistribution(std::vector<int32_t>{3, 3, 17, 900, 900, 131072}));
   Json cluster = to_json(strategy::cluster_preset("a800x8", 2));
+  Json strategies = config::strategies_to_json(
+      {{.strategy = strategy::parse_strategy("<2,2,1> + 2x<1,2,1>", kWorldSize), .max_len_tokens = 4096},
+       {.strategy = strategy::parse_strategy("<1,2,3>", kWorldSize), .max_len_tokens = 9000}},
+      {{900, 17}}, {{"context_length", 4096}});
   std::string strategy = "1x<2,2,1> + 2x<1,1,2>";
+  std::string strategies_text = "# mine\n1x<2,2,1> + 2x<1,1,2>\n\n 8x<1,1,1> # small\n<1,8,1>\n";
   std::string lengths_text = "# tokens\n17\n3 # three\n\n900\n131072\n";
 };
 
@@ -124,6 +120,12 @@ void read_strategy(const std::string& input, const Sound& sound) {
   plan_batch(input, sound.cost, std::vector<int64_t>{100, 50, 20});
 }
 
+void plan_with(const std::vector<strategy::Strategy>& strategies, const Sound& sound) {
+  for (const strategy::Strategy& strategy : strategies) {
+    plan_batch(to_text(strategy), sound.cost, std::vector<int64_t>{100, 50, 20});
+  }
+}
+
 // Damaged values, then sometimes damaged bytes.
 Json damaged_json(const Json& sound, Rng& rng) {
   const Json values = rng.below(4) > 0 ? damage(sound, rng) : sound;
@@ -133,15 +135,21 @@ Json damaged_json(const Json& sound, Rng& rng) {
 
 void run_case(const Sound& sound, uint64_t seed) {
   Rng rng(seed, 4);
-  switch (rng.below(10)) {
+  switch (rng.below(12)) {
     case 0: return read_strategy(damage(sound.strategy, rng), sound);
     case 1: corpus::lengths_from_text(damage(sound.lengths_text, rng), "case"); return;
     case 2: return read_lengths(damaged_json(sound.lengths, rng));
     case 3: return read_cluster(damaged_json(sound.cluster, rng));
     case 4:
-    case 5: return read_plan(damaged_json(sound.plan, rng));
+      return plan_with(config::strategies_from_text(damage(sound.strategies_text, rng), "case", kWorldSize),
+                       sound);
+    case 5:
     case 6:
-    case 7: return read_calibration(damaged_json(sound.table, rng));
+      return plan_with(config::strategies_from_json(damaged_json(sound.strategies, rng), "case", kWorldSize),
+                       sound);
+    case 7:
+    case 8: return read_plan(damaged_json(sound.plan, rng));
+    case 9: return read_calibration(damaged_json(sound.table, rng));
     default: return read_calibration(damaged_json(sound.calibration, rng));
   }
 }
@@ -158,42 +166,38 @@ void name_case() {
   _exit(128 + number);
 }
 
-int run(const Cases& cases) {
-  const Sound sound;
-  int64_t refused = 0;
-  for (int64_t i = 0; i < cases.count; ++i) {
-    current_case = static_cast<uint64_t>(cases.seed + i);
-    alarm(kLongestCaseSeconds);
-    try {
-      run_case(sound, current_case);
-    } catch (const base::RunError& error) {
-      std::cerr << "case " << current_case << ": " << error.what() << "\n";
-      return 1;
-    } catch (const base::Error& error) {
-      ++refused;
-      const std::string message = error.what();
-      if (!message.empty() && message.size() < 2000) continue;
-      std::cerr << "case " << current_case << ": no message of a readable size: '" << message << "'\n";
-      return 1;
-    } catch (const std::exception& error) {
-      std::cerr << "case " << current_case << ": " << error.what() << "\n";
-      return 1;
-    }
+// An input that is refused must say why, in a message of a readable size.
+void run_watched_case(const Sound& sound, uint64_t seed, int64_t& refused) {
+  current_case = seed;
+  alarm(kLongestCaseSeconds);
+  try {
+    run_case(sound, seed);
+  } catch (const base::RunError&) {
+    throw;
+  } catch (const base::Error& error) {
+    ++refused;
+    const std::string message = error.what();
+    require(!message.empty() && message.size() < 2000,
+            text("no message of a readable size: '", message, "'"));
   }
-  std::cout << cases.count << " inputs: " << refused << " refused with a message, the others read\n";
-  return 0;
 }
 
 }  // namespace
 }  // namespace sluice::fuzz
 
 int main(int argc, char** argv) {
-  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(sluice::fuzz::name_case);
-  std::signal(SIGALRM, sluice::fuzz::end_by_signal);
-  try {
-    return sluice::fuzz::run(sluice::fuzz::parse_cases(argc, argv, "input_fuzz", {.count = 2000}));
-  } catch (const sluice::base::Error& error) {
-    std::cerr << error.what() << "\n";
-    return error.exit_status();
-  }
+  using namespace sluice::fuzz;
+  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(name_case);
+  std::signal(SIGALRM, end_by_signal);
+  const Sound sound;
+  int64_t refused = 0;
+  return run_program(
+      {.name = "input_fuzz",
+       .count = 2000,
+       .run_case = [&](const Cases&, uint64_t seed) { run_watched_case(sound, seed, refused); },
+       .summary =
+           [&](const Cases& cases) {
+             return text(cases.count, " inputs: ", refused, " refused with a message, the others read");
+           }},
+      argc, argv);
 }

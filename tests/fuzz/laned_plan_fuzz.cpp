@@ -4,19 +4,19 @@
 // first case that fails.
 #include <algorithm>
 #include <cstdint>
-#include <iostream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "cases.h"
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "graph/clock.h"
 #include "graph_on_fake.h"
+#include "model/test_shape.h"
 #include "plan/planner.h"
+#include "program.h"
 
 namespace sluice::fuzz {
 namespace {
@@ -31,22 +31,12 @@ struct Totals {
   int64_t rings = 0;  // pieces of rings, one a lane
 };
 
-// Four layers on devices that hold a few thousand tokens.
-model::Shape shape() {
-  return {.layers = 4,
-          .hidden = 128,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_dim = 32,
-          .ffn_hidden = 336,
-          .vocab = 2048};
-}
-
+// On devices that hold a few thousand tokens.
 cost::CostModel random_cost(base::Rng& rng) {
   const std::vector<int> degrees = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = rng.between(96'000'000, 200'000'000)};
   const int gpus_per_node = 1 << rng.between(1, 3);
-  return cost::CostModel(cost::analytic_options(shape(), {}, memory, degrees, gpus_per_node));
+  return cost::CostModel(cost::analytic_options(model::test_shape(), {}, memory, degrees, gpus_per_node));
 }
 
 strategy::Strategy random_strategy(base::Rng& rng) {
@@ -94,44 +84,33 @@ void run_case(uint64_t seed, Totals& totals) {
   const strategy::StepPlan plan = planner.plan(static_cast<int64_t>(seed), random_batch(rng, longest));
   totals.rings += rings_of(plan);
   // Verifies what it builds.
-  graph::StepGraph graph = graph::build(plan, model::parameter_table(shape()), cost, kMostRanks);
+  graph::StepGraph graph = graph::build(plan, model::parameter_table(model::test_shape()), cost, kMostRanks);
   totals.nodes += static_cast<int64_t>(graph.nodes.size());
   run_in_virtual_time(graph, seed);
   for (graph::Node& node : graph.nodes) {
     if (node.pipeline < 0) node.duration_ns = 0;
   }
   graph::run_clock(graph);
-  if (graph.makespan_ns != plan.estimated_ns) {
-    throw base::RunError(text(strategy::to_text(strategy), ": the clock takes ", graph.makespan_ns,
-                              " ns, the plan ", plan.estimated_ns));
-  }
+  require(graph.makespan_ns == plan.estimated_ns,
+          text(strategy::to_text(strategy), ": the clock takes ", graph.makespan_ns, " ns, the plan ",
+               plan.estimated_ns));
 }
 
-int run(const Cases& cases) {
-  Totals totals;
-  for (int64_t i = 0; i < cases.count; ++i) {
-    const auto seed = static_cast<uint64_t>(cases.seed + i);
-    try {
-      run_case(seed, totals);
-    } catch (const std::exception& error) {
-      std::cerr << "case " << seed << ": " << error.what() << "\n";
-      return 1;
-    }
-  }
-  if (totals.rings == 0) throw base::RunError("no plan has a ring");
-  std::cout << cases.count << " plans, " << totals.nodes << " nodes, " << totals.rings
-            << " pieces of rings: proved, 0 deadlocks, as long as planned\n";
-  return 0;
+std::string summary(const Cases& cases, const Totals& totals) {
+  require(totals.rings > 0, "no plan has a ring");
+  return text(cases.count, " plans, ", totals.nodes, " nodes, ", totals.rings,
+              " pieces of rings: proved, 0 deadlocks, as long as planned");
 }
 
 }  // namespace
 }  // namespace sluice::fuzz
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::fuzz::run(sluice::fuzz::parse_cases(argc, argv, "laned_plan_fuzz", {.count = 300}));
-  } catch (const sluice::base::Error& error) {
-    std::cerr << error.what() << "\n";
-    return error.exit_status();
-  }
+  using namespace sluice::fuzz;
+  Totals totals;
+  return run_program({.name = "laned_plan_fuzz",
+                      .count = 300,
+                      .run_case = [&](const Cases&, uint64_t seed) { run_case(seed, totals); },
+                      .summary = [&](const Cases& cases) { return summary(cases, totals); }},
+                     argc, argv);
 }

@@ -3,7 +3,6 @@
 // may deadlock; without delays the interpreter's makespan is the clock's; a graph with two nodes swapped is
 // refused, and the swap's cycle is reported by the interpreter. Exit status 1 with the first case that fails.
 #include <cstdint>
-#include <iostream>
 #include <string>
 
 #include "base/error.h"
@@ -12,6 +11,7 @@
 #include "graph/testing.h"
 #include "graph/verifier.h"
 #include "graph_on_fake.h"
+#include "program.h"
 
 namespace sluice::fuzz {
 namespace {
@@ -19,38 +19,13 @@ namespace {
 using base::text;
 using graph::StepGraph;
 
-struct Options {
-  int64_t count = 500;
-  int64_t seed = 1;
-  bool threads = false;
-};
+constexpr const char* kThreads = "--threads";
 
 struct Totals {
   int64_t nodes = 0;
   int64_t local = 0;  // cases without admission over ranks: their makespan must be the clock's
   int64_t cycles = 0;
 };
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name == "--threads") {
-      options.threads = true;
-      continue;
-    }
-    const auto value = i + 1 < argc ? base::parse_integer(argv[++i]) : std::nullopt;
-    if (!value || (name != "--count" && name != "--seed")) {
-      throw base::InputError("usage: plan_fuzz [--count N] [--seed S] [--threads]");
-    }
-    (name == "--count" ? options.count : options.seed) = *value;
-  }
-  return options;
-}
-
-void require(bool condition, const std::string& fault) {
-  if (!condition) throw base::RunError(fault);
-}
 
 // Exchanges the first two world exchanges of one level in one rank's program.
 void refuse_a_swap(const graph::testing::RandomCase& random, StepGraph graph, Totals& totals) {
@@ -74,12 +49,12 @@ void refuse_a_swap(const graph::testing::RandomCase& random, StepGraph graph, To
   }
 }
 
-void run_case(uint64_t seed, const Options& options, Totals& totals) {
+void run_case(const Cases& cases, uint64_t seed, Totals& totals) {
   const int max_lanes = static_cast<int>(seed % 3) + 1;
   const auto random = graph::testing::random_case(seed, {.max_lanes = max_lanes});
   const StepGraph graph = graph::build(random.plan, random.table, random.cost, random.world_size);
   totals.nodes += static_cast<int64_t>(graph.nodes.size());
-  if (options.threads) {
+  if (cases.flags.contains(kThreads)) {
     const std::string failure = run_on_threads(graph, seed);
     require(failure.empty(), failure);
   } else {
@@ -88,30 +63,21 @@ void run_case(uint64_t seed, const Options& options, Totals& totals) {
   }
 }
 
-int run(const Options& options) {
-  Totals totals;
-  for (int64_t i = 0; i < options.count; ++i) {
-    const auto seed = static_cast<uint64_t>(options.seed + i);
-    try {
-      run_case(seed, options, totals);
-    } catch (const std::exception& error) {
-      std::cerr << "case " << seed << ": " << error.what() << "\n";
-      return 1;
-    }
-  }
-  std::cout << options.count << " plans, " << totals.nodes << " nodes, 0 deadlocks; " << totals.local
-            << " makespans equal to the clock's, " << totals.cycles << " swaps refused with their cycle\n";
-  return 0;
+std::string summary(const Cases& cases, const Totals& totals) {
+  return text(cases.count, " plans, ", totals.nodes, " nodes, 0 deadlocks; ", totals.local,
+              " makespans equal to the clock's, ", totals.cycles, " swaps refused with their cycle");
 }
 
 }  // namespace
 }  // namespace sluice::fuzz
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::fuzz::run(sluice::fuzz::parse(argc, argv));
-  } catch (const sluice::base::Error& error) {
-    std::cerr << error.what() << "\n";
-    return error.exit_status();
-  }
+  using namespace sluice::fuzz;
+  Totals totals;
+  return run_program({.name = "plan_fuzz",
+                      .count = 500,
+                      .flags = {kThreads},
+                      .run_case = [&](const Cases& cases, uint64_t seed) { run_case(cases, seed, totals); },
+                      .summary = [&](const Cases& cases) { return summary(cases, totals); }},
+                     argc, argv);
 }
