@@ -1,8 +1,7 @@
 // The proposal of strategies: processor time, how little the seed matters, how near it comes to a much longer
-// search, and what it gains over the best static strategy and over
-// the paper's proposal, dispatch and packing, under
-// the published calibrations. Proposals are compared on batches that none of
-// them saw, planned as training would plan them.
+// search, and what it gains over the best static strategy and over the paper's proposal, dispatch and packing,
+// under the published calibrations. Proposals are compared on batches that none of them saw, planned as
+// training would plan them.
 //
 //   propose_bench [DATA_FOLDER [SEEDS [FRESH [CALIBRATION [GPUS]]]]]
 //
