@@ -95,14 +95,26 @@ void draw_sample(Markup& out, const char* kind, int x, const std::string& title)
   out.leaf("text", {{"x", text(x + 15)}, {"y", "-12"}}, title);
 }
 
-void draw_frame(Markup& out, double highest) {
+// A round share: at most five of them reach `highest`.
+double tick_of(double highest) {
+  double power = 1e-9;
+  while (power * 50 < highest) power *= 10;
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power * 5 >= highest) return factor * power;
+  }
+  return 10 * power;
+}
+
+// Grid lines at multiples of `tick`, up to `highest`.
+void draw_frame(Markup& out, double tick, double highest) {
   draw_sample(out, "documents", 0, "share of documents");
   draw_sample(out, "tokens", 140, "share of tokens");
-  for (int line = 0; line <= 4; ++line) {
-    const std::string y = text(kPlot - line * kPlot / 4);
+  for (int line = 0; line * tick <= highest; ++line) {
+    const double down = kPlot * (1 - line * tick / highest);
+    const std::string y = coordinate(down);
     out.leaf("line", {{"class", "grid"}, {"x1", "0"}, {"x2", "100%"}, {"y1", y}, {"y2", y}});
-    out.leaf("text", {{"class", "tick end"}, {"x", "-6"}, {"y", text(kPlot - line * kPlot / 4 + 4)}},
-             percent(highest * line / 4));
+    out.leaf("text", {{"class", "tick end"}, {"x", "-6"}, {"y", coordinate(down + 4)}},
+             coordinate(100 * line * tick, " %"));
   }
 }
 
@@ -132,7 +144,7 @@ void draw_lengths(Markup& out, const LengthDistribution& lengths) {
   const std::vector<LengthBin> bins = lengths.histogram();
   const double highest = std::max(highest_share(lengths), 1e-9);
   const double step = 100 / static_cast<double>(bins.size());
-  draw_frame(out, highest);
+  draw_frame(out, tick_of(highest), highest);
   double x = 0;
   for (const LengthBin& bin : bins) {
     const double documents = share(bin.documents, lengths.documents());

@@ -110,7 +110,7 @@ void draw_names(Markup& out, const Chart& chart, const Axis& y) {
 }
 
 void draw_legend(Markup& out, const Chart& chart) {
-  const auto legend = out.element("ul", {{"class", "legend"}});
+  const auto legend = out.element("ul", {{"class", "legend narrow"}});
   for (const Series& series : chart.series) {
     if (series.points.empty()) continue;
     const auto item = out.element("li");

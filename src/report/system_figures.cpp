@@ -135,8 +135,7 @@ std::vector<NamedShares> all_shares(const RunData& data) {
   for (const Timeline& timeline : data.timelines) {
     if (timeline.records.empty() || data.ranks == 0) continue;
     const TimeShares shares = time_shares(timeline.records, data.ranks);
-    all.push_back({text("Step ", timeline.step), timeline.measured ? "measured" : "predicted", shares,
-                   static_cast<double>(shares.total_ns()) / data.ranks});
+    all.push_back({timeline.title, "", shares, static_cast<double>(shares.total_ns()) / data.ranks});
   }
   return all;
 }
@@ -195,9 +194,7 @@ Table shares_table(const std::vector<NamedShares>& all) {
     table.letters += 'r';
   }
   for (const NamedShares& named : all) {
-    std::vector<std::string> row = {named.under.empty() || named.title == named.under
-                                        ? named.title
-                                        : text(named.title, ", ", named.under)};
+    std::vector<std::string> row = {named.title};
     for (const ShareKind& kind : kShareKinds)
       row.push_back(shown_percent(share_of(named.shares.*kind.ns, named.shares)));
     table.rows.push_back(std::move(row));
@@ -214,7 +211,7 @@ void draw_peaks(Markup& out, const RunData& data) {
     const int64_t peak_bytes = summary_of(data.systems[i]).peak_bytes;
     if (peak_bytes == 0) continue;
     const auto row = out.element("div", {{"class", "row"}});
-    draw_name(out, data.systems[i].title, "fullest rank of all steps");
+    draw_name(out, data.systems[i].title, "");
     const auto percent = [&](int64_t bytes) {
       return 100 * static_cast<double>(bytes) / static_cast<double>(most_bytes);
     };

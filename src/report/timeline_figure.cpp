@@ -34,7 +34,7 @@ struct KindLook {
 constexpr std::array<KindLook, 7> kLooks = {{{"forward", "forward", true},
                                              {"backward", "backward", true},
                                              {"weight", "weight gradient", true},
-                                             {"update", "scalars and update", true},
+                                             {"finish", "scalars and update", true},
                                              {"pull", "pull", false},
                                              {"push", "push", false},
                                              {"transfer", "between stages", false}}};
