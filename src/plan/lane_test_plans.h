@@ -1,0 +1,53 @@
+// For the tests of planners of lanes: what a plan puts where, and random batches.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/rng.h"
+#include "plan/scheme_cost.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::plan {
+
+// By lane, the sequences of each of its micro-batches.
+using LaneLists = std::vector<std::vector<std::vector<int>>>;
+
+inline LaneLists lists_of(const strategy::StepPlan& plan) {
+  LaneLists lists;
+  for (const auto& lane : plan.pipelines.front().lanes) {
+    lists.emplace_back();
+    for (const strategy::MicroBatch& micro_batch : lane) {
+      std::vector<int> sequences;
+      for (const strategy::Piece& piece : micro_batch.pieces) sequences.push_back(piece.sequence);
+      sequences.erase(std::unique(sequences.begin(), sequences.end()), sequences.end());
+      lists.back().push_back(std::move(sequences));
+    }
+  }
+  return lists;
+}
+
+// A literal planner's unit: sequences on lanes [first, first + lanes), appended to each.
+inline void append_to(LaneLists& lists, int first, int lanes, std::vector<int> sequences) {
+  std::sort(sequences.begin(), sequences.end());
+  for (int lane = first; lane < first + lanes; ++lane) lists[static_cast<size_t>(lane)].push_back(sequences);
+}
+
+inline void expect_valid_and_scored(const strategy::StepPlan& plan, const cost::CostModel& cost, int world) {
+  ASSERT_NO_THROW(strategy::validate(plan, world));
+  const schedule::PipelineLoad load = schedule::pipeline_load(plan.pipelines.front(), cost, world);
+  ASSERT_EQ(plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
+}
+
+// Mostly short ones, some of several lanes.
+inline std::vector<int64_t> random_batch(base::Rng& rng, int64_t most, int64_t longest) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = rng.between(1, most); i > 0; --i) {
+    lengths.push_back(rng.between(64, rng.below(4) == 0 ? longest : std::min<int64_t>(longest, 600)));
+  }
+  return lengths;
+}
+
+}  // namespace sluice::plan
