@@ -41,32 +41,30 @@ std::vector<Tie> read_ties(const PipelinePlan& plan) {
 }
 
 // Tokens of each sequence of a ring over all its lanes.
-int64_t ring_length(const Tie& tie, int32_t sequence) {
-  int64_t length = 0;
+std::map<int32_t, int64_t> ring_lengths(const Tie& tie) {
+  std::map<int32_t, int64_t> lengths;
   for (const MicroBatch* micro_batch : tie.micro_batches) {
-    for (const strategy::Piece& piece : micro_batch->pieces)
-      length += piece.sequence == sequence ? piece.tokens() : 0;
+    for (const strategy::Piece& piece : micro_batch->pieces) lengths[piece.sequence] += piece.tokens();
   }
-  return length;
+  return lengths;
 }
 
-// Causal cutting gives every lane of a ring the same share of a sequence's attention.
-cost::Work work_of(const Tie& tie, const MicroBatch& micro_batch) {
+// By lane. Causal cutting gives every lane of a ring the same share of a sequence's attention.
+std::vector<cost::Work> works_of(const Tie& tie) {
   const int lanes = static_cast<int>(tie.micro_batches.size());
-  cost::Work work;
+  std::vector<cost::Work> works(tie.micro_batches.size());
   if (lanes == 1) {
-    for (const strategy::Piece& piece : micro_batch.pieces) {
-      work += cost::Work::of_lane(piece.tokens(), piece.tokens(), 1);
+    for (const strategy::Piece& piece : tie.micro_batches.front()->pieces) {
+      works.front() += cost::Work::of_lane(piece.tokens(), piece.tokens(), 1);
     }
-    return work;
+    return works;
   }
-  std::vector<int32_t> counted;  // a sequence has two pieces on a lane
-  for (const strategy::Piece& piece : micro_batch.pieces) {
-    const bool first = std::find(counted.begin(), counted.end(), piece.sequence) == counted.end();
-    work += cost::Work::of_lane(piece.tokens(), first ? ring_length(tie, piece.sequence) : 0, lanes);
-    if (first) counted.push_back(piece.sequence);
+  cost::Work shared;
+  for (const auto& [sequence, length] : ring_lengths(tie)) shared += cost::Work::of_lane(0, length, lanes);
+  for (size_t lane = 0; lane < works.size(); ++lane) {
+    works[lane] = {tie.micro_batches[lane]->tokens(), shared.squares};
   }
-  return work;
+  return works;
 }
 
 // By lane, the first of the lanes before it that lie on its node with all between them, on all TP ranks.
@@ -215,11 +213,7 @@ void UnitTimes::add_rings(Unit& unit, std::span<const cost::Work> lanes) const {
 std::vector<Unit> pipeline_units(const PipelinePlan& plan, const CostModel& cost) {
   const UnitTimes times(plan.pipeline, cost);
   std::vector<Unit> units;
-  for (const Tie& tie : read_ties(plan)) {
-    std::vector<cost::Work> lanes;
-    for (const MicroBatch* micro_batch : tie.micro_batches) lanes.push_back(work_of(tie, *micro_batch));
-    units.push_back(times.of(lanes, tie.first_lane));
-  }
+  for (const Tie& tie : read_ties(plan)) units.push_back(times.of(works_of(tie), tie.first_lane));
   return units;
 }
 
