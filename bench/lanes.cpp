@@ -167,12 +167,31 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
   std::fflush(stdout);
 }
 
+// What one sequence keeps all lanes of its ring busy, by how many they are.
+void print_lane_seconds(const strategy::Scheme& scheme, const cost::CostModel& cost) {
+  const plan::SchemeCost priced(scheme, cost, kRanks);
+  const std::vector<int> counts = {1, 2, 4, 8, 9, 12, 16, 32, 64, 128};
+  std::printf("A lane holds %lld tokens. Lane-seconds of one sequence, by lanes:\n\n| tokens |",
+              static_cast<long long>(priced.lane_max_len_tokens()));
+  for (const int lanes : counts) std::printf(" %d |", lanes);
+  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const int64_t length : {4096, 16'384, 65'536, 131'072}) {
+    std::printf("| %lld |", static_cast<long long>(length));
+    for (const int lanes : counts) {
+      std::printf(" %.1f |", static_cast<double>(priced.lane_ns(length, lanes)) * lanes / 1e9);
+    }
+    std::printf("\n");
+  }
+  std::printf("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "bench/data";
   const int repeats = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
   const cost::CostModel cost = cost_of_machine();
+  print_lane_seconds({.cp = kRanks}, cost);
   for (const strategy::Scheme& scheme : {strategy::Scheme{.cp = 512}, strategy::Scheme{.pp = 4, .cp = 128}}) {
     std::printf(
         "%s\n\n| lengths | sequences | tokens, millions | bound s (proof) | ours ms, median | most | dynamic "

@@ -20,6 +20,7 @@ namespace {
 struct Try {
   int64_t limit_ns = 0;        // of a sequence on the lanes of a node
   int64_t goal_ns = 0;         // of one that takes longer there: more lanes, to be done by then
+  int64_t end_ns = 0;          // of all
   int64_t micro_batch_ns = 0;  // aim for micro-batches and rings; 0: as full as they may be
   enum class Order : uint8_t { kRingsFirst, kRingsBetween } order = Order::kRingsFirst;
 };
@@ -67,6 +68,7 @@ class LanePacker {
   bool near_enough(int64_t makespan_ns) const { return near(makespan_ns, bound_ns_); }
 
   void pack_one_stage();
+  void pack_stages();
   std::vector<Try> staged_tries() const;
   int lanes_for(int64_t length, const Try& how) const;
   std::vector<Width> widths(const Try& how) const;
@@ -80,7 +82,7 @@ class LanePacker {
            LaneDraft& draft) const;
   Bins micro_batches(std::span<const PackItem> items, const Try& how) const;
   LaneDraft assemble(const Try& how, Placement placement) const;
-  void keep_better(LaneDraft draft);
+  bool keep_better(LaneDraft draft);  // whether it is the best so far
 
   const SchemeCost& scheme_;
   LaneDrafting drafting_;
@@ -118,12 +120,20 @@ PackedPipeline LanePacker::run() {
   if (scheme_.scheme().pp == 1) {
     pack_one_stage();
   } else {
-    for (const Try& how : staged_tries()) {
-      keep_better(assemble(how, place(how)));
-      if (near_enough(*best_ns_)) break;
-    }
+    pack_stages();
   }
   return {.plan = drafting_.plan(*best_), .makespan_ns = *best_ns_};
+}
+
+// Every try is scored; the best is tried once more with the rings between a lane's own micro-batches.
+void LanePacker::pack_stages() {
+  Try best;
+  for (const Try& how : staged_tries()) {
+    if (keep_better(assemble(how, place(how)))) best = how;
+    if (near_enough(*best_ns_)) return;
+  }
+  best.order = Try::Order::kRingsBetween;
+  keep_better(assemble(best, place(best)));
 }
 
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
@@ -139,21 +149,22 @@ void LanePacker::pack_one_stage() {
   constexpr int kPart = 4;
   for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
     const int64_t goal_ns = bound_ns_ + bound_ns_ * above / 1000;
-    if (consider({.limit_ns = goal_ns / kPart, .goal_ns = goal_ns})) break;
+    if (consider({.limit_ns = goal_ns / kPart, .goal_ns = goal_ns, .end_ns = goal_ns})) break;
   }
   const int64_t goal_ns = best->first.goal_ns;
   for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1}) {
     if (near(best->second.end_ns, goal_ns)) break;
-    consider({.limit_ns = goal_ns / part, .goal_ns = goal_ns});
+    consider({.limit_ns = goal_ns / part, .goal_ns = goal_ns, .end_ns = goal_ns});
   }
   keep_better(assemble(best->first, std::move(best->second)));
 }
 
-void LanePacker::keep_better(LaneDraft draft) {
+bool LanePacker::keep_better(LaneDraft draft) {
   const int64_t makespan_ns = drafting_.makespan_ns(draft);
-  if (best_ns_ && *best_ns_ <= makespan_ns) return;
+  if (best_ns_ && *best_ns_ <= makespan_ns) return false;
   best_ns_ = makespan_ns;
   best_ = std::move(draft);
+  return true;
 }
 
 std::vector<Try> LanePacker::staged_tries() const {
@@ -162,11 +173,12 @@ std::vector<Try> LanePacker::staged_tries() const {
   const int pp = scheme_.scheme().pp;
   for (const int count : micro_batch_counts(bound_ns_, scheme_.micro_batch_ns(), pp, 1, std::max(most, pp))) {
     const int64_t aim_ns = bound_ns_ / count;
-    for (const int64_t limit_ns : {aim_ns, 2 * aim_ns}) {
-      for (const auto order : {Try::Order::kRingsFirst, Try::Order::kRingsBetween}) {
-        tries.push_back(
-            {.limit_ns = limit_ns, .goal_ns = bound_ns_, .micro_batch_ns = aim_ns, .order = order});
-      }
+    // A sequence passes all stages: to be done by the bound it may keep each for a part of it.
+    const int64_t part_ns = bound_ns_ / pp;
+    for (const auto& [limit_ns, goal_ns] :
+         {std::pair(aim_ns, part_ns), std::pair(aim_ns, bound_ns_), std::pair(2 * aim_ns, bound_ns_)}) {
+      tries.push_back(
+          {.limit_ns = limit_ns, .goal_ns = goal_ns, .end_ns = bound_ns_, .micro_batch_ns = aim_ns});
     }
   }
   return tries;
@@ -261,7 +273,7 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
   for (const int place : width.members) {
     const cost::Work more = SchemeCost::fullest_share(length(place), width.lanes);
     const int64_t alone_ns = scheme_.unit_ns(more, width.lanes);
-    const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= how.goal_ns ||
+    const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= how.end_ns ||
                                         even.top().end_ns <= uneven.top().end_ns);
     SlotQueue& queue = wait ? even : uneven;
     Slot slot = queue.top();

@@ -20,9 +20,10 @@ namespace sluice::plan {
 // Those on one lane come last, the most work first, to the lane that ends first; they share micro-batches, as
 // few as hold them when PP = 1, else several counts of even ones, behind the rings and around them.
 //
-// Several limits (parts of the lower bound) and goals (from the bound upwards) are tried, and for PP > 1
-// several sizes of micro-batches; the least makespan of the schedule that will run wins, the earliest of
-// equals. O(tries · n log n). REQUIRES: every length <= scheme.max_len_tokens().
+// Several limits (parts of the goal) and goals (from the lower bound upwards) are tried. With one stage goals
+// rise until one is met, and limits vary then; with more, every size of micro-batches worth trying is tried
+// with three limits and goals. The least makespan of the schedule that will run wins, the earliest of equals.
+// O(tries · n log n), and a schedule a try when PP > 1. REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
                           std::span<const int> members);
