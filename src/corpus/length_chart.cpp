@@ -146,6 +146,7 @@ void draw_lengths(Markup& out, const LengthDistribution& lengths) {
   const double step = 100 / static_cast<double>(bins.size());
   draw_frame(out, tick_of(highest), highest);
   double x = 0;
+  bool even = true;
   for (const LengthBin& bin : bins) {
     const double documents = share(bin.documents, lengths.documents());
     const double tokens = share(bin.tokens, lengths.tokens());
@@ -155,8 +156,11 @@ void draw_lengths(Markup& out, const LengthDistribution& lengths) {
     draw_bar(out, "tokens", x + step * 0.5, step * 0.4, tokens / highest * kPlot,
              text(range, human_count(bin.tokens), " tokens (", percent(tokens), ")"));
     out.leaf("text",
-             {{"class", "tick middle"}, {"x", coordinate(x + step / 2, "%")}, {"y", text(kPlot + 16)}},
+             {{"class", even ? "tick middle" : "tick middle odd"},
+              {"x", coordinate(x + step / 2, "%")},
+              {"y", text(kPlot + 16)}},
              edge(bin.from));
+    even = !even;
     x += step;
   }
   out.leaf("text", {{"class", "tick middle"}, {"x", "50%"}, {"y", text(kPlot + 34)}},

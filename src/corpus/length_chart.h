@@ -23,7 +23,8 @@ std::string lengths_histogram(const NamedLengths& distribution);
 
 // The bars, grid and labels of such a histogram into an SVG element that shows what overflows it: as wide as
 // that element, kLengthsHeight tall, with room for labels 28 pixels above, 40 below and 52 to the left. Its
-// classes are documents, tokens, grid, tick, middle and end. REQUIRES: not empty.
+// classes are documents, tokens, grid, tick, middle and end; odd marks every second label, which may be
+// hidden. REQUIRES: not empty.
 inline constexpr int kLengthsHeight = 200;
 void draw_lengths(base::Markup& out, const LengthDistribution& lengths);
 

@@ -37,6 +37,17 @@ std::optional<Bounds> bounds_of(const Chart& chart, bool across) {
   return bounds;
 }
 
+// Decimal places that tell an axis' ticks apart.
+int tick_digits(const Axis& axis) {
+  if (axis.ticks.size() < 2) return 0;
+  const double step = axis.ticks[1] - axis.ticks[0];
+  int digits = 0;
+  for (double scaled = step; digits < 6 && std::abs(scaled - std::round(scaled)) > 1e-6 * scaled;
+       scaled *= 10)
+    ++digits;
+  return digits;
+}
+
 double down(const Axis& y, double value) { return kHeight * (1 - y.share(value)); }
 
 void draw_axes(Markup& out, const Chart& chart, const Axis& x, const Axis& y) {
@@ -44,14 +55,14 @@ void draw_axes(Markup& out, const Chart& chart, const Axis& x, const Axis& y) {
     const std::string at = coordinate(down(y, tick));
     out.leaf("line", {{"class", "grid"}, {"x1", "0"}, {"x2", "100%"}, {"y1", at}, {"y2", at}});
     out.leaf("text", {{"class", "tick end"}, {"x", "-8"}, {"y", coordinate(down(y, tick) + 4)}},
-             decimal(tick, tick_digits(y)));
+             tick_text(y, tick));
   }
   for (const double tick : x.ticks) {
     out.leaf("text",
              {{"class", "tick middle"},
               {"x", coordinate(100 * x.share(tick), "%")},
               {"y", coordinate(kHeight + 18)}},
-             decimal(tick, tick_digits(x)));
+             tick_text(x, tick));
   }
   out.leaf("text", {{"class", "tick"}, {"x", "-44"}, {"y", "-14"}}, chart.y_title);
   out.leaf("text", {{"class", "tick end"}, {"x", "100%"}, {"y", coordinate(kHeight + 36)}}, chart.x_title);
@@ -145,14 +156,8 @@ Axis round_axis(double low, double high, int ticks) {
   return axis;
 }
 
-int tick_digits(const Axis& axis) {
-  if (axis.ticks.size() < 2) return 0;
-  const double step = axis.ticks[1] - axis.ticks[0];
-  int digits = 0;
-  for (double scaled = step; digits < 6 && std::abs(scaled - std::round(scaled)) > 1e-6 * scaled;
-       scaled *= 10)
-    ++digits;
-  return digits;
+std::string tick_text(const Axis& axis, double tick) {
+  return tick == 0 ? "0" : decimal(tick, tick_digits(axis));
 }
 
 void draw_chart(Markup& out, const Chart& chart) {

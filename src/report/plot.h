@@ -20,8 +20,8 @@ struct Axis {
 
 // From `low` to `high`, extended to round ticks, about `ticks` of them.
 Axis round_axis(double low, double high, int ticks);
-// Decimal places that tell an axis' ticks apart.
-int tick_digits(const Axis& axis);
+// With as many decimal places as tell the axis' ticks apart.
+std::string tick_text(const Axis& axis, double tick);
 
 struct Series {
   std::string title;

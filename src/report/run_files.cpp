@@ -144,7 +144,7 @@ class ConfigFacts {
   void add_all() {
     add_model();
     add_data();
-    add("steps", text(human_count(integer("train", "steps")), " configured"));
+    add("steps", text(human_count(integer("train", "steps")), " in all"));
     add("precision", text(word("train", "dtype"), " on ", word("train", "device")));
     add("optimiser", text("AdamW, lr ", number("optimizer", "lr"), ", ", word("optimizer", "decay"), " to ",
                           number("optimizer", "min_lr")));

@@ -163,7 +163,7 @@ double median_prediction_error(const SystemRun& run) {
 std::string machine_of(const RunData& data) {
   if (data.ranks == 0) return data.hardware;
   if (data.simulated && !data.hardware.empty()) return text(data.ranks, "\u00a0", device_of(data.hardware));
-  return counted(data.ranks, "rank") + (data.hardware.empty() ? "" : " of " + data.hardware);
+  return counted(data.ranks, "rank") + (data.hardware.empty() ? "" : " (" + data.hardware + ")");
 }
 
 Verdict verdict_of(const RunData& data) {

@@ -151,7 +151,7 @@ void draw_step_times(Markup& out, const RunData& data) {
   const Unit unit = duration_unit(longest_ns(data));
   Chart chart{.label = "Step time over steps",
               .x_title = "step",
-              .y_title = unit.name + " a step",
+              .y_title = "step time, " + unit.name,
               .unit = unit.name,
               .series = {}};
   for (size_t i = 0; i < data.systems.size(); ++i) {
@@ -183,7 +183,7 @@ void draw_loss(Markup& out, const RunData& data) {
            "Nats a token, before each step's update. It does not depend on the strategies, up to rounding.");
   Chart chart{.label = "Loss over steps",
               .x_title = "step",
-              .y_title = "nats a token",
+              .y_title = "loss, nats a token",
               .unit = "",
               .from_zero = false,
               .series = {}};

@@ -209,7 +209,7 @@ void draw_time_axis(Markup& out, int64_t span_ns) {
     const std::string x = coordinate(at, "%");
     out.leaf("line", {{"class", "grid"}, {"x1", x}, {"x2", x}, {"y1", "-4"}, {"y2", "100%"}});
     out.leaf("text", {{"class", "tick middle"}, {"x", x}, {"y", "-8"}},
-             text(decimal(tick, tick_digits(axis)), tick == 0 ? "" : " " + unit.name));
+             text(tick_text(axis, tick), tick == 0 ? "" : " " + unit.name));
   }
 }
 
