@@ -1,19 +1,21 @@
 // Planning time, gap to the proved bound, and ours against the published algorithms, in one run, without a
-// GPU: analytic costs of 7B, 13B and 32B models on nodes of eight H100, batches of real lengths.
+// GPU: the published calibrations of 7B, 13B and 32B models on A800s, and analytic costs on nodes of eight
+// H100, with batches of real lengths. Times are processor time of the planning thread.
 //
-//   planner_bench [DATA_FOLDER [BATCHES [MODEL]]]      DATA_FOLDER: bench/data; without MODEL all three
+//   planner_bench [DATA_FOLDER [BATCHES [MODEL [GPUS]]]]      DATA_FOLDER: bench/data; without MODEL all
 #include "plan/planner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "cost/shipped.h"
 #include "inputs.h"
 #include "plan/proposal.h"
 #include "schedule/pipeline_schedule.h"
@@ -30,7 +32,9 @@ struct Machine {
   int gpus;
   int64_t batch_tokens;
 };
-constexpr Machine kMachines[] = {{8, 100'000}, {16, 100'000}, {32, 100'000}, {64, 200'000}};
+constexpr Machine kMachines[] = {{8, 100'000},   {16, 100'000},    {32, 100'000},    {64, 200'000},
+                                 {256, 800'000}, {512, 1'600'000}, {1024, 3'200'000}};
+const char* const kModels[] = {"a800-7b", "a800-13b", "a800-32b", "llama-7b", "llama-13b", "llama-32b"};
 
 std::vector<int64_t> draw(const std::vector<int64_t>& lengths, int64_t tokens, base::Rng& rng) {
   std::vector<int64_t> batch;
@@ -41,7 +45,12 @@ std::vector<int64_t> draw(const std::vector<int64_t>& lengths, int64_t tokens, b
   return batch;
 }
 
+// A shipped calibration by its name, or a model's shape on H100s.
 cost::CostModel cost_of(const std::string& shape, int gpus) {
+  const std::vector<std::string> shipped = cost::shipped_names();
+  if (std::find(shipped.begin(), shipped.end(), shape) != shipped.end()) {
+    return cost::CostModel(cost::shipped(shape).options);
+  }
   const strategy::Cluster cluster = strategy::cluster_preset("h100x8", gpus / 8);
   cost::AnalyticMemory memory;
   memory.device_bytes = cluster.device_memory_bytes / 10 * 9;
@@ -82,10 +91,16 @@ struct Timed {
   double ms = 0;
 };
 
+double processor_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
 Timed timed(const plan::Planner& planner, int64_t step, const std::vector<strategy::Sequence>& sequences) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin_ms = processor_ms();
   Timed result{planner.plan(step, sequences)};
-  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  result.ms = processor_ms() - begin_ms;
   return result;
 }
 
@@ -146,9 +161,10 @@ int main(int argc, char** argv) {
   std::printf(
       "| model | GPUs | lengths | mean ms | p99 ms | paper ms | gap %% median | gap %% p90 | "
       "paper, first ÷ ours | paper, own load ÷ ours |\n|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const std::string shape : {"llama-7b", "llama-13b", "llama-32b"}) {
+  for (const std::string shape : kModels) {
     if (argc > 3 && shape != argv[3]) continue;
     for (const Machine& machine : kMachines) {
+      if (argc > 4 && machine.gpus != std::atoi(argv[4])) continue;
       for (const char* name : {"wikipedia", "code"}) {
         run(shape, machine, name,
             bench::read_lengths(folder + "/" + name + "_lengths.txt", 2, kContextTokens), batches);
