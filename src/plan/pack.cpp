@@ -55,13 +55,14 @@ class Packer {
         table_(pipeline.scheme.pp),
         items_(items) {}
 
-  PackedPipeline run(PackRule rule) {
+  PackedPipeline run(PackRule rule, int64_t enough_ns) {
     if (items_.empty()) {
       consider({});
     } else if (scheme_.scheme().pp == 1) {
       consider(fewest());
     } else {
-      try_counts();
+      collect_trials();
+      run_trials(enough_ns);
       if (rule == PackRule::kThorough) search();
     }
     return best();
@@ -82,18 +83,28 @@ class Packer {
     return fitting;
   }
 
-  void try_counts() {
+  // Micro-batches and an order of them.
+  struct Trial {
+    size_t bins = 0;         // index into bins_
+    std::vector<int> order;  // rows of table_
+    int64_t least_ns = 0;    // no schedule is shorter
+  };
+
+  void collect_trials() {
     const Bins least = fewest();
-    consider_orders(least);
+    collect_orders(least);
     int64_t work_ns = 0;
     for (const PackItem& item : items_) work_ns += item.work_ns;
     const int64_t micro_batch_ns = scheme_.micro_batch_ns();
     for (const int count :
          micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, static_cast<int>(least.size()),
                             static_cast<int>(items_.size()))) {
-      if (const auto even = balance(items_, count, scheme_.max_len_tokens())) consider_orders(*even);
+      if (auto even = balance(items_, count, scheme_.max_len_tokens())) collect_orders(std::move(*even));
       if (count < 3) continue;
-      if (const auto ramped = follow(items_, ramp(count), scheme_.max_len_tokens())) consider(*ramped);
+      if (auto ramped = follow(items_, ramp(count), scheme_.max_len_tokens())) {
+        collect(write_rows(*ramped));
+        bins_.push_back(std::move(*ramped));
+      }
     }
   }
 
@@ -107,21 +118,75 @@ class Packer {
     return targets;
   }
 
-  void consider_orders(Bins bins) {
-    std::stable_sort(bins.begin(), bins.end(), [&](const std::vector<int>& a, const std::vector<int>& b) {
-      return work_of(items_, a) > work_of(items_, b);
-    });
-    consider(bins);
-    if (bins.size() == 1) return;
-    std::reverse(bins.begin(), bins.end());
-    consider(bins);
-    if (bins.size() == 2) return;
-    // From the smallest, alternately in front and behind, towards the largest in the middle.
-    Bins peaked(bins.size());
-    for (size_t i = 0; i < bins.size(); ++i) {
-      peaked[i % 2 == 0 ? i / 2 : bins.size() - 1 - i / 2] = std::move(bins[i]);
+  // Rows of the bins at the end of the table.
+  std::vector<int> write_rows(const Bins& bins) {
+    std::vector<int> rows;
+    for (const std::vector<int>& bin : bins) {
+      rows.push_back(table_.units());
+      table_.resize(rows.back() + 1);
+      times_.write(work_of_bin(bin), table_, rows.back());
     }
-    consider(peaked);
+    return rows;
+  }
+
+  cost::Work work_of_bin(const std::vector<int>& bin) const {
+    cost::Work work;
+    for (const int item : bin) {
+      const int64_t tokens = items_[static_cast<size_t>(item)].tokens;
+      work += cost::Work::of_lane(tokens, tokens, 1);
+    }
+    return work;
+  }
+
+  // The next of bins_ in this order.
+  void collect(std::vector<int> order) {
+    const int64_t least_ns = makespan_.at_least_ns(table_, order, scheme_.credit_tokens());
+    trials_.push_back({.bins = bins_.size(), .order = std::move(order), .least_ns = least_ns});
+  }
+
+  void collect_orders(Bins bins) {
+    std::vector<std::pair<int64_t, std::vector<int>>> by_work;
+    for (std::vector<int>& bin : bins) {
+      const int64_t work_ns = work_of(items_, bin);
+      by_work.emplace_back(-work_ns, std::move(bin));
+    }
+    std::stable_sort(by_work.begin(), by_work.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0; i < bins.size(); ++i) bins[i] = std::move(by_work[i].second);
+    std::vector<int> order = write_rows(bins);
+    collect(order);
+    if (bins.size() > 1) {
+      std::reverse(order.begin(), order.end());
+      collect(order);
+    }
+    if (bins.size() > 2) {
+      // From the smallest, alternately in front and behind, towards the largest in the middle.
+      std::vector<int> peaked(order.size());
+      for (size_t i = 0; i < order.size(); ++i) {
+        peaked[i % 2 == 0 ? i / 2 : order.size() - 1 - i / 2] = order[i];
+      }
+      collect(std::move(peaked));
+    }
+    bins_.push_back(std::move(bins));
+  }
+
+  // The most promising first, until the next cannot win.
+  void run_trials(int64_t enough_ns) {
+    std::stable_sort(trials_.begin(), trials_.end(),
+                     [](const Trial& a, const Trial& b) { return a.least_ns < b.least_ns; });
+    const Trial* best = nullptr;
+    for (const Trial& trial : trials_) {
+      if (best_ns_ && *best_ns_ <= std::max(trial.least_ns, enough_ns)) break;
+      const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Makespan::kLate - 1;
+      const int64_t makespan_ns = makespan_.of(table_, trial.order, scheme_.credit_tokens(), limit_ns);
+      if (makespan_ns == schedule::Makespan::kLate) continue;
+      best_ns_ = makespan_ns;
+      best = &trial;
+    }
+    const int first_row = *std::min_element(best->order.begin(), best->order.end());
+    for (const int row : best->order) {
+      best_.push_back(std::move(bins_[best->bins][static_cast<size_t>(row - first_row)]));
+    }
   }
 
   // Until a whole round of neighbours brings nothing, or the tries are used up.
@@ -190,12 +255,7 @@ class Packer {
     order_.resize(bins.size());
     std::iota(order_.begin(), order_.end(), 0);
     for (size_t row = 0; row < bins.size(); ++row) {
-      cost::Work work;
-      for (const int item : bins[row]) {
-        const int64_t tokens = items_[static_cast<size_t>(item)].tokens;
-        work += cost::Work::of_lane(tokens, tokens, 1);
-      }
-      times_.write(work, table_, static_cast<int>(row));
+      times_.write(work_of_bin(bins[row]), table_, static_cast<int>(row));
     }
     const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Makespan::kLate - 1;
     const int64_t makespan_ns = makespan_.of(table_, order_, scheme_.credit_tokens(), limit_ns);
@@ -216,9 +276,11 @@ class Packer {
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;
-  schedule::UnitTable table_;  // of the bins last considered, in the order of injection
+  schedule::UnitTable table_;  // of all trials; later of the bins last considered, in the order of injection
   schedule::Makespan makespan_;
   std::vector<int> order_;  // 0, 1, …
+  std::vector<Bins> bins_;
+  std::vector<Trial> trials_;
   std::span<const PackItem> items_;
   std::optional<int64_t> best_ns_;
   Bins best_;
@@ -308,14 +370,15 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
 }
 
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-                    std::span<const int64_t> lengths, std::span<const int> members, PackRule rule) {
+                    std::span<const int64_t> lengths, std::span<const int> members, PackRule rule,
+                    int64_t enough_ns) {
   if (pipeline.scheme.cp > 1) return pack_lanes(pipeline, scheme, cost, lengths, members);
   std::vector<PackItem> items;
   for (const int sequence : members) {
     const int64_t tokens = lengths[static_cast<size_t>(sequence)];
     items.push_back({.sequence = sequence, .tokens = tokens, .work_ns = scheme.sequence_ns(tokens)});
   }
-  return Packer(pipeline, scheme, cost, items).run(rule);
+  return Packer(pipeline, scheme, cost, items).run(rule, enough_ns);
 }
 
 }  // namespace sluice::plan

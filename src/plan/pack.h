@@ -50,11 +50,12 @@ struct PackedPipeline {
 // Packs sequences `members` (indices into `lengths`) for `pipeline`: the fewest micro-batches that fit when
 // PP = 1, where more only cost more constants; otherwise several counts, each with even micro-batches in
 // descending, ascending and peaked order and with ramped ones (small first and last: fill and drain are paid
-// by them), and the best by the schedule's makespan. The earliest of equals wins.
+// by them). They are timed by the schedule, those with the least lower bounds first, until no
+// other can win or one ends by `enough_ns`.
 // Pipelines of several lanes are packed by pack_lanes (plan/lanes.h), whatever the rule.
 // REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members,
-                    PackRule rule = PackRule::kOurs);
+                    PackRule rule = PackRule::kOurs, int64_t enough_ns = 0);
 
 }  // namespace sluice::plan

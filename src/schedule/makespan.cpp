@@ -46,12 +46,10 @@ void Makespan::reset() {
   }
 }
 
-int64_t Makespan::of(const UnitTable& table, std::span<const int> order, int64_t credit_tokens,
-                     int64_t limit_ns) {
+void Makespan::read(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
   table_ = &table;
-  units_ = static_cast<int>(order.size());
   credit_tokens_ = credit_tokens;
-  limit_ns_ = limit_ns;
+  units_ = static_cast<int>(order.size());
   rows_.clear();
   tokens_.clear();
   for (const int unit : order) {
@@ -59,11 +57,23 @@ int64_t Makespan::of(const UnitTable& table, std::span<const int> order, int64_t
     tokens_.push_back(table.tokens(unit));
     SLUICE_ASSERT(tokens_.back() <= credit_tokens, base::text("a unit of ", tokens_.back(), " tokens"));
   }
+}
+
+int64_t Makespan::at_least_ns(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
+  read(table, order, credit_tokens);
+  return least_ns();
+}
+
+int64_t Makespan::of(const UnitTable& table, std::span<const int> order, int64_t credit_tokens,
+                     int64_t limit_ns) {
+  read(table, order, credit_tokens);
+  limit_ns_ = limit_ns;
   if (table.stages() == 1) {  // one cell after the other
     int64_t sum_ns = 0;
     for (const UnitTable::Cells* row : rows_) sum_ns += row->all_ns();
     return sum_ns > limit_ns ? kLate : sum_ns;
   }
+  if (limit_ns < kLate - 1 && least_ns() > limit_ns) return kLate;
   reset();
   while (true) {
     if (!start_cells()) return kLate;
@@ -75,6 +85,68 @@ int64_t Makespan::of(const UnitTable& table, std::span<const int> order, int64_t
   }
   SLUICE_ASSERT(finished_ == units_, "the pipeline stopped early");
   return now_ns_ > limit_ns ? kLate : now_ns_;
+}
+
+int64_t Makespan::least_ns() {
+  if (units_ == 0) return 0;
+  const int64_t last_finish_ns = pass_stages();
+  const auto stages = static_cast<size_t>(table_->stages());
+  std::vector<int64_t>& tails_ns = heads_ns_;
+  tails_ns.assign(stages, 0);
+  int64_t least_ns = last_finish_ns;
+  for (size_t i = static_cast<size_t>(units_); i-- > 0;) {
+    const UnitTable::Cells* row = rows_[i];
+    int64_t tail_ns = tails_ns[0] += row[0].backward_input_ns + row[0].backward_weight_ns;
+    for (size_t s = 1; s < stages; ++s) {
+      tail_ns = tails_ns[s] =
+          std::max(tails_ns[s], tail_ns + row[s - 1].transfer_ns) + row[s].backward_input_ns;
+    }
+    least_ns = std::max(least_ns, reached_ns_[i] + tail_ns);
+    if (i + 1 == static_cast<size_t>(units_)) {
+      least_ns = std::max(least_ns, turned_ns_ + tail_ns - row[stages - 1].backward_input_ns);
+    }
+  }
+  return least_ns;
+}
+
+// One unit after the other through all stages and back, each stage in the order of injection, forwards and
+// input gradients each on their own; together they occupy the first stage and, from its first cell on, the
+// last.
+int64_t Makespan::pass_stages() {
+  const auto stages = static_cast<size_t>(table_->stages());
+  const size_t last = stages - 1;
+  heads_ns_.assign(stages, 0);
+  returns_ns_.assign(stages, 0);
+  reached_ns_.resize(static_cast<size_t>(units_));
+  finished_ns_.resize(static_cast<size_t>(units_));
+  int64_t first_ns = 0, last_ns = 0, used_tokens = 0, finished_ns = 0;
+  turned_ns_ = 0;
+  size_t oldest = 0;  // in flight when unit i begins
+  for (size_t i = 0; i < reached_ns_.size(); ++i) {
+    const UnitTable::Cells* row = rows_[i];
+    for (used_tokens += tokens_[i]; used_tokens > credit_tokens_; ++oldest) {
+      used_tokens -= tokens_[oldest];
+      heads_ns_[0] = std::max(heads_ns_[0], finished_ns_[oldest]);
+    }
+    int64_t end_ns = heads_ns_[0] += row[0].forward_ns;
+    for (size_t s = 1; s < stages; ++s) {
+      end_ns = heads_ns_[s] = std::max(heads_ns_[s], end_ns + row[s - 1].transfer_ns) + row[s].forward_ns;
+    }
+    reached_ns_[i] = end_ns;
+    if (i == 0) turned_ns_ = last_ns = end_ns - row[last].forward_ns;
+    turned_ns_ += row[last].forward_ns + row[last].backward_input_ns;
+    last_ns += row[last].all_ns();
+    first_ns += row[0].all_ns();
+    end_ns = returns_ns_[last] =
+        std::max(std::max(returns_ns_[last], end_ns) + row[last].backward_input_ns, turned_ns_);
+    for (size_t s = last; s-- > 0;) {
+      end_ns = returns_ns_[s] =
+          std::max(returns_ns_[s], end_ns + row[s].transfer_ns) + row[s].backward_input_ns;
+    }
+    finished_ns = std::max({finished_ns, end_ns + row[0].backward_weight_ns, first_ns, last_ns});
+    finished_ns_[i] = finished_ns;
+  }
+  return finished_ns;
 }
 
 bool Makespan::start_cells() {

@@ -61,6 +61,11 @@ class Makespan {
   int64_t of(const UnitTable& table, std::span<const int> order, int64_t credit_tokens,
              int64_t limit_ns = kLate - 1);
 
+  // What the order of injection alone asks for, never above of(): forwards pass the stages like jobs a flow
+  // shop, so do input gradients on the way back, with weight gradients on stage 0, and the last stage is busy
+  // from its first cell on; a unit enters when enough of those before it have finished. O(cells).
+  int64_t at_least_ns(const UnitTable& table, std::span<const int> order, int64_t credit_tokens);
+
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   enum class Running : uint8_t { kNothing, kForward, kBackwardInput, kEndOfUnit };
@@ -84,6 +89,9 @@ class Makespan {
     int64_t arrival_ns = kNever;
   };
 
+  void read(const UnitTable& table, std::span<const int> order, int64_t credit_tokens);
+  int64_t pass_stages();
+  int64_t least_ns();
   void reset();
   const UnitTable::Cells& cells(int place, size_t stage) const {
     return rows_[static_cast<size_t>(place)][stage];
@@ -111,6 +119,10 @@ class Makespan {
   int waiting_ = 0;                            // transfers
   std::vector<const UnitTable::Cells*> rows_;  // by place
   std::vector<int64_t> tokens_;                // by place
+  // Of least_ns: by stage the forwards and the input gradients so far, by place the forward's end and a
+  // finish.
+  std::vector<int64_t> heads_ns_, returns_ns_, reached_ns_, finished_ns_;
+  int64_t turned_ns_ = 0;  // the last stage, weight gradients apart
   std::vector<Stage> stages_;
   std::vector<Link> links_[2];        // by boundary: up with activations, down with gradients
   std::vector<int64_t> ready_ns_[2];  // by boundary, then place: when a unit reached it

@@ -53,6 +53,7 @@ TEST(Makespan, EqualsTheScheduleOfRandomLoads) {
     ASSERT_EQ(makespan.of(table, order, load.credit_tokens), expected) << "seed " << seed;
     ASSERT_EQ(makespan.of(table, order, load.credit_tokens, expected), expected) << "seed " << seed;
     ASSERT_EQ(makespan.of(table, order, load.credit_tokens, expected - 1), Makespan::kLate) << seed;
+    ASSERT_LE(makespan.at_least_ns(table, order, load.credit_tokens), expected) << seed;
   }
 }
 
