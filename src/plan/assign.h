@@ -32,6 +32,7 @@ class Assignment {
   void improve(int64_t goal_ns, int most_steps);
 
   int64_t estimated_ns() const;  // of the pipeline that ends last
+  int64_t end_ns(int pipeline) const { return pipelines_[static_cast<size_t>(pipeline)].end_ns(); }
   int64_t work_ns(int pipeline) const { return pipelines_[static_cast<size_t>(pipeline)].work_ns; }
   void set_overhead_ns(int pipeline, int64_t ns) {
     pipelines_[static_cast<size_t>(pipeline)].overhead_ns = ns;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "plan/longest.h"
+
 namespace sluice::plan {
 namespace {
 
@@ -76,7 +78,7 @@ class PriceSearch {
     Bound best;
     for (int round = 0; round < (class_.groups.size() == 1 ? 1 : rounds); ++round) {
       const int64_t bound_ns = evaluate();
-      if (bound_ns > best.lower_ns || best.prices.empty()) best = {bound_ns, prices_};
+      if (bound_ns > best.lower_ns || best.prices.empty()) best = {.lower_ns = bound_ns, .prices = prices_};
       adjust(bound_ns, round);
     }
     return best;
@@ -236,6 +238,37 @@ int64_t rings_ns(std::span<const int64_t> lengths, const SchemeGroup& group, con
   return low + 1;
 }
 
+// The first few, and those that some groups do not take.
+bool longest_exceed(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                    LongestSequences& longest) {
+  constexpr size_t kFew = 12;
+  const std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
+  if (!first) return true;
+  std::vector<size_t> counts = *first;
+  counts.push_back(std::min(kFew, lengths.size()));
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  const size_t most = std::min(LongestSequences::kMost, lengths.size());
+  return std::any_of(counts.begin(), counts.end(), [&](size_t count) {
+    return count > 0 && count <= most && longest.exceed(limit_ns, count, *first);
+  });
+}
+
+// Bisects as raise_by_trials does.
+void raise_by_longest(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                      const FloorTable& floors, Bound& best) {
+  LongestSequences longest(lengths, groups, floors);
+  int64_t low = best.lower_ns - 1;
+  int64_t high = 2 * best.lower_ns;
+  for (int trial = 0; trial < kTrials && high - low > 1 + low / 2000; ++trial) {
+    const int64_t middle = trial == 0 ? low + 1 + low / 2000 : low + (high - low) / 2;
+    (longest_exceed(middle, lengths, groups, longest) ? low : high) = middle;
+  }
+  if (low < best.lower_ns) return;
+  best.lower_ns = low + 1;
+  best.proof = Proof::kLongest;
+}
+
 void raise(Bound& best, int64_t lower_ns, Proof proof) {
   if (lower_ns <= best.lower_ns) return;
   best.lower_ns = lower_ns;
@@ -250,6 +283,7 @@ const char* name_of(Proof proof) {
     case Proof::kPrices: return "prices";
     case Proof::kPigeonhole: return "pigeonhole";
     case Proof::kRings: return "rings";
+    case Proof::kLongest: return "longest";
   }
   return "";
 }
@@ -294,6 +328,10 @@ std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<con
     raise(best, rings_ns(lengths, groups[0], floors, best.lower_ns), Proof::kRings);
   }
   if (groups.size() > 1) raise_by_trials(lengths, groups, floors, path_ns, best);
+  best.start_ns = best.lower_ns;
+  const bool single_lanes = std::any_of(
+      groups.begin(), groups.end(), [](const SchemeGroup& group) { return group.scheme->scheme().cp == 1; });
+  if (single_lanes) raise_by_longest(lengths, groups, floors, best);
   return best;
 }
 

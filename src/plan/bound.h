@@ -39,17 +39,18 @@ class FloorTable {
 };
 
 // What proves a bound; see lower_bound.
-enum class Proof : uint8_t { kPath, kPrices, kPigeonhole, kRings };
-// "path", "prices", "pigeonhole", "rings".
+enum class Proof : uint8_t { kPath, kPrices, kPigeonhole, kRings, kLongest };
+// "path", "prices", "pigeonhole", "rings", "longest".
 const char* name_of(Proof proof);
 
 struct Bound {
   int64_t lower_ns = 0;
+  int64_t start_ns = 0;         // the same without kLongest: what the prices aim at, where searches start
   std::vector<int64_t> prices;  // λ by group, of the best proof by prices
   Proof proof = Proof::kPrices;
 };
 
-// The largest of four bounds on the makespan M of any assignment, packing and order under the schedule that
+// The largest of these bounds on the makespan M of any assignment, packing and order under the schedule that
 // will run. Whatever it does, a stage runs one cell at a time, a unit enters stages in order, and its input
 // gradients come back in order; nothing else is used, so splitting off weight gradients, their order and
 // credits don't matter.
@@ -64,7 +65,8 @@ struct Bound {
 // - Rings: where a single group has lanes, the same with what rings expose when all ends by M on top of the
 //   floors (SchemeCost::ring_floor_ns); the least M that does not contradict itself.
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
-// `lengths` descend. Nothing when a sequence fits no group. Integers only.
+// - Longest: where a group has single lanes, for trial values T: no dispatch of the longest sequences ends by
+// T (plan/longest.h). `lengths` descend. Nothing when a sequence fits no group. Integers only.
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors);
 

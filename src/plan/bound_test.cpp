@@ -23,6 +23,10 @@ TEST(Bound, ThreeEqualOnTwoPipelinesAreBoundedByThePigeonhole) {
   EXPECT_EQ(bounded_by("2x<1,1,1>", {900, 900, 900}), "pigeonhole");
 }
 
+TEST(Bound, TwoLongOnOnePipelineAreBoundedByTheirDispatch) {
+  EXPECT_EQ(bounded_by("<1,4,1>", {1000, 500}), "longest");
+}
+
 TEST(Bound, ManySequencesAreBoundedByPrices) {
   EXPECT_EQ(bounded_by("4x<1,1,1>", std::vector<int64_t>(200, 64)), "prices");
 }

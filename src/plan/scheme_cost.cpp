@@ -204,6 +204,15 @@ int64_t SchemeCost::path_ns(int64_t length) const {
   return least_ns;
 }
 
+// Three cells are rounded to nanoseconds, with and without the sequence.
+int64_t SchemeCost::passing_ns(int64_t length) const {
+  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const Cells& first = cells_[0];
+  const auto without_constant = [&](const cost::Quadratic& of) { return of.of_work(work) - of.c_ns; };
+  const int64_t back_ns = without_constant(first.backward_input) + without_constant(first.backward_weight);
+  return std::max<int64_t>(0, std::min(without_constant(first.forward), back_ns) - 4);
+}
+
 int SchemeCost::busiest_stage(const cost::Work& work, int64_t shortest) const {
   int busiest = 0;
   int64_t most_ns = -1;

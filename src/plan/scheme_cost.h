@@ -67,6 +67,9 @@ class SchemeCost {
   // the other, and the weight gradient of stage 0. With lanes, the least over how many it is cut.
   int64_t path_ns(int64_t length) const;
   int64_t path_ns(int64_t length, int lanes) const;
+  // What a further sequence on a pipeline adds at least to the path of a longer one: its forward on stage 0,
+  // or its input and weight gradient there, without constants. REQUIRES: cp = 1.
+  int64_t passing_ns(int64_t length) const;
   // The stage that `work` keeps busy longest, its fill with `shortest` included.
   int busiest_stage(const cost::Work& work, int64_t shortest) const;
 

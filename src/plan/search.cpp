@@ -13,6 +13,8 @@ namespace {
 constexpr int kMostSteps = 1000;  // of one local search
 constexpr int kPackRounds = 6;
 constexpr int kRelocations = 8;
+constexpr int64_t kSlack =
+    32;  // a pipeline that ends by so small a part sooner than the last is packed well enough
 constexpr size_t kFewSequences = 16;
 constexpr int64_t kGoalPartsPerTenThousand = 5;     // 0.05 % above the bound is near enough
 constexpr int64_t kStartDistances[] = {2, 10, 30};  // from the bound, in thousandths
@@ -67,11 +69,11 @@ std::vector<int64_t> CandidateSearch::first_overheads() const {
     const int64_t constant_ns = scheme.micro_batch_ns();
     int64_t overhead = constant_ns / 2;
     if (pp > 1 && !batch_->sorted.empty()) {
-      const std::vector<int> counts = micro_batch_counts(bound_->lower_ns, constant_ns, pp, 1, 1 << 20);
+      const std::vector<int> counts = micro_batch_counts(bound_->start_ns, constant_ns, pp, 1, 1 << 20);
       const int64_t count = counts[counts.size() / 2];
-      overhead = count * constant_ns + bound_->lower_ns * (pp - 1) / (3 * count);
+      overhead = count * constant_ns + bound_->start_ns * (pp - 1) / (3 * count);
     }
-    overheads.push_back(std::min(overhead, bound_->lower_ns));
+    overheads.push_back(std::min(overhead, bound_->start_ns));
   }
   return overheads;
 }
@@ -83,22 +85,23 @@ Assignment CandidateSearch::start() const {
   const auto consider = [&](int64_t target_ns) {
     Assignment next(*floors_, group_of_, overheads);
     next.fill(bound_->prices, target_ns);
-    next.improve(bound_->lower_ns, steps);
+    next.improve(bound_->start_ns, steps);
     if (!best || next.estimated_ns() < best->estimated_ns()) best = std::move(next);
   };
-  int64_t least = bound_->lower_ns;
-  for (const int64_t overhead : overheads) least = std::max(least, bound_->lower_ns + overhead / 2);
-  for (const int64_t distance : kStartDistances) consider(above(bound_->lower_ns, distance, 1000));
+  int64_t least = bound_->start_ns;
+  for (const int64_t overhead : overheads) least = std::max(least, bound_->start_ns + overhead / 2);
+  for (const int64_t distance : kStartDistances) consider(above(bound_->start_ns, distance, 1000));
   consider(least);
   consider(-1);  // nothing is in time: each to the pipeline that ends first
   return std::move(*best);
 }
 
-PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
-                                              PackRule rule) const {
+PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
+                                              int64_t enough_ns) const {
   std::vector<int> sequences;
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
-  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences, rule);
+  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences, rule,
+              enough_ns);
 }
 
 void CandidateSearch::polish(Packed& packed, int64_t goal_ns) const {
@@ -149,7 +152,7 @@ bool CandidateSearch::has_stages() const {
 
 int64_t CandidateSearch::expected_ns() const {
   const std::vector<int64_t> overheads = first_overheads();
-  return bound_->lower_ns + *std::max_element(overheads.begin(), overheads.end());
+  return bound_->start_ns + *std::max_element(overheads.begin(), overheads.end());
 }
 
 Assignment CandidateSearch::start_by_estimate() const {
@@ -160,14 +163,28 @@ Assignment CandidateSearch::start_by_estimate() const {
   return assignment;
 }
 
+void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed,
+                                   Packed& packed) const {
+  for (const size_t p : changed) packed.pipelines[p].makespan_ns = 0;
+  std::stable_sort(changed.begin(), changed.end(), [&](size_t a, size_t b) {
+    return assignment.end_ns(static_cast<int>(a)) > assignment.end_ns(static_cast<int>(b));
+  });
+  int64_t last_ns = packed.end_ns();
+  for (const size_t p : changed) {
+    packed.members[p] = assignment.members(static_cast<int>(p));
+    packed.pipelines[p] = pack_pipeline(p, packed.members[p], PackRule::kOurs, last_ns - last_ns / kSlack);
+    last_ns = std::max(last_ns, packed.pipelines[p].makespan_ns);
+  }
+}
+
 CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
                                                           int64_t incumbent_ns) const {
   const int steps = std::min(kMostSteps, static_cast<int>(floors_->sequences()) + 20);
-  Packed now;
-  for (size_t p = 0; p < group_of_.size(); ++p) {
-    now.members.push_back(assignment.members(static_cast<int>(p)));
-    now.pipelines.push_back(pack_pipeline(p, now.members.back(), PackRule::kOurs));
-  }
+  Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
+             .members = std::vector<std::vector<int>>(group_of_.size())};
+  std::vector<size_t> all(group_of_.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  pack_changed(assignment, all, now);
   Packed best = now;
   for (int round = 0; round < kPackRounds && best.end_ns() > goal_ns; ++round) {
     if (now.end_ns() / 11 > incumbent_ns / 10) break;
@@ -177,14 +194,12 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
       assignment.set_overhead_ns(pipeline, now.pipelines[p].makespan_ns - assignment.work_ns(pipeline));
     }
     assignment.improve(goal_ns, steps);
-    bool changed = false;
+    std::vector<size_t> changed;
     for (size_t p = 0; p < group_of_.size(); ++p) {
-      if (assignment.members(static_cast<int>(p)) == now.members[p]) continue;
-      changed = true;
-      now.members[p] = assignment.members(static_cast<int>(p));
-      now.pipelines[p] = pack_pipeline(p, now.members[p], PackRule::kOurs);
+      if (assignment.members(static_cast<int>(p)) != now.members[p]) changed.push_back(p);
     }
-    if (!changed) break;
+    if (changed.empty()) break;
+    pack_changed(assignment, std::move(changed), now);
     if (now.end_ns() < best.end_ns()) best = now;
   }
   return best;

@@ -62,7 +62,11 @@ class CandidateSearch {
   Packed pack_and_improve(Assignment assignment, int64_t goal_ns, int64_t incumbent_ns) const;
   bool has_stages() const;
   std::vector<int64_t> first_overheads() const;
-  PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule) const;
+  PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
+                               int64_t enough_ns = 0) const;
+  // Packs pipelines whose members have changed, those that seem to end last first; one that ends well before
+  // them need not be packed better.
+  void pack_changed(const Assignment& assignment, std::vector<size_t> changed, Packed& packed) const;
   // Packs the pipeline that ends last again, thoroughly, and then the next, as long as that helps.
   void polish(Packed& packed, int64_t goal_ns) const;
   // In a small batch, where estimates are worth least: moves a sequence off the pipeline that ends last if

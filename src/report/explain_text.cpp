@@ -129,6 +129,10 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
     return "Its long sequences bound it: there are more of them than pipelines that hold them, so that one "
            "pipeline gets several. More such pipelines would help.";
   }
+  if (bounded_by == "longest") {
+    return "Its longest sequences bound it: however they go to the pipelines that hold them, those that meet "
+           "delay each other. More such pipelines would help.";
+  }
   if (bounded_by == "prices") {
     return "Its work bounds it: even if each sequence went where it costs least, all ranks would be busy for "
            "that long. Only schemes that are cheaper for these lengths, or more GPUs, would help.";

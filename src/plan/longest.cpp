@@ -1,0 +1,75 @@
+#include "plan/longest.h"
+
+#include <algorithm>
+
+namespace sluice::plan {
+namespace {
+
+constexpr int kTries = 3000;
+
+}  // namespace
+
+LongestSequences::LongestSequences(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                                   const FloorTable& floors)
+    : known_(std::min(kMost, lengths.size())) {
+  shares_.resize(groups.size() * known_);
+  for (size_t k = 0; k < groups.size(); ++k) {
+    const SchemeCost& scheme = *groups[k].scheme;
+    const bool staged = scheme.scheme().pp > 1 && scheme.scheme().cp == 1;
+    const int64_t credit = std::max<int64_t>(1, scheme.credit_tokens());
+    for (size_t i = 0; i < known_; ++i) {
+      if (floors.floor_ns(i, k) == FloorTable::kDoesNotFit) continue;
+      Share& share = shares_[k * known_ + i];
+      share.busy_ns = floors.floor_ns(i, k);
+      if (!staged) continue;
+      const int64_t path_ns = scheme.path_ns(lengths[i]);
+      share.passing_ns = scheme.passing_ns(lengths[i]);
+      share.longest_ns = path_ns - share.passing_ns;
+      share.memory_ns = static_cast<int64_t>(cost::Wide{path_ns} * lengths[i] / credit);
+      share.alone_ns = 2 * lengths[i] > credit ? path_ns : 0;
+    }
+    pipelines_.resize(pipelines_.size() + static_cast<size_t>(groups[k].pipelines),
+                      {.group = k, .empty = true, .held = {.busy_ns = floors.fill_ns(k)}});
+  }
+}
+
+bool LongestSequences::exceed(int64_t end_ns, size_t count, std::span<const size_t> first) {
+  end_ns_ = end_ns;
+  count_ = count;
+  first_ = first;
+  tries_ = kTries;
+  return !place(0) && tries_ > 0;
+}
+
+bool LongestSequences::fits(const Pipeline& pipeline, const Share& share) const {
+  const Share& held = pipeline.held;
+  const int64_t longest_ns = pipeline.empty ? share.longest_ns : held.longest_ns;
+  return std::max({held.busy_ns + share.busy_ns, longest_ns + held.passing_ns + share.passing_ns,
+                   held.memory_ns + share.memory_ns, held.alone_ns + share.alone_ns}) <= end_ns_;
+}
+
+// Whether this sequence and those after it find a place. Pipelines are as before when they don't.
+bool LongestSequences::place(size_t sequence) {
+  if (sequence == count_) return true;
+  for (size_t p = 0; p < pipelines_.size(); ++p) {
+    Pipeline& pipeline = pipelines_[p];
+    if (sequence < first_[pipeline.group]) continue;
+    if (--tries_ <= 0) return false;
+    const bool tried = p > 0 && pipelines_[p - 1] == pipeline;
+    const Share& share = shares_[pipeline.group * known_ + sequence];
+    if (tried || !fits(pipeline, share)) continue;
+    const Pipeline before = pipeline;
+    if (pipeline.empty) pipeline.held.longest_ns = share.longest_ns;
+    pipeline.empty = false;
+    pipeline.held.busy_ns += share.busy_ns;
+    pipeline.held.passing_ns += share.passing_ns;
+    pipeline.held.memory_ns += share.memory_ns;
+    pipeline.held.alone_ns += share.alone_ns;
+    const bool placed = place(sequence + 1);
+    pipeline = before;
+    if (placed) return true;
+  }
+  return false;
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,66 @@
+// Whether the longest sequences of a batch, few enough to try all dispatches, can be done by a given time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/bound.h"
+
+namespace sluice::plan {
+
+// A pipeline that runs the sequences X and ends by T has, whatever else it runs, with l the longest of X and
+// C the credit:
+// - busy: its busiest stage takes fill + Σ floor_j <= T;
+// - passing: path_l + Σ_{j != l} passing_j <= T (SchemeCost::passing_ns): what is injected before l delays it
+// by
+//   its forward on stage 0, what is injected later comes back after it, and what shares its micro-batch makes
+//   that longer;
+// - memory: a unit holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T, and those
+// longer
+//   than C/2, no two of which are in flight together, Σ path_j <= T.
+// The last two only of several stages and one lane.
+class LongestSequences {
+ public:
+  static constexpr size_t kMost = 24;
+
+  // `lengths` descend. All that it is made from must outlive it.
+  LongestSequences(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                   const FloorTable& floors);
+
+  // Whether no dispatch of the first `count` sequences ends by `end_ns`, where group k takes those from
+  // first[k] on only. Depth first over pipelines, one of those that are alike; false as well when a fixed
+  // number of tries is not enough. REQUIRES: count <= kMost and the sequences.
+  bool exceed(int64_t end_ns, size_t count, std::span<const size_t> first);
+
+ private:
+  // What a sequence adds to a pipeline of a group.
+  struct Share {
+    int64_t busy_ns = 0;
+    int64_t passing_ns = 0;
+    int64_t longest_ns = 0;  // its path beyond passing_ns, when it is the longest
+    int64_t memory_ns = 0;
+    int64_t alone_ns = 0;
+    bool operator==(const Share&) const = default;
+  };
+  struct Pipeline {
+    size_t group = 0;
+    bool empty = true;
+    Share held;
+    bool operator==(const Pipeline&) const = default;
+  };
+
+  bool place(size_t sequence);
+  bool fits(const Pipeline& pipeline, const Share& share) const;
+
+  std::vector<Share> shares_;  // by group, then sequence
+  std::vector<Pipeline> pipelines_;
+  size_t known_ = 0;  // sequences that have shares
+  // Of one question:
+  int64_t end_ns_ = 0;
+  size_t count_ = 0;
+  std::span<const size_t> first_;
+  int tries_ = 0;
+};
+
+}  // namespace sluice::plan
