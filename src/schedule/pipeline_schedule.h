@@ -59,7 +59,8 @@ struct PipelineSchedule {
 // Transfers rendezvous, exactly as graph/clock has them: a stage's lane has one stream for activations and
 // one for gradients; each carries one transfer at a time, sent or received, and a transfer occupies its
 // stream at both ends. A transfer starts as soon as both are free; among those that can start, the one that
-// has been ready longest, then the older unit, goes first. Compute does not wait for its sends.
+// has been ready longest, then the older unit, goes first; with several lanes it is ready only when those
+// before it on its lanes have arrived. Compute does not wait for its sends.
 // Deterministic; O(cells · log cells).
 PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 

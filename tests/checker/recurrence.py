@@ -36,6 +36,7 @@ class Pipeline:
         self.busy = {(stage, lane): 0 for stage in range(stages) for lane in range(lanes)}
         # By direction (+1 activations, -1 gradients), stage and lane: when the stream is free.
         self.streams = {}
+        self.left = {}  # by direction, stage and lane: when the last transfer from there arrives
         self.waiting = []  # transfers: (ready, unit, from stage, direction)
         self.arrivals = {}  # by direction, stage and unit
         self.later = []  # a heap of what ends after now: (end, kind, stage, unit), or (end,) of a transfer
@@ -87,8 +88,17 @@ class Pipeline:
                 self.waiting.append((end, unit, stage, direction))
         self.waiting.sort()
 
+    def await_those_before(self):
+        """On several lanes a transfer is ready only when those before it on its lanes have arrived."""
+        self.waiting = sorted(
+            (max([ready] + [self.left.get((direction, stage, lane), 0) for lane in self.units[unit].covers()]),
+             unit, stage, direction)
+            for ready, unit, stage, direction in self.waiting)
+
     def start_transfers(self):
         """The one that has been ready longest first, then the older unit; one place sends in this order."""
+        if self.lanes > 1:
+            self.await_those_before()
         behind = set()
         for transfer in list(self.waiting):
             _, unit, stage, direction = transfer
@@ -102,6 +112,8 @@ class Pipeline:
             arrival = self.now + self.units[unit].transfers[min(stage, stage + direction)]
             for end in ends:
                 self.streams[end] = arrival
+            for sender in senders:
+                self.left[sender] = arrival
             self.arrivals[direction, stage + direction, unit] = arrival
             self.waiting.remove(transfer)
             if arrival > self.now:
