@@ -165,7 +165,9 @@ void draw_chart(Markup& out, const Chart& chart) {
   const std::optional<Bounds> upward = bounds_of(chart, false);
   if (!across) return;
   Axis x = round_axis(across->low, across->high, 8);
-  std::erase_if(x.ticks, [&](double tick) { return tick < across->low || tick > across->high; });
+  std::erase_if(x.ticks, [&](double tick) {  // steps are whole
+    return tick < across->low || tick > across->high || tick != std::round(tick);
+  });
   x.low = across->low;
   x.high = across->high > across->low ? across->high : across->low + 1;
   const Axis y = round_axis(chart.from_zero ? std::min(0.0, upward->low) : upward->low, upward->high, 5);

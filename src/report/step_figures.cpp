@@ -107,11 +107,12 @@ struct GapBin {
   int64_t to_ppm;
   const char* title;
 };
-constexpr std::array<GapBin, 6> kGapBins = {{{0, "proved best"},
+constexpr std::array<GapBin, 7> kGapBins = {{{0, "proved best"},
                                              {1'000, "up to 0.1 %"},
                                              {3'000, "up to 0.3 %"},
                                              {10'000, "up to 1 %"},
                                              {30'000, "up to 3 %"},
+                                             {100'000, "up to 10 %"},
                                              {INT64_MAX, "more"}}};
 
 std::vector<int64_t> sorted_gaps(const SystemRun& run) {
