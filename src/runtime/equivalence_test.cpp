@@ -126,7 +126,7 @@ TEST_F(Equivalence, TwoLevelLinks) {
 TEST_F(Equivalence, RandomDelaysChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
-  options.strategies = {"<1,2,1> + <2,1,1>", "4x<1,1,1>"};
+  options.strategies = {"<1,2,1> + <2,1,1>", "<1,1,4>", "4x<1,1,1>", "<1,2,2>"};
   options.steps = 6;
   const RunRecord calm = run_in_process(options);
   options.max_delay_ns = 2'000'000;

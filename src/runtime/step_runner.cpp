@@ -32,9 +32,8 @@ std::vector<layers::PieceSpan> spans_of(const strategy::MicroBatch& micro_batch,
                                         const strategy::StepPlan& plan) {
   std::vector<layers::PieceSpan> spans;
   for (const strategy::Piece& piece : micro_batch.pieces) {
-    const bool whole = piece.tokens() == plan.sequences[static_cast<size_t>(piece.sequence)].length_tokens;
-    spans.push_back(
-        {.length = piece.tokens(), .begin = piece.begin, .shared = whole ? -1 : int{piece.sequence}});
+    const int shared = plan.is_whole(piece) ? -1 : int{piece.sequence};
+    spans.push_back({.length = piece.tokens(), .begin = piece.begin, .shared = shared});
   }
   return spans;
 }

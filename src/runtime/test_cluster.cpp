@@ -76,7 +76,7 @@ void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int fi
 void add_whole(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int lane) {
   auto& micro_batches = plan.pipelines[pipeline].lanes[static_cast<size_t>(lane)];
   const int64_t length = plan.sequences[sequence].length_tokens;
-  const bool fits = !micro_batches.empty() && !micro_batches.back().ring &&
+  const bool fits = !micro_batches.empty() &&
                     micro_batches.back().tokens() + length <= plan.pipelines[pipeline].max_len_tokens;
   if (!fits) micro_batches.emplace_back();
   micro_batches.back().pieces.push_back({static_cast<int32_t>(sequence), 0, length});
@@ -140,13 +140,15 @@ int64_t ring_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape
     const int tp = pipeline.pipeline.scheme.tp;
     const int64_t kv_heads = tp * std::max<int64_t>(1, shape.kv_heads / tp);
     const int64_t per_token = 2 * kv_heads * shape.head_dim * comm::size_of(dtype);
-    std::map<int, std::pair<int, int64_t>> rings;  // lanes and tokens
+    std::map<int, std::pair<int, int64_t>> rings;  // lanes and shared tokens
     for (const auto& lane : pipeline.lanes) {
       for (const strategy::MicroBatch& micro_batch : lane) {
         if (!micro_batch.ring) continue;
         auto& [lanes, tokens] = rings[*micro_batch.ring];
         ++lanes;
-        tokens += micro_batch.tokens();
+        for (const strategy::Piece& piece : micro_batch.pieces) {
+          tokens += plan.is_whole(piece) ? 0 : piece.tokens();
+        }
       }
     }
     for (const auto& [ring, size] : rings) {

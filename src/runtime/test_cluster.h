@@ -21,7 +21,7 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node);
 
 // Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
 // `max_tokens`. On lanes, half of those that are long enough become rings over any run of them, the others
-// stay whole on any lane.
+// stay whole on any lane, in the last micro-batch there or in a new one.
 strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                               const strategy::Strategy& strategy, int64_t max_tokens);
 

@@ -49,7 +49,8 @@ std::map<int32_t, int64_t> ring_lengths(const Tie& tie) {
   return lengths;
 }
 
-// By lane. Causal cutting gives every lane of a ring the same share of a sequence's attention.
+// By lane. Causal cutting gives every lane of a ring the same share of a sequence's attention; a whole
+// sequence is its lane's alone.
 std::vector<cost::Work> works_of(const Tie& tie) {
   const int lanes = static_cast<int>(tie.micro_batches.size());
   std::vector<cost::Work> works(tie.micro_batches.size());
@@ -59,10 +60,18 @@ std::vector<cost::Work> works_of(const Tie& tie) {
     }
     return works;
   }
-  cost::Work shared;
-  for (const auto& [sequence, length] : ring_lengths(tie)) shared += cost::Work::of_lane(0, length, lanes);
+  std::map<int32_t, int64_t> shared = ring_lengths(tie);
   for (size_t lane = 0; lane < works.size(); ++lane) {
-    works[lane] = {tie.micro_batches[lane]->tokens(), shared.squares};
+    for (const strategy::Piece& piece : tie.micro_batches[lane]->pieces) {
+      works[lane].tokens += piece.tokens();
+      const auto found = shared.find(piece.sequence);
+      if (found == shared.end() || found->second != piece.tokens()) continue;
+      works[lane] += cost::Work::of_lane(0, piece.tokens(), 1);
+      shared.erase(found);
+    }
+  }
+  for (const auto& [sequence, length] : shared) {
+    for (cost::Work& work : works) work += cost::Work::of_lane(0, length, lanes);
   }
   return works;
 }

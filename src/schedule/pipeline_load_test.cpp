@@ -111,6 +111,15 @@ TEST(PipelineLoad, RingsTieLanesAndShareTheirAttention) {
   EXPECT_EQ(units[3].tokens, 6);
 }
 
+TEST(PipelineLoad, SequencesOfALaneBesideARingAreItsAlone) {
+  PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}},
+                    .lanes = {{ring_part(0, 40, 2, 0)}, {ring_part(0, 40, 2, 1)}}};
+  plan.lanes[1][0].pieces.push_back({.sequence = 3, .begin = 0, .end = 10});
+  const Unit unit = pipeline_units(plan, plain_cost(1)).at(0);
+  EXPECT_EQ(unit.tokens, 30);
+  EXPECT_EQ(unit.forward_ns.at(0), 4 * (40 * 40 / 2 + 10 * 10 + 30 + 7));
+}
+
 // Keys and values of 2 heads of 8 in 4 bytes: 128 bytes a token, 2 ns; nodes of two ranks.
 TEST(PipelineLoad, RingsAddWhatAttentionDoesNotHide) {
   const auto forward_ns = [](double a, int first_lane, int lanes) {

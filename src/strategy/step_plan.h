@@ -30,7 +30,8 @@ struct Piece {
 };
 
 // Pieces that pass through one lane's stages as a unit. Micro-batches of one pipeline with the same ring
-// are tied: lane by lane they exchange keys and values.
+// are tied: lane by lane they exchange keys and values of the sequences that they share, which are those of
+// which they hold a part only.
 struct MicroBatch {
   std::optional<int> ring;
   std::vector<Piece> pieces;
@@ -67,6 +68,11 @@ struct StepPlan {
   int64_t targets() const;  // sum over sequences of length − 1
   // (estimated − lower bound) ÷ lower bound in parts per million; 0 without a bound.
   int64_t gap_ppm() const;
+
+  // Whether the piece is all of its sequence.
+  bool is_whole(const Piece& piece) const {
+    return piece.tokens() == sequences[static_cast<size_t>(piece.sequence)].length_tokens;
+  }
 };
 
 // Canonical bytes of step, sequences and pipelines, and their hash: equal on all ranks or an error.
@@ -84,8 +90,9 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 // - every token of every sequence lies in exactly one piece;
 // - no micro-batch exceeds its pipeline's max_len_tokens;
 // - a micro-batch without ring holds whole sequences, one piece each, and at least one;
-// - each ring stands on a contiguous run of k >= 2 lanes, one micro-batch on each, which are those that
-//   ring_micro_batches cuts from the sequences of its first lane, in the same order.
+// - each ring stands on a contiguous run of k >= 2 lanes, one micro-batch on each, which are, but for whole
+//   sequences anywhere in them, those that ring_micro_batches cuts from the sequences of its first lane, in
+//   the same order, none of them empty.
 void validate(const StepPlan& plan, int world_size);
 
 // Balanced causal cutting: the micro-batches, lane by lane, of a ring of `lanes` lanes that shares the

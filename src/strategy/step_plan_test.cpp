@@ -100,6 +100,15 @@ TEST(ValidateStepPlan, AcceptsRingsAndWholeSequences) {
   EXPECT_NO_THROW(validate(example_plan(), kWorldSize));
 }
 
+TEST(ValidateStepPlan, AcceptsWholeSequencesBesideThePiecesOfARing) {
+  StepPlan plan = example_plan();
+  plan.pipelines[0].max_len_tokens = 11;
+  auto& pieces = micro_batch(plan, 0, 2).pieces;
+  pieces.insert(pieces.begin() + 1, {1, 0, 6});
+  plan.pipelines[0].lanes[0].clear();
+  EXPECT_NO_THROW(validate(plan, kWorldSize));
+}
+
 TEST(ValidateStepPlan, EachFaultIsNamed) {
   struct Fault {
     std::function<void(StepPlan&)> make;
@@ -168,13 +177,15 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
          p.pipelines[0].lanes[0] = {{5, {}}};
          p.pipelines[0].lanes[1].push_back({5, {}});
        },
-       "ring 5: it holds no sequence"},
+       "ring 5: it shares no sequence"},
       {[](StepPlan& p) {
-         p.sequences[0].length_tokens = 1;
-         micro_batch(p, 0, 1).pieces = {{0, 0, 1}};
-         micro_batch(p, 0, 2).pieces.clear();
+         p.sequences[0].length_tokens = 2;
+         p.pipelines[0].lanes = {{}, {}, {}};
+         const auto cut = ring_micro_batches(p.sequences, {0}, 3, 4);
+         for (size_t lane = 0; lane < 3; ++lane) p.pipelines[0].lanes[lane] = {cut[lane]};
+         p.pipelines[0].lanes[1][0].pieces.push_back({1, 0, 6});
        },
-       "a ring over 2 lanes needs a sequence of 4 tokens"},
+       "a ring over 3 lanes needs a sequence of 6 tokens"},
   };
   for (const Fault& fault : faults) {
     StepPlan plan = example_plan();

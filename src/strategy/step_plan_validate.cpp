@@ -121,8 +121,7 @@ void validate_whole_sequences(const StepPlan& plan) {
     if (micro_batch.ring) return;
     if (micro_batch.pieces.empty()) throw InputError(text(spot.text(), ": it is empty"));
     for (const Piece& piece : micro_batch.pieces) {
-      const int64_t length = plan.sequences[static_cast<size_t>(piece.sequence)].length_tokens;
-      if (piece.begin != 0 || piece.end != length) {
+      if (!plan.is_whole(piece)) {
         throw InputError(text(spot.text(), ": sequence ", piece.sequence, " is cut at [", piece.begin, ", ",
                               piece.end, ") but the micro-batch has no ring"));
       }
@@ -149,25 +148,27 @@ void validate_ring_lanes(const RingSpots& spots, int ring) {
 
 void validate_ring_cut(const StepPlan& plan, const RingSpots& spots, int ring) {
   const auto& lanes = plan.pipelines[spots.front().pipeline].lanes;
-  const auto micro_batch = [&](const Spot& spot) -> const MicroBatch& {
-    return lanes[spot.lane][spot.index];
+  const auto shared_part = [&](const Spot& spot) {
+    MicroBatch part = lanes[spot.lane][spot.index];
+    std::erase_if(part.pieces, [&](const Piece& piece) { return plan.is_whole(piece); });
+    return part;
   };
   // The last chunk is never empty, so the first lane holds a piece of every sequence.
   std::vector<int32_t> shared;
-  for (const Piece& piece : micro_batch(spots.front()).pieces) {
+  for (const Piece& piece : shared_part(spots.front()).pieces) {
     if (shared.empty() || shared.back() != piece.sequence) shared.push_back(piece.sequence);
   }
-  if (shared.empty()) throw InputError(text("ring ", ring, ": it holds no sequence"));
+  if (shared.empty()) throw InputError(text("ring ", ring, ": it shares no sequence"));
   const auto expected = ring_micro_batches(plan.sequences, shared, static_cast<int>(spots.size()), ring);
   for (size_t i = 0; i < spots.size(); ++i) {
     if (expected[i].pieces.empty()) {
       throw InputError(text(spots[i].text(), ": ring ", ring, " leaves it without tokens: a ring over ",
                             spots.size(), " lanes needs a sequence of ", 2 * spots.size(), " tokens"));
     }
-    if (micro_batch(spots[i]) != expected[i]) {
+    if (shared_part(spots[i]) != expected[i]) {
       throw InputError(text(spots[i].text(), ": its pieces are not chunks ", i, " and ",
                             2 * spots.size() - 1 - i, " of each sequence of ring ", ring,
-                            ", in the order of the ring's first lane"));
+                            ", in the order of the ring's first lane, beside whole sequences"));
     }
   }
 }
