@@ -115,6 +115,15 @@ TEST_F(EquivalenceOnLanes, SwitchingEveryStep) {
   expect_as_one_rank(6, {"<1,1,6>", "<2,1,3>", "<1,2,2> + 2x<1,1,1>", "2x<1,1,3>", "<1,3,2>", "<6,1,1>"});
 }
 
+TEST(PeakBytes, GrowWithTheLongestMicroBatch) {
+  RunOptions options;
+  options.steps = 1;
+  options.max_tokens = 1'000;
+  const int64_t in_one = run_in_process(options).peak_bytes;
+  options.max_tokens = 64;
+  EXPECT_GT(in_one, run_in_process(options).peak_bytes);
+}
+
 TEST_F(Equivalence, TwoLevelLinks) {
   RunOptions options;
   options.world_size = 4;

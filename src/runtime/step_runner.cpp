@@ -177,6 +177,7 @@ void StepRunner::forward(const Node& node) {
     batch.activation_SH =
         layers::layer_forward(resources_.context, batch.layout, weights_[i], batch.activation_SH,
                               optimizer_ != nullptr ? &batch.saved[i] : nullptr);
+    hold_activations(layers::bytes_of(batch.saved[i]));
   }
   if (node.head) head(batch);
 }

@@ -253,6 +253,7 @@ class RankRun {
     }
     record_.pulled_bytes[at] += result.pulled_bytes;
     record_.ring_bytes[at] += result.ring_bytes;
+    record_.peak_bytes = std::max(record_.peak_bytes, result.peak_bytes);
     if (rank_ != 0) return;
     record_.expected_ring_bytes.push_back(ring_bytes_by_formula(plan, table_.shape, options_.dtype));
     record_.losses.push_back(result.mean_loss());

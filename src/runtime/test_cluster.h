@@ -47,6 +47,7 @@ struct RunRecord {
   std::vector<int64_t> pulled_bytes;
   std::vector<int64_t> ring_bytes;
   std::vector<int64_t> expected_ring_bytes;  // by the formula
+  int64_t peak_bytes = 0;                    // of the fullest rank
 };
 
 struct RunOptions {
