@@ -250,6 +250,7 @@ ParallelConfig read_parallel(Section& section) {
     }
   }
   section.read_choice("method", parallel.method, {"ours", "paper"});
+  section.read_in("max_cp", parallel.max_cp, 1, 1 << 20);
   section.read("calibration", parallel.calibration);
   section.read_in("gpus_per_node", parallel.gpus_per_node, 1, 1 << 20);
   section.finish();
@@ -441,6 +442,7 @@ toml::table optimizer_table(const OptimizerConfig& optimizer) {
 
 toml::table parallel_table(const ParallelConfig& parallel) {
   toml::table table{{"method", parallel.method},
+                    {"max_cp", parallel.max_cp},
                     {"calibration", parallel.calibration},
                     {"gpus_per_node", parallel.gpus_per_node}};
   if (parallel.strategies.empty()) {

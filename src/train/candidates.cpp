@@ -91,6 +91,7 @@ plan::Planner make_planner(const config::RunConfig& config, const Data& data, co
     proposal.world_size = world_size;
     proposal.context_length = data.longest_sequence();
     proposal.max_strategies = 4;
+    proposal.max_cp = config.parallel.max_cp;
     proposal.sample_batches = sample_batches(data, 4);
     candidates = plan::strategies_of(plan::propose(proposal, cost));
   }
@@ -98,7 +99,8 @@ plan::Planner make_planner(const config::RunConfig& config, const Data& data, co
   if (planner.max_len_tokens() < data.longest_sequence()) {
     throw base::InfeasibleError(base::text(
         "the corpus has sequences of ", data.longest_sequence(), " tokens, but no strategy holds more than ",
-        planner.max_len_tokens(), ": raise tp or pp, give memory.device_gib, or set data.context_length"));
+        planner.max_len_tokens(),
+        ": raise tp, pp or cp (parallel.max_cp), give memory.device_gib, or set data.context_length"));
   }
   return planner;
 }
