@@ -130,6 +130,7 @@ void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options
   options.intra = machine.intra;
   options.inter = machine.inter;
   options.gpus_per_node = machine.gpus_per_node;
+  options.gpus_per_nic = machine.gpus_per_nic;
 }
 
 cost::Calibration resolve_calibration(const PlanningInputs& inputs) {

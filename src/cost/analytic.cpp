@@ -80,6 +80,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .collective = cluster.intra_node,
           .intra_node = cluster.intra_node,
           .inter_node = cluster.inter_node,
+          .gpus_per_nic = cluster.gpus_per_nic(),
           // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
           .update_ns_per_element = 30 / (cluster.flops_per_ns / 100)};
 }
@@ -118,7 +119,8 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                         .accumulator_bytes = memory.accumulator_bytes,
                                         .owner_bytes_per_parameter = memory.owner_bytes_per_parameter,
                                         .logits_chunk_bytes = memory.logits_chunk_bytes},
-                             .gpus_per_node = gpus_per_node};
+                             .gpus_per_node = gpus_per_node,
+                             .gpus_per_nic = rates.gpus_per_nic};
   for (const int tp : tp_degrees) {
     const std::string fault = model::tp_fault(shape, tp);
     SLUICE_ASSERT(fault.empty(), fault);

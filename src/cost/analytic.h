@@ -32,6 +32,7 @@ struct Rates {
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // of a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
   strategy::LinkSpeed inter_node{.bytes_per_ns = 1, .latency_ns = 24e3};
+  int gpus_per_nic = 1;
   double update_ns_per_element = 2;
 };
 

@@ -39,6 +39,15 @@ TEST(Calibration, SurvivesTheFileBitByBit) {
   EXPECT_EQ(after.options.memory, before.options.memory);
   EXPECT_EQ(after.options.update_ps_per_element, before.options.update_ps_per_element);
   EXPECT_EQ(after.options.gpus_per_node, before.options.gpus_per_node);
+  EXPECT_EQ(after.options.gpus_per_nic, before.options.gpus_per_nic);
+}
+
+TEST(Calibration, SharedAdaptersAreKept) {
+  Json json = small_json();
+  json["gpus_per_nic"] = 2;
+  const Calibration calibration = calibration_from_json(json, "file");
+  EXPECT_EQ(calibration.options.gpus_per_nic, 2);
+  EXPECT_EQ(to_json(calibration, {}, 1).at("gpus_per_nic"), 2);
 }
 
 TEST(Calibration, SchemeRowsCarryThePublishedForm) {

@@ -264,7 +264,8 @@ int64_t CostModel::transfer_bytes(const strategy::Scheme& scheme, int64_t tokens
 }
 
 int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const {
-  return (same_node ? options_.intra : options_.inter).of_bytes(transfer_bytes(scheme, tokens));
+  const int64_t bytes = transfer_bytes(scheme, tokens);
+  return same_node ? options_.intra.of_bytes(bytes) : options_.inter.of_bytes(bytes * nic_sharers(scheme.tp));
 }
 
 int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
@@ -279,7 +280,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, C
   const int64_t blocks = kind == CellKind::kForward ? 1 : 2;
   return {.link = same_node ? options_.intra : options_.inter,
           .layers = part.layers,
-          .bytes_per_token = blocks * ring_bytes_per_token(scheme),
+          .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
           .a = cell_times(scheme, kind, part).a};
 }
 

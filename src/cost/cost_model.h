@@ -3,6 +3,7 @@
 // compiler computes the same plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -126,10 +127,11 @@ class CostModel {
     std::map<int, int64_t>
         deferred_bytes_per_token_layer_by_tp;  // beyond those, until a deferred weight gradient
     LinkTimes intra;                           // inside a node
-    LinkTimes inter;                           // between nodes
+    LinkTimes inter;                           // between nodes, of one network adapter
     int64_t update_ps_per_element = 0;         // optimiser step, picoseconds an owned element
     MemoryModel memory;
     int gpus_per_node = 8;
+    int gpus_per_nic = 1;  // neighbouring ones that share a network adapter; divides gpus_per_node
     // By (tp, pp), each pp dividing the layers. Where it has rows, they take the place of the four maps above
     // and a scheme without a row cannot be planned. A third of T(l) is forward, a third input gradient and a
     // third weight gradient; a part of a stage takes its layers' share of it.
@@ -167,7 +169,8 @@ class CostModel {
   // The whole of a stage: its layers, the embedding on the first, the head on the last.
   CellPart whole_stage(const strategy::Scheme& scheme, int stage) const;
 
-  // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel.
+  // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel. Between nodes
+  // those on one adapter share it, as they do in rings.
   int64_t transfer_ns(const strategy::Scheme& scheme, int64_t tokens, bool same_node) const;
   int64_t transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const;  // by one sender
 
@@ -176,7 +179,7 @@ class CostModel {
   // Keys and values of a token in one layer, on one of tp ranks.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
 
-  // One world exchange whose busiest rank moves `bytes`.
+  // One world exchange whose busiest rank, or between nodes its busiest adapter, moves `bytes`.
   int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
   int64_t update_ns(int64_t owned_elements) const;
 
@@ -196,6 +199,8 @@ class CostModel {
   int64_t util_len_tokens(const strategy::Scheme& scheme) const;
 
  private:
+  // The members of a TP group that share an adapter.
+  int64_t nic_sharers(int tp) const { return std::min(tp, options_.gpus_per_nic); }
   const LayerTimes& layer_times(int tp) const;
   const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
   Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const;

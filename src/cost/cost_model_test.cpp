@@ -125,6 +125,15 @@ TEST(CostModel, TransfersAreCutOverTpSenders) {
   EXPECT_EQ(cost.update_ns(1000), 1500);
 }
 
+TEST(CostModel, TpGroupSharesItsAdapterBetweenNodes) {
+  CostModel::Options options = tiny_options();
+  options.gpus_per_nic = 2;
+  const CostModel cost(options);
+  EXPECT_EQ(cost.transfer_ns({.tp = 1}, 10, false), 100 + 5120);
+  EXPECT_EQ(cost.transfer_ns({.tp = 2}, 10, false), 100 + 5120) << "half the rows each, through one adapter";
+  EXPECT_EQ(cost.transfer_ns({.tp = 2}, 10, true), 10 + 1280);
+}
+
 // Keys and values of 2 heads of 16 in 4 bytes: 256 bytes a token, 256 ns inside a node.
 TEST(CostModel, RingsCostWhatAttentionDoesNotHide) {
   const CostModel cost(tiny_options());

@@ -52,11 +52,10 @@ StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& tab
   std::vector<PipelineDraft> drafts;
   StepGraph graph;
   passes.run("link", [&] {
-    const int per_node = cost.options().gpus_per_node;
+    const LinkMachine machine{world_size, cost.options().gpus_per_node, cost.options().gpus_per_nic};
     const strategy::Strategy active = active_strategy(plan);
-    links = options.link_plans
-                ? options.link_plans->of(table, active, world_size, per_node)
-                : std::make_shared<const LinkPlan>(link_plan(table, active, world_size, per_node));
+    links = options.link_plans ? options.link_plans->of(table, active, machine)
+                               : std::make_shared<const LinkPlan>(link_plan(table, active, machine));
     rounds = pull_rounds(program, links->rounds);
   });
   passes.run("order", [&] { drafts = draft(plan, program, cost, world_size, options.purpose); });

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "graph/nics.h"
 
 namespace sluice::graph {
 
@@ -42,7 +43,6 @@ struct Dependents {
 // What the loop needs of the nodes, close together: nodes of 1,024 ranks fill no cache.
 struct Event {
   std::span<const int> members;
-  int64_t duration_ns = 0;
   Stream stream = Stream::kCompute;
   int missing = 0;  // dependencies that have not ended
   int64_t ready_ns = 0;
@@ -52,8 +52,7 @@ std::vector<Event> events_of(const StepGraph& graph) {
   std::vector<Event> events;
   events.reserve(graph.nodes.size());
   for (const Node& node : graph.nodes) {
-    events.push_back({node.members, node.duration_ns, stream_of(node.kind),
-                      static_cast<int>(node.dependencies.size()), 0});
+    events.push_back({node.members, stream_of(node.kind), static_cast<int>(node.dependencies.size()), 0});
   }
   return events;
 }
@@ -95,6 +94,7 @@ void run_clock(StepGraph& graph) {
   const Dependents dependents(graph.nodes);
   std::vector<Event> events = events_of(graph);
   Streams streams(graph.world_size);
+  Nics nics(graph);
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   for (const Node& node : graph.nodes) {
     if (node.dependencies.empty()) ready.push({0, 0, node.id});
@@ -112,8 +112,8 @@ void run_clock(StepGraph& graph) {
       ready.push({start_ns, next.ready_ns, next.id});
       continue;
     }
-    const int64_t end_ns = start_ns + event.duration_ns;
     Node& node = graph.nodes[id];
+    const int64_t end_ns = nics.end_ns(node, start_ns);
     node.seq = committed++;
     node.start_ns = start_ns;
     node.end_ns = end_ns;

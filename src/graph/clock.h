@@ -8,7 +8,8 @@ namespace sluice::graph {
 // A list scheduler over events with rendezvous. A node starts when its dependencies have ended and its
 // stream is free on all its members; of the nodes that could start next the one with the earliest start is
 // committed, ties going to the one that has been ready longer and then to the smaller id. Nothing is
-// buffered: an event occupies its stream on every member from start to end. The commit number is `seq`.
+// buffered: an event occupies its stream on every member from start to end. It lasts as long as its duration
+// says, longer where it shares network adapters with others (graph/nics.h). The commit number is `seq`.
 //
 // Sets seq, start_ns, end_ns, the makespan, and the programs. Start times never descend along seq.
 // Deterministic; O(n log n) for n nodes, dependencies and members together.

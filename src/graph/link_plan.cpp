@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "link/route.h"
 
 namespace sluice::graph {
 
@@ -13,9 +12,23 @@ int64_t busiest_elements(const link::Volume& volume) {
   return std::max(std::ranges::max(volume.sent), std::ranges::max(volume.received));
 }
 
-std::string key_of(const strategy::Strategy& strategy, int world_size, int gpus_per_node) {
+// By NIC, in pull direction.
+link::Volume by_nic(const LinkPlan& plan, const link::Volume& by_rank) {
+  link::Volume nics;
+  const auto count = static_cast<size_t>(plan.nic_of(plan.world_size - 1)) + 1;
+  nics.sent.resize(count);
+  nics.received.resize(count);
+  for (int rank = 0; rank < plan.world_size; ++rank) {
+    const auto nic = static_cast<size_t>(plan.nic_of(rank));
+    nics.sent[nic] += by_rank.sent[static_cast<size_t>(rank)];
+    nics.received[nic] += by_rank.received[static_cast<size_t>(rank)];
+  }
+  return nics;
+}
+
+std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machine) {
   base::CanonicalBytes key;
-  key.add(world_size).add(gpus_per_node);
+  key.add(machine.world_size).add(machine.gpus_per_node).add(machine.gpus_per_nic);
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     key.add(strategy::to_text(pipeline.scheme));
     for (const int rank : pipeline.ranks) key.add(rank);
@@ -25,10 +38,12 @@ std::string key_of(const strategy::Strategy& strategy, int world_size, int gpus_
 
 }  // namespace
 
-LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size,
-                   int gpus_per_node) {
+LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy,
+                   const LinkMachine& machine) {
+  const int world_size = machine.world_size;
   LinkPlan plan{.world_size = world_size,
-                .gpus_per_node = gpus_per_node,
+                .gpus_per_node = machine.gpus_per_node,
+                .gpus_per_nic = machine.gpus_per_nic,
                 .strategy = strategy,
                 .layout = link::ComputeLayout(table, strategy, world_size),
                 .rounds = link::rounds(table, strategy)};
@@ -36,8 +51,9 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
     plan.round_of_bucket.push_back(plan.rounds.round_of(bucket.index));
   }
   for (const link::RoundVolume& round :
-       link::round_volumes(table, plan.layout, plan.rounds, world_size, gpus_per_node)) {
-    plan.busiest.push_back({busiest_elements(round.inter), busiest_elements(round.intra)});
+       link::round_volumes(table, plan.layout, plan.rounds, world_size, machine.gpus_per_node)) {
+    plan.nics.push_back(by_nic(plan, round.inter));
+    plan.busiest.push_back({busiest_elements(plan.nics.back()), busiest_elements(round.intra)});
   }
   const link::OwnerLayout owners{world_size};
   for (int rank = 0; rank < world_size; ++rank) {
@@ -61,14 +77,14 @@ strategy::Strategy active_strategy(const strategy::StepPlan& plan) {
 }
 
 std::shared_ptr<const LinkPlan> LinkPlans::of(const model::ParameterTable& table,
-                                              const strategy::Strategy& strategy, int world_size,
-                                              int gpus_per_node) {
-  const std::string key = key_of(strategy, world_size, gpus_per_node);
+                                              const strategy::Strategy& strategy,
+                                              const LinkMachine& machine) {
+  const std::string key = key_of(strategy, machine);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
   }
-  auto made = std::make_shared<const LinkPlan>(link_plan(table, strategy, world_size, gpus_per_node));
+  auto made = std::make_shared<const LinkPlan>(link_plan(table, strategy, machine));
   const std::lock_guard lock(mutex_);
   if (plans_.size() >= kMost) plans_.clear();
   return plans_.emplace(key, std::move(made)).first->second;

@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "link/layout.h"
+#include "link/route.h"
 #include "model/parameters.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::graph {
 
 struct LinkPlan {
-  // Elements that the busiest rank sends or receives, whichever is more.
+  // Elements that the busiest rank, or between nodes the busiest network adapter (NIC), sends or receives,
+  // whichever is more.
   struct Busiest {
     int64_t inter_elements = 0;
     int64_t intra_elements = 0;
@@ -25,21 +27,36 @@ struct LinkPlan {
 
   int world_size = 0;
   int gpus_per_node = 0;
+  int gpus_per_nic = 1;
   strategy::Strategy strategy;  // the pipelines at work
   link::ComputeLayout layout;
   link::Rounds rounds;
   std::vector<int> round_of_bucket;     // rounds the other way round
   std::vector<Busiest> busiest;         // by round; pull and push move the same elements
+  std::vector<link::Volume> nics;       // by round: what each NIC sends and receives in pull; push: reversed
   std::vector<int64_t> owned_elements;  // by rank
   std::vector<int64_t> held_elements;   // by rank: its compute shards
 
   // One node has no inter level.
   bool has_inter() const { return world_size > gpus_per_node; }
+  // NICs are numbered through all nodes.
+  int nic_of(int rank) const {
+    const int of_node = (gpus_per_node + gpus_per_nic - 1) / gpus_per_nic;
+    return rank / gpus_per_node * of_node + rank % gpus_per_node / gpus_per_nic;
+  }
+};
+
+// The machine as links see it.
+struct LinkMachine {
+  int world_size = 1;
+  int gpus_per_node = 8;
+  int gpus_per_nic = 1;
+  bool operator==(const LinkMachine&) const = default;
 };
 
 // Throws base::InputError when a scheme cannot cut the model.
-LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size,
-                   int gpus_per_node);
+LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy& strategy,
+                   const LinkMachine& machine);
 
 // The pipelines of a plan that have micro-batches. The others hold no parameters and take no part.
 strategy::Strategy active_strategy(const strategy::StepPlan& plan);
@@ -48,7 +65,7 @@ strategy::Strategy active_strategy(const strategy::StepPlan& plan);
 class LinkPlans {
  public:
   std::shared_ptr<const LinkPlan> of(const model::ParameterTable& table, const strategy::Strategy& strategy,
-                                     int world_size, int gpus_per_node);
+                                     const LinkMachine& machine);
 
  private:
   static constexpr size_t kMost = 16;

@@ -62,31 +62,65 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int
          longest_tokens * memory.transient_bytes_per_token + (head ? memory.logits_chunk_bytes : 0);
 }
 
-}  // namespace
-
-std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost) {
+// Activations of all pipelines at work.
+std::vector<Activations> activations_of(const StepGraph& graph, const cost::CostModel& cost) {
   std::vector<Activations> activations;
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
     activations.emplace_back(pipeline.pipeline.scheme, cost);
   }
+  return activations;
+}
+
+// Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
+template <typename Visit>
+void for_each_cell(const StepGraph& graph, const std::vector<Activations>& activations, int rank,
+                   int64_t fixed_bytes, Visit visit) {
+  int64_t bytes = fixed_bytes;
+  for (const int id : graph.programs[static_cast<size_t>(rank)]) {
+    const Node& node = graph.node(id);
+    if (!is_compute_cell(node.kind) || graph.purpose == Purpose::kEvaluate) continue;
+    const Activations& of_pipeline = activations[static_cast<size_t>(node.pipeline)];
+    const int64_t during = bytes + of_pipeline.taken(node);
+    bytes = during - of_pipeline.returned(node);
+    visit(node, during, bytes);
+  }
+}
+
+}  // namespace
+
+std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost) {
+  const std::vector<Activations> activations = activations_of(graph, cost);
   std::vector<RankMemory> result;
   for (int rank = 0; rank < graph.world_size; ++rank) {
     RankMemory memory;
     memory.fixed_bytes = fixed_bytes(graph, cost.options().memory, rank);
     memory.peak_bytes = memory.fixed_bytes;
-    int64_t bytes = memory.fixed_bytes;
-    for (const int id : graph.programs[static_cast<size_t>(rank)]) {
-      const Node& node = graph.node(id);
-      if (!is_compute_cell(node.kind) || graph.purpose == Purpose::kEvaluate) continue;
-      const Activations& of_pipeline = activations[static_cast<size_t>(node.pipeline)];
-      bytes += of_pipeline.taken(node);
-      if (bytes > memory.peak_bytes) {
-        memory.peak_bytes = bytes;
-        memory.node = id;
-      }
-      bytes -= of_pipeline.returned(node);
-    }
+    for_each_cell(graph, activations, rank, memory.fixed_bytes,
+                  [&](const Node& cell, int64_t during_bytes, int64_t) {
+                    if (during_bytes <= memory.peak_bytes) return;
+                    memory.peak_bytes = during_bytes;
+                    memory.node = cell.id;
+                  });
     result.push_back(memory);
+  }
+  return result;
+}
+
+std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, const cost::CostModel& cost,
+                                                     const std::vector<int>& ranks) {
+  const std::vector<Activations> activations = activations_of(graph, cost);
+  std::vector<std::vector<MemoryUse>> result;
+  for (const int rank : ranks) {
+    const int64_t fixed = fixed_bytes(graph, cost.options().memory, rank);
+    std::vector<MemoryUse>& uses = result.emplace_back(1, MemoryUse{0, fixed});
+    const auto use = [&](int64_t time_ns, int64_t bytes) {
+      if (bytes != uses.back().bytes) uses.push_back({time_ns, bytes});
+    };
+    for_each_cell(graph, activations, rank, fixed,
+                  [&](const Node& cell, int64_t during_bytes, int64_t bytes_behind) {
+                    use(cell.start_ns, during_bytes);
+                    use(cell.end_ns, bytes_behind);
+                  });
   }
   return result;
 }

@@ -21,6 +21,16 @@ struct RankMemory {
 // them; both go back behind the weight gradient. REQUIRES: the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
 
+// What a rank uses from a time on, as predicted_memory counts it.
+struct MemoryUse {
+  int64_t time_ns = 0;
+  int64_t bytes = 0;
+};
+// Of each of the ranks: the fixed bytes at 0, then a use for each change, several at one time where cells
+// take and give at once. The largest is predicted_memory's peak.
+std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, const cost::CostModel& cost,
+                                                     const std::vector<int>& ranks);
+
 // "" when every rank stays within the device (or its size is unknown, 0), else one line naming the fullest
 // rank, its peak, the capacity and the way out.
 std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost);

@@ -62,7 +62,7 @@ struct Node {
 
   int64_t duration_ns = 0;  // predicted, once all members are there
   int64_t ring_ns = 0;      // compute cells: the part of it that waits for keys and values of other lanes
-  int64_t bytes = 0;        // transfers: of one sender; exchanges: of the busiest rank
+  int64_t bytes = 0;        // transfers: of one sender; exchanges: of the busiest rank, or NIC
 
   // Node ids, ascending. A rank waits for those that it is a member of. The others are the forwards'
   // admission (they wait in the clock for the weight gradients, on all stages, that free their credit): they

@@ -1,9 +1,9 @@
 #include "graph/trace.h"
 
 #include <algorithm>
-#include <iomanip>
+#include <numeric>
 #include <set>
-#include <sstream>
+#include <string>
 
 #include "base/json.h"
 
@@ -11,33 +11,37 @@ namespace sluice::graph {
 
 namespace {
 
-// Nanoseconds as the microseconds that the format wants, exactly.
-std::string microseconds(int64_t ns) {
-  std::ostringstream out;
-  out << ns / 1000 << "." << std::setw(3) << std::setfill('0') << ns % 1000;
-  return out.str();
-}
-
 std::string quoted(const std::string& value) { return base::Json(value).dump(); }
 
-// Writes one event a line, with commas between.
+// Writes one event a line, with commas between. Traces have millions of fields: no streams here.
 class EventList {
  public:
-  void begin(const char* phase, int rank, int thread) {
-    out_ << (empty_ ? "\n" : ",\n") << R"({"ph":")" << phase << R"(","pid":)" << rank << R"(,"tid":)"
-         << thread;
+  void begin(char phase, int rank, int thread) {
+    text_ += empty_ ? "\n{\"ph\":\"" : ",\n{\"ph\":\"";
+    text_ += phase;
+    text_ += '"';
     empty_ = false;
+    field("pid", rank);
+    field("tid", thread);
   }
-  template <typename Value>
-  EventList& field(const char* name, const Value& value) {
-    out_ << ",\"" << name << "\":" << value;
-    return *this;
+  void field(const char* name, int64_t value) { raw(name, std::to_string(value)); }
+  void field(const char* name, const std::string& value) { raw(name, quoted(value)); }
+  // Nanoseconds as the microseconds that the format wants, exactly.
+  void time(const char* name, int64_t ns) {
+    const std::string rest = std::to_string(ns % 1000);
+    raw(name, std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest);
   }
-  void end() { out_ << "}"; }
-  std::string text() const { return out_.str(); }
+  void raw(const char* name, const std::string& value) {
+    text_ += ",\"";
+    text_ += name;
+    text_ += "\":";
+    text_ += value;
+  }
+  void end() { text_ += '}'; }
+  const std::string& text() const { return text_; }
 
  private:
-  std::ostringstream out_;
+  std::string text_;
   bool empty_ = true;
 };
 
@@ -48,43 +52,54 @@ void write_names(EventList& events, const std::vector<TraceRecord>& records) {
     ranks.insert(record.rank);
     streams.emplace(record.rank, record.stream);
   }
-  const auto name = [&](const char* kind, int rank, int thread, const std::string& value) {
-    events.begin("M", rank, thread);
-    events.field("name", quoted(kind)).field("args", base::text("{\"name\":", quoted(value), "}"));
+  const auto name = [&](const char* kind, int rank, int thread, const std::string& arguments) {
+    events.begin('M', rank, thread);
+    events.field("name", kind);
+    events.raw("args", "{" + arguments + "}");
     events.end();
   };
-  for (const int rank : ranks) name("process_name", rank, 0, base::text("rank ", rank));
+  for (const int rank : ranks) {
+    name("process_name", rank, 0, "\"name\":\"rank " + std::to_string(rank) + "\"");
+    name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
+  }
   for (const auto& [rank, stream] : streams) {
-    name("thread_name", rank, static_cast<int>(stream), name_of(stream));
+    const int thread = static_cast<int>(stream);
+    name("thread_name", rank, thread, "\"name\":" + quoted(name_of(stream)));
+    name("thread_sort_index", rank, thread, "\"sort_index\":" + std::to_string(thread));
   }
 }
 
 void write_record(EventList& events, const TraceRecord& record) {
   const int thread = static_cast<int>(record.stream);
-  events.begin("X", record.rank, thread);
-  events.field("name", quoted(record.label)).field("cat", quoted(record.category));
-  events.field("ts", microseconds(record.start_ns));
-  events.field("dur", microseconds(record.end_ns - record.start_ns));
+  events.begin('X', record.rank, thread);
+  events.field("name", record.label);
+  events.field("cat", record.category);
+  events.time("ts", record.start_ns);
+  events.time("dur", record.end_ns - record.start_ns);
   std::string arguments;
   for (const auto& [name, value] : record.arguments) {
-    arguments += base::text(arguments.empty() ? "" : ",", quoted(name), ":", value);
+    arguments += (arguments.empty() ? "" : ",") + quoted(name) + ":" + std::to_string(value);
   }
-  events.field("args", base::text("{", arguments, "}"));
+  events.raw("args", "{" + arguments + "}");
   events.end();
   if (record.end == TraceRecord::End::kNone) return;
   const bool sender = record.end == TraceRecord::End::kSender;
-  events.begin(sender ? "s" : "f", record.rank, thread);
-  events.field("name", quoted("transfer")).field("cat", quoted(record.category)).field("id", record.flow);
-  // The arrow binds to the slice that encloses its time: the start of one, the end of the other.
-  events.field("ts", microseconds(sender ? record.start_ns : record.end_ns));
-  if (!sender) events.field("bp", quoted("e"));
+  events.begin(sender ? 's' : 'f', record.rank, thread);
+  events.field("name", "transfer");
+  events.field("cat", record.category);
+  events.field("id", record.flow);
+  // The arrow binds to the slice that encloses its time: from the start of one to just before the other's
+  // end.
+  events.time("ts", sender ? record.start_ns : std::max(record.start_ns, record.end_ns - 1));
+  if (!sender) events.field("bp", "e");
   events.end();
 }
 
 void write_counter(EventList& events, const TraceCounter& counter) {
-  events.begin("C", counter.rank, 0);
-  events.field("name", quoted(counter.name)).field("ts", microseconds(counter.time_ns));
-  events.field("args", base::text("{", quoted(counter.name), ":", counter.value, "}"));
+  events.begin('C', counter.rank, 0);
+  events.field("name", counter.name);
+  events.time("ts", counter.time_ns);
+  events.raw("args", "{" + quoted(counter.name) + ":" + std::to_string(counter.value) + "}");
   events.end();
 }
 
@@ -125,42 +140,102 @@ void mark_transfer(const StepGraph& graph, const Node& node, TraceRecord& record
   }
 }
 
-}  // namespace
-
-TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int64_t start_ns,
-                         int64_t end_ns) {
+// All but rank and times.
+TraceRecord record_of(const StepGraph& graph, const Node& node) {
   TraceRecord record;
   record.label = label(node);
   record.category = name_of(node.kind);
-  record.rank = rank;
   record.stream = stream_of(node.kind);
-  record.start_ns = start_ns;
-  record.end_ns = end_ns;
+  record.arguments.reserve(6);
   record.arguments = {{"seq", node.seq}, {"predicted_ns", node.duration_ns}};
   if (node.bytes > 0) record.arguments.emplace_back("bytes", node.bytes);
   if (node.tokens > 0) record.arguments.emplace_back("tokens", node.tokens);
   if (is_compute_cell(node.kind)) add_causes(graph, node, record);
+  return record;
+}
+
+void place(const StepGraph& graph, const Node& node, int rank, TraceRecord& record) {
+  record.rank = rank;
   if (is_transfer(node.kind)) mark_transfer(graph, node, record);
+}
+
+// About how many bytes of a file a node takes for a rank, with its arrow and the memory counters around it.
+int64_t trace_bytes(const Node& node) {
+  if (is_compute_cell(node.kind)) return 430;
+  return is_transfer(node.kind) ? 330 : 190;
+}
+
+}  // namespace
+
+TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int64_t start_ns,
+                         int64_t end_ns) {
+  TraceRecord record = record_of(graph, node);
+  place(graph, node, rank, record);
+  record.start_ns = start_ns;
+  record.end_ns = end_ns;
   return record;
 }
 
 std::vector<TraceRecord> trace_records(const StepGraph& graph) {
+  std::vector<int> all(static_cast<size_t>(graph.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  return trace_records(graph, all);
+}
+
+std::vector<TraceRecord> trace_records(const StepGraph& graph, const std::vector<int>& ranks) {
+  std::vector<char> traced(static_cast<size_t>(graph.world_size), 0);
+  size_t count = 0;
+  for (const int rank : ranks) {
+    traced[static_cast<size_t>(rank)] = 1;
+    count += graph.programs[static_cast<size_t>(rank)].size();
+  }
   std::vector<TraceRecord> records;
+  records.reserve(count);
   for (const int id : graph.in_order()) {
     const Node& node = graph.node(id);
+    TraceRecord record;
+    bool made = false;
     for (const int rank : node.members) {
-      records.push_back(trace_record(graph, node, rank, node.start_ns, node.end_ns));
+      if (!traced[static_cast<size_t>(rank)]) continue;
+      if (!made) record = record_of(graph, node);
+      made = true;
+      record.start_ns = node.start_ns;
+      record.end_ns = node.end_ns;
+      place(graph, node, rank, record);
+      records.push_back(record);
     }
   }
   return records;
 }
 
-std::string chrome_trace(const std::vector<TraceRecord>& records, const std::vector<TraceCounter>& counters) {
+std::vector<int> traced_ranks(const StepGraph& graph, int64_t most_bytes) {
+  const int per_node = graph.links->gpus_per_node;
+  const int nodes = (graph.world_size + per_node - 1) / per_node;
+  std::vector<int64_t> bytes(static_cast<size_t>(nodes), 0);
+  for (int rank = 0; rank < graph.world_size; ++rank) {
+    int64_t& of_node = bytes[static_cast<size_t>(rank / per_node)];
+    for (const int id : graph.programs[static_cast<size_t>(rank)]) of_node += trace_bytes(graph.node(id));
+  }
+  const int64_t most = std::max<int64_t>(1, std::ranges::max(bytes));
+  const int64_t all = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  const int64_t fit =
+      all <= most_bytes ? nodes : std::max<int64_t>(1, std::min<int64_t>(nodes, most_bytes / most));
+  std::vector<int> ranks;
+  for (int64_t i = 0; i < fit; ++i) {
+    const int first = static_cast<int>(i * nodes / fit) * per_node;
+    for (int rank = first; rank < std::min(first + per_node, graph.world_size); ++rank) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string chrome_trace(const std::vector<TraceRecord>& records, const std::vector<TraceCounter>& counters,
+                         const std::string& note) {
   EventList events;
   write_names(events, records);
   for (const TraceRecord& record : records) write_record(events, record);
   for (const TraceCounter& counter : counters) write_counter(events, counter);
-  return base::text("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", events.text(), "\n]}\n");
+  const std::string about = note.empty() ? "" : "\"otherData\":{\"note\":" + quoted(note) + "},";
+  return "{\"displayTimeUnit\":\"ns\"," + about + "\"traceEvents\":[" + events.text() + "\n]}\n";
 }
 
 }  // namespace sluice::graph

@@ -37,13 +37,20 @@ struct TraceCounter {
 
 // The predicted timeline: one record for every node and member. REQUIRES: the clock has run.
 std::vector<TraceRecord> trace_records(const StepGraph& graph);
+// The same of some ranks, ascending.
+std::vector<TraceRecord> trace_records(const StepGraph& graph, const std::vector<int>& ranks);
+
+// The ranks of which a trace of at most about `most_bytes` can tell: all of them, or those of whole nodes
+// that lie evenly among all nodes, one node at least. Ascending.
+std::vector<int> traced_ranks(const StepGraph& graph, int64_t most_bytes);
 // One rank's record of a node with other times: what the rank measured.
 TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int64_t start_ns,
                          int64_t end_ns);
 
-// The file's bytes. Times are microseconds with nanosecond digits.
+// The file's bytes. Times are microseconds with nanosecond digits. A note, "16 of 1024 ranks", say, stands in
+// the file's otherData, which viewers show as metadata.
 std::string chrome_trace(const std::vector<TraceRecord>& records,
-                         const std::vector<TraceCounter>& counters = {});
+                         const std::vector<TraceCounter>& counters = {}, const std::string& note = "");
 
 struct Trace {
   std::vector<TraceRecord> records;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "graph/memory.h"
 #include "graph/testing.h"
 
 namespace sluice::graph {
@@ -50,6 +51,63 @@ TEST(Trace, TimesKeepTheirNanoseconds) {
           R"({"ph":"X","pid":3,"tid":0,"name":"a \"b\"","cat":"c","ts":1002.003,"dur":0.007,"args":{}})"));
 }
 
+TEST(Trace, ArrowsEndInsideTheirSlices) {
+  const base::Json trace = base::parse_json(chrome_trace(trace_records(two_stages())), "trace");
+  base::Json slice;
+  for (const base::Json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") slice = event;
+    if (event.at("ph") != "f" && event.at("ph") != "s") continue;
+    EXPECT_EQ(event.at("tid"), slice.at("tid"));
+    EXPECT_GE(event.at("ts").get<double>(), slice.at("ts").get<double>());
+    EXPECT_LT(event.at("ts").get<double>(), slice.at("ts").get<double>() + slice.at("dur").get<double>());
+  }
+}
+
+TEST(Trace, ProcessesAndThreadsHaveNamesAndPlaces) {
+  const base::Json trace = base::parse_json(chrome_trace(trace_records(two_stages())), "trace");
+  std::map<std::string, int> metadata;
+  for (const base::Json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "M") ++metadata[event.at("name")];
+  }
+  EXPECT_EQ(metadata["process_name"], 4);
+  EXPECT_EQ(metadata["process_sort_index"], 4);
+  EXPECT_EQ(metadata["thread_name"], metadata["thread_sort_index"]);
+}
+
+TEST(Trace, SampleIsOfWholeNodesAndFits) {
+  const model::Shape shape = testing::small_shape(4);
+  const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 4});
+  std::vector<std::string> loads(16, "30, 40");
+  const StepGraph graph =
+      build(testing::plan_from_text("16x<1,2,1>", loads, 32), model::parameter_table(shape), cost, 32);
+  const auto size_of = [&](const std::vector<int>& ranks) {
+    std::vector<TraceCounter> counters;
+    const auto uses = memory_over_time(graph, cost, ranks);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      for (const MemoryUse& use : uses[i]) counters.push_back({"memory", ranks[i], use.time_ns, use.bytes});
+    }
+    return static_cast<int64_t>(chrome_trace(trace_records(graph, ranks), counters).size());
+  };
+  const std::vector<int> all = traced_ranks(graph, 1 << 30);
+  EXPECT_EQ(all.size(), 32u);
+  for (const int64_t most_bytes : {size_of(all) / 2, size_of(all) / 4}) {
+    const std::vector<int> some = traced_ranks(graph, most_bytes);
+    EXPECT_LE(size_of(some), most_bytes);
+    EXPECT_GT(size_of(some), most_bytes / 4);
+    ASSERT_EQ(some.size() % 4, 0u);
+    for (size_t i = 0; i < some.size(); i += 4) {
+      EXPECT_EQ(some[i] % 4, 0);
+      EXPECT_EQ(some[i + 3], some[i] + 3);
+    }
+  }
+  EXPECT_EQ(traced_ranks(graph, 1), (std::vector<int>{0, 1, 2, 3}));
+}
+
+TEST(Trace, NoteStandsInTheFile) {
+  const base::Json trace = base::parse_json(chrome_trace({}, {}, "4 of \"8\" ranks"), "trace");
+  EXPECT_EQ(trace.at("otherData").at("note"), "4 of \"8\" ranks");
+}
+
 TEST(Trace, CountersAreDrawn) {
   EXPECT_THAT(
       chrome_trace({}, {{.name = "bytes", .rank = 1, .time_ns = 5000, .value = 7}}),
@@ -82,10 +140,10 @@ TEST(Trace, DamagedFilesAreRefusedWithTheirLine) {
   EXPECT_THAT(fault_of(whole.substr(0, whole.size() - 5)), ::testing::HasSubstr("t.json"));
   std::string damaged = whole;
   damaged.replace(damaged.find("\"dur\":0.005"), 11, "\"dur\":-1.00");
-  EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:4: 'a' ends before it starts"));
+  EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:6: 'a' ends before it starts"));
   damaged = whole;
   damaged.replace(damaged.find("\"pid\":0,\"tid\":0,\"name\":\"a\""), 7, "\"pid\":\"x");
-  EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:4"));
+  EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:6"));
 }
 
 }  // namespace

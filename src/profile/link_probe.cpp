@@ -68,7 +68,7 @@ class LinkProbe {
         intra_(transport.communicator(options.name + "-intra", all_ranks(transport))),
         table_(two_layers(options.shape)),
         plan_(graph::link_plan(table_, flat_strategy(options.tp, transport.world_size()),
-                               transport.world_size(), options.gpus_per_node)),
+                               {transport.world_size(), options.gpus_per_node})),
         store_(table_, {transport.rank(), transport.world_size(), {options.dtype}, options.device}),
         wires_(runtime::link_wires(table_, plan_, transport.rank())),
         inter_runner_(*inter_),

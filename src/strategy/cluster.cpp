@@ -26,14 +26,16 @@ Cluster local() {
           .flops_per_ns = 30,
           .intra_node = {1.0, 24e3},
           .inter_node = {1.0, 24e3},
+          .nics_per_node = 4,
           .host_bytes_per_ns = 5,
           .host_memory_bytes = 8 * kGiB};
 }
 
 // Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: half of 312 TFLOP/s (NVIDIA's data sheet,
 // dense BF16), about what large products in training attain. Links: NVLink 400 GB/s both ways together and
-// 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 and 25 GB/s a direction and device;
-// 80 % of either attained. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies and host memory: typical values.
+// 200 GB/s InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a direction and device, and 25
+// GB/s of each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies
+// and host memory: typical values.
 Cluster a800x8() {
   return {.name = "a800x8",
           .gpus_per_node = 8,
@@ -41,6 +43,7 @@ Cluster a800x8() {
           .flops_per_ns = 156e3,
           .intra_node = {160, 5e3},
           .inter_node = {20, 10e3},
+          .nics_per_node = 8,
           .host_bytes_per_ns = 24,
           .host_memory_bytes = 1024 * kGiB};
 }
@@ -55,6 +58,7 @@ Cluster a100x8() {
           .flops_per_ns = 156e3,
           .intra_node = {240, 5e3},
           .inter_node = {20, 10e3},
+          .nics_per_node = 8,
           .host_bytes_per_ns = 24,
           .host_memory_bytes = 1024 * kGiB};
 }
@@ -69,6 +73,7 @@ Cluster h100x8() {
           .flops_per_ns = 495e3,
           .intra_node = {360, 5e3},
           .inter_node = {40, 10e3},
+          .nics_per_node = 8,
           .host_bytes_per_ns = 48,
           .host_memory_bytes = 2048 * kGiB};
 }
@@ -119,6 +124,7 @@ Json to_json(const Cluster& cluster) {
           {"flops_per_ns", cluster.flops_per_ns},
           {"intra_node", to_json(cluster.intra_node)},
           {"inter_node", to_json(cluster.inter_node)},
+          {"nics_per_node", cluster.nics_per_node},
           {"host_bytes_per_ns", cluster.host_bytes_per_ns},
           {"host_memory_bytes", cluster.host_memory_bytes}};
 }
@@ -132,6 +138,8 @@ Cluster cluster_from_json(const Json& json, const std::string& name) {
                            .flops_per_ns = base::require<double>(json, "flops_per_ns", name),
                            .intra_node = link_from_json(json, "intra_node", name),
                            .inter_node = link_from_json(json, "inter_node", name),
+                           .nics_per_node = base::get_or<int>(
+                               json, "nics_per_node", base::require<int>(json, "gpus_per_node", name), name),
                            .host_bytes_per_ns = base::require<double>(json, "host_bytes_per_ns", name),
                            .host_memory_bytes = base::require<int64_t>(json, "host_memory_bytes", name)};
   try {
@@ -162,6 +170,11 @@ void validate(const Cluster& cluster) {
   if (int64_t{cluster.nodes} * cluster.gpus_per_node > kMaxRanks) {
     throw InputError(text("cluster: ", cluster.nodes, " nodes of ", cluster.gpus_per_node,
                           " devices are more than ", kMaxRanks, " devices"));
+  }
+  require_count("nics_per_node", cluster.nics_per_node);
+  if (cluster.gpus_per_node % cluster.nics_per_node != 0) {
+    throw InputError(text("cluster: nics_per_node is ", cluster.nics_per_node, " but must divide the ",
+                          cluster.gpus_per_node, " devices of a node"));
   }
   require_count("device_memory_bytes", cluster.device_memory_bytes);
   require_speed("flops_per_ns", cluster.flops_per_ns);

@@ -17,7 +17,8 @@ struct LinkSpeed {
 };
 
 // Equal devices in equal nodes. Figures are what programs attain, not what data sheets promise; links are
-// one direction of one device.
+// one direction of one device, and between nodes of one network adapter (NIC), which neighbouring devices
+// share evenly when a node has fewer adapters than devices.
 struct Cluster {
   std::string name;
   int nodes = 1;
@@ -25,11 +26,13 @@ struct Cluster {
   int64_t device_memory_bytes = 0;
   double flops_per_ns = 0;        // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
   LinkSpeed intra_node;           // between devices of a node
-  LinkSpeed inter_node;           // between nodes
+  LinkSpeed inter_node;           // between nodes, of one NIC
+  int nics_per_node = 1;          // divides gpus_per_node
   double host_bytes_per_ns = 0;   // a device's copies to and from host memory
   int64_t host_memory_bytes = 0;  // of one node
 
   int gpus() const { return nodes * gpus_per_node; }
+  int gpus_per_nic() const { return gpus_per_node / nics_per_node; }
   bool operator==(const Cluster&) const = default;
 };
 
@@ -38,11 +41,13 @@ struct Cluster {
 Cluster cluster_preset(const std::string& name, int nodes);
 std::vector<std::string> cluster_preset_names();
 
-// "sluice.cluster/1" and back. InputError naming `name`, the key and the value.
+// "sluice.cluster/1" and back; without nics_per_node every device has its own. InputError naming `name`, the
+// key and the value.
 base::Json to_json(const Cluster& cluster);
 Cluster cluster_from_json(const base::Json& json, const std::string& name);
 
-// InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive.
+// InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive,
+// NICs that do not divide the devices.
 void validate(const Cluster& cluster);
 
 }  // namespace sluice::strategy

@@ -57,5 +57,28 @@ TEST(ClusterJson, EachFaultNamesFileAndKey) {
   }
 }
 
+TEST(Cluster, EveryDeviceHasItsOwnAdapterUnlessAFileSaysOtherwise) {
+  base::Json json = to_json(cluster_preset("a800x8", 2));
+  EXPECT_EQ(json.at("nics_per_node"), 8);
+  json.erase("nics_per_node");
+  EXPECT_EQ(cluster_from_json(json, "file").gpus_per_nic(), 1);
+  json["nics_per_node"] = 2;
+  EXPECT_EQ(cluster_from_json(json, "file").gpus_per_nic(), 4);
+  json["nics_per_node"] = 3;
+  EXPECT_THROW(cluster_from_json(json, "file"), base::InputError);
+}
+
+TEST(Cluster, LinkWithoutBandwidthIsRefused) {
+  base::Json json = to_json(cluster_preset("h100x8", 2));
+  json["inter_node"]["bytes_per_ns"] = 0;
+  try {
+    cluster_from_json(json, "mine.json");
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "mine.json: cluster: inter_node.bytes_per_ns is 0 but must be a positive number");
+  }
+}
+
 }  // namespace
 }  // namespace sluice::strategy

@@ -1,0 +1,102 @@
+#include "graph/nics.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/clock.h"
+#include "graph/testing.h"
+
+namespace sluice::graph {
+namespace {
+
+// Two stages on two nodes of one rank each.
+struct TwoNodes {
+  model::Shape shape = testing::small_shape(4);
+  model::ParameterTable table = model::parameter_table(shape);
+  cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 1});
+  StepGraph graph = build(testing::plan_from_text("<1,2,1>", {"30, 40"}, 2), table, cost, 2);
+
+  Node& first(NodeKind kind) {
+    for (Node& node : graph.nodes) {
+      if (node.kind == kind) return node;
+    }
+    ADD_FAILURE() << "no " << name_of(kind);
+    return graph.nodes.front();
+  }
+};
+
+TEST(Nics, TransferAloneTakesItsDuration) {
+  TwoNodes two;
+  Nics nics(two.graph);
+  Node& transfer = two.first(NodeKind::kSendActivation);
+  EXPECT_EQ(nics.end_ns(transfer, 100), 100 + transfer.duration_ns);
+}
+
+TEST(Nics, TransferSharesWithARound) {
+  TwoNodes two;
+  Node& round = two.first(NodeKind::kPullInter);
+  Node& transfer = two.first(NodeKind::kSendGradient);
+  round.duration_ns = 1000;
+  transfer.duration_ns = 300;
+  const link::Volume& volume = two.graph.links->nics[0];
+  ASSERT_EQ(volume.sent[1], two.graph.links->busiest[0].inter_elements)
+      << "rank 0 pulls the embedding, half of which rank 1 owns";
+  Nics nics(two.graph);
+  EXPECT_EQ(nics.end_ns(round, 0), 1000);
+  EXPECT_EQ(nics.end_ns(transfer, 200), 200 + 2 * 300);
+  Node next = round;
+  EXPECT_EQ(nics.end_ns(next, 1000), 1000 + 300 + 1000) << "the round still owes what the transfer took";
+}
+
+TEST(Nics, RoundStartsBehindTransfersUnderWay) {
+  TwoNodes two;
+  Node& round = two.first(NodeKind::kPullInter);
+  Node& transfer = two.first(NodeKind::kSendGradient);
+  round.duration_ns = 1000;
+  transfer.duration_ns = 300;
+  Nics nics(two.graph);
+  EXPECT_EQ(nics.end_ns(transfer, 0), 300);
+  EXPECT_EQ(nics.end_ns(round, 100), 300 + 1000);
+}
+
+TEST(Nics, NothingInsideANodeIsSlowed) {
+  TwoNodes two;
+  two.cost = testing::small_cost(two.shape, {.gpus_per_node = 2});
+  two.graph = build(testing::plan_from_text("<1,2,1>", {"30, 40"}, 2), two.table, two.cost, 2);
+  for (const Node& node : two.graph.nodes) EXPECT_EQ(node.end_ns, node.start_ns + node.duration_ns);
+}
+
+TEST(Nics, SharedAdapterMovesWhatItsRanksMove) {
+  const model::Shape shape = testing::small_shape(4);
+  const model::ParameterTable table = model::parameter_table(shape);
+  const auto strategy = strategy::parse_strategy("<4,1,1>", 8);
+  const LinkPlan own = link_plan(table, strategy, {8, 4, 1});
+  const LinkPlan shared = link_plan(table, strategy, {8, 4, 2});
+  const LinkPlan one = link_plan(table, strategy, {8, 4, 4});
+  for (size_t round = 0; round < own.busiest.size(); ++round) {
+    ASSERT_EQ(own.nics[round].sent.size(), 8u);
+    ASSERT_EQ(shared.nics[round].sent.size(), 4u);
+    ASSERT_EQ(one.nics[round].sent.size(), 2u);
+    for (size_t nic = 0; nic < 4; ++nic) {
+      EXPECT_EQ(shared.nics[round].received[nic],
+                own.nics[round].received[2 * nic] + own.nics[round].received[2 * nic + 1]);
+    }
+    EXPECT_GT(one.busiest[round].inter_elements, own.busiest[round].inter_elements);
+    EXPECT_EQ(one.busiest[round].intra_elements, own.busiest[round].intra_elements);
+  }
+}
+
+TEST(Nics, ClockOnlyAddsToDurations) {
+  int slowed = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto random = testing::random_case(seed, {.max_lanes = 2});
+    const StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
+    for (const Node& node : graph.nodes) {
+      ASSERT_GE(node.end_ns, node.start_ns + node.duration_ns) << "seed " << seed << ": " << label(node);
+      slowed += node.end_ns > node.start_ns + node.duration_ns ? 1 : 0;
+    }
+  }
+  EXPECT_GT(slowed, 0);
+}
+
+}  // namespace
+}  // namespace sluice::graph
