@@ -124,19 +124,6 @@ void run(const Arguments& arguments) {
   }
 }
 
-void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::vector<CLI::Option*>& inputs) {
-  CLI::Option* config = command.add_option("--config", run.config, "Run configuration (TOML)");
-  command.add_option("--set", run.settings, "section.key=value, over the configuration; any number")
-      ->take_all()
-      ->allow_extra_args(false)
-      ->needs(config);
-  command.add_option("--ranks", run.ranks, "Ranks of the run; 0: as many as the configured strategies use")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str()
-      ->needs(config);
-  for (CLI::Option* input : inputs) input->excludes(config);
-}
-
 }  // namespace
 
 void add_plan(CLI::App& app) {
@@ -150,7 +137,8 @@ void add_plan(CLI::App& app) {
                                     "'1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
                        ->take_all()
                        ->allow_extra_args(false));
-  add_run_options(*command, arguments->run, inputs);
+  add_run_options(*command, arguments->run, "Ranks of the run; 0: as many as the configured strategies use",
+                  inputs);
   command->add_option("--calibration", arguments->calibration,
                       "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
                       "\"analytic\")");

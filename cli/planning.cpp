@@ -33,6 +33,20 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
               ->capture_default_str()};
 }
 
+void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::string& ranks,
+                     const std::vector<CLI::Option*>& inputs) {
+  CLI::Option* config = command.add_option("--config", run.config, "Run configuration (TOML)");
+  command.add_option("--set", run.settings, "section.key=value, over the configuration; any number")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->needs(config);
+  command.add_option("--ranks", run.ranks, ranks)
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str()
+      ->needs(config);
+  for (CLI::Option* input : inputs) input->excludes(config);
+}
+
 config::Proposed propose_with_log(const config::PlanningInputs& inputs,
                                   const config::ProposingOptions& options) {
   base::log_info(text("proposing strategies for ", base::human_count(inputs.options.gpus, "GPU", "GPUs"),

@@ -32,6 +32,10 @@ struct RunPlanningOptions {
   std::string method;       // empty: the configuration's
 };
 
+// Adds --config, --set and --ranks, explained by `ranks`, none of which goes together with `inputs`.
+void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::string& ranks,
+                     const std::vector<CLI::Option*>& inputs);
+
 // The planner of a run configuration. Only where the program is built with libtorch, which knows the machine.
 Planning planning_of_run(const RunPlanningOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -11,6 +12,7 @@
 #include "graph/trace.h"
 #include "report/run_files.h"
 #include "study/comparison.h"
+#include "study/run_scenario.h"
 
 namespace sluice::cli {
 
@@ -20,7 +22,9 @@ using base::text;
 namespace {
 
 struct Arguments {
+  RunPlanningOptions run;
   config::PlanningOptions inputs;
+  std::string calibration;  // empty: the configuration's, or "analytic"
   int max_cp = 8;
   int64_t steps = 20;
   std::string compare;
@@ -28,6 +32,20 @@ struct Arguments {
   fs::path out;
   bool json = false;
 };
+
+study::Scenario scenario_of(const Arguments& arguments) {
+  if (!arguments.run.config.empty()) {
+    config::RunConfig config = config::read_config(arguments.run.config, arguments.run.settings);
+    config::resolve_model(config);
+    return study::scenario_of_run(config, {.ranks = arguments.run.ranks,
+                                           .calibration = arguments.calibration,
+                                           .steps = arguments.steps,
+                                           .max_cp = arguments.max_cp});
+  }
+  config::PlanningOptions inputs = arguments.inputs;
+  if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
+  return study::scenario_of(config::resolve_planning(inputs), arguments.steps, arguments.max_cp);
+}
 
 std::vector<study::SystemResult> compare_with_progress(const study::Scenario& scenario,
                                                        const Arguments& arguments) {
@@ -37,7 +55,10 @@ std::vector<study::SystemResult> compare_with_progress(const study::Scenario& sc
   const auto systems = static_cast<int64_t>(options.systems.size());
   base::Progress progress("simulating", systems * arguments.steps);
   int64_t begun = 0;
-  options.before_system = [&](const std::string&) { progress.set(arguments.steps * begun++); };
+  options.before_system = [&](const std::string& title) {
+    base::log_info(text("choosing the configuration of ", title));
+    progress.set(arguments.steps * begun++);
+  };
   options.after_step = [&] { progress.advance(1); };
   std::vector<study::SystemResult> results = study::compare(scenario, options);
   progress.set(systems * arguments.steps);
@@ -50,15 +71,16 @@ void write_traces(const std::vector<study::SystemResult>& results, const Argumen
     const std::string suffix = result.run.name == "sluice" ? "" : "-" + result.run.name;
     for (size_t i = 0; i < result.timelines.size(); ++i) {
       const report::Timeline& timeline = result.timelines[i];
-      base::write_file_atomically(arguments.out / text("trace-", timeline.step, suffix, ".json"),
-                                  graph::chrome_trace(timeline.records, timeline.counters));
+      const fs::path path = arguments.out / text("trace-", timeline.step, suffix, ".json");
+      base::write_file_atomically(path,
+                                  graph::chrome_trace(timeline.records, timeline.counters, timeline.note));
+      if (!timeline.note.empty()) base::log_info(text(path.string(), " is ", timeline.note));
     }
   }
 }
 
 void run(const Arguments& arguments) {
-  const study::Scenario scenario =
-      study::scenario_of(config::resolve_planning(arguments.inputs), arguments.steps, arguments.max_cp);
+  const study::Scenario scenario = scenario_of(arguments);
   const std::vector<study::SystemResult> results = compare_with_progress(scenario, arguments);
   const base::Json summary = study::simulation_json(scenario, results);
   if (!arguments.out.empty()) {
@@ -66,6 +88,7 @@ void run(const Arguments& arguments) {
     base::write_file_atomically(arguments.out / "simulation.json", corpus::lengths_text(summary));
     base::write_file_atomically(arguments.out / "metrics.jsonl", study::metrics_lines(results));
     write_traces(results, arguments);
+    report::write_report(arguments.out, arguments.out / "report.html");
     report::write_report(arguments.out, arguments.out / "report.html");
   }
   if (arguments.json) {
@@ -81,19 +104,18 @@ void add_simulate(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("simulate", "Time steps on a cluster that one may not have, beside other systems");
   auto arguments = std::make_shared<Arguments>();
-  for (CLI::Option* option : add_planning_options(*command, arguments->inputs)) {
-    if (option->check_name("--lengths")) option->required();
-  }
-  command
-      ->add_option("--calibration", arguments->inputs.calibration,
-                   "A calibration.json, a shipped fit or \"analytic\"")
-      ->capture_default_str();
-  command
-      ->add_option("--strategies", arguments->inputs.strategies,
-                   "Sluice's candidates: strategies.json, a file with one a line, or a text such as "
-                   "'1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
-      ->take_all()
-      ->allow_extra_args(false);
+  std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
+  inputs.push_back(command
+                       ->add_option("--strategies", arguments->inputs.strategies,
+                                    "Sluice's candidates: strategies.json, a file with one a line, or a text "
+                                    "such as '1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
+                       ->take_all()
+                       ->allow_extra_args(false));
+  add_run_options(*command, arguments->run, "Ranks of the run; 0: all devices of the configured cluster",
+                  inputs);
+  command->add_option("--calibration", arguments->calibration,
+                      "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
+                      "\"analytic\")");
   command
       ->add_option("--max-cp", arguments->max_cp,
                    "Most lanes of a pipeline, over which long sequences are cut")

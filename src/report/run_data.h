@@ -50,6 +50,7 @@ struct Timeline {
   int64_t step = 0;
   std::string system;     // SystemRun::name
   bool measured = false;  // else as the clock predicts it
+  std::string note;       // which ranks it shows; empty: all
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;  // "memory"
   std::vector<int64_t> peak_bytes;            // by rank; empty: not known

@@ -13,7 +13,22 @@ using base::text;
 
 namespace {
 
-// Nothing else would be said about a machine that is too small for any batch.
+std::vector<std::pair<std::string, std::string>> facts_of(const config::PlanningInputs& inputs) {
+  const config::PlanningOptions& options = inputs.options;
+  const model::Shape& shape = inputs.calibration.options.shape;
+  const int64_t parameters = model::parameter_table(shape).size();
+  return {{"cluster", text(options.gpus, " GPUs, ", inputs.cluster.name)},
+          {"model", text(options.model.empty() ? "" : options.model + ": ", shape.layers, " layers, hidden ",
+                         shape.hidden, ", ", base::human_count(parameters), " parameters")},
+          {"calibration", text(options.calibration, " (", inputs.calibration.source, ")")},
+          {"corpus", text(base::human_count(static_cast<int64_t>(inputs.lengths.size())), " documents")},
+          {"context", text(base::human_count(options.context_length), " tokens")},
+          {"batch", text(base::human_count(options.tokens_per_step), " tokens")},
+          {"seed", text(options.seed)}};
+}
+
+}  // namespace
+
 void require_room(const cost::CostModel& cost, int world_size) {
   int64_t least = std::numeric_limits<int64_t>::max();
   std::string roomiest;
@@ -34,25 +49,13 @@ void require_room(const cost::CostModel& cost, int world_size) {
            ": take more GPUs, or larger ones"));
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const config::PlanningInputs& inputs) {
-  const config::PlanningOptions& options = inputs.options;
-  const model::Shape& shape = inputs.calibration.options.shape;
-  const int64_t parameters = model::parameter_table(shape).size();
-  return {{"cluster", text(options.gpus, " GPUs, ", inputs.cluster.name)},
-          {"model", text(options.model.empty() ? "" : options.model + ": ", shape.layers, " layers, hidden ",
-                         shape.hidden, ", ", base::human_count(parameters), " parameters")},
-          {"calibration", text(options.calibration, " (", inputs.calibration.source, ")")},
-          {"corpus", text(base::human_count(static_cast<int64_t>(inputs.lengths.size())), " documents")},
-          {"context", text(base::human_count(options.context_length), " tokens")},
-          {"batch", text(base::human_count(options.tokens_per_step), " tokens")},
-          {"seed", text(options.seed)}};
-}
-
-}  // namespace
-
-Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int max_cp) {
+void check_options(int64_t steps, int max_cp) {
   if (steps < 1) throw base::InputError(text("steps is ", steps, ": give 1 or more"));
   if (max_cp < 1) throw base::InputError(text("max_cp is ", max_cp, ": give 1 or more"));
+}
+
+Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int max_cp) {
+  check_options(steps, max_cp);
   const config::PlanningOptions& options = inputs.options;
   const plan::BatchSampleOptions sample{.tokens_per_step = options.tokens_per_step,
                                         .seed = static_cast<uint64_t>(options.seed)};

@@ -29,4 +29,9 @@ struct Scenario {
 // cluster's devices, naming what it needs. REQUIRES: lengths.
 Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int max_cp);
 
+// What every scenario is checked for: InputError as above.
+void check_options(int64_t steps, int max_cp);
+// InfeasibleError as above: nothing else would be said about a machine that is too small for any batch.
+void require_room(const cost::CostModel& cost, int world_size);
+
 }  // namespace sluice::study

@@ -16,6 +16,9 @@ using base::text;
 
 namespace {
 
+// Viewers take a few hundred megabytes.
+constexpr int64_t kMostTraceBytes = 200'000'000;
+
 int64_t peak_bytes(const graph::StepGraph& graph, const cost::CostModel& cost) {
   int64_t peak = 0;
   for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost)) {
@@ -62,10 +65,21 @@ report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& gra
   report::Timeline timeline;
   timeline.title = text("step ", graph.step, ": ", strategy::to_text(step.plan.strategy()));
   timeline.step = graph.step;
-  timeline.records = graph::trace_records(graph);
+  const std::vector<int> ranks = graph::traced_ranks(graph, kMostTraceBytes);
+  if (static_cast<int>(ranks.size()) < graph.world_size) {
+    timeline.note = text("sampled: ", ranks.size(), " of ", graph.world_size,
+                         " ranks, whole nodes that lie evenly among all");
+  }
+  timeline.records = graph::trace_records(graph, ranks);
   for (graph::TraceRecord& record : timeline.records) {
     record.start_ns += step.before_ns;
     record.end_ns += step.before_ns;
+  }
+  const auto uses = graph::memory_over_time(graph, cost, ranks);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    for (const graph::MemoryUse& use : uses[i]) {
+      timeline.counters.push_back({"memory", ranks[i], use.time_ns + step.before_ns, use.bytes});
+    }
   }
   for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost)) {
     timeline.peak_bytes.push_back(memory.peak_bytes);

@@ -1,23 +1,13 @@
 #include "train/data.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
+#include "config/sampling.h"
 
 namespace sluice::train {
 
 namespace {
-
-corpus::SamplerOptions sampling_options(const config::DataConfig& data) {
-  corpus::SamplerOptions options;
-  options.context_length = data.context_length;
-  options.overflow = data.overflow;
-  options.tokens_per_step = data.tokens_per_step;
-  options.seed = static_cast<uint64_t>(data.seed);
-  options.validation_ppm = std::llround(data.validation_fraction * 1e6);
-  return options;
-}
 
 ValidationData validation_data(corpus::Blend blend, const corpus::SamplerOptions& options) {
   std::vector<corpus::Batch> batches = corpus::batches_in_order(blend.sources(), options);
@@ -62,7 +52,7 @@ Data open_data(const config::RunConfig& config) {
     throw base::InputError("[config] data.validation and data.validation_fraction are both given: keep one");
   }
   const corpus::IndexedOptions indexed{config.model.shape->vocab};
-  const corpus::SamplerOptions sampling = sampling_options(config.data);
+  const corpus::SamplerOptions sampling = config::sampling_options(config.data);
   return {corpus::Blend::open(config.data.train, indexed), sampling,
           open_validation(config.data, indexed, sampling)};
 }

@@ -1,0 +1,26 @@
+// The scenario of a run configuration: what `train` would do, on the cluster that the configuration names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/run_config.h"
+#include "study/scenario.h"
+
+namespace sluice::study {
+
+struct RunScenarioOptions {
+  int ranks = 0;            // 0: all devices of the configured cluster
+  std::string calibration;  // a file, a shipped fit or "analytic"; empty: the configuration's
+  int64_t steps = 20;
+  int max_cp = 8;  // of proposed strategies
+};
+
+// The batches that training draws from the configured corpora, from its first step on; its strategies as
+// Sluice's candidates ("auto": proposed). Calibrations "auto" and "analytic" are assumed rates of the cluster
+// in the configured precision, with memory.device_gib less memory.margin_gib where it is given. Nodes are the
+// cluster's; on "local" they have parallel.gpus_per_node devices. InputError naming key and value, as for
+// training; InfeasibleError as scenario_of. REQUIRES: config.model.shape (config::resolve_model).
+Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options);
+
+}  // namespace sluice::study
