@@ -124,11 +124,11 @@ int64_t SchemeCost::floor_ns(int stage, const cost::Work& work, int sequences) c
 
 namespace {
 
-// (k − 1) · (layers · transfer of all the sequence's tokens − attention ÷ k), on the faster of two links: k
-// times what RingTimes::exposed_ns says of one lane, without latencies. Fixed point; negative: hidden.
-cost::Wide ring_area(const cost::RingTimes& ring, int64_t bytes_per_s, int64_t length, int lanes) {
+// (k − 1) · (layers · transfer of all the sequence's tokens − attention ÷ k): k times what
+// RingTimes::exposed_ns says of one lane, without latencies. Fixed point; negative: hidden.
+cost::Wide ring_area(const cost::RingTimes& ring, int64_t length, int lanes) {
   const cost::Wide moved_ns = cost::Wide{1'000'000'000} * ring.layers * ring.bytes_per_token * length;
-  const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / bytes_per_s;
+  const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / ring.link.bytes_per_s;
   return (lanes - 1) * (transfers - cost::Wide{ring.a} * length * length / lanes);
 }
 
@@ -136,18 +136,19 @@ cost::Wide ring_area(const cost::RingTimes& ring, int64_t bytes_per_s, int64_t l
 
 int64_t SchemeCost::ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const {
   if (lanes == 1) return 0;
-  const Rings& rings = rings_[static_cast<size_t>(stage)];
-  int64_t area_ns = 0;
-  for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
-    if (ring->layers == 0) continue;
-    const int64_t bytes_per_s =
-        lanes > gpus_per_node_ ? inter_.bytes_per_s : std::max(inter_.bytes_per_s, intra_.bytes_per_s);
-    if (ring_area(*ring, bytes_per_s, longest, lanes) < 0) continue;
-    const cost::Wide area = ring_area(*ring, bytes_per_s, length, lanes) >> cost::Quadratic::kFractionBits;
-    // A step is rounded to half a nanosecond, a lane's squares up by one.
-    area_ns += std::max<int64_t>(0, static_cast<int64_t>(area) - lanes * (ring->layers + 2));
-  }
-  return area_ns;
+  const auto of = [&](const Rings& rings) {
+    int64_t area_ns = 0;
+    for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
+      if (ring->layers == 0 || ring_area(*ring, longest, lanes) < 0) continue;
+      const cost::Wide area = ring_area(*ring, length, lanes) >> cost::Quadratic::kFractionBits;
+      // A step is rounded to half a nanosecond, a lane's squares up by one.
+      area_ns += std::max<int64_t>(0, static_cast<int64_t>(area) - lanes * (ring->layers + 2));
+    }
+    return area_ns;
+  };
+  const int64_t outside_ns = of(rings_[static_cast<size_t>(stage)]);
+  if (lanes > gpus_per_node_) return outside_ns;
+  return std::min(outside_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
 }
 
 int SchemeCost::hiding_lanes(int stage, int64_t longest) const {
