@@ -208,11 +208,8 @@ Quadratic CostModel::row_times(const SchemeTimes& row, int pp, CellKind kind, in
   return (kind == CellKind::kBackwardWeight ? rest : third).share(layers, options_.shape.layers / pp);
 }
 
-Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
-  if (kind == CellKind::kBackward) {
-    Quadratic both = cell_times(scheme, CellKind::kBackwardInput, part);
-    return both += cell_times(scheme, CellKind::kBackwardWeight, part);
-  }
+// Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
+Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
   if (const SchemeTimes* known = row(scheme)) return row_times(*known, scheme.pp, kind, part.layers);
   const LayerTimes& layer = layer_times(scheme.tp);
   Quadratic times = kind == CellKind::kForward         ? layer.forward.times(part.layers)
@@ -225,6 +222,20 @@ Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, C
   if (embedding && kind == CellKind::kForward) times += ends.embedding_forward;
   if (embedding && kind == CellKind::kBackwardInput) times += ends.embedding_backward;
   if (head && kind == CellKind::kForward) times += ends.head;
+  return times;
+}
+
+Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
+  if (kind == CellKind::kBackward) {
+    Quadratic both = cell_times(scheme, CellKind::kBackwardInput, part);
+    return both += cell_times(scheme, CellKind::kBackwardWeight, part);
+  }
+  const bool one_cell = options_.backward_cells == BackwardCells::kOne;
+  if (one_cell && kind == CellKind::kBackwardWeight) return {};
+  Quadratic times = own_times(scheme, kind, part);
+  if (kind != CellKind::kBackwardInput) return times;
+  if (one_cell) times += own_times(scheme, CellKind::kBackwardWeight, part);
+  if (options_.recompute) times += own_times(scheme, CellKind::kForward, {.layers = part.layers});
   return times;
 }
 
@@ -277,11 +288,30 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, C
                                 bool same_node) const {
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
-  const int64_t blocks = kind == CellKind::kForward ? 1 : 2;
+  if (options_.lane_exchange == LaneExchange::kAllToAll) {
+    return all_to_all_times(scheme, kind, part, same_node);
+  }
+  const int64_t blocks = kind == CellKind::kForward ? 1 : options_.recompute ? 3 : 2;
   return {.link = same_node ? options_.intra : options_.inter,
           .layers = part.layers,
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
           .a = cell_times(scheme, kind, part).a};
+}
+
+RingTimes CostModel::all_to_all_times(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+                                      bool same_node) const {
+  const model::Shape& shape = options_.shape;
+  const int64_t heads = divide_up(2 * (shape.heads + shape.kv_heads), scheme.tp);
+  const int64_t passes = kind == CellKind::kBackwardInput && options_.recompute ? 2 : 1;
+  const int64_t bytes = passes * heads * shape.head_dim * options_.memory.element_bytes;
+  // Of k − 1 steps with 1/k of a token each, only those to lanes of other nodes count between nodes.
+  const int64_t others = std::max(1, scheme.cp - 1);
+  const int64_t in_node = std::max(1, options_.gpus_per_node / (scheme.tp * scheme.pp));
+  const int64_t counted = same_node ? others : std::max<int64_t>(1, scheme.cp - in_node);
+  return {.link = same_node ? options_.intra : options_.inter,
+          .layers = part.layers,
+          .bytes_per_token = divide_up(bytes * counted, others * scheme.cp),
+          .a = 0};
 }
 
 int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {
@@ -322,7 +352,7 @@ int64_t CostModel::saved_bytes_per_token_layer(const strategy::Scheme& scheme) c
 }
 
 int64_t CostModel::deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const {
-  if (row(scheme) != nullptr) return 0;
+  if (row(scheme) != nullptr || options_.backward_cells == BackwardCells::kOne) return 0;
   return of_tp(options_.deferred_bytes_per_token_layer_by_tp, scheme.tp, "deferred bytes");
 }
 

@@ -94,6 +94,15 @@ struct RingTimes {
   int64_t exposed_ns(const Work& shared, int lanes) const;
 };
 
+// How lanes that share sequences see each other's keys and values. kRing: RingTimes' ring. kAllToAll
+// (Ulysses): before attention each lane gives away all heads but its own part, for the whole sequence, and
+// after it takes its tokens back; nothing hides that.
+enum class LaneExchange : uint8_t { kRing, kAllToAll };
+
+// Whether the weight gradient is a cell of its own, or (as in plain 1F1B) part of the backward cell, which is
+// kBackwardInput then: kBackwardWeight takes no time and holds nothing.
+enum class BackwardCells : uint8_t { kSplit, kOne };
+
 // One row of a published table: T(l) of any one of pp equal stages on tp ranks, forward and backward
 // together, embedding and head inside.
 struct SchemeTimes {
@@ -136,6 +145,12 @@ class CostModel {
     // and a scheme without a row cannot be planned. A third of T(l) is forward, a third input gradient and a
     // third weight gradient; a part of a stage takes its layers' share of it.
     std::map<std::pair<int, int>, SchemeTimes> scheme_times;
+    // How systems differ that are compared with this one; calibration files do not say it.
+    BackwardCells backward_cells = BackwardCells::kSplit;
+    LaneExchange lane_exchange = LaneExchange::kRing;
+    // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
+    // passes stands in the bytes above.
+    bool recompute = false;
   };
   explicit CostModel(Options options) : options_(std::move(options)) {}
   const Options& options() const { return options_; }
@@ -175,6 +190,9 @@ class CostModel {
   int64_t transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const;  // by one sender
 
   // The ring's transfers in such a cell; `same_node`: its lanes lie in one. REQUIRES: kind != kBackward.
+  // With kAllToAll those of scheme.cp lanes, all of which share the micro-batch: in each of k − 1 steps a
+  // lane gives 1/k of its queries, keys, values and outputs (backward: of their gradients) to another.
+  // Between nodes the steps inside one are hidden by the others.
   RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, CellPart part, bool same_node) const;
   // Keys and values of a token in one layer, on one of tp ranks.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
@@ -202,6 +220,9 @@ class CostModel {
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options_.gpus_per_nic); }
   const LayerTimes& layer_times(int tp) const;
+  Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const;
+  RingTimes all_to_all_times(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+                             bool same_node) const;
   const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
   Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const;
   int64_t stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const;

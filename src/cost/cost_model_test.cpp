@@ -298,5 +298,55 @@ TEST(CostModel, UtilLengthIsWhereTokensTakeMostOfTheTime) {
   EXPECT_EQ(cost.util_len_tokens({}), (1774 * 85 + 243 * 15 / 2) / (243 * 15));
 }
 
+TEST(CostModel, OneBackwardCellTakesWhatTheTwoTakeAndDefersNothing) {
+  CostModel::Options options = tiny_options();
+  const CostModel split(options);
+  options.backward_cells = BackwardCells::kOne;
+  const CostModel one(options);
+  const Scheme scheme{.pp = 2};
+  const std::vector<int64_t> lengths = {70, 5};
+  for (int stage = 0; stage < 2; ++stage) {
+    const CostModel::CellPart part = split.whole_stage(scheme, stage);
+    EXPECT_EQ(one.cell_ns(scheme, CellKind::kBackwardWeight, part, lengths), 0);
+    EXPECT_NEAR(one.cell_ns(scheme, CellKind::kBackwardInput, part, lengths),
+                split.cell_ns(scheme, CellKind::kBackward, part, lengths), 1);
+    EXPECT_EQ(one.stage_times(scheme, stage), split.stage_times(scheme, stage));
+  }
+  EXPECT_GT(one.credit_tokens(scheme, 2), split.credit_tokens(scheme, 2));
+}
+
+TEST(CostModel, RecomputeRunsTheForwardLayersOnceMore) {
+  CostModel::Options options = tiny_options();
+  const CostModel kept(options);
+  options.recompute = true;
+  const CostModel again(options);
+  const Scheme scheme{.pp = 2};
+  const CostModel::CellPart part = kept.whole_stage(scheme, 1);  // with the head, which is not run again
+  Quadratic expected = kept.cell_times(scheme, CellKind::kBackward, part);
+  expected += kept.cell_times(scheme, CellKind::kForward, {.layers = part.layers});
+  EXPECT_EQ(again.cell_times(scheme, CellKind::kBackward, part), expected);
+}
+
+TEST(CostModel, AllToAllMovesEachTokensHeadsButTheOwnPart) {
+  CostModel::Options options = tiny_options();
+  options.lane_exchange = LaneExchange::kAllToAll;
+  options.gpus_per_node = 4;
+  const CostModel model(options);
+  const CostModel::CellPart part{.layers = 5};
+  // Queries, keys, values, outputs: 2·(4 + 2) heads of 16 elements of 4 bytes.
+  const int64_t token_bytes = 2 * (4 + 2) * 16 * 4;
+  for (const int cp : {2, 4}) {
+    const RingTimes times = model.ring_times({.cp = cp}, CellKind::kForward, part, true);
+    const int64_t bytes = 100 * token_bytes / cp * (cp - 1);
+    EXPECT_EQ(times.exposed_ns({100, 5000}, cp), 5 * (bytes + 10 * (cp - 1))) << cp;
+    EXPECT_EQ(model.ring_times({.cp = cp}, CellKind::kBackwardInput, part, true).bytes_per_token,
+              times.bytes_per_token);
+  }
+  // Eight lanes on two nodes: half of each token's heads go to the other node.
+  const RingTimes across = model.ring_times({.cp = 8}, CellKind::kForward, part, false);
+  EXPECT_NEAR(across.bytes_per_token * 7, token_bytes * 4 / 8, 7);
+  EXPECT_EQ(across.link, options.inter);
+}
+
 }  // namespace
 }  // namespace sluice::cost

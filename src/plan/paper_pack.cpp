@@ -6,8 +6,29 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/pack.h"
 
 namespace sluice::plan {
+namespace {
+
+PaperPacking pack_longest(std::span<const int64_t> lengths, const SchemeCost& scheme) {
+  std::vector<PackItem> items;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    items.push_back({static_cast<int>(i), lengths[i], scheme.published_ns(lengths[i])});
+  }
+  PaperPacking packing{.micro_batches = first_fit_decreasing(items, scheme.max_len_tokens())};
+  int64_t longest_ns = 0;
+  for (const std::vector<int>& bin : packing.micro_batches) {
+    int64_t work_ns = 0;
+    for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
+    longest_ns = std::max(longest_ns, work_ns);
+  }
+  packing.estimated_ns =
+      longest_ns * (scheme.scheme().pp - 1 + static_cast<int64_t>(packing.micro_batches.size()));
+  return packing;
+}
+
+}  // namespace
 
 CountRange micro_batch_range(std::span<const int64_t> lengths, const SchemeCost& scheme) {
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
@@ -22,6 +43,7 @@ PaperPacking pack_by_paper(std::span<const int64_t> lengths, const SchemeCost& s
                            const PaperPackOptions& options) {
   PaperPacking best;
   if (lengths.empty()) return best;
+  if (options.rule == PaperPackRule::kLongest) return pack_longest(lengths, scheme);
   std::vector<PartitionItem> items;
   for (const int64_t length : lengths) items.push_back({scheme.published_ns(length), length});
   const CountRange range = micro_batch_range(lengths, scheme);

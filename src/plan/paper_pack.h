@@ -11,7 +11,12 @@
 
 namespace sluice::plan {
 
+// kBalanced: Eq. 1. kLongest: first-fit decreasing to the longest micro-batch, which Hydraulis starts from in
+// its ablation.
+enum class PaperPackRule { kBalanced, kLongest };
+
 struct PaperPackOptions {
+  PaperPackRule rule = PaperPackRule::kBalanced;
   PartitionSolver solver = partition;
   int64_t tolerance_ppm = 100;    // within which the fullest micro-batch counts as the best
   int64_t node_budget = 200'000;  // for each number of micro-batches
@@ -35,7 +40,7 @@ CountRange micro_batch_range(std::span<const int64_t> lengths, const SchemeCost&
 // Eq. 1, solved for every V in that range; T is SchemeCost::published_ns, c once a sequence. The least
 // estimate wins, of equals the fewest micro-batches. A V whose bound is no better than the best is left out.
 // Where nothing in the range fits, the first V above it that does. A pure function of its inputs.
-// REQUIRES: every length <= scheme.max_len_tokens().
+// With kLongest Eq. 1 only estimates. REQUIRES: every length <= scheme.max_len_tokens().
 PaperPacking pack_by_paper(std::span<const int64_t> lengths, const SchemeCost& scheme,
                            const PaperPackOptions& options);
 

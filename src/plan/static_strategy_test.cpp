@@ -56,5 +56,35 @@ TEST(StaticStrategy, BestHoldsTheContextAndBeatsTheOthers) {
   EXPECT_THROW(best_static(options, cost), base::InfeasibleError);
 }
 
+TEST(StaticStrategy, TurnsGivePipelinesAsManyMicroBatchesGiveOrTakeOne) {
+  const cost::CostModel cost = test_cost();
+  const StaticStrategy choice{
+      .scheme = {.tp = 2}, .pipelines = 3, .micro_batch_tokens = 1300, .dealing = Dealing::kTurns};
+  const strategy::StepPlan plan = static_plan(choice, random_lengths(4, 1200), cost, 8);
+  strategy::validate(plan, 8);
+  size_t fewest = plan.pipelines[0].lanes[0].size();
+  size_t most = fewest;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    fewest = std::min(fewest, pipeline.lanes[0].size());
+    most = std::max(most, pipeline.lanes[0].size());
+  }
+  EXPECT_LE(most - fewest, 1u);
+  EXPECT_EQ(to_text(choice), "DP3 TP2");
+}
+
+TEST(StaticStrategy, EstimateIsThePlansButForTokensOfUnevenLanes) {
+  const cost::CostModel cost = test_cost();
+  for (const strategy::Scheme scheme : {strategy::Scheme{}, strategy::Scheme{.tp = 2, .pp = 2},
+                                        strategy::Scheme{.cp = 4}, strategy::Scheme{.pp = 2, .cp = 2}}) {
+    const StaticStrategy choice{.scheme = scheme, .pipelines = 8 / scheme.ranks(), .micro_batch_tokens = 900};
+    const std::vector<int64_t> lengths = random_lengths(5, 1200);
+    const auto planned = static_cast<double>(static_plan(choice, lengths, cost, 8).estimated_ns);
+    const auto estimate = static_cast<double>(static_estimate_ns(choice, lengths, cost, 8));
+    if (scheme.cp == 1) EXPECT_EQ(estimate, planned) << to_text(scheme);
+    EXPECT_GE(estimate, planned * 0.999) << to_text(scheme);
+    EXPECT_LE(estimate, planned * 1.02) << to_text(scheme);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::plan

@@ -4,12 +4,28 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "study/deepspeed.h"
+#include "study/flexsp.h"
+#include "study/hotspa.h"
+#include "study/hydraulis.h"
+#include "study/megatron.h"
+#include "study/megatron_dcp.h"
 #include "study/sluice_system.h"
 
 namespace sluice::study {
 
 const std::vector<SystemKind>& system_kinds() {
-  static const std::vector<SystemKind> kinds = {{"sluice", "Sluice", make_sluice}};
+  static const std::vector<SystemKind> kinds = {
+      {"sluice", "Sluice", make_sluice},
+      {"megatron", "Megatron-LM", make_megatron},
+      {"deepspeed", "DeepSpeed", make_deepspeed},
+      {"hotspa", "HotSPa", make_hotspa},
+      {"flexsp", "FlexSP", make_flexsp},
+      {"megatron_dcp", "Megatron dynamic CP", make_megatron_dcp},
+      {"hydraulis", "Hydraulis", make_hydraulis},
+      {"hydraulis_first", "Hydraulis, printed ties", make_hydraulis_first},
+      {"static", "static, evened out", make_static},
+  };
   return kinds;
 }
 

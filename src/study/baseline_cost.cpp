@@ -1,0 +1,122 @@
+#include "study/baseline_cost.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace sluice::study {
+namespace {
+
+constexpr int64_t kGradientBufferBytes = 1'000'000'000;  // reduce_bucket_size: 5·10⁸ elements
+constexpr int64_t kGatheredBytes = 2'000'000'000;        // stage3_max_live_parameters: 10⁹ elements
+
+using Row = std::pair<const std::pair<int, int>, cost::SchemeTimes>;
+
+// Coefficient a of all ranks of a row's pipeline.
+cost::Wide total_a(const Row& row) {
+  return cost::Wide{row.second.stage.a} * row.first.first * row.first.second;
+}
+
+cost::SchemeTimes derived_row(const std::map<std::pair<int, int>, cost::SchemeTimes>& rows) {
+  const int fewest_tp = rows.begin()->first.first;  // rows ascend by tp
+  std::vector<const Row*> candidates;
+  for (const Row& row : rows) {
+    if (row.first.first == fewest_tp) candidates.push_back(&row);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Row* a, const Row* b) { return total_a(*a) < total_a(*b); });
+  const auto& [degrees, times] = *candidates[candidates.size() / 2];
+  const auto [tp, pp] = degrees;
+  return {.stage = {times.stage.a * tp * pp, times.stage.b * tp * pp, times.stage.c_ns * pp},
+          .saved_bytes_per_token = times.saved_bytes_per_token * tp * pp,
+          .util_len_tokens = times.util_len_tokens};
+}
+
+// Layers and ends of <1,1,1> as a row. With one stage only the sum of its cells counts.
+cost::SchemeTimes measured_row(const cost::CostModel& cost) {
+  const strategy::Scheme one_rank;
+  const model::Shape& shape = cost.options().shape;
+  return {.stage = cost.stage_times(one_rank, 0),
+          .saved_bytes_per_token = shape.layers * cost.saved_bytes_per_token_layer(one_rank) +
+                                   shape.hidden * cost.options().memory.element_bytes,
+          .util_len_tokens = cost.util_len_tokens(one_rank)};
+}
+
+// The one row of <1,1,1>.
+cost::SchemeTimes one_rank_row(const cost::CostModel& cost) {
+  const auto& rows = cost.options().scheme_times;
+  if (rows.empty()) return measured_row(cost);
+  const auto known = rows.find({1, 1});
+  return known == rows.end() ? derived_row(rows) : known->second;
+}
+
+void recompute_layers(cost::CostModel::Options& options) {
+  options.recompute = true;
+  int64_t& saved = options.scheme_times.begin()->second.saved_bytes_per_token;
+  options.memory.transient_bytes_per_token += saved / options.shape.layers;
+  saved = options.shape.hidden * options.memory.element_bytes * options.shape.layers;
+}
+
+int64_t parameters_of(const cost::CostModel& cost) {
+  const cost::MemoryModel& memory = cost.options().memory;
+  if (memory.layer_parameters == 0) return cost.options().shape.parameters();
+  return memory.layer_parameters * cost.options().shape.layers + 2 * memory.end_parameters;
+}
+
+int64_t sharded_away(int64_t bytes, int world_size) { return bytes - bytes / world_size; }
+
+}  // namespace
+
+cost::CostModel one_backward_cell(const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost.options();
+  options.backward_cells = cost::BackwardCells::kOne;
+  return cost::CostModel(std::move(options));
+}
+
+std::vector<UlyssesOptions> ulysses_choices(int world_size) {
+  std::vector<UlyssesOptions> choices;
+  for (const ZeroStage zero : {ZeroStage::kOne, ZeroStage::kTwo, ZeroStage::kThree}) {
+    for (const bool recompute : {false, true}) choices.push_back({world_size, zero, recompute});
+  }
+  return choices;
+}
+
+cost::CostModel ulysses_cost(const cost::CostModel& cost, const UlyssesOptions& options) {
+  const int64_t parameters = parameters_of(cost);
+  cost::CostModel::Options own = cost.options();
+  own.backward_cells = cost::BackwardCells::kOne;
+  own.lane_exchange = cost::LaneExchange::kAllToAll;
+  own.scheme_times = {{{1, 1}, one_rank_row(cost)}};
+  if (options.recompute) recompute_layers(own);
+  const auto give_back = [&](int64_t bytes, int64_t buffer_bytes) {
+    own.memory.device_bytes += sharded_away(bytes, options.world_size) - std::min(bytes, buffer_bytes);
+  };
+  if (options.zero >= ZeroStage::kTwo) {
+    give_back(parameters * own.memory.accumulator_bytes, kGradientBufferBytes);
+  }
+  if (options.zero >= ZeroStage::kThree) give_back(parameters * own.memory.element_bytes, kGatheredBytes);
+  return cost::CostModel(std::move(own));
+}
+
+int most_ulysses_ranks(const cost::CostModel& cost, int most_ranks) {
+  int ranks = 1;
+  while (2 * ranks <= most_ranks && cost.options().shape.heads % (2 * ranks) == 0) ranks *= 2;
+  return ranks;
+}
+
+int64_t zero_collectives_ns(const cost::CostModel& cost, const UlyssesOptions& options) {
+  if (options.zero == ZeroStage::kOne) return 0;
+  const cost::CostModel::Options& own = cost.options();
+  const int64_t passes = options.zero == ZeroStage::kTwo ? 1 : 3;
+  const int64_t bytes =
+      passes * sharded_away(parameters_of(cost) * own.memory.element_bytes, options.world_size);
+  if (options.world_size <= own.gpus_per_node) return own.intra.of_bytes(bytes);
+  const cost::LinkTimes node{.latency_ns = own.inter.latency_ns,
+                             .bytes_per_s = own.inter.bytes_per_s * own.gpus_per_node};
+  return std::max(own.intra.of_bytes(bytes), node.of_bytes(bytes));
+}
+
+}  // namespace sluice::study

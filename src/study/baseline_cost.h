@@ -1,0 +1,47 @@
+// What the cost model of a baseline says otherwise than that of Sluice: the same machine, another program.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.h"
+
+namespace sluice::study {
+
+// The same times in plain 1F1B: input and weight gradient in one cell.
+cost::CostModel one_backward_cell(const cost::CostModel& cost);
+
+// What ZeRO shards over all ranks: kOne optimiser states, kTwo gradients as well, kThree parameters as well.
+enum class ZeroStage { kOne = 1, kTwo = 2, kThree = 3 };
+
+struct UlyssesOptions {
+  int world_size = 1;
+  ZeroStage zero = ZeroStage::kOne;
+  bool recompute = false;  // keep only each layer's input
+};
+
+// Every stage, without and with recompute.
+std::vector<UlyssesOptions> ulysses_choices(int world_size);
+
+// A model that knows one scheme family, <1,1,k>: a group of k ranks on which Ulysses cuts sequences for all
+// but attention, and heads for attention, with all-to-alls between them. REQUIRES: k divides the heads
+// (heads_fault).
+//
+// Times: those of <1,1,1> for a rank's share. A published table without such a row gets one derived: of the
+// rows with the fewest TP ranks (TP's own collectives are in them) the one whose a·TP·PP is the median;
+//   a = a·TP·PP, b = b·TP·PP, c = c·PP (launches do not shrink with TP), bytes a token = bytes·TP·PP.
+// All-to-all time comes on top (cost::LaneExchange::kAllToAll). With `recompute` the backward pass repeats
+// the forward pass; a token keeps its input of each layer, and one layer's activations are transient. Memory:
+// what ZeRO shards is given back to the device, less the buffers that DeepSpeed's defaults take for it (1 GB
+// of gradients from kTwo on; 2 GB of gathered parameters at kThree).
+cost::CostModel ulysses_cost(const cost::CostModel& cost, const UlyssesOptions& options);
+
+// The largest Ulysses group, a power of two that divides the heads, on at most `most_ranks`.
+int most_ulysses_ranks(const cost::CostModel& cost, int most_ranks);
+
+// Bytes over which ZeRO's extra collectives go in each micro-batch: gradients are scattered (kTwo),
+// parameters gathered twice as well (kThree); and how long that takes: a hierarchical ring that uses all
+// links of a node.
+int64_t zero_collectives_ns(const cost::CostModel& cost, const UlyssesOptions& options);
+
+}  // namespace sluice::study

@@ -1,0 +1,133 @@
+#include "study/deepspeed.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/static_strategy.h"
+#include "schedule/pipeline_schedule.h"
+#include "study/baseline_cost.h"
+#include "study/lengths_of.h"
+
+namespace sluice::study {
+namespace {
+
+struct Configuration {
+  UlyssesOptions ulysses;
+  cost::CostModel cost;
+  plan::StaticStrategy choice;
+  int64_t collectives_ns = 0;  // of ZeRO, in each micro-batch
+  int64_t mean_ns = 0;
+};
+
+// What of ZeRO's collectives computation does not hide, on the group that waits longest. Those of the first
+// micro-batch are pull and push of the step graph.
+int64_t exposed_ns(const strategy::StepPlan& plan, const Configuration& configuration) {
+  int64_t longest_ns = 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    int64_t exposed_ns = 0;
+    const std::vector<schedule::Unit> units = schedule::pipeline_units(pipeline, configuration.cost);
+    for (size_t u = 1; u < units.size(); ++u) {
+      const int64_t busy_ns = units[u].forward_ns[0] + units[u].backward_input_ns[0];
+      exposed_ns += std::max<int64_t>(0, configuration.collectives_ns - busy_ns);
+    }
+    longest_ns = std::max(longest_ns, exposed_ns);
+  }
+  return longest_ns;
+}
+
+SystemStep step_of(const Configuration& configuration, const std::vector<int64_t>& lengths) {
+  SystemStep step{.plan = plan::static_plan(configuration.choice, lengths, configuration.cost,
+                                            configuration.ulysses.world_size)};
+  step.before_ns = exposed_ns(step.plan, configuration);
+  return step;
+}
+
+// Nothing when no group holds the context.
+std::optional<Configuration> best_with(const UlyssesOptions& ulysses, const SystemInputs& inputs) {
+  cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
+  try {
+    const plan::ProposalOptions options{.world_size = inputs.world_size,
+                                        .context_length = inputs.context_length,
+                                        .sample_batches = inputs.sample_batches,
+                                        .max_cp = most_ulysses_ranks(inputs.cost, inputs.world_size)};
+    const plan::StaticStrategy choice = plan::best_static(options, cost, plan::Dealing::kTurns);
+    Configuration configuration{ulysses, std::move(cost), choice, zero_collectives_ns(inputs.cost, ulysses)};
+    for (const std::vector<int64_t>& batch : inputs.sample_batches) {
+      const SystemStep step = step_of(configuration, batch);
+      configuration.mean_ns += step.before_ns + step.plan.estimated_ns;
+    }
+    return configuration;
+  } catch (const base::InfeasibleError&) {
+    return std::nullopt;
+  }
+}
+
+Configuration best_configuration(const SystemInputs& inputs) {
+  std::optional<Configuration> best;
+  for (const UlyssesOptions& ulysses : ulysses_choices(inputs.world_size)) {
+    std::optional<Configuration> next = best_with(ulysses, inputs);
+    if (next && (!best || next->mean_ns < best->mean_ns)) best = std::move(next);
+  }
+  if (!best) {
+    throw base::InfeasibleError(base::text("no Ulysses group of up to ",
+                                           most_ulysses_ranks(inputs.cost, inputs.world_size), " of ",
+                                           inputs.world_size, " ranks holds context_length ",
+                                           inputs.context_length, ", with ZeRO-3 and recompute: shorten it"));
+  }
+  return std::move(*best);
+}
+
+Configuration given_configuration(const SystemInputs& inputs, int group_ranks, bool recompute) {
+  const plan::StaticStrategy choice{.scheme = {.cp = group_ranks},
+                                    .pipelines = inputs.world_size / group_ranks,
+                                    .micro_batch_tokens = inputs.context_length / group_ranks,
+                                    .dealing = plan::Dealing::kTurns};
+  for (const UlyssesOptions& ulysses : ulysses_choices(inputs.world_size)) {
+    cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
+    const int64_t held = cost.max_len_tokens({}, inputs.world_size) * group_ranks;
+    if (ulysses.recompute != recompute || held < inputs.context_length) continue;
+    return {ulysses, std::move(cost), choice, zero_collectives_ns(inputs.cost, ulysses)};
+  }
+  throw base::InfeasibleError(base::text("Ulysses groups of ", group_ranks,
+                                         " ranks do not hold context_length ", inputs.context_length,
+                                         ": take larger ones"));
+}
+
+class DeepSpeed : public System {
+ public:
+  explicit DeepSpeed(Configuration configuration) : best_(std::move(configuration)) {}
+
+  std::string configuration() const override {
+    const plan::StaticStrategy& choice = best_.choice;
+    const std::string dp = choice.pipelines > 1 ? base::text("DP", choice.pipelines, " ") : "";
+    return base::text(dp, "SP", choice.scheme.cp, best_.ulysses.recompute ? " + AC" : "", ", ZeRO-",
+                      static_cast<int>(best_.ulysses.zero));
+  }
+  const cost::CostModel& cost() const override { return best_.cost; }
+
+  SystemStep step(int64_t number, const std::vector<strategy::Sequence>& sequences) override {
+    SystemStep step = step_of(best_, lengths_of(sequences));
+    step.plan.step = number;
+    step.plan.sequences = sequences;
+    return step;
+  }
+
+ private:
+  Configuration best_;
+};
+
+}  // namespace
+
+std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs) {
+  return std::make_unique<DeepSpeed>(best_configuration(inputs));
+}
+
+std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute) {
+  return std::make_unique<DeepSpeed>(given_configuration(inputs, group_ranks, recompute));
+}
+
+}  // namespace sluice::study

@@ -1,0 +1,53 @@
+#include "study/hydraulis.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "study/test_inputs.h"
+
+namespace sluice::study {
+namespace {
+
+int64_t sample_ns(const SystemInputs& inputs, System& system) {
+  int64_t total_ns = 0;
+  for (size_t b = 0; b < inputs.sample_batches.size(); ++b) {
+    const SystemStep step = system.step(static_cast<int64_t>(b), test_sequences(inputs.sample_batches[b]));
+    strategy::validate(step.plan, inputs.world_size);
+    total_ns += step.plan.estimated_ns;
+  }
+  return total_ns;
+}
+
+TEST(Hydraulis, PlansWithoutLanesAndWithBothTieRules) {
+  const SystemInputs inputs = test_inputs();
+  for (const auto& system : {make_hydraulis(inputs), make_hydraulis_first(inputs)}) {
+    const SystemStep step = system->step(5, test_sequences(test_lengths(9, inputs.context_length)));
+    strategy::validate(step.plan, inputs.world_size);
+    for (const strategy::PipelinePlan& pipeline : step.plan.pipelines) {
+      EXPECT_EQ(pipeline.pipeline.scheme.cp, 1);
+    }
+    EXPECT_EQ(system->cost().options().backward_cells, cost::BackwardCells::kOne);
+  }
+}
+
+TEST(Hydraulis, FirstThreeStepsOfTheAblationKeepOneStrategy) {
+  const SystemInputs inputs = test_inputs();
+  for (const AblationStep step :
+       {AblationStep::kDispatch, AblationStep::kPacking, AblationStep::kHeterogeneous}) {
+    const auto system = make_ablation(inputs, step);
+    EXPECT_NE(system->configuration().find("x<"), std::string::npos) << system->configuration();
+    if (step != AblationStep::kHeterogeneous) {
+      EXPECT_EQ(system->configuration().find('+'), std::string::npos);
+    }
+    EXPECT_GT(sample_ns(inputs, *system), 0);
+  }
+}
+
+TEST(Hydraulis, ContextThatNothingHoldsIsInfeasible) {
+  const SystemInputs inputs = test_inputs(100'000'000);
+  EXPECT_THROW(make_hydraulis(inputs), base::InfeasibleError);
+  EXPECT_THROW(make_ablation(inputs, AblationStep::kDispatch), base::InfeasibleError);
+}
+
+}  // namespace
+}  // namespace sluice::study

@@ -1,0 +1,82 @@
+#include "study/megatron_dcp.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/dynamic_cp.h"
+#include "study/baseline_cost.h"
+#include "study/lengths_of.h"
+
+namespace sluice::study {
+namespace {
+
+// Nothing when the scheme does not hold some batch.
+std::optional<int64_t> total_ns(const plan::DynamicCpOptions& options, const SystemInputs& inputs,
+                                const cost::CostModel& cost) {
+  int64_t total_ns = 0;
+  try {
+    plan::dynamic_cp_plan(options, std::vector<int64_t>{inputs.context_length}, cost, inputs.world_size);
+    for (const std::vector<int64_t>& batch : inputs.sample_batches) {
+      total_ns += plan::dynamic_cp_plan(options, batch, cost, inputs.world_size).estimated_ns;
+    }
+  } catch (const base::InfeasibleError&) {
+    return std::nullopt;
+  }
+  return total_ns;
+}
+
+plan::DynamicCpOptions best_options(const SystemInputs& inputs, const cost::CostModel& cost) {
+  std::optional<plan::DynamicCpOptions> best;
+  int64_t least_ns = 0;
+  for (strategy::Scheme scheme : cost.schemes(inputs.world_size)) {
+    scheme.cp = inputs.world_size / scheme.ranks();
+    const int64_t lane = cost.max_len_tokens(scheme, inputs.world_size);
+    for (const int64_t tokens : {lane, lane / 2, lane / 4}) {
+      if (tokens < 1) continue;
+      const plan::DynamicCpOptions options{.scheme = scheme, .lane_tokens = tokens};
+      const std::optional<int64_t> ns = total_ns(options, inputs, cost);
+      if (!ns || (best && *ns >= least_ns)) continue;
+      best = options;
+      least_ns = *ns;
+    }
+  }
+  if (best) return *best;
+  throw base::InfeasibleError(base::text("no lanes on ", inputs.world_size, " ranks hold context_length ",
+                                         inputs.context_length, ": shorten it"));
+}
+
+class MegatronDcp : public System {
+ public:
+  explicit MegatronDcp(const SystemInputs& inputs)
+      : cost_(one_backward_cell(inputs.cost)),
+        world_size_(inputs.world_size),
+        options_(best_options(inputs, cost_)) {}
+
+  std::string configuration() const override {
+    return base::text(to_text(options_.scheme), ", ", options_.lane_tokens, " tokens a lane");
+  }
+  const cost::CostModel& cost() const override { return cost_; }
+
+  SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
+    strategy::StepPlan plan = plan::dynamic_cp_plan(options_, lengths_of(sequences), cost_, world_size_);
+    plan.step = step;
+    plan.sequences = sequences;
+    return {.plan = std::move(plan)};
+  }
+
+ private:
+  cost::CostModel cost_;
+  int world_size_;
+  plan::DynamicCpOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<System> make_megatron_dcp(const SystemInputs& inputs) {
+  return std::make_unique<MegatronDcp>(inputs);
+}
+
+}  // namespace sluice::study

@@ -1,0 +1,59 @@
+#include "study/megatron.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "graph/build.h"
+#include "model/parameters.h"
+#include "study/test_inputs.h"
+
+namespace sluice::study {
+namespace {
+
+TEST(Megatron, RunsOneStrategyForEveryBatch) {
+  const SystemInputs inputs = test_inputs();
+  const auto system = make_megatron(inputs);
+  EXPECT_FALSE(system->configuration().empty());
+  std::string strategy;
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto sequences =
+        test_sequences(test_lengths(10 + static_cast<uint64_t>(step), inputs.context_length));
+    const SystemStep done = system->step(step, sequences);
+    strategy::validate(done.plan, inputs.world_size);
+    EXPECT_EQ(done.plan.step, step);
+    EXPECT_EQ(done.plan.sequences, sequences);
+    EXPECT_EQ(done.before_ns, 0);
+    if (strategy.empty()) strategy = to_text(done.plan.strategy());
+    EXPECT_EQ(to_text(done.plan.strategy()), strategy);
+  }
+}
+
+TEST(Megatron, BackwardIsOneCell) {
+  const SystemInputs inputs = test_inputs();
+  const auto system = make_megatron(inputs);
+  EXPECT_EQ(system->cost().options().backward_cells, cost::BackwardCells::kOne);
+  const SystemStep done = system->step(0, test_sequences(test_lengths(3, inputs.context_length)));
+  const graph::StepGraph graph = graph::build(done.plan, model::parameter_table(inputs.cost.options().shape),
+                                              system->cost(), inputs.world_size);
+  EXPECT_GE(graph.makespan_ns, done.plan.estimated_ns);
+}
+
+TEST(Megatron, ACarefulHandIsNoSlowerOnItsSample) {
+  const SystemInputs inputs = test_inputs();
+  int64_t dealt_ns = 0;
+  int64_t balanced_ns = 0;
+  const auto turns = make_megatron(inputs);
+  const auto careful = make_static(inputs);
+  for (const auto& batch : inputs.sample_batches) {
+    dealt_ns += turns->step(0, test_sequences(batch)).plan.estimated_ns;
+    balanced_ns += careful->step(0, test_sequences(batch)).plan.estimated_ns;
+  }
+  EXPECT_LE(balanced_ns, dealt_ns);
+}
+
+TEST(Megatron, ContextThatNothingHoldsIsInfeasible) {
+  EXPECT_THROW(make_megatron(test_inputs(100'000'000)), base::InfeasibleError);
+}
+
+}  // namespace
+}  // namespace sluice::study

@@ -1,0 +1,30 @@
+#include "study/system.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+
+namespace sluice::study {
+namespace {
+
+TEST(System, NamesAreDistinctAndFound) {
+  std::set<std::string> names;
+  for (const SystemKind& kind : system_kinds()) {
+    EXPECT_TRUE(names.insert(kind.name).second) << kind.name;
+    EXPECT_EQ(&system_kind(kind.name), &kind);
+  }
+}
+
+TEST(System, UnknownOneListsTheKnown) {
+  try {
+    system_kind("megatorn");
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'megatron'"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace sluice::study

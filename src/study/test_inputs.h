@@ -1,0 +1,50 @@
+// A small machine, model and corpus for the tests of this module.
+#pragma once
+
+#include <vector>
+
+#include "base/rng.h"
+#include "cost/analytic.h"
+#include "strategy/cluster.h"
+#include "study/system.h"
+
+namespace sluice::study {
+
+inline std::vector<int64_t> test_lengths(uint64_t seed, int64_t longest, int count = 40) {
+  base::Rng rng(seed, 21);
+  std::vector<int64_t> lengths = {longest};
+  for (int i = 1; i < count; ++i) lengths.push_back(rng.between(10, 600));
+  return lengths;
+}
+
+// 8 ranks; <1,1,1> holds a few thousand tokens, the context a few hundred more, unless `context` is given.
+inline SystemInputs test_inputs(int64_t context = 0) {
+  const model::Shape shape{.layers = 4,
+                           .hidden = 128,
+                           .heads = 8,
+                           .kv_heads = 4,
+                           .head_dim = 16,
+                           .ffn_hidden = 336,
+                           .vocab = 2048};
+  const std::vector<int> degrees = {1, 2, 4};
+  SystemInputs inputs{
+      .cluster = strategy::cluster_preset("local", 1),
+      .world_size = 8,
+      .cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, degrees, 4))};
+  const int64_t one_rank = inputs.cost.max_len_tokens({}, inputs.world_size);
+  inputs.context_length = context > 0 ? context : one_rank + 200;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    inputs.sample_batches.push_back(test_lengths(seed, seed % 2 ? inputs.context_length : 700));
+  }
+  return inputs;
+}
+
+inline std::vector<strategy::Sequence> test_sequences(const std::vector<int64_t>& lengths) {
+  std::vector<strategy::Sequence> sequences;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    sequences.push_back({.document = static_cast<int64_t>(7 * i), .length_tokens = lengths[i]});
+  }
+  return sequences;
+}
+
+}  // namespace sluice::study
