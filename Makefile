@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train soak fuzz determinism \
-        parity wheel bench bench-transformers format tidy clean
+        parity wheel bench paper bench-transformers format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -65,6 +65,10 @@ wheel: build ## Build the Python package's wheel, install it in a new environmen
 
 bench: build ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
+
+paper: build ## Simulate the published evaluation (resumes; hours on one core) and write docs/evaluation.md
+	$(BUILD)/paper_evaluation
+	$(PYTHON) -B bench/paper_page.py
 
 bench-transformers: build ## Throughput beside plain transformers loops, on a quiet machine (10 minutes)
 	tools/bootstrap --parity

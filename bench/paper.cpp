@@ -1,0 +1,457 @@
+// The evaluation of Hydraulis (arXiv 2412.07894, section 8 and appendices), simulated: the systems of Figures
+// 13, 14 and 16 and Tables 1, 3 and 4 under the published calibrations, and what Figures 15, 17, 18 and 20
+// show. A line of JSON a result, appended to the file given; results that stand there already are not made
+// again. bench/paper_page.py makes docs/evaluation.md of it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "graph/build.h"
+#include "plan/planner.h"
+#include "plan/static_strategy.h"
+#include "schedule/pipeline_schedule.h"
+#include "study/baseline_cost.h"
+#include "study/comparison.h"
+#include "study/deepspeed.h"
+#include "study/hotspa.h"
+#include "study/hydraulis.h"
+#include "study/length_distribution.h"
+#include "study/megatron.h"
+#include "study/scenario.h"
+#include "study/simulation.h"
+
+namespace {
+
+using namespace sluice;
+using base::Json;
+using base::text;
+
+constexpr int64_t kDocuments = 100'000;  // of a corpus
+constexpr size_t kSampleStride = 4;      // of the 48 sample batches, which ascend by their longest sequence
+constexpr int kMostLanes = 8;
+
+struct Case {
+  std::string figure;
+  std::string model;  // "7b", "13b", "32b"
+  int gpus = 0;
+  std::string corpus;
+  int64_t context = 32768;
+  int64_t tokens = 100'000;
+};
+
+study::Scenario scenario_of(const Case& of, int64_t steps, int max_cp) {
+  config::PlanningOptions options;
+  options.gpus = of.gpus;
+  options.calibration = "a800-" + of.model;
+  options.context_length = of.context;
+  options.tokens_per_step = of.tokens;
+  const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
+  study::Scenario scenario = study::scenario_of(config::resolve_planning(options, lengths), steps, max_cp);
+  std::vector<std::vector<int64_t>> fewer;
+  for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
+    fewer.push_back(scenario.inputs.sample_batches[b]);
+  }
+  scenario.inputs.sample_batches = std::move(fewer);
+  return scenario;
+}
+
+// Results in a file, by key.
+class Results {
+ public:
+  explicit Results(const std::string& path) : path_(path) {
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) known_.insert(key_of(Json::parse(line)));
+  }
+  static Json key(const Case& of, const std::string& system) {
+    return {{"figure", of.figure},   {"model", of.model},   {"gpus", of.gpus}, {"corpus", of.corpus},
+            {"context", of.context}, {"tokens", of.tokens}, {"system", system}};
+  }
+  bool has(const Json& key) const { return known_.contains(key_of(key)); }
+  void add(Json key, const Json& result) {
+    key.update(result);
+    std::ofstream(path_, std::ios::app) << key.dump() << "\n";
+    std::cout << key.dump().substr(0, 220) << std::endl;
+  }
+
+ private:
+  static std::string key_of(const Json& line) {
+    std::string key;
+    for (const char* name : {"figure", "model", "gpus", "corpus", "context", "tokens", "system"}) {
+      key += line.at(name).dump() + " ";
+    }
+    return key;
+  }
+  std::string path_;
+  std::set<std::string> known_;
+};
+
+// "DP4TP8CP2" on so many GPUs, with packs as long as the context, dealt in turns.
+plan::StaticStrategy published_choice(const std::string& text, int gpus, int64_t longest) {
+  strategy::Scheme scheme;
+  const auto degree = [&](const char* name) {
+    const size_t at = text.find(name);
+    return at == std::string::npos ? 1 : std::stoi(text.substr(at + 2));
+  };
+  scheme = {.tp = degree("TP"), .pp = degree("PP"), .cp = degree("CP")};
+  return {.scheme = scheme,
+          .pipelines = gpus / scheme.ranks(),
+          .micro_batch_tokens = longest / scheme.cp,
+          .dealing = plan::Dealing::kTurns};
+}
+
+// Table 3's configuration of a system; empty where the paper names none.
+std::string table_3(const Case& of, const std::string& title) {
+  std::ifstream file("data/published/evaluation.csv");
+  std::string upper = of.model;
+  std::ranges::transform(upper, upper.begin(), [](char c) { return c == 'b' ? 'B' : c; });
+  const std::string start = text("Table 3,LLaMA ", upper, " ", of.gpus, " GPUs ",
+                                 of.context == 16384 ? "F1" : "F2&F3", ",", title, ",");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(start)) return line.substr(start.size(), line.rfind(',') - start.size());
+  }
+  return "";
+}
+
+// The rivals with the configurations of Table 3. One of TP1 and PP1, which has no published row,
+// gets the one that Ulysses' costs derive.
+std::unique_ptr<study::System> make_published(const Case& of, const std::string& name,
+                                              const study::SystemInputs& inputs) {
+  if (name == "megatron_table3") {
+    const std::string chosen = table_3(of, "Megatron-LM");
+    return study::make_megatron(inputs, published_choice(chosen, of.gpus, of.context));
+  }
+  if (name == "deepspeed_table3") {
+    const std::string chosen = table_3(of, "DeepSpeed");
+    const int ranks = std::stoi(chosen.substr(chosen.find("SP") + 2));
+    return study::make_deepspeed(inputs, ranks, chosen.ends_with("AC"));
+  }
+  study::SystemInputs with_row = inputs;
+  cost::CostModel::Options options = inputs.cost.options();
+  const cost::CostModel derived = study::ulysses_cost(inputs.cost, {.world_size = of.gpus});
+  options.scheme_times.try_emplace({1, 1}, derived.options().scheme_times.at({1, 1}));
+  with_row.cost = cost::CostModel(std::move(options));
+  const std::string all = table_3(of, "HotSPa");
+  std::vector<study::HotSpaPhase> phases;
+  for (size_t begin = 0; begin < all.size(); begin = std::min(all.find('|', begin), all.size() - 1) + 1) {
+    // The paper lists 7B's F2 on 8 GPUs in another order; the one with the most ranks a replica takes the
+    // longest.
+    phases.push_back({0, published_choice(all.substr(begin, all.find('|', begin) - begin), of.gpus, 0)});
+  }
+  std::ranges::stable_sort(phases, [&](const auto& a, const auto& b) {
+    return with_row.cost.max_len_tokens(a.choice.scheme, of.gpus) >
+           with_row.cost.max_len_tokens(b.choice.scheme, of.gpus);
+  });
+  const std::vector<int64_t> ends = {of.context, phases.size() == 3 ? 16384 : 4096, 4096};
+  for (size_t p = 0; p < phases.size(); ++p) {
+    phases[p].longest = ends[p];
+    phases[p].choice.micro_batch_tokens = ends[p];
+  }
+  return study::make_hotspa(with_row, phases);
+}
+
+std::unique_ptr<study::System> make(const Case& of, const std::string& name,
+                                    const study::SystemInputs& inputs) {
+  if (name.ends_with("_table3")) return make_published(of, name, inputs);
+  const std::map<std::string, study::AblationStep> ablations = {
+      {"ablation_a", study::AblationStep::kDispatch},
+      {"ablation_b", study::AblationStep::kPacking},
+      {"ablation_c", study::AblationStep::kHeterogeneous},
+      {"ablation_d", study::AblationStep::kDynamic}};
+  const auto ablation = ablations.find(name);
+  if (ablation != ablations.end()) return study::make_ablation(inputs, ablation->second);
+  return study::system_kind(name == "sluice_lanes" ? "sluice" : name).make(inputs);
+}
+
+// (slowest − fastest) ÷ slowest of the pipelines' own times.
+double spread_of(const strategy::StepPlan& plan, const cost::CostModel& cost, int world_size) {
+  int64_t slowest = 0;
+  int64_t fastest = 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, world_size);
+    const int64_t ns = load.units.empty() ? 0 : schedule::schedule_pipeline(load).makespan_ns;
+    fastest = slowest == 0 ? ns : std::min(fastest, ns);
+    slowest = std::max(slowest, ns);
+  }
+  return slowest == 0 ? 0 : static_cast<double>(slowest - fastest) / static_cast<double>(slowest);
+}
+
+Json run_json(const report::SystemRun& run) {
+  const study::RunStatistics statistics = study::statistics_of(run);
+  Json times = Json::array();
+  Json strategies = Json::array();
+  double switch_share = 0;
+  for (const report::StepRecord& step : run.steps) {
+    times.push_back(step.time_ns);
+    strategies.push_back(step.strategy);
+    switch_share += static_cast<double>(step.shares.between_ns) / static_cast<double>(run.steps.size());
+  }
+  return {{"configuration", run.configuration},
+          {"mean_ns", statistics.mean_step_ns},
+          {"std_ns", statistics.std_step_ns},
+          {"between_rank_ns", switch_share},
+          {"times_ns", times},
+          {"strategies", strategies}};
+}
+
+void simulate(const Case& of, const std::vector<std::string>& systems, int64_t steps, Results& results) {
+  for (const std::string& name : systems) {
+    const Json key = Results::key(of, name);
+    if (results.has(key)) continue;
+    const study::Scenario scenario = scenario_of(of, steps, name == "sluice" ? 1 : kMostLanes);
+    try {
+      const std::unique_ptr<study::System> system = make(of, name, scenario.inputs);
+      study::Simulation simulation = study::simulate(*system, scenario.batches, scenario.table,
+                                                     {.world_size = scenario.inputs.world_size});
+      simulation.run.configuration = system->configuration();
+      Json result = run_json(simulation.run);
+      Json spreads = Json::array();
+      for (size_t b = 0; b < std::min<size_t>(5, scenario.batches.size()); ++b) {
+        const study::SystemStep step =
+            system->step(scenario.batches[b].step, config::sequences_of(scenario.batches[b]));
+        spreads.push_back(spread_of(step.plan, system->cost(), scenario.inputs.world_size));
+        if (b == 0) result["switch_ns"] = step.switch_ns;
+      }
+      result["spreads"] = spreads;
+      results.add(key, result);
+    } catch (const base::InfeasibleError& error) {
+      results.add(key, {{"infeasible", error.what()}});
+    }
+  }
+}
+
+// Table 1's parts of one system's steps: propagation, the update, and what pull and push add to them.
+Json breakdown(study::System& system, const study::Scenario& scenario,
+               const std::set<std::string>& left_out) {
+  int64_t propagation_ns = 0;
+  int64_t update_ns = 0;
+  int64_t all_ns = 0;
+  for (const corpus::Batch& batch : scenario.batches) {
+    const study::SystemStep step = system.step(batch.step, config::sequences_of(batch));
+    const graph::StepGraph graph = graph::build(step.plan, scenario.table, system.cost(),
+                                                scenario.inputs.world_size, {.disabled_passes = left_out});
+    int64_t longest_ns = 0;
+    for (const graph::Node& node : graph.nodes) {
+      if (node.kind == graph::NodeKind::kUpdate) longest_ns = std::max(longest_ns, node.duration_ns);
+    }
+    propagation_ns += step.plan.estimated_ns;
+    update_ns += longest_ns;
+    all_ns += graph.makespan_ns;
+  }
+  const auto steps = static_cast<int64_t>(scenario.batches.size());
+  return {{"propagation_ns", propagation_ns / steps},
+          {"update_ns", update_ns / steps},
+          {"exchange_ns", (all_ns - propagation_ns - update_ns) / steps},
+          {"all_ns", all_ns / steps}};
+}
+
+void table_1(int64_t steps, Results& results) {
+  const Case of{"table1", "32b", 64, "commoncrawl"};
+  struct Column {
+    std::string name;
+    std::string system;
+    std::set<std::string> left_out;
+  };
+  const std::set<std::string> no_overlap = {"layer-parts", "tail-weights"};
+  for (const Column& column :
+       {Column{"homogeneous", "ablation_b", {}},
+        Column{"heterogeneous, no overlap", "ablation_d", no_overlap},
+        Column{"heterogeneous, overlap", "ablation_d", {}},
+        Column{"sluice, no overlap", "sluice", no_overlap}, Column{"sluice, overlap", "sluice", {}}}) {
+    const Json key = Results::key(of, column.name);
+    if (results.has(key)) continue;
+    const study::Scenario scenario = scenario_of(of, steps, 1);
+    const auto system = make(of, column.system, scenario.inputs);
+    results.add(key, breakdown(*system, scenario, column.left_out));
+  }
+}
+
+// What the two laws of lengths come to, to hold against what is published of the corpora.
+void corpora(Results& results) {
+  for (const char* corpus : {"commoncrawl", "github"}) {
+    const Case of{"corpora", "", 0, corpus};
+    const Json key = Results::key(of, "lengths");
+    if (results.has(key)) continue;
+    const std::vector<int32_t> lengths = study::lengths_by(study::length_law(corpus), kDocuments);
+    const auto count = static_cast<double>(lengths.size());
+    double tokens = 0;
+    double cut_tokens = 0;
+    double above_15k = 0;
+    double above_32k = 0;
+    double tokens_above_128k = 0;
+    double tokens_above_256k = 0;
+    for (const int32_t length : lengths) {
+      tokens += length;
+      cut_tokens += std::min(length, 32768);
+      above_15k += length > 15'000;
+      above_32k += length >= 32768;
+      tokens_above_128k += length > 131'072 ? length : 0;
+      tokens_above_256k += length > 262'144 ? length : 0;
+    }
+    const double documents = 1.6e6 / (cut_tokens / count);  // of 1.6M tokens
+    results.add(key, {{"mean", tokens / count},
+                      {"mean_cut_32k", cut_tokens / count},
+                      {"p50", lengths[lengths.size() / 2]},
+                      {"p90", lengths[lengths.size() * 9 / 10]},
+                      {"p99", lengths[lengths.size() * 99 / 100]},
+                      {"above_15k_in_1600k", documents * above_15k / count},
+                      {"above_32k_in_1600k", documents * above_32k / count},
+                      {"tokens_above_128k", tokens_above_128k / tokens},
+                      {"tokens_above_256k", tokens_above_256k / tokens}});
+  }
+}
+
+void figure_17(Results& results) {
+  const Case of{"figure17", "32b", 64, "commoncrawl", 32768, 1'600'000};
+  const Json key = Results::key(of, "lengths");
+  if (results.has(key)) return;
+  Json longest = Json::array();
+  for (const corpus::Batch& batch : scenario_of(of, 30, 1).batches) {
+    int64_t most = 0;
+    for (const corpus::Sample& sample : batch.samples) most = std::max(most, sample.length_tokens);
+    longest.push_back(most);
+  }
+  results.add(key, {{"longest", longest}});
+}
+
+// First-fit decreasing to 32K; only batches of four packed sequences, as published.
+void figure_18(Results& results) {
+  const Case of{"figure18", "7b", 8, "commoncrawl"};
+  const study::Scenario scenario = scenario_of(of, 60, 1);
+  const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
+  for (const auto& [name, scheme] :
+       {std::pair{"PP", strategy::Scheme{.tp = 4, .pp = 2}}, std::pair{"DP", strategy::Scheme{.tp = 4}}}) {
+    const Json key = Results::key(of, name);
+    if (results.has(key)) continue;
+    Json times = Json::array();
+    for (const corpus::Batch& batch : scenario.batches) {
+      std::vector<int64_t> lengths;
+      for (const corpus::Sample& sample : batch.samples) lengths.push_back(sample.length_tokens);
+      const plan::StaticStrategy choice{.scheme = scheme,
+                                        .pipelines = of.gpus / scheme.ranks(),
+                                        .micro_batch_tokens = of.context,
+                                        .dealing = plan::Dealing::kTurns};
+      const strategy::StepPlan plan = plan::static_plan(choice, lengths, cost, of.gpus);
+      size_t packs = 0;
+      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.lanes[0].size();
+      if (packs == 4) times.push_back(plan.estimated_ns);
+    }
+    results.add(key, {{"times_ns", times}});
+  }
+}
+
+// Greedy against ideal dispatch: the estimate by which it dispatches, and the schedule that runs.
+void figure_20(int64_t steps, Results& results) {
+  const Case of{"figure20", "32b", 64, "commoncrawl", 32768, 200'000};
+  const Json key = Results::key(of, "dispatch");
+  if (results.has(key)) return;
+  const study::Scenario scenario = scenario_of(of, steps, 1);
+  const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
+  plan::PlannerOptions options{
+      .world_size = of.gpus,
+      .candidates = {strategy::parse_strategy("1x<16,1,1> + 3x<8,1,1> + 6x<4,1,1>", of.gpus)},
+      .method = plan::Method::kPaper};
+  options.paper.ideal_node_budget = 50'000;
+  const plan::Planner greedy(options, cost);
+  options.paper.dispatch_rule = plan::DispatchRule::kIdeal;
+  const plan::Planner ideal(options, cost);
+  Json ratios = Json::array();
+  for (const corpus::Batch& batch : scenario.batches) {
+    const auto sequences = config::sequences_of(batch);
+    ratios.push_back(static_cast<double>(greedy.plan(batch.step, sequences).estimated_ns) /
+                     static_cast<double>(ideal.plan(batch.step, sequences).estimated_ns));
+  }
+  results.add(key, {{"ratios", ratios}});
+}
+
+std::vector<Case> figure_13() {
+  std::vector<Case> cases;
+  for (const auto& [model, gpus] : {std::pair{"7b", 8}, std::pair{"7b", 16}, std::pair{"13b", 16},
+                                    std::pair{"13b", 32}, std::pair{"32b", 32}, std::pair{"32b", 64}}) {
+    for (const char* corpus : {"commoncrawl", "github"}) {
+      cases.push_back({"figure13", model, gpus, corpus, 16384, 100'000});
+      cases.push_back({"figure13", model, gpus, corpus, 32768, 100'000});
+      cases.push_back({"figure13", model, gpus, corpus, 32768, 200'000});
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> figure_14() {
+  std::vector<Case> cases;
+  const auto add = [&](int gpus, int64_t context, int64_t tokens) {
+    cases.push_back({"figure14", "7b", gpus, "commoncrawl", context, tokens});
+  };
+  for (const int gpus : {16, 32, 64}) add(gpus, 32768, 200'000);
+  for (const int64_t context : {16384, 65536, 131072}) add(16, context, 200'000);
+  for (const int64_t tokens : {100'000, 400'000}) add(16, 32768, tokens);
+  return cases;
+}
+
+void run(const std::string& part, const std::string& model, int64_t steps, Results& results) {
+  const std::vector<std::string> systems = {
+      "sluice", "sluice_lanes", "megatron",        "deepspeed",     "hotspa",          "hydraulis",
+      "static", "flexsp",       "megatron_table3", "hotspa_table3", "deepspeed_table3"};
+  const auto wanted = [&](const char* name) { return part == "all" || part == name; };
+  if (wanted("corpora")) corpora(results);
+  if (wanted("figure13")) {
+    for (const Case& of : figure_13()) {
+      if (model.empty() || of.model == model) simulate(of, systems, steps, results);
+    }
+  }
+  if (wanted("figure16")) {
+    simulate({"figure16", "32b", 64, "commoncrawl"},
+             {"megatron", "ablation_a", "ablation_b", "ablation_c", "ablation_d", "sluice", "sluice_lanes"},
+             2 * steps, results);
+    simulate({"figure16", "32b", 64, "commoncrawl"}, {"hydraulis_first"}, 2 * steps, results);
+  }
+  if (wanted("table1")) table_1(steps, results);
+  if (wanted("figure14")) {
+    for (const Case& of : figure_14()) {
+      simulate(of, {"sluice", "sluice_lanes", "megatron", "deepspeed", "hotspa", "hydraulis"}, steps,
+               results);
+    }
+  }
+  if (wanted("figure15")) {
+    simulate({"figure15", "32b", 64, "commoncrawl"}, {"hydraulis", "sluice", "megatron"}, 100, results);
+  }
+  if (wanted("table4")) {
+    simulate({"table4", "7b", 32, "commoncrawl"}, {"hotspa", "hydraulis", "sluice"}, steps, results);
+    simulate({"table4", "32b", 32, "commoncrawl"}, {"hotspa", "hydraulis", "sluice"}, steps, results);
+    simulate({"table4", "32b", 64, "commoncrawl", 32768, 200'000}, {"hotspa", "hydraulis", "sluice"}, steps,
+             results);
+  }
+  if (wanted("figure17")) figure_17(results);
+  if (wanted("figure18")) figure_18(results);
+  if (wanted("figure20")) figure_20(std::min<int64_t>(steps, 10), results);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("The published evaluation of Hydraulis, simulated");
+  std::string out = "bench/results/paper.jsonl";
+  std::string part = "all";
+  std::string model;
+  int64_t steps = 5;
+  app.add_option("--out", out, "Results are appended here")->capture_default_str();
+  app.add_option("--part", part, "figure13 … figure20, table1, table4 or all")->capture_default_str();
+  app.add_option("--model", model, "Only this one of Figure 13: 7b, 13b or 32b");
+  app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    Results results(out);
+    run(part, model, steps, results);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
