@@ -1,8 +1,8 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build test check sanitize train soak fuzz determinism \
-        parity wheel bench paper bench-transformers format tidy clean
+.PHONY: help bootstrap configure build test check sanitize train soak fuzz \
+        parity wheel bench paper bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -69,6 +69,9 @@ bench: build ## Run the benchmarks
 paper: build ## Simulate the published evaluation (resumes; hours on one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B bench/paper_page.py
+
+bench-fidelity: build ## Simulated beside real steps of the quick start, profiled on this machine
+	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py
 
 bench-transformers: build ## Throughput beside plain transformers loops, on a quiet machine (10 minutes)
 	tools/bootstrap --parity
