@@ -73,7 +73,7 @@ class Comparison:
         calibrated = ["--set", f"parallel.calibration={directory / 'calibration.json'}"]
         run("train", "--config", CONFIG, "--nproc", RANKS, *options, *calibrated, "--set",
             f"log.dir={directory / 'real'}")
-        run("simulate", "--config", CONFIG, "--gpus", RANKS, "--steps", steps, "--trace-steps",
+        run("simulate", "--config", CONFIG, "--ranks", RANKS, "--steps", steps, "--trace-steps",
             ",".join(map(str, range(steps))), "--out", directory / "simulated", *options, *calibrated)
         real = step_times_ms(directory / "real", "time_ms")
         simulated = step_times_ms(directory / "simulated", "time_ms")
