@@ -92,6 +92,14 @@ class Processes(TestCase):
         self.assertEqual(sent["4x<1,1,1>"], 0)
 
 
+    def test_auto_may_propose_lanes(self):
+        write_corpus(self.directory / "corpus", make_documents(longest=320))
+        run = self.config("auto", data__context_length=320, parallel__strategies="auto", parallel__max_cp=4,
+                          parallel__select="best")
+        self.train("auto", 4)
+        self.assertEqual(len(losses(run)), 8)
+
+
 class Stop(TestCase):
     def test_sigterm_to_the_launcher_saves_and_exits_0(self):
         self.stop(lambda process: terminate(process.pid))
