@@ -24,7 +24,7 @@ RANKS = 2
 STRATEGIES = ("2x<1,1,1>", "<2,1,1>", "<1,2,1>")
 WARM_UP_STEPS = 1
 GOAL = 0.10
-EXCHANGES = ("pull", "push")  # categories begin so; their durations are waits for peers as much as transfers
+EXCHANGES = ("pull", "push", "send", "reduce")  # their time in a run is mostly waiting for peers
 
 
 def run(*arguments):
