@@ -17,6 +17,7 @@
 #include "graph/build.h"
 #include "plan/planner.h"
 #include "plan/static_strategy.h"
+#include "report/run_summary.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 #include "study/comparison.h"
@@ -184,7 +185,7 @@ double spread_of(const strategy::StepPlan& plan, const cost::CostModel& cost, in
 }
 
 Json run_json(const report::SystemRun& run) {
-  const study::RunStatistics statistics = study::statistics_of(run);
+  const report::SystemSummary summary = report::summary_of(run);
   Json times = Json::array();
   Json strategies = Json::array();
   double switch_share = 0;
@@ -194,8 +195,8 @@ Json run_json(const report::SystemRun& run) {
     switch_share += static_cast<double>(step.shares.between_ns) / static_cast<double>(run.steps.size());
   }
   return {{"configuration", run.configuration},
-          {"mean_ns", statistics.mean_step_ns},
-          {"std_ns", statistics.std_step_ns},
+          {"mean_ns", summary.mean_step_ns},
+          {"std_ns", summary.std_step_ns},
           {"between_rank_ns", switch_share},
           {"times_ns", times},
           {"strategies", strategies}};

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "report/run_summary.h"
 #include "study/simulation.h"
 
 namespace sluice::study {
@@ -49,12 +50,6 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
   return result;
 }
 
-report::TimeShares sum(const report::SystemRun& run) {
-  report::TimeShares total;
-  for (const report::StepRecord& step : run.steps) total += step.shares;
-  return total;
-}
-
 Json to_json(const report::TimeShares& shares) {
   return {{"compute", shares.compute_ns}, {"ring", shares.ring_ns},     {"link", shares.link_ns},
           {"update", shares.update_ns},   {"bubble", shares.bubble_ns}, {"idle", shares.idle_ns},
@@ -67,16 +62,14 @@ Json system_json(const SystemResult& result) {
             {"configuration", result.run.configuration},
             {"infeasible", result.run.infeasible}};
   }
-  const RunStatistics statistics = statistics_of(result.run);
-  int64_t peak_bytes = 0;
-  for (const report::StepRecord& step : result.run.steps) peak_bytes = std::max(peak_bytes, step.peak_bytes);
+  const report::SystemSummary summary = report::summary_of(result.run);
   return {{"title", result.run.title},
           {"configuration", result.run.configuration},
-          {"mean_step_ns", statistics.mean_step_ns},
-          {"std_step_ns", statistics.std_step_ns},
-          {"tokens_per_s", statistics.tokens_per_s},
-          {"peak_bytes", peak_bytes},
-          {"rank_time_ns", to_json(sum(result.run))}};
+          {"mean_step_ns", summary.mean_step_ns},
+          {"std_step_ns", summary.std_step_ns},
+          {"tokens_per_s", std::llround(summary.tokens_per_s)},
+          {"peak_bytes", summary.peak_bytes},
+          {"rank_time_ns", to_json(summary.shares)}};
 }
 
 Json metrics_json(const std::string& system, const report::StepRecord& step) {
@@ -94,19 +87,18 @@ Json metrics_json(const std::string& system, const report::StepRecord& step) {
           {"rank_time_ns", to_json(step.shares)}};
 }
 
-std::vector<std::string> table_row(const SystemResult& result, const RunStatistics& sluice) {
-  const RunStatistics statistics = statistics_of(result.run);
-  const report::TimeShares shares = sum(result.run);
+std::vector<std::string> table_row(const SystemResult& result, const report::SystemSummary& sluice) {
+  const report::SystemSummary summary = report::summary_of(result.run);
+  const report::TimeShares& shares = summary.shares;
   const int64_t all_ns = std::max<int64_t>(shares.total_ns(), 1);
   const auto share = [&](int64_t ns) {
     return fixed(100.0 * static_cast<double>(ns) / static_cast<double>(all_ns), 1);
   };
-  const double slower =
-      static_cast<double>(statistics.mean_step_ns) / static_cast<double>(sluice.mean_step_ns);
+  const double slower = static_cast<double>(summary.mean_step_ns) / static_cast<double>(sluice.mean_step_ns);
   return {result.run.title,
-          base::human_duration(statistics.mean_step_ns),
-          text("± ", base::human_duration(statistics.std_step_ns)),
-          base::human_count(statistics.tokens_per_s),
+          base::human_duration(summary.mean_step_ns),
+          text("± ", base::human_duration(summary.std_step_ns)),
+          base::human_count(std::llround(summary.tokens_per_s)),
           text(fixed(slower, 2), "x"),
           share(shares.compute_ns),
           share(shares.ring_ns),
@@ -143,26 +135,6 @@ std::vector<SystemResult> compare(const Scenario& scenario, const ComparisonOpti
   return results;
 }
 
-RunStatistics statistics_of(const report::SystemRun& run) {
-  if (run.steps.empty()) return {};
-  const auto count = static_cast<double>(run.steps.size());
-  int64_t total_ns = 0;
-  int64_t tokens = 0;
-  for (const report::StepRecord& step : run.steps) {
-    total_ns += step.time_ns;
-    tokens += step.tokens;
-  }
-  const double mean_ns = static_cast<double>(total_ns) / count;
-  double squares = 0;
-  for (const report::StepRecord& step : run.steps) {
-    const double difference = static_cast<double>(step.time_ns) - mean_ns;
-    squares += difference * difference;
-  }
-  return {.mean_step_ns = std::llround(mean_ns),
-          .std_step_ns = std::llround(std::sqrt(squares / count)),
-          .tokens_per_s = std::llround(static_cast<double>(tokens) / (static_cast<double>(total_ns) / 1e9))};
-}
-
 Json simulation_json(const Scenario& scenario, const std::vector<SystemResult>& results) {
   Json systems = Json::object();
   for (const SystemResult& result : results) systems[result.run.name] = system_json(result);
@@ -189,7 +161,7 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
 }
 
 std::string comparison_table(const std::vector<SystemResult>& results) {
-  const RunStatistics sluice = statistics_of(results.front().run);
+  const report::SystemSummary sluice = report::summary_of(results.front().run);
   std::vector<std::vector<std::string>> rows = {
       {"system", "step", "", "tokens/s", "time", "compute %", "ring %", "bubble %", "link %", "idle %"}};
   std::string notes;

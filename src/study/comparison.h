@@ -32,14 +32,6 @@ std::vector<SystemResult> compare(const Scenario& scenario, const ComparisonOpti
 // "all", or names separated by commas, as system names with "sluice" first. InputError listing the names.
 std::vector<std::string> parse_systems(const std::string& text);
 
-// What of a run's steps is reported.
-struct RunStatistics {
-  int64_t mean_step_ns = 0;
-  int64_t std_step_ns = 0;  // over the steps
-  int64_t tokens_per_s = 0;
-};
-RunStatistics statistics_of(const report::SystemRun& run);
-
 // simulation.json ("sluice.simulation/1").
 base::Json simulation_json(const Scenario& scenario, const std::vector<SystemResult>& results);
 // metrics.jsonl: a line a step and system, systems one after the other.

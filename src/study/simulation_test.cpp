@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "report/run_summary.h"
 #include "study/comparison.h"
 
 namespace sluice::study {
@@ -52,7 +53,7 @@ TEST(Simulation, StatisticsAreOverTheSteps) {
   report::SystemRun run;
   for (const int64_t ns : {int64_t{1'000'000'000}, int64_t{3'000'000'000}})
     run.steps.push_back({.tokens = 100, .time_ns = ns});
-  const RunStatistics statistics = statistics_of(run);
+  const report::SystemSummary statistics = report::summary_of(run);
   EXPECT_EQ(statistics.mean_step_ns, 2'000'000'000);
   EXPECT_EQ(statistics.std_step_ns, 1'000'000'000);
   EXPECT_EQ(statistics.tokens_per_s, 50);
