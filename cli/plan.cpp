@@ -131,12 +131,7 @@ void add_plan(CLI::App& app) {
       "plan", "Plan steps: strategy, pipelines, micro-batches; of a run, or for --gpus, --model, --lengths");
   auto arguments = std::make_shared<Arguments>();
   std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
-  inputs.push_back(command
-                       ->add_option("--strategies", arguments->inputs.strategies,
-                                    "Candidates: strategies.json, a file with one a line, or a text such as "
-                                    "'1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
-                       ->take_all()
-                       ->allow_extra_args(false));
+  inputs.push_back(add_strategies_option(*command, arguments->inputs, "Candidates"));
   add_run_options(*command, arguments->run, "Ranks of the run; 0: as many as the configured strategies use",
                   inputs);
   command->add_option("--calibration", arguments->calibration,

@@ -33,6 +33,18 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
               ->capture_default_str()};
 }
 
+CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& options,
+                                   const std::string& what) {
+  return command
+      .add_option(
+          "--strategies", options.strategies,
+          text(what,
+               ": strategies.json, a file with one a line, or a text such as '1x<4,2,1> + 8x<1,1,1>'; "
+               "any number (default: proposed)"))
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
 void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::string& ranks,
                      const std::vector<CLI::Option*>& inputs) {
   CLI::Option* config = command.add_option("--config", run.config, "Run configuration (TOML)");

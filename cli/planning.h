@@ -1,5 +1,5 @@
-// What plan and propose share: options that name cluster, model, calibration, lengths and strategies, and the
-// planner made from them.
+// What plan, propose and simulate share: options that name cluster, model, calibration, lengths and
+// strategies, and the planner made from them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,10 @@ namespace sluice::cli {
 
 // Adds the options of planning without a run configuration, and returns them.
 std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::PlanningOptions& options);
+
+// --strategies, which `what` says what for.
+CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& options,
+                                   const std::string& what);
 
 // A planner and what it plans for.
 struct Planning {

@@ -89,7 +89,6 @@ void run(const Arguments& arguments) {
     base::write_file_atomically(arguments.out / "metrics.jsonl", study::metrics_lines(results));
     write_traces(results, arguments);
     report::write_report(arguments.out, arguments.out / "report.html");
-    report::write_report(arguments.out, arguments.out / "report.html");
   }
   if (arguments.json) {
     std::cout << summary.dump() << "\n";
@@ -105,12 +104,7 @@ void add_simulate(CLI::App& app) {
       app.add_subcommand("simulate", "Time steps on a cluster that one may not have, beside other systems");
   auto arguments = std::make_shared<Arguments>();
   std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
-  inputs.push_back(command
-                       ->add_option("--strategies", arguments->inputs.strategies,
-                                    "Sluice's candidates: strategies.json, a file with one a line, or a text "
-                                    "such as '1x<4,2,1> + 8x<1,1,1>'; any number (default: proposed)")
-                       ->take_all()
-                       ->allow_extra_args(false));
+  inputs.push_back(add_strategies_option(*command, arguments->inputs, "Sluice's candidates"));
   add_run_options(*command, arguments->run, "Ranks of the run; 0: all devices of the configured cluster",
                   inputs);
   command->add_option("--calibration", arguments->calibration,
