@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@
 #include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "plan/planner.h"
+#include "study/comparison.h"
+#include "study/scenario.h"
 
 namespace py = pybind11;
 
@@ -87,6 +90,21 @@ py::object propose(const config::PlanningOptions& options, const Array<int32_t>&
   }));
 }
 
+// The contents of simulation.json and metrics.jsonl.
+std::pair<py::object, std::string> simulate(const config::PlanningOptions& options,
+                                            const Array<int32_t>& lengths, const std::string& systems,
+                                            int64_t steps, int max_cp) {
+  std::vector<int32_t> values = as_vector(lengths);
+  auto [summary, metrics] = without_gil([&] {
+    const study::Scenario scenario =
+        study::scenario_of(config::resolve_planning(options, std::move(values)), steps, max_cp);
+    const std::vector<study::SystemResult> results =
+        study::compare(scenario, {.systems = study::parse_systems(systems)});
+    return std::pair{study::simulation_json(scenario, results), study::metrics_lines(results)};
+  });
+  return {as_python(summary), std::move(metrics)};
+}
+
 class Planner {
  public:
   Planner(const config::PlanningOptions& options, const std::string& method)
@@ -142,6 +160,8 @@ PYBIND11_MODULE(_sluice, module) {
   module.def("summarize", &summarize, py::arg("lengths"));
   module.def("propose", &propose, py::arg("options"), py::arg("lengths"), py::arg("method"),
              py::arg("max_strategies"), py::arg("max_cp"));
+  module.def("simulate", &simulate, py::arg("options"), py::arg("lengths"), py::arg("systems"),
+             py::arg("steps"), py::arg("max_cp"));
 }
 
 }  // namespace sluice::python

@@ -5,12 +5,14 @@
     plan = planner.plan(batch_lengths)          # every rank may compute it for itself: equal inputs, equal plans
     mine = plan.micro_batches(rank)
 
+    study = sluice.simulate(lengths, gpus=64, calibration="a800-7b", context_length=32768, compare=["megatron"])
+
 Lengths are tokens, times whole nanoseconds. Results are frozen dataclasses that have the names of Sluice's JSON
-files. Planning needs no GPU and no libtorch.
+files. Nothing here needs a GPU or libtorch.
 """
 
 from sluice._sluice import InfeasibleError, InputError
-from sluice.planning import Planner, lengths, propose
+from sluice.planning import Planner, lengths, propose, simulate
 from sluice.results import (
     Candidate,
     LengthBin,
@@ -21,6 +23,9 @@ from sluice.results import (
     Plan,
     Proposal,
     Sequence,
+    SimulatedStep,
+    SimulatedSystem,
+    Simulation,
 )
 
 __all__ = [
@@ -36,8 +41,12 @@ __all__ = [
     "Planner",
     "Proposal",
     "Sequence",
+    "SimulatedStep",
+    "SimulatedSystem",
+    "Simulation",
     "lengths",
     "propose",
+    "simulate",
 ]
 
 InputError.__doc__ = "An argument or a file is wrong. The message names the value and the way out."

@@ -1,4 +1,4 @@
-"""What people call: lengths, propose, Planner."""
+"""What people call: lengths, propose, Planner, simulate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sluice import _sluice
-from sluice.results import Lengths, Plan, Proposal, lengths_of, plan_of, proposal_of
+from sluice.results import (
+    Lengths,
+    Plan,
+    Proposal,
+    Simulation,
+    lengths_of,
+    plan_of,
+    proposal_of,
+    simulation_of,
+)
 
 Path = Union[str, "os.PathLike[str]"]
 LengthSource = Union[Path, Iterable[Path], ArrayLike, Lengths]
@@ -133,6 +142,47 @@ class Planner:
         if step < 0:
             raise _sluice.InputError(f"step is {step}: give 0 or more")
         return plan_of(self._planner.plan(sequence_lengths, sequence_documents, step))
+
+
+def simulate(
+    lengths: LengthSource,
+    *,
+    gpus: int,
+    cluster: Path | None = None,
+    model: Path | None = None,
+    calibration: Path = "analytic",
+    context_length: int = 0,
+    tokens_per_step: int = 200_000,
+    strategies: Path | Iterable[str | Proposal] = (),
+    max_cp: int = 8,
+    compare: str | Iterable[str] = (),
+    steps: int = 20,
+    seed: int = 1,
+) -> Simulation:
+    """What steps would take on a cluster that one may not have, under Sluice and other systems.
+
+    lengths, gpus, cluster, model, calibration, context_length, tokens_per_step, seed: as for propose().
+    strategies: Sluice's candidates, as for Planner; none: they are proposed.
+    max_cp: most lanes of a pipeline that is proposed.
+    compare: names of other systems ("megatron", "deepspeed", "hotspa", "flexsp", "hydraulis", ...), or "all".
+    steps: from the first on; every system gets the same batches.
+
+    Each step's graph, the one that training would run, is timed and checked. Takes seconds to minutes, most of
+    them to choose configurations; other Python threads run meanwhile. Equal inputs give equal results. Raises
+    InputError, and InfeasibleError when no strategy holds the context length.
+    """
+    options = _sluice.Options(
+        gpus=_count(gpus, "gpus"),
+        cluster=_text(cluster),
+        model=_text(model),
+        calibration=_text(calibration),
+        strategies=_strategy_texts(strategies),
+        context_length=context_length,
+        tokens_per_step=tokens_per_step,
+        seed=seed,
+    )
+    systems = compare if isinstance(compare, str) else ",".join(compare)
+    return simulation_of(*_sluice.simulate(options, _values_of(lengths), systems, steps, max_cp))
 
 
 _MOST_TOKENS = 2**31 - 1

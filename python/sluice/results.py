@@ -1,8 +1,11 @@
-"""What planning returns: plain frozen dataclasses with the names of plan.json, strategies.json and lengths.json."""
+"""What calls return: plain frozen dataclasses with the names of plan.json, strategies.json, lengths.json and
+simulation.json.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -156,6 +159,59 @@ class Lengths:
     """Length of each document."""
 
 
+@dataclasses.dataclass(frozen=True)
+class SimulatedStep:
+    """A step of one system, with the names of metrics.jsonl."""
+
+    system: str
+    step: int
+    tokens: int
+    sequences: int
+    strategy: str
+    time_ms: float
+    """Of the whole step: pull, computation, push, update."""
+    lower_bound_ms: float
+    """What no plan with the system's strategies can beat; 0: unknown."""
+    gap_ppm: int
+    peak_bytes: int
+    """Of the fullest device."""
+    tokens_per_s: float
+    rank_time_ns: dict[str, int]
+    """Where the time of all ranks went; adds up to the ranks times the step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SimulatedSystem:
+    """How a system did over all steps. Figures are 0 where it is infeasible."""
+
+    title: str
+    configuration: str
+    """What it chose, in words."""
+    mean_step_ns: int = 0
+    std_step_ns: int = 0
+    tokens_per_s: int = 0
+    peak_bytes: int = 0
+    rank_time_ns: dict[str, int] = dataclasses.field(default_factory=dict)
+    """compute, ring, link, update, bubble, idle and between: of all ranks over all steps."""
+    infeasible: str | None = None
+    """Why it cannot run this; None: it can."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """Several systems on the same batches, with the names of simulation.json."""
+
+    ranks: int
+    hardware: str
+    device_bytes: int
+    facts: dict[str, str]
+    """What was simulated, in words."""
+    systems: dict[str, SimulatedSystem]
+    """By name, "sluice" first."""
+    steps: list[SimulatedStep]
+    """Systems one after the other."""
+
+
 def plan_of(json: dict[str, Any]) -> Plan:
     """The content of a plan.json as a Plan."""
     return Plan(
@@ -200,4 +256,16 @@ def lengths_of(json: dict[str, Any], values: NDArray[np.int32]) -> Lengths:
             for bin in json["histogram"]
         ],
         values=values,
+    )
+
+
+def simulation_of(summary: dict[str, Any], metrics: str) -> Simulation:
+    """The contents of a simulation.json and of its metrics.jsonl as a Simulation."""
+    return Simulation(
+        ranks=summary["ranks"],
+        hardware=summary["hardware"],
+        device_bytes=summary["device_bytes"],
+        facts=summary["facts"],
+        systems={name: SimulatedSystem(**system) for name, system in summary["systems"].items()},
+        steps=[SimulatedStep(**json.loads(line)) for line in metrics.splitlines()],
     )

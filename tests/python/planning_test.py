@@ -158,6 +158,45 @@ class PlanTest(unittest.TestCase):
         self.assertTrue(issubclass(sluice.InfeasibleError, ValueError))
 
 
+class SimulateTest(unittest.TestCase):
+    ARGUMENTS = {"gpus": 8, "calibration": "a800-7b", "context_length": 16384, "tokens_per_step": 50_000, "max_cp": 1,
+                 "steps": 2}
+
+    def test_equals_the_programs(self):
+        simulated = sluice.simulate(CODE_LENGTHS, **self.ARGUMENTS, compare=["static"])
+        printed = run_sluice("simulate", "--json", "--lengths", CODE_LENGTHS, "--gpus", "8", "--calibration", "a800-7b",
+                             "--context", "16384", "--tokens-per-step", "50000", "--max-cp", "1", "--steps", "2",
+                             "--compare", "static")
+        self.assertEqual(list(simulated.systems), ["sluice", "static"])
+        for name, system in simulated.systems.items():
+            self.assertIsNone(system.infeasible)
+            for field, value in printed["systems"][name].items():
+                self.assertEqual(getattr(system, field), value)
+        self.assertEqual([(step.system, step.step) for step in simulated.steps],
+                         [("sluice", 0), ("sluice", 1), ("static", 0), ("static", 1)])
+        for step in simulated.steps:
+            self.assertAlmostEqual(sum(step.rank_time_ns.values()) / 8 / 1e6, step.time_ms, places=3)
+
+    def test_strategies_may_be_given(self):
+        simulated = sluice.simulate(CODE_LENGTHS, **self.ARGUMENTS, strategies=["1x<8,1,1>"])
+        self.assertEqual({step.strategy for step in simulated.steps}, {"1x<8,1,1>"})
+
+    def test_a_system_that_cannot_says_why(self):
+        simulated = sluice.simulate([170_000, 4096], gpus=16, calibration="a800-7b", compare="hydraulis", max_cp=8,
+                                    steps=1, tokens_per_step=0)
+        self.assertIsNone(simulated.systems["sluice"].infeasible)
+        self.assertRegex(simulated.systems["hydraulis"].infeasible, "170000|170,000")
+        self.assertEqual(simulated.systems["hydraulis"].mean_step_ns, 0)
+
+    def test_errors_name_the_value(self):
+        with self.assertRaisesRegex(sluice.InputError, "fastest"):
+            sluice.simulate(CODE_LENGTHS, **self.ARGUMENTS, compare=["fastest"])
+        with self.assertRaisesRegex(sluice.InputError, "steps is 0"):
+            sluice.simulate(CODE_LENGTHS, **{**self.ARGUMENTS, "steps": 0})
+        with self.assertRaisesRegex(sluice.InfeasibleError, "no scheme for 1 GPUs"):
+            sluice.simulate(CODE_LENGTHS, **{**self.ARGUMENTS, "gpus": 1})
+
+
 class ThreadsTest(unittest.TestCase):
     def test_four_threads_plan_alike(self):
         planner = sluice.Planner(STRATEGIES, **MACHINE)
