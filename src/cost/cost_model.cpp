@@ -279,6 +279,7 @@ int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, b
   return same_node ? options_.intra.of_bytes(bytes) : options_.inter.of_bytes(bytes * nic_sharers(scheme.tp));
 }
 
+// Queries and outputs would be no fewer: docs/decisions/0005-ring-payload.md.
 int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
   const int64_t kv_heads = divide_up(options_.shape.kv_heads, scheme.tp);
   return 2 * kv_heads * options_.shape.head_dim * options_.memory.element_bytes;
