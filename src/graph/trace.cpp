@@ -45,6 +45,9 @@ class EventList {
   bool empty_ = true;
 };
 
+// Not 0, which Perfetto takes for the process's main thread, whose number is the process's.
+int thread_of(Stream stream) { return static_cast<int>(stream) + 1; }
+
 void write_names(EventList& events, const std::vector<TraceRecord>& records) {
   std::set<int> ranks;
   std::set<std::pair<int, Stream>> streams;
@@ -63,14 +66,14 @@ void write_names(EventList& events, const std::vector<TraceRecord>& records) {
     name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
   }
   for (const auto& [rank, stream] : streams) {
-    const int thread = static_cast<int>(stream);
+    const int thread = thread_of(stream);
     name("thread_name", rank, thread, "\"name\":" + quoted(name_of(stream)));
     name("thread_sort_index", rank, thread, "\"sort_index\":" + std::to_string(thread));
   }
 }
 
 void write_record(EventList& events, const TraceRecord& record) {
-  const int thread = static_cast<int>(record.stream);
+  const int thread = thread_of(record.stream);
   events.begin('X', record.rank, thread);
   events.field("name", record.label);
   events.field("cat", record.category);

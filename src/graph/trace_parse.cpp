@@ -30,10 +30,10 @@ TraceRecord parse_record(const Json& event, const std::string& place) {
   record.label = base::require<std::string>(event, "name", place);
   record.category = base::require<std::string>(event, "cat", place);
   record.rank = rank_of(event, place);
-  const auto stream = base::require<int>(event, "tid", place);
-  if (stream < 0 || stream >= kStreams)
-    throw base::InputError(text(place, ": key 'tid' is a stream, 0 to ", kStreams - 1, ", not ", stream));
-  record.stream = static_cast<Stream>(stream);
+  const auto thread = base::require<int>(event, "tid", place);
+  if (thread < 1 || thread > kStreams)
+    throw base::InputError(text(place, ": key 'tid' is a stream, 1 to ", kStreams, ", not ", thread));
+  record.stream = static_cast<Stream>(thread - 1);
   record.start_ns = nanoseconds(event, "ts", place);
   record.end_ns = record.start_ns + nanoseconds(event, "dur", place);
   if (record.end_ns < record.start_ns)

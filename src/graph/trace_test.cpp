@@ -48,7 +48,7 @@ TEST(Trace, TimesKeepTheirNanoseconds) {
   EXPECT_THAT(
       chrome_trace({record}),
       ::testing::HasSubstr(
-          R"({"ph":"X","pid":3,"tid":0,"name":"a \"b\"","cat":"c","ts":1002.003,"dur":0.007,"args":{}})"));
+          R"({"ph":"X","pid":3,"tid":1,"name":"a \"b\"","cat":"c","ts":1002.003,"dur":0.007,"args":{}})"));
 }
 
 TEST(Trace, ArrowsEndInsideTheirSlices) {
@@ -142,7 +142,7 @@ TEST(Trace, DamagedFilesAreRefusedWithTheirLine) {
   damaged.replace(damaged.find("\"dur\":0.005"), 11, "\"dur\":-1.00");
   EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:6: 'a' ends before it starts"));
   damaged = whole;
-  damaged.replace(damaged.find("\"pid\":0,\"tid\":0,\"name\":\"a\""), 7, "\"pid\":\"x");
+  damaged.replace(damaged.find("\"pid\":0,\"tid\":1,\"name\":\"a\""), 7, "\"pid\":\"x");
   EXPECT_THAT(fault_of(damaged), ::testing::HasSubstr("t.json:6"));
 }
 
