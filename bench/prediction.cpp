@@ -36,7 +36,7 @@ namespace {
 
 using namespace sluice;
 
-constexpr int kKinds = static_cast<int>(graph::NodeKind::kUpdate) + 1;
+constexpr int kKinds = static_cast<int>(graph::NodeKind::kFetch) + 1;
 constexpr int64_t kContextTokens = 2048;
 constexpr int64_t kTokensPerStep = 8192;
 constexpr int kWarmUpSteps = 1;

@@ -261,6 +261,7 @@ MemoryConfig read_memory(Section& section) {
   MemoryConfig memory;
   section.read_in("device_gib", memory.device_gib, 0.0, 1e6);
   section.read_in("margin_gib", memory.margin_gib, 0.0, 1e6);
+  section.read_in("host_gib", memory.host_gib, 0.0, 1e6);
   section.read_choice("recompute", memory.recompute, {"auto", "none", "full"});
   if (const toml::node* node = section.node("offload")) {
     if (const auto fraction = node->value<double>(); fraction && *fraction >= 0 && *fraction <= 1) {
@@ -459,8 +460,10 @@ toml::table parallel_table(const ParallelConfig& parallel) {
 }
 
 toml::table memory_table(const MemoryConfig& memory) {
-  toml::table table{
-      {"device_gib", memory.device_gib}, {"margin_gib", memory.margin_gib}, {"recompute", memory.recompute}};
+  toml::table table{{"device_gib", memory.device_gib},
+                    {"margin_gib", memory.margin_gib},
+                    {"host_gib", memory.host_gib},
+                    {"recompute", memory.recompute}};
   if (const auto fraction = base::parse_number(memory.offload)) {
     table.insert("offload", *fraction);
   } else {

@@ -67,6 +67,7 @@ struct ClusterConfig {
 struct MemoryConfig {
   double device_gib = 0;  // 0: ask the device
   double margin_gib = 2;
+  double host_gib = 0;             // of a rank, for what is offloaded; 0: ask the machine
   std::string recompute = "auto";  // auto | none | full
   std::string offload = "auto";    // auto | 0.0 … 1.0
 };

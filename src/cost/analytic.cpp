@@ -5,13 +5,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/layer_bytes.h"
 
 namespace sluice::cost {
 namespace {
 
 double real(int64_t value) { return static_cast<double>(value); }
-
-int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 LinkTimes link_times(const strategy::LinkSpeed& speed) {
   return {.latency_ns = std::llround(speed.latency_ns),
@@ -81,30 +80,9 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .intra_node = cluster.intra_node,
           .inter_node = cluster.inter_node,
           .gpus_per_nic = cluster.gpus_per_nic(),
+          .host = {cluster.host_bytes_per_ns, kLaunchNs},
           // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
           .update_ns_per_element = 30 / (cluster.flops_per_ns / 100)};
-}
-
-LayerBytes layer_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {
-  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
-  const int64_t heads = divide_up(shape.heads, tp);
-  const int64_t q = heads * shape.head_dim;
-  // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
-  const int64_t qkv = q + 2 * std::max<int64_t>(1, shape.kv_heads / tp) * shape.head_dim;
-  const int64_t ffn = divide_up(shape.ffn_hidden, tp);
-  // Inputs of both halves and their norms' scales; rotated qkv, attention's output and log-sum-exp, gate and
-  // up.
-  const int64_t saved = divide_up(2 * (shape.hidden * element_bytes + statistic_bytes), tp) +
-                        (qkv + q + 2 * ffn) * element_bytes + heads * statistic_bytes;
-  // A weight gradient holds both normed inputs and output gradients; dqkv, attention's output, dgate-up and
-  // SwiGLU's output.
-  const int64_t until_weight =
-      divide_up(4 * shape.hidden * element_bytes, tp) + (qkv + q + 3 * ffn) * element_bytes;
-  // Gathered input, output and gradient, and a half's inner values with their gradients.
-  const int64_t transient = 4 * shape.hidden + std::max(4 * ffn, 2 * qkv + q);
-  return {.saved = saved,
-          .deferred = std::max<int64_t>(0, until_weight - saved),
-          .transient = element_bytes * transient};
 }
 
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
@@ -113,6 +91,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
   CostModel::Options options{.shape = shape,
                              .intra = link_times(rates.intra_node),
                              .inter = link_times(rates.inter_node),
+                             .host = link_times(rates.host),
                              .update_ps_per_element = std::llround(rates.update_ns_per_element * 1000),
                              .memory = {.device_bytes = memory.device_bytes,
                                         .element_bytes = memory.element_bytes,

@@ -33,6 +33,7 @@ struct Rates {
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
   strategy::LinkSpeed inter_node{.bytes_per_ns = 1, .latency_ns = 24e3};
   int gpus_per_nic = 1;
+  strategy::LinkSpeed host{.bytes_per_ns = 5, .latency_ns = 5e3};  // copies to and from host memory
   double update_ns_per_element = 2;
 };
 
@@ -52,14 +53,5 @@ struct AnalyticMemory {
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
                                     int gpus_per_node);
-
-// Activation bytes a token of one layer on one of tp ranks: those kept from forward to backward, those that
-// a deferred weight gradient holds beyond them, and those of the largest layer at work.
-struct LayerBytes {
-  int64_t saved = 0;
-  int64_t deferred = 0;
-  int64_t transient = 0;
-};
-LayerBytes layer_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes);
 
 }  // namespace sluice::cost

@@ -218,6 +218,7 @@ Json memory_to_json(const MemoryModel& memory) {
                {"owner_bytes_per_parameter", memory.owner_bytes_per_parameter},
                {"transient_bytes_per_token", memory.transient_bytes_per_token},
                {"logits_chunk_bytes", memory.logits_chunk_bytes}};
+  if (memory.host_bytes > 0) json["host_bytes"] = memory.host_bytes;
   if (memory.layer_parameters > 0) {
     json.update({{"layer_parameters", memory.layer_parameters}, {"end_parameters", memory.end_parameters}});
   }
@@ -232,6 +233,7 @@ MemoryModel memory_from_json(const Reader& reader) {
           .owner_bytes_per_parameter = reader.integer("owner_bytes_per_parameter", 1, kMostBytesPerElement),
           .transient_bytes_per_token = reader.integer("transient_bytes_per_token", 0, kMostBytesPerToken),
           .logits_chunk_bytes = reader.integer("logits_chunk_bytes", 0, kMostBytes),
+          .host_bytes = reader.has("host_bytes") ? reader.integer("host_bytes", 0, kMostBytes) : 0,
           .layer_parameters = counted ? reader.integer("layer_parameters", 1, kMostParameters) : 0,
           .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0};
 }
@@ -254,7 +256,10 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
                {"source", calibration.source},
                {"schemes", rows}};
   if (options.scheme_times.empty()) json["layers"] = layers_to_json(options);
-  json.update({{"links", {{"intra", to_json(options.intra)}, {"inter", to_json(options.inter)}}},
+  json.update({{"links",
+                {{"intra", to_json(options.intra)},
+                 {"inter", to_json(options.inter)},
+                 {"host", to_json(options.host)}}},
                {"memory", memory_to_json(options.memory)},
                {"update_ps_per_element", options.update_ps_per_element},
                {"gpus_per_node", options.gpus_per_node}});
@@ -277,6 +282,7 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   }
   options.intra = links.link("intra");
   options.inter = links.link("inter");
+  if (links.has("host")) options.host = links.link("host");
   options.memory = memory_from_json(reader.object("memory"));
   options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostNs);
   options.gpus_per_node = static_cast<int>(reader.integer("gpus_per_node", 1, kMostGpusPerNode));

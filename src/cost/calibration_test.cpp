@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cost/analytic.h"
+#include "cost/layer_bytes.h"
 #include "model/test_shape.h"
 
 namespace sluice::cost {

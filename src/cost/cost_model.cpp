@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/parameters.h"
+#include "cost/layer_bytes.h"
 
 namespace sluice::cost {
 namespace {
@@ -48,38 +48,6 @@ const T& of_tp(const std::map<int, T>& by_tp, int tp, const char* what) {
   throw base::InputError(base::text("the calibration has no ", what, " for tp ", tp, " (it has tp ",
                                     base::join(known, ", "),
                                     "): calibrate again with this degree or leave its schemes out"));
-}
-
-// Elements of the largest TP shard of a bucket.
-int64_t largest_shard(const model::Bucket& bucket, int tp) {
-  int64_t largest = 0;
-  for (int t = 0; t < tp; ++t) largest = std::max(largest, model::tp_shard(bucket, tp, t).size());
-  return largest;
-}
-
-// Every layer has the same shape, so a one-layer table tells all bucket sizes.
-model::ParameterTable one_layer_table(model::Shape shape) {
-  shape.layers = 1;
-  return model::parameter_table(shape);
-}
-
-// Parameters of the largest TP shards, and of the whole model.
-struct ParameterCounts {
-  int64_t layer = 0;
-  int64_t embedding = 0;
-  int64_t head = 0;
-  int64_t all = 0;
-};
-
-ParameterCounts parameter_counts(const model::Shape& shape, const MemoryModel& memory, int tp) {
-  if (memory.layer_parameters > 0) {
-    const int64_t end = divide_up(memory.end_parameters, tp);
-    return {divide_up(memory.layer_parameters, tp), end, end,
-            shape.layers * memory.layer_parameters + 2 * memory.end_parameters};
-  }
-  const model::ParameterTable table = one_layer_table(shape);
-  return {largest_shard(table.layer(0), tp), largest_shard(table.embedding(), tp),
-          largest_shard(table.head(), tp), shape.parameters()};
 }
 
 }  // namespace
@@ -163,6 +131,12 @@ int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
   return exposed <= 0 ? 0 : divide_nearest(exposed, Wide{1} << Quadratic::kFractionBits);
 }
 
+CostModel CostModel::under(const strategy::MemoryPolicy& policy) const {
+  Options options = options_;
+  options.policy = policy;
+  return CostModel(std::move(options));
+}
+
 const LayerTimes& CostModel::layer_times(int tp) const {
   return of_tp(options_.layer_by_tp, tp, "layer times");
 }
@@ -235,8 +209,15 @@ Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, C
   Quadratic times = own_times(scheme, kind, part);
   if (kind != CellKind::kBackwardInput) return times;
   if (one_cell) times += own_times(scheme, CellKind::kBackwardWeight, part);
-  if (options_.recompute) times += own_times(scheme, CellKind::kForward, {.layers = part.layers});
+  if (options_.repeat_forward) times += own_times(scheme, CellKind::kForward, {.layers = part.layers});
+  if (options_.policy.recompute) times += recompute_times(scheme, part.layers);
   return times;
+}
+
+Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, int64_t layers) const {
+  const LayerProducts products = layer_products(options_.shape);
+  const Quadratic forward = own_times(scheme, CellKind::kForward, {.layers = layers});
+  return {0, forward.share(products.recomputed, products.all).b, forward.c_ns};
 }
 
 int64_t CostModel::cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
@@ -292,7 +273,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, C
   if (options_.lane_exchange == LaneExchange::kAllToAll) {
     return all_to_all_times(scheme, kind, part, same_node);
   }
-  const int64_t blocks = kind == CellKind::kForward ? 1 : options_.recompute ? 3 : 2;
+  const int64_t blocks = kind == CellKind::kForward ? 1 : options_.repeat_forward ? 3 : 2;
   return {.link = same_node ? options_.intra : options_.inter,
           .layers = part.layers,
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
@@ -303,7 +284,7 @@ RingTimes CostModel::all_to_all_times(const strategy::Scheme& scheme, CellKind k
                                       bool same_node) const {
   const model::Shape& shape = options_.shape;
   const int64_t heads = divide_up(2 * (shape.heads + shape.kv_heads), scheme.tp);
-  const int64_t passes = kind == CellKind::kBackwardInput && options_.recompute ? 2 : 1;
+  const int64_t passes = kind == CellKind::kBackwardInput && options_.repeat_forward ? 2 : 1;
   const int64_t bytes = passes * heads * shape.head_dim * options_.memory.element_bytes;
   // Of k − 1 steps with 1/k of a token each, only those to lanes of other nodes count between nodes.
   const int64_t others = std::max(1, scheme.cp - 1);
@@ -323,28 +304,6 @@ int64_t CostModel::update_ns(int64_t owned_elements) const {
   return divide_nearest(Wide{owned_elements} * options_.update_ps_per_element, 1000);
 }
 
-int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const {
-  const MemoryModel& memory = options_.memory;
-  const ParameterCounts counts = parameter_counts(options_.shape, memory, scheme.tp);
-  const bool first = stage == 0;
-  const bool last = stage == scheme.pp - 1;
-  int64_t elements = whole_stage(scheme, stage).layers * counts.layer;
-  if (first || (last && options_.shape.tie_embeddings)) elements += counts.embedding;
-  if (last) elements += counts.head;
-  return elements * (memory.element_bytes + memory.accumulator_bytes) +
-         divide_up(counts.all, world_size) * memory.owner_bytes_per_parameter +
-         (last ? memory.logits_chunk_bytes : 0);
-}
-
-int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) const {
-  int64_t fullest = 0;
-  // Stages in the middle are alike, and never fuller than the first of them.
-  for (const int stage : {0, std::min(1, scheme.pp - 1), scheme.pp - 1}) {
-    fullest = std::max(fullest, stage_bytes(scheme, stage, world_size));
-  }
-  return fullest;
-}
-
 int64_t CostModel::saved_bytes_per_token_layer(const strategy::Scheme& scheme) const {
   if (const SchemeTimes* known = row(scheme)) {
     return divide_up(known->saved_bytes_per_token, options_.shape.layers / scheme.pp);
@@ -355,31 +314,6 @@ int64_t CostModel::saved_bytes_per_token_layer(const strategy::Scheme& scheme) c
 int64_t CostModel::deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const {
   if (row(scheme) != nullptr || options_.backward_cells == BackwardCells::kOne) return 0;
   return of_tp(options_.deferred_bytes_per_token_layer_by_tp, scheme.tp, "deferred bytes");
-}
-
-int64_t CostModel::saved_bytes_per_token(const strategy::Scheme& scheme) const {
-  if (const SchemeTimes* known = row(scheme)) return known->saved_bytes_per_token;
-  int64_t per_layer = saved_bytes_per_token_layer(scheme);
-  if (scheme.pp > 1) per_layer += deferred_bytes_per_token_layer(scheme);
-  // Beside the layers, one row of activations or gradients at the stage's boundary.
-  const int64_t boundary = divide_up(options_.shape.hidden * options_.memory.element_bytes, scheme.tp);
-  return strategy::layers_of_stage(options_.shape.layers, scheme.pp, 0).size() * per_layer + boundary;
-}
-
-int64_t CostModel::credit_tokens(const strategy::Scheme& scheme, int world_size) const {
-  const int64_t longest = max_len_tokens(scheme, world_size);
-  if (longest == 0) return 0;
-  const int64_t free_bytes = options_.memory.device_bytes - fixed_bytes(scheme, world_size) -
-                             longest * options_.memory.transient_bytes_per_token;
-  return std::min(kMaxLength - 1, free_bytes / saved_bytes_per_token(scheme));
-}
-
-int64_t CostModel::max_len_tokens(const strategy::Scheme& scheme, int world_size) const {
-  const int64_t at_once = row(scheme) == nullptr ? 1 : scheme.pp;  // micro-batches in flight
-  const int64_t free_bytes = options_.memory.device_bytes - fixed_bytes(scheme, world_size);
-  const int64_t per_token =
-      at_once * saved_bytes_per_token(scheme) + options_.memory.transient_bytes_per_token;
-  return std::clamp(free_bytes / per_token, int64_t{0}, kMaxLength - 1);
 }
 
 int64_t CostModel::util_len_tokens(const strategy::Scheme& scheme) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/shape.h"
+#include "strategy/memory_policy.h"
 #include "strategy/scheme.h"
 #include "strategy/step_plan.h"
 
@@ -119,11 +120,15 @@ struct MemoryModel {
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
   int64_t transient_bytes_per_token = 0;   // of the largest micro-batch
   int64_t logits_chunk_bytes = 0;
+  int64_t host_bytes = 0;  // what a rank may use of host memory; 0: not known, and not minded
   // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
   int64_t layer_parameters = 0;
   int64_t end_parameters = 0;
   bool operator==(const MemoryModel&) const = default;
 };
+
+// A stage's last layers, whose activations are needed first again and never leave the device.
+inline constexpr int kLayersThatStay = 2;
 
 // A model on a machine. Filled from calibration.json (cost/calibration.h).
 class CostModel {
@@ -137,6 +142,7 @@ class CostModel {
         deferred_bytes_per_token_layer_by_tp;  // beyond those, until a deferred weight gradient
     LinkTimes intra;                           // inside a node
     LinkTimes inter;                           // between nodes, of one network adapter
+    LinkTimes host{0, 10'000'000'000};         // a rank's copies to or from host memory
     int64_t update_ps_per_element = 0;         // optimiser step, picoseconds an owned element
     MemoryModel memory;
     int gpus_per_node = 8;
@@ -150,10 +156,21 @@ class CostModel {
     LaneExchange lane_exchange = LaneExchange::kRing;
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
-    bool recompute = false;
+    bool repeat_forward = false;
+    // Under which times and activations are counted: that of micro-batches which name none.
+    strategy::MemoryPolicy policy;
   };
   explicit CostModel(Options options) : options_(std::move(options)) {}
   const Options& options() const { return options_; }
+
+  // The same machine and model under another policy.
+  CostModel under(const strategy::MemoryPolicy& policy) const;
+  const strategy::MemoryPolicy& policy() const { return options_.policy; }
+  // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
+  // policy wants to be rid of: with one, they are done at once.
+  bool splits_backward(const strategy::Scheme& scheme) const {
+    return scheme.pp > 1 && options_.policy.keeps_all();
+  }
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
   // below that takes a scheme throws InputError naming it when the calibration has no figures for it.
@@ -165,7 +182,8 @@ class CostModel {
 
   // One cell on `part` of the model for pieces of `lengths`. A part with the embedding adds its forward to
   // kForward and its gradient to kBackwardInput (whose result it consumes at once); a part with the head adds
-  // all of the head to kForward. kBackward is exactly kBackwardInput + kBackwardWeight.
+  // all of the head to kForward. kBackward is exactly kBackwardInput + kBackwardWeight. A policy that
+  // recomputes adds to kBackwardInput what recompute_times says.
   struct CellPart {
     int64_t layers = 0;
     enum class End : uint8_t { kNone, kEmbedding, kHead, kBoth } end = End::kNone;
@@ -177,6 +195,9 @@ class CostModel {
   int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part, const Work& work) const;
   // a, b and c of such a cell; kBackward's are the sums, so its rounding may differ by a nanosecond.
   Quadratic cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const;
+  // What a backward makes again of so many layers: the forward without attention, and without the share of
+  // its products that only later layers need.
+  Quadratic recompute_times(const strategy::Scheme& scheme, int64_t layers) const;
   // Forward plus backward on the whole of a stage: the published T(l).
   Quadratic stage_times(const strategy::Scheme& scheme, int stage) const;
   // The last stage of those with the most time a token.
@@ -204,14 +225,29 @@ class CostModel {
   // Bytes a rank of the scheme's fullest stage needs whatever the batch: compute shards, gradient
   // accumulators, owner slices, a chunk of logits.
   int64_t fixed_bytes(const strategy::Scheme& scheme, int world_size) const;
-  // A lane's credit and the longest micro-batch: the tokens whose saved bytes, deferred weight gradients
-  // (PP > 1), row of the stage's boundary and transients (of the longest micro-batch, once) fit beside
-  // fixed_bytes. 0: does not fit. With a table the longest micro-batch is the published one: pp of it fit.
+  // A lane's credit and the longest micro-batch: the tokens whose kept bytes, deferred weight gradients
+  // (where backward is split), row of the stage's boundary and transients (of the longest micro-batch, once)
+  // fit beside fixed_bytes, and whose offloaded bytes fit the host. 0: does not fit. With a table the longest
+  // micro-batch is the published one: pp of it fit.
   int64_t credit_tokens(const strategy::Scheme& scheme, int world_size) const;
   int64_t max_len_tokens(const strategy::Scheme& scheme, int world_size) const;
-  // Activation bytes a token and layer: kept from forward to backward, and beyond those until W.
+  // What a micro-batch of `tokens` under `policy` takes of that credit, rounded up, and at most all of it.
+  int64_t credit_of(const strategy::Scheme& scheme, int world_size, const strategy::MemoryPolicy& policy,
+                    int64_t tokens) const;
+  // Activation bytes a token and layer: made by the forward, kept of those until the backward (in whichever
+  // memory), and held beyond the made ones until a deferred W.
   int64_t saved_bytes_per_token_layer(const strategy::Scheme& scheme) const;
+  int64_t kept_bytes_per_token_layer(const strategy::Scheme& scheme) const;
   int64_t deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const;
+  // What a token takes of the device from forward to backward, on the fullest stage.
+  int64_t held_bytes_per_token(const strategy::Scheme& scheme) const;
+  // What a backward has made again at any time, a token.
+  int64_t recomputed_bytes_per_token(const strategy::Scheme& scheme) const;
+  // The row of activations or gradients at a stage's boundary, a token.
+  int64_t boundary_bytes_per_token(const strategy::Scheme& scheme) const;
+  // What a layer of a micro-batch moves to host memory and back: a share of its kept bytes. Of a stage with
+  // so many layers, only the first layers − 2 do.
+  int64_t offloaded_bytes(const strategy::Scheme& scheme, int64_t tokens) const;
   // The shortest micro-batch that keeps its ranks busy: the table's, otherwise where tokens take 85 % of the
   // time of the slowest stage and its constant takes the rest.
   int64_t util_len_tokens(const strategy::Scheme& scheme) const;
@@ -226,7 +262,8 @@ class CostModel {
   const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
   Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const;
   int64_t stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const;
-  int64_t saved_bytes_per_token(const strategy::Scheme& scheme) const;  // fullest stage
+  int64_t host_bytes_per_token(const strategy::Scheme& scheme) const;  // fullest stage
+  int64_t transient_bytes_per_token(const strategy::Scheme& scheme) const;
 
   Options options_;
 };

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "cost/layer_bytes.h"
 
 namespace sluice::cost {
 namespace {
@@ -315,10 +316,10 @@ TEST(CostModel, OneBackwardCellTakesWhatTheTwoTakeAndDefersNothing) {
   EXPECT_GT(one.credit_tokens(scheme, 2), split.credit_tokens(scheme, 2));
 }
 
-TEST(CostModel, RecomputeRunsTheForwardLayersOnceMore) {
+TEST(CostModel, RepeatingTheForwardRunsItsLayersOnceMore) {
   CostModel::Options options = tiny_options();
   const CostModel kept(options);
-  options.recompute = true;
+  options.repeat_forward = true;
   const CostModel again(options);
   const Scheme scheme{.pp = 2};
   const CostModel::CellPart part = kept.whole_stage(scheme, 1);  // with the head, which is not run again
@@ -346,6 +347,55 @@ TEST(CostModel, AllToAllMovesEachTokensHeadsButTheOwnPart) {
   const RingTimes across = model.ring_times({.cp = 8}, CellKind::kForward, part, false);
   EXPECT_NEAR(across.bytes_per_token * 7, token_bytes * 4 / 8, 7);
   EXPECT_EQ(across.link, options.inter);
+}
+
+TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
+  const CostModel keep(tiny_options());
+  const CostModel recompute = keep.under({.recompute = true});
+  const LayerBytes bytes = layer_bytes_per_token(tiny_shape(false), 1, 4);
+  const Scheme one;
+  EXPECT_EQ(recompute.kept_bytes_per_token_layer(one), (1000 * bytes.border + bytes.saved - 1) / bytes.saved);
+  EXPECT_GT(recompute.max_len_tokens(one, 1), keep.max_len_tokens(one, 1));
+  // Of the 30,720 matrix elements the MLP's second, 6,144, does nothing again.
+  const Quadratic again = recompute.recompute_times(one, 5);
+  EXPECT_EQ(again.a, 0);
+  EXPECT_EQ(again.c_ns, 500);
+  EXPECT_EQ(again.b, Quadratic::from_ns(0, 50, 0).share(30'720 - 6'144, 30'720).b);
+  const CostModel::CellPart part = keep.whole_stage(one, 0);
+  Quadratic expected = keep.cell_times(one, CellKind::kBackwardInput, part);
+  EXPECT_EQ(recompute.cell_times(one, CellKind::kBackwardInput, part), expected += again);
+  EXPECT_EQ(recompute.cell_times(one, CellKind::kForward, part),
+            keep.cell_times(one, CellKind::kForward, part));
+}
+
+TEST(CostModel, OffloadingLeavesTwoLayersAndFillsTheHost) {
+  CostModel::Options options = tiny_options();
+  const Scheme one;
+  const CostModel keep(options);
+  const CostModel half = keep.under({.offload_permille = 500});
+  // Five layers of 1000 bytes: three of them half away; a row of 256 bytes at the boundary.
+  EXPECT_EQ(keep.held_bytes_per_token(one), 5 * 1000 + 256);
+  EXPECT_EQ(half.held_bytes_per_token(one), 2 * 1000 + 3 * 500 + 256);
+  EXPECT_EQ(half.offloaded_bytes(one, 7), 3500);
+  EXPECT_FALSE(half.splits_backward({.pp = 2}));
+  options.memory.host_bytes = 3 * 500 * 100;
+  EXPECT_EQ(CostModel(options).under({.offload_permille = 500}).max_len_tokens(one, 1), 100);
+  EXPECT_EQ(CostModel(options).max_len_tokens(one, 1), keep.max_len_tokens(one, 1));
+}
+
+TEST(CostModel, CreditOfAnotherPolicyIsItsShareOfTheMemory) {
+  for (const strategy::MemoryPolicy& policy :
+       {strategy::MemoryPolicy{.recompute = true}, {.offload_permille = 700}}) {
+    const CostModel keep(tiny_options());
+    const CostModel saving = keep.under(policy);
+    for (const Scheme& scheme : {Scheme{}, Scheme{.pp = 2}}) {
+      const int64_t longest = saving.max_len_tokens(scheme, 2);
+      const int64_t credit = keep.credit_tokens(scheme, 2);
+      EXPECT_EQ(saving.credit_of(scheme, 2, policy, 17), 17);
+      EXPECT_LT(keep.credit_of(scheme, 2, policy, 100), 100);
+      EXPECT_EQ(keep.credit_of(scheme, 2, policy, longest), credit);
+    }
+  }
 }
 
 }  // namespace

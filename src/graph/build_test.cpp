@@ -38,7 +38,7 @@ struct Small {
 
 TEST(Build, RandomPlansAreProved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const auto random = random_case(seed);
+    const auto random = random_case(seed, {.policies = seed % 2 == 0});
     const StepGraph graph =
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
@@ -48,7 +48,7 @@ TEST(Build, RandomPlansAreProved) {
 
 TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const auto random = random_case(seed, {.max_lanes = 3});
+    const auto random = random_case(seed, {.max_lanes = 3, .policies = seed % 2 == 0});
     const StepGraph graph =
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
@@ -58,7 +58,7 @@ TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
 
 TEST(Build, EveryChoiceOfPassesIsProved) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto random = random_case(seed, {.max_lanes = 2});
+    const auto random = random_case(seed, {.max_lanes = 2, .policies = true});
     for (const std::set<std::string>& disabled :
          {std::set<std::string>{"layer-parts"}, {"tail-weights"}, {"layer-parts", "tail-weights"}}) {
       EXPECT_NO_THROW(
@@ -66,6 +66,25 @@ TEST(Build, EveryChoiceOfPassesIsProved) {
           << "seed " << seed;
     }
   }
+}
+
+TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
+  const model::Shape shape = testing::small_shape(5);
+  strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"20, 30"}, 1);
+  plan.pipelines[0].lanes[0][0].memory.offload_permille = 300;
+  const cost::CostModel cost = testing::small_cost(shape);
+  const StepGraph graph = build(plan, model::parameter_table(shape), cost, 1);
+  int offloads = 0, fetches = 0;
+  for (const Node& node : graph.nodes) {
+    offloads += node.kind == NodeKind::kOffload ? 1 : 0;
+    fetches += node.kind == NodeKind::kFetch ? 1 : 0;
+    if (stream_of(node.kind) != Stream::kHost) continue;
+    EXPECT_EQ(node.micro_batch, 0);
+    EXPECT_EQ(node.bytes, 20 * 16 * 300 / 1000);
+    EXPECT_LT(node.layers.begin, 3);
+  }
+  EXPECT_EQ(offloads, 3);
+  EXPECT_EQ(fetches, 3);
 }
 
 TEST(Build, EvaluationRunsForwardsOnly) {

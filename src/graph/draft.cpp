@@ -16,7 +16,8 @@ namespace {
 
 // The units of a load are the lanes' micro-batches in lane order: the next unit on a lane is its next
 // micro-batch.
-std::vector<DraftUnit> draft_units(const strategy::PipelinePlan& plan, const schedule::PipelineLoad& load) {
+std::vector<DraftUnit> draft_units(const strategy::PipelinePlan& plan, const schedule::PipelineLoad& load,
+                                   const cost::CostModel& cost) {
   std::vector<DraftUnit> units;
   std::vector<int> next(plan.lanes.size(), 0);
   for (const schedule::Unit& unit : load.units) {
@@ -27,6 +28,7 @@ std::vector<DraftUnit> draft_units(const strategy::PipelinePlan& plan, const sch
       if (micro_batch.tokens() == unit.tokens && drafted.lengths.empty()) {
         for (const strategy::Piece& piece : micro_batch.pieces) drafted.lengths.push_back(piece.tokens());
       }
+      drafted.memory = schedule::policy_of(micro_batch, cost);
       drafted.micro_batches.push_back(next[l]++);
     }
     SLUICE_ASSERT(!drafted.lengths.empty(), text("unit ", units.size(), " is on none of its lanes"));
@@ -55,7 +57,7 @@ std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, s
 void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& draft) {
   const std::vector<schedule::Unit>& units = draft.load.units;
   const std::vector<int64_t> released = release_times(schedule, units.size());
-  const auto tokens = [&](int unit) { return units[static_cast<size_t>(unit)].tokens; };
+  const auto tokens = [&](int unit) { return units[static_cast<size_t>(unit)].credit(); };
   const auto later = [&](int a, int b) {
     return std::pair(released[static_cast<size_t>(a)], a) < std::pair(released[static_cast<size_t>(b)], b);
   };
@@ -203,6 +205,26 @@ std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& sta
   return begin;
 }
 
+// Where activations are offloaded layer by layer, cells are layers: copies hang between them.
+void split_offloaded_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost) {
+  for (DraftStage& stage : draft.stages) {
+    std::vector<Interval> parts;
+    for (int64_t layer = 0; layer < program.layers_in(stage.run).size(); ++layer) {
+      const int64_t position = program.layers_in(stage.run).begin + layer + 1;
+      parts.push_back({position, position + 1});
+    }
+    if (parts.size() <= cost::kLayersThatStay) continue;
+    parts.front().begin = stage.run.begin;
+    parts.back().end = stage.run.end;
+    std::vector<int> cells;
+    for (size_t cell = 0; cell < stage.cells.size(); ++cell) {
+      const DraftUnit& unit = draft.units[static_cast<size_t>(stage.cells[cell].unit)];
+      if (unit.memory.offload_permille > 0) cells.push_back(static_cast<int>(cell));
+    }
+    if (!cells.empty()) cut_cells(draft, stage, cells, parts, program, cost);
+  }
+}
+
 }  // namespace
 
 std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
@@ -221,7 +243,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProg
                   .credit_tokens = credit->second,
                   .units = schedule::pipeline_units(plan.pipelines[p], cost)};
     if (draft.load.units.empty()) continue;
-    draft.units = draft_units(plan.pipelines[p], draft.load);
+    draft.units = draft_units(plan.pipelines[p], draft.load, cost);
     for (int stage = 0; stage < draft.load.stages; ++stage) {
       draft.stages.push_back({program.of_stage(draft.load.stages, stage), {}, {}});
     }
@@ -229,6 +251,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProg
       const schedule::PipelineSchedule schedule = schedule::schedule_pipeline(draft.load);
       take_order(schedule, program, draft);
       find_admissions(schedule, draft);
+      split_offloaded_cells(draft, program, cost);
     } else {
       take_injection_order(draft);
     }

@@ -31,6 +31,7 @@ struct DraftStage {
 struct DraftUnit {
   std::vector<int> micro_batches;  // of each of its lanes, the index there
   std::vector<int64_t> lengths;    // of the pieces on its fullest lane
+  strategy::MemoryPolicy memory;
   // Units whose credit it takes over: it is admitted after their weight gradients on all stages.
   std::vector<int> admitted_after;
 };

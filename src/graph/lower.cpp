@@ -5,6 +5,9 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error.h"
+#include "base/text.h"
+
 namespace sluice::graph {
 
 using cost::CellKind;
@@ -79,6 +82,9 @@ class Lowering {
   void hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node);
   void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes);
   void admit(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes);
+  void add_copies(const PipelineDraft& draft, int stage, size_t unit, const Passes& passes);
+  int add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like);
+  int part_with(const std::vector<int>& parts, int64_t layer) const;
 
   StepGraph& graph_;
   const LinkPlan& links_;
@@ -301,9 +307,59 @@ void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<P
   }
 }
 
+// The node among a pass's parts that computes a layer.
+int Lowering::part_with(const std::vector<int>& parts, int64_t layer) const {
+  for (const int part : parts) {
+    const base::Interval layers = graph_.node(part).layers;
+    if (layers.begin <= layer && layer < layers.end) return part;
+  }
+  SLUICE_ASSERT(false, base::text("no cell computes layer ", layer));
+}
+
+// Moves the layer of a unit that the cell `like` computes.
+int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like) {
+  const Node of = graph_.node(like);
+  const cost::CostModel cost = cost_.under(draft.units[static_cast<size_t>(unit)].memory);
+  const int64_t bytes = cost.offloaded_bytes(draft.place.scheme, of.tokens);
+  Node& node = add(kind, of.members, cost.options().host.of_bytes(bytes));
+  node.pipeline = of.pipeline;
+  node.stage = of.stage;
+  node.lane = of.lane;
+  node.lanes = of.lanes;
+  node.micro_batch = of.micro_batch;
+  node.tokens = of.tokens;
+  node.layers = of.layers;
+  node.bytes = bytes;
+  return node.id;
+}
+
+// Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
+// two behind is done with. The last two never leave.
+void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const Passes& passes) {
+  const base::Interval layers = program_.layers_in(program_.of_stage(draft.load.stages, stage));
+  for (int64_t layer = layers.begin; layer + cost::kLayersThatStay < layers.end; ++layer) {
+    const int out =
+        add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(passes.forward, layer));
+    depend(out, part_with(passes.forward, layer));
+    depend(part_with(passes.forward, layer + cost::kLayersThatStay), out);
+  }
+  for (int64_t layer = layers.end - cost::kLayersThatStay; layer-- > layers.begin;) {
+    const int in =
+        add_copy(draft, NodeKind::kFetch, static_cast<int>(unit), part_with(passes.backward, layer));
+    depend(in, part_with(passes.backward, layer + cost::kLayersThatStay));
+    depend(part_with(passes.backward, layer), in);
+  }
+}
+
 void Lowering::add_pipeline(const PipelineDraft& draft) {
   std::vector<std::vector<Passes>> passes;
   for (int stage = 0; stage < draft.load.stages; ++stage) passes.push_back(add_stage(draft, stage));
+  for (int stage = 0; purpose_ == Purpose::kTrain && stage < draft.load.stages; ++stage) {
+    for (size_t unit = 0; unit < draft.units.size(); ++unit) {
+      if (draft.units[unit].memory.offload_permille == 0) continue;
+      add_copies(draft, stage, unit, passes[static_cast<size_t>(stage)][unit]);
+    }
+  }
   connect_stages(draft, passes);
   admit(draft, passes);
 }

@@ -18,6 +18,8 @@ namespace sluice::graph {
 //             admission: the last weight-gradient cells, on all stages, of the units whose credit it takes
 //   backward  transfer from the stage above, the cell before it on its lanes
 //   transfer  the cell that produces what it carries
+//   offload   the forward of its layer; the forward two layers on waits for it
+//   fetch     the backward two layers on; its layer's backward waits for it
 //   push      the last cells that write a gradient of its buckets, on every holder; intra of round r -> inter
 //             of round r; rounds descending on each level
 //   scalars   the last pushes (evaluation: the last cell of every lane of every last stage)

@@ -1,52 +1,90 @@
 #include "graph/memory.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/text.h"
+#include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {
 
 namespace {
 
-// Bytes of activations that a rank takes and gives back around a cell, by pipeline.
+// Bytes of activations that a rank takes and gives back around a cell, by pipeline and policy.
 class Activations {
  public:
   Activations(const strategy::Scheme& scheme, const cost::CostModel& cost)
       : scheme_(scheme),
-        layers_(cost.options().shape.layers),
-        saved_(cost.saved_bytes_per_token_layer(scheme)),
+        cost_(cost),
+        kept_(cost.kept_bytes_per_token_layer(scheme)),
         deferred_(cost.deferred_bytes_per_token_layer(scheme)),
-        boundary_((cost.options().shape.hidden * cost.options().memory.element_bytes + scheme.tp - 1) /
-                  scheme.tp) {}
+        recomputed_(cost.recomputed_bytes_per_token(scheme)),
+        boundary_(cost.boundary_bytes_per_token(scheme)) {}
 
-  // When it starts.
+  // When it starts. A layer's forward waits until two layers before have been offloaded.
   int64_t taken(const Node& node) const {
-    if (node.kind == NodeKind::kForward)
-      return node.tokens * (node.layers.size() * saved_ + boundary_of(node));
+    if (node.kind == NodeKind::kForward) {
+      return node.tokens * (node.layers.size() * kept_ + boundary_of(node)) -
+             layers_behind(node) * cost_.offloaded_bytes(scheme_, node.tokens);
+    }
     if (node.kind == NodeKind::kBackwardInput) return node.tokens * node.layers.size() * deferred_;
+    if (node.kind == NodeKind::kBackward) return node.tokens * recomputed_;
     return 0;
   }
 
-  // Once it has ended.
+  // Once it has ended. Behind a layer's backward the layer two before may come back.
   int64_t returned(const Node& node) const {
-    const int64_t saved = node.layers.size() * saved_ + boundary_of(node);
-    if (node.kind == NodeKind::kBackward) return node.tokens * saved;
-    if (node.kind == NodeKind::kBackwardWeight) return node.tokens * (saved + node.layers.size() * deferred_);
+    const int64_t kept = node.layers.size() * kept_ + boundary_of(node);
+    if (node.kind == NodeKind::kBackward) {
+      return node.tokens * (kept + recomputed_) -
+             layers_behind(node) * cost_.offloaded_bytes(scheme_, node.tokens);
+    }
+    if (node.kind == NodeKind::kBackwardWeight) return node.tokens * (kept + node.layers.size() * deferred_);
     return 0;
   }
 
  private:
+  base::Interval stage_layers(const Node& node) const {
+    return strategy::layers_of_stage(cost_.options().shape.layers, scheme_.pp, node.stage);
+  }
   // The part with the stage's first layer carries the row that entered the stage.
   int64_t boundary_of(const Node& node) const {
-    const int64_t first = strategy::layers_of_stage(layers_, scheme_.pp, node.stage).begin;
-    return node.layers.begin == first && !node.layers.empty() ? boundary_ : 0;
+    return node.layers.begin == stage_layers(node).begin && !node.layers.empty() ? boundary_ : 0;
+  }
+  // Of the node's layers, those that another one of the stage precedes by as many as stay on the device.
+  int64_t layers_behind(const Node& node) const {
+    const int64_t first = stage_layers(node).begin + cost::kLayersThatStay;
+    return std::max<int64_t>(0, node.layers.end - std::max(node.layers.begin, first));
   }
 
   strategy::Scheme scheme_;
-  int64_t layers_;
-  int64_t saved_ = 0;     // a token and layer
-  int64_t deferred_ = 0;  // a token and layer
-  int64_t boundary_ = 0;  // a token
+  cost::CostModel cost_;
+  int64_t kept_ = 0;        // a token and layer
+  int64_t deferred_ = 0;    // a token and layer
+  int64_t recomputed_ = 0;  // a token
+  int64_t boundary_ = 0;    // a token
+};
+
+// Activations of every micro-batch of a plan.
+class PlannedActivations {
+ public:
+  PlannedActivations(const StepGraph& graph, const cost::CostModel& cost) : graph_(graph), cost_(cost) {}
+
+  const Activations& of(const Node& node) {
+    const strategy::PipelinePlan& pipeline = graph_.plan.pipelines[static_cast<size_t>(node.pipeline)];
+    const auto& lane = pipeline.lanes[static_cast<size_t>(node.lane)];
+    const strategy::MemoryPolicy& policy =
+        schedule::policy_of(lane[static_cast<size_t>(node.micro_batch)], cost_);
+    const std::pair key(pipeline.pipeline.scheme, policy);
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    return known_.emplace(key, Activations(key.first, cost_.under(policy))).first->second;
+  }
+
+ private:
+  const StepGraph& graph_;
+  const cost::CostModel& cost_;
+  std::map<std::pair<strategy::Scheme, strategy::MemoryPolicy>, Activations> known_;
 };
 
 int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int rank) {
@@ -62,26 +100,17 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int
          longest_tokens * memory.transient_bytes_per_token + (head ? memory.logits_chunk_bytes : 0);
 }
 
-// Activations of all pipelines at work.
-std::vector<Activations> activations_of(const StepGraph& graph, const cost::CostModel& cost) {
-  std::vector<Activations> activations;
-  for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
-    activations.emplace_back(pipeline.pipeline.scheme, cost);
-  }
-  return activations;
-}
-
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
 template <typename Visit>
-void for_each_cell(const StepGraph& graph, const std::vector<Activations>& activations, int rank,
-                   int64_t fixed_bytes, Visit visit) {
+void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int rank, int64_t fixed_bytes,
+                   Visit visit) {
   int64_t bytes = fixed_bytes;
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind) || graph.purpose == Purpose::kEvaluate) continue;
-    const Activations& of_pipeline = activations[static_cast<size_t>(node.pipeline)];
-    const int64_t during = bytes + of_pipeline.taken(node);
-    bytes = during - of_pipeline.returned(node);
+    const Activations& of_cell = activations.of(node);
+    const int64_t during = bytes + of_cell.taken(node);
+    bytes = during - of_cell.returned(node);
     visit(node, during, bytes);
   }
 }
@@ -89,7 +118,7 @@ void for_each_cell(const StepGraph& graph, const std::vector<Activations>& activ
 }  // namespace
 
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost) {
-  const std::vector<Activations> activations = activations_of(graph, cost);
+  PlannedActivations activations(graph, cost);
   std::vector<RankMemory> result;
   for (int rank = 0; rank < graph.world_size; ++rank) {
     RankMemory memory;
@@ -108,7 +137,7 @@ std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::Cos
 
 std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, const cost::CostModel& cost,
                                                      const std::vector<int>& ranks) {
-  const std::vector<Activations> activations = activations_of(graph, cost);
+  PlannedActivations activations(graph, cost);
   std::vector<std::vector<MemoryUse>> result;
   for (const int rank : ranks) {
     const int64_t fixed = fixed_bytes(graph, cost.options().memory, rank);

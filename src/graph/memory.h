@@ -17,8 +17,9 @@ struct RankMemory {
   int node = -1;            // after whose start it is reached; -1: none
 };
 
-// By rank. A forward takes its layers' saved activations, a deferred weight gradient what it holds beyond
-// them; both go back behind the weight gradient. REQUIRES: the clock has run.
+// By rank. A forward takes what its layers keep under the micro-batch's memory policy, a deferred weight
+// gradient what it holds beyond that; both go back behind the weight gradient. A recomputed layer's rest is
+// there while its backward runs. REQUIRES: the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
 
 // What a rank uses from a time on, as predicted_memory counts it.

@@ -46,6 +46,8 @@ const char* name_of(NodeKind kind) {
     case NodeKind::kPushInter: return "push-inter";
     case NodeKind::kReduceScalars: return "reduce-scalars";
     case NodeKind::kUpdate: return "update";
+    case NodeKind::kOffload: return "offload";
+    case NodeKind::kFetch: return "fetch";
   }
   SLUICE_ASSERT(false, "unknown node kind");
 }
@@ -62,6 +64,7 @@ const char* name_of(Stream stream) {
     case Stream::kLinkInter: return "link-inter";
     case Stream::kLinkIntra: return "link-intra";
     case Stream::kControl: return "control";
+    case Stream::kHost: return "host";
   }
   SLUICE_ASSERT(false, "unknown stream");
 }
@@ -80,6 +83,8 @@ Stream stream_of(NodeKind kind) {
     case NodeKind::kPullIntra:
     case NodeKind::kPushIntra: return Stream::kLinkIntra;
     case NodeKind::kReduceScalars: return Stream::kControl;
+    case NodeKind::kOffload:
+    case NodeKind::kFetch: return Stream::kHost;
   }
   SLUICE_ASSERT(false, "unknown node kind");
 }
@@ -106,6 +111,8 @@ std::string label(const Node& node) {
     case NodeKind::kPullIntra:
     case NodeKind::kPushIntra:
     case NodeKind::kPushInter: return numbered(std::string(name_of(node.kind)) + " r", node.round);
+    case NodeKind::kOffload: return cell_label("out", node);
+    case NodeKind::kFetch: return cell_label("in", node);
     case NodeKind::kReduceScalars: return "scalars";
     case NodeKind::kUpdate:
       return node.members.empty() ? "update" : numbered("update rank ", node.members.front());

@@ -31,13 +31,15 @@ enum class NodeKind : uint8_t {
   kPushInter,       // … between nodes: all ranks
   kReduceScalars,   // loss sum and squared gradient norm: all ranks
   kUpdate,          // AdamW on the rank's owner slices: one rank
+  kOffload,         // a layer's share of kept rows to host memory: one unit's ranks on a stage
+  kFetch,           // … and back
 };
 const char* name_of(NodeKind kind);
 bool is_compute_cell(NodeKind kind);  // forward or any backward
 
 // Queues of one rank. Nodes of one stream run one after another; streams run side by side.
-enum class Stream : uint8_t { kCompute, kActivation, kGradient, kLinkInter, kLinkIntra, kControl };
-inline constexpr int kStreams = 6;
+enum class Stream : uint8_t { kCompute, kActivation, kGradient, kLinkInter, kLinkIntra, kControl, kHost };
+inline constexpr int kStreams = 7;
 const char* name_of(Stream stream);
 Stream stream_of(NodeKind kind);
 
@@ -62,7 +64,8 @@ struct Node {
 
   int64_t duration_ns = 0;  // predicted, once all members are there
   int64_t ring_ns = 0;      // compute cells: the part of it that waits for keys and values of other lanes
-  int64_t bytes = 0;        // transfers: of one sender; exchanges: of the busiest rank, or NIC
+  // Transfers: of one sender; exchanges: of the busiest rank, or NIC; offload and fetch: of one rank.
+  int64_t bytes = 0;
 
   // Node ids, ascending. A rank waits for those that it is a member of. The others are the forwards'
   // admission (they wait in the clock for the weight gradients, on all stages, that free their credit): they

@@ -137,7 +137,8 @@ struct RandomOptions {
   int max_pipelines = 12;
   int max_lanes = 1;
   int max_stages = 4;
-  bool tight = true;  // sometimes
+  bool tight = true;      // sometimes
+  bool policies = false;  // micro-batches recompute and offload, sometimes
 };
 
 inline strategy::Strategy random_strategy(base::Rng& rng, const RandomOptions& options, int world_size) {
@@ -174,6 +175,25 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
+// Rings by their number, so that their lanes agree.
+inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
+  base::Rng rng(seed, 78);
+  if (rng.below(3) == 0) return;
+  std::vector<strategy::MemoryPolicy> policies(4);
+  for (strategy::MemoryPolicy& policy : policies) {
+    policy.recompute = rng.below(2) == 0;
+    policy.offload_permille = rng.below(2) == 0 ? 0 : static_cast<int>(rng.between(1, 1000));
+  }
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+    for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
+      for (size_t i = 0; i < lane.size(); ++i) {
+        const size_t number = lane[i].ring ? static_cast<size_t>(*lane[i].ring) : i;
+        lane[i].memory = policies[number % policies.size()];
+      }
+    }
+  }
+}
+
 inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) {
   base::Rng rng(seed, 77);
   const int world_size = static_cast<int>(rng.between(1, options.max_ranks));
@@ -197,6 +217,7 @@ inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) 
     roomy.tight = false;
     return random_case(seed, roomy);
   }
+  if (options.policies) set_random_policies(seed, result.plan);
   return result;
 }
 

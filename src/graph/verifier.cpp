@@ -165,6 +165,7 @@ std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTa
   verifier::check_pulls(context, found);
   verifier::check_pushes(context, found);
   verifier::check_credits(context, found);
+  verifier::check_copies(context, found);
   verifier::check_end(context, found);
   return found.take();
 }

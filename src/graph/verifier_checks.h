@@ -39,6 +39,7 @@ struct PlannedUnit {
   int first_lane = 0;
   int lanes = 1;
   int64_t tokens = 0;  // on its fullest lane
+  strategy::MemoryPolicy memory;
 };
 
 // What a graph is held against.
@@ -78,6 +79,7 @@ void check_transfers(const Context& context, Faults& faults);
 void check_pulls(const Context& context, Faults& faults);
 void check_pushes(const Context& context, Faults& faults);
 void check_credits(const Context& context, Faults& faults);
+void check_copies(const Context& context, Faults& faults);
 void check_end(const Context& context, Faults& faults);
 
 }  // namespace sluice::graph::verifier

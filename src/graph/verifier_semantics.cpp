@@ -4,6 +4,7 @@
 #include <map>
 
 #include "graph/verifier_checks.h"
+#include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph::verifier {
 
@@ -155,7 +156,10 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
       for (const strategy::MicroBatch& micro_batch : graph.plan.pipelines[p].lanes[lane]) {
         const int next = static_cast<int>(units.size());
         const int unit = micro_batch.ring ? rings.emplace(*micro_batch.ring, next).first->second : next;
-        if (unit == next) units.push_back({static_cast<int>(p), static_cast<int>(lane), 0, 0});
+        if (unit == next) {
+          units.push_back(
+              {static_cast<int>(p), static_cast<int>(lane), 0, 0, schedule::policy_of(micro_batch, cost)});
+        }
         PlannedUnit& planned = units[static_cast<size_t>(unit)];
         ++planned.lanes;
         planned.tokens = std::max(planned.tokens, micro_batch.tokens());
@@ -213,6 +217,7 @@ std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults
   }
   for (const int id : context.cells) {
     const Node& node = context.graph.node(id);
+    if (stream_of(node.kind) == Stream::kHost) continue;
     const int unit = context.unit_of(node);
     const int boundaries = context.pipeline(node.pipeline).scheme.pp - (is_compute_cell(node.kind) ? 0 : 1);
     if (unit < 0 || node.stage < 0 || node.stage >= boundaries) {
@@ -386,18 +391,30 @@ void check_credits(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   if (graph.purpose == Purpose::kEvaluate) return;
   faults.begin("credits");
-  std::map<strategy::Scheme, int64_t> credit_of_scheme;
-  std::vector<int64_t> credit;
+  std::map<std::pair<strategy::Scheme, strategy::MemoryPolicy>, int64_t> known;
+  std::vector<int64_t> credit;                   // by pipeline
+  std::vector<strategy::MemoryPolicy> policies;  // by pipeline
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    const auto [known, is_new] = credit_of_scheme.emplace(scheme, 0);
-    if (is_new) known->second = context.cost.credit_tokens(scheme, graph.world_size);
-    credit.push_back(known->second);
+    const strategy::MemoryPolicy policy = schedule::credit_policy(pipeline, context.cost);
+    const auto [found, is_new] = known.emplace(std::pair(scheme, policy), 0);
+    if (is_new) found->second = context.cost.under(policy).credit_tokens(scheme, graph.world_size);
+    credit.push_back(found->second);
+    policies.push_back(policy);
+  }
+  std::vector<int64_t> taken;  // by unit
+  for (const PlannedUnit& unit : context.units) {
+    const strategy::MemoryPolicy& policy = policies[static_cast<size_t>(unit.pipeline)];
+    taken.push_back(unit.tokens);
+    if (unit.memory == policy) continue;
+    taken.back() = context.cost.under(policy).credit_of(context.pipeline(unit.pipeline).scheme,
+                                                        graph.world_size, unit.memory, unit.tokens);
   }
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
   for (const auto& lanes : context.unit_ids) used.emplace_back(lanes.size(), 0);
   std::vector<int64_t> missing(context.units.size(), context.program.layers());
-  const auto add = [&](const PlannedUnit& unit, int64_t tokens, const Node& node) {
+  const auto add = [&](int of, int64_t tokens, const Node& node) {
+    const PlannedUnit& unit = context.units[static_cast<size_t>(of)];
     for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
       const int64_t now = used[static_cast<size_t>(unit.pipeline)][static_cast<size_t>(lane)] += tokens;
       if (now <= credit[static_cast<size_t>(unit.pipeline)]) continue;
@@ -409,11 +426,11 @@ void check_credits(const Context& context, Faults& faults) {
     const Node& node = graph.node(id);
     const int unit = is_compute_cell(node.kind) ? context.unit_of(node) : -1;
     if (unit < 0) continue;
-    const PlannedUnit& planned = context.units[static_cast<size_t>(unit)];
-    if (node.kind == NodeKind::kForward && node.embedding) add(planned, planned.tokens, node);
+    const int64_t tokens = taken[static_cast<size_t>(unit)];
+    if (node.kind == NodeKind::kForward && node.embedding) add(unit, tokens, node);
     if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
     missing[static_cast<size_t>(unit)] -= node.layers.size();
-    if (missing[static_cast<size_t>(unit)] == 0) add(planned, -planned.tokens, node);
+    if (missing[static_cast<size_t>(unit)] == 0) add(unit, -tokens, node);
   }
 }
 

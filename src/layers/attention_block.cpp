@@ -51,19 +51,39 @@ at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& 
   return dqkv_TP;
 }
 
+// What the heads attend with: rotated queries and keys, and values. Leaves the norm's scale in
+// `inverse_rms_S`.
+at::Tensor rotated_qkv(const LayerContext& context, const MicroBatchLayout& layout,
+                       const LayerParameters& weights, const at::Tensor& x_SH, at::Tensor& inverse_rms_S) {
+  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.attention_norm_H, context.shape.norm_eps);
+  at::Tensor qkv_TP = ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
+  ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, ops::Rotation::kForward);
+  inverse_rms_S = std::move(norm.inverse_rms_T);
+  return qkv_TP;
+}
+
 }  // namespace
 
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
                              const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved) {
-  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.attention_norm_H, context.shape.norm_eps);
-  const at::Tensor qkv_TP =
-      ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
-  norm.y_TH.reset();
-  ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, ops::Rotation::kForward);
+  at::Tensor inverse_rms_S;
+  const at::Tensor qkv_TP = rotated_qkv(context, layout, weights, x_SH, inverse_rms_S);
   ops::AttentionResult attention = attend(context, layout, split_heads(context, qkv_TP));
   const at::Tensor a_TQ = attention.out_TND.flatten(1);
-  if (saved != nullptr) *saved = {x_SH, std::move(norm.inverse_rms_T), qkv_TP, std::move(attention)};
+  if (saved != nullptr) *saved = {x_SH, std::move(inverse_rms_S), qkv_TP, std::move(attention)};
   return add_product(context.parallel, x_SH, a_TQ, weights.attention_out_QH);
+}
+
+void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
+                       const LayerParameters& weights, AttentionSaved& saved) {
+  if (saved.qkv_TP.defined()) return;
+  saved.qkv_TP = rotated_qkv(context, layout, weights, saved.x_SH, saved.inverse_rms_S);
+}
+
+at::Tensor attention_result(const LayerContext& context, const LayerParameters& weights,
+                            const AttentionSaved& saved) {
+  return add_product(context.parallel, saved.x_SH, saved.attention.out_TND.flatten(1),
+                     weights.attention_out_QH);
 }
 
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,

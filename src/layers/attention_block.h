@@ -13,7 +13,8 @@
 
 namespace sluice::layers {
 
-// What the backward needs of a forward.
+// What the backward needs of a forward. The norm's scale and qkv may be missing: restore_attention makes them
+// again.
 struct AttentionSaved {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
@@ -34,7 +35,17 @@ struct AttentionDeferred {
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
                              const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved);
 
-// Consumes `saved` (its qkv becomes dqkv); adds the norm's weight gradient; fills `deferred`. Returns dx_SH.
+// Makes what is missing of `saved` again, bit for bit, from its input; attention itself is not run. With
+// tp > 1 one all-gather.
+void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
+                       const LayerParameters& weights, AttentionSaved& saved);
+
+// The forward's result from what `saved` has of it in any case. With tp > 1 one reduce-scatter.
+at::Tensor attention_result(const LayerContext& context, const LayerParameters& weights,
+                            const AttentionSaved& saved);
+
+// REQUIRES: nothing of `saved` is missing. Consumes it (its qkv becomes dqkv); adds the norm's weight
+// gradient; fills `deferred`. Returns dx_SH.
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
                                     const LayerParameters& weights, AttentionSaved saved,
                                     const at::Tensor& dy_SH, const LayerParameters& gradients,

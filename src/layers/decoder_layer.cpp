@@ -14,7 +14,31 @@ int64_t bytes_of(std::initializer_list<at::Tensor> tensors) {
   return bytes;
 }
 
+// The MLP's half comes first in a backward, and is done with when attention's is made again.
+void restore_mlp(const LayerContext& context, const LayerParameters& weights, LayerSaved& saved) {
+  if (saved.mlp.gate_up_TG.defined()) return;
+  saved.mlp = mlp_first_half(context, weights, attention_result(context, weights, saved.attention));
+}
+
 }  // namespace
+
+void drop_recomputable(LayerSaved& saved) {
+  saved.mlp = {};
+  saved.attention.inverse_rms_S.reset();
+  saved.attention.qkv_TP.reset();
+}
+
+std::vector<SavedRows> rows_of(LayerSaved& saved) {
+  auto& [attention, mlp] = saved;
+  return {{attention.x_SH},
+          {attention.inverse_rms_S},
+          {attention.qkv_TP},
+          {attention.attention.out_TND},
+          {attention.attention.lse_NT, 1},
+          {mlp.x_SH},
+          {mlp.inverse_rms_S},
+          {mlp.gate_up_TG}};
+}
 
 int64_t bytes_of(const LayerSaved& saved) {
   const auto& [attention, mlp] = saved;
@@ -38,9 +62,11 @@ at::Tensor layer_forward(const LayerContext& context, const MicroBatchLayout& la
 at::Tensor layer_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
                                 const LayerParameters& weights, LayerSaved saved, const at::Tensor& dy_SH,
                                 const LayerParameters& gradients, LayerDeferred& deferred) {
+  restore_mlp(context, weights, saved);
   const at::Tensor dmiddle_SH =
       mlp_backward_input(context, weights, std::move(saved.mlp), dy_SH, gradients, deferred.mlp);
   deferred.mlp.dy_TH.reset();
+  restore_attention(context, layout, weights, saved.attention);
   at::Tensor dx_SH = attention_backward_input(context, layout, weights, std::move(saved.attention),
                                               dmiddle_SH, gradients, deferred.attention);
   deferred.attention.dy_TH.reset();
@@ -57,9 +83,11 @@ at::Tensor layer_backward(const LayerContext& context, const MicroBatchLayout& l
                           const LayerParameters& weights, LayerSaved saved, const at::Tensor& dy_SH,
                           const LayerParameters& gradients) {
   LayerDeferred deferred;
+  restore_mlp(context, weights, saved);
   const at::Tensor dmiddle_SH =
       mlp_backward_input(context, weights, std::move(saved.mlp), dy_SH, gradients, deferred.mlp);
   mlp_backward_weight(context, std::move(deferred.mlp), gradients);
+  restore_attention(context, layout, weights, saved.attention);
   at::Tensor dx_SH = attention_backward_input(context, layout, weights, std::move(saved.attention),
                                               dmiddle_SH, gradients, deferred.attention);
   attention_backward_weight(context, std::move(deferred.attention), gradients);

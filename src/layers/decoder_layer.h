@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "layers/attention_block.h"
 #include "layers/mlp_block.h"
 
@@ -16,6 +18,18 @@ struct LayerSaved {
   AttentionSaved attention;
   MlpSaved mlp;
 };
+
+// Leaves only what a backward cannot make again without running attention: the layer's input, attention's
+// output and log-sum-exp (LightSeq's border). The backwards below then begin with the missing rest; with
+// tp > 1 that takes two all-gathers and a reduce-scatter.
+void drop_recomputable(LayerSaved& saved);
+
+// The tensors of a LayerSaved and the dimension along which their rows lie; those that are missing too.
+struct SavedRows {
+  at::Tensor& tensor;
+  int64_t dimension = 0;
+};
+std::vector<SavedRows> rows_of(LayerSaved& saved);
 
 struct LayerDeferred {
   AttentionDeferred attention;

@@ -42,11 +42,25 @@ int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows
   return shard + rows * ((w.qkv + w.q + 2 * w.ffn) * cut.element_bytes + w.heads * statistic_bytes);
 }
 
+int64_t border_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+  const Widths w = widths(shape, cut);
+  const int64_t statistic_bytes = std::max<int64_t>(4, cut.element_bytes);
+  return rows / cut.tp * shape.hidden * cut.element_bytes +
+         rows * (w.q * cut.element_bytes + w.heads * statistic_bytes);
+}
+
 int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
   // Both halves' normed inputs and output gradients are row shards.
   const int64_t shard = rows / cut.tp * 4 * shape.hidden;
   return (shard + rows * (w.qkv + w.q + 3 * w.ffn)) * cut.element_bytes;
+}
+
+int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+  const Widths w = widths(shape, cut);
+  const int64_t scale = rows / cut.tp * std::max<int64_t>(4, cut.element_bytes);
+  const int64_t input = rows / cut.tp * shape.hidden * cut.element_bytes;
+  return scale + std::max(input + rows * 2 * w.ffn * cut.element_bytes, rows * w.qkv * cut.element_bytes);
 }
 
 int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {

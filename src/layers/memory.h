@@ -17,7 +17,11 @@ struct LayerCut {
 // Bytes of a LayerSaved (from forward to backward) and of a LayerDeferred (from B to W) of a micro-batch of
 // `rows` rows, inert ones included. REQUIRES: tp divides rows and cuts the shape.
 int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
+// Of a LayerSaved after drop_recomputable.
+int64_t border_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
 int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
+// Most that a backward after drop_recomputable has made again at any time: one half's tensors.
+int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
 
 // The same a token, rounded up, on the TP rank that has most.
 int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes);

@@ -9,14 +9,18 @@
 
 namespace sluice::layers {
 
-at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
-                       MlpSaved* saved) {
+MlpSaved mlp_first_half(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH) {
   ops::RmsNorm norm = ops::rms_norm(x_SH, weights.mlp_norm_H, context.shape.norm_eps);
   at::Tensor gate_up_TG =
       ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.gate_up_GH);
-  norm.y_TH.reset();
-  const at::Tensor a_TF = ops::swiglu(gate_up_TG);
-  if (saved != nullptr) *saved = {x_SH, std::move(norm.inverse_rms_T), std::move(gate_up_TG)};
+  return {x_SH, std::move(norm.inverse_rms_T), std::move(gate_up_TG)};
+}
+
+at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
+                       MlpSaved* saved) {
+  MlpSaved half = mlp_first_half(context, weights, x_SH);
+  const at::Tensor a_TF = ops::swiglu(half.gate_up_TG);
+  if (saved != nullptr) *saved = std::move(half);
   return add_product(context.parallel, x_SH, a_TF, weights.down_FH);
 }
 

@@ -31,6 +31,9 @@ struct MlpDeferred {
 at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
                        MlpSaved* saved);
 
+// What a forward of x_SH begins with and saves. With tp > 1 one all-gather.
+MlpSaved mlp_first_half(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH);
+
 // Consumes `saved` (its gate_up becomes dgate_up); adds the norm's weight gradient; fills `deferred`.
 // Returns dx_SH.
 at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters& weights, MlpSaved saved,

@@ -28,12 +28,15 @@ const testing::Environment* const kOneComputeThread =
     testing::AddGlobalTestEnvironment(new OneComputeThread);  // owned by GoogleTest
 
 enum class Weights { kFused, kDeferred };
+enum class Activations { kKeep, kRecompute };
 
 struct Case {
   model::Shape shape;
   std::vector<int64_t> lengths;
   at::ScalarType dtype = at::kDouble;
   int64_t logits_chunk_bytes = 0;  // 0: the default
+  Activations activations = Activations::kKeep;
+  double lse_error = 0.0;  // falsifies what a forward saved of attention
 };
 
 // Loss sum and the gradient of each bucket's flat array.
@@ -225,10 +228,14 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   };
   std::vector<LayerSaved> saved(static_cast<size_t>(c.shape.layers));
   at::Tensor x = embedding_forward(context, embedding_parameters(table.embedding(), flats[0], tp, t), ids);
-  for (size_t i = 0; i < saved.size(); ++i) x = layer_forward(context, layout, layer(flats, i), x, &saved[i]);
   const LayerCut cut_of_rank{tp, t, static_cast<int64_t>(c10::elementSize(c.dtype))};
-  for (const LayerSaved& of_layer : saved) {
-    EXPECT_EQ(bytes_of(of_layer), saved_bytes(c.shape, cut_of_rank, layout.rows));
+  for (size_t i = 0; i < saved.size(); ++i) {
+    x = layer_forward(context, layout, layer(flats, i), x, &saved[i]);
+    EXPECT_EQ(bytes_of(saved[i]), saved_bytes(c.shape, cut_of_rank, layout.rows));
+    saved[i].attention.attention.lse_NT.add_(c.lse_error);
+    if (c.activations == Activations::kKeep) continue;
+    drop_recomputable(saved[i]);
+    EXPECT_EQ(bytes_of(saved[i]), border_bytes(c.shape, cut_of_rank, layout.rows));
   }
   const HeadParameters head = head_parameters(table, flats.back(), flats.front(), tp, t);
   const HeadParameters head_sums = head_parameters(table, sums.back(), sums.front(), tp, t);
@@ -342,6 +349,32 @@ TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {
   for (const int tp : {1, 2, 4}) {
     expect_equal(c, run_layers(c, data, tp, Weights::kDeferred), run_layers(c, data, tp), 0.0);
   }
+}
+
+TEST(Model, RecomputedActivationsGiveTheSameGradientsExactly) {
+  Case c{small_shape(12, 4, true), {5, 1, 9, 17}};
+  const Data data = random_data(c);
+  for (const int tp : {1, 2, 4}) {
+    const Outcome kept = run_layers(c, data, tp);
+    c.activations = Activations::kRecompute;
+    expect_equal(c, run_layers(c, data, tp), kept, 0.0);
+    expect_equal(c, run_layers(c, data, tp, Weights::kDeferred), kept, 0.0);
+    c.activations = Activations::kKeep;
+  }
+}
+
+// What the forward saved of attention is falsified: a backward that ran attention again would not follow.
+TEST(Model, RecomputingNeverRunsAttentionAgain) {
+  Case c{small_shape(12, 4, false), {5, 1, 9, 17}};
+  const Data data = random_data(c);
+  const Outcome right = run_layers(c, data, 2);
+  c.activations = Activations::kRecompute;
+  c.lse_error = 0.5;
+  const Outcome recomputed = run_layers(c, data, 2);
+  EXPECT_FALSE(at::equal(recomputed.gradients[1], right.gradients[1]));
+  Case kept = c;
+  kept.activations = Activations::kKeep;
+  expect_equal(c, run_layers(kept, data, 2), recomputed, 0.0);
 }
 
 TEST(Model, PackedSequencesEqualSeparateOnes) {

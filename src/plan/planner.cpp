@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "plan/exact.h"
 #include "plan/pack.h"
+#include "plan/relax.h"
 
 namespace sluice::plan {
 namespace {
@@ -67,6 +68,12 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
     throw InputError(text("strategy ", options_.fixed_candidate, " is selected but there are ", count,
                           ", counted from 0"));
   }
+  if (!options_.policies.empty()) cost_ = cost_.under(options_.policies.front());
+  for (size_t i = 1; i < options_.policies.size(); ++i) {
+    PlannerOptions further = options_;
+    further.policies = {options_.policies[i]};
+    fallbacks_.emplace_back(std::move(further), cost_);
+  }
   for (const Strategy& candidate : options_.candidates) {
     check_candidate(candidate, options_, cost_);
     for (const Pipeline& pipeline : candidate.pipelines) {
@@ -88,6 +95,7 @@ int64_t Planner::max_len_tokens() const {
   int64_t longest = 0;
   for (const Strategy& candidate : options_.candidates)
     longest = std::max(longest, max_len_tokens(candidate));
+  for (const Planner& fallback : fallbacks_) longest = std::max(longest, fallback.max_len_tokens());
   return longest;
 }
 
@@ -186,13 +194,24 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
   return plan;
 }
 
-StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
-  SLUICE_ASSERT(step >= 0, text("step ", step));
-  std::optional<StepPlan> best = options_.method == Method::kPaper   ? plan_as_published(step, sequences)
+std::optional<StepPlan> Planner::try_plan(int64_t step, const std::vector<Sequence>& sequences) const {
+  std::optional<StepPlan> plan = options_.method == Method::kPaper   ? plan_as_published(step, sequences)
                                  : options_.method == Method::kExact ? plan_exactly(step, sequences)
                                                                      : plan_by_bounds(step, sequences);
-  if (!best) fail_infeasible(step, sequences);
-  return std::move(*best);
+  if (plan) set_policy(*plan, cost_.policy());
+  return plan;
+}
+
+StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
+  SLUICE_ASSERT(step >= 0, text("step ", step));
+  if (std::optional<StepPlan> plan = try_plan(step, sequences)) return std::move(*plan);
+  for (const Planner& fallback : fallbacks_) {
+    std::optional<StepPlan> plan = fallback.try_plan(step, sequences);
+    if (!plan) continue;
+    relax_policies(*plan, cost_, options_.world_size);
+    return std::move(*plan);
+  }
+  (fallbacks_.empty() ? *this : fallbacks_.back()).fail_infeasible(step, sequences);
 }
 
 void Planner::fail_infeasible(int64_t step, const std::vector<Sequence>& sequences) const {

@@ -35,6 +35,8 @@ struct PlannerOptions {
   Selection selection = Selection::kBest;
   int fixed_candidate = 0;  // for kFixed
   PaperOptions paper;       // of kPaper; its stream of random numbers follows step and candidate
+  // A batch is planned under the first of them under which a candidate holds it; empty: the cost model's.
+  std::vector<strategy::MemoryPolicy> policies;
 };
 
 class Planner {
@@ -44,18 +46,24 @@ class Planner {
   Planner(PlannerOptions options, cost::CostModel cost);
 
   const PlannerOptions& options() const { return options_; }
+  // Under the first policy.
   const cost::CostModel& cost() const { return cost_; }
-  // The longest sequence that some candidate holds.
+  // The longest sequence that some candidate holds under some policy.
   int64_t max_len_tokens() const;
 
-  // Throws base::InfeasibleError naming the longest sequence, what each candidate holds and the smallest scheme
-  // that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a pipeline, without pull, push and
-  // update; `lower_bound_ns` is what no plan of any candidate that the selection allows can beat (kPaper: 0,
-  // not known). `candidates` holds those that hold the batch, in the order in which they were looked at; with
-  // kOurs one that its bound ruled out stands with its bound. Thread-safe.
+  // Throws base::InfeasibleError naming the longest sequence, what each candidate holds and the smallest
+  // scheme that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a
+  // pipeline, without pull, push and update; `lower_bound_ns` is what no plan of any candidate that the
+  // selection allows can beat (kPaper: 0, not known). `candidates` holds those that hold the batch, in the
+  // order in which they were looked at; with kOurs one that its bound ruled out stands with its bound.
+  // Micro-batches that fit under an earlier policy than their step's are given it where the schedule gains.
+  // Thread-safe.
   strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
  private:
+  // Under this planner's own policy.
+  std::optional<strategy::StepPlan> try_plan(int64_t step,
+                                             const std::vector<strategy::Sequence>& sequences) const;
   std::optional<strategy::StepPlan> plan_as_published(int64_t step,
                                                       const std::vector<strategy::Sequence>& sequences) const;
   std::optional<strategy::StepPlan> plan_exactly(int64_t step,
@@ -70,6 +78,7 @@ class Planner {
   PlannerOptions options_;
   cost::CostModel cost_;
   std::map<strategy::Scheme, SchemeCost> schemes_;  // of all candidates
+  std::vector<Planner> fallbacks_;                  // one for each further policy
 };
 
 }  // namespace sluice::plan

@@ -168,5 +168,29 @@ TEST(Planner, EqualSequencesSpreadEvenly) {
   }
 }
 
+TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
+  PlannerOptions options = options_of({"<1,2,1> + 2x<1,1,1>"});
+  const int64_t held = Planner(options, test_cost()).max_len_tokens();
+  options.policies = {{}, {.recompute = true}};
+  const Planner planner(options, test_cost());
+  ASSERT_GT(planner.max_len_tokens(), held);
+  const StepPlan kept = planner.plan(0, sequences_of({held, 100, 200, 300}));
+  for (const auto& pipeline : kept.pipelines) {
+    for (const auto& micro_batch : pipeline.lanes[0]) EXPECT_TRUE(micro_batch.memory.keeps_all());
+  }
+  const StepPlan plan = planner.plan(1, sequences_of({held + 1, 100, 200, 300, 250, 120}));
+  ASSERT_NO_THROW(strategy::validate(plan, kWorld));
+  int64_t end_ns = 0;
+  for (const auto& pipeline : plan.pipelines) {
+    for (const auto& micro_batch : pipeline.lanes[0]) {
+      EXPECT_EQ(micro_batch.memory.recompute, micro_batch.tokens() > held);
+    }
+    const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
+    end_ns = std::max(end_ns, schedule::schedule_pipeline(load).makespan_ns);
+  }
+  EXPECT_EQ(plan.estimated_ns, end_ns);
+  EXPECT_THROW(planner.plan(2, sequences_of({planner.max_len_tokens() + 1})), base::InfeasibleError);
+}
+
 }  // namespace
 }  // namespace sluice::plan

@@ -64,6 +64,8 @@ RankDevice rank_device(const config::TrainConfig& train, const config::MemoryCon
                                            " GiB of it: lower the margin or run fewer ranks"));
   }
   result.memory_bytes = static_cast<int64_t>(usable);
+  result.host_bytes = memory.host_gib > 0 ? static_cast<int64_t>(memory.host_gib * kGibibyte)
+                                          : std::max<int64_t>(1, machine.available_bytes / launch.local_size);
   return result;
 }
 

@@ -1,5 +1,8 @@
 #include "profile/link_probe.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -97,6 +100,7 @@ class LinkProbe {
     LinkMeasurement measurement;
     measurement.intra = intra_level_.times();
     measurement.inter = plan_.has_inter() ? inter_level_.times() : measurement.intra;
+    measurement.host = host_times();
     const int64_t owned = std::max<int64_t>(1, plan_.owned_elements[static_cast<size_t>(transport_.rank())]);
     measurement.update_ps_per_element =
         std::max<int64_t>(1, std::llround(median(update_ns_) * 1000 / static_cast<double>(owned)));
@@ -104,6 +108,30 @@ class LinkProbe {
   }
 
  private:
+  // All ranks copy at once, as they offload; pinned where there is a device.
+  cost::LinkTimes host_times() {
+    constexpr int64_t kBytes = 16 << 20;
+    const at::TensorOptions bytes = at::TensorOptions().dtype(at::kByte);
+    const at::Tensor device = at::zeros({kBytes}, bytes.device(options_.device));
+    const at::Tensor host =
+        at::empty({kBytes}, bytes.device(at::kCPU).pinned_memory(!options_.device.is_cpu()));
+    double slower_ns = 1;
+    for (const bool out : {true, false}) {
+      const at::Tensor& to = out ? host : device;
+      const at::Tensor& from = out ? device : host;
+      to.copy_(from);  // touches the pages
+      std::vector<double> times_ns;
+      for (int i = 0; i < kLeastRepetitions; ++i) {
+        ranks_.barrier();
+        Stopwatch stopwatch(options_.device);
+        to.copy_(from);
+        times_ns.push_back(stopwatch.lap_ns());
+      }
+      slower_ns = std::max(slower_ns, lower_quartile(times_ns));
+    }
+    return {0, std::max<int64_t>(1, std::llround(static_cast<double>(kBytes) * 1e9 / slower_ns))};
+  }
+
   void repeat() {
     if (plan_.has_inter()) {
       run(inter_level_, *inter_, inter_runner_, &link::RoundWire::inter);

@@ -25,6 +25,7 @@ struct LinkProbeOptions {
 struct LinkMeasurement {
   cost::LinkTimes intra;
   cost::LinkTimes inter;  // as intra where all ranks are on one node
+  cost::LinkTimes host;   // copies to and from host memory, the slower direction
   int64_t update_ps_per_element = 0;
 };
 

@@ -164,6 +164,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   const LinkMeasurement measured = measure_links(links, transport);
   model.intra = measured.intra;
   model.inter = measured.inter;
+  model.host = measured.host;
   model.update_ps_per_element = measured.update_ps_per_element;
   return {std::move(model), std::move(fits_by_tp)};
 }

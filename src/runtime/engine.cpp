@@ -58,6 +58,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   if (optimizer != nullptr)
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
   result.ring_bytes = runner.ring_bytes();
+  result.host_peak_bytes = runner.peak_host_bytes();
   result.peak_bytes = store_.owner_bytes() + store_.compute_bytes() + runner.peak_activation_bytes();
   return result;
 }

@@ -22,13 +22,14 @@
 namespace sluice::runtime {
 
 struct StepResult {
-  double loss_sum = 0;       // over all target tokens of all ranks
-  int64_t targets = 0;       // their number
-  double gradient_norm = 0;  // of the mean loss, before clipping; 0 for evaluation
-  int64_t pulled_bytes = 0;  // received by this rank
-  int64_t pushed_bytes = 0;  // sent by this rank
-  int64_t ring_bytes = 0;    // sent by this rank to other lanes
-  int64_t peak_bytes = 0;    // parameters, accumulators, owner slices and activations of this rank
+  double loss_sum = 0;          // over all target tokens of all ranks
+  int64_t targets = 0;          // their number
+  double gradient_norm = 0;     // of the mean loss, before clipping; 0 for evaluation
+  int64_t pulled_bytes = 0;     // received by this rank
+  int64_t pushed_bytes = 0;     // sent by this rank
+  int64_t ring_bytes = 0;       // sent by this rank to other lanes
+  int64_t host_peak_bytes = 0;  // offloaded activations of this rank
+  int64_t peak_bytes = 0;       // parameters, accumulators, owner slices and activations of this rank
   StepTiming timing;
 
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }

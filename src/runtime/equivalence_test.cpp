@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/text.h"
 #include "runtime/test_cluster.h"
@@ -119,9 +120,9 @@ TEST(PeakBytes, GrowWithTheLongestMicroBatch) {
   RunOptions options;
   options.steps = 1;
   options.max_tokens = 1'000;
-  const int64_t in_one = run_in_process(options).peak_bytes;
+  const int64_t in_one = run_in_process(options).peak_bytes[0][0];
   options.max_tokens = 64;
-  EXPECT_GT(in_one, run_in_process(options).peak_bytes);
+  EXPECT_GT(in_one, run_in_process(options).peak_bytes[0][0]);
 }
 
 TEST_F(Equivalence, TwoLevelLinks) {
@@ -160,6 +161,82 @@ TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
   options.world_size = 6;
   options.strategies = {"<4,1,1> + <2,1,1>", "<6,1,1>", "<2,3,1>"};
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+// Recomputed activations are the forward's to the bit.
+TEST_F(Equivalence, RecomputingChangesNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 6;
+  options.max_tokens = 64;
+  options.strategies = {"<1,2,1> + <2,1,1>", "<2,2,1>", "4x<1,1,1>", "<1,4,1>", "<1,1,4>"};
+  const RunRecord kept = run_in_process(options);
+  using strategy::MemoryPolicy;
+  for (const std::vector<MemoryPolicy>& policies :
+       {std::vector<MemoryPolicy>{{.recompute = true}}, {{}, {.recompute = true}}}) {
+    options.policies = policies;
+    const RunRecord recomputed = run_in_process(options);
+    EXPECT_EQ(recomputed.losses, kept.losses);
+    EXPECT_EQ(recomputed.parameters, kept.parameters);
+    EXPECT_EQ(recomputed.ring_bytes, kept.ring_bytes);
+  }
+}
+
+// A share of the rows goes to host memory and comes back as it was; micro-batches that keep theirs beside
+// them have deferred weight gradients.
+TEST_F(Equivalence, OffloadingChangesNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 4;
+  options.max_tokens = 64;
+  options.shape.layers = 8;
+  options.strategies = {"<1,2,1> + <2,1,1>", "<2,2,1>", "4x<1,1,1>", "<1,1,4>"};
+  const RunRecord kept = run_in_process(options);
+  using strategy::MemoryPolicy;
+  for (const std::vector<MemoryPolicy>& policies :
+       {std::vector<MemoryPolicy>{{.offload_permille = 300}},
+        {{.offload_permille = 1000}},
+        {{}, {.offload_permille = 300}, {.recompute = true, .offload_permille = 1000}}}) {
+    options.policies = policies;
+    const RunRecord offloaded = run_in_process(options);
+    EXPECT_EQ(offloaded.losses, kept.losses);
+    EXPECT_EQ(offloaded.parameters, kept.parameters);
+    EXPECT_EQ(offloaded.ring_bytes, kept.ring_bytes);
+    EXPECT_GT(offloaded.host_peak_bytes.front().front(), 0);
+  }
+}
+
+TEST_F(Equivalence, PeakBytesAreThePredictedOnes) {
+  RunOptions options;
+  options.steps = 3;
+  options.shape.layers = 8;
+  options.max_tokens = 192;
+  options.sequences = 16;
+  using strategy::MemoryPolicy;
+  for (const auto& [ranks, strategy] :
+       {std::pair(1, "<1,1,1>"), std::pair(2, "<2,1,1>"), std::pair(2, "<1,2,1>")}) {
+    options.world_size = ranks;
+    options.strategies = {strategy};
+    int64_t before = std::numeric_limits<int64_t>::max();
+    for (const MemoryPolicy& policy : {MemoryPolicy{},
+                                       {.offload_permille = 300},
+                                       {.recompute = true},
+                                       {.recompute = true, .offload_permille = 500},
+                                       {.recompute = true, .offload_permille = 1000}}) {
+      options.policies = {policy};
+      const RunRecord run = run_in_process(options);
+      for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
+        for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
+          const auto measured = static_cast<double>(run.peak_bytes[step][rank]);
+          const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
+          EXPECT_NEAR(measured, predicted, 0.05 * predicted)
+              << strategy << ", " << to_text(policy) << ", step " << step << ", rank " << rank;
+        }
+      }
+      EXPECT_LT(run.peak_bytes[0][0], before) << to_text(policy);
+      before = run.peak_bytes[0][0];
+    }
+  }
 }
 
 TEST_F(Equivalence, SinglePrecision) {

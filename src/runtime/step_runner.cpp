@@ -1,7 +1,6 @@
 #include "runtime/step_runner.h"
 
 #include <ATen/ops/empty.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "layers/embedding.h"
+#include "layers/memory.h"
+#include "runtime/stream_use.h"
 
 namespace sluice::runtime {
 
@@ -18,14 +19,6 @@ using graph::Node;
 using graph::NodeKind;
 
 namespace {
-
-// Activations and gradients are made on one stream and used on another: the allocator must not give their
-// memory away before both are done with it. (On the CPU a stream's work is done when its node has run.)
-void use_on_current_stream(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_cuda()) return;
-  const c10::impl::VirtualGuardImpl streams(tensor.device().type());
-  tensor.record_stream(streams.getStream(tensor.device()));
-}
 
 // Pieces that are no whole sequences are shared with the other lanes of a ring.
 std::vector<layers::PieceSpan> spans_of(const strategy::MicroBatch& micro_batch,
@@ -99,6 +92,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
                 base::text("tokens of ", tokens.size(), " micro-batches for ", lane.size()));
   for (size_t i = 0; i < lane.size(); ++i) {
     MicroBatch& batch = micro_batches_.emplace_back();
+    batch.memory = lane[i].memory;
     batch.layout = layout_of(lane[i]);
     if (lane[i].ring) tied_[*lane[i].ring] = i;
     if (embedding_) batch.id_T = layers::row_values(tokens[i].tokens, batch.layout, device);
@@ -109,6 +103,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     }
     batch.saved.resize(static_cast<size_t>(stage_layers_.size()));
     batch.deferred.resize(static_cast<size_t>(stage_layers_.size()));
+    batch.away.resize(static_cast<size_t>(stage_layers_.size()));
   }
 }
 
@@ -158,6 +153,8 @@ void StepRunner::run(const Node& node) {
     case NodeKind::kBackwardWeight: return backward_weight(node);
     case NodeKind::kSendActivation: return send_activation(node);
     case NodeKind::kSendGradient: return send_gradient(node);
+    case NodeKind::kOffload: return offload(node);
+    case NodeKind::kFetch: return fetch(node);
     case NodeKind::kReduceScalars: return reduce_scalars();
     case NodeKind::kUpdate:
       SLUICE_ASSERT(optimizer_ != nullptr, "an evaluation graph has an update");
@@ -170,14 +167,18 @@ void StepRunner::run(const Node& node) {
 void StepRunner::forward(const Node& node) {
   MicroBatch& batch = micro_batch(node);
   use_on_current_stream(batch.activation_SH);
-  if (node.embedding)
+  if (node.embedding) {
     batch.activation_SH = layers::embedding_forward(resources_.context, *embedding_, batch.id_T);
+    activations_.take(row_bytes(batch));
+  }
   for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
     const size_t i = stage_index(layer);
+    layers::LayerSaved* saved = optimizer_ != nullptr ? &batch.saved[i] : nullptr;
     batch.activation_SH =
-        layers::layer_forward(resources_.context, batch.layout, weights_[i], batch.activation_SH,
-                              optimizer_ != nullptr ? &batch.saved[i] : nullptr);
-    hold_activations(layers::bytes_of(batch.saved[i]));
+        layers::layer_forward(resources_.context, batch.layout, weights_[i], batch.activation_SH, saved);
+    if (saved == nullptr) continue;
+    if (batch.memory.recompute) layers::drop_recomputable(*saved);
+    activations_.take(layers::bytes_of(*saved));
   }
   if (node.head) head(batch);
 }
@@ -191,6 +192,7 @@ void StepRunner::head(MicroBatch& batch) {
     loss_sum = std::move(result.loss_sum);
     batch.gradient_SH = std::move(result.dx_SH);
   } else {
+    activations_.give_back(row_bytes(batch));
     loss_sum = layers::head_loss(resources_.context, *head_, batch.activation_SH, batch.targets);
   }
   batch.activation_SH = at::Tensor();
@@ -204,9 +206,12 @@ void StepRunner::backward(const Node& node) {
   use_on_current_stream(batch.gradient_SH);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
-    hold_activations(-layers::bytes_of(batch.saved[i]));
+    for (const auto& [tensor, dimension] : layers::rows_of(batch.saved[i])) use_on_current_stream(tensor);
+    const int64_t kept = layers::bytes_of(batch.saved[i]);
+    activations_.take(recomputed_bytes(batch));
     batch.gradient_SH = layers::layer_backward(resources_.context, batch.layout, weights_[i],
                                                std::move(batch.saved[i]), batch.gradient_SH, gradients_[i]);
+    activations_.give_back(kept + recomputed_bytes(batch));
   }
   finish_backward(node, batch);
 }
@@ -216,11 +221,14 @@ void StepRunner::backward_input(const Node& node) {
   use_on_current_stream(batch.gradient_SH);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
-    hold_activations(-layers::bytes_of(batch.saved[i]));
+    for (const auto& [tensor, dimension] : layers::rows_of(batch.saved[i])) use_on_current_stream(tensor);
+    const int64_t kept = layers::bytes_of(batch.saved[i]);
+    activations_.take(recomputed_bytes(batch));
     batch.gradient_SH =
         layers::layer_backward_input(resources_.context, batch.layout, weights_[i], std::move(batch.saved[i]),
                                      batch.gradient_SH, gradients_[i], batch.deferred[i]);
-    hold_activations(layers::bytes_of(batch.deferred[i]));
+    activations_.give_back(kept + recomputed_bytes(batch));
+    activations_.take(layers::bytes_of(batch.deferred[i]));
   }
   finish_backward(node, batch);
 }
@@ -229,13 +237,14 @@ void StepRunner::finish_backward(const Node& node, MicroBatch& batch) {
   if (!node.embedding) return;
   layers::embedding_backward(resources_.context, batch.id_T, batch.gradient_SH, *embedding_gradient_);
   batch.gradient_SH = at::Tensor();
+  activations_.give_back(row_bytes(batch));
 }
 
 void StepRunner::backward_weight(const Node& node) {
   MicroBatch& batch = micro_batch(node);
   for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
     const size_t i = stage_index(layer);
-    hold_activations(-layers::bytes_of(batch.deferred[i]));
+    activations_.give_back(layers::bytes_of(batch.deferred[i]));
     layers::layer_backward_weight(resources_.context, std::move(batch.deferred[i]), gradients_[i]);
   }
 }
@@ -249,6 +258,7 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
     const at::Tensor contiguous = rows.contiguous();
     communicator.send(contiguous.const_data_ptr(), static_cast<int64_t>(contiguous.nbytes()), peer)->wait();
     rows = at::Tensor();
+    activations_.give_back(row_bytes(batch));
     return;
   }
   const int64_t shard_rows = batch.layout.rows / pipeline_->scheme.tp;
@@ -257,6 +267,7 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
                 at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device));
   communicator.receive(received.mutable_data_ptr(), static_cast<int64_t>(received.nbytes()), peer)->wait();
   rows = std::move(received);
+  activations_.take(row_bytes(batch));
 }
 
 void StepRunner::send_activation(const Node& node) {
@@ -275,6 +286,22 @@ void StepRunner::send_gradient(const Node& node) {
        batch, batch.gradient_SH);
 }
 
+void StepRunner::offload(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
+    const size_t i = stage_index(layer);
+    batch.away[i].offload(batch.saved[i], batch.memory.offload_permille, {activations_, host_});
+  }
+}
+
+void StepRunner::fetch(const Node& node) {
+  MicroBatch& batch = micro_batch(node);
+  for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
+    const size_t i = stage_index(layer);
+    batch.away[i].fetch(batch.saved[i], {activations_, host_});
+  }
+}
+
 void StepRunner::reduce_scalars() {
   const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
   double loss_sum = 0;
@@ -289,9 +316,17 @@ void StepRunner::reduce_scalars() {
   }
 }
 
-void StepRunner::hold_activations(int64_t bytes) {
-  activation_bytes_ += bytes;
-  peak_activation_bytes_ = std::max(peak_activation_bytes_, activation_bytes_);
+// This rank's row of each token between two stages.
+int64_t StepRunner::row_bytes(const MicroBatch& batch) const {
+  return batch.layout.rows / pipeline_->scheme.tp * resources_.context.shape.hidden *
+         comm::size_of(resources_.store.options().precision.compute);
+}
+
+int64_t StepRunner::recomputed_bytes(const MicroBatch& batch) const {
+  if (!batch.memory.recompute) return 0;
+  const layers::LayerCut cut{pipeline_->scheme.tp, place_.t,
+                             comm::size_of(resources_.store.options().precision.compute)};
+  return layers::recomputed_bytes(resources_.context.shape, cut, batch.layout.rows);
 }
 
 double StepRunner::gradient_norm() const {

@@ -14,6 +14,8 @@
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
 #include "runtime/link_runner.h"
+#include "runtime/memory_account.h"
+#include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
 #include "runtime/step_tokens.h"
 
@@ -47,8 +49,10 @@ class StepRunner final : public NodeRunner {
   const StepScalars& scalars() const { return scalars_; }
   // Mean gradient's norm before clipping.
   double gradient_norm() const;
-  // Most that saved and deferred tensors held at any time.
-  int64_t peak_activation_bytes() const { return peak_activation_bytes_; }
+  // Most that saved, recomputed and deferred tensors and rows between stages held at any time.
+  int64_t peak_activation_bytes() const { return activations_.peak_bytes(); }
+  // Most that offloaded rows took of host memory at any time.
+  int64_t peak_host_bytes() const { return host_.peak_bytes(); }
   // That this rank's rings sent.
   int64_t ring_bytes() const { return rings_ ? rings_->sent_bytes() : 0; }
 
@@ -57,12 +61,14 @@ class StepRunner final : public NodeRunner {
   // each other, so never two threads use it at once.
   struct MicroBatch {
     layers::MicroBatchLayout layout;
+    strategy::MemoryPolicy memory;
     at::Tensor id_T;                              // stage 0
     layers::Targets targets;                      // last stage
     at::Tensor activation_SH;                     // flowing forward
     at::Tensor gradient_SH;                       // flowing backward
     std::vector<layers::LayerSaved> saved;        // by layer of the stage
     std::vector<layers::LayerDeferred> deferred;  // by layer of the stage
+    std::vector<OffloadedLayer> away;             // by layer of the stage
   };
 
   void open_stage(const StepTokens& tokens);
@@ -83,8 +89,11 @@ class StepRunner final : public NodeRunner {
   void send_gradient(const graph::Node& node);
   void pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
             at::Tensor& rows);
+  void offload(const graph::Node& node);
+  void fetch(const graph::Node& node);
   void reduce_scalars();
-  void hold_activations(int64_t bytes);
+  int64_t row_bytes(const MicroBatch& batch) const;
+  int64_t recomputed_bytes(const MicroBatch& batch) const;
 
   const graph::StepGraph& graph_;
   int rank_;
@@ -109,8 +118,8 @@ class StepRunner final : public NodeRunner {
   std::vector<at::Tensor> own_losses_;  // by micro-batch in order of forwards; on the device
   int64_t own_targets_ = 0;
   StepScalars scalars_;
-  int64_t activation_bytes_ = 0;  // the compute stream's
-  int64_t peak_activation_bytes_ = 0;
+  MemoryAccount activations_;  // on the device
+  MemoryAccount host_;         // offloaded
 };
 
 }  // namespace sluice::runtime

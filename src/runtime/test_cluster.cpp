@@ -11,7 +11,9 @@
 
 #include "base/rng.h"
 #include "comm/fake.h"
+#include "cost/layer_bytes.h"
 #include "graph/build.h"
+#include "graph/memory.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "transport/device_transport.h"
@@ -38,13 +40,17 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node) {
     options.layer_by_tp[tp] = {times, times, times};
     options.ends_by_tp[tp] = {cost::Quadratic::from_ns(0, 10, 500), cost::Quadratic::from_ns(0, 10, 500),
                               cost::Quadratic::from_ns(0, 200.0 / tp, 1000)};
-    options.saved_bytes_per_token_layer_by_tp[tp] = 4096;
-    options.deferred_bytes_per_token_layer_by_tp[tp] = 2048;
+    const cost::LayerBytes bytes = cost::layer_bytes_per_token(shape, tp, 8);
+    options.saved_bytes_per_token_layer_by_tp[tp] = bytes.saved;
+    options.deferred_bytes_per_token_layer_by_tp[tp] = bytes.deferred;
   }
   options.intra = {5'000, 1'000'000'000};
   options.inter = {20'000, 100'000'000};
   options.update_ps_per_element = 1000;
-  options.memory.device_bytes = int64_t{1} << 32;
+  options.memory = {.device_bytes = int64_t{1} << 32,
+                    .element_bytes = 8,
+                    .accumulator_bytes = 8,
+                    .owner_bytes_per_parameter = 32};
   options.gpus_per_node = gpus_per_node;
   return cost::CostModel(options);
 }
@@ -234,8 +240,9 @@ class RankRun {
  private:
   void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
     const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
-    const strategy::StepPlan plan =
+    strategy::StepPlan plan =
         options_.plan(step, random_batch(3, step, options_.sequences, 64), strategy, options_.max_tokens);
+    set_policies(plan);
     strategy::validate(plan, options_.world_size);
     graph::BuildOptions build;
     build.link_plans = &link_plans_;
@@ -247,17 +254,37 @@ class RankRun {
         engine.train(graph, made_up_tokens(plan, options_.world_size, rank_, table_.shape.vocab), optimizer);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(step);
+    const auto ranks = static_cast<size_t>(options_.world_size);
     if (record_.pulled_bytes.size() <= at) {
       record_.pulled_bytes.resize(at + 1);
       record_.ring_bytes.resize(at + 1);
+      record_.peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
+      record_.predicted_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
+      record_.host_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
     }
     record_.pulled_bytes[at] += result.pulled_bytes;
     record_.ring_bytes[at] += result.ring_bytes;
-    record_.peak_bytes = std::max(record_.peak_bytes, result.peak_bytes);
+    const auto rank = static_cast<size_t>(rank_);
+    record_.peak_bytes[at][rank] = result.peak_bytes;
+    record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
+    record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
     record_.expected_ring_bytes.push_back(ring_bytes_by_formula(plan, table_.shape, options_.dtype));
+    record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);
+  }
+
+  void set_policies(strategy::StepPlan& plan) const {
+    if (options_.policies.empty()) return;
+    for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+      for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
+        for (size_t i = 0; i < lane.size(); ++i) {
+          const size_t number = lane[i].ring ? static_cast<size_t>(*lane[i].ring) : i;
+          lane[i].memory = options_.policies[number % options_.policies.size()];
+        }
+      }
+    }
   }
 
   void record_parameters(const ParameterStore& store) {

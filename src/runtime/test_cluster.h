@@ -16,7 +16,7 @@ namespace sluice::runtime {
 
 // A model small enough for thousands of steps: 4 layers, 4 heads, 2 key/value heads.
 model::Shape small_shape();
-// Made-up times and ample memory for tp 1 … 4.
+// Made-up times, ample memory and what layers weigh in FP64.
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node);
 
 // Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
@@ -47,7 +47,11 @@ struct RunRecord {
   std::vector<int64_t> pulled_bytes;
   std::vector<int64_t> ring_bytes;
   std::vector<int64_t> expected_ring_bytes;  // by the formula
-  int64_t peak_bytes = 0;                    // of the fullest rank
+  std::vector<int64_t> step_ns;              // of rank 0
+  // By step and rank.
+  std::vector<std::vector<int64_t>> peak_bytes;
+  std::vector<std::vector<int64_t>> predicted_peak_bytes;
+  std::vector<std::vector<int64_t>> host_peak_bytes;
 };
 
 struct RunOptions {
@@ -62,6 +66,8 @@ struct RunOptions {
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   model::Shape shape = small_shape();
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
+  // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.
+  std::vector<strategy::MemoryPolicy> policies;
 };
 // Trains from the same initial weights on the same batches, all ranks in this process.
 RunRecord run_in_process(const RunOptions& options);

@@ -15,6 +15,7 @@ constexpr size_t kDown = 1;
 
 void UnitTable::resize(int units) {
   tokens_.resize(static_cast<size_t>(units));
+  fused_.resize(static_cast<size_t>(units));
   cells_.resize(static_cast<size_t>(units) * static_cast<size_t>(stages_));
 }
 
@@ -22,7 +23,8 @@ void UnitTable::append(const Unit& unit) {
   SLUICE_ASSERT(unit.lanes == 1 && unit.forward_ns.size() == static_cast<size_t>(stages_),
                 base::text("a unit of ", unit.lanes, " lanes and ", unit.forward_ns.size(), " stages"));
   resize(units() + 1);
-  tokens(units() - 1) = unit.tokens;
+  tokens(units() - 1) = unit.credit();
+  set_fused(units() - 1, unit.fused);
   const std::span<Cells> cells = row(units() - 1);
   for (size_t s = 0; s < cells.size(); ++s) {
     cells[s] = {unit.forward_ns[s], unit.backward_input_ns[s], unit.backward_weight_ns[s],
@@ -52,9 +54,11 @@ void Makespan::read(const UnitTable& table, std::span<const int> order, int64_t 
   units_ = static_cast<int>(order.size());
   rows_.clear();
   tokens_.clear();
+  fused_.clear();
   for (const int unit : order) {
     rows_.push_back(table.row(unit).data());
     tokens_.push_back(table.tokens(unit));
+    fused_.push_back(table.fused(unit));
     SLUICE_ASSERT(tokens_.back() <= credit_tokens, base::text("a unit of ", tokens_.back(), " tokens"));
   }
 }
@@ -165,17 +169,17 @@ bool Makespan::credit_waits() const {
 bool Makespan::start_cell(size_t s) {
   Stage& stage = stages_[s];
   const bool weight_ready = stage.weights_started < stage.weights_ready;
-  if (stage.backwards_started < stage.backwards_ready) {
-    const int place = stage.backwards_started;
-    const bool fused = s == 0 && place == units_ - 1;
-    if (!fused || stage.finished == place) {
-      ++stage.backwards_started;
-      const UnitTable::Cells& cell = cells(place, s);
-      return fused ? run(s, Running::kEndOfUnit, cell.backward_input_ns + cell.backward_weight_ns)
-                   : run(s, Running::kBackwardInput, cell.backward_input_ns);
-    }
+  const bool backward_ready = stage.backwards_started < stage.backwards_ready;
+  const bool fused = backward_ready && is_fused(s, stage.backwards_started);
+  if (backward_ready && (!fused || stage.finished == stage.backwards_started)) {
+    const UnitTable::Cells& cell = cells(stage.backwards_started++, s);
+    if (!fused) return run(s, Running::kBackwardInput, cell.backward_input_ns);
+    ++stage.weights_ready;
+    ++stage.weights_started;
+    return run(s, Running::kBackward, cell.backward_input_ns + cell.backward_weight_ns);
   }
-  const bool urgent = s > 0 && weight_ready && stage.weights_started == finished_ && credit_waits();
+  const bool urgent =
+      fused || (s > 0 && weight_ready && stage.weights_started == finished_ && credit_waits());
   if (!urgent && stage.forwards_started < stage.forwards_ready && (s > 0 || !credit_waits())) {
     const int place = stage.forwards_started++;
     if (s == 0) used_tokens_ += tokens_[static_cast<size_t>(place)];
@@ -183,7 +187,7 @@ bool Makespan::start_cell(size_t s) {
   }
   if (!weight_ready) return true;
   const int place = stage.weights_started++;
-  return run(s, Running::kEndOfUnit, cells(place, s).backward_weight_ns);
+  return run(s, Running::kBackwardWeight, cells(place, s).backward_weight_ns);
 }
 
 bool Makespan::run(size_t s, Running what, int64_t duration_ns) {
@@ -218,7 +222,10 @@ void Makespan::end_cell(size_t s) {
   const Running what = stage.running;
   stage.running = Running::kNothing;
   stage.end_ns = kNever;
-  if (what == Running::kEndOfUnit) {
+  if (what == Running::kBackwardWeight) {
+    finish(s);
+  } else if (what == Running::kBackward) {
+    if (s > 0) send(kDown, s - 1);
     finish(s);
   } else if (what == Running::kBackwardInput) {
     ++stage.weights_ready;

@@ -23,6 +23,8 @@ class UnitTable {
   void resize(int units);
   int64_t& tokens(int unit) { return tokens_[static_cast<size_t>(unit)]; }
   int64_t tokens(int unit) const { return tokens_[static_cast<size_t>(unit)]; }
+  void set_fused(int unit, bool fused) { fused_[static_cast<size_t>(unit)] = fused ? 1 : 0; }
+  bool fused(int unit) const { return fused_[static_cast<size_t>(unit)] != 0; }
 
   // A stage of a unit; `transfer_ns` is that of the boundary to the next stage.
   struct Cells {
@@ -46,6 +48,7 @@ class UnitTable {
  private:
   int stages_;
   std::vector<int64_t> tokens_;
+  std::vector<char> fused_;
   std::vector<Cells> cells_;  // by unit, then stage
 };
 
@@ -68,7 +71,7 @@ class Makespan {
 
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-  enum class Running : uint8_t { kNothing, kForward, kBackwardInput, kEndOfUnit };
+  enum class Running : uint8_t { kNothing, kForward, kBackwardInput, kBackwardWeight, kBackward };
 
   // Cells of a stage run in the order of injection within each kind, so counts say everything. A unit is
   // named by its place in the order.
@@ -100,6 +103,9 @@ class Makespan {
   bool start_cell(size_t stage);
   bool run(size_t stage, Running what, int64_t duration_ns);
   bool credit_waits() const;
+  bool is_fused(size_t stage, int place) const {
+    return fused_[static_cast<size_t>(place)] != 0 || (stage == 0 && place == units_ - 1);
+  }
   int64_t next_event_ns() const;
   void apply_events();
   void end_cell(size_t stage);
@@ -119,6 +125,7 @@ class Makespan {
   int waiting_ = 0;                            // transfers
   std::vector<const UnitTable::Cells*> rows_;  // by place
   std::vector<int64_t> tokens_;                // by place
+  std::vector<char> fused_;                    // by place
   // Of least_ns: by stage the forwards and the input gradients so far, by place the forward's end and a
   // finish.
   std::vector<int64_t> heads_ns_, returns_ns_, reached_ns_, finished_ns_;

@@ -23,8 +23,11 @@ PipelineLoad random_load(uint64_t seed) {
   const int64_t most = rng.below(3) == 0 ? 3 : 50;
   const int64_t most_transfer = std::array<int64_t, 3>{0, 5, 80}[static_cast<size_t>(rng.below(3))];
   const int64_t units = rng.between(0, 25);
+  const bool policies = rng.below(3) == 0;
   for (int64_t u = 0; u < units; ++u) {
     Unit unit{.tokens = rng.between(1, 100)};
+    unit.fused = policies && rng.below(2) == 0;
+    if (unit.fused) unit.credit_tokens = rng.between(1, 100);
     for (int stage = 0; stage < load.stages; ++stage) {
       unit.forward_ns.push_back(rng.between(least, most));
       unit.backward_input_ns.push_back(rng.between(least, most));

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -143,7 +145,7 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
 }
 
 UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
-    : scheme_(pipeline.scheme), cost_(cost) {
+    : scheme_(pipeline.scheme), cost_(cost), fused_(scheme_.pp > 1 && !cost.splits_backward(scheme_)) {
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const CostModel::CellPart part = cost.whole_stage(scheme_, stage);
     forward_.push_back(cost.cell_times(scheme_, CellKind::kForward, part));
@@ -168,6 +170,7 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
 void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
   table.tokens(row) = work.tokens;
+  table.set_fused(row, fused_);
   for (size_t s = 0; s < cells.size(); ++s) {
     cells[s] = like_[s] < s ? cells[like_[s]]
                             : UnitTable::Cells{forward_[s].of_work(work), backward_input_[s].of_work(work),
@@ -185,6 +188,7 @@ Unit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
   const auto stages = static_cast<size_t>(scheme_.pp);
   Unit unit{.first_lane = first_lane,
             .lanes = static_cast<int>(lanes.size()),
+            .fused = fused_,
             .forward_ns = std::vector<int64_t>(stages),
             .backward_input_ns = std::vector<int64_t>(stages),
             .backward_weight_ns = std::vector<int64_t>(stages)};
@@ -219,19 +223,77 @@ void UnitTimes::add_rings(Unit& unit, std::span<const cost::Work> lanes) const {
   }
 }
 
+namespace {
+
+// Cost models and times of the policies that a pipeline's micro-batches run under.
+class TimesByPolicy {
+ public:
+  TimesByPolicy(const strategy::Pipeline& pipeline, const CostModel& cost)
+      : pipeline_(pipeline), cost_(cost) {}
+
+  const UnitTimes& of(const strategy::MemoryPolicy& policy) {
+    std::unique_ptr<Entry>& entry = entries_[policy];
+    if (entry == nullptr) entry = std::make_unique<Entry>(pipeline_, cost_, policy);
+    return entry->times;
+  }
+
+ private:
+  struct Entry {
+    Entry(const strategy::Pipeline& pipeline, const CostModel& base, const strategy::MemoryPolicy& policy)
+        : cost(base.under(policy)), times(pipeline, cost) {}
+    CostModel cost;
+    UnitTimes times;
+  };
+
+  const strategy::Pipeline& pipeline_;
+  const CostModel& cost_;
+  std::map<strategy::MemoryPolicy, std::unique_ptr<Entry>> entries_;
+};
+
+}  // namespace
+
+const strategy::MemoryPolicy& policy_of(const MicroBatch& micro_batch, const CostModel& cost) {
+  return micro_batch.memory.keeps_all() ? cost.policy() : micro_batch.memory;
+}
+
 std::vector<Unit> pipeline_units(const PipelinePlan& plan, const CostModel& cost) {
-  const UnitTimes times(plan.pipeline, cost);
+  TimesByPolicy times(plan.pipeline, cost);
   std::vector<Unit> units;
-  for (const Tie& tie : read_ties(plan)) units.push_back(times.of(works_of(tie), tie.first_lane));
+  for (const Tie& tie : read_ties(plan)) {
+    units.push_back(times.of(policy_of(*tie.micro_batches.front(), cost)).of(works_of(tie), tie.first_lane));
+  }
   return units;
+}
+
+strategy::MemoryPolicy credit_policy(const PipelinePlan& plan, const CostModel& cost) {
+  std::optional<strategy::MemoryPolicy> most;
+  int64_t most_bytes = -1;
+  for (const std::vector<MicroBatch>& lane : plan.lanes) {
+    for (const MicroBatch& micro_batch : lane) {
+      const strategy::MemoryPolicy& policy = policy_of(micro_batch, cost);
+      if (policy == most) continue;
+      const int64_t bytes = cost.under(policy).held_bytes_per_token(plan.pipeline.scheme);
+      if (bytes > most_bytes) most = policy;
+      most_bytes = std::max(most_bytes, bytes);
+    }
+  }
+  return most.value_or(cost.policy());
 }
 
 PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int world_size) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
-  return {.stages = scheme.pp,
-          .lanes = scheme.cp,
-          .credit_tokens = cost.credit_tokens(scheme, world_size),
-          .units = pipeline_units(plan, cost)};
+  const CostModel credited = cost.under(credit_policy(plan, cost));
+  PipelineLoad load = {.stages = scheme.pp,
+                       .lanes = scheme.cp,
+                       .credit_tokens = credited.credit_tokens(scheme, world_size),
+                       .units = pipeline_units(plan, cost)};
+  const std::vector<Tie> ties = read_ties(plan);
+  for (size_t u = 0; u < ties.size(); ++u) {
+    const strategy::MemoryPolicy& policy = policy_of(*ties[u].micro_batches.front(), cost);
+    if (policy == credited.policy()) continue;
+    load.units[u].credit_tokens = credited.credit_of(scheme, world_size, policy, load.units[u].tokens);
+  }
+  return load;
 }
 
 }  // namespace sluice::schedule

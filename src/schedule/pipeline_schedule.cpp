@@ -94,7 +94,7 @@ class Simulation {
     for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) action(lane);
   }
   bool fused(int stage, int unit) const {
-    return load_.stages == 1 || (stage == 0 && final_[static_cast<size_t>(unit)]);
+    return load_.stages == 1 || unit_at(unit).fused || (stage == 0 && final_[static_cast<size_t>(unit)]);
   }
   int64_t duration_ns(int stage, int unit, CellKind kind) const;
 
@@ -155,8 +155,8 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
         unit.first_lane >= 0 && unit.lanes >= 1 && unit.first_lane + unit.lanes <= load.lanes,
         base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes, " of ", lanes));
     SLUICE_ASSERT(
-        unit.tokens <= load.credit_tokens,
-        base::text("unit ", u, " has ", unit.tokens, " tokens, a lane's credit is ", load.credit_tokens));
+        unit.credit() <= load.credit_tokens,
+        base::text("unit ", u, " takes ", unit.credit(), " tokens, a lane's credit is ", load.credit_tokens));
     for_each_lane(u, [&](int lane) {
       int& last = last_unit[static_cast<size_t>(lane)];
       if (last >= 0) final_[static_cast<size_t>(last)] = false;
@@ -184,8 +184,8 @@ bool Simulation::admissible(int unit) {
   bool fits = true;
   for_each_lane(unit, [&](int lane) {
     const int64_t used = lanes_[static_cast<size_t>(lane)].used_tokens;
-    fits =
-        fits && place(0, lane).forward.front() == unit && used + unit_at(unit).tokens <= load_.credit_tokens;
+    fits = fits && place(0, lane).forward.front() == unit &&
+           used + unit_at(unit).credit() <= load_.credit_tokens;
   });
   return fits;
 }
@@ -197,12 +197,16 @@ bool Simulation::credit_waits_for(int unit) {
   if (load_.lanes > 1) return false;
   const ReadyQueue& next = place(0, 0).forward;
   return unit == lanes_[0].finished_units && !next.empty() &&
-         lanes_[0].used_tokens + unit_at(next.front()).tokens > load_.credit_tokens;
+         lanes_[0].used_tokens + unit_at(next.front()).credit() > load_.credit_tokens;
 }
 
-// The fused backward that ends stage 0 waits for every older weight gradient there.
+// The fused backward that ends stage 0 waits for every older weight gradient there. On one lane all fused
+// ones wait for those that are left on their stage, so that units finish in order; tied units could wait for
+// each other so.
 bool Simulation::backward_allowed(int stage, int unit) {
   if (load_.stages == 1 || !fused(stage, unit)) return true;
+  if (load_.lanes == 1 && !place(stage, 0).weight.empty()) return false;
+  if (stage > 0 || !final_[static_cast<size_t>(unit)]) return true;
   bool allowed = true;
   for_each_lane(unit, [&](int lane) {
     allowed = allowed && place(0, lane).finished_units == lanes_[static_cast<size_t>(lane)].units - 1;
@@ -212,9 +216,12 @@ bool Simulation::backward_allowed(int stage, int unit) {
 
 Simulation::Choice Simulation::choose(int stage, int lane) {
   Place& at = place(stage, lane);
-  if (!at.backward.empty() && backward_allowed(stage, at.backward.front())) {
+  if (!at.backward.empty()) {
     const int unit = at.backward.front();
-    return {fused(stage, unit) ? CellKind::kBackward : CellKind::kBackwardInput, unit};
+    if (backward_allowed(stage, unit)) {
+      return {fused(stage, unit) ? CellKind::kBackward : CellKind::kBackwardInput, unit};
+    }
+    if (load_.lanes == 1 && !at.weight.empty()) return {CellKind::kBackwardWeight, at.weight.front()};
   }
   if (stage > 0 && !at.weight.empty() && credit_waits_for(at.weight.front())) {
     return {CellKind::kBackwardWeight, at.weight.front()};
@@ -261,7 +268,7 @@ void Simulation::start(int stage, Choice choice) {
     }
     if (stage == 0 && choice.kind == CellKind::kForward) {
       int64_t& used = lanes_[static_cast<size_t>(lane)].used_tokens;
-      used += unit_at(choice.unit).tokens;
+      used += unit_at(choice.unit).credit();
       schedule_.peak_tokens = std::max(schedule_.peak_tokens, used);
     }
     schedule_.cells[static_cast<size_t>(stage)][static_cast<size_t>(lane)].push_back(
@@ -332,7 +339,7 @@ void Simulation::finish(int stage, int unit) {
   if (--unfinished_stages_[static_cast<size_t>(unit)] > 0) return;
   for_each_lane(unit, [&](int lane) {
     ++lanes_[static_cast<size_t>(lane)].finished_units;
-    lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).tokens;
+    lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).credit();
   });
   awake_[0] = true;
 }
@@ -353,6 +360,9 @@ void Simulation::end_cell(const Event& event) {
       if (stage > 0) send(stage, unit, EventKind::kBackwardArrival);
       return;
     case CellKind::kBackward:
+      if (stage > 0) send(stage, unit, EventKind::kBackwardArrival);
+      finish(stage, unit);
+      return;
     case CellKind::kBackwardWeight: finish(stage, unit); return;
   }
 }

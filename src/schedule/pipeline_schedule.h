@@ -9,10 +9,13 @@
 // gradient is done on every stage. While the next unit of a pipeline of one lane waits for credit, a later
 // stage prefers the weight gradient of the oldest unit in flight to a forward. With one stage backward is
 // never split. On stage 0 older weight gradients finish before the backward of a lane's last unit, which is
-// fused. At one instant transfers start first, then stages decide from the first to the last.
+// fused. A unit under a memory policy is fused on every stage; on a pipeline of one lane older weight
+// gradients go first there too. Its gradient leaves when both are done. At one instant transfers start first,
+// then stages decide from the first to the last.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +27,10 @@ struct Unit {
   int first_lane = 0;
   int lanes = 1;
   int64_t tokens = 0;  // on its fullest lane
+  // What it takes of its lanes' credit where that is not its tokens: under a policy of its own.
+  std::optional<int64_t> credit_tokens;
+  bool fused = false;  // under a memory policy
+  int64_t credit() const { return credit_tokens.value_or(tokens); }
   // By stage.
   std::vector<int64_t> forward_ns;
   std::vector<int64_t> backward_input_ns;
@@ -55,7 +62,7 @@ struct PipelineSchedule {
   int64_t peak_tokens = 0;  // most credit in use on any lane
 };
 
-// REQUIRES: every unit's tokens <= credit_tokens and its lanes lie within [0, lanes).
+// REQUIRES: every unit's credit <= credit_tokens and its lanes lie within [0, lanes).
 // Transfers rendezvous, exactly as graph/clock has them: a stage's lane has one stream for activations and
 // one for gradients; each carries one transfer at a time, sent or received, and a transfer occupies its
 // stream at both ends. A transfer starts as soon as both are free; among those that can start, the one that
@@ -69,7 +76,8 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel&
 
 class UnitTable;  // schedule/makespan.h
 
-// Times of a pipeline's units, with everything that they share looked up once. `cost` must outlive it.
+// Times of a pipeline's units under the cost model's memory policy, with everything that they share looked up
+// once. `cost` must outlive it.
 class UnitTimes {
  public:
   UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
@@ -89,6 +97,7 @@ class UnitTimes {
 
   strategy::Scheme scheme_;
   const cost::CostModel& cost_;
+  bool fused_;
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;
@@ -104,10 +113,17 @@ std::vector<int> injection_order(const std::vector<std::vector<int>>& lanes);
 
 // The units of one pipeline of a plan under a cost model: its lanes' micro-batches side by side, the first of
 // every lane, then the second of every lane, and so on; a ring stands where its last lane reaches it. The
-// n-th unit that covers a lane is that lane's micro-batch n.
+// n-th unit that covers a lane is that lane's micro-batch n. Micro-batches that keep everything run under the
+// cost model's policy, the others under their own.
 std::vector<Unit> pipeline_units(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
 
-// The same with the scheme's credit.
+// What a micro-batch runs under.
+const strategy::MemoryPolicy& policy_of(const strategy::MicroBatch& micro_batch, const cost::CostModel& cost);
+
+// The policy whose tokens a pipeline's credit counts: of its micro-batches' that which keeps most.
+strategy::MemoryPolicy credit_policy(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
+
+// The same with the scheme's credit under credit_policy; other policies' units take cost::credit_of it.
 PipelineLoad pipeline_load(const strategy::PipelinePlan& plan, const cost::CostModel& cost, int world_size);
 
 }  // namespace sluice::schedule

@@ -40,8 +40,12 @@ PipelineLoad random_load(uint64_t seed) {
   load.credit_tokens = rng.between(100, 400);
   const int64_t most_transfer = rng.below(2) == 0 ? 0 : 40;
   const int64_t units = rng.between(0, 12);
+  Rng policies(seed, 8);
+  const bool has_policies = policies.below(3) == 0;
   for (int64_t u = 0; u < units; ++u) {
     Unit unit;
+    unit.fused = has_policies && policies.below(2) == 0;
+    if (unit.fused) unit.credit_tokens = policies.between(1, 100);
     unit.lanes = rng.below(3) == 0 ? static_cast<int>(rng.between(1, load.lanes)) : 1;
     unit.first_lane = static_cast<int>(rng.between(0, load.lanes - unit.lanes));
     unit.tokens = rng.between(1, 100);
@@ -126,7 +130,9 @@ class TickTwin {
     return cells.empty() || cells.back().end_ns <= now_;
   }
   bool fused(int stage, int u) const {
-    if (load_.stages == 1) return true;
+    return load_.stages == 1 || unit(u).fused || last_of_stage_0(stage, u);
+  }
+  bool last_of_stage_0(int stage, int u) const {
     for (int later = u + 1; later < units(); ++later) {
       for (int lane = 0; lane < load_.lanes; ++lane) {
         if (covers(u, lane) && covers(later, lane)) return false;
@@ -202,11 +208,13 @@ class TickTwin {
     return found != arrival_.end() && found->second <= now_;
   }
 
-  bool ready_backward(int stage, int u) const {
+  bool fed_backward(int stage, int u) const {
     if (started(stage, u, 'B')) return false;
-    const bool last = stage == load_.stages - 1;
-    if (last ? !done(stage, u, 'F') : !arrived(stage, u, 'B')) return false;
+    return stage == load_.stages - 1 ? done(stage, u, 'F') : arrived(stage, u, 'B');
+  }
+  bool allowed_backward(int stage, int u) const {
     if (load_.stages == 1 || !fused(stage, u)) return true;
+    if (load_.lanes > 1 && !last_of_stage_0(stage, u)) return true;
     for (int older = 0; older < u; ++older) {
       for (int lane = 0; lane < load_.lanes; ++lane) {
         if (covers(u, lane) && covers(older, lane) && !done(stage, older, 'W')) return false;
@@ -219,11 +227,11 @@ class TickTwin {
     if (stage > 0) return arrived(stage, u, 'F');
     for (int lane = 0; lane < load_.lanes; ++lane) {
       if (!covers(u, lane)) continue;
-      int64_t used = unit(u).tokens;
+      int64_t used = unit(u).credit();
       for (int older = 0; older < u; ++older) {
         if (!covers(older, lane)) continue;
         if (!started(0, older, 'F')) return false;
-        if (!done_everywhere(older)) used += unit(older).tokens;
+        if (!done_everywhere(older)) used += unit(older).credit();
       }
       if (used > load_.credit_tokens) return false;
     }
@@ -234,14 +242,23 @@ class TickTwin {
     if (load_.lanes > 1) return false;
     int64_t used = 0;
     for (int u = 0; u < units(); ++u) {
-      if (!started(0, u, 'F')) return used + unit(u).tokens > load_.credit_tokens;
-      if (!done_everywhere(u)) used += unit(u).tokens;
+      if (!started(0, u, 'F')) return used + unit(u).credit() > load_.credit_tokens;
+      if (!done_everywhere(u)) used += unit(u).credit();
     }
     return false;
   }
+  int oldest_weight(int stage, int lane) const {
+    for (int u = 0; u < units(); ++u) {
+      if (covers(u, lane) && done(stage, u, 'B') && !started(stage, u, 'W')) return u;
+    }
+    return -1;
+  }
   Choice choose(int stage, int lane) const {
     for (int u = 0; u < units(); ++u) {
-      if (covers(u, lane) && ready_backward(stage, u)) return {'B', u};
+      if (!covers(u, lane) || !fed_backward(stage, u)) continue;
+      if (allowed_backward(stage, u)) return {'B', u};
+      if (load_.lanes == 1) return {'W', oldest_weight(stage, lane)};
+      break;
     }
     for (int u = 0; stage > 0 && waits_for_credit() && u < units(); ++u) {
       if (done_everywhere(u)) continue;
@@ -251,10 +268,8 @@ class TickTwin {
     for (int u = 0; u < units(); ++u) {
       if (covers(u, lane) && ready_forward(stage, u)) return {'F', u};
     }
-    for (int u = 0; u < units(); ++u) {
-      if (covers(u, lane) && done(stage, u, 'B') && !started(stage, u, 'W')) return {'W', u};
-    }
-    return {};
+    const int weight = oldest_weight(stage, lane);
+    return weight < 0 ? Choice{} : Choice{'W', weight};
   }
   void start(int stage, int lane) {
     const Choice choice = choose(stage, lane);
@@ -285,7 +300,7 @@ class TickTwin {
     for (int lane = 0; lane < load_.lanes; ++lane) {
       int64_t used = 0;
       for (int u = 0; u < units(); ++u) {
-        if (covers(u, lane) && started(0, u, 'F') && !done_everywhere(u)) used += unit(u).tokens;
+        if (covers(u, lane) && started(0, u, 'F') && !done_everywhere(u)) used += unit(u).credit();
       }
       schedule_.peak_tokens = std::max(schedule_.peak_tokens, used);
     }
@@ -317,6 +332,16 @@ TEST(PipelineSchedule, StageZeroFusesTheLastBackwardAfterOlderWeightGradients) {
             "stage 0 lane 0: F0@0-10 F1@10-20 B0@32-42 W0@42-52 D1@52-72\n"
             "stage 1 lane 0: F0@11-21 B0@21-31 F1@31-41 B1@41-51 W0@51-61 W1@61-71\n"
             "makespan 72 peak 2\n");
+}
+
+TEST(PipelineSchedule, UnitUnderAPolicyIsFusedEverywhereAfterOlderWeightGradients) {
+  PipelineLoad load = uniform_load(2, 3, 10, 10, 10);
+  load.units[1].fused = true;
+  const PipelineSchedule schedule = schedule_pipeline(load);
+  EXPECT_EQ(print(schedule),
+            "stage 0 lane 0: F0@0-10 F1@10-20 F2@20-30 B0@30-40 W0@40-50 D1@70-90 D2@90-110\n"
+            "stage 1 lane 0: F0@10-20 B0@20-30 F1@30-40 W0@40-50 D1@50-70 F2@70-80 B2@80-90 W2@90-100\n"
+            "makespan 110 peak 3\n");
 }
 
 TEST(PipelineSchedule, AdmissionWaitsForCreditOfEveryStage) {
@@ -398,7 +423,7 @@ void check_credit(const PipelineLoad& load, const PipelineSchedule& schedule, co
       for (size_t u = 0; u < load.units.size(); ++u) {
         const Unit& unit = load.units[u];
         const bool covers = lane >= unit.first_lane && lane < unit.first_lane + unit.lanes;
-        if (covers && begin[u] <= now && now < end[u]) used += unit.tokens;
+        if (covers && begin[u] <= now && now < end[u]) used += unit.credit();
       }
       ASSERT_LE(used, load.credit_tokens) << name;
     }

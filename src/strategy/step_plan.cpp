@@ -15,6 +15,8 @@ void add_micro_batch(base::CanonicalBytes& bytes, const MicroBatch& micro_batch)
   for (const Piece& piece : micro_batch.pieces) {
     bytes.add(int64_t{piece.sequence}).add(piece.begin).add(piece.end);
   }
+  const MemoryPolicy& memory = micro_batch.memory;
+  bytes.add(int64_t{memory.offload_permille} * 2 + (memory.recompute ? 1 : 0));
 }
 
 void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {

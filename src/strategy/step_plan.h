@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "strategy/memory_policy.h"
 #include "strategy/strategy.h"
 
 namespace sluice::strategy {
@@ -35,6 +36,7 @@ struct Piece {
 struct MicroBatch {
   std::optional<int> ring;
   std::vector<Piece> pieces;
+  MemoryPolicy memory;  // of the activations; the same on all lanes of a ring
   int64_t tokens() const;
   bool operator==(const MicroBatch&) const = default;
 };
@@ -92,7 +94,7 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 // - a micro-batch without ring holds whole sequences, one piece each, and at least one;
 // - each ring stands on a contiguous run of k >= 2 lanes, one micro-batch on each, which are, but for whole
 //   sequences anywhere in them, those that ring_micro_batches cuts from the sequences of its first lane, in
-//   the same order, none of them empty.
+//   the same order, none of them empty, under one memory policy.
 void validate(const StepPlan& plan, int world_size);
 
 // Balanced causal cutting: the micro-batches, lane by lane, of a ring of `lanes` lanes that shares the

@@ -19,7 +19,12 @@ Json piece_to_json(const Piece& piece) {
 Json micro_batch_to_json(const MicroBatch& micro_batch) {
   Json pieces = Json::array();
   for (const Piece& piece : micro_batch.pieces) pieces.push_back(piece_to_json(piece));
-  return {{"ring", micro_batch.ring ? Json(*micro_batch.ring) : Json()}, {"pieces", std::move(pieces)}};
+  Json json = {{"ring", micro_batch.ring ? Json(*micro_batch.ring) : Json()}, {"pieces", std::move(pieces)}};
+  const MemoryPolicy& memory = micro_batch.memory;
+  if (!memory.keeps_all()) {
+    json["memory"] = {{"recompute", memory.recompute}, {"offload_permille", memory.offload_permille}};
+  }
+  return json;
 }
 
 Json pipeline_to_json(const PipelinePlan& plan) {
@@ -62,6 +67,12 @@ MicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
   MicroBatch micro_batch;
   if (json.is_object() && json.contains("ring") && !json.at("ring").is_null()) {
     micro_batch.ring = base::require<int>(json, "ring", name);
+  }
+  if (json.is_object() && json.contains("memory")) {
+    const Json& memory = json.at("memory");
+    const std::string where = text(name, ": memory");
+    micro_batch.memory = {.recompute = base::get_or<bool>(memory, "recompute", false, where),
+                          .offload_permille = base::get_or<int>(memory, "offload_permille", 0, where)};
   }
   for_each_item(json, "pieces", name, [&](const Json& piece, const std::string& where) {
     micro_batch.pieces.push_back({.sequence = base::require<int32_t>(piece, "sequence", where),

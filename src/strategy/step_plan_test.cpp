@@ -125,6 +125,10 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
       {[](StepPlan& p) { p.sequences[1].begin_token = -2; }, "sequence 1: begin -2 is negative"},
       {[](StepPlan& p) { p.sequences[1].length_tokens = 0; }, "sequence 1: length 0 is outside"},
       {[](StepPlan& p) { p.pipelines[0].lanes.pop_back(); }, "2 lists of micro-batches but 3 lanes"},
+      {[](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1001; },
+       "micro-batch 0 of lane 0 of pipeline 1: offload_permille is 1001"},
+      {[](StepPlan& p) { micro_batch(p, 0, 2).memory.recompute = true; },
+       "its memory policy is 'recompute' but ring 4 has 'keep' on its first lane"},
       {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].sequence = 4; }, "sequence 4 is outside [0, 4)"},
       {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].sequence = -1; }, "sequence -1 is outside [0, 4)"},
       {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].end = 4; },
@@ -197,7 +201,7 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
 TEST(CanonicalBytes, AreStable) {
   // A change here breaks the agreement between ranks of different builds: raise the schema's number.
   EXPECT_EQ(canonical_bytes(StepPlan{}).size(), 8u + 13 + 3 * 8);
-  EXPECT_EQ(base::hash_text(hash(example_plan())), "5d30af73ae92f242");
+  EXPECT_EQ(base::hash_text(hash(example_plan())), "95fa1d06cb564603");
 }
 
 TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
@@ -218,6 +222,8 @@ TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
       [](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].sequence = 2; },
       [](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].begin = 1; },
       [](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].end = 2; },
+      [](StepPlan& p) { micro_batch(p, 1, 0).memory.recompute = true; },
+      [](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1; },
       [](StepPlan& p) { std::swap(p.pipelines[0].lanes[0], p.pipelines[0].lanes[1]); },
   };
   for (const auto& change : changes) {
@@ -247,6 +253,16 @@ TEST(StepPlanJson, RoundTripKeepsEverythingButMeasuredTime) {
   EXPECT_EQ(json["hash"], base::hash_text(hash(plan)));
   EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["ring"], 4);
   EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["ring"].is_null());
+}
+
+TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
+  StepPlan plan = example_plan();
+  micro_batch(plan, 1, 0).memory = {.recompute = true, .offload_permille = 300};
+  const Json json = to_json(plan);
+  EXPECT_FALSE(json["pipelines"][0]["lanes"][0][0].contains("memory"));
+  EXPECT_EQ(json["pipelines"][1]["lanes"][0][0]["memory"]["offload_permille"], 300);
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
+  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute, offload 0.3");
 }
 
 TEST(StepPlanJson, EachFaultNamesFileAndKey) {

@@ -116,6 +116,16 @@ void validate_sizes(const StepPlan& plan) {
   });
 }
 
+void validate_memory(const StepPlan& plan) {
+  for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
+    try {
+      validate(micro_batch.memory);
+    } catch (const InputError& error) {
+      throw InputError(text(spot.text(), ": ", error.what()));
+    }
+  });
+}
+
 void validate_whole_sequences(const StepPlan& plan) {
   for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
     if (micro_batch.ring) return;
@@ -160,12 +170,18 @@ void validate_ring_cut(const StepPlan& plan, const RingSpots& spots, int ring) {
   }
   if (shared.empty()) throw InputError(text("ring ", ring, ": it shares no sequence"));
   const auto expected = ring_micro_batches(plan.sequences, shared, static_cast<int>(spots.size()), ring);
+  const auto policy = [&](const Spot& spot) { return lanes[spot.lane][spot.index].memory; };
+  const MemoryPolicy memory = policy(spots.front());
   for (size_t i = 0; i < spots.size(); ++i) {
     if (expected[i].pieces.empty()) {
       throw InputError(text(spots[i].text(), ": ring ", ring, " leaves it without tokens: a ring over ",
                             spots.size(), " lanes needs a sequence of ", 2 * spots.size(), " tokens"));
     }
-    if (shared_part(spots[i]) != expected[i]) {
+    if (policy(spots[i]) != memory) {
+      throw InputError(text(spots[i].text(), ": its memory policy is '", to_text(policy(spots[i])),
+                            "' but ring ", ring, " has '", to_text(memory), "' on its first lane"));
+    }
+    if (shared_part(spots[i]).pieces != expected[i].pieces) {
       throw InputError(text(spots[i].text(), ": its pieces are not chunks ", i, " and ",
                             2 * spots.size() - 1 - i, " of each sequence of ring ", ring,
                             ", in the order of the ring's first lane, beside whole sequences"));
@@ -193,6 +209,7 @@ void validate(const StepPlan& plan, int world_size) {
   validate_pieces(plan);
   validate_coverage(plan);
   validate_sizes(plan);
+  validate_memory(plan);
   validate_whole_sequences(plan);
   validate_rings(plan);
 }

@@ -54,7 +54,7 @@ cost::SchemeTimes one_rank_row(const cost::CostModel& cost) {
 }
 
 void recompute_layers(cost::CostModel::Options& options) {
-  options.recompute = true;
+  options.repeat_forward = true;
   int64_t& saved = options.scheme_times.begin()->second.saved_bytes_per_token;
   options.memory.transient_bytes_per_token += saved / options.shape.layers;
   saved = options.shape.hidden * options.memory.element_bytes * options.shape.layers;

@@ -34,15 +34,6 @@ base::Error describe(std::exception_ptr failure) {
   }
 }
 
-// What the configuration may ask for and no step does yet must not be passed over in silence.
-void refuse_memory_policies(const config::MemoryConfig& memory) {
-  const bool offloads = memory.offload != "auto" && memory.offload != "0";
-  if (memory.recompute != "full" && !offloads) return;
-  throw base::InputError(text("[config] memory.", offloads ? "offload" : "recompute", " is ",
-                              offloads ? memory.offload : memory.recompute,
-                              ": activations are always kept for now; set it to auto"));
-}
-
 }  // namespace
 
 void RunContext::meet() {
@@ -69,7 +60,6 @@ void RunContext::open_machine() {
 void RunContext::read_configuration() {
   control_->together("reading the configuration", [&] {
     if (options_.failure) std::rethrow_exception(options_.failure);
-    refuse_memory_policies(config_.memory);
     config::resolve_model(config_);
     table_ = model::parameter_table(*config_.model.shape);
     configured_strategies(config_, options_.launch.world_size);
@@ -146,10 +136,15 @@ void RunContext::open_device() {
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
     device_.memory_bytes = std::min(device_.memory_bytes, words[0]);
   }
-  if (config_.memory.device_gib == 0 && !resumed_.calibration.is_null()) {
+  for (const auto& words : control_->gather(std::span<const int64_t>(&device_.host_bytes, 1))) {
+    device_.host_bytes = std::min(device_.host_bytes, words[0]);
+  }
+  if (!resumed_.calibration.is_null()) {
     const cost::Calibration earlier =
         cost::calibration_from_json(resumed_.calibration, "the checkpoint's calibration");
-    device_.memory_bytes = earlier.options.memory.device_bytes;
+    const cost::MemoryModel& memory = earlier.options.memory;
+    if (config_.memory.device_gib == 0) device_.memory_bytes = memory.device_bytes;
+    if (config_.memory.host_gib == 0 && memory.host_bytes > 0) device_.host_bytes = memory.host_bytes;
   }
   if (device_.device.is_cpu()) return;
   transport::DeviceTransportOptions options;
@@ -158,10 +153,10 @@ void RunContext::open_device() {
 }
 
 void RunContext::open_planner() {
-  const cost::Calibration calibration =
-      calibrate({config_, resumed_.calibration, precision_of(config_.train.dtype), device_.device,
-                 device_.memory_bytes},
-                device_transport(), *control_);
+  cost::Calibration calibration = calibrate({config_, resumed_.calibration, precision_of(config_.train.dtype),
+                                             device_.device, device_.memory_bytes},
+                                            device_transport(), *control_);
+  calibration.options.memory.host_bytes = device_.host_bytes;
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control_->together("planning", [&] {
     planner_ =

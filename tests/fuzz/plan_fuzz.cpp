@@ -51,7 +51,7 @@ void refuse_a_swap(const graph::testing::RandomCase& random, StepGraph graph, To
 
 void run_case(const Cases& cases, uint64_t seed, Totals& totals) {
   const int max_lanes = static_cast<int>(seed % 3) + 1;
-  const auto random = graph::testing::random_case(seed, {.max_lanes = max_lanes});
+  const auto random = graph::testing::random_case(seed, {.max_lanes = max_lanes, .policies = true});
   const StepGraph graph = graph::build(random.plan, random.table, random.cost, random.world_size);
   totals.nodes += static_cast<int64_t>(graph.nodes.size());
   if (cases.flags.contains(kThreads)) {

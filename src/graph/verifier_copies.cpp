@@ -1,0 +1,111 @@
+// The check of copies to host memory and back.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "graph/verifier_checks.h"
+
+namespace sluice::graph::verifier {
+
+namespace {
+
+bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
+
+// A unit's nodes that work on one layer.
+struct LayerNodes {
+  int forward = -1;
+  int backward = -1;
+  int offload = -1;
+  int fetch = -1;
+};
+
+// By unit and layer, of the units that offload.
+class Copies {
+ public:
+  Copies(const Context& context, Faults& faults) : context_(context), faults_(faults) {
+    for (const int id : context.cells) visit(context.graph.node(id));
+  }
+
+  void check() {
+    for (size_t unit = 0; unit < context_.units.size(); ++unit) {
+      if (context_.units[unit].memory.offload_permille > 0) check_unit(static_cast<int>(unit));
+    }
+  }
+
+ private:
+  void visit(const Node& node) {
+    const bool copy = stream_of(node.kind) == Stream::kHost;
+    const int unit = context_.unit_of(node);
+    if (unit < 0) return;
+    const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
+    if (copy && planned.memory.offload_permille == 0) {
+      return faults_.add("'", label(node), "' moves activations that its micro-batch keeps");
+    }
+    if (planned.memory.offload_permille == 0) return;
+    for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
+      LayerNodes& nodes = nodes_[{unit, layer}];
+      int& place = node.kind == NodeKind::kOffload   ? nodes.offload
+                   : node.kind == NodeKind::kFetch   ? nodes.fetch
+                   : node.kind == NodeKind::kForward ? nodes.forward
+                                                     : nodes.backward;
+      if (copy && place >= 0) faults_.add("'", label(node), "' is there twice");
+      if (copy) check_copy(node, unit);
+      place = node.id;
+    }
+  }
+
+  void check_copy(const Node& node, int unit) {
+    const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
+    const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
+    const int64_t bytes = context_.cost.under(planned.memory).offloaded_bytes(scheme, planned.tokens);
+    if (node.bytes != bytes)
+      faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
+    if (!context_.runs_on(node, unit, node.stage, 1)) {
+      faults_.add("'", label(node), "' runs on other ranks than its stage's");
+    }
+  }
+
+  void check_unit(int unit) {
+    const strategy::Scheme& scheme =
+        context_.pipeline(context_.units[static_cast<size_t>(unit)].pipeline).scheme;
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      const base::Interval layers = strategy::layers_of_stage(context_.program.layers(), scheme.pp, stage);
+      for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+        check_layer(unit, layer, layer + cost::kLayersThatStay < layers.end);
+      }
+    }
+  }
+
+  void check_layer(int unit, int64_t layer, bool leaves) {
+    const LayerNodes& own = nodes_[{unit, layer}];
+    if (!leaves || context_.graph.purpose == Purpose::kEvaluate) {
+      if (own.offload >= 0 || own.fetch >= 0) faults_.add("layer ", layer, " is moved although it stays");
+      return;
+    }
+    if (own.offload < 0 || own.fetch < 0)
+      return faults_.add("layer ", layer, " is not moved out and in again");
+    const LayerNodes& behind = nodes_[{unit, layer + cost::kLayersThatStay}];
+    const auto expect = [&](int node, int on) {
+      if (waits_for(context_.graph.node(node), on)) return;
+      faults_.add("'", label(context_.graph.node(node)), "' does not wait for '",
+                  label(context_.graph.node(on)), "'");
+    };
+    expect(own.offload, own.forward);
+    expect(behind.forward, own.offload);
+    expect(own.fetch, behind.backward);
+    expect(own.backward, own.fetch);
+  }
+
+  const Context& context_;
+  Faults& faults_;
+  std::map<std::pair<int, int64_t>, LayerNodes> nodes_;
+};
+
+}  // namespace
+
+void check_copies(const Context& context, Faults& faults) {
+  faults.begin("copies");
+  Copies(context, faults).check();
+}
+
+}  // namespace sluice::graph::verifier

@@ -1,0 +1,87 @@
+#include "plan/offload.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/scheme_cost.h"
+
+namespace sluice::plan {
+
+using cost::Wide;
+
+int64_t lanes_of_offload(const OffloadProblem& problem, int permille) {
+  SLUICE_ASSERT(problem.layers > 0 && problem.lane_bytes > 0, "lanes that hold nothing");
+  const int64_t leaving = std::max<int64_t>(0, problem.layers - cost::kLayersThatStay);
+  const Wide held = Wide{problem.sequence_bytes} *
+                    (Wide{problem.layers - leaving} * 1000 + Wide{leaving} * (1000 - permille));
+  const Wide lane = Wide{problem.layers} * problem.lane_bytes * 1000;
+  return static_cast<int64_t>((held + lane - 1) / lane);
+}
+
+OffloadChoice choose_offload(const OffloadProblem& problem) {
+  const Wide hidden_bytes = Wide{problem.layer_ns} * problem.host_bytes_per_s / 1'000'000'000;
+  const Wide share = problem.sequence_bytes == 0 ? 1000 : hidden_bytes * 1000 / problem.sequence_bytes;
+  const int most = static_cast<int>(std::min<Wide>(1000, share));
+  const int64_t fewest = lanes_of_offload(problem, most);
+  int least = 0;
+  for (int high = most; least < high;) {
+    const int middle = least + (high - least) / 2;
+    if (lanes_of_offload(problem, middle) == fewest) {
+      high = middle;
+    } else {
+      least = middle + 1;
+    }
+  }
+  return {least, fewest};
+}
+
+namespace {
+
+// Whether a layer's forward takes as long as its copies, on as many lanes as the sequence needs.
+bool hides(const cost::CostModel& cost, const SchemeCost& scheme, int64_t length) {
+  const int lanes = scheme.fewest_lanes(length);
+  const int64_t tokens = (length + lanes - 1) / lanes;
+  const int64_t layer_ns = cost.cell_ns(scheme.scheme(), cost::CellKind::kForward, {.layers = 1},
+                                        cost::Work::of_lane(tokens, length, lanes));
+  return cost.options().host.of_bytes(cost.offloaded_bytes(scheme.scheme(), tokens)) <= layer_ns;
+}
+
+}  // namespace
+
+std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost,
+                                                     std::span<const strategy::Strategy> strategies,
+                                                     int world_size, int64_t length) {
+  constexpr int kStepPermille = 50;
+  for (int permille = kStepPermille; permille <= 1000; permille += kStepPermille) {
+    const cost::CostModel under = cost.under({cost.policy().recompute, permille});
+    for (const strategy::Strategy& strategy : strategies) {
+      for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+        const SchemeCost scheme(pipeline.scheme, under, world_size);
+        if (scheme.max_len_tokens() >= length && hides(under, scheme, length)) return under.policy();
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
+                       int world_size, int64_t length) {
+  cost::CostModel::Options roomy = cost.options();
+  roomy.memory.host_bytes = 0;
+  const cost::CostModel unlimited(std::move(roomy));
+  int64_t least = 0;
+  for (const strategy::Strategy& strategy : strategies) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+      const SchemeCost scheme(pipeline.scheme, unlimited, world_size);
+      if (scheme.max_len_tokens() < length) continue;
+      const int64_t lanes = scheme.fewest_lanes(length);
+      const int64_t layers = cost.whole_stage(pipeline.scheme, 0).layers;
+      const int64_t bytes = std::max<int64_t>(0, layers - cost::kLayersThatStay) *
+                            cost.offloaded_bytes(pipeline.scheme, (length + lanes - 1) / lanes);
+      if (least == 0 || bytes < least) least = bytes;
+    }
+  }
+  return least;
+}
+
+}  // namespace sluice::plan

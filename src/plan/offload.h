@@ -1,0 +1,47 @@
+// How much of a long sequence to offload, and how many lanes it then takes (ByteScale, eq. 3).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "cost/cost_model.h"
+#include "strategy/strategy.h"
+
+namespace sluice::plan {
+
+// A sequence of s tokens on lanes that hold C each.
+struct OffloadProblem {
+  int64_t layers = 0;            // of a rank
+  int64_t sequence_bytes = 0;    // Act(s): what one layer keeps of the sequence
+  int64_t lane_bytes = 0;        // Act(C): what one layer keeps of a full lane
+  int64_t layer_ns = 0;          // T(s): a layer's forward, if one lane did it
+  int64_t host_bytes_per_s = 0;  // of a lane, the slower direction
+};
+
+struct OffloadChoice {
+  int permille = 0;   // r in thousandths
+  int64_t lanes = 0;  // D(r)
+  bool operator==(const OffloadChoice&) const = default;
+};
+
+// D(r) = ceil((2·Act(s) + (1 − r)(l − 2)·Act(s)) / (l·Act(C))): all but the last two layers offload.
+// REQUIRES: layers and lane_bytes > 0.
+int64_t lanes_of_offload(const OffloadProblem& problem, int permille);
+
+// The smallest r that needs as few lanes as the largest one that a layer's forward hides,
+// T(s) >= r·Act(s) ÷ bandwidth; 0 where that saves no lane.
+OffloadChoice choose_offload(const OffloadProblem& problem);
+
+// The smallest share, in steps of a twentieth, under which some pipeline of the strategies holds a sequence
+// of `length` tokens while a layer's forward hides its copies; nothing when none does.
+std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost,
+                                                     std::span<const strategy::Strategy> strategies,
+                                                     int world_size, int64_t length);
+
+// The least host memory, of a rank, with which some pipeline of the strategies would hold a sequence of
+// `length` tokens under the model's policy; 0: none would with any.
+int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
+                       int world_size, int64_t length);
+
+}  // namespace sluice::plan

@@ -1,0 +1,51 @@
+#include "plan/relax.h"
+
+#include <algorithm>
+
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::plan {
+
+namespace {
+
+int64_t makespan_ns(const strategy::PipelinePlan& plan, const cost::CostModel& cost, int world_size) {
+  return schedule::schedule_pipeline(schedule::pipeline_load(plan, cost, world_size)).makespan_ns;
+}
+
+// The pipeline with the policy of `first` for all that fit under it; a ring's lanes fit alike but for a
+// token.
+strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostModel& first, int world_size) {
+  const int64_t holds = first.max_len_tokens(plan.pipeline.scheme, world_size);
+  for (std::vector<strategy::MicroBatch>& lane : plan.lanes) {
+    for (strategy::MicroBatch& micro_batch : lane) {
+      if (!micro_batch.ring && micro_batch.tokens() <= holds) micro_batch.memory = first.policy();
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+void set_policy(strategy::StepPlan& plan, const strategy::MemoryPolicy& policy) {
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+    for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
+      for (strategy::MicroBatch& micro_batch : lane) micro_batch.memory = policy;
+    }
+  }
+}
+
+void relax_policies(strategy::StepPlan& plan, const cost::CostModel& first, int world_size) {
+  plan.estimated_ns = 0;
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+    int64_t end_ns = makespan_ns(pipeline, first, world_size);
+    strategy::PipelinePlan other = relaxed(pipeline, first, world_size);
+    const int64_t other_ns = makespan_ns(other, first, world_size);
+    if (other_ns <= end_ns) {
+      pipeline = std::move(other);
+      end_ns = other_ns;
+    }
+    plan.estimated_ns = std::max(plan.estimated_ns, end_ns);
+  }
+}
+
+}  // namespace sluice::plan

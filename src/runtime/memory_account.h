@@ -1,0 +1,29 @@
+// How much of one memory is held, and the most that ever was.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+namespace sluice::runtime {
+
+// Thread-safe: streams take and give back side by side.
+class MemoryAccount {
+ public:
+  void take(int64_t bytes) {
+    const int64_t now = held_bytes_.fetch_add(bytes) + bytes;
+    int64_t peak = peak_bytes_.load();
+    while (now > peak && !peak_bytes_.compare_exchange_weak(peak, now)) {
+    }
+  }
+  void give_back(int64_t bytes) { held_bytes_.fetch_sub(bytes); }
+
+  int64_t held_bytes() const { return held_bytes_.load(); }
+  int64_t peak_bytes() const { return peak_bytes_.load(); }
+
+ private:
+  std::atomic<int64_t> held_bytes_{0};
+  std::atomic<int64_t> peak_bytes_{0};
+};
+
+}  // namespace sluice::runtime

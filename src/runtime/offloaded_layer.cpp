@@ -1,0 +1,57 @@
+#include "runtime/offloaded_layer.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+
+#include "base/error.h"
+#include "runtime/stream_use.h"
+
+namespace sluice::runtime {
+
+namespace {
+
+int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
+
+}  // namespace
+
+void OffloadedLayer::offload(layers::LayerSaved& saved, int permille, Memories memories) {
+  SLUICE_ASSERT(parts_.empty(), "a layer is offloaded twice");
+  for (const auto& [tensor, dimension] : layers::rows_of(saved)) {
+    Part& part = parts_.emplace_back();
+    if (!tensor.defined()) continue;
+    use_on_current_stream(tensor);
+    const int64_t rows = tensor.size(dimension);
+    const int64_t moved = rows * permille / 1000;
+    part.sizes = tensor.sizes().vec();
+    part.strides = tensor.strides().vec();
+    const at::Tensor leaving = tensor.narrow(dimension, 0, moved);
+    part.host =
+        at::empty(leaving.sizes(), leaving.options().device(at::kCPU).pinned_memory(tensor.is_cuda()));
+    part.host.copy_(leaving, tensor.is_cuda());
+    part.kept = tensor.narrow(dimension, moved, rows - moved).clone();
+    memories.host.take(bytes_of(part.host));
+    memories.device.take(bytes_of(part.kept));
+    memories.device.give_back(bytes_of(tensor));
+    tensor.reset();
+  }
+}
+
+void OffloadedLayer::fetch(layers::LayerSaved& saved, Memories memories) {
+  SLUICE_ASSERT(!parts_.empty(), "a layer is fetched that was not offloaded");
+  auto part = parts_.begin();
+  for (const auto& [tensor, dimension] : layers::rows_of(saved)) {
+    const Part& from = *part++;
+    if (!from.host.defined()) continue;
+    use_on_current_stream(from.kept);
+    tensor = at::empty_strided(from.sizes, from.strides, from.kept.options());
+    memories.device.take(bytes_of(tensor));
+    const int64_t moved = from.host.size(dimension);
+    tensor.narrow(dimension, 0, moved).copy_(from.host, tensor.is_cuda());
+    tensor.narrow(dimension, moved, tensor.size(dimension) - moved).copy_(from.kept, tensor.is_cuda());
+    memories.device.give_back(bytes_of(from.kept));
+    memories.host.give_back(bytes_of(from.host));
+  }
+  parts_.clear();
+}
+
+}  // namespace sluice::runtime

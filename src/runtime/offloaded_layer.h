@@ -1,0 +1,40 @@
+// One layer's saved activations, a share of whose rows waits in host memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/decoder_layer.h"
+#include "runtime/memory_account.h"
+
+namespace sluice::runtime {
+
+// Where bytes are held. Both outlive every layer that is away.
+struct Memories {
+  MemoryAccount& device;
+  MemoryAccount& host;
+};
+
+// The first rows of every tensor are moved, the others stay in tensors of their own. From a GPU the host's
+// copies are pinned and moves are issued on the current stream. Neither function is thread-safe, but
+// different layers may move side by side.
+class OffloadedLayer {
+ public:
+  // Takes the tensors of `saved` away. REQUIRES: nothing is away; 0 < permille <= 1000.
+  void offload(layers::LayerSaved& saved, int permille, Memories memories);
+  // Brings them back, to the bit. REQUIRES: offload() came before.
+  void fetch(layers::LayerSaved& saved, Memories memories);
+
+ private:
+  struct Part {
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+    at::Tensor host;  // undefined where the tensor was missing
+    at::Tensor kept;
+  };
+  std::vector<Part> parts_;  // as layers::rows_of has them
+};
+
+}  // namespace sluice::runtime
