@@ -2,7 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
-if(NOT SLUICE_PYTHON STREQUAL ONLY)
+if(SLUICE_PROGRAMS)
   find_package(CLI11 REQUIRED)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)
