@@ -1,12 +1,22 @@
 #include "plan/assign.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <queue>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
 
 namespace sluice::plan {
+namespace {
+
+constexpr int kMostTargets = 6;     // pipelines of a group
+constexpr size_t kMostMoved = 128;  // sequences of a pipeline
+
+}  // namespace
 
 Assignment::Assignment(const FloorTable& floors, std::span<const int> group_of,
                        std::vector<int64_t> overhead_ns)
@@ -28,23 +38,32 @@ void Assignment::remove(Pipeline& from, int sequence) {
 }
 
 void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
+  // Of the pipelines of a group the one that ends first is never worse than another.
+  using Queue =
+      std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>>;
+  std::vector<Queue> queues(floors_->groups());
+  for (int p = 0; p < static_cast<int>(pipelines_.size()); ++p) {
+    const Pipeline& pipeline = pipelines_[static_cast<size_t>(p)];
+    queues[pipeline.group].emplace(pipeline.work_ns + pipeline.overhead_ns, p);
+  }
   for (int sequence = 0; sequence < static_cast<int>(floors_->sequences()); ++sequence) {
-    Pipeline* best = nullptr;
     // Late ones lose against timely ones; among late ones the end counts, among timely ones the price.
-    std::tuple<bool, cost::Wide, int64_t> best_key;
-    for (Pipeline& pipeline : pipelines_) {
-      const int64_t floor = floor_ns(sequence, pipeline.group);
-      if (floor == FloorTable::kDoesNotFit) continue;
-      const int64_t end_ns = pipeline.work_ns + pipeline.overhead_ns + floor;
+    std::optional<std::tuple<bool, cost::Wide, int64_t, int>> best;
+    for (size_t k = 0; k < queues.size(); ++k) {
+      const int64_t floor = floor_ns(sequence, k);
+      if (floor == FloorTable::kDoesNotFit || queues[k].empty()) continue;
+      const auto [before_ns, pipeline] = queues[k].top();
+      const int64_t end_ns = before_ns + floor;
       const bool late = end_ns > target_ns;
-      const std::tuple key(late, late ? cost::Wide{end_ns} : cost::Wide{prices[pipeline.group]} * floor,
-                           end_ns);
-      if (best != nullptr && best_key <= key) continue;
-      best = &pipeline;
-      best_key = key;
+      const std::tuple key(late, late ? cost::Wide{end_ns} : cost::Wide{prices[k]} * floor, end_ns, pipeline);
+      if (!best || key < *best) best = key;
     }
-    SLUICE_ASSERT(best != nullptr, "a sequence fits no pipeline");
-    add(*best, sequence);
+    SLUICE_ASSERT(best, "a sequence fits no pipeline");
+    const auto [late, cost, end_ns, pipeline] = *best;
+    Pipeline& to = pipelines_[static_cast<size_t>(pipeline)];
+    add(to, sequence);
+    queues[to.group].pop();
+    queues[to.group].emplace(end_ns, pipeline);
   }
 }
 
@@ -94,17 +113,29 @@ void Assignment::try_swaps(const Pipeline& from, int sequence, int to, Step& bes
   if (at != other.members.begin()) consider(from, {.sequence = sequence, .to = to, .back = *(at - 1)}, best);
 }
 
-Assignment::Step Assignment::best_step(const Pipeline& from) const {
+std::vector<int> Assignment::soonest_of_groups() const {
+  std::vector<int> order(pipelines_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return end_ns(a) < end_ns(b); });
+  std::vector<int> taken(floors_->groups(), 0);
+  std::erase_if(order,
+                [&](int p) { return ++taken[pipelines_[static_cast<size_t>(p)].group] > kMostTargets; });
+  return order;
+}
+
+Assignment::Step Assignment::best_step(const Pipeline& from, int64_t goal_ns) const {
   Step best{.end_ns = from.end_ns()};
-  for (int to = 0; to < static_cast<int>(pipelines_.size()); ++to) {
+  const size_t stride = 1 + from.members.size() / kMostMoved;
+  for (const int to : soonest_of_groups()) {
     const Pipeline& other = pipelines_[static_cast<size_t>(to)];
     if (&other == &from || other.end_ns() >= best.end_ns) continue;
-    for (size_t m = 0; m < from.members.size(); ++m) {
+    for (size_t m = 0; m < from.members.size(); m += stride) {
       const int sequence = from.members[m];
       if (floor_ns(sequence, other.group) == FloorTable::kDoesNotFit) continue;
       consider(from, {.sequence = sequence, .to = to}, best);
       try_swaps(from, sequence, to, best);
     }
+    if (best.end_ns <= goal_ns) break;
   }
   return best;
 }
@@ -113,7 +144,7 @@ void Assignment::improve(int64_t goal_ns, int most_steps) {
   for (int step = 0; step < most_steps; ++step) {
     Pipeline& from = pipelines_[static_cast<size_t>(last())];
     if (from.end_ns() <= goal_ns) return;
-    const Step best = best_step(from);
+    const Step best = best_step(from, goal_ns);
     if (best.sequence < 0) return;
     Pipeline& to = pipelines_[static_cast<size_t>(best.to)];
     remove(from, best.sequence);

@@ -27,8 +27,9 @@ class Assignment {
   void place(std::span<const int> pipeline_of);
 
   // Moves and swaps sequences of the pipeline that ends last while that lowers the later end of the two
-  // pipelines concerned, until it ends by `goal_ns`, at most `most_steps` times. The best of all moves, and
-  // of all swaps with the neighbours of the ideal partner; the first of equals.
+  // pipelines concerned, until it ends by `goal_ns`, at most `most_steps` times. The best of moves, and of
+  // swaps with the neighbours of the ideal partner, to those of each group that end first, of sequences that
+  // are spread over a pipeline that has many; the first of equals, and of those that reach the goal.
   void improve(int64_t goal_ns, int most_steps);
 
   int64_t estimated_ns() const;  // of the pipeline that ends last
@@ -64,7 +65,9 @@ class Assignment {
   void add(Pipeline& to, int sequence);
   void remove(Pipeline& from, int sequence);
   int last() const;
-  Step best_step(const Pipeline& from) const;
+  Step best_step(const Pipeline& from, int64_t goal_ns) const;
+  // Of each group the few pipelines that end first, in the order of their ends.
+  std::vector<int> soonest_of_groups() const;
   void try_swaps(const Pipeline& from, int sequence, int to, Step& best) const;
   void consider(const Pipeline& from, const Step& step, Step& best) const;
 

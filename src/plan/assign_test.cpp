@@ -1,0 +1,98 @@
+#include "plan/assign.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "base/rng.h"
+#include "plan/test_models.h"
+
+namespace sluice::plan {
+namespace {
+
+constexpr int kWorld = 8;
+const std::vector<int> kGroupOf = {0, 0, 1, 1, 1, 1};
+
+struct Instance {
+  explicit Instance(uint64_t seed) : rng(seed, 5) {
+    for (int64_t i = rng.between(1, 40); i > 0; --i) {
+      const SchemeCost& of = rng.below(4) == 0 ? large : small;
+      lengths.push_back(rng.between(1, of.max_len_tokens()));
+    }
+    std::sort(lengths.begin(), lengths.end(), std::greater<>());
+    for (size_t p = 0; p < kGroupOf.size(); ++p) overheads_ns.push_back(rng.between(0, 100'000));
+  }
+  cost::CostModel cost = test_cost();
+  SchemeCost large{strategy::parse_scheme("<2,1,1>"), cost, kWorld};
+  SchemeCost small{strategy::parse_scheme("<1,1,1>"), cost, kWorld};
+  std::vector<SchemeGroup> groups = {{&large, 2}, {&small, 4}};
+  base::Rng rng;
+  std::vector<int64_t> lengths;
+  std::vector<int64_t> overheads_ns;
+};
+
+// Assignment::fill as its header says it, looking at every pipeline.
+std::vector<std::vector<int>> filled(const FloorTable& floors, std::vector<int64_t> ends_ns,
+                                     const std::vector<int64_t>& prices, int64_t target_ns) {
+  std::vector<std::vector<int>> members(ends_ns.size());
+  for (size_t i = 0; i < floors.sequences(); ++i) {
+    std::tuple<bool, int64_t, int64_t, size_t> best(true, INT64_MAX, INT64_MAX, 0);
+    for (size_t p = 0; p < ends_ns.size(); ++p) {
+      const auto group = static_cast<size_t>(kGroupOf[p]);
+      const int64_t floor_ns = floors.floor_ns(i, group);
+      if (floor_ns == FloorTable::kDoesNotFit) continue;
+      const int64_t end_ns = ends_ns[p] + floor_ns;
+      const bool late = end_ns > target_ns;
+      best = std::min(best, std::tuple(late, late ? end_ns : prices[group] * floor_ns, end_ns, p));
+    }
+    const size_t p = std::get<3>(best);
+    ends_ns[p] = std::get<2>(best);
+    members[p].push_back(static_cast<int>(i));
+  }
+  return members;
+}
+
+TEST(Assign, FillTakesTheCheapestPipelineInTime) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Instance of(seed);
+    const FloorTable floors(of.lengths, of.groups);
+    const std::vector<int64_t> prices = {of.rng.between(1, 1000), of.rng.between(1, 1000)};
+    const int64_t target_ns = of.rng.between(0, 4 * floors.floor_ns(0, 0));
+    Assignment assignment(floors, kGroupOf, of.overheads_ns);
+    assignment.fill(prices, target_ns);
+    const auto expected = filled(floors, of.overheads_ns, prices, target_ns);
+    for (size_t p = 0; p < kGroupOf.size(); ++p) {
+      ASSERT_EQ(assignment.members(static_cast<int>(p)), expected[p]) << "seed " << seed << " pipeline " << p;
+    }
+  }
+}
+
+// No single move helps any more, and nothing got worse.
+TEST(Assign, ImproveEndsWhereNoMoveHelps) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Instance of(seed);
+    const FloorTable floors(of.lengths, of.groups);
+    Assignment assignment(floors, kGroupOf, of.overheads_ns);
+    assignment.fill(std::vector<int64_t>{1, 1}, -1);
+    const int64_t before_ns = assignment.estimated_ns();
+    assignment.improve(0, 1000);
+    const int64_t after_ns = assignment.estimated_ns();
+    ASSERT_LE(after_ns, before_ns);
+    int last = 0;
+    while (assignment.end_ns(last) != after_ns) ++last;
+    for (const int sequence : assignment.members(last)) {
+      for (int to = 0; to < static_cast<int>(kGroupOf.size()); ++to) {
+        const int64_t floor_ns = floors.floor_ns(static_cast<size_t>(sequence),
+                                                 static_cast<size_t>(kGroupOf[static_cast<size_t>(to)]));
+        if (to == last || floor_ns == FloorTable::kDoesNotFit) continue;
+        const int64_t end_ns = assignment.work_ns(to) + of.overheads_ns[static_cast<size_t>(to)] + floor_ns;
+        ASSERT_GE(end_ns, after_ns) << "seed " << seed << " sequence " << sequence << " to " << to;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::plan
