@@ -14,9 +14,11 @@ using cost::Work;
 
 constexpr int kRounds = 40;
 constexpr int kTrialRounds = 12;
+constexpr int kSingleRounds = 4;  // of one group, whose price does not matter
 constexpr int kTrials = 10;
 constexpr int64_t kUnitPrice = int64_t{1} << 20;
 constexpr int64_t kMaxPrice = int64_t{1} << 24;
+constexpr int64_t kWhole = 1024;  // of a share of constants
 // Prices times floors stay within 64 bits; capping a floor (at 4.5 minutes) only weakens the bound.
 constexpr int64_t kMaxFloorNs = int64_t{1} << 38;
 
@@ -67,8 +69,13 @@ class PriceSearch {
  public:
   // `path_ns` is a bound already proved.
   PriceSearch(const Class& of, std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t path_ns)
-      : class_(of), groups_(groups), floors_(floors), prices_(groups.size(), 0), first_(groups.size(), 0) {
-    for (size_t k = 0; k < groups.size(); ++k) fill_ns_.push_back(std::min(floors.fill_ns(k), path_ns));
+      : class_(of),
+        groups_(groups),
+        floors_(floors),
+        path_ns_(path_ns),
+        prices_(groups.size(), 0),
+        parts_(groups.size(), kWhole),
+        first_(groups.size(), 0) {
     start();
   }
   // Each group may take the sequences from `first` on only (by group).
@@ -76,7 +83,7 @@ class PriceSearch {
 
   Bound run(int rounds) {
     Bound best;
-    for (int round = 0; round < (class_.groups.size() == 1 ? 1 : rounds); ++round) {
+    for (int round = 0; round < (class_.groups.size() == 1 ? kSingleRounds : rounds); ++round) {
       const int64_t bound_ns = evaluate();
       if (bound_ns > best.lower_ns || best.prices.empty()) best = {.lower_ns = bound_ns, .prices = prices_};
       adjust(bound_ns, round);
@@ -103,46 +110,63 @@ class PriceSearch {
 
   int64_t evaluate() {
     loads_ns_.assign(groups_.size(), 0);
+    shares_ns_.assign(groups_.size(), 0);
     Wide priced = 0;
     for (size_t i = 0; i < class_.sequences; ++i) {
       int64_t least = std::numeric_limits<int64_t>::max();
       size_t cheapest = 0;
       for (const size_t k : class_.groups) {
-        const int64_t floor_ns = floors_.floor_ns(i, k);
-        if (floor_ns == FloorTable::kDoesNotFit || i < first_[k]) continue;
-        const int64_t cost = prices_[k] * std::min(floor_ns, kMaxFloorNs);
+        if (floors_.floor_ns(i, k) == FloorTable::kDoesNotFit || i < first_[k]) continue;
+        const int64_t cost = prices_[k] * std::min(floor_ns(i, k), kMaxFloorNs);
         if (cost < least) cheapest = k;
         least = std::min(least, cost);
       }
       priced += least;
-      loads_ns_[cheapest] += floors_.floor_ns(i, cheapest);
+      loads_ns_[cheapest] += floor_ns(i, cheapest);
+      shares_ns_[cheapest] += floors_.share_ns(i, cheapest);
     }
     Wide weight = 0;
     for (const size_t k : class_.groups) {
       const Wide share = Wide{prices_[k]} * groups_[k].pipelines;
-      priced += share * fill_ns_[k];
+      priced += share * fill_ns(k);
       weight += share;
     }
     return static_cast<int64_t>((priced + weight - 1) / weight);
   }
 
-  // A group with more than its share gets dearer.
+  int64_t floor_ns(size_t sequence, size_t k) const {
+    const int64_t left_out_ns = floors_.share_ns(sequence, k) * (kWhole - parts_[k]) / kWhole;
+    return floors_.floor_ns(sequence, k) - left_out_ns;
+  }
+  int64_t fill_ns(size_t k) const {
+    return std::min(floors_.fill_ns(k) + floors_.constant_ns(k) * (kWhole - parts_[k]) / kWhole, path_ns_);
+  }
+
+  // A group with more than its share gets dearer; constants are shared by tokens where these fill more than
+  // one micro-batch of each pipeline.
   void adjust(int64_t bound_ns, int round) {
     for (const size_t k : class_.groups) {
-      const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fill_ns_[k];
+      const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fill_ns(k);
       const int64_t excess = std::clamp(load_ns - bound_ns, -bound_ns / 2, bound_ns);
       const Wide step =
           Wide{prices_[k]} * excess * 4 / (Wide{std::max<int64_t>(bound_ns, 1)} * (6 + 2 * round));
       prices_[k] = std::clamp<int64_t>(prices_[k] + static_cast<int64_t>(step), 1, kMaxPrice);
+      const int64_t constant_ns = floors_.constant_ns(k);
+      if (constant_ns == 0) continue;
+      const int64_t fuller_ns =
+          std::clamp(shares_ns_[k] / groups_[k].pipelines - constant_ns, -constant_ns, constant_ns);
+      const int64_t more = kWhole * 4 * fuller_ns / (constant_ns * (6 + 2 * round));
+      parts_[k] = std::clamp<int64_t>(parts_[k] + more, 0, kWhole);
     }
   }
 
   const Class& class_;
   std::span<const SchemeGroup> groups_;
   const FloorTable& floors_;
-  std::vector<int64_t> fill_ns_;
-  std::vector<int64_t> prices_;
-  std::vector<int64_t> loads_ns_;
+  int64_t path_ns_;
+  std::vector<int64_t> prices_;  // λ
+  std::vector<int64_t> parts_;   // θ
+  std::vector<int64_t> loads_ns_, shares_ns_;
   std::vector<size_t> first_;
 };
 
@@ -297,8 +321,11 @@ FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeG
     const int stage = group.scheme->busiest_stage(all, shortest);
     for (const int64_t length : lengths) {
       const bool fits = length <= group.scheme->max_len_tokens();
-      floors_ns_.push_back(fits ? group.scheme->floor_ns(stage, length) : kDoesNotFit);
+      const int64_t floor_ns = fits ? group.scheme->floor_ns(stage, length) : kDoesNotFit;
+      floors_ns_.push_back(floor_ns);
+      shares_ns_.push_back(fits ? floor_ns - group.scheme->work_floor_ns(stage, length) : 0);
     }
+    constant_ns_.push_back(group.scheme->constant_ns(stage));
     stage_.push_back(stage);
     fill_ns_.push_back(group.scheme->fill_ns(stage, shortest));
   }

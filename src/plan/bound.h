@@ -28,14 +28,19 @@ class FloorTable {
   size_t groups() const { return stage_.size(); }
   // kDoesNotFit where the group's scheme does not hold the sequence.
   int64_t floor_ns(size_t sequence, size_t group) const { return floors_ns_[group * sequences_ + sequence]; }
+  // The part of floor_ns that pays for constants, and the whole constant of the group's busiest stage.
+  int64_t share_ns(size_t sequence, size_t group) const { return shares_ns_[group * sequences_ + sequence]; }
+  int64_t constant_ns(size_t group) const { return constant_ns_[group]; }
   int stage(size_t group) const { return stage_[group]; }
   int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
 
  private:
   size_t sequences_;
   std::vector<int64_t> floors_ns_;  // by group, then sequence
-  std::vector<int> stage_;          // by group: the stage that the bound looks at
-  std::vector<int64_t> fill_ns_;    // of that stage
+  std::vector<int64_t> shares_ns_;  // the same
+  std::vector<int64_t> constant_ns_;
+  std::vector<int> stage_;        // by group: the stage that the bound looks at
+  std::vector<int64_t> fill_ns_;  // of that stage
 };
 
 // What proves a bound; see lower_bound.
@@ -57,11 +62,14 @@ struct Bound {
 // - Path: the micro-batch of the longest sequence passes all stages and back.
 // - Prices: a pipeline of group k that ends by M gives its stage at most M − fill_k, so for any λ >= 0
 //   Σ_i min_k λ_k·floor_ik <= Σ_k λ_k·d_k·(M − fill_k), solved for M. fill_k is capped at the path bound, so
-//   that the right side is never negative for an empty pipeline. λ is sought by damped rounds, once for all
-//   sequences and once for those that only the groups of a larger max_len hold (the λ of the others is zero).
-//   Where groups differ, that is done for trial values T: if M <= T, no sequence runs on a group where its
-//   own path exceeds T, which leaves fewer choices; if the bound among those exceeds T, then so does M. T is
-//   bisected.
+//   that the right side is never negative for an empty pipeline. Constants need not be shared by tokens: with
+//   θ_k in [0, 1] floors count θ_k of their share, and fill_k is later by (1 − θ_k)·c, because a pipeline
+//   that runs anything has a micro-batch: V of them cost V·c, and what they hold at most θ_k·V·c of it. θ = 1
+//   is best for full micro-batches, 0 where one would hold all. λ and θ are sought by damped rounds, once for
+//   all sequences and once for those that only the groups of a larger max_len hold (the λ of the others is
+//   zero). Where groups differ, that is done for trial values T: if M <= T, no sequence runs on a group where
+//   its own path exceeds T, which leaves fewer choices; if the bound among those exceeds T, then so does M. T
+//   is bisected.
 // - Rings: where a single group has lanes, the same with what rings expose when all ends by M on top of the
 //   floors (SchemeCost::ring_floor_ns); the least M that does not contradict itself.
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.

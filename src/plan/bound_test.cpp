@@ -31,5 +31,17 @@ TEST(Bound, ManySequencesAreBoundedByPrices) {
   EXPECT_EQ(bounded_by("4x<1,1,1>", std::vector<int64_t>(200, 64)), "prices");
 }
 
+// Each pipeline has one micro-batch, far from full, and pays its constant whole.
+TEST(Bound, MicroBatchesThatAreNotFullPayTheWholeConstant) {
+  const cost::CostModel cost = test_cost();
+  const SchemeCost scheme(strategy::parse_scheme("<1,1,1>"), cost, 4);
+  const std::vector<int64_t> lengths(8, scheme.max_len_tokens() / 8);
+  const std::vector<SchemeGroup> groups = {{&scheme, 4}};
+  const int64_t pair_ns = scheme.unit_ns(cost::Work::of(std::vector<int64_t>(2, lengths[0])), 1);
+  const int64_t bound_ns = lower_bound(lengths, groups, FloorTable(lengths, groups))->start_ns;
+  EXPECT_LE(bound_ns, pair_ns);
+  EXPECT_GE(bound_ns, pair_ns - 10);
+}
+
 }  // namespace
 }  // namespace sluice::plan

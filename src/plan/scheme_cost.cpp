@@ -114,6 +114,18 @@ int64_t SchemeCost::floor_ns(int stage, int64_t length) const {
                            static_cast<int64_t>((fixed / scheme_.cp) >> cost::Quadratic::kFractionBits) - 2);
 }
 
+int64_t SchemeCost::work_floor_ns(int stage, int64_t length) const {
+  if (scheme_.cp > 1) return floor_ns(stage, length);
+  const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
+  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  return std::max<int64_t>(
+      0, static_cast<int64_t>(all.of_work_fixed(work) >> cost::Quadratic::kFractionBits) - 2);
+}
+
+int64_t SchemeCost::constant_ns(int stage) const {
+  return scheme_.cp > 1 ? 0 : cells_[static_cast<size_t>(stage)].all.c_ns;
+}
+
 int64_t SchemeCost::floor_ns(int stage, const cost::Work& work, int sequences) const {
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
   const int64_t most = std::max<int64_t>(lane_max_len_tokens_, 1);
