@@ -4,9 +4,11 @@
 // again. bench/paper_page.py makes docs/evaluation.md of it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -24,6 +26,7 @@
 #include "study/deepspeed.h"
 #include "study/hotspa.h"
 #include "study/hydraulis.h"
+#include "study/least_work.h"
 #include "study/length_distribution.h"
 #include "study/megatron.h"
 #include "study/scenario.h"
@@ -48,14 +51,21 @@ struct Case {
   int64_t tokens = 100'000;
 };
 
-study::Scenario scenario_of(const Case& of, int64_t steps, int max_cp) {
+const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {
+  static std::map<std::string, std::vector<int32_t>> known;
+  std::vector<int32_t>& lengths = known[corpus];
+  if (lengths.empty()) lengths = study::lengths_by(study::length_law(corpus), kDocuments);
+  return lengths;
+}
+
+study::Scenario scenario_of(const Case& of, int64_t steps) {
   config::PlanningOptions options;
   options.gpus = of.gpus;
   options.calibration = "a800-" + of.model;
   options.context_length = of.context;
   options.tokens_per_step = of.tokens;
-  const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
-  study::Scenario scenario = study::scenario_of(config::resolve_planning(options, lengths), steps, max_cp);
+  study::Scenario scenario =
+      study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps, kMostLanes);
   std::vector<std::vector<int64_t>> fewer;
   for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
     fewer.push_back(scenario.inputs.sample_batches[b]);
@@ -202,25 +212,82 @@ Json run_json(const report::SystemRun& run) {
           {"strategies", strategies}};
 }
 
+// Processor time of this process, in seconds.
+double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// A system whose planning is timed, and whose plans' balance is kept.
+class Observed : public study::System {
+ public:
+  Observed(const Case& of, const std::string& name, const study::SystemInputs& inputs)
+      : world_size_(inputs.world_size) {
+    const double start_s = processor_s();
+    system_ = make(of, name, inputs);
+    setup_s_ = processor_s() - start_s;
+  }
+  std::string configuration() const override { return system_->configuration(); }
+  const cost::CostModel& cost() const override { return system_->cost(); }
+  study::SystemStep step(int64_t number, const std::vector<strategy::Sequence>& sequences) override {
+    const double start_s = processor_s();
+    study::SystemStep step = system_->step(number, sequences);
+    step_s_ += processor_s() - start_s;
+    spreads_.push_back(spread_of(step.plan, system_->cost(), world_size_));
+    switch_ns_ += step.switch_ns;
+    return step;
+  }
+  Json observations() const {
+    const auto steps = static_cast<int64_t>(std::max<size_t>(spreads_.size(), 1));
+    return {{"spreads", std::vector<double>(spreads_.begin(),
+                                            spreads_.begin() + std::min<std::ptrdiff_t>(steps, kSpreads))},
+            {"switch_ns", switch_ns_ / steps},
+            {"setup_cpu_s", setup_s_},
+            {"step_cpu_s", step_s_ / static_cast<double>(steps)}};
+  }
+
+ private:
+  static constexpr std::ptrdiff_t kSpreads = 5;
+  std::unique_ptr<study::System> system_;
+  int world_size_;
+  double setup_s_ = 0;
+  double step_s_ = 0;
+  int64_t switch_ns_ = 0;
+  std::vector<double> spreads_;  // by step
+};
+
+// What no plan can be faster than, with the rows that only Ulysses uses.
+Json least_work(const study::Scenario& scenario) {
+  const study::SystemInputs& inputs = scenario.inputs;
+  const std::vector<cost::CostModel> models = {
+      inputs.cost, study::ulysses_cost(inputs.cost, {.world_size = inputs.world_size})};
+  Json times = Json::array();
+  int64_t total_ns = 0;
+  for (const corpus::Batch& batch : scenario.batches) {
+    std::vector<int64_t> lengths;
+    for (const corpus::Sample& sample : batch.samples) lengths.push_back(sample.length_tokens);
+    times.push_back(study::least_work_ns(lengths, models, inputs.world_size));
+    total_ns += times.back().get<int64_t>();
+  }
+  return {{"mean_ns", total_ns / static_cast<int64_t>(scenario.batches.size())}, {"times_ns", times}};
+}
+
 void simulate(const Case& of, const std::vector<std::string>& systems, int64_t steps, Results& results) {
+  std::optional<study::Scenario> scenario;
   for (const std::string& name : systems) {
     const Json key = Results::key(of, name);
     if (results.has(key)) continue;
-    const study::Scenario scenario = scenario_of(of, steps, name == "sluice" ? 1 : kMostLanes);
+    if (!scenario) scenario = scenario_of(of, steps);
+    if (name == "least_work") {
+      results.add(key, least_work(*scenario));
+      continue;
+    }
+    study::SystemInputs inputs = scenario->inputs;
+    if (name == "sluice") inputs.max_cp = 1;
     try {
-      const std::unique_ptr<study::System> system = make(of, name, scenario.inputs);
-      study::Simulation simulation = study::simulate(*system, scenario.batches, scenario.table,
-                                                     {.world_size = scenario.inputs.world_size});
-      simulation.run.configuration = system->configuration();
+      Observed system(of, name, inputs);
+      study::Simulation simulation =
+          study::simulate(system, scenario->batches, scenario->table, {.world_size = inputs.world_size});
+      simulation.run.configuration = system.configuration();
       Json result = run_json(simulation.run);
-      Json spreads = Json::array();
-      for (size_t b = 0; b < std::min<size_t>(5, scenario.batches.size()); ++b) {
-        const study::SystemStep step =
-            system->step(scenario.batches[b].step, config::sequences_of(scenario.batches[b]));
-        spreads.push_back(spread_of(step.plan, system->cost(), scenario.inputs.world_size));
-        if (b == 0) result["switch_ns"] = step.switch_ns;
-      }
-      result["spreads"] = spreads;
+      result.update(system.observations());
       results.add(key, result);
     } catch (const base::InfeasibleError& error) {
       results.add(key, {{"infeasible", error.what()}});
@@ -268,7 +335,8 @@ void table_1(int64_t steps, Results& results) {
         Column{"sluice, no overlap", "sluice", no_overlap}, Column{"sluice, overlap", "sluice", {}}}) {
     const Json key = Results::key(of, column.name);
     if (results.has(key)) continue;
-    const study::Scenario scenario = scenario_of(of, steps, 1);
+    study::Scenario scenario = scenario_of(of, steps);
+    scenario.inputs.max_cp = 1;
     const auto system = make(of, column.system, scenario.inputs);
     results.add(key, breakdown(*system, scenario, column.left_out));
   }
@@ -280,7 +348,7 @@ void corpora(Results& results) {
     const Case of{"corpora", "", 0, corpus};
     const Json key = Results::key(of, "lengths");
     if (results.has(key)) continue;
-    const std::vector<int32_t> lengths = study::lengths_by(study::length_law(corpus), kDocuments);
+    const std::vector<int32_t>& lengths = corpus_lengths(corpus);
     const auto count = static_cast<double>(lengths.size());
     double tokens = 0;
     double cut_tokens = 0;
@@ -314,7 +382,7 @@ void figure_17(Results& results) {
   const Json key = Results::key(of, "lengths");
   if (results.has(key)) return;
   Json longest = Json::array();
-  for (const corpus::Batch& batch : scenario_of(of, 30, 1).batches) {
+  for (const corpus::Batch& batch : scenario_of(of, 30).batches) {
     int64_t most = 0;
     for (const corpus::Sample& sample : batch.samples) most = std::max(most, sample.length_tokens);
     longest.push_back(most);
@@ -325,7 +393,7 @@ void figure_17(Results& results) {
 // First-fit decreasing to 32K; only batches of four packed sequences, as published.
 void figure_18(Results& results) {
   const Case of{"figure18", "7b", 8, "commoncrawl"};
-  const study::Scenario scenario = scenario_of(of, 60, 1);
+  const study::Scenario scenario = scenario_of(of, 60);
   const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
   for (const auto& [name, scheme] :
        {std::pair{"PP", strategy::Scheme{.tp = 4, .pp = 2}}, std::pair{"DP", strategy::Scheme{.tp = 4}}}) {
@@ -353,7 +421,7 @@ void figure_20(int64_t steps, Results& results) {
   const Case of{"figure20", "32b", 64, "commoncrawl", 32768, 200'000};
   const Json key = Results::key(of, "dispatch");
   if (results.has(key)) return;
-  const study::Scenario scenario = scenario_of(of, steps, 1);
+  const study::Scenario scenario = scenario_of(of, steps);
   const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
   plan::PlannerOptions options{
       .world_size = of.gpus,
@@ -398,8 +466,8 @@ std::vector<Case> figure_14() {
 
 void run(const std::string& part, const std::string& model, int64_t steps, Results& results) {
   const std::vector<std::string> systems = {
-      "sluice", "sluice_lanes", "megatron",        "deepspeed",     "hotspa",          "hydraulis",
-      "static", "flexsp",       "megatron_table3", "hotspa_table3", "deepspeed_table3"};
+      "least_work", "sluice",          "sluice_lanes",  "megatron",         "deepspeed", "hotspa",
+      "flexsp",     "megatron_table3", "hotspa_table3", "deepspeed_table3", "static",    "hydraulis"};
   const auto wanted = [&](const char* name) { return part == "all" || part == name; };
   if (wanted("corpora")) corpora(results);
   if (wanted("figure13")) {
@@ -429,6 +497,11 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
     simulate({"table4", "32b", 64, "commoncrawl", 32768, 200'000}, {"hotspa", "hydraulis", "sluice"}, steps,
              results);
   }
+  if (wanted("table2")) {
+    simulate({"table2", "32b", 64, "commoncrawl", 32768, 200'000}, {"sluice", "sluice_lanes", "hydraulis"},
+             steps, results);
+    simulate({"table2", "32b", 1024, "commoncrawl", 32768, 3'200'000}, {"sluice"}, steps, results);
+  }
   if (wanted("figure17")) figure_17(results);
   if (wanted("figure18")) figure_18(results);
   if (wanted("figure20")) figure_20(std::min<int64_t>(steps, 10), results);
@@ -443,7 +516,8 @@ int main(int argc, char** argv) {
   std::string model;
   int64_t steps = 5;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
-  app.add_option("--part", part, "figure13 … figure20, table1, table4 or all")->capture_default_str();
+  app.add_option("--part", part, "corpora, figure13 … figure20, table1, table2, table4 or all")
+      ->capture_default_str();
   app.add_option("--model", model, "Only this one of Figure 13: 7b, 13b or 32b");
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -126,9 +126,7 @@ Proposal proposal_of(const Judged& judged, std::span<const SchemeCost> schemes, 
 
 int64_t FractionalStrategies::cost_parts(const Choice& choice, int from, int to, int64_t time_ns) const {
   const int64_t work_ns = choice.work_ns[static_cast<size_t>(to)] - choice.work_ns[static_cast<size_t>(from)];
-  const auto pipelines =
-      static_cast<int64_t>((static_cast<__int128>(work_ns) * parts_ + time_ns - 1) / time_ns);
-  return choice.ranks * std::max<int64_t>(1, pipelines);
+  return choice.ranks * std::max<int64_t>(1, divide_up(work_ns * parts_, time_ns));
 }
 
 std::vector<int64_t> FractionalStrategies::fewest_parts(int64_t time_ns, int places) const {

@@ -22,7 +22,8 @@ class FractionalStrategies {
     int reach = 0;                 // the last place of the grid that it holds
     std::vector<int64_t> work_ns;  // of all sequences up to each place; [0] is 0, ascending
   };
-  // `choices` have one more work than the grid has places after 0, at least up to their reach.
+  // `choices` have one more work than the grid has places after 0, at least up to their reach; the sum of a
+  // work in parts and any time stays below 2^63 ns.
   FractionalStrategies(std::vector<Choice> choices, int places, int64_t parts = 10)
       : choices_(std::move(choices)), places_(places), parts_(parts) {}
 

@@ -107,16 +107,23 @@ int most_ulysses_ranks(const cost::CostModel& cost, int most_ranks) {
   return ranks;
 }
 
-int64_t zero_collectives_ns(const cost::CostModel& cost, const UlyssesOptions& options) {
-  if (options.zero == ZeroStage::kOne) return 0;
+ZeroTimes zero_times(const cost::CostModel& cost, const UlyssesOptions& options) {
   const cost::CostModel::Options& own = cost.options();
-  const int64_t passes = options.zero == ZeroStage::kTwo ? 1 : 3;
-  const int64_t bytes =
-      passes * sharded_away(parameters_of(cost) * own.memory.element_bytes, options.world_size);
-  if (options.world_size <= own.gpus_per_node) return own.intra.of_bytes(bytes);
+  const int64_t pass_bytes = sharded_away(parameters_of(cost) * own.memory.element_bytes, options.world_size);
   const cost::LinkTimes node{.latency_ns = own.inter.latency_ns,
                              .bytes_per_s = own.inter.bytes_per_s * own.gpus_per_node};
-  return std::max(own.intra.of_bytes(bytes), node.of_bytes(bytes));
+  const auto passes_ns = [&](int64_t passes) {
+    if (passes == 0) return int64_t{0};
+    const int64_t bytes = passes * pass_bytes;
+    if (options.world_size <= own.gpus_per_node) return own.intra.of_bytes(bytes);
+    return std::max(own.intra.of_bytes(bytes), node.of_bytes(bytes));
+  };
+  switch (options.zero) {
+    case ZeroStage::kOne: return {};
+    case ZeroStage::kTwo: return {.first_ns = 0, .later_ns = passes_ns(1)};
+    case ZeroStage::kThree: return {.first_ns = passes_ns(1), .later_ns = passes_ns(3)};
+  }
+  return {};
 }
 
 }  // namespace sluice::study

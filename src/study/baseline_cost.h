@@ -39,9 +39,14 @@ cost::CostModel ulysses_cost(const cost::CostModel& cost, const UlyssesOptions& 
 // The largest Ulysses group, a power of two that divides the heads, on at most `most_ranks`.
 int most_ulysses_ranks(const cost::CostModel& cost, int most_ranks);
 
-// Bytes over which ZeRO's extra collectives go in each micro-batch: gradients are scattered (kTwo),
-// parameters gathered twice as well (kThree); and how long that takes: a hierarchical ring that uses all
-// links of a node.
-int64_t zero_collectives_ns(const cost::CostModel& cost, const UlyssesOptions& options);
+// How long the links are busy with ZeRO's own collectives in a micro-batch: gradients are scattered (from
+// kTwo on), parameters gathered for the forward and again for the backward pass (kThree), each once around a
+// hierarchical ring that uses all links of a node. `first_ns`: in a step's first micro-batch, for which the
+// step graph gathers and scatters once (pull and push).
+struct ZeroTimes {
+  int64_t first_ns = 0;
+  int64_t later_ns = 0;
+};
+ZeroTimes zero_times(const cost::CostModel& cost, const UlyssesOptions& options);
 
 }  // namespace sluice::study

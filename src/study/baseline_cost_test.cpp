@@ -44,9 +44,17 @@ TEST(UlyssesCost, EveryStageOfZeroHoldsMore) {
     EXPECT_GT(tokens, held);
     held = tokens;
   }
-  EXPECT_EQ(zero_collectives_ns(published, {.world_size = 16}), 0);
-  EXPECT_GT(zero_collectives_ns(published, {.world_size = 16, .zero = ZeroStage::kThree}),
-            2 * zero_collectives_ns(published, {.world_size = 16, .zero = ZeroStage::kTwo}));
+}
+
+TEST(UlyssesCost, ZeroGathersTwiceAndScattersOnceInAMicroBatch) {
+  const cost::CostModel published(cost::shipped("a800-13b").options);
+  const auto times = [&](ZeroStage zero) { return zero_times(published, {.world_size = 16, .zero = zero}); };
+  EXPECT_EQ(times(ZeroStage::kOne).later_ns, 0);
+  EXPECT_EQ(times(ZeroStage::kTwo).first_ns, 0);  // push
+  const int64_t pass_ns = times(ZeroStage::kTwo).later_ns;
+  EXPECT_EQ(times(ZeroStage::kThree).first_ns, pass_ns);  // beside pull and push
+  EXPECT_NEAR(static_cast<double>(times(ZeroStage::kThree).later_ns), 3.0 * static_cast<double>(pass_ns),
+              1e5);
 }
 
 TEST(UlyssesCost, GroupsDivideTheHeads) {

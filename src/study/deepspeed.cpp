@@ -1,6 +1,7 @@
 #include "study/deepspeed.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,30 +20,39 @@ struct Configuration {
   UlyssesOptions ulysses;
   cost::CostModel cost;
   plan::StaticStrategy choice;
-  int64_t collectives_ns = 0;  // of ZeRO, in each micro-batch
+  ZeroTimes zero;
   int64_t mean_ns = 0;
 };
 
-// What of ZeRO's collectives computation does not hide, on the group that waits longest. Those of the first
-// micro-batch are pull and push of the step graph.
-int64_t exposed_ns(const strategy::StepPlan& plan, const Configuration& configuration) {
-  int64_t longest_ns = 0;
+// Of both passes; none in a group of one.
+int64_t all_to_all_ns(const schedule::Unit& unit) {
+  return unit.forward_ring_ns.empty() ? 0 : unit.forward_ring_ns[0] + unit.backward_ring_ns[0];
+}
+
+// What waiting for ZeRO's collectives, and for other groups at them, adds to the slowest group's own time.
+int64_t waiting_ns(const strategy::StepPlan& plan, const Configuration& configuration) {
+  if (configuration.ulysses.zero == ZeroStage::kOne) return 0;
+  int64_t slowest_ns = 0;
+  std::vector<int64_t> together_ns;  // by micro-batch
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    int64_t exposed_ns = 0;
+    int64_t own_ns = 0;
     const std::vector<schedule::Unit> units = schedule::pipeline_units(pipeline, configuration.cost);
-    for (size_t u = 1; u < units.size(); ++u) {
+    together_ns.resize(std::max(together_ns.size(), units.size()), 0);
+    for (size_t u = 0; u < units.size(); ++u) {
       const int64_t busy_ns = units[u].forward_ns[0] + units[u].backward_input_ns[0];
-      exposed_ns += std::max<int64_t>(0, configuration.collectives_ns - busy_ns);
+      const int64_t zero_ns = u == 0 ? configuration.zero.first_ns : configuration.zero.later_ns;
+      together_ns[u] = std::max({together_ns[u], busy_ns, all_to_all_ns(units[u]) + zero_ns});
+      own_ns += busy_ns;
     }
-    longest_ns = std::max(longest_ns, exposed_ns);
+    slowest_ns = std::max(slowest_ns, own_ns);
   }
-  return longest_ns;
+  return std::accumulate(together_ns.begin(), together_ns.end(), int64_t{0}) - slowest_ns;
 }
 
 SystemStep step_of(const Configuration& configuration, const std::vector<int64_t>& lengths) {
   SystemStep step{.plan = plan::static_plan(configuration.choice, lengths, configuration.cost,
                                             configuration.ulysses.world_size)};
-  step.before_ns = exposed_ns(step.plan, configuration);
+  step.before_ns = waiting_ns(step.plan, configuration);
   return step;
 }
 
@@ -55,7 +65,7 @@ std::optional<Configuration> best_with(const UlyssesOptions& ulysses, const Syst
                                         .sample_batches = inputs.sample_batches,
                                         .max_cp = most_ulysses_ranks(inputs.cost, inputs.world_size)};
     const plan::StaticStrategy choice = plan::best_static(options, cost, plan::Dealing::kTurns);
-    Configuration configuration{ulysses, std::move(cost), choice, zero_collectives_ns(inputs.cost, ulysses)};
+    Configuration configuration{ulysses, std::move(cost), choice, zero_times(inputs.cost, ulysses)};
     for (const std::vector<int64_t>& batch : inputs.sample_batches) {
       const SystemStep step = step_of(configuration, batch);
       configuration.mean_ns += step.before_ns + step.plan.estimated_ns;
@@ -90,7 +100,7 @@ Configuration given_configuration(const SystemInputs& inputs, int group_ranks, b
     cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
     const int64_t held = cost.max_len_tokens({}, inputs.world_size) * group_ranks;
     if (ulysses.recompute != recompute || held < inputs.context_length) continue;
-    return {ulysses, std::move(cost), choice, zero_collectives_ns(inputs.cost, ulysses)};
+    return {ulysses, std::move(cost), choice, zero_times(inputs.cost, ulysses)};
   }
   throw base::InfeasibleError(base::text("Ulysses groups of ", group_ranks,
                                          " ranks do not hold context_length ", inputs.context_length,

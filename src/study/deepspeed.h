@@ -2,8 +2,11 @@
 // activation recompute where that pays. Degrees, stage of ZeRO and recompute are the best by enumeration; the
 // group's size divides the heads. First-fit decreasing makes micro-batches, dealt to the groups in turns.
 //
-// Given to it for nothing: ZeRO's collectives of a micro-batch overlap with its computation perfectly, groups
-// do not wait for one another between micro-batches, and pull and push run in Sluice's rounds.
+// From stage 2 on ZeRO's collectives take part in every micro-batch on all ranks, so groups start and end
+// micro-batches together: each lasts as long as its slowest group, or as the collectives where those take
+// longer. All-to-alls and collectives go over the same links one after the other; all computation hides the
+// collectives (layers overlap perfectly), and nothing waits within a micro-batch, which is kind. Pull and
+// push run in Sluice's rounds.
 #pragma once
 
 #include <memory>
@@ -13,8 +16,8 @@
 namespace sluice::study {
 
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs);
-// With a group size and recompute that are given, packs as long as the context, and the lowest stage of ZeRO that
-// holds it; InfeasibleError where none does.
+// With a group size and recompute that are given, packs as long as the context, and the lowest stage of ZeRO
+// that holds it; InfeasibleError where none does.
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute);
 
 }  // namespace sluice::study

@@ -60,6 +60,11 @@ std::optional<UlyssesGroups> descend(std::optional<UlyssesGroups> best, std::spa
   return best;
 }
 
+// Of one rank of a group.
+cost::Work share_of(const cost::Work& work, int size) {
+  return {(work.tokens + size - 1) / size, (work.squares + size - 1) / size};
+}
+
 // One micro-batch as a step plan of its own. `sequences`: those of the micro-batch.
 strategy::StepPlan plan_of(const UlyssesGroups& groups, std::vector<strategy::Sequence> sequences,
                            const cost::CostModel& cost, int world_size) {
@@ -108,7 +113,7 @@ class FlexSp : public System {
         cost_(ulysses_cost(inputs.cost, ulysses)),
         groups_(cost_, inputs.world_size),
         largest_(most_ulysses_ranks(inputs.cost, inputs.world_size)),
-        collectives_ns_(zero_collectives_ns(inputs.cost, ulysses)) {}
+        zero_(zero_times(inputs.cost, ulysses)) {}
 
   std::string configuration() const override {
     return base::text("groups of up to ", largest_, ulysses_.recompute ? " + AC" : "", ", ZeRO-",
@@ -145,13 +150,13 @@ class FlexSp : public System {
                                              " tokens"));
     }
     SystemStep step;
-    for (const Micro& micro : batch->micro_batches) {
-      if (!step.plan.pipelines.empty()) {
-        step.before_ns += std::max(step.plan.estimated_ns, collectives_ns_);
-      }
+    for (size_t m = 0; m < batch->micro_batches.size(); ++m) {
+      const Micro& micro = batch->micro_batches[m];
+      step.before_ns += step.plan.estimated_ns;
       std::vector<strategy::Sequence> own;
       for (const int s : micro.sequences) own.push_back(sequences[static_cast<size_t>(s)]);
       step.plan = plan_of(micro.groups, std::move(own), cost_, groups_.world_size());
+      step.before_ns += with_zero(step.plan.estimated_ns, micro.groups, m) - step.plan.estimated_ns;
     }
     step.plan.step = number;
     return step;
@@ -168,7 +173,7 @@ class FlexSp : public System {
       const std::span<const int64_t> own = std::span(descending).subspan(begin, end - begin);
       std::optional<UlyssesGroups> groups = best_groups(own, largest_, groups_);
       if (!groups) return std::nullopt;
-      batch.time_ns += std::max(groups->time_ns, collectives_ns_);
+      batch.time_ns += with_zero(groups->time_ns, *groups, batch.micro_batches.size());
       batch.micro_batches.push_back({{order.begin() + static_cast<std::ptrdiff_t>(begin),
                                       order.begin() + static_cast<std::ptrdiff_t>(end)},
                                      std::move(*groups)});
@@ -177,11 +182,17 @@ class FlexSp : public System {
     return batch;
   }
 
+  // A micro-batch that takes `busy_ns` by itself, where it waits for ZeRO's collectives.
+  int64_t with_zero(int64_t busy_ns, const UlyssesGroups& groups, size_t micro_batch) const {
+    const int64_t zero_ns = micro_batch == 0 ? zero_.first_ns : zero_.later_ns;
+    return zero_ns == 0 ? busy_ns : std::max(busy_ns, groups.all_to_all_ns + zero_ns);
+  }
+
   UlyssesOptions ulysses_;
   cost::CostModel cost_;
   UlyssesGroupCost groups_;
   int largest_;
-  int64_t collectives_ns_;
+  ZeroTimes zero_;
 };
 
 }  // namespace
@@ -200,8 +211,13 @@ UlyssesGroupCost::UlyssesGroupCost(const cost::CostModel& cost, int world_size)
 
 int64_t UlyssesGroupCost::time_ns(const cost::Work& work, int size) const {
   const Size& of = sizes_[static_cast<size_t>(std::bit_width(static_cast<unsigned>(size)) - 1)];
-  const cost::Work lane{(work.tokens + size - 1) / size, (work.squares + size - 1) / size};
-  return of.times.of_work(lane) + of.forward.exposed_ns(lane, size) + of.backward.exposed_ns(lane, size);
+  return of.times.of_work(share_of(work, size)) + all_to_all_ns(work, size);
+}
+
+int64_t UlyssesGroupCost::all_to_all_ns(const cost::Work& work, int size) const {
+  const Size& of = sizes_[static_cast<size_t>(std::bit_width(static_cast<unsigned>(size)) - 1)];
+  const cost::Work lane = share_of(work, size);
+  return of.forward.exposed_ns(lane, size) + of.backward.exposed_ns(lane, size);
 }
 
 std::optional<UlyssesGroups> assign_to_groups(std::span<const int64_t> lengths, std::span<const int> sizes,
@@ -238,6 +254,7 @@ std::optional<UlyssesGroups> assign_to_groups(std::span<const int64_t> lengths, 
   for (size_t g = 0; g < sizes.size(); ++g) {
     if (groups.sequences[g].empty()) continue;
     groups.time_ns = std::max(groups.time_ns, cost.time_ns(loads[g], sizes[g]));
+    groups.all_to_all_ns = std::max(groups.all_to_all_ns, cost.all_to_all_ns(loads[g], sizes[g]));
   }
   return groups;
 }

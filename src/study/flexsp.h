@@ -8,7 +8,8 @@
 // time of the slowest one, and an assignment of single sequences (no bucket rounds them up) for each set of
 // sizes: the longest first, to the group that then ends first among those with room.
 //
-// Stage of ZeRO and recompute are the best by enumeration, costs as for DeepSpeed.
+// Stage of ZeRO and recompute are the best by enumeration, costs as for DeepSpeed. Micro-batches follow one
+// another on all ranks, whatever the stage, for groups change between them.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ struct UlyssesGroups {
   std::vector<int> sizes;                   // descending; sum to at most the ranks
   std::vector<std::vector<int>> sequences;  // by group, indices into the lengths
   int64_t time_ns = 0;                      // of the slowest group
+  int64_t all_to_all_ns = 0;                // of the group whose links are busy longest
 };
 
 // What a set of group sizes comes to. `in_node`: ranks of a node.
@@ -41,6 +43,7 @@ class UlyssesGroupCost {
   int64_t longest(int size) const { return capacity_tokens_ / 2 * 2 * size; }
   // Forward and backward of a group's sequences in one micro-batch. REQUIRES: size is a power of two.
   int64_t time_ns(const cost::Work& work, int size) const;
+  int64_t all_to_all_ns(const cost::Work& work, int size) const;  // of that
 
  private:
   struct Size {
