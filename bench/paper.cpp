@@ -39,7 +39,6 @@ using base::Json;
 using base::text;
 
 constexpr int64_t kDocuments = 100'000;  // of a corpus
-constexpr size_t kSampleStride = 4;      // of the 48 sample batches, which ascend by their longest sequence
 constexpr int kMostLanes = 8;
 
 struct Case {
@@ -64,14 +63,7 @@ study::Scenario scenario_of(const Case& of, int64_t steps) {
   options.calibration = "a800-" + of.model;
   options.context_length = of.context;
   options.tokens_per_step = of.tokens;
-  study::Scenario scenario =
-      study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps, kMostLanes);
-  std::vector<std::vector<int64_t>> fewer;
-  for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
-    fewer.push_back(scenario.inputs.sample_batches[b]);
-  }
-  scenario.inputs.sample_batches = std::move(fewer);
-  return scenario;
+  return study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps, kMostLanes);
 }
 
 // Results in a file, by key.
@@ -478,8 +470,8 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
   if (wanted("figure16")) {
     simulate({"figure16", "32b", 64, "commoncrawl"},
              {"megatron", "ablation_a", "ablation_b", "ablation_c", "ablation_d", "sluice", "sluice_lanes"},
-             2 * steps, results);
-    simulate({"figure16", "32b", 64, "commoncrawl"}, {"hydraulis_first"}, 2 * steps, results);
+             steps, results);
+    simulate({"figure16", "32b", 64, "commoncrawl"}, {"hydraulis_first"}, steps, results);
   }
   if (wanted("table1")) table_1(steps, results);
   if (wanted("figure14")) {
@@ -514,7 +506,7 @@ int main(int argc, char** argv) {
   std::string out = "bench/results/paper.jsonl";
   std::string part = "all";
   std::string model;
-  int64_t steps = 5;
+  int64_t steps = 20;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
   app.add_option("--part", part, "corpora, figure13 … figure20, table1, table2, table4 or all")
       ->capture_default_str();

@@ -129,17 +129,47 @@ int64_t FractionalStrategies::cost_parts(const Choice& choice, int from, int to,
   return choice.ranks * std::max<int64_t>(1, divide_up(work_ns * parts_, time_ns));
 }
 
+FractionalStrategies::FractionalStrategies(std::vector<Choice> choices, int places, int64_t parts)
+    : choices_(std::move(choices)), places_(places), parts_(parts), least_work_ns_(1, 0) {
+  for (int place = 1; place <= places_; ++place) {
+    const auto at = static_cast<size_t>(place);
+    int64_t least_ns = kInfinite;
+    bool any = false;
+    for (const Choice& choice : choices_) {
+      if (choice.reach < place) continue;
+      const int64_t own_ns = choice.work_ns[at] - choice.work_ns[at - 1];
+      least_ns = std::min(least_ns, choice.ranks * own_ns);
+      any = any || own_ns > 0;
+    }
+    if (least_ns == kInfinite) break;
+    if (any) starts_.push_back(place);
+    least_work_ns_.push_back(least_work_ns_.back() + least_ns);
+  }
+}
+
 std::vector<int64_t> FractionalStrategies::fewest_parts(int64_t time_ns, int places) const {
   std::vector<int64_t> fewest(static_cast<size_t>(places) + 1, kInfinite);
   fewest[0] = 0;
+  auto starts_end = starts_.begin();
   for (int to = 1; to <= places; ++to) {
+    while (starts_end != starts_.end() && *starts_end < to) ++starts_end;
     int64_t& best = fewest[static_cast<size_t>(to)];
     for (const Choice& choice : choices_) {
       if (choice.reach < to) continue;
-      for (int from = to - 1; from >= 0; --from) {
-        const int64_t cost = cost_parts(choice, from, to, time_ns);
-        if (cost >= best) break;  // it only grows
-        best = std::min(best, fewest[static_cast<size_t>(from)] + cost);
+      const int64_t all_ns = choice.work_ns[static_cast<size_t>(to)];
+      int64_t within_ns = time_ns;  // what `cost` covers
+      int64_t cost = choice.ranks;
+      for (auto start = starts_end; cost < best; --start) {
+        const auto from = static_cast<size_t>(start == starts_.begin() ? 0 : *(start - 1));
+        const int64_t work_ns = (all_ns - choice.work_ns[from]) * parts_;
+        if (work_ns > within_ns) {
+          const int64_t pipelines = divide_up(work_ns, time_ns);
+          within_ns = pipelines * time_ns;
+          cost = choice.ranks * pipelines;
+          if (cost >= best) break;  // it only grows
+        }
+        best = std::min(best, fewest[from] + cost);
+        if (start == starts_.begin()) break;
       }
     }
   }
@@ -152,6 +182,9 @@ std::optional<int64_t> FractionalStrategies::time_ns(int64_t n, int place, int64
   int64_t most_ns = 1;
   for (const Choice& choice : choices_) {
     if (choice.reach >= place) most_ns = std::max(most_ns, choice.work_ns[static_cast<size_t>(place)]);
+  }
+  if (static_cast<size_t>(place) < least_work_ns_.size() && n > 0) {
+    at_least = std::max(at_least, divide_up(least_work_ns_[static_cast<size_t>(place)] * parts_, n));
   }
   most_ns = std::max(at_least, most_ns * parts_);
   if (ends_by(at_least)) return at_least;

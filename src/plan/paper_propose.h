@@ -24,8 +24,7 @@ class FractionalStrategies {
   };
   // `choices` have one more work than the grid has places after 0, at least up to their reach; the sum of a
   // work in parts and any time stays below 2^63 ns.
-  FractionalStrategies(std::vector<Choice> choices, int places, int64_t parts = 10)
-      : choices_(std::move(choices)), places_(places), parts_(parts) {}
+  FractionalStrategies(std::vector<Choice> choices, int places, int64_t parts = 10);
 
   // t[n][l], `n` in parts: with the sequences of each interval on d pipelines of one scheme, the longest of
   // the intervals' work ÷ d, rounded up. Nothing: infinite. Eq. 4 is a least maximum, so t[n][l] is the least
@@ -44,6 +43,10 @@ class FractionalStrategies {
   std::vector<Choice> choices_;
   int places_;
   int64_t parts_;
+  // Places after 0 that some sequence's length leads to. An interval that begins at another one costs no less
+  // than from the last of these before it, and what is before it neither.
+  std::vector<int> starts_;
+  std::vector<int64_t> least_work_ns_;  // up to each place that some choice holds: of all ranks, the cheapest
 };
 
 // Every nearby whole solution: each fraction rounded up or down, some pipeline that holds `longest` kept, and
