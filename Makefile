@@ -66,7 +66,7 @@ wheel: build ## Build the Python package's wheel, install it in a new environmen
 bench: build ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
 
-paper: build ## Simulate the published evaluation (resumes; hours on one core) and write docs/evaluation.md
+paper: build ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B bench/paper_page.py
 

@@ -23,14 +23,12 @@
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 #include "study/comparison.h"
-#include "study/deepspeed.h"
-#include "study/hotspa.h"
 #include "study/hydraulis.h"
 #include "study/least_work.h"
 #include "study/length_distribution.h"
-#include "study/megatron.h"
 #include "study/scenario.h"
 #include "study/simulation.h"
+#include "table_3.h"
 
 namespace {
 
@@ -96,78 +94,19 @@ class Results {
   std::set<std::string> known_;
 };
 
-// "DP4TP8CP2" on so many GPUs, with packs as long as the context, dealt in turns.
-plan::StaticStrategy published_choice(const std::string& text, int gpus, int64_t longest) {
-  strategy::Scheme scheme;
-  const auto degree = [&](const char* name) {
-    const size_t at = text.find(name);
-    return at == std::string::npos ? 1 : std::stoi(text.substr(at + 2));
-  };
-  scheme = {.tp = degree("TP"), .pp = degree("PP"), .cp = degree("CP")};
-  return {.scheme = scheme,
-          .pipelines = gpus / scheme.ranks(),
-          .micro_batch_tokens = longest / scheme.cp,
-          .dealing = plan::Dealing::kTurns};
-}
-
-// Table 3's configuration of a system; empty where the paper names none.
-std::string table_3(const Case& of, const std::string& title) {
-  std::ifstream file("data/published/evaluation.csv");
-  std::string upper = of.model;
-  std::ranges::transform(upper, upper.begin(), [](char c) { return c == 'b' ? 'B' : c; });
-  const std::string start = text("Table 3,LLaMA ", upper, " ", of.gpus, " GPUs ",
-                                 of.context == 16384 ? "F1" : "F2&F3", ",", title, ",");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(start)) return line.substr(start.size(), line.rfind(',') - start.size());
-  }
-  return "";
-}
-
-// The rivals with the configurations of Table 3. One of TP1 and PP1, which has no published row,
-// gets the one that Ulysses' costs derive.
-std::unique_ptr<study::System> make_published(const Case& of, const std::string& name,
-                                              const study::SystemInputs& inputs) {
-  if (name == "megatron_table3") {
-    const std::string chosen = table_3(of, "Megatron-LM");
-    return study::make_megatron(inputs, published_choice(chosen, of.gpus, of.context));
-  }
-  if (name == "deepspeed_table3") {
-    const std::string chosen = table_3(of, "DeepSpeed");
-    const int ranks = std::stoi(chosen.substr(chosen.find("SP") + 2));
-    return study::make_deepspeed(inputs, ranks, chosen.ends_with("AC"));
-  }
-  study::SystemInputs with_row = inputs;
-  cost::CostModel::Options options = inputs.cost.options();
-  const cost::CostModel derived = study::ulysses_cost(inputs.cost, {.world_size = of.gpus});
-  options.scheme_times.try_emplace({1, 1}, derived.options().scheme_times.at({1, 1}));
-  with_row.cost = cost::CostModel(std::move(options));
-  const std::string all = table_3(of, "HotSPa");
-  std::vector<study::HotSpaPhase> phases;
-  for (size_t begin = 0; begin < all.size(); begin = std::min(all.find('|', begin), all.size() - 1) + 1) {
-    // The paper lists 7B's F2 on 8 GPUs in another order; the one with the most ranks a replica takes the
-    // longest.
-    phases.push_back({0, published_choice(all.substr(begin, all.find('|', begin) - begin), of.gpus, 0)});
-  }
-  std::ranges::stable_sort(phases, [&](const auto& a, const auto& b) {
-    return with_row.cost.max_len_tokens(a.choice.scheme, of.gpus) >
-           with_row.cost.max_len_tokens(b.choice.scheme, of.gpus);
-  });
-  const std::vector<int64_t> ends = {of.context, phases.size() == 3 ? 16384 : 4096, 4096};
-  for (size_t p = 0; p < phases.size(); ++p) {
-    phases[p].longest = ends[p];
-    phases[p].choice.micro_batch_tokens = ends[p];
-  }
-  return study::make_hotspa(with_row, phases);
-}
-
 std::unique_ptr<study::System> make(const Case& of, const std::string& name,
                                     const study::SystemInputs& inputs) {
-  if (name.ends_with("_table3")) return make_published(of, name, inputs);
+  const bench::Table3 published{.model = of.model, .gpus = of.gpus, .context = of.context};
+  if (name.ends_with("_table3")) return published.make(name.substr(0, name.rfind('_')), inputs);
+  if (name.ends_with("_table3_packs")) {
+    return published.make_with_best_packs(name.substr(0, name.find('_')), inputs);
+  }
   const std::map<std::string, study::AblationStep> ablations = {
       {"ablation_a", study::AblationStep::kDispatch},
       {"ablation_b", study::AblationStep::kPacking},
       {"ablation_c", study::AblationStep::kHeterogeneous},
       {"ablation_d", study::AblationStep::kDynamic}};
+  if (name == "hydraulis_without_constants") return study::make_hydraulis_without_constants(inputs);
   const auto ablation = ablations.find(name);
   if (ablation != ablations.end()) return study::make_ablation(inputs, ablation->second);
   return study::system_kind(name == "sluice_lanes" ? "sluice" : name).make(inputs);
@@ -321,7 +260,7 @@ void table_1(int64_t steps, Results& results) {
   };
   const std::set<std::string> no_overlap = {"layer-parts", "tail-weights"};
   for (const Column& column :
-       {Column{"homogeneous", "ablation_b", {}},
+       {Column{"homogeneous, no overlap", "ablation_b", no_overlap}, Column{"homogeneous", "ablation_b", {}},
         Column{"heterogeneous, no overlap", "ablation_d", no_overlap},
         Column{"heterogeneous, overlap", "ablation_d", {}},
         Column{"sluice, no overlap", "sluice", no_overlap}, Column{"sluice, overlap", "sluice", {}}}) {
@@ -457,9 +396,22 @@ std::vector<Case> figure_14() {
 }
 
 void run(const std::string& part, const std::string& model, int64_t steps, Results& results) {
-  const std::vector<std::string> systems = {
-      "least_work", "sluice",          "sluice_lanes",  "megatron",         "deepspeed", "hotspa",
-      "flexsp",     "megatron_table3", "hotspa_table3", "deepspeed_table3", "static",    "hydraulis"};
+  const std::vector<std::string> systems = {"least_work",
+                                            "sluice",
+                                            "sluice_lanes",
+                                            "megatron",
+                                            "deepspeed",
+                                            "hotspa",
+                                            "flexsp",
+                                            "megatron_table3",
+                                            "hotspa_table3",
+                                            "deepspeed_table3",
+                                            "megatron_table3_packs",
+                                            "hotspa_table3_packs",
+                                            "deepspeed_table3_packs",
+                                            "static",
+                                            "hydraulis",
+                                            "hydraulis_without_constants"};
   const auto wanted = [&](const char* name) { return part == "all" || part == name; };
   if (wanted("corpora")) corpora(results);
   if (wanted("figure13")) {
@@ -471,7 +423,8 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
     simulate({"figure16", "32b", 64, "commoncrawl"},
              {"megatron", "ablation_a", "ablation_b", "ablation_c", "ablation_d", "sluice", "sluice_lanes"},
              steps, results);
-    simulate({"figure16", "32b", 64, "commoncrawl"}, {"hydraulis_first"}, steps, results);
+    simulate({"figure16", "32b", 64, "commoncrawl"}, {"hydraulis_first", "hydraulis_without_constants"},
+             steps, results);
   }
   if (wanted("table1")) table_1(steps, results);
   if (wanted("figure14")) {
@@ -481,13 +434,20 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
     }
   }
   if (wanted("figure15")) {
-    simulate({"figure15", "32b", 64, "commoncrawl"}, {"hydraulis", "sluice", "megatron"}, 100, results);
+    simulate(
+        {"figure15", "32b", 64, "commoncrawl"},
+        {"hydraulis", "hydraulis_without_constants", "sluice", "sluice_lanes", "megatron", "megatron_table3"},
+        100, results);
   }
   if (wanted("table4")) {
-    simulate({"table4", "7b", 32, "commoncrawl"}, {"hotspa", "hydraulis", "sluice"}, steps, results);
-    simulate({"table4", "32b", 32, "commoncrawl"}, {"hotspa", "hydraulis", "sluice"}, steps, results);
-    simulate({"table4", "32b", 64, "commoncrawl", 32768, 200'000}, {"hotspa", "hydraulis", "sluice"}, steps,
-             results);
+    const std::vector<std::string> compared = {"hotspa", "hydraulis", "hydraulis_without_constants", "sluice",
+                                               "sluice_lanes"};
+    simulate({"table4", "7b", 32, "commoncrawl"}, compared, steps, results);  // Table 3 has no 7B on 32 GPUs
+    for (const Case& of : {Case{"table4", "32b", 32, "commoncrawl"},
+                           Case{"table4", "32b", 64, "commoncrawl", 32768, 200'000}}) {
+      simulate(of, compared, steps, results);
+      simulate(of, {"hotspa_table3"}, steps, results);
+    }
   }
   if (wanted("table2")) {
     simulate({"table2", "32b", 64, "commoncrawl", 32768, 200'000}, {"sluice", "sluice_lanes", "hydraulis"},

@@ -91,10 +91,11 @@ Configuration best_configuration(const SystemInputs& inputs) {
   return std::move(*best);
 }
 
-Configuration given_configuration(const SystemInputs& inputs, int group_ranks, bool recompute) {
+Configuration given_configuration(const SystemInputs& inputs, int group_ranks, bool recompute,
+                                  int64_t pack_tokens) {
   const plan::StaticStrategy choice{.scheme = {.cp = group_ranks},
                                     .pipelines = inputs.world_size / group_ranks,
-                                    .micro_batch_tokens = inputs.context_length / group_ranks,
+                                    .micro_batch_tokens = pack_tokens / group_ranks,
                                     .dealing = plan::Dealing::kTurns};
   for (const UlyssesOptions& ulysses : ulysses_choices(inputs.world_size)) {
     cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
@@ -136,8 +137,9 @@ std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs) {
   return std::make_unique<DeepSpeed>(best_configuration(inputs));
 }
 
-std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute) {
-  return std::make_unique<DeepSpeed>(given_configuration(inputs, group_ranks, recompute));
+std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute,
+                                       int64_t pack_tokens) {
+  return std::make_unique<DeepSpeed>(given_configuration(inputs, group_ranks, recompute, pack_tokens));
 }
 
 }  // namespace sluice::study

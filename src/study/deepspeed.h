@@ -9,6 +9,7 @@
 // push run in Sluice's rounds.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "study/system.h"
@@ -16,8 +17,9 @@
 namespace sluice::study {
 
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs);
-// With a group size and recompute that are given, packs as long as the context, and the lowest stage of ZeRO
-// that holds it; InfeasibleError where none does.
-std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute);
+// With a group size, recompute and packs that are given, and the lowest stage of ZeRO that holds the context;
+// InfeasibleError where none does. REQUIRES: packs no longer than the context.
+std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute,
+                                       int64_t pack_tokens);
 
 }  // namespace sluice::study

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "plan/paper_propose.h"
 #include "plan/planner.h"
+#include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 
 namespace sluice::study {
@@ -27,23 +28,32 @@ plan::PlannerOptions planner_options(const SystemInputs& inputs, plan::TieRule t
   return options;
 }
 
-// A planner of published plans, as a system.
+// A planner of published plans, as a system: under `cost`, whatever the planner's own is.
 class Hydraulis : public System {
  public:
-  explicit Hydraulis(plan::Planner planner) : planner_(std::move(planner)) {}
+  Hydraulis(plan::Planner planner, cost::CostModel cost)
+      : planner_(std::move(planner)), cost_(std::move(cost)) {}
 
   std::string configuration() const override {
     const auto& candidates = planner_.options().candidates;
     if (candidates.size() == 1) return to_text(candidates.front());
     return base::text(candidates.size(), " strategies");
   }
-  const cost::CostModel& cost() const override { return planner_.cost(); }
+  const cost::CostModel& cost() const override { return cost_; }
   SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
-    return {.plan = planner_.plan(step, sequences)};
+    SystemStep planned{.plan = planner_.plan(step, sequences)};
+    planned.plan.estimated_ns = 0;
+    for (const strategy::PipelinePlan& pipeline : planned.plan.pipelines) {
+      const auto load = schedule::pipeline_load(pipeline, cost_, planner_.options().world_size);
+      planned.plan.estimated_ns =
+          std::max(planned.plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
+    }
+    return planned;
   }
 
  private:
   plan::Planner planner_;
+  cost::CostModel cost_;
 };
 
 std::vector<strategy::Strategy> published_strategies(const SystemInputs& inputs,
@@ -105,21 +115,33 @@ strategy::Strategy best_single(const std::vector<strategy::Strategy>& strategies
   return *best;
 }
 
-std::unique_ptr<System> make_published(const SystemInputs& inputs, plan::TieRule ties) {
-  const cost::CostModel cost = one_backward_cell(inputs.cost);
+// `planned`: the cost model that it plans with.
+std::unique_ptr<System> make_published(const SystemInputs& inputs, plan::TieRule ties,
+                                       const cost::CostModel& planned) {
   plan::PlannerOptions options = planner_options(inputs, ties, plan::PaperPackRule::kBalanced);
-  options.candidates = published_strategies(inputs, cost);
-  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), cost));
+  options.candidates = published_strategies(inputs, planned);
+  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), planned),
+                                     one_backward_cell(inputs.cost));
+}
+
+cost::CostModel without_constants(const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost.options();
+  for (auto& [degrees, row] : options.scheme_times) row.stage.c_ns = 0;
+  return cost::CostModel(std::move(options));
 }
 
 }  // namespace
 
 std::unique_ptr<System> make_hydraulis(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kOwnLoad);
+  return make_published(inputs, plan::TieRule::kOwnLoad, one_backward_cell(inputs.cost));
 }
 
 std::unique_ptr<System> make_hydraulis_first(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kFirst);
+  return make_published(inputs, plan::TieRule::kFirst, one_backward_cell(inputs.cost));
+}
+
+std::unique_ptr<System> make_hydraulis_without_constants(const SystemInputs& inputs) {
+  return make_published(inputs, plan::TieRule::kOwnLoad, without_constants(one_backward_cell(inputs.cost)));
 }
 
 std::unique_ptr<System> make_ablation(const SystemInputs& inputs, AblationStep step) {
@@ -136,7 +158,7 @@ std::unique_ptr<System> make_ablation(const SystemInputs& inputs, AblationStep s
     strategies = homogeneous_strategies(inputs, cost);
   }
   options.candidates = {best_single(strategies, options, cost, inputs)};
-  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), cost));
+  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), cost), cost);
 }
 
 }  // namespace sluice::study

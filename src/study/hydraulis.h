@@ -13,6 +13,10 @@ namespace sluice::study {
 std::unique_ptr<System> make_hydraulis(const SystemInputs& inputs);
 // As printed: "<" gives ties to the pipeline that holds the longest sequences.
 std::unique_ptr<System> make_hydraulis_first(const SystemInputs& inputs);
+// Planned as if a published table's constant c were 0, and timed with it: T counts c once a sequence as
+// printed, though it falls due once a micro-batch, and short sequences then look dearer than they are. A
+// kinder reading.
+std::unique_ptr<System> make_hydraulis_without_constants(const SystemInputs& inputs);
 
 // (a) one homogeneous strategy, dispatch by Eq. 3, packed to the longest that fits; (b) packed by Eq. 1;
 // (c) one heterogeneous strategy that holds the context; (d) all of Hydraulis: a strategy for each step.
