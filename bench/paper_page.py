@@ -110,7 +110,8 @@ def speed_ups(results):
             "quoted_name": TITLES.get((quoted_name or "").removesuffix("_table3"), "–"),
             "deepspeed_quoted": ratio(mean_s(systems.get("deepspeed_table3")), ours),
             "megatron_quoted": ratio(mean_s(systems.get("megatron_table3")), ours),
-            "hotspa_quoted": ratio(mean_s(systems.get("hotspa_table3")), ours)}
+            "hotspa_quoted": ratio(mean_s(systems.get("hotspa_table3")), ours),
+            "two_quoted": ratio(best_rival(systems, ["megatron_table3", "hotspa_table3"])[1], ours)}
     return rows
 
 
@@ -143,12 +144,13 @@ against:
 | rivals | they take … of Sluice's time | goals |
 | --- | --- | --- |
 | best of Megatron-LM, DeepSpeed and HotSPa **as the paper configured them** (Table 3) | **{span(quoted)}** | {met(quoted)} |
+| the better of Megatron-LM and HotSPa, as there | {span(column(rows, "two_quoted"))} | {reach(column(rows, "two_quoted"), 1.32)} reach 1.32x |
 | Megatron-LM alone, as there | {span(column(rows, "megatron_quoted"))} | |
 | HotSPa alone, as there | {span(column(rows, "hotspa_quoted"))} | |
 | DeepSpeed alone, as there | {span(column(rows, "deepspeed_quoted"))} | |
 | best of the three as there, with the best sizes of packs | {span(column(rows, "packed"))} | |
 | best of the three, **all tuned here** by enumeration | {span(tuned)} | {met(tuned)} |
-| Hydraulis to the letter | {span(column(rows, "hydraulis"))} | at 32B 1.25x without lanes, 1.5x with; at 7B 1.1x: {goals_over_hydraulis(rows)} |
+| Hydraulis to the letter | {span(column(rows, "hydraulis"))} | {goals_over_hydraulis(rows)} |
 | FlexSP (not in the paper) | {span(flexsp)} | faster than Sluice in {sum(value < 1 for value in flexsp)} |
 | *the work alone*, which no plan can beat | Sluice takes {span(column(rows, "above_least"))} of it | |
 
@@ -163,12 +165,15 @@ def goals_over_hydraulis(rows):
     large = {key: row for key, row in rows.items() if key[1] == "32b" and key[5] == 200000}
     small = {key: row for key, row in rows.items() if key[1] == "7b"}
 
-    def least(of, name):
+    def held(of, name, goal):
         values = column(of, name)
-        return f"{min(values):.2f}–{max(values):.2f}x" if values else "–"
+        if not values:
+            return f"{goal}x: –"
+        verdict = "met" if min(values) >= goal else f"missed, {reach(values, goal)} reach it"
+        return f"{goal}x ({min(values):.2f}–{max(values):.2f}x: {verdict})"
 
-    return (f"{least(large, 'hydraulis_one_lane')} and {least(large, 'hydraulis_lanes')} (200K tokens); "
-            f"{least(small, 'hydraulis')}")
+    return (f"32B with 200K tokens: {held(large, 'hydraulis_one_lane', 1.25)} without lanes, "
+            f"{held(large, 'hydraulis_lanes', 1.5)} with; 7B: {held(small, 'hydraulis', 1.1)}")
 
 
 def figure_13(results, rows):
@@ -188,8 +193,7 @@ def figure_13(results, rows):
                 "tuned_one_lane", "tuned_lanes", "most_tuned", "hydraulis_one_lane", "hydraulis_lanes", "theirs_quoted")])
     (FIGURES / "evaluation_13.svg").write_text(figures.bars(
         "Speed-up over the best of Megatron-LM, DeepSpeed and HotSPa (simulated)",
-        ["Sluice over Table 3's choices", "Sluice over choices tuned here", "Hydraulis over Table 3's",
-         "work alone over Table 3's"], bars, band=(1.32, 2.66, "published for Hydraulis (measured): 1.32–2.66x")))
+        ["Sluice, Table 3's rivals", "Sluice, rivals tuned here", "Hydraulis, Table 3's", "work alone, Table 3's"], bars, band=(1.32, 2.66, "published for Hydraulis (measured): 1.32–2.66x")))
 
     def spans(*names):
         return [span(column(rows, name)) for name in names]
