@@ -27,14 +27,37 @@ Assignment::Assignment(const FloorTable& floors, std::span<const int> group_of,
   }
 }
 
+int64_t Assignment::work_ns(int sequence, size_t group) const {
+  const auto i = static_cast<size_t>(sequence);
+  return floors_->floor_ns(i, group) - (floors_->batch_tokens(group) > 0 ? floors_->share_ns(i, group) : 0);
+}
+
+void Assignment::put(Load& load, int sequence, size_t group) const {
+  load.work_ns += work_ns(sequence, group);
+  load.tokens += floors_->tokens(static_cast<size_t>(sequence));
+  ++load.sequences;
+}
+
+void Assignment::take(Load& load, int sequence, size_t group) const {
+  load.work_ns -= work_ns(sequence, group);
+  load.tokens -= floors_->tokens(static_cast<size_t>(sequence));
+  --load.sequences;
+}
+
+int64_t Assignment::busy_ns(const Load& load, size_t group) const {
+  const int64_t batch_tokens = floors_->batch_tokens(group);
+  if (batch_tokens == 0) return load.work_ns;
+  return load.work_ns + floors_->constant_ns(group) * ((load.tokens + batch_tokens - 1) / batch_tokens);
+}
+
 void Assignment::add(Pipeline& to, int sequence) {
   to.members.insert(std::lower_bound(to.members.begin(), to.members.end(), sequence), sequence);
-  to.work_ns += floor_ns(sequence, to.group);
+  put(to.load, sequence, to.group);
 }
 
 void Assignment::remove(Pipeline& from, int sequence) {
   from.members.erase(std::lower_bound(from.members.begin(), from.members.end(), sequence));
-  from.work_ns -= floor_ns(sequence, from.group);
+  take(from.load, sequence, from.group);
 }
 
 void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
@@ -44,14 +67,17 @@ void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
   std::vector<Queue> queues(floors_->groups());
   for (int p = 0; p < static_cast<int>(pipelines_.size()); ++p) {
     const Pipeline& pipeline = pipelines_[static_cast<size_t>(p)];
-    queues[pipeline.group].emplace(pipeline.work_ns + pipeline.overhead_ns, p);
+    // Half a constant for the last, partly filled micro-batch.
+    const size_t k = pipeline.group;
+    const int64_t unfilled_ns = floors_->batch_tokens(k) > 0 ? floors_->constant_ns(k) / 2 : 0;
+    queues[k].emplace(pipeline.overhead_ns + unfilled_ns, p);
   }
   for (int sequence = 0; sequence < static_cast<int>(floors_->sequences()); ++sequence) {
     // Late ones lose against timely ones; among late ones the end counts, among timely ones the price.
     std::optional<std::tuple<bool, cost::Wide, int64_t, int>> best;
     for (size_t k = 0; k < queues.size(); ++k) {
-      const int64_t floor = floor_ns(sequence, k);
-      if (floor == FloorTable::kDoesNotFit || queues[k].empty()) continue;
+      if (!fits(sequence, k) || queues[k].empty()) continue;
+      const int64_t floor = floors_->floor_ns(static_cast<size_t>(sequence), k);
       const auto [before_ns, pipeline] = queues[k].top();
       const int64_t end_ns = before_ns + floor;
       const bool late = end_ns > target_ns;
@@ -74,41 +100,35 @@ void Assignment::place(std::span<const int> pipeline_of) {
 }
 
 int Assignment::last() const {
-  const auto later = [](const Pipeline& a, const Pipeline& b) { return a.end_ns() < b.end_ns(); };
+  const auto later = [this](const Pipeline& a, const Pipeline& b) { return end_ns(a) < end_ns(b); };
   return static_cast<int>(std::max_element(pipelines_.begin(), pipelines_.end(), later) - pipelines_.begin());
 }
 
-int64_t Assignment::estimated_ns() const {
-  return pipelines_.empty() ? 0 : pipelines_[static_cast<size_t>(last())].end_ns();
-}
+int64_t Assignment::estimated_ns() const { return pipelines_.empty() ? 0 : end_ns(last()); }
 
 void Assignment::consider(const Pipeline& from, const Step& step, Step& best) const {
   const Pipeline& to = pipelines_[static_cast<size_t>(step.to)];
-  const int64_t there_ns = floor_ns(step.sequence, to.group);
-  if (there_ns == FloorTable::kDoesNotFit) return;
-  int64_t from_ns = from.end_ns() - floor_ns(step.sequence, from.group);
-  int64_t to_ns = to.work_ns + to.overhead_ns + there_ns;
+  Load left = from.load, joined = to.load;
+  take(left, step.sequence, from.group);
+  put(joined, step.sequence, to.group);
   if (step.back >= 0) {
-    const int64_t back_ns = floor_ns(step.back, from.group);
-    if (back_ns == FloorTable::kDoesNotFit) return;
-    from_ns += back_ns;
-    to_ns -= floor_ns(step.back, to.group);
-  } else if (from.members.size() == 1) {
-    from_ns = 0;
+    if (!fits(step.back, from.group)) return;
+    put(left, step.back, from.group);
+    take(joined, step.back, to.group);
   }
-  const int64_t end_ns = std::max(from_ns, to_ns);
-  if (end_ns >= best.end_ns) return;
+  const int64_t later_ns = std::max(end_ns(from, left), end_ns(to, joined));
+  if (later_ns >= best.end_ns) return;
   best = step;
-  best.end_ns = end_ns;
+  best.end_ns = later_ns;
 }
 
-// The ideal partner leaves both pipelines even. Floors of a group fall along its members.
+// The ideal partner leaves both pipelines even. Work falls along the members of a pipeline.
 void Assignment::try_swaps(const Pipeline& from, int sequence, int to, Step& best) const {
   const Pipeline& other = pipelines_[static_cast<size_t>(to)];
-  const int64_t excess_ns = (from.end_ns() - other.end_ns()) / 2;
-  const int64_t ideal_ns = floor_ns(sequence, other.group) - excess_ns;
+  const int64_t excess_ns = (end_ns(from) - end_ns(other)) / 2;
+  const int64_t ideal_ns = work_ns(sequence, other.group) - excess_ns;
   const auto at = std::partition_point(other.members.begin(), other.members.end(),
-                                       [&](int member) { return floor_ns(member, other.group) > ideal_ns; });
+                                       [&](int member) { return work_ns(member, other.group) > ideal_ns; });
   if (at != other.members.end()) consider(from, {.sequence = sequence, .to = to, .back = *at}, best);
   if (at != other.members.begin()) consider(from, {.sequence = sequence, .to = to, .back = *(at - 1)}, best);
 }
@@ -124,14 +144,14 @@ std::vector<int> Assignment::soonest_of_groups() const {
 }
 
 Assignment::Step Assignment::best_step(const Pipeline& from, int64_t goal_ns) const {
-  Step best{.end_ns = from.end_ns()};
+  Step best{.end_ns = end_ns(from)};
   const size_t stride = 1 + from.members.size() / kMostMoved;
   for (const int to : soonest_of_groups()) {
     const Pipeline& other = pipelines_[static_cast<size_t>(to)];
-    if (&other == &from || other.end_ns() >= best.end_ns) continue;
+    if (&other == &from || end_ns(other) >= best.end_ns) continue;
     for (size_t m = 0; m < from.members.size(); m += stride) {
       const int sequence = from.members[m];
-      if (floor_ns(sequence, other.group) == FloorTable::kDoesNotFit) continue;
+      if (!fits(sequence, other.group)) continue;
       consider(from, {.sequence = sequence, .to = to}, best);
       try_swaps(from, sequence, to, best);
     }
@@ -143,7 +163,7 @@ Assignment::Step Assignment::best_step(const Pipeline& from, int64_t goal_ns) co
 void Assignment::improve(int64_t goal_ns, int most_steps) {
   for (int step = 0; step < most_steps; ++step) {
     Pipeline& from = pipelines_[static_cast<size_t>(last())];
-    if (from.end_ns() <= goal_ns) return;
+    if (end_ns(from) <= goal_ns) return;
     const Step best = best_step(from, goal_ns);
     if (best.sequence < 0) return;
     Pipeline& to = pipelines_[static_cast<size_t>(best.to)];

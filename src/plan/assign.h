@@ -10,9 +10,10 @@
 
 namespace sluice::plan {
 
-// Sequences, longest first, on the pipelines of a strategy. A pipeline's estimate is the floors of its
-// sequences and an overhead (fill, drain, rounding of micro-batches) that does not change with single moves;
-// packing tells the overhead afterwards, and improve() goes on from there.
+// Sequences, longest first, on the pipelines of a strategy. A pipeline is busy with the floors of its
+// sequences; with one stage with their work and a constant for each micro-batch that their tokens need. To
+// this comes an overhead (fill, drain, micro-batches that cannot be filled) that does not change with single
+// moves; packing tells it afterwards, and improve() goes on from there.
 class Assignment {
  public:
   // group_of: each pipeline's group in `floors`, which must outlive this. overhead_ns: by pipeline.
@@ -33,8 +34,11 @@ class Assignment {
   void improve(int64_t goal_ns, int most_steps);
 
   int64_t estimated_ns() const;  // of the pipeline that ends last
-  int64_t end_ns(int pipeline) const { return pipelines_[static_cast<size_t>(pipeline)].end_ns(); }
-  int64_t work_ns(int pipeline) const { return pipelines_[static_cast<size_t>(pipeline)].work_ns; }
+  int64_t end_ns(int pipeline) const { return end_ns(pipelines_[static_cast<size_t>(pipeline)]); }
+  int64_t busy_ns(int pipeline) const {
+    const Pipeline& of = pipelines_[static_cast<size_t>(pipeline)];
+    return busy_ns(of.load, of.group);
+  }
   void set_overhead_ns(int pipeline, int64_t ns) {
     pipelines_[static_cast<size_t>(pipeline)].overhead_ns = ns;
   }
@@ -44,12 +48,16 @@ class Assignment {
   }
 
  private:
+  struct Load {
+    int64_t work_ns = 0;  // where a group has batch_tokens without constants
+    int64_t tokens = 0;
+    int sequences = 0;
+  };
   struct Pipeline {
     size_t group = 0;
-    int64_t work_ns = 0;
     int64_t overhead_ns = 0;
+    Load load;
     std::vector<int> members;
-    int64_t end_ns() const { return members.empty() ? 0 : work_ns + overhead_ns; }
   };
   // `sequence` of the last pipeline to `to`, for `back` (-1: nothing).
   struct Step {
@@ -59,9 +67,18 @@ class Assignment {
     int back = -1;
   };
 
-  int64_t floor_ns(int sequence, size_t group) const {
-    return floors_->floor_ns(static_cast<size_t>(sequence), group);
+  bool fits(int sequence, size_t group) const {
+    return floors_->floor_ns(static_cast<size_t>(sequence), group) != FloorTable::kDoesNotFit;
   }
+  // REQUIRES: it fits.
+  int64_t work_ns(int sequence, size_t group) const;
+  void put(Load& load, int sequence, size_t group) const;
+  void take(Load& load, int sequence, size_t group) const;
+  int64_t busy_ns(const Load& load, size_t group) const;
+  int64_t end_ns(const Pipeline& pipeline, const Load& load) const {
+    return load.sequences == 0 ? 0 : busy_ns(load, pipeline.group) + pipeline.overhead_ns;
+  }
+  int64_t end_ns(const Pipeline& pipeline) const { return end_ns(pipeline, pipeline.load); }
   void add(Pipeline& to, int sequence);
   void remove(Pipeline& from, int sequence);
   int last() const;

@@ -14,7 +14,7 @@ using cost::Work;
 
 constexpr int kRounds = 40;
 constexpr int kTrialRounds = 12;
-constexpr int kSingleRounds = 4;  // of one group, whose price does not matter
+constexpr int kSingleRounds = 6;  // of one group, whose price does not matter
 constexpr int kTrials = 10;
 constexpr int64_t kUnitPrice = int64_t{1} << 20;
 constexpr int64_t kMaxPrice = int64_t{1} << 24;
@@ -67,25 +67,31 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
 
 class PriceSearch {
  public:
-  // `path_ns` is a bound already proved.
-  PriceSearch(const Class& of, std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t path_ns)
+  // `least_ns` is a bound already proved.
+  PriceSearch(const Class& of, std::span<const SchemeGroup> groups, const FloorTable& floors,
+              int64_t least_ns)
       : class_(of),
         groups_(groups),
         floors_(floors),
-        path_ns_(path_ns),
+        least_ns_(least_ns),
         prices_(groups.size(), 0),
         parts_(groups.size(), kWhole),
+        fills_(groups.size()),
         first_(groups.size(), 0) {
     start();
   }
   // Each group may take the sequences from `first` on only (by group).
   void restrict_to(std::vector<size_t> first) { first_ = std::move(first); }
 
-  Bound run(int rounds) {
+  // Until it proves more than `enough_ns`.
+  Bound run(int rounds, int64_t enough_ns = std::numeric_limits<int64_t>::max()) {
     Bound best;
     for (int round = 0; round < (class_.groups.size() == 1 ? kSingleRounds : rounds); ++round) {
+      for (const size_t k : class_.groups) fills_[k] = fill(k);
       const int64_t bound_ns = evaluate();
+      least_ns_ = std::max(least_ns_, bound_ns);
       if (bound_ns > best.lower_ns || best.prices.empty()) best = {.lower_ns = bound_ns, .prices = prices_};
+      if (best.lower_ns > enough_ns) break;
       adjust(bound_ns, round);
     }
     return best;
@@ -128,7 +134,7 @@ class PriceSearch {
     Wide weight = 0;
     for (const size_t k : class_.groups) {
       const Wide share = Wide{prices_[k]} * groups_[k].pipelines;
-      priced += share * fill_ns(k);
+      priced += share * fills_[k].ns;
       weight += share;
     }
     return static_cast<int64_t>((priced + weight - 1) / weight);
@@ -138,20 +144,28 @@ class PriceSearch {
     const int64_t left_out_ns = floors_.share_ns(sequence, k) * (kWhole - parts_[k]) / kWhole;
     return floors_.floor_ns(sequence, k) - left_out_ns;
   }
-  int64_t fill_ns(size_t k) const {
-    return std::min(floors_.fill_ns(k) + floors_.constant_ns(k) * (kWhole - parts_[k]) / kWhole, path_ns_);
+  // What a pipeline of the group cannot give its stage by least_ns_, and so by any later time.
+  struct Fill {
+    int64_t ns = 0;
+    int64_t micro_batches = 1;  // of those that lose least
+  };
+  Fill fill(size_t k) const {
+    const int64_t constant_ns = floors_.constant_ns(k) * (kWhole - parts_[k]) / kWhole;
+    const Bubble::Most most = floors_.bubble(k).most(least_ns_, constant_ns);
+    const int64_t lost_ns = std::max(least_ns_ - most.busy_ns, floors_.fill_ns(k) + constant_ns);
+    return {.ns = std::min(lost_ns, least_ns_), .micro_batches = most.micro_batches};
   }
 
   // A group with more than its share gets dearer; constants are shared by tokens where these fill more than
-  // one micro-batch of each pipeline.
+  // the micro-batches that lose least.
   void adjust(int64_t bound_ns, int round) {
     for (const size_t k : class_.groups) {
-      const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fill_ns(k);
+      const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fills_[k].ns;
       const int64_t excess = std::clamp(load_ns - bound_ns, -bound_ns / 2, bound_ns);
       const Wide step =
           Wide{prices_[k]} * excess * 4 / (Wide{std::max<int64_t>(bound_ns, 1)} * (6 + 2 * round));
       prices_[k] = std::clamp<int64_t>(prices_[k] + static_cast<int64_t>(step), 1, kMaxPrice);
-      const int64_t constant_ns = floors_.constant_ns(k);
+      const int64_t constant_ns = floors_.constant_ns(k) * fills_[k].micro_batches;
       if (constant_ns == 0) continue;
       const int64_t fuller_ns =
           std::clamp(shares_ns_[k] / groups_[k].pipelines - constant_ns, -constant_ns, constant_ns);
@@ -163,9 +177,10 @@ class PriceSearch {
   const Class& class_;
   std::span<const SchemeGroup> groups_;
   const FloorTable& floors_;
-  int64_t path_ns_;
+  int64_t least_ns_;
   std::vector<int64_t> prices_;  // λ
   std::vector<int64_t> parts_;   // θ
+  std::vector<Fill> fills_;
   std::vector<int64_t> loads_ns_, shares_ns_;
   std::vector<size_t> first_;
 };
@@ -185,9 +200,10 @@ std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<cons
   return first;
 }
 
-// What proves that nothing ends by `limit_ns`. `prices` are those of all sequences on all groups.
+// What proves that nothing ends by `limit_ns`; `least_ns` is a bound already proved. `prices` are those of
+// all sequences on all groups.
 std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
-                             std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t path_ns,
+                             std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t least_ns,
                              std::vector<int64_t>& prices) {
   std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
   if (!first) return Proof::kPath;
@@ -201,9 +217,9 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
     for (size_t k = 0; k < groups.size(); ++k) {
       if ((*first)[k] < sequences) restricted.groups.push_back(k);
     }
-    PriceSearch search(restricted, groups, floors, path_ns);
+    PriceSearch search(restricted, groups, floors, least_ns);
     search.restrict_to(*first);
-    const Bound bound = search.run(kTrialRounds);
+    const Bound bound = search.run(kTrialRounds, limit_ns);
     if (of == 0) prices = bound.prices;
     if (bound.lower_ns > limit_ns) return Proof::kPrices;
     if (pigeonhole_ns(restricted, lengths, groups, floors) > limit_ns) return Proof::kPigeonhole;
@@ -211,23 +227,39 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
   return std::nullopt;
 }
 
-// Bisects the trial value above `best`, and takes the prices of the last one that was not excluded.
-void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-                     const FloorTable& floors, int64_t path_ns, Bound& best) {
-  int64_t low = best.lower_ns - 1;  // nothing ends by then
-  int64_t high = 2 * best.lower_ns;
+// Nothing ends by `low_ns`: bisects further trial values by which nothing does, up to `enough_ns` − 1, which
+// is looked at first.
+template <typename Excluded>
+int64_t raised(int64_t low_ns, int64_t enough_ns, const Excluded& excluded) {
+  int64_t low = low_ns;
+  int64_t high = 2 * low_ns;
+  if (enough_ns - 1 <= low) return low;
+  if (enough_ns - 1 < high) {
+    if (excluded(enough_ns - 1)) return enough_ns - 1;
+    high = enough_ns - 1;
+  }
   for (int trial = 0; trial < kTrials && high - low > 1 + low / 2000; ++trial) {
     const int64_t middle = trial == 0 ? low + 1 + low / 2000 : low + (high - low) / 2;
-    std::vector<int64_t> prices;
-    if (const auto proof = exceeds(middle, lengths, groups, floors, path_ns, prices)) {
-      low = middle;
-      best.proof = *proof;
-    } else {
-      high = middle;
-      best.prices = std::move(prices);
-    }
+    (excluded(middle) ? low : high) = middle;
   }
-  best.lower_ns = low + 1;
+  return low;
+}
+
+// Takes the prices of the last trial value that was not excluded.
+void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                     const FloorTable& floors, int64_t enough_ns, Bound& best) {
+  const int64_t least_ns = best.lower_ns;
+  best.lower_ns = 1 + raised(least_ns - 1, enough_ns, [&](int64_t limit_ns) {
+                    std::vector<int64_t> prices;
+                    const std::optional<Proof> proof =
+                        exceeds(limit_ns, lengths, groups, floors, least_ns, prices);
+                    if (proof) {
+                      best.proof = *proof;
+                    } else {
+                      best.prices = std::move(prices);
+                    }
+                    return proof.has_value();
+                  });
 }
 
 // The least time by which the sequences of one group with lanes can be done, rings' exposed transfers
@@ -278,18 +310,14 @@ bool longest_exceed(int64_t limit_ns, std::span<const int64_t> lengths, std::spa
   });
 }
 
-// Bisects as raise_by_trials does.
 void raise_by_longest(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-                      const FloorTable& floors, Bound& best) {
+                      const FloorTable& floors, int64_t enough_ns, Bound& best) {
   LongestSequences longest(lengths, groups, floors);
-  int64_t low = best.lower_ns - 1;
-  int64_t high = 2 * best.lower_ns;
-  for (int trial = 0; trial < kTrials && high - low > 1 + low / 2000; ++trial) {
-    const int64_t middle = trial == 0 ? low + 1 + low / 2000 : low + (high - low) / 2;
-    (longest_exceed(middle, lengths, groups, longest) ? low : high) = middle;
-  }
-  if (low < best.lower_ns) return;
-  best.lower_ns = low + 1;
+  const int64_t low_ns = raised(best.lower_ns - 1, enough_ns, [&](int64_t limit_ns) {
+    return longest_exceed(limit_ns, lengths, groups, longest);
+  });
+  if (low_ns < best.lower_ns) return;
+  best.lower_ns = low_ns + 1;
   best.proof = Proof::kLongest;
 }
 
@@ -313,7 +341,7 @@ const char* name_of(Proof proof) {
 }
 
 FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups)
-    : sequences_(lengths.size()) {
+    : sequences_(lengths.size()), tokens_(lengths.begin(), lengths.end()) {
   const Work all = Work::of(lengths);
   const int64_t shortest = lengths.empty() ? 0 : lengths.back();
   floors_ns_.reserve(groups.size() * sequences_);
@@ -326,12 +354,22 @@ FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeG
       shares_ns_.push_back(fits ? floor_ns - group.scheme->work_floor_ns(stage, length) : 0);
     }
     constant_ns_.push_back(group.scheme->constant_ns(stage));
+    bubbles_.emplace_back(*group.scheme, stage);
+    const bool single = group.scheme->scheme().pp == 1 && group.scheme->scheme().cp == 1;
+    batch_tokens_.push_back(single ? group.scheme->max_len_tokens() : 0);
     stage_.push_back(stage);
     fill_ns_.push_back(group.scheme->fill_ns(stage, shortest));
   }
 }
 
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                                 const FloorTable& floors) {
+  std::optional<Bound> bound = first_bound(lengths, groups, floors);
+  if (bound) raise_bound(lengths, groups, floors, std::numeric_limits<int64_t>::max(), *bound);
+  return bound;
+}
+
+std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors) {
   if (lengths.empty()) return Bound{.lower_ns = 0, .prices = std::vector<int64_t>(groups.size(), 1)};
   int64_t path_ns = std::numeric_limits<int64_t>::max();
@@ -354,12 +392,18 @@ std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<con
   if (groups.size() == 1 && groups[0].scheme->scheme().cp > 1) {
     raise(best, rings_ns(lengths, groups[0], floors, best.lower_ns), Proof::kRings);
   }
-  if (groups.size() > 1) raise_by_trials(lengths, groups, floors, path_ns, best);
   best.start_ns = best.lower_ns;
+  return best;
+}
+
+void raise_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                 const FloorTable& floors, int64_t enough_ns, Bound& bound) {
+  if (lengths.empty()) return;
+  if (groups.size() > 1) raise_by_trials(lengths, groups, floors, enough_ns, bound);
+  bound.start_ns = bound.lower_ns;
   const bool single_lanes = std::any_of(
       groups.begin(), groups.end(), [](const SchemeGroup& group) { return group.scheme->scheme().cp == 1; });
-  if (single_lanes) raise_by_longest(lengths, groups, floors, best);
-  return best;
+  if (single_lanes) raise_by_longest(lengths, groups, floors, enough_ns, bound);
 }
 
 }  // namespace sluice::plan

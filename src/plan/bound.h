@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/bubble.h"
 #include "plan/scheme_cost.h"
 
 namespace sluice::plan {
@@ -31,6 +32,12 @@ class FloorTable {
   // The part of floor_ns that pays for constants, and the whole constant of the group's busiest stage.
   int64_t share_ns(size_t sequence, size_t group) const { return shares_ns_[group * sequences_ + sequence]; }
   int64_t constant_ns(size_t group) const { return constant_ns_[group]; }
+  // Where pipelines take nothing but their work and a constant for every micro-batch, because they have one
+  // stage and one lane, what a micro-batch holds; 0 elsewhere.
+  int64_t batch_tokens(size_t group) const { return batch_tokens_[group]; }
+  int64_t tokens(size_t sequence) const { return tokens_[sequence]; }
+  // Of the group's busiest stage.
+  const Bubble& bubble(size_t group) const { return bubbles_[group]; }
   int stage(size_t group) const { return stage_[group]; }
   int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
 
@@ -38,7 +45,9 @@ class FloorTable {
   size_t sequences_;
   std::vector<int64_t> floors_ns_;  // by group, then sequence
   std::vector<int64_t> shares_ns_;  // the same
-  std::vector<int64_t> constant_ns_;
+  std::vector<int64_t> tokens_;     // by sequence
+  std::vector<int64_t> constant_ns_, batch_tokens_;
+  std::vector<Bubble> bubbles_;
   std::vector<int> stage_;        // by group: the stage that the bound looks at
   std::vector<int64_t> fill_ns_;  // of that stage
 };
@@ -61,15 +70,15 @@ struct Bound {
 // credits don't matter.
 // - Path: the micro-batch of the longest sequence passes all stages and back.
 // - Prices: a pipeline of group k that ends by M gives its stage at most M − fill_k, so for any λ >= 0
-//   Σ_i min_k λ_k·floor_ik <= Σ_k λ_k·d_k·(M − fill_k), solved for M. fill_k is capped at the path bound, so
-//   that the right side is never negative for an empty pipeline. Constants need not be shared by tokens: with
-//   θ_k in [0, 1] floors count θ_k of their share, and fill_k is later by (1 − θ_k)·c, because a pipeline
-//   that runs anything has a micro-batch: V of them cost V·c, and what they hold at most θ_k·V·c of it. θ = 1
-//   is best for full micro-batches, 0 where one would hold all. λ and θ are sought by damped rounds, once for
-//   all sequences and once for those that only the groups of a larger max_len hold (the λ of the others is
-//   zero). Where groups differ, that is done for trial values T: if M <= T, no sequence runs on a group where
-//   its own path exceeds T, which leaves fewer choices; if the bound among those exceeds T, then so does M. T
-//   is bisected.
+//   Σ_i min_k λ_k·floor_ik <= Σ_k λ_k·d_k·(M − fill_k), solved for M. fill_k is at most a bound already
+//   proved, so that the right side is never negative for an empty pipeline. Constants need not be shared by
+//   tokens: with θ_k in [0, 1] floors count θ_k of their share, and V micro-batches, which cost V·c and hold
+//   at most θ_k·V·c of it, leave M − (1 − θ_k)·V·c: V is 1 with one stage, and with more what leaves most
+//   (plan/bubble.h). θ = 1 is best for full micro-batches, 0 where one would hold all. λ and θ are sought by
+//   damped rounds, once for all sequences and once for those that only the groups of a larger max_len hold
+//   (the λ of the others is zero). Where groups differ, that is done for trial values T: if M <= T, no
+//   sequence runs on a group where its own path exceeds T, which leaves fewer choices; if the bound among
+//   those exceeds T, then so does M. T is bisected.
 // - Rings: where a single group has lanes, the same with what rings expose when all ends by M on top of the
 //   floors (SchemeCost::ring_floor_ns); the least M that does not contradict itself.
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
@@ -77,5 +86,11 @@ struct Bound {
 // T (plan/longest.h). `lengths` descend. Nothing when a sequence fits no group. Integers only.
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors);
+
+// The same in two steps: without trial values, which is quick; then with them, not further than `enough_ns`.
+std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                                 const FloorTable& floors);
+void raise_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
+                 const FloorTable& floors, int64_t enough_ns, Bound& bound);
 
 }  // namespace sluice::plan

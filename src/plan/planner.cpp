@@ -168,25 +168,23 @@ std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<
     return a.expected_ns() < b.expected_ns();
   });
   StepPlan plan{.step = step, .sequences = sequences};
-  plan.lower_bound_ns = std::numeric_limits<int64_t>::max();
-  for (const CandidateSearch& search : searches) {
-    if (*search.lower_bound_ns() >= plan.lower_bound_ns) continue;
-    plan.lower_bound_ns = *search.lower_bound_ns();
-    plan.bounded_by = name_of(search.proof());
-  }
-  bool planned = false;
+  plan.lower_bound_ns = plan.estimated_ns = std::numeric_limits<int64_t>::max();
   for (CandidateSearch& search : searches) {
+    if (*search.lower_bound_ns() < plan.estimated_ns) search.raise_bound(plan.estimated_ns);
+    const int64_t bound_ns = *search.lower_bound_ns();
+    if (bound_ns < plan.lower_bound_ns) {
+      plan.lower_bound_ns = bound_ns;
+      plan.bounded_by = name_of(search.proof());
+    }
     const std::string name = to_text(search.strategy());
-    if (planned && *search.lower_bound_ns() >= plan.estimated_ns) {
-      plan.candidates.push_back({name, *search.lower_bound_ns()});
+    if (bound_ns >= plan.estimated_ns) {
+      plan.candidates.push_back({name, bound_ns});
       continue;
     }
-    std::vector<PackedPipeline> packed =
-        search.run(planned ? plan.estimated_ns : std::numeric_limits<int64_t>::max(), options_.effort);
+    std::vector<PackedPipeline> packed = search.run(plan.estimated_ns, options_.effort);
     const int64_t end_ns = last_end_ns(packed);
     plan.candidates.push_back({name, end_ns});
-    if (planned && end_ns >= plan.estimated_ns) continue;
-    planned = true;
+    if (end_ns >= plan.estimated_ns) continue;
     plan.estimated_ns = end_ns;
     plan.pipelines.clear();
     for (PackedPipeline& pipeline : packed) plan.pipelines.push_back(std::move(pipeline.plan));

@@ -122,6 +122,20 @@ int64_t SchemeCost::work_floor_ns(int stage, int64_t length) const {
       0, static_cast<int64_t>(all.of_work_fixed(work) >> cost::Quadratic::kFractionBits) - 2);
 }
 
+int64_t SchemeCost::forward_parts(int stage, int bits) const {
+  int64_t least = stage == 0 ? 0 : int64_t{1} << bits;
+  const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
+  for (int below = 0; below < stage; ++below) {
+    const cost::Quadratic& forward = cells_[static_cast<size_t>(below)].forward;
+    for (const auto coefficient : {&cost::Quadratic::a, &cost::Quadratic::b, &cost::Quadratic::c_ns}) {
+      if (all.*coefficient == 0) continue;
+      least = std::min(least,
+                       static_cast<int64_t>((cost::Wide{forward.*coefficient} << bits) / (all.*coefficient)));
+    }
+  }
+  return least;
+}
+
 int64_t SchemeCost::constant_ns(int stage) const {
   return scheme_.cp > 1 ? 0 : cells_[static_cast<size_t>(stage)].all.c_ns;
 }

@@ -53,6 +53,9 @@ class SchemeCost {
   // constant_ns when it runs anything. With lanes there is nothing to leave out: floor_ns, and no constant.
   int64_t work_floor_ns(int stage, int64_t length) const;
   int64_t constant_ns(int stage) const;
+  // The least part that the forward of any micro-batch on a stage below has of all its cells on this one, in
+  // 2^-bits, but for the rounding of cells to nanoseconds. 0 for stage 0.
+  int64_t forward_parts(int stage, int bits) const;
   // The same for sequences of `work` in all, which need at least one micro-batch.
   int64_t floor_ns(int stage, const cost::Work& work, int sequences) const;
   // What rings add to floor_ns when everything ends by `limit_ns`: on fewer lanes the sequence's own path

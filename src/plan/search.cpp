@@ -53,21 +53,26 @@ CandidateSearch::CandidateSearch(const strategy::Strategy& strategy,
     group_of_.push_back(static_cast<int>(group - groups_.begin()));
   }
   floors_ = std::make_unique<FloorTable>(batch.sorted, groups_);
-  bound_ = lower_bound(batch.sorted, groups_, *floors_);
+  bound_ = first_bound(batch.sorted, groups_, *floors_);
 }
 
 std::optional<int64_t> CandidateSearch::lower_bound_ns() const {
   return bound_ ? std::optional(bound_->lower_ns) : std::nullopt;
 }
 
-// Half a micro-batch's constant for the last, partly filled one; for stages the even pipeline's bubble.
+void CandidateSearch::raise_bound(int64_t enough_ns) {
+  plan::raise_bound(batch_->sorted, groups_, *floors_, enough_ns, *bound_);
+}
+
+// With stages the even pipeline's bubble; with lanes half a constant for the last, partly filled
+// micro-batches.
 std::vector<int64_t> CandidateSearch::first_overheads() const {
   std::vector<int64_t> overheads;
   for (size_t p = 0; p < group_of_.size(); ++p) {
     const SchemeCost& scheme = scheme_of(p);
     const int pp = scheme.scheme().pp;
     const int64_t constant_ns = scheme.micro_batch_ns();
-    int64_t overhead = constant_ns / 2;
+    int64_t overhead = scheme.scheme().cp > 1 ? constant_ns / 2 : 0;
     if (pp > 1 && !batch_->sorted.empty()) {
       const std::vector<int> counts = micro_batch_counts(bound_->start_ns, constant_ns, pp, 1, 1 << 20);
       const int64_t count = counts[counts.size() / 2];
@@ -191,7 +196,7 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
     for (size_t p = 0; p < group_of_.size(); ++p) {
       if (now.members[p].empty()) continue;
       const int pipeline = static_cast<int>(p);
-      assignment.set_overhead_ns(pipeline, now.pipelines[p].makespan_ns - assignment.work_ns(pipeline));
+      assignment.set_overhead_ns(pipeline, now.pipelines[p].makespan_ns - assignment.busy_ns(pipeline));
     }
     assignment.improve(goal_ns, steps);
     std::vector<size_t> changed;

@@ -33,8 +33,11 @@ class CandidateSearch {
                   const cost::CostModel& cost, const SortedBatch& batch);
 
   const strategy::Strategy& strategy() const { return *strategy_; }
-  // Nothing when the strategy does not hold the batch.
+  // Nothing when the strategy does not hold the batch. A quick one, until raise_bound asks for all that is
+  // known, but not for more than `enough_ns`.
   std::optional<int64_t> lower_bound_ns() const;
+  // REQUIRES: a bound.
+  void raise_bound(int64_t enough_ns);
   // REQUIRES: a bound.
   Proof proof() const { return bound_->proof; }
 

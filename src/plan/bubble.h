@@ -1,0 +1,36 @@
+// How long a stage of a pipeline with one lane can work at most by a given time, whatever its micro-batches
+// are: few of them make it wait for the first ones, many cost constants.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/scheme_cost.h"
+
+namespace sluice::plan {
+
+// With V micro-batches, in the order of injection, of u_1 … u_V on the stage, n stages below it, and forwards
+// there of at least α·u each, the stage cannot begin with the j-th before the first stage has done j forwards
+// and those between one each:
+//   M >= α·(u_1 + … + u_j) + (n − 1)·α·u_j + u_j + … + u_V.
+// With U the sum of all and r = (1 + (n − 1)·α) ÷ (n·α) these bounds, j = 1 … V, add up to
+//   M >= U · (1 + 1 ÷ B_V),   B_V = (1 + r + … + r^(V − 1)) ÷ (n·α).
+// The proof: with I = M − U and S_j = u_1 + … + u_j they say S_j <= I ÷ (n·α) + r·S_(j − 1).
+class Bubble {
+ public:
+  Bubble(const SchemeCost& scheme, int stage);
+
+  struct Most {
+    int64_t busy_ns = 0;
+    int64_t micro_batches = 1;
+  };
+  // The most over V >= 1 of the stage's busy time by `end_ns` less V times `constant_ns`. At least 0.
+  // Grows with end_ns no faster than that does. REQUIRES: constant_ns >= 0.
+  Most most(int64_t end_ns, int64_t constant_ns) const;
+
+ private:
+  int64_t stages_below_ = 0;
+  std::vector<int64_t> busy_parts_;  // by V − 1: B_V ÷ (1 + B_V); 1 for more
+};
+
+}  // namespace sluice::plan

@@ -1,0 +1,66 @@
+#include "plan/bubble.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "base/text.h"
+#include "plan/test_models.h"
+#include "schedule/makespan.h"
+
+namespace sluice::plan {
+namespace {
+
+constexpr int kWorld = 8;
+
+// Random micro-batches in a random order: no schedule lets a stage work longer.
+TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
+  const cost::CostModel cost = test_cost(128'000'000, 8);
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    base::Rng rng(seed, 11);
+    const strategy::Scheme scheme{1, static_cast<int>(rng.between(2, 8)), 1};
+    const SchemeCost costs(scheme, cost, kWorld);
+    const strategy::Pipeline pipeline =
+        strategy::parse_strategy(base::text("<1,", scheme.pp, ",1>"), kWorld).pipelines.front();
+    const schedule::UnitTimes times(pipeline, cost);
+    schedule::UnitTable table(scheme.pp);
+    std::vector<int> order;
+    int64_t tokens = rng.between(1, costs.max_len_tokens());
+    for (int64_t unit = rng.between(1, 12); unit > 0; --unit) {
+      order.push_back(table.units());
+      table.resize(table.units() + 1);
+      times.write(cost::Work::of_lane(tokens, rng.between(1, tokens), 1), table, order.back());
+      // Growing micro-batches come nearest to the bound.
+      tokens =
+          std::min(costs.max_len_tokens(), rng.below(3) == 0 ? rng.between(1, tokens) : tokens * 5 / 4 + 1);
+    }
+    schedule::Makespan makespan;
+    const int64_t end_ns = makespan.of(table, order, int64_t{1} << 40);
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      int64_t busy_ns = 0;
+      for (const int unit : order) busy_ns += table.row(unit)[static_cast<size_t>(stage)].all_ns();
+      const int64_t constant_ns = costs.constant_ns(stage);
+      const Bubble bubble(costs, stage);
+      for (const int64_t part_ns : {int64_t{0}, constant_ns / 2, constant_ns}) {
+        const Bubble::Most most = bubble.most(end_ns, part_ns);
+        ASSERT_LE(busy_ns - static_cast<int64_t>(order.size()) * part_ns, most.busy_ns)
+            << "seed " << seed << " stage " << stage;
+      }
+    }
+  }
+}
+
+TEST(Bubble, FewMicroBatchesWaitAndManyCostConstants) {
+  const cost::CostModel cost = test_cost(128'000'000, 8);
+  const SchemeCost scheme(strategy::Scheme{1, 4, 1}, cost, kWorld);
+  const Bubble bubble(scheme, 3);
+  const int64_t constant_ns = scheme.constant_ns(3);
+  const Bubble::Most shorter = bubble.most(20 * constant_ns, constant_ns);
+  const Bubble::Most longer = bubble.most(2000 * constant_ns, constant_ns);
+  EXPECT_LT(shorter.micro_batches, longer.micro_batches);
+  EXPECT_LT(longer.busy_ns, 2000 * constant_ns - longer.micro_batches * constant_ns);
+  EXPECT_EQ(bubble.most(2000 * constant_ns, 0).busy_ns, 2000 * constant_ns);
+  EXPECT_EQ(Bubble(scheme, 0).most(1000, 10).busy_ns, 990);
+}
+
+}  // namespace
+}  // namespace sluice::plan
