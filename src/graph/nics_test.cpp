@@ -86,16 +86,13 @@ TEST(Nics, SharedAdapterMovesWhatItsRanksMove) {
 }
 
 TEST(Nics, ClockOnlyAddsToDurations) {
-  int slowed = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto random = testing::random_case(seed, {.max_lanes = 2});
     const StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     for (const Node& node : graph.nodes) {
       ASSERT_GE(node.end_ns, node.start_ns + node.duration_ns) << "seed " << seed << ": " << label(node);
-      slowed += node.end_ns > node.start_ns + node.duration_ns ? 1 : 0;
     }
   }
-  EXPECT_GT(slowed, 0);
 }
 
 }  // namespace

@@ -109,29 +109,26 @@ int Rounds::round_of(int bucket) const {
 Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& strategy) {
   const int64_t layers = table.shape.layers;
   int64_t count = 1;
+  int stages = 1;
   for (const auto& [scheme, ranks] : strategy.pipelines) {
+    stages = std::max(stages, scheme.pp);
     // Stage 0 has the most layers.
     count = std::max(count, rounds_of_stage(strategy::layers_of_stage(layers, scheme.pp, 0), scheme.tp));
   }
-  std::vector<int64_t> earliest(table.buckets.size(), count - 1);
-  earliest[static_cast<size_t>(table.embedding().index)] = 0;
-  for (const auto& [scheme, ranks] : strategy.pipelines) {
-    for (int stage = 0; stage < scheme.pp; ++stage) {
-      const base::Interval own = strategy::layers_of_stage(layers, scheme.pp, stage);
-      for (int64_t round = 0; round < count; ++round) {
-        const base::Interval part = base::even_part(own.size(), count, round);
-        for (int64_t layer = own.begin + part.begin; layer < own.begin + part.end; ++layer) {
-          int64_t& have = earliest[static_cast<size_t>(table.layer(layer).index)];
-          have = std::min(have, round);
-        }
+  Rounds result;
+  result.buckets.resize(static_cast<size_t>(count));
+  result.buckets.front().push_back(table.embedding().index);
+  for (int stage = 0; stage < stages; ++stage) {
+    const base::Interval own = strategy::layers_of_stage(layers, stages, stage);
+    for (int64_t round = 0; round < count; ++round) {
+      const base::Interval part = base::even_part(own.size(), count, round);
+      for (int64_t layer = own.begin + part.begin; layer < own.begin + part.end; ++layer) {
+        result.buckets[static_cast<size_t>(round)].push_back(table.layer(layer).index);
       }
     }
   }
-  Rounds result;
-  result.buckets.resize(static_cast<size_t>(count));
-  for (size_t bucket = 0; bucket < earliest.size(); ++bucket) {
-    result.buckets[static_cast<size_t>(earliest[bucket])].push_back(static_cast<int>(bucket));
-  }
+  result.buckets.back().push_back(table.head().index);
+  for (std::vector<int>& round : result.buckets) std::ranges::sort(round);
   std::erase_if(result.buckets, [](const std::vector<int>& round) { return round.empty(); });
   return result;
 }

@@ -44,10 +44,11 @@ class ComputeLayout {
   std::vector<std::vector<Holding>> holdings_;  // by rank
 };
 
-// Which buckets travel together. Round r carries of every stage the layers
-// [⌊r·layers/R⌋, ⌊(r+1)·layers/R⌋) with R = max over stages of ⌈layers/TP⌉; the embedding joins the
-// first round and the head the last. Push uses the same rounds in reverse. A bucket travels once: stages of
-// different pipelines that disagree on its round take it in the earliest.
+// Which buckets travel together. Round r carries of every stage of the deepest pipelines the layers
+// [⌊r·layers/R⌋, ⌊(r+1)·layers/R⌋) with R = max over all stages of ⌈layers/TP⌉; the embedding joins the first
+// round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever needs it.
+// The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets the same
+// part of what it needs and none waits for another's.
 struct Rounds {
   std::vector<std::vector<int>> buckets;  // by round, ascending bucket indices; no round is empty
   int round_of(int bucket) const;

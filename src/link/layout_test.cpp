@@ -103,11 +103,11 @@ TEST(Rounds, OneLayerOfEveryStagePerTpRanks) {
   EXPECT_EQ(result.round_of(9), 1);
 }
 
-TEST(Rounds, PipelinesThatDisagreeTakeABucketInTheEarliest) {
-  // <1,2,1> has R = 2 over stages of 2 layers, <2,1,1> would take layer 2 in its second round.
+TEST(Rounds, FollowTheStagesOfTheDeepestPipelines) {
+  // Both have R = 2; <2,1,1> alone would take layers 0 and 1 first.
   const model::ParameterTable table = model::parameter_table(small_shape(4, false));
   const Rounds result = rounds(table, strategy::parse_strategy("<1,2,1> + <2,1,1>", 4));
-  EXPECT_THAT(result.buckets, ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5)));
+  EXPECT_THAT(result.buckets, ElementsAre(ElementsAre(0, 1, 3), ElementsAre(2, 4, 5)));
 }
 
 TEST(Rounds, EveryBucketTravelsOnce) {
