@@ -434,14 +434,11 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
     }
   }
   if (wanted("figure15")) {
-    simulate(
-        {"figure15", "32b", 64, "commoncrawl"},
-        {"hydraulis", "hydraulis_without_constants", "sluice", "sluice_lanes", "megatron", "megatron_table3"},
-        100, results);
+    simulate({"figure15", "32b", 64, "commoncrawl"},
+             {"hydraulis", "sluice", "sluice_lanes", "megatron", "megatron_table3"}, 100, results);
   }
   if (wanted("table4")) {
-    const std::vector<std::string> compared = {"hotspa", "hydraulis", "hydraulis_without_constants", "sluice",
-                                               "sluice_lanes"};
+    const std::vector<std::string> compared = {"hotspa", "hydraulis", "sluice", "sluice_lanes"};
     simulate({"table4", "7b", 32, "commoncrawl"}, compared, steps, results);  // Table 3 has no 7B on 32 GPUs
     for (const Case& of : {Case{"table4", "32b", 32, "commoncrawl"},
                            Case{"table4", "32b", 64, "commoncrawl", 32768, 200'000}}) {

@@ -359,7 +359,7 @@ def figure_15(results):
     (FIGURES / "evaluation_15.svg").write_text(figures.lines("Step time, s, by step", lines))
     spreads = []
     for name, quoted in (("megatron_table3", "36–65 % (measured)"), ("megatron", "–"), ("hydraulis", "2–10 % (measured)"),
-                         ("hydraulis_without_constants", "–"), ("sluice", "–"), ("sluice_lanes", "–")):
+                         ("sluice", "–"), ("sluice_lanes", "–")):
         own = [f"{100 * value:.0f} %" for value in systems.get(name, {}).get("spreads", [])] or ["–"] * 5
         title = "Megatron-LM, Table 3" if name == "megatron_table3" else TITLES[name]
         spreads.append([title, *own, quoted])
