@@ -20,6 +20,7 @@
 #include "plan/planner.h"
 #include "plan/static_strategy.h"
 #include "report/run_summary.h"
+#include "result_lines.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 #include "study/comparison.h"
@@ -64,35 +65,12 @@ study::Scenario scenario_of(const Case& of, int64_t steps) {
   return study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps, kMostLanes);
 }
 
-// Results in a file, by key.
-class Results {
- public:
-  explicit Results(const std::string& path) : path_(path) {
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) known_.insert(key_of(Json::parse(line)));
-  }
-  static Json key(const Case& of, const std::string& system) {
-    return {{"figure", of.figure},   {"model", of.model},   {"gpus", of.gpus}, {"corpus", of.corpus},
-            {"context", of.context}, {"tokens", of.tokens}, {"system", system}};
-  }
-  bool has(const Json& key) const { return known_.contains(key_of(key)); }
-  void add(Json key, const Json& result) {
-    key.update(result);
-    std::ofstream(path_, std::ios::app) << key.dump() << "\n";
-    std::cout << key.dump().substr(0, 220) << std::endl;
-  }
+using Results = bench::ResultLines;
 
- private:
-  static std::string key_of(const Json& line) {
-    std::string key;
-    for (const char* name : {"figure", "model", "gpus", "corpus", "context", "tokens", "system"}) {
-      key += line.at(name).dump() + " ";
-    }
-    return key;
-  }
-  std::string path_;
-  std::set<std::string> known_;
-};
+Json key_of(const Case& of, const std::string& system) {
+  return {{"figure", of.figure},   {"model", of.model},   {"gpus", of.gpus}, {"corpus", of.corpus},
+          {"context", of.context}, {"tokens", of.tokens}, {"system", system}};
+}
 
 std::unique_ptr<study::System> make(const Case& of, const std::string& name,
                                     const study::SystemInputs& inputs) {
@@ -203,7 +181,7 @@ Json least_work(const study::Scenario& scenario) {
 void simulate(const Case& of, const std::vector<std::string>& systems, int64_t steps, Results& results) {
   std::optional<study::Scenario> scenario;
   for (const std::string& name : systems) {
-    const Json key = Results::key(of, name);
+    const Json key = key_of(of, name);
     if (results.has(key)) continue;
     if (!scenario) scenario = scenario_of(of, steps);
     if (name == "least_work") {
@@ -264,7 +242,7 @@ void table_1(int64_t steps, Results& results) {
         Column{"heterogeneous, no overlap", "ablation_d", no_overlap},
         Column{"heterogeneous, overlap", "ablation_d", {}},
         Column{"sluice, no overlap", "sluice", no_overlap}, Column{"sluice, overlap", "sluice", {}}}) {
-    const Json key = Results::key(of, column.name);
+    const Json key = key_of(of, column.name);
     if (results.has(key)) continue;
     study::Scenario scenario = scenario_of(of, steps);
     scenario.inputs.max_cp = 1;
@@ -277,7 +255,7 @@ void table_1(int64_t steps, Results& results) {
 void corpora(Results& results) {
   for (const char* corpus : {"commoncrawl", "github"}) {
     const Case of{"corpora", "", 0, corpus};
-    const Json key = Results::key(of, "lengths");
+    const Json key = key_of(of, "lengths");
     if (results.has(key)) continue;
     const std::vector<int32_t>& lengths = corpus_lengths(corpus);
     const auto count = static_cast<double>(lengths.size());
@@ -310,7 +288,7 @@ void corpora(Results& results) {
 
 void figure_17(Results& results) {
   const Case of{"figure17", "32b", 64, "commoncrawl", 32768, 1'600'000};
-  const Json key = Results::key(of, "lengths");
+  const Json key = key_of(of, "lengths");
   if (results.has(key)) return;
   Json longest = Json::array();
   for (const corpus::Batch& batch : scenario_of(of, 30).batches) {
@@ -328,7 +306,7 @@ void figure_18(Results& results) {
   const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
   for (const auto& [name, scheme] :
        {std::pair{"PP", strategy::Scheme{.tp = 4, .pp = 2}}, std::pair{"DP", strategy::Scheme{.tp = 4}}}) {
-    const Json key = Results::key(of, name);
+    const Json key = key_of(of, name);
     if (results.has(key)) continue;
     Json times = Json::array();
     for (const corpus::Batch& batch : scenario.batches) {
@@ -350,7 +328,7 @@ void figure_18(Results& results) {
 // Greedy against ideal dispatch: the estimate by which it dispatches, and the schedule that runs.
 void figure_20(int64_t steps, Results& results) {
   const Case of{"figure20", "32b", 64, "commoncrawl", 32768, 200'000};
-  const Json key = Results::key(of, "dispatch");
+  const Json key = key_of(of, "dispatch");
   if (results.has(key)) return;
   const study::Scenario scenario = scenario_of(of, steps);
   const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
@@ -471,7 +449,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
-    Results results(out);
+    Results results(out, {"figure", "model", "gpus", "corpus", "context", "tokens", "system"});
     run(part, model, steps, results);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

@@ -28,17 +28,25 @@ double normal_point(double above) {
 }  // namespace
 
 LengthLaw length_law(const std::string& name) {
-  if (name == "commoncrawl") return {260, 1.3, 4096, 1.8, 200'000};
-  if (name == "github") return {1083, 2.0, 16384, 1.62, 2'000'000};
-  throw base::InputError(
-      base::text("there is no length law '", name, "': choose commoncrawl or github, or give lengths"));
+  if (name == "commoncrawl") return {260, 1.3, {{4096, 1.8}}, 200'000};
+  if (name == "github") return {1083, 2.0, {{16384, 1.62}}, 2'000'000};
+  if (name == "byted") {
+    return {2370, 0.65, {{4096, 0.864}, {131'072, 0.62}, {262'144, 2.69}, {680'000, 0}}, 2'097'152};
+  }
+  throw base::InputError(base::text("there is no length law '", name,
+                                    "': choose commoncrawl, github or byted, or give lengths"));
 }
 
 int64_t length_at(const LengthLaw& law, double quantile) {
   const double above = 1 - quantile;
-  const double tail = normal_above(std::log(law.tail_from / law.median) / law.sigma);
-  const double length = above < tail ? law.tail_from * std::pow(tail / above, 1 / law.tail_exponent)
-                                     : law.median * std::exp(law.sigma * normal_point(above));
+  double share = normal_above(std::log(law.tail.front().from_tokens / law.median) / law.sigma);
+  double length = law.median * std::exp(law.sigma * normal_point(above));
+  for (size_t piece = 0; piece < law.tail.size() && above < share; ++piece) {
+    const auto& [from_tokens, exponent] = law.tail[piece];
+    length = exponent > 0 ? from_tokens * std::pow(share / above, 1 / exponent) : 1e15;
+    if (piece + 1 < law.tail.size())
+      share *= std::pow(from_tokens / law.tail[piece + 1].from_tokens, exponent);
+  }
   return std::clamp(std::llround(std::min(length, 1e15)), static_cast<long long>(kShortest),
                     static_cast<long long>(law.longest));
 }

@@ -1,4 +1,4 @@
-// Lengths of corpora that are described but not at hand: a log-normal body and a Pareto tail.
+// Lengths of corpora that are described but not at hand: a log-normal body and a tail of power laws.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,25 @@
 
 namespace sluice::study {
 
-// The share of documents longer than x tokens is that of a log-normal distribution up to `tail_from`, and
-// falls with x^−tail_exponent behind it.
-struct LengthLaw {
-  double median = 0;         // tokens
-  double sigma = 0;          // standard deviation of ln(length)
-  double tail_from = 0;      // tokens
-  double tail_exponent = 0;  // above 1, or there is no mean
-  int64_t longest = 0;       // tokens; what is longer is cut
+// Behind `from_tokens` the share of longer documents falls with x^−exponent; 0: there are none of a length
+// up to the next piece, or behind the last piece none but those that are cut to the longest.
+struct LengthTail {
+  double from_tokens = 0;
+  double exponent = 0;
 };
 
-// "commoncrawl", "github": fitted to what is published of them (data/published/corpora.csv, whose facts the
-// test of this file holds the laws to). InputError listing them for another name.
+// The share of documents longer than x tokens is that of a log-normal distribution up to the first piece of
+// the tail.
+struct LengthLaw {
+  double median = 0;             // tokens
+  double sigma = 0;              // standard deviation of ln(length)
+  std::vector<LengthTail> tail;  // ascending, at least one
+  int64_t longest = 0;           // tokens; what is longer is cut
+};
+
+// "commoncrawl", "github", "byted" (ByteDance's long-tailed corpus): fitted to what is published of them
+// (data/published/corpora.csv, whose facts the test of this file holds the laws to). InputError listing them
+// for another name.
 LengthLaw length_law(const std::string& name);
 
 // The length that a share `quantile` of the documents does not exceed, at least 2. REQUIRES: 0 < quantile

@@ -11,7 +11,7 @@
 namespace sluice::study {
 namespace {
 
-// Documents above `length`, and their tokens, as shares.
+// Documents of `length` or more, and their tokens, as shares.
 struct Above {
   double documents = 0;
   double tokens = 0;
@@ -22,7 +22,7 @@ Above above(const std::vector<int32_t>& lengths, int64_t length) {
   double all = 0;
   for (const int32_t own : lengths) {
     all += own;
-    if (own <= length) continue;
+    if (own < length) continue;
     documents += 1;
     tokens += own;
   }
@@ -30,7 +30,7 @@ Above above(const std::vector<int32_t>& lengths, int64_t length) {
 }
 
 TEST(LengthDistribution, AscendsAndMeetsAtTheTail) {
-  for (const char* name : {"commoncrawl", "github"}) {
+  for (const char* name : {"commoncrawl", "github", "byted"}) {
     const LengthLaw law = length_law(name);
     const std::vector<int32_t> lengths = lengths_by(law, 5000);
     EXPECT_TRUE(std::ranges::is_sorted(lengths));
@@ -58,6 +58,16 @@ TEST(LengthDistribution, CommonCrawlHasThePublishedMeanAndLongest) {
   EXPECT_GT(steps * above(lengths, 15'000).documents, 3);
   EXPECT_LT(std::exp(-steps * above(lengths, 32'767).documents), 0.7);
   EXPECT_GT(std::exp(-steps * above(lengths, 32'767).documents), 0.1);
+}
+
+TEST(LengthDistribution, BytedHasThePublishedLongTail) {
+  const std::vector<int32_t> lengths = lengths_by(length_law("byted"), 200'000);
+  EXPECT_NEAR(above(lengths, 4097).documents, 0.20, 0.001);
+  EXPECT_NEAR(above(lengths, 131'072).documents, 0.01, 0.0001);
+  EXPECT_NEAR(above(lengths, 131'072).tokens, 0.443, 0.005);
+  EXPECT_NEAR(above(lengths, 262'144).tokens, 0.37, 0.005);
+  EXPECT_NEAR(above(lengths, 2'097'152).documents, 0.0005, 0.00001);
+  EXPECT_NEAR(above(lengths, 2'097'152).tokens, 0.121, 0.002);
 }
 
 TEST(LengthDistribution, UnknownNameListsTheKnown) { EXPECT_THROW(length_law("gihtub"), base::InputError); }

@@ -1,0 +1,43 @@
+// Results of long studies: a line of JSON each, appended to a file, which tells what need not be made again.
+#pragma once
+
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+
+namespace sluice::bench {
+
+class ResultLines {
+ public:
+  // What stands under `key_names` in a line tells it from all others.
+  ResultLines(std::string path, std::vector<std::string> key_names)
+      : path_(std::move(path)), key_names_(std::move(key_names)) {
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) known_.insert(key_of(base::Json::parse(line)));
+  }
+
+  bool has(const base::Json& key) const { return known_.contains(key_of(key)); }
+  void add(base::Json key, const base::Json& result) {
+    key.update(result);
+    std::ofstream(path_, std::ios::app) << key.dump() << "\n";
+    std::cout << key.dump().substr(0, 220) << std::endl;
+  }
+
+ private:
+  std::string key_of(const base::Json& line) const {
+    std::string key;
+    for (const std::string& name : key_names_) key += line.at(name).dump() + " ";
+    return key;
+  }
+
+  std::string path_;
+  std::vector<std::string> key_names_;
+  std::set<std::string> known_;
+};
+
+}  // namespace sluice::bench

@@ -1,0 +1,32 @@
+// ByteScale (arXiv 2502.21231) in the steps of its ablation: one pipeline of all ranks, whose lanes take the
+// place of data and context parallelism (plan/byte_scale.h), after the static run that it is compared with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "plan/static_strategy.h"
+#include "study/system.h"
+
+namespace sluice::study {
+
+// kLanes: a sequence takes as many lanes as its length needs (Algorithm 1). kBalance: and lanes are evened
+// out over time (Algorithm 2, DP-balance with one stage, else PP-balance).
+enum class ByteScaleStep : uint8_t { kLanes, kBalance };
+
+// Ranks of a lane, and what one of its micro-batches holds.
+struct LaneLayout {
+  int tp = 1;
+  int pp = 1;
+  int64_t tokens = 8192;  // C
+};
+
+// InfeasibleError when all lanes together do not hold the context.
+std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
+                                        const LaneLayout& layout);
+
+// Static context parallelism: CP is the least power of two whose lanes hold the context, for all sequences;
+// packs as long as the context are dealt to the replicas in turns. InfeasibleError when they don't fit.
+plan::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout);
+
+}  // namespace sluice::study

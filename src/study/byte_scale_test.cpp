@@ -1,0 +1,42 @@
+#include "study/byte_scale.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "study/megatron.h"
+#include "study/test_inputs.h"
+
+namespace sluice::study {
+namespace {
+
+// A context that needs three lanes of a thousand tokens.
+constexpr LaneLayout kLayout{.tokens = 1000};
+constexpr int64_t kContext = 2900;
+
+TEST(ByteScaleSystem, LanesTakeThePlaceOfStaticOnes) {
+  const SystemInputs inputs = test_inputs(kContext);
+  const plan::StaticStrategy fixed = static_cp(inputs, kLayout);
+  EXPECT_EQ(fixed.scheme, (strategy::Scheme{.cp = 4}));
+  EXPECT_EQ(fixed.pipelines, 2);
+  EXPECT_EQ(fixed.micro_batch_tokens, 725);
+  const auto sequences = test_sequences(test_lengths(3, kContext));
+  const int64_t static_ns = make_megatron(inputs, fixed)->step(0, sequences).plan.estimated_ns;
+  for (const ByteScaleStep step : {ByteScaleStep::kLanes, ByteScaleStep::kBalance}) {
+    const auto system = make_byte_scale(inputs, step, kLayout);
+    const SystemStep done = system->step(6, sequences);
+    strategy::validate(done.plan, inputs.world_size);
+    EXPECT_EQ(done.plan.step, 6);
+    EXPECT_EQ(done.plan.sequences, sequences);
+    EXPECT_EQ(to_text(done.plan.strategy()), "1x<1,1,8>");
+    if (step == ByteScaleStep::kBalance) EXPECT_LT(done.plan.estimated_ns, static_ns);
+  }
+}
+
+TEST(ByteScaleSystem, ContextThatAllLanesDoNotHoldIsInfeasible) {
+  const SystemInputs inputs = test_inputs(8001);
+  EXPECT_THROW(static_cp(inputs, kLayout), base::InfeasibleError);
+  EXPECT_THROW(make_byte_scale(inputs, ByteScaleStep::kLanes, kLayout), base::InfeasibleError);
+}
+
+}  // namespace
+}  // namespace sluice::study
