@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train soak fuzz \
-        parity wheel bench paper bench-transformers bench-fidelity format tidy clean
+        parity wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -69,6 +69,10 @@ bench: build ## Run the benchmarks
 paper: build ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B bench/paper_page.py
+
+long-context: build ## Simulate contexts of 1M and 2M tokens (resumes; minutes) and write docs/long_context.md
+	$(BUILD)/long_context
+	$(PYTHON) -B bench/long_context_page.py
 
 bench-fidelity: build ## Simulated beside real steps of the quick start, profiled on this machine
 	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py

@@ -1,12 +1,12 @@
 // ByteScale's comparison (arXiv 2502.21231) at contexts of 1M and 2M tokens, simulated: static context
-// parallelism, and what lanes of any number and balance gain step by step. A line of
+// parallelism, and what lanes, offloading, balance and Sluice's own planning gain step by step. A line of
 // JSON a result, appended to the file given; results that stand there already are not made again.
 // bench/long_context_page.py makes docs/long_context.md of it.
 #include <CLI/CLI.hpp>
-#include <chrono>
-#include <cstdio>
 #include <functional>
 #include <iostream>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,11 +38,12 @@ struct Case {
 };
 
 struct Candidate {
+  std::string layout;  // whose lanes it uses; "any": it chooses
   std::string name;
   std::function<std::unique_ptr<study::System>(const study::SystemInputs&)> make;
 };
 
-// With one pipeline of all ranks for each TP degree, or for one of them.
+// With one pipeline of all ranks for each of the TP degrees.
 std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std::vector<int>& degrees) {
   for (const int tp : degrees) {
     inputs.strategies.push_back(
@@ -51,31 +52,39 @@ std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std
   return study::system_kind("sluice").make(inputs);
 }
 
-std::vector<Candidate> candidates() {
+// The steps of the ablation with lanes of one layout.
+void add_steps(const std::string& name, const study::LaneLayout& layout, std::vector<Candidate>& to) {
+  using plan::OffloadRule;
   using study::ByteScaleStep;
   using study::SystemInputs;
-  const study::LaneLayout layout{.tokens = 8192};
-  const auto byte_scale = [layout](ByteScaleStep step) {
-    return
-        [layout, step](const SystemInputs& inputs) { return study::make_byte_scale(inputs, step, layout); };
+  to.push_back({name, "static_cp", [layout](const SystemInputs& inputs) {
+                  return study::make_megatron(inputs, study::static_cp(inputs, layout));
+                }});
+  const auto add = [&](const char* system, ByteScaleStep step, OffloadRule offload) {
+    to.push_back({name, system, [=](const SystemInputs& inputs) {
+                    return study::make_byte_scale(inputs, step, layout, offload);
+                  }});
   };
-  const auto known = [](const std::string& name) {
-    return [name](const SystemInputs& inputs) { return study::system_kind(name).make(inputs); };
-  };
-  return {{"static_cp",
-           [layout](const SystemInputs& inputs) {
-             return study::make_megatron(inputs, study::static_cp(inputs, layout));
-           }},
-          {"lanes", byte_scale(ByteScaleStep::kLanes)},
-          {"balance", byte_scale(ByteScaleStep::kBalance)},
-          {"sluice", [](const SystemInputs& inputs) { return make_sluice(inputs, {1}); }},
-          {"sluice_tp",
-           [](const SystemInputs& inputs) {
-             return make_sluice(inputs, {1, 2, 4, 8});
-           }},
-          {"sluice_proposed", known("sluice")},
-          {"megatron", known("megatron")},
-          {"megatron_dcp", known("megatron_dcp")}};
+  add("lanes", ByteScaleStep::kLanes, OffloadRule::kNone);
+  add("lanes_eq3", ByteScaleStep::kLanes, OffloadRule::kFewestLanes);
+  add("lanes_offload", ByteScaleStep::kLanes, OffloadRule::kLeastWork);
+  add("balance", ByteScaleStep::kBalance, OffloadRule::kNone);
+  add("balance_offload", ByteScaleStep::kBalance, OffloadRule::kLeastWork);
+  to.push_back(
+      {name, "sluice", [layout](const SystemInputs& inputs) { return make_sluice(inputs, {layout.tp}); }});
+}
+
+std::vector<Candidate> candidates() {
+  std::vector<Candidate> all;
+  add_steps("tp1", {.tp = 1, .tokens = 8192}, all);
+  add_steps("tp8", {.tp = 8, .tokens = 65'536}, all);
+  for (const char* name : {"megatron", "megatron_dcp"}) {
+    all.push_back({"any", name, study::system_kind(name).make});
+  }
+  all.push_back({"any", "sluice", [](const study::SystemInputs& inputs) {
+                   return make_sluice(inputs, {1, 2, 4, 8});
+                 }});
+  return all;
 }
 
 study::Scenario scenario_of(const Case& of, int64_t steps) {
@@ -87,6 +96,9 @@ study::Scenario scenario_of(const Case& of, int64_t steps) {
   options.tokens_per_step = kStepTokens;
   const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
   study::Scenario scenario = study::scenario_of(config::resolve_planning(options, lengths), steps, kRanks);
+  cost::CostModel::Options costs = scenario.inputs.cost.options();
+  costs.memory.host_bytes = scenario.inputs.cluster.host_memory_bytes / costs.gpus_per_node;
+  scenario.inputs.cost = cost::CostModel(std::move(costs));
   std::vector<std::vector<int64_t>> fewer;
   for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
     fewer.push_back(scenario.inputs.sample_batches[b]);
@@ -110,20 +122,48 @@ Json result_of(const report::SystemRun& run) {
           {"rest_rank_ns", shares.link_ns + shares.update_ns + shares.between_ns}};
 }
 
+// What a law of lengths comes to, to hold against what is published.
+void describe(const std::string& corpus, bench::ResultLines& results) {
+  const Json key = {{"corpus", corpus}, {"context", 0}, {"layout", ""}, {"system", "lengths"}};
+  if (results.has(key)) return;
+  const std::vector<int32_t> lengths = study::lengths_by(study::length_law(corpus), kDocuments);
+  const double all = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  const auto share = [&](int64_t shortest, int64_t longest) {
+    double documents = 0;
+    double tokens = 0;
+    for (const int32_t length : lengths) {
+      if (length < shortest || length > longest) continue;
+      documents += 1;
+      tokens += length;
+    }
+    return Json{{"documents", documents / kDocuments}, {"tokens", tokens / all}};
+  };
+  constexpr int64_t kK = 1024;
+  constexpr int64_t kAll = int64_t{1} << 40;
+  results.add(key, {{"documents", kDocuments},
+                    {"mean_tokens", all / kDocuments},
+                    {"up_to_4k", share(0, 4 * kK)},
+                    {"from_128k", share(128 * kK, kAll)},
+                    {"from_256k", share(256 * kK, kAll)},
+                    {"from_2m", share(2048 * kK, kAll)}});
+}
+
 void simulate(const Case& of, int64_t steps, const std::string& only, bench::ResultLines& results) {
   const study::Scenario scenario = scenario_of(of, steps);
   for (const Candidate& candidate : candidates()) {
-    const Json key = {{"corpus", of.corpus}, {"context", of.context}, {"system", candidate.name}};
+    const Json key = {{"corpus", of.corpus},
+                      {"context", of.context},
+                      {"layout", candidate.layout},
+                      {"system", candidate.name}};
     if (results.has(key) || (!only.empty() && only != candidate.name)) continue;
     try {
       const auto system = candidate.make(scenario.inputs);
-      const auto begin = std::chrono::steady_clock::now();
       study::Simulation simulation =
           study::simulate(*system, scenario.batches, scenario.table, {.world_size = kRanks});
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
       simulation.run.configuration = system->configuration();
-      results.add(key, result_of(simulation.run));
-      std::printf("%.2f s a simulated step\n", taken.count() / static_cast<double>(steps));
+      Json result = result_of(simulation.run);
+      result["device_bytes"] = scenario.inputs.cost.options().memory.device_bytes;
+      results.add(key, result);
     } catch (const base::InfeasibleError& error) {
       results.add(key, {{"infeasible", error.what()}});
     }
@@ -144,9 +184,10 @@ int main(int argc, char** argv) {
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
-    bench::ResultLines results(out, {"corpus", "context", "system"});
+    bench::ResultLines results(out, {"corpus", "context", "layout", "system"});
     for (const char* name : {"github", "byted"}) {
       if (!corpus.empty() && corpus != name) continue;
+      describe(name, results);
       for (const int64_t context : {2 << 20, 1 << 20}) simulate({name, context}, steps, only, results);
     }
   } catch (const std::exception& error) {

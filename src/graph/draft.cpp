@@ -230,20 +230,27 @@ void split_offloaded_cells(PipelineDraft& draft, const ModelProgram& program, co
 std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
                                  const cost::CostModel& cost, int world_size, Purpose purpose) {
   std::vector<PipelineDraft> drafts;
-  std::map<strategy::Scheme, int64_t> credits;
+  std::map<std::pair<strategy::Scheme, strategy::MemoryPolicy>, int64_t> credits;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     PipelineDraft draft;
     draft.pipeline = static_cast<int>(p);
     draft.place = plan.pipelines[p].pipeline;
     const strategy::Scheme& scheme = draft.place.scheme;
-    const auto [credit, is_new] = credits.emplace(scheme, 0);
-    if (is_new) credit->second = cost.credit_tokens(scheme, world_size);
+    const strategy::MemoryPolicy policy = schedule::credit_policy(plan.pipelines[p], cost);
+    const auto [credit, is_new] = credits.emplace(std::pair(scheme, policy), 0);
+    if (is_new) credit->second = cost.under(policy).credit_tokens(scheme, world_size);
     draft.load = {.stages = scheme.pp,
                   .lanes = scheme.cp,
                   .credit_tokens = credit->second,
                   .units = schedule::pipeline_units(plan.pipelines[p], cost)};
     if (draft.load.units.empty()) continue;
     draft.units = draft_units(plan.pipelines[p], draft.load, cost);
+    for (size_t u = 0; u < draft.units.size(); ++u) {
+      schedule::Unit& unit = draft.load.units[u];
+      const strategy::MemoryPolicy& own = draft.units[u].memory;
+      if (own != policy)
+        unit.credit_tokens = cost.under(policy).credit_of(scheme, world_size, own, unit.tokens);
+    }
     for (int stage = 0; stage < draft.load.stages; ++stage) {
       draft.stages.push_back({program.of_stage(draft.load.stages, stage), {}, {}});
     }

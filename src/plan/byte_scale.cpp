@@ -11,6 +11,12 @@
 namespace sluice::plan {
 namespace {
 
+// A sequence alone on its lanes, wherever they lie.
+LaneUnit long_unit(const LaneReference& reference, const LaneOffload& offload, int sequence) {
+  const LaneCut cut = offload.cut(reference.length(sequence));
+  return {.lanes = cut.lanes, .sequences = {sequence}, .memory = cut.memory};
+}
+
 // Short sequences to the fullest micro-batch that still has room, the oldest of equals.
 std::vector<LaneUnit> best_fit(const LaneReference& reference, std::span<const int> sequences) {
   std::vector<LaneUnit> units;
@@ -32,15 +38,14 @@ std::vector<LaneUnit> best_fit(const LaneReference& reference, std::span<const i
   return units;
 }
 
-LaneDraft naive(const LaneReference& reference, size_t sequences) {
+LaneDraft naive(const LaneReference& reference, const LaneOffload& offload, size_t sequences) {
   std::vector<LaneUnit> units;
   std::vector<int> shorts;
   for (int s = 0; s < static_cast<int>(sequences); ++s) {
-    const int lanes = reference.fewest_lanes(reference.length(s));
-    if (lanes == 1) {
+    if (reference.length(s) <= reference.lane_tokens()) {
       shorts.push_back(s);
     } else {
-      units.push_back({.lanes = lanes, .sequences = {s}});
+      units.push_back(long_unit(reference, offload, s));
     }
   }
   for (LaneUnit& unit : best_fit(reference, shorts)) units.push_back(std::move(unit));
@@ -70,8 +75,13 @@ LaneDraft naive(const LaneReference& reference, size_t sequences) {
 // Algorithm 2.
 class Balance {
  public:
-  Balance(const LaneReference& reference, const ByteScaleOptions& options, std::span<const int64_t> lengths)
-      : reference_(reference), options_(options), floor_(reference.lanes()), draft_(reference.lanes()) {
+  Balance(const LaneReference& reference, const LaneOffload& offload, const ByteScaleOptions& options,
+          std::span<const int64_t> lengths)
+      : reference_(reference),
+        offload_(offload),
+        options_(options),
+        floor_(reference.lanes()),
+        draft_(reference.lanes()) {
     make_buckets(lengths);
   }
 
@@ -140,12 +150,13 @@ class Balance {
   void give(std::vector<int>& lanes) {
     size_t bucket = next_bucket();
     const int first = buckets_[bucket].front();
-    LaneUnit unit{.lanes = reference_.fewest_lanes(reference_.length(first)), .sequences = {first}};
     take(bucket);
-    if (unit.lanes > 1) {
+    LaneUnit unit;
+    if (reference_.length(first) > reference_.lane_tokens()) {
+      unit = long_unit(reference_, offload_, first);
       unit.first_lane = floor_.soonest(unit.lanes).first;
     } else {
-      unit.first_lane = lanes.front();
+      unit = {.first_lane = lanes.front(), .sequences = {first}};
       for (int64_t left = reference_.lane_tokens() - reference_.length(first); !buckets_.empty();) {
         bucket = next_bucket();
         const int next = buckets_[bucket].front();
@@ -162,6 +173,7 @@ class Balance {
   }
 
   const LaneReference& reference_;
+  const LaneOffload& offload_;
   const ByteScaleOptions& options_;
   std::deque<std::deque<int>> buckets_;
   size_t turn_ = 0;
@@ -174,8 +186,9 @@ class Balance {
 strategy::StepPlan byte_scale_plan(const ByteScaleOptions& options, std::span<const int64_t> lengths,
                                    const cost::CostModel& cost, int world_size) {
   const LaneReference reference(options.scheme, options.lane_tokens, lengths, cost, world_size);
-  if (options.rule == ByteScaleRule::kNaive) return reference.plan(naive(reference, lengths.size()));
-  return reference.plan(Balance(reference, options, lengths).run());
+  const LaneOffload offload(options.offload, reference, lengths, cost, world_size);
+  if (options.rule == ByteScaleRule::kNaive) return reference.plan(naive(reference, offload, lengths.size()));
+  return reference.plan(Balance(reference, offload, options, lengths).run());
 }
 
 }  // namespace sluice::plan

@@ -67,7 +67,7 @@ int64_t LaneDrafting::makespan_ns(const LaneDraft& draft) const {
 }
 
 strategy::MicroBatch LaneDrafting::micro_batch_of(const LaneUnit& unit, int index, int place) const {
-  strategy::MicroBatch micro_batch;
+  strategy::MicroBatch micro_batch{.ring = {}, .pieces = {}, .memory = unit.memory};
   std::vector<int> sequences = unit.sequences;
   std::sort(sequences.begin(), sequences.end());
   micro_batch.pieces.reserve((unit.lanes == 1 ? 1 : 2) * sequences.size());
@@ -95,6 +95,7 @@ strategy::PipelinePlan LaneDrafting::plan(const LaneDraft& draft) const {
     for (const int index : draft.lanes[lane]) {
       const LaneUnit& unit = draft.units[static_cast<size_t>(index)];
       plan.lanes[lane].push_back(micro_batch_of(unit, index, static_cast<int>(lane) - unit.first_lane));
+      plan.max_len_tokens = std::max(plan.max_len_tokens, plan.lanes[lane].back().tokens());
     }
   }
   return plan;

@@ -16,6 +16,7 @@ struct LaneUnit {
   int first_lane = 0;
   int lanes = 1;
   std::vector<int> sequences;
+  strategy::MemoryPolicy memory = {};
 };
 
 struct LaneDraft {

@@ -40,7 +40,7 @@ class ByteScale : public System {
 }  // namespace
 
 std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
-                                        const LaneLayout& layout) {
+                                        const LaneLayout& layout, plan::OffloadRule offload) {
   const plan::ByteScaleRule balance =
       layout.pp == 1 ? plan::ByteScaleRule::kDpBalance : plan::ByteScaleRule::kPpBalance;
   const int lanes = inputs.world_size / (layout.tp * layout.pp);
@@ -48,6 +48,7 @@ std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleSte
       inputs,
       plan::ByteScaleOptions{.scheme = {.tp = layout.tp, .pp = layout.pp, .cp = lanes},
                              .rule = step == ByteScaleStep::kLanes ? plan::ByteScaleRule::kNaive : balance,
+                             .offload = offload,
                              .lane_tokens = layout.tokens});
 }
 

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "plan/lane_offload.h"
 #include "plan/static_strategy.h"
 #include "study/system.h"
 
 namespace sluice::study {
 
-// kLanes: a sequence takes as many lanes as its length needs (Algorithm 1). kBalance: and lanes are evened
-// out over time (Algorithm 2, DP-balance with one stage, else PP-balance).
+// kLanes: a sequence takes as many lanes as its length needs (Algorithm 1). kBalance: lanes are evened out
+// over time (Algorithm 2, DP-balance with one stage, else PP-balance).
 enum class ByteScaleStep : uint8_t { kLanes, kBalance };
 
 // Ranks of a lane, and what one of its micro-batches holds.
@@ -23,7 +24,8 @@ struct LaneLayout {
 
 // InfeasibleError when all lanes together do not hold the context.
 std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
-                                        const LaneLayout& layout);
+                                        const LaneLayout& layout,
+                                        plan::OffloadRule offload = plan::OffloadRule::kNone);
 
 // Static context parallelism: CP is the least power of two whose lanes hold the context, for all sequences;
 // packs as long as the context are dealt to the replicas in turns. InfeasibleError when they don't fit.

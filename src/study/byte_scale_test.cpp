@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "graph/build.h"
+#include "model/parameters.h"
 #include "study/megatron.h"
 #include "study/test_inputs.h"
 
@@ -28,7 +32,37 @@ TEST(ByteScaleSystem, LanesTakeThePlaceOfStaticOnes) {
     EXPECT_EQ(done.plan.step, 6);
     EXPECT_EQ(done.plan.sequences, sequences);
     EXPECT_EQ(to_text(done.plan.strategy()), "1x<1,1,8>");
-    if (step == ByteScaleStep::kBalance) EXPECT_LT(done.plan.estimated_ns, static_ns);
+    if (step == ByteScaleStep::kBalance) {
+      EXPECT_LT(done.plan.estimated_ns, static_ns);
+    }
+  }
+}
+
+// Copies to host memory that hide behind any layer: a lane takes more of a sequence than it could keep.
+TEST(ByteScaleSystem, OffloadingSavesLanesAndItsGraphsAreProved) {
+  SystemInputs inputs = test_inputs();
+  cost::CostModel::Options options = inputs.cost.options();
+  options.host = {0, 1'000'000'000'000};
+  inputs.cost = cost::CostModel(options);
+  const int64_t held = inputs.cost.max_len_tokens({}, inputs.world_size);
+  const LaneLayout layout{.tokens = held * 5 / 8};
+  inputs.context_length = held * 12 / 5;
+  const auto sequences = test_sequences(test_lengths(3, inputs.context_length));
+  const model::ParameterTable table = model::parameter_table(options.shape);
+  for (const ByteScaleStep step : {ByteScaleStep::kLanes, ByteScaleStep::kBalance}) {
+    const auto system = make_byte_scale(inputs, step, layout, plan::OffloadRule::kFewestLanes);
+    const SystemStep done = system->step(0, sequences);
+    strategy::validate(done.plan, inputs.world_size);
+    int64_t most_tokens = 0;
+    for (const auto& lane : done.plan.pipelines[0].lanes) {
+      for (const strategy::MicroBatch& micro_batch : lane) {
+        EXPECT_EQ(micro_batch.memory.offload_permille > 0, micro_batch.tokens() > layout.tokens);
+        most_tokens = std::max(most_tokens, micro_batch.tokens());
+      }
+    }
+    EXPECT_GT(most_tokens, held);
+    const graph::StepGraph graph = graph::build(done.plan, table, system->cost(), inputs.world_size);
+    EXPECT_GE(graph.makespan_ns, done.plan.estimated_ns);
   }
 }
 

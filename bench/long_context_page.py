@@ -1,0 +1,153 @@
+"""docs/long_context.md and its figure from bench/results/long_context.jsonl (made by bench/long_context.cpp)."""
+
+import csv
+import json
+import pathlib
+
+import paper_figures as figures
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RANKS = 1024
+GIB = 2**30
+SCENARIOS = [("github", 2 << 20), ("github", 1 << 20), ("byted", 2 << 20), ("byted", 1 << 20)]
+CORPORA = {"github": "GitHub", "byted": "Byted"}
+LAYOUTS = {"tp1": "lanes of one GPU", "tp8": "lanes of a node, TP 8", "any": "any layout"}
+STEPS = {"static_cp": "static CP", "lanes": "dynamic lanes", "lanes_eq3": "dynamic lanes, offload by eq. 3",
+         "lanes_offload": "dynamic lanes, selective offload", "balance": "dynamic lanes, balance",
+         "balance_offload": "dynamic lanes, selective offload, balance", "sluice": "Sluice"}
+RIVALS = {"megatron": "static, the best of TP × PP × CP", "megatron_dcp": "Megatron-LM dynamic CP", "sluice": "Sluice"}
+PUBLISHED = [("static_cp", "static DP and CP"), ("lanes", "dynamic communication"),
+             ("lanes_offload", "selective offload"), ("balance_offload", "balance")]
+
+
+def load(path):
+    rows = {}
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        rows[(row["corpus"], row["context"], row["layout"], row["system"])] = row
+    return rows
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
+
+
+def title(scenario):
+    corpus, context = scenario
+    return f"{CORPORA[corpus]} {context >> 20}M"
+
+
+class Page:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def seconds(self, scenario, layout, system):
+        row = self.rows.get((*scenario, layout, system), {})
+        return row["mean_ns"] / 1e9 if "mean_ns" in row else None
+
+    def speedup(self, scenario, layout, system, over="tp1"):
+        own, static = self.seconds(scenario, layout, system), self.seconds(scenario, over, "static_cp")
+        return None if own is None or static is None else static / own
+
+    def cell(self, scenario, layout, system):
+        own = self.seconds(scenario, layout, system)
+        if own is None:
+            return "–"
+        over = "tp1" if layout == "any" else layout
+        return f"{own:.1f} s ({self.speedup(scenario, layout, system, over):.2f}x)"
+
+    def systems(self):
+        for layout in ("tp1", "tp8"):
+            yield from ((layout, system, name) for system, name in STEPS.items())
+        yield from (("any", system, name) for system, name in RIVALS.items())
+
+    def speedups(self):
+        rows = [[LAYOUTS[layout], name, *(self.cell(scenario, layout, system) for scenario in SCENARIOS)]
+                for layout, system, name in self.systems()]
+        note = "\nThe last three rows are held against static CP on lanes of one GPU.\n"
+        return table(["lanes", "step", *map(title, SCENARIOS)], rows) + note
+
+    def published(self):
+        with open(ROOT / "data" / "published" / "byte_scale.csv", newline="") as file:
+            quoted = {(row["place"], row["row"]): row["value"] for row in csv.DictReader(file)}
+        byted, github = ("byted", 2 << 20), ("github", 2 << 20)
+        rows = [[STEPS[system], quoted[("Ablation", name)] + "x",
+                 *(f"{self.speedup(scenario, layout, system, layout):.2f}x" for scenario in (byted, github)
+                   for layout in ("tp1", "tp8"))] for system, name in PUBLISHED]
+        rows.append(["remaining steps; here Sluice", quoted[("Ablation", "remote data loading")] + "x",
+                     *(f"{self.speedup(scenario, layout, 'sluice', layout):.2f}x" for scenario in (byted, github)
+                       for layout in ("tp1", "tp8"))])
+        return table(["step", "published, Byted", "Byted, one GPU a lane", "Byted, a node a lane",
+                      "GitHub, one GPU a lane", "GitHub, a node a lane"], rows)
+
+    def shares(self):
+        rows = []
+        for scenario in (SCENARIOS[0], SCENARIOS[2]):
+            for layout, system, name in self.systems():
+                row = self.rows.get((*scenario, layout, system))
+                if row is None or "mean_ns" not in row:
+                    continue
+                parts = [row[part + "_rank_ns"] for part in ("compute", "ring", "idle", "rest")]
+                rows.append([title(scenario), LAYOUTS[layout], name, f"`{row['configuration']}`",
+                             *(f"{100 * part / sum(parts):.0f} %" for part in parts),
+                             f"{row['peak_bytes'] / GIB:.0f} GiB"])
+        return table(["lengths", "lanes", "step", "configuration", "compute", "ring", "idle", "other", "held"], rows)
+
+    def figures(self):
+        """What the text quotes."""
+        github = SCENARIOS[0]
+        static, tuned = self.seconds(github, "tp1", "static_cp"), self.seconds(github, "any", "megatron")
+        ours = self.rows[(*github, "any", "sluice")]
+        ranks_ns = [ours[part + "_rank_ns"] for part in ("compute", "ring", "idle", "rest")]
+        seconds = {"STATIC": static, "TUNED": tuned, "BALANCE": self.seconds(github, "tp1", "balance_offload"),
+                   "SAME": self.seconds(github, "tp1", "sluice"), "ANY": self.seconds(github, "any", "sluice"),
+                   "OFFLOAD_BEFORE": self.seconds(SCENARIOS[3], "tp1", "lanes"),
+                   "OFFLOAD_AFTER": self.seconds(SCENARIOS[3], "tp1", "lanes_offload")}
+        quoted = {name: f"{value:.1f}" for name, value in seconds.items()}
+        for name in ("BALANCE", "SAME", "ANY"):
+            quoted["GITHUB_" + name] = f"{static / seconds[name]:.1f}"
+        quoted["GITHUB_TUNED"] = f"{tuned / seconds['ANY']:.1f}"
+        quoted["COMPUTE"] = f"{100 * ranks_ns[0] / sum(ranks_ns):.0f}"
+        return quoted
+
+    def lengths(self):
+        facts = [("byted", "up to 4K", "up_to_4k", "documents", "80 %"),
+                 ("byted", "128K or more", "from_128k", "documents", "1 %"),
+                 ("byted", "128K or more", "from_128k", "tokens", "44.3 %"),
+                 ("byted", "256K or more", "from_256k", "tokens", "37 %"),
+                 ("byted", "2M", "from_2m", "documents", "0.05 %"),
+                 ("byted", "2M", "from_2m", "tokens", "12.1 %"),
+                 ("github", "128K or more", "from_128k", "tokens", "16.2 %"),
+                 ("github", "256K or more", "from_256k", "tokens", "9.8 %")]
+        rows = []
+        for corpus, length, name, of, quoted in facts:
+            law = self.rows[(corpus, 0, "", "lengths")]
+            rows.append([CORPORA[corpus], length, of, f"{100 * law[name][of]:.2f} %", quoted])
+        return table(["corpus", "length", "share of", "fitted law", "published"], rows)
+
+    def figure(self):
+        shown = [system for system in STEPS if system != "lanes_eq3"]
+        names = [STEPS[system] for system in shown]
+        rows = [(f"{title(scenario)}, {LAYOUTS[layout]}",
+                 [self.speedup(scenario, layout, system, layout) for system in shown])
+                for scenario in SCENARIOS for layout in ("tp1", "tp8")]
+        return figures.bars("Times as fast as static CP of the same lanes", names, rows)
+
+
+def main():
+    page = Page(load(ROOT / "bench" / "results" / "long_context.jsonl"))
+    (ROOT / "docs" / "figures" / "long_context.svg").write_text(page.figure())
+    first = page.rows[(*SCENARIOS[0], "tp1", "static_cp")]
+    sections = {**page.figures(), "FIGURE": "![Speed-up over static CP](figures/long_context.svg)", "SPEEDUPS": page.speedups(), "PUBLISHED": page.published(),
+                "SHARES": page.shares(), "LENGTHS": page.lengths(), "STEPS": str(len(first["times_ns"])),
+                "DEVICE": f"{first['device_bytes'] / GIB:.0f} GiB",
+                "DOCUMENTS": f"{page.rows[('byted', 0, '', 'lengths')]['documents']:,}"}
+    text = (ROOT / "bench" / "long_context_page.md").read_text()
+    for name, section in sections.items():
+        text = text.replace("{{" + name + "}}", section.strip())
+    (ROOT / "docs" / "long_context.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
