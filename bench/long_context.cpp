@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "report/run_summary.h"
 #include "result_lines.h"
 #include "study/byte_scale.h"
+#include "study/least_work.h"
 #include "study/length_distribution.h"
 #include "study/megatron.h"
 #include "study/scenario.h"
@@ -148,8 +150,22 @@ void describe(const std::string& corpus, bench::ResultLines& results) {
                     {"from_2m", share(2048 * kK, kAll)}});
 }
 
+// What no plan can be faster than.
+Json least_work(const study::Scenario& scenario) {
+  int64_t total_ns = 0;
+  for (const corpus::Batch& batch : scenario.batches) {
+    std::vector<int64_t> lengths;
+    for (const corpus::Sample& sample : batch.samples) lengths.push_back(sample.length_tokens);
+    total_ns += study::least_work_ns(lengths, std::span(&scenario.inputs.cost, 1), kRanks);
+  }
+  return {{"mean_ns", total_ns / static_cast<int64_t>(scenario.batches.size())}};
+}
+
 void simulate(const Case& of, int64_t steps, const std::string& only, bench::ResultLines& results) {
   const study::Scenario scenario = scenario_of(of, steps);
+  const Json floor = {
+      {"corpus", of.corpus}, {"context", of.context}, {"layout", "any"}, {"system", "least_work"}};
+  if (!results.has(floor)) results.add(floor, least_work(scenario));
   for (const Candidate& candidate : candidates()) {
     const Json key = {{"corpus", of.corpus},
                       {"context", of.context},
