@@ -27,29 +27,6 @@ Assignment::Assignment(const FloorTable& floors, std::span<const int> group_of,
   }
 }
 
-int64_t Assignment::work_ns(int sequence, size_t group) const {
-  const auto i = static_cast<size_t>(sequence);
-  return floors_->floor_ns(i, group) - (floors_->batch_tokens(group) > 0 ? floors_->share_ns(i, group) : 0);
-}
-
-void Assignment::put(Load& load, int sequence, size_t group) const {
-  load.work_ns += work_ns(sequence, group);
-  load.tokens += floors_->tokens(static_cast<size_t>(sequence));
-  ++load.sequences;
-}
-
-void Assignment::take(Load& load, int sequence, size_t group) const {
-  load.work_ns -= work_ns(sequence, group);
-  load.tokens -= floors_->tokens(static_cast<size_t>(sequence));
-  --load.sequences;
-}
-
-int64_t Assignment::busy_ns(const Load& load, size_t group) const {
-  const int64_t batch_tokens = floors_->batch_tokens(group);
-  if (batch_tokens == 0) return load.work_ns;
-  return load.work_ns + floors_->constant_ns(group) * ((load.tokens + batch_tokens - 1) / batch_tokens);
-}
-
 void Assignment::add(Pipeline& to, int sequence) {
   to.members.insert(std::lower_bound(to.members.begin(), to.members.end(), sequence), sequence);
   put(to.load, sequence, to.group);

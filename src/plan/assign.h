@@ -71,10 +71,27 @@ class Assignment {
     return floors_->floor_ns(static_cast<size_t>(sequence), group) != FloorTable::kDoesNotFit;
   }
   // REQUIRES: it fits.
-  int64_t work_ns(int sequence, size_t group) const;
-  void put(Load& load, int sequence, size_t group) const;
-  void take(Load& load, int sequence, size_t group) const;
-  int64_t busy_ns(const Load& load, size_t group) const;
+  int64_t work_ns(int sequence, size_t group) const {
+    const auto i = static_cast<size_t>(sequence);
+    return floors_->floor_ns(i, group) - (floors_->batch_tokens(group) > 0 ? floors_->share_ns(i, group) : 0);
+  }
+  void put(Load& load, int sequence, size_t group) const {
+    load.work_ns += work_ns(sequence, group);
+    load.tokens += floors_->tokens(static_cast<size_t>(sequence));
+    ++load.sequences;
+  }
+  void take(Load& load, int sequence, size_t group) const {
+    load.work_ns -= work_ns(sequence, group);
+    load.tokens -= floors_->tokens(static_cast<size_t>(sequence));
+    --load.sequences;
+  }
+  int64_t busy_ns(const Load& load, size_t group) const {
+    const int64_t batch_tokens = floors_->batch_tokens(group);
+    if (batch_tokens == 0) return load.work_ns;
+    int64_t batches = 1;
+    for (int64_t held = batch_tokens; held < load.tokens; held += batch_tokens) ++batches;
+    return load.work_ns + batches * floors_->constant_ns(group);
+  }
   int64_t end_ns(const Pipeline& pipeline, const Load& load) const {
     return load.sequences == 0 ? 0 : busy_ns(load, pipeline.group) + pipeline.overhead_ns;
   }

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kMostSteps = 1000;  // of one local search
 constexpr int kPackRounds = 6;
+constexpr int kQuickRounds = 2;
 constexpr int kRelocations = 8;
 constexpr int64_t kSlack =
     32;  // a pipeline that ends by so small a part sooner than the last is packed well enough
@@ -183,7 +184,7 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
 }
 
 CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
-                                                          int64_t incumbent_ns) const {
+                                                          int64_t incumbent_ns, int rounds) const {
   const int steps = std::min(kMostSteps, static_cast<int>(floors_->sequences()) + 20);
   Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
              .members = std::vector<std::vector<int>>(group_of_.size())};
@@ -191,7 +192,7 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
   std::iota(all.begin(), all.end(), size_t{0});
   pack_changed(assignment, all, now);
   Packed best = now;
-  for (int round = 0; round < kPackRounds && best.end_ns() > goal_ns; ++round) {
+  for (int round = 0; round < rounds && best.end_ns() > goal_ns; ++round) {
     if (now.end_ns() / 11 > incumbent_ns / 10) break;
     for (size_t p = 0; p < group_of_.size(); ++p) {
       if (now.members[p].empty()) continue;
@@ -214,12 +215,13 @@ std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns, Effort ef
   // Estimates of few sequences are too coarse to give a candidate up by.
   if (floors_->sequences() <= kFewSequences) incumbent_ns = std::numeric_limits<int64_t>::max();
   const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
-  Packed best = pack_and_improve(start(), goal_ns, incumbent_ns);
+  const int rounds = effort == Effort::kQuick ? kQuickRounds : kPackRounds;
+  Packed best = pack_and_improve(start(), goal_ns, incumbent_ns, rounds);
   if (effort == Effort::kQuick || best.end_ns() <= goal_ns || !has_stages() ||
       best.end_ns() / 11 > incumbent_ns / 10) {
     return std::move(best.pipelines);
   }
-  Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns);
+  Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns, rounds);
   if (other.end_ns() < best.end_ns()) std::swap(best, other);
   polish(best, goal_ns);
   for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {

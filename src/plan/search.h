@@ -21,7 +21,7 @@ struct SortedBatch {
   std::vector<int> sequence_of;  // index into `lengths` by place in `sorted`
 };
 
-// kQuick: one start, packed and improved, enough to compare strategies. kFull: everything.
+// kQuick: one start, packed and improved a few times, enough to compare strategies. kFull: everything.
 enum class Effort { kQuick, kFull };
 
 int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
@@ -62,7 +62,7 @@ class CandidateSearch {
 
   Assignment start() const;
   Assignment start_by_estimate() const;
-  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, int64_t incumbent_ns) const;
+  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, int64_t incumbent_ns, int rounds) const;
   bool has_stages() const;
   std::vector<int64_t> first_overheads() const;
   PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
