@@ -218,5 +218,32 @@ TEST(LinkPlans, SameStrategyIsMadeOnce) {
   EXPECT_EQ(first.links, second.links);
 }
 
+// A micro-batch that only its policy makes fit is held against the credit of that policy.
+TEST(Build, CreditIsThatOfThePlansPolicies) {
+  auto random = random_case(7, {.max_lanes = 1});
+  int64_t longest = 0;
+  for (strategy::PipelinePlan& pipeline : random.plan.pipelines) {
+    for (auto& lane : pipeline.lanes) {
+      for (strategy::MicroBatch& micro_batch : lane) {
+        micro_batch.memory.recompute = true;
+        longest = std::max(longest, micro_batch.tokens());
+      }
+    }
+  }
+  cost::CostModel::Options options = random.cost.options();
+  const auto held = [&](const strategy::MemoryPolicy& policy) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const strategy::PipelinePlan& pipeline : random.plan.pipelines) {
+      const cost::CostModel cost = cost::CostModel(options).under(policy);
+      least = std::min(least, cost.credit_tokens(pipeline.pipeline.scheme, random.world_size));
+    }
+    return least;
+  };
+  options.memory.device_bytes = 0;
+  while (held({.recompute = true}) < longest) options.memory.device_bytes += 1000;
+  ASSERT_LT(held({}), longest);
+  EXPECT_NO_THROW(build(random.plan, random.table, cost::CostModel(options), random.world_size));
+}
+
 }  // namespace
 }  // namespace sluice::graph
