@@ -149,6 +149,11 @@ class Configurations(BadInput):
         self.refuse("margin above the memory", 3, "margin", "lower the margin",
                     memory__device_gib=0.5, memory__margin_gib=0.6)
 
+    def test_host_too_small_for_what_is_offloaded(self):
+        self.refuse("host memory below the offload asked for", 3, r"offloading a sequence of \d+ tokens takes",
+                    "raise memory.host_gib, lower memory.offload", memory__offload=1.0, memory__recompute="none",
+                    memory__host_gib=0.00001)
+
     def test_index_of_a_strategy_that_is_not_there(self):
         self.refuse("parallel.select out of range", 2, "parallel.select is 7", "1", parallel__select=7)
 
