@@ -110,7 +110,7 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
     options.saved_bytes_per_token_layer_by_tp[tp] = bytes.saved;
     options.deferred_bytes_per_token_layer_by_tp[tp] = bytes.deferred;
     options.memory.transient_bytes_per_token =
-        std::max(options.memory.transient_bytes_per_token, bytes.transient);
+        std::max(options.memory.transient_bytes_per_token, bytes.transient());
   }
   return options;
 }

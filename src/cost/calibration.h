@@ -26,8 +26,8 @@ base::Json to_json(const Calibration& calibration, const std::vector<strategy::S
 
 // InputError naming `name` (the file), the key and the value when something is absent, of another type,
 // negative, not finite, beyond any machine, or degenerate: times of a layer with neither a nor b, links
-// without bandwidth, a TP degree without layer times, ends or bytes. In a table, so is a row whose a times its
-// GPUs is 0 or beyond 8/5 or 5/8 of the rows' median.
+// without bandwidth, a TP degree without layer times, ends or bytes. In a table, so is a row whose a times
+// its GPUs is 0 or beyond 8/5 or 5/8 of the rows' median.
 Calibration calibration_from_json(const base::Json& json, const std::string& name);
 
 }  // namespace sluice::cost

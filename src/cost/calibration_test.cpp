@@ -186,7 +186,9 @@ TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
   const LayerBytes bytes = layer_bytes_per_token(model::test_shape(), 4, 4);
   EXPECT_EQ(bytes.saved, 2 * (128 * 4 + 4) / 4 + (96 + 32 + 2 * 84) * 4 + 4);
   EXPECT_EQ(bytes.deferred, 4 * 128 * 4 / 4 + (96 + 32 + 3 * 84) * 4 - bytes.saved);
-  EXPECT_EQ(bytes.transient, 4 * (4 * 128 + 4 * 84));
+  EXPECT_EQ(bytes.forward, 4 * (84 + 128));
+  EXPECT_EQ(bytes.backward, 4 * (128 + 84 + 128 + 32));
+  EXPECT_EQ(bytes.transient(), 4 * 4 * 128);
   // Statistics stay at four bytes in 16 bits.
   EXPECT_EQ(layer_bytes_per_token(model::test_shape(), 1, 2).saved,
             2 * (128 * 2 + 4) + (128 + 2 * 64 + 128 + 2 * 336) * 2 + 4 * 4);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cost/layer_bytes.h"
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
 #include "strategy/scheme.h"
@@ -118,7 +119,7 @@ struct MemoryModel {
   int64_t element_bytes = 4;               // of a compute parameter
   int64_t accumulator_bytes = 4;           // of a gradient accumulator element
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
-  int64_t transient_bytes_per_token = 0;   // of the largest micro-batch
+  int64_t transient_bytes_per_token = 0;   // at work on the largest micro-batch, without rings; 0: none
   int64_t logits_chunk_bytes = 0;
   int64_t host_bytes = 0;  // what a rank may use of host memory; 0: not known, and not minded
   // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
@@ -243,6 +244,10 @@ class CostModel {
   int64_t held_bytes_per_token(const strategy::Scheme& scheme) const;
   // What a backward has made again at any time, a token.
   int64_t recomputed_bytes_per_token(const strategy::Scheme& scheme) const;
+  // What a cell of a micro-batch on `lanes` lanes has at work beside all of the above, at most: of a layer,
+  // or with the head a chunk of logits.
+  int64_t working_bytes(const strategy::Scheme& scheme, CellKind kind, CellPart part, int64_t tokens,
+                        int lanes) const;
   // The row of activations or gradients at a stage's boundary, a token.
   int64_t boundary_bytes_per_token(const strategy::Scheme& scheme) const;
   // What a layer of a micro-batch moves to host memory and back: a share of its kept bytes. Of a stage with
@@ -263,7 +268,10 @@ class CostModel {
   Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const;
   int64_t stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const;
   int64_t host_bytes_per_token(const strategy::Scheme& scheme) const;  // fullest stage
-  int64_t transient_bytes_per_token(const strategy::Scheme& scheme) const;
+  LayerBytes layer_bytes(const strategy::Scheme& scheme) const;
+  int64_t ring_bytes_at_work(const LayerBytes& bytes) const;  // a token's, beside other backwards'
+  int64_t head_working_bytes(const strategy::Scheme& scheme, int64_t tokens) const;
+  int64_t transient_bytes_per_token(const strategy::Scheme& scheme) const;  // that credits leave room for
 
   Options options_;
 };

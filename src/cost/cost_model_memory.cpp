@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/cost_model.h"
-#include "cost/layer_bytes.h"
 #include "model/parameters.h"
 
 namespace sluice::cost {
@@ -70,17 +69,21 @@ int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) c
   return fullest;
 }
 
+LayerBytes CostModel::layer_bytes(const strategy::Scheme& scheme) const {
+  return layer_bytes_per_token(options_.shape, scheme.tp, options_.memory.element_bytes);
+}
+
 int64_t CostModel::kept_bytes_per_token_layer(const strategy::Scheme& scheme) const {
   const int64_t saved = saved_bytes_per_token_layer(scheme);
   if (!options_.policy.recompute) return saved;
   // What was measured or published, shared as the shape says.
-  const LayerBytes bytes = layer_bytes_per_token(options_.shape, scheme.tp, options_.memory.element_bytes);
+  const LayerBytes bytes = layer_bytes(scheme);
   return divide_up(Wide{saved} * bytes.border, bytes.saved);
 }
 
 int64_t CostModel::recomputed_bytes_per_token(const strategy::Scheme& scheme) const {
   if (!options_.policy.recompute) return 0;
-  const LayerBytes bytes = layer_bytes_per_token(options_.shape, scheme.tp, options_.memory.element_bytes);
+  const LayerBytes bytes = layer_bytes(scheme);
   return divide_up(Wide{saved_bytes_per_token_layer(scheme)} * bytes.recomputed, bytes.saved);
 }
 
@@ -109,8 +112,57 @@ int64_t CostModel::held_bytes_per_token(const strategy::Scheme& scheme) const {
   return held + boundary_bytes_per_token(scheme);
 }
 
+// Of a backward where keys and values go round a ring.
+int64_t CostModel::ring_bytes_at_work(const LayerBytes& bytes) const {
+  const bool rings = options_.lane_exchange == LaneExchange::kRing;
+  return rings && options_.memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
+}
+
 int64_t CostModel::transient_bytes_per_token(const strategy::Scheme& scheme) const {
-  return options_.memory.transient_bytes_per_token + recomputed_bytes_per_token(scheme);
+  const LayerBytes bytes = layer_bytes(scheme);
+  const int64_t plain = options_.memory.transient_bytes_per_token;
+  const int64_t backward = plain + (scheme.cp > 1 ? ring_bytes_at_work(bytes) : 0);
+  if (!options_.policy.recompute) return backward;
+  // A forward has the whole of its layer before it leaves most of it.
+  return std::max(backward + recomputed_bytes_per_token(scheme), std::min(plain, bytes.forward) +
+                                                                     saved_bytes_per_token_layer(scheme) -
+                                                                     kept_bytes_per_token_layer(scheme));
+}
+
+int64_t CostModel::head_working_bytes(const strategy::Scheme& scheme, int64_t tokens) const {
+  const MemoryModel& memory = options_.memory;
+  const int64_t rows_bytes = std::min(memory.transient_bytes_per_token, layer_bytes(scheme).head);
+  const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
+  const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy
+  const int64_t row_bytes = divide_up(options_.shape.vocab, scheme.tp) * (wide_bytes + narrow_bytes);
+  constexpr int64_t kLeastChunkRows = 64;  // layers/head.h
+  const int64_t chunk_rows =
+      memory.logits_chunk_bytes == 0
+          ? 0
+          : std::min(tokens, std::max(kLeastChunkRows, memory.logits_chunk_bytes / row_bytes));
+  // Half of the rows' are whole at all times; the other half are a chunk's, and at the end whole, too.
+  return std::max(tokens * rows_bytes, (tokens + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes);
+}
+
+int64_t CostModel::working_bytes(const strategy::Scheme& scheme, CellKind kind, CellPart part, int64_t tokens,
+                                 int lanes) const {
+  const int64_t most = options_.memory.transient_bytes_per_token;
+  const LayerBytes bytes = layer_bytes(scheme);
+  int64_t working = 0;
+  if (kind == CellKind::kForward) {
+    const bool head = part.end == CellPart::End::kHead || part.end == CellPart::End::kBoth;
+    if (part.layers > 0) {
+      working = tokens * (std::min(most, bytes.forward) + saved_bytes_per_token_layer(scheme) -
+                          kept_bytes_per_token_layer(scheme));
+    }
+    return head ? std::max(working, head_working_bytes(scheme, tokens)) : working;
+  }
+  if (kind == CellKind::kBackwardWeight || most == 0) return 0;
+  working = std::min(most, bytes.backward) + (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
+  if (kind == CellKind::kBackward) return tokens * working;
+  // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
+  working += boundary_bytes_per_token(scheme) - deferred_bytes_per_token_layer(scheme);
+  return tokens * std::max<int64_t>(0, working);
 }
 
 int64_t CostModel::credit_tokens(const strategy::Scheme& scheme, int world_size) const {

@@ -10,6 +10,16 @@ namespace sluice::graph {
 
 namespace {
 
+// REQUIRES: is_compute_cell(kind).
+cost::CellKind cell_kind(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kBackward: return cost::CellKind::kBackward;
+    case NodeKind::kBackwardInput: return cost::CellKind::kBackwardInput;
+    case NodeKind::kBackwardWeight: return cost::CellKind::kBackwardWeight;
+    default: return cost::CellKind::kForward;
+  }
+}
+
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline and policy.
 class Activations {
  public:
@@ -30,6 +40,14 @@ class Activations {
     if (node.kind == NodeKind::kBackwardInput) return node.tokens * node.layers.size() * deferred_;
     if (node.kind == NodeKind::kBackward) return node.tokens * recomputed_;
     return 0;
+  }
+
+  // While it runs, beside what it takes and what is there.
+  int64_t working(const Node& node) const {
+    using End = cost::CostModel::CellPart::End;
+    return cost_.working_bytes(scheme_, cell_kind(node.kind),
+                               {.layers = node.layers.size(), .end = node.head ? End::kHead : End::kNone},
+                               node.tokens, node.lanes);
   }
 
   // Once it has ended. Behind a layer's backward the layer two before may come back.
@@ -89,15 +107,8 @@ class PlannedActivations {
 
 int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int rank) {
   const auto r = static_cast<size_t>(rank);
-  int64_t longest_tokens = 0;
-  bool head = false;
-  for (const int id : graph.programs[r]) {
-    longest_tokens = std::max(longest_tokens, graph.node(id).tokens);
-    head = head || graph.node(id).head;
-  }
   return graph.links->held_elements[r] * (memory.element_bytes + memory.accumulator_bytes) +
-         graph.links->owned_elements[r] * memory.owner_bytes_per_parameter +
-         longest_tokens * memory.transient_bytes_per_token + (head ? memory.logits_chunk_bytes : 0);
+         graph.links->owned_elements[r] * memory.owner_bytes_per_parameter;
 }
 
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
@@ -107,10 +118,11 @@ void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int 
   int64_t bytes = fixed_bytes;
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
-    if (!is_compute_cell(node.kind) || graph.purpose == Purpose::kEvaluate) continue;
+    if (!is_compute_cell(node.kind)) continue;
     const Activations& of_cell = activations.of(node);
-    const int64_t during = bytes + of_cell.taken(node);
-    bytes = during - of_cell.returned(node);
+    if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node);
+    const int64_t during = bytes + of_cell.working(node);
+    if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node);
     visit(node, during, bytes);
   }
 }

@@ -12,14 +12,15 @@
 namespace sluice::graph {
 
 struct RankMemory {
-  int64_t fixed_bytes = 0;  // compute shards, accumulators, owner slices, a chunk of logits, transients
-  int64_t peak_bytes = 0;   // with the activations of the fullest moment
-  int node = -1;            // after whose start it is reached; -1: none
+  int64_t fixed_bytes = 0;  // compute shards, accumulators, owner slices
+  int64_t peak_bytes = 0;   // with the activations of the fullest moment and what a cell has at work then
+  int node = -1;            // during which it is reached; -1: none
 };
 
 // By rank. A forward takes what its layers keep under the micro-batch's memory policy, a deferred weight
 // gradient what it holds beyond that; both go back behind the weight gradient. A recomputed layer's rest is
-// there while its backward runs. REQUIRES: the clock has run.
+// there while its backward runs; so is what any cell has at work (cost::CostModel::working_bytes). REQUIRES:
+// the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
 
 // What a rank uses from a time on, as predicted_memory counts it.

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace sluice::runtime {
+namespace sluice::ops {
 
 // Thread-safe: streams take and give back side by side.
 class MemoryAccount {
@@ -18,6 +18,9 @@ class MemoryAccount {
   }
   void give_back(int64_t bytes) { held_bytes_.fetch_sub(bytes); }
 
+  // Begins a new peak: what is held now. REQUIRES: nobody takes meanwhile.
+  void reset_peak() { peak_bytes_.store(held_bytes_.load()); }
+
   int64_t held_bytes() const { return held_bytes_.load(); }
   int64_t peak_bytes() const { return peak_bytes_.load(); }
 
@@ -26,4 +29,4 @@ class MemoryAccount {
   std::atomic<int64_t> peak_bytes_{0};
 };
 
-}  // namespace sluice::runtime
+}  // namespace sluice::ops

@@ -29,6 +29,7 @@ base::Json to_json(const StepMetrics& metrics) {
           {"corpus_bytes", metrics.corpus_bytes},
           {"link_exposed_ms", metrics.link_exposed_ms},
           {"peak_bytes", metrics.peak_bytes},
+          {"predicted_peak_bytes", metrics.predicted_peak_bytes},
           {"tokens_per_s", metrics.tokens_per_s},
           {"overhead_ms", metrics.overhead_ms}};
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "ops/tensor_memory.h"
 #include "runtime/step_runner.h"
 
 namespace sluice::runtime {
@@ -44,6 +45,7 @@ StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tok
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer) {
   const auto begin = std::chrono::steady_clock::now();
+  ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
   StepRunner runner(graph, rank_, tokens, {store_, communicators_, link_inter_, link_intra_, wires, context_},
                     optimizer);
@@ -59,7 +61,10 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
   result.ring_bytes = runner.ring_bytes();
   result.host_peak_bytes = runner.peak_host_bytes();
-  result.peak_bytes = store_.owner_bytes() + store_.compute_bytes() + runner.peak_activation_bytes();
+  const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);
+  result.peak_bytes = counted_bytes > 0
+                          ? counted_bytes
+                          : store_.owner_bytes() + store_.compute_bytes() + runner.peak_activation_bytes();
   return result;
 }
 

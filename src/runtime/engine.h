@@ -29,7 +29,9 @@ struct StepResult {
   int64_t pushed_bytes = 0;     // sent by this rank
   int64_t ring_bytes = 0;       // sent by this rank to other lanes
   int64_t host_peak_bytes = 0;  // offloaded activations of this rank
-  int64_t peak_bytes = 0;       // parameters, accumulators, owner slices and activations of this rank
+  // Of this rank's device, in tensors, where they are counted (ops/tensor_memory.h); elsewhere parameters,
+  // accumulators, owner slices and what is kept of activations.
+  int64_t peak_bytes = 0;
   StepTiming timing;
 
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }

@@ -2,6 +2,10 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "runtime/stream_use.h"
@@ -11,6 +15,15 @@ namespace sluice::runtime {
 namespace {
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
+
+// Pinned for a GPU. Where the device is the host itself, what waits is not counted among the device's
+// tensors.
+at::Tensor empty_on_host(const at::Tensor& like) {
+  if (like.is_cuda()) return at::empty(like.sizes(), like.options().device(at::kCPU).pinned_memory(true));
+  void* bytes = std::malloc(std::max<size_t>(1, like.nbytes()));
+  SLUICE_ASSERT(bytes != nullptr, "no host memory");
+  return at::from_blob(bytes, like.sizes(), &std::free, like.options());
+}
 
 }  // namespace
 
@@ -25,8 +38,7 @@ void OffloadedLayer::offload(layers::LayerSaved& saved, int permille, Memories m
     part.sizes = tensor.sizes().vec();
     part.strides = tensor.strides().vec();
     const at::Tensor leaving = tensor.narrow(dimension, 0, moved);
-    part.host =
-        at::empty(leaving.sizes(), leaving.options().device(at::kCPU).pinned_memory(tensor.is_cuda()));
+    part.host = empty_on_host(leaving);
     part.host.copy_(leaving, tensor.is_cuda());
     part.kept = tensor.narrow(dimension, moved, rows - moved).clone();
     memories.host.take(bytes_of(part.host));

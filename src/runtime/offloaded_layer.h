@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "layers/decoder_layer.h"
-#include "runtime/memory_account.h"
+#include "ops/memory_account.h"
 
 namespace sluice::runtime {
 
 // Where bytes are held. Both outlive every layer that is away.
 struct Memories {
-  MemoryAccount& device;
-  MemoryAccount& host;
+  ops::MemoryAccount& device;
+  ops::MemoryAccount& host;
 };
 
 // The first rows of every tensor are moved, the others stay in tensors of their own. From a GPU the host's

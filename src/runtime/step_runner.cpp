@@ -177,8 +177,11 @@ void StepRunner::forward(const Node& node) {
     batch.activation_SH =
         layers::layer_forward(resources_.context, batch.layout, weights_[i], batch.activation_SH, saved);
     if (saved == nullptr) continue;
-    if (batch.memory.recompute) layers::drop_recomputable(*saved);
-    activations_.take(layers::bytes_of(*saved));
+    const int64_t saved_bytes = layers::bytes_of(*saved);
+    activations_.take(saved_bytes);
+    if (!batch.memory.recompute) continue;
+    layers::drop_recomputable(*saved);
+    activations_.give_back(saved_bytes - layers::bytes_of(*saved));
   }
   if (node.head) head(batch);
 }

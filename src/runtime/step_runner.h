@@ -14,7 +14,7 @@
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
 #include "runtime/link_runner.h"
-#include "runtime/memory_account.h"
+#include "ops/memory_account.h"
 #include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
 #include "runtime/step_tokens.h"
@@ -118,8 +118,8 @@ class StepRunner final : public NodeRunner {
   std::vector<at::Tensor> own_losses_;  // by micro-batch in order of forwards; on the device
   int64_t own_targets_ = 0;
   StepScalars scalars_;
-  MemoryAccount activations_;  // on the device
-  MemoryAccount host_;         // offloaded
+  ops::MemoryAccount activations_;  // on the device
+  ops::MemoryAccount host_;         // offloaded
 };
 
 }  // namespace sluice::runtime

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "graph/memory.h"
 
 namespace sluice::train {
 
@@ -83,6 +84,9 @@ PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
   const int64_t bytes_before = inputs.blend.read_bytes();
   prepared.tokens = read_step_tokens(inputs.blend, prepared.plan, inputs.world_size, inputs.rank);
   prepared.corpus_bytes = inputs.blend.read_bytes() - bytes_before;
+  for (const graph::RankMemory& memory : graph::predicted_memory(prepared.graph, inputs.planner.cost())) {
+    prepared.predicted_peak_bytes = std::max(prepared.predicted_peak_bytes, memory.peak_bytes);
+  }
   prepared.agreement = base::CanonicalBytes()
                            .add(static_cast<int64_t>(strategy::hash(prepared.plan)))
                            .add(static_cast<int64_t>(graph::hash(prepared.graph)))

@@ -22,6 +22,7 @@ struct PreparedStep {
   graph::StepGraph graph;
   runtime::StepTokens tokens;
   int64_t corpus_bytes = 0;            // read for `tokens`
+  int64_t predicted_peak_bytes = 0;    // of the fullest rank
   corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
   uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
 };

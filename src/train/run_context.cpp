@@ -10,6 +10,7 @@
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/save.h"
 #include "ops/device.h"
+#include "ops/tensor_memory.h"
 #include "runtime/make_executor.h"
 #include "train/calibration.h"
 #include "train/candidates.h"
@@ -130,6 +131,7 @@ void RunContext::take_proposal_of_checkpoint() {
 void RunContext::open_device() {
   control_->together("choosing the device", [&] {
     device_ = profile::rank_device(config_.train, config_.memory, options_.launch);
+    if (device_.device.is_cpu()) ops::count_host_tensors();
     ops::prepare_device(device_.device);
   });
   at::set_num_threads(device_.threads);  // for all threads: another one's number would reach this one

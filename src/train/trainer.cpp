@@ -176,6 +176,7 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
   metrics.sequences = static_cast<int64_t>(step.plan.sequences.size());
   metrics.strategy = strategy::to_text(step.plan.strategy());
   metrics.predicted_ms = milliseconds(step.graph.makespan_ns);
+  metrics.predicted_peak_bytes = step.predicted_peak_bytes;
   metrics.planning_ms = milliseconds(step.plan.planning_ns);
   metrics.gap_ppm = step.plan.gap_ppm();
   metrics.grad_norm = result.gradient_norm;

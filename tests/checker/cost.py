@@ -112,12 +112,34 @@ class Cost:
         boundary = -(-self.hidden * self.memory["element_bytes"] // tp)
         return self.layers_of(pp, 0) * of_layer + boundary
 
+    def transient_bytes_per_token(self, scheme):
+        """What is at work; where lanes may share sequences, with what a ring's backward adds to any other's."""
+        tp, _, cp = scheme
+        plain = self.memory["transient_bytes_per_token"]
+        return plain + (self.ring_bytes_per_token(tp) if cp > 1 and plain > 0 else 0)
+
+    def ring_bytes_per_token(self, tp):
+        """Queries' gradients, new queries, keys and values, two blocks of keys and values that pass by and three of
+        gradients, where that is more than another half of the backward takes, once the MLP is done with."""
+        hidden, head_dim, element = self.hidden, self.model["head_dim"], self.memory["element_bytes"]
+        shard, feed_forward = -(-hidden // tp), -(-self.model["intermediate_size"] // tp)
+        queries = -(-self.model["num_attention_heads"] // tp) * head_dim
+        block = 2 * max(1, self.model["num_key_value_heads"] // tp) * head_dim
+        gathered = hidden if tp > 1 else 0
+        wide = max(4, element) // element
+        mlp = max(2 * feed_forward, feed_forward + gathered + shard, feed_forward + 3 * shard)
+        attention = max(queries, gathered + shard, 3 * shard) - 2 * feed_forward
+        ring = 2 * queries + (5 + wide) * block - 2 * feed_forward
+        if wide > 1:
+            ring += block + wide * queries
+        return element * max(0, ring - max(mlp, attention))
+
     def max_len(self, scheme):
-        per_token = self.saved_bytes_per_token(scheme) + self.memory["transient_bytes_per_token"]
+        per_token = self.saved_bytes_per_token(scheme) + self.transient_bytes_per_token(scheme)
         return min(LONGEST, max(0, self.free_bytes(scheme) // per_token))
 
     def credit(self, scheme):
-        transient = self.max_len(scheme) * self.memory["transient_bytes_per_token"]
+        transient = self.max_len(scheme) * self.transient_bytes_per_token(scheme)
         return min(LONGEST, max(0, (self.free_bytes(scheme) - transient) // self.saved_bytes_per_token(scheme)))
 
     # Times.

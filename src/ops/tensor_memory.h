@@ -1,0 +1,20 @@
+// What tensors really take of a rank's device, as the allocators under them count it.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+
+namespace sluice::ops {
+
+// From now on every tensor that this process puts in host memory is counted: one process, one rank. Call it
+// before the first tensor; a further call does nothing. GPUs are counted by their allocator in any case.
+void count_host_tensors();
+
+// Begins a new peak: what is held now.
+void reset_peak_tensor_bytes(c10::Device device);
+// The most that tensors took of the device since; 0 when nothing counts (host memory without
+// count_host_tensors). Thread-safe.
+int64_t peak_tensor_bytes(c10::Device device);
+
+}  // namespace sluice::ops

@@ -1,0 +1,83 @@
+"""Memory policies through the program: training stays what it is, and the fullest rank takes the predicted bytes."""
+
+import unittest
+
+from harness import TestCase, losses, make_documents, records, write_corpus
+
+RANKS = 2
+CONTEXT = 1024
+POLICIES = {"keep": {"memory__recompute": "none", "memory__offload": 0.0},
+            "recompute": {"memory__recompute": "full", "memory__offload": 0.0},
+            "some": {"memory__recompute": "none", "memory__offload": 0.3},
+            "all": {"memory__recompute": "none", "memory__offload": 1.0},
+            "both": {"memory__recompute": "full", "memory__offload": 1.0}}
+# Wide enough that activations matter beside everything that a process has.
+MODEL = {"model__layers": 6, "model__hidden": 128, "model__ffn_hidden": 344, "model__vocab": 512}
+
+
+class MemoryPolicies(TestCase):
+    def setUp(self):
+        super().setUp()
+        write_corpus(self.directory / "corpus", make_documents(count=100, longest=CONTEXT))
+
+    def trained(self, name, strategy, **changes):
+        """The losses of a short run and its steps' (measured, predicted) peaks."""
+        run = self.config(name, **{"parallel__strategies": [strategy], "train__steps": 2,
+                                   "data__context_length": CONTEXT, "data__tokens_per_step": 4 * CONTEXT,
+                                   **MODEL, **changes})
+        self.train(name, RANKS)
+        steps = [record for record in records(run) if "loss" in record]
+        return losses(run), [(step["peak_bytes"], step["predicted_peak_bytes"]) for step in steps], steps
+
+    def check(self, strategy, rings=False, **changes):
+        """Every policy of POLICIES on one strategy; plans may differ, so losses agree to rounding."""
+        fullest, kept = None, None
+        for policy, memory in POLICIES.items():
+            with self.subTest(strategy=strategy, policy=policy):
+                found, peaks, steps = self.trained(policy, strategy, **memory, **changes)
+                kept = kept or found
+                for step, (loss, norm) in kept.items():
+                    self.assertAlmostEqual(found[step][0], loss, delta=1e-5 * loss)
+                    self.assertAlmostEqual(found[step][1], norm, delta=1e-4 * norm)
+                for measured, predicted in peaks:
+                    self.assertLessEqual(abs(measured - predicted), 0.05 * predicted, (measured, predicted))
+                fullest = fullest or peaks[0][0]
+                if policy != "keep":
+                    self.assertLess(peaks[0][0], fullest)
+                if rings:
+                    self.assertGreater(sum(step["ring_bytes"] for step in steps), 0)
+
+    def test_ranks_on_their_own(self):
+        self.check("2x<1,1,1>")
+
+    def test_tensor_parallel(self):
+        self.check("<2,1,1>")
+
+    def test_stages(self):
+        self.check("<1,2,1>")
+
+    def test_a_ring(self):
+        # One sequence a step that no lane holds alone.
+        write_corpus(self.directory / "corpus", [[(3 * i + 5 * j) % 64 for i in range(4 * CONTEXT)] for j in range(6)])
+        self.check("<1,1,2>", rings=True, data__context_length=4 * CONTEXT)
+
+    def test_offloading_is_the_same_to_the_bit(self):
+        # One lane, and micro-batches that are the same under either policy.
+        kept, _, _ = self.trained("kept", "<2,1,1>", **POLICIES["keep"])
+        for policy in ("some", "all"):
+            self.assertEqual(self.trained(policy, "<2,1,1>", **POLICIES[policy])[0], kept)
+
+    def test_auto_keeps_what_fits_and_saves_where_it_must(self):
+        _, peaks, _ = self.trained("kept", "2x<1,1,1>", **POLICIES["keep"])
+        roomy, auto, _ = self.trained("roomy", "2x<1,1,1>")
+        self.assertEqual(auto, peaks)
+        tight_gib = 0.75 * peaks[0][1] / 2**30
+        found, tight, _ = self.trained("tight", "2x<1,1,1>", memory__device_gib=tight_gib, memory__margin_gib=0.0)
+        for step, (loss, _) in roomy.items():
+            self.assertAlmostEqual(found[step][0], loss, delta=1e-5 * loss)
+        for measured, _ in tight:
+            self.assertLess(measured, 1.05 * tight_gib * 2**30)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
