@@ -56,6 +56,10 @@ fuzz: bootstrap ## Read and use 10^6 damaged input files under ASan+UBSan
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
 	ASAN_OPTIONS=max_allocation_size_mb=256 build-asan/input_fuzz --count 1000000
 
+determinism: bootstrap ## Compare the plans of four builds: g++ and clang++, without and with all optimisation
+	@tools/bootstrap --developer
+	$(PYTHON) -B tests/determinism/determinism.py --folder build-determinism --jobs $(JOBS)
+
 parity: build ## Compare with transformers and torch.optim (installs 4 GB the first time)
 	tools/bootstrap --parity
 	$(CTEST) --test-dir $(BUILD) -C parity -L parity
@@ -91,4 +95,4 @@ tidy: configure ## Run clang-tidy
 	run-clang-tidy -quiet -p $(BUILD) -j $(JOBS) '$(CURDIR)/(src|cli)/.*'
 
 clean: ## Remove what the build made (not corpora, runs or $SLUICE_DEPS)
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-determinism
