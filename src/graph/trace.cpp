@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "graph/memory.h"
 
 namespace sluice::graph {
 
@@ -177,6 +178,16 @@ TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int
   record.start_ns = start_ns;
   record.end_ns = end_ns;
   return record;
+}
+
+std::vector<TraceCounter> memory_counters(const StepGraph& graph, const cost::CostModel& cost,
+                                          const std::vector<int>& ranks) {
+  const auto uses = memory_over_time(graph, cost, ranks);
+  std::vector<TraceCounter> counters;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    for (const MemoryUse& use : uses[i]) counters.push_back({"memory", ranks[i], use.time_ns, use.bytes});
+  }
+  return counters;
 }
 
 std::vector<TraceRecord> trace_records(const StepGraph& graph) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cost/cost_model.h"
 #include "graph/step_graph.h"
 
 namespace sluice::graph {
@@ -34,6 +35,10 @@ struct TraceCounter {
   int64_t time_ns = 0;
   int64_t value = 0;
 };
+
+// The predicted memory of the ranks as counters "memory" (graph/memory.h). REQUIRES: the clock has run.
+std::vector<TraceCounter> memory_counters(const StepGraph& graph, const cost::CostModel& cost,
+                                          const std::vector<int>& ranks);
 
 // The predicted timeline: one record for every node and member. REQUIRES: the clock has run.
 std::vector<TraceRecord> trace_records(const StepGraph& graph);

@@ -54,6 +54,13 @@ CountingAllocator*& host_allocator() {
   return allocator;
 }
 
+#ifdef SLUICE_CUDA
+c10::CachingAllocator::Stat allocated(c10::Device device) {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+}
+#endif
+
 }  // namespace
 
 void count_host_tensors() {
@@ -61,6 +68,14 @@ void count_host_tensors() {
   static CountingAllocator allocator(*c10::GetCPUAllocator());
   host_allocator() = &allocator;
   c10::SetCPUAllocator(&allocator, 1);
+}
+
+int64_t held_tensor_bytes(c10::Device device) {
+#ifdef SLUICE_CUDA
+  if (device.is_cuda()) return allocated(device).current;
+#endif
+  if (!device.is_cpu() || host_allocator() == nullptr) return 0;
+  return host_allocator()->account().held_bytes();
 }
 
 void reset_peak_tensor_bytes(c10::Device device) {
@@ -72,10 +87,7 @@ void reset_peak_tensor_bytes(c10::Device device) {
 
 int64_t peak_tensor_bytes(c10::Device device) {
 #ifdef SLUICE_CUDA
-  if (device.is_cuda()) {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-    return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
-  }
+  if (device.is_cuda()) return allocated(device).peak;
 #endif
   if (!device.is_cpu() || host_allocator() == nullptr) return 0;
   return host_allocator()->account().peak_bytes();

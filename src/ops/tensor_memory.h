@@ -11,10 +11,12 @@ namespace sluice::ops {
 // before the first tensor; a further call does nothing. GPUs are counted by their allocator in any case.
 void count_host_tensors();
 
+// What tensors take of the device now; 0 when nothing counts (host memory without count_host_tensors).
+// Thread-safe, as all that follows.
+int64_t held_tensor_bytes(c10::Device device);
 // Begins a new peak: what is held now.
 void reset_peak_tensor_bytes(c10::Device device);
-// The most that tensors took of the device since; 0 when nothing counts (host memory without
-// count_host_tensors). Thread-safe.
+// The most that tensors took of the device since; 0 when nothing counts.
 int64_t peak_tensor_bytes(c10::Device device);
 
 }  // namespace sluice::ops

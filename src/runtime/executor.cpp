@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "ops/tensor_memory.h"
 #include "runtime/local_program.h"
 
 namespace sluice::runtime {
@@ -54,7 +55,7 @@ struct HostExecutor::Step {
       if (!wait_for_dependencies(at)) return;
       const graph::Node& node = program.node(at);
       Measurement& measurement = measured[static_cast<size_t>(at)];
-      measurement = {node.id, now_ns() - begin_ns, 0};
+      measurement = {.node = node.id, .start_ns = now_ns() - begin_ns};
       std::exception_ptr error;
       try {
         runner.run(node);
@@ -62,6 +63,7 @@ struct HostExecutor::Step {
         error = std::current_exception();
       }
       measurement.end_ns = now_ns() - begin_ns;
+      measurement.held_bytes = ops::held_tensor_bytes(c10::kCPU);
       if (error && options.on_failure) options.on_failure(error);
       const std::lock_guard lock(mutex);
       done[static_cast<size_t>(at)] = 1;

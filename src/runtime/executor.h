@@ -31,6 +31,7 @@ struct Measurement {
   int node = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
+  int64_t held_bytes = 0;  // by the rank's tensors behind it; 0: not counted (GPUs, whose nodes end later)
 };
 
 struct StepTiming {

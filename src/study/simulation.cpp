@@ -75,12 +75,8 @@ report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& gra
     record.start_ns += step.before_ns;
     record.end_ns += step.before_ns;
   }
-  const auto uses = graph::memory_over_time(graph, cost, ranks);
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    for (const graph::MemoryUse& use : uses[i]) {
-      timeline.counters.push_back({"memory", ranks[i], use.time_ns + step.before_ns, use.bytes});
-    }
-  }
+  timeline.counters = graph::memory_counters(graph, cost, ranks);
+  for (graph::TraceCounter& counter : timeline.counters) counter.time_ns += step.before_ns;
   for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost)) {
     timeline.peak_bytes.push_back(memory.peak_bytes);
   }

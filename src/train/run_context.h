@@ -46,6 +46,7 @@ class RunContext {
   Control& control() { return *control_; }
   const profile::RankDevice& device() const { return device_; }
   comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
+  const cost::CostModel& cost() const { return planner_->cost(); }
   runtime::Engine& engine() { return *engine_; }
   corpus::Sampler sampler() const;  // as the checkpoint left it
   PlanningInputs planning(const corpus::Blend& blend) const {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "cost/cost_model.h"
 #include "graph/step_graph.h"
 #include "runtime/executor.h"
 #include "train/control.h"
@@ -10,8 +11,10 @@
 namespace sluice::train {
 
 // Collective. Rank 0 gathers all ranks' measurements and writes trace-STEP.json (measured) and
-// trace-STEP-predicted.json into `directory`. Times count from each rank's own start of the step.
-void write_step_trace(Control& control, const graph::StepGraph& graph, const runtime::StepTiming& timing,
-                      const std::filesystem::path& directory);
+// trace-STEP-predicted.json into `directory`. Times count from each rank's own start of the step. Both count
+// "memory": what tensors hold behind each node, where that is measured, and what is predicted by `cost`, which
+// the graph was built with.
+void write_step_trace(Control& control, const graph::StepGraph& graph, const cost::CostModel& cost,
+                      const runtime::StepTiming& timing, const std::filesystem::path& directory);
 
 }  // namespace sluice::train

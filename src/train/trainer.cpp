@@ -208,7 +208,7 @@ void Trainer::Impl::run() {
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
     if (std::ranges::find(config_.log.trace_steps, metrics.step) != config_.log.trace_steps.end()) {
-      write_step_trace(run_.control(), step->graph, result.timing, config_.log.dir);
+      write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir);
     }
     require_finite(result, metrics.step);
     finish_step(*step, {.stop = stop, .last = !upcoming.step});

@@ -1,5 +1,6 @@
 """Memory policies through the program: training stays what it is, and the fullest rank takes the predicted bytes."""
 
+import json
 import unittest
 
 from harness import TestCase, losses, make_documents, records, write_corpus
@@ -66,6 +67,22 @@ class MemoryPolicies(TestCase):
         kept, _, _ = self.trained("kept", "<2,1,1>", **POLICIES["keep"])
         for policy in ("some", "all"):
             self.assertEqual(self.trained(policy, "<2,1,1>", **POLICIES[policy])[0], kept)
+
+    def test_traces_count_memory(self):
+        _, peaks, _ = self.trained("traced", "<1,2,1>", **POLICIES["keep"], log__trace_steps=[1])
+        measured, predicted = (self.memory(f"trace-1{suffix}.json") for suffix in ("", "-predicted"))
+        self.assertEqual(max(predicted.values()), peaks[1][1])
+        for rank in range(RANKS):
+            self.assertLess(0.2 * predicted[rank], measured[rank])
+        self.assertLessEqual(max(measured.values()), peaks[1][0])
+
+    def memory(self, file):
+        """The most that a trace of the run "traced" counts, by rank."""
+        most = {}
+        for event in json.loads((self.directory / "traced" / file).read_text())["traceEvents"]:
+            if event["ph"] == "C" and event["name"] == "memory":
+                most[event["pid"]] = max(most.get(event["pid"], 0), event["args"]["memory"])
+        return most
 
     def test_auto_keeps_what_fits_and_saves_where_it_must(self):
         _, peaks, _ = self.trained("kept", "2x<1,1,1>", **POLICIES["keep"])
