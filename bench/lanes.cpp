@@ -19,10 +19,10 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "inputs.h"
-#include "plan/byte_scale.h"
-#include "plan/dynamic_cp.h"
 #include "plan/planner.h"
-#include "plan/static_strategy.h"
+#include "plan/published/byte_scale.h"
+#include "plan/published/dynamic_cp.h"
+#include "plan/published/static_strategy.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace {

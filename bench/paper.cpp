@@ -18,7 +18,7 @@
 #include "base/text.h"
 #include "graph/build.h"
 #include "plan/planner.h"
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "report/run_summary.h"
 #include "result_lines.h"
 #include "schedule/pipeline_schedule.h"

@@ -1,7 +1,7 @@
 // The proposal of strategies: processor time, how little the seed matters, how near it comes to a much longer
-// search, and what it gains over the best static strategy and over the paper's proposal, dispatch and packing,
-// under the published calibrations. Proposals are compared on batches that none of them saw, planned as
-// training would plan them.
+// search, and what it gains over the best static strategy and over the paper's proposal, dispatch and
+// packing, under the published calibrations. Proposals are compared on batches that none of them saw, planned
+// as training would plan them.
 //
 //   propose_bench [DATA_FOLDER [SEEDS [FRESH [CALIBRATION [GPUS]]]]]
 //
@@ -17,10 +17,10 @@
 #include "cost/shipped.h"
 #include "inputs.h"
 #include "plan/batch_sample.h"
-#include "plan/paper_propose.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
-#include "plan/static_strategy.h"
+#include "plan/published/paper_propose.h"
+#include "plan/published/static_strategy.h"
 
 namespace {
 

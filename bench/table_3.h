@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "study/baseline_cost.h"
 #include "study/deepspeed.h"
 #include "study/hotspa.h"

@@ -1,15 +1,15 @@
 # sluice_module(NAME [TORCH] DEPENDS module... EXTERNAL target...)
 #
-# The library of src/NAME and its unit tests. Every src/NAME/*.cpp belongs to it; *_test.cpp and what they
-# share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
+# The library of src/NAME and its unit tests. Every .cpp of src/NAME and of its folders belongs to it; *_test.cpp
+# and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
 function(sluice_module name)
   cmake_parse_arguments(module "TORCH" "" "DEPENDS;EXTERNAL" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
     return()
   endif()
   set(folder ${PROJECT_SOURCE_DIR}/src/${name})
-  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
-  file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cpp ${folder}/test_*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*/*.cpp)
+  file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cpp ${folder}/*/*_test.cpp ${folder}/test_*.cpp)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${folder}/*_cuda.cpp)
   file(GLOB kernels CONFIGURE_DEPENDS ${folder}/*.cu)
   if(tests)

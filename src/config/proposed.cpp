@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/batch_sample.h"
-#include "plan/paper_propose.h"
+#include "plan/published/paper_propose.h"
 
 namespace sluice::config {
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/dispatch_load.h"
-#include "plan/paper_plan.h"
+#include "plan/published/dispatch_load.h"
+#include "plan/published/paper_plan.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
-#include "plan/paper_plan.h"
+#include "plan/published/paper_plan.h"
 #include "plan/scheme_cost.h"
 #include "plan/search.h"
 #include "strategy/step_plan.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/dispatch.h"
+#include "plan/published/dispatch.h"
 
 namespace sluice::plan {
 namespace {

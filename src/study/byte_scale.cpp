@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/byte_scale.h"
+#include "plan/published/byte_scale.h"
 #include "study/baseline_cost.h"
 #include "study/lengths_of.h"
 

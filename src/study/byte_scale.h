@@ -1,12 +1,13 @@
 // ByteScale (arXiv 2502.21231) in the steps of its ablation: one pipeline of all ranks, whose lanes take the
-// place of data and context parallelism (plan/byte_scale.h), after the static run that it is compared with.
+// place of data and context parallelism (plan/published/byte_scale.h), after the static run that it is
+// compared with.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "plan/lane_offload.h"
-#include "plan/static_strategy.h"
+#include "plan/published/lane_offload.h"
+#include "plan/published/static_strategy.h"
 #include "study/system.h"
 
 namespace sluice::study {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 #include "study/lengths_of.h"

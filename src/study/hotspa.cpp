@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "link/layout.h"
 #include "plan/mix.h"
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "study/baseline_cost.h"
 #include "study/lengths_of.h"
 

@@ -13,7 +13,7 @@
 
 #include "cost/cost_model.h"
 #include "model/parameters.h"
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "strategy/strategy.h"
 #include "study/system.h"
 

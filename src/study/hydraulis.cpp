@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/paper_propose.h"
 #include "plan/planner.h"
+#include "plan/published/paper_propose.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 

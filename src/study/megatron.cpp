@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "study/baseline_cost.h"
 #include "study/lengths_of.h"
 

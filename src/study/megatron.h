@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 #include "study/system.h"
 
 namespace sluice::study {

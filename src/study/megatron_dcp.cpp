@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/dynamic_cp.h"
+#include "plan/published/dynamic_cp.h"
 #include "study/baseline_cost.h"
 #include "study/lengths_of.h"
 

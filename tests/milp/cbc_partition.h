@@ -1,7 +1,7 @@
-// plan/partition.h's problem as a mixed-integer program for CBC.
+// plan/published/partition.h's problem as a mixed-integer program for CBC.
 #pragma once
 
-#include "plan/partition.h"
+#include "plan/published/partition.h"
 
 namespace sluice::tests {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/partition.h"
+#include "plan/published/partition.h"
 #include "plan/scheme_cost.h"
 
 namespace sluice::plan {

@@ -2,8 +2,8 @@
 #include <limits>
 #include <utility>
 
-#include "plan/dispatch.h"
-#include "plan/dispatch_load.h"
+#include "plan/published/dispatch.h"
+#include "plan/published/dispatch_load.h"
 
 namespace sluice::plan {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/paper_pack.h"
+#include "plan/published/paper_pack.h"
 
 #include <algorithm>
 #include <numeric>

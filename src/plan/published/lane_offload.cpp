@@ -1,4 +1,4 @@
-#include "plan/lane_offload.h"
+#include "plan/published/lane_offload.h"
 
 #include <algorithm>
 #include <tuple>

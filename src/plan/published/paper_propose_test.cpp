@@ -1,4 +1,4 @@
-#include "plan/paper_propose.h"
+#include "plan/published/paper_propose.h"
 
 #include <gtest/gtest.h>
 

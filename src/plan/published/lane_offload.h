@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include "plan/lane_reference.h"
 #include "plan/offload.h"
+#include "plan/published/lane_reference.h"
 
 namespace sluice::plan {
 

@@ -1,4 +1,4 @@
-#include "plan/byte_scale.h"
+#include "plan/published/byte_scale.h"
 
 #include <algorithm>
 #include <deque>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "plan/lane_floor.h"
-#include "plan/lane_reference.h"
+#include "plan/published/lane_reference.h"
 
 namespace sluice::plan {
 namespace {

@@ -1,11 +1,11 @@
-#include "plan/dynamic_cp.h"
+#include "plan/published/dynamic_cp.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/lane_reference.h"
+#include "plan/published/lane_reference.h"
 
 namespace sluice::plan {
 namespace {

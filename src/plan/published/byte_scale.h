@@ -6,7 +6,7 @@
 #include <span>
 
 #include "cost/cost_model.h"
-#include "plan/lane_offload.h"
+#include "plan/published/lane_offload.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::plan {

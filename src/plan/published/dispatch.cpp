@@ -1,4 +1,4 @@
-#include "plan/dispatch.h"
+#include "plan/published/dispatch.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "plan/dispatch_load.h"
+#include "plan/published/dispatch_load.h"
 
 namespace sluice::plan {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/paper_propose.h"
+#include "plan/published/paper_propose.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/dispatch.h"
+#include "plan/published/dispatch.h"
 
 namespace sluice::plan {
 namespace {

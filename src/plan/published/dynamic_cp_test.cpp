@@ -1,4 +1,4 @@
-#include "plan/dynamic_cp.h"
+#include "plan/published/dynamic_cp.h"
 
 #include <gtest/gtest.h>
 

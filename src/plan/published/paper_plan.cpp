@@ -1,4 +1,4 @@
-#include "plan/paper_plan.h"
+#include "plan/published/paper_plan.h"
 
 #include <algorithm>
 #include <utility>

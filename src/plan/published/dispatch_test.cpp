@@ -1,4 +1,4 @@
-#include "plan/dispatch.h"
+#include "plan/published/dispatch.h"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "plan/dispatch.h"
-#include "plan/paper_pack.h"
+#include "plan/published/dispatch.h"
+#include "plan/published/paper_pack.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::plan {

@@ -1,4 +1,4 @@
-#include "plan/partition.h"
+#include "plan/published/partition.h"
 
 #include <gtest/gtest.h>
 

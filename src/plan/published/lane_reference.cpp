@@ -1,4 +1,4 @@
-#include "plan/lane_reference.h"
+#include "plan/published/lane_reference.h"
 
 #include <algorithm>
 #include <numeric>

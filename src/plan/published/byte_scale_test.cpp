@@ -1,4 +1,4 @@
-#include "plan/byte_scale.h"
+#include "plan/published/byte_scale.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plan/static_strategy.h"
+#include "plan/published/static_strategy.h"
 
 #include <algorithm>
 #include <numeric>
