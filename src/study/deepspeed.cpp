@@ -11,7 +11,7 @@
 #include "plan/published/static_strategy.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
-#include "study/lengths_of.h"
+#include "study/fixed_layout.h"
 
 namespace sluice::study {
 namespace {
@@ -108,38 +108,29 @@ Configuration given_configuration(const SystemInputs& inputs, int group_ranks, b
                                          ": take larger ones"));
 }
 
-class DeepSpeed : public System {
- public:
-  explicit DeepSpeed(Configuration configuration) : best_(std::move(configuration)) {}
+std::string to_text(const Configuration& configuration) {
+  const plan::StaticStrategy& choice = configuration.choice;
+  const std::string dp = choice.pipelines > 1 ? base::text("DP", choice.pipelines, " ") : "";
+  return base::text(dp, "SP", choice.scheme.cp, configuration.ulysses.recompute ? " + AC" : "", ", ZeRO-",
+                    static_cast<int>(configuration.ulysses.zero));
+}
 
-  std::string configuration() const override {
-    const plan::StaticStrategy& choice = best_.choice;
-    const std::string dp = choice.pipelines > 1 ? base::text("DP", choice.pipelines, " ") : "";
-    return base::text(dp, "SP", choice.scheme.cp, best_.ulysses.recompute ? " + AC" : "", ", ZeRO-",
-                      static_cast<int>(best_.ulysses.zero));
-  }
-  const cost::CostModel& cost() const override { return best_.cost; }
-
-  SystemStep step(int64_t number, const std::vector<strategy::Sequence>& sequences) override {
-    SystemStep step = step_of(best_, lengths_of(sequences));
-    step.plan.step = number;
-    step.plan.sequences = sequences;
-    return step;
-  }
-
- private:
-  Configuration best_;
-};
+std::unique_ptr<System> system_of(const Configuration& configuration) {
+  return fixed_layout(to_text(configuration), configuration.cost,
+                      [configuration](const std::vector<int64_t>& lengths, const cost::CostModel&) {
+                        return step_of(configuration, lengths);
+                      });
+}
 
 }  // namespace
 
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs) {
-  return std::make_unique<DeepSpeed>(best_configuration(inputs));
+  return system_of(best_configuration(inputs));
 }
 
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute,
                                        int64_t pack_tokens) {
-  return std::make_unique<DeepSpeed>(given_configuration(inputs, group_ranks, recompute, pack_tokens));
+  return system_of(given_configuration(inputs, group_ranks, recompute, pack_tokens));
 }
 
 }  // namespace sluice::study

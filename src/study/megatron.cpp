@@ -4,31 +4,10 @@
 
 #include "plan/published/static_strategy.h"
 #include "study/baseline_cost.h"
-#include "study/lengths_of.h"
+#include "study/fixed_layout.h"
 
 namespace sluice::study {
 namespace {
-
-class Megatron : public System {
- public:
-  Megatron(const SystemInputs& inputs, const plan::StaticStrategy& choice)
-      : cost_(one_backward_cell(inputs.cost)), world_size_(inputs.world_size), choice_(choice) {}
-
-  std::string configuration() const override { return to_text(choice_); }
-  const cost::CostModel& cost() const override { return cost_; }
-
-  SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
-    strategy::StepPlan plan = plan::static_plan(choice_, lengths_of(sequences), cost_, world_size_);
-    plan.step = step;
-    plan.sequences = sequences;
-    return {.plan = std::move(plan)};
-  }
-
- private:
-  cost::CostModel cost_;
-  int world_size_;
-  plan::StaticStrategy choice_;
-};
 
 plan::StaticStrategy best(const SystemInputs& inputs, plan::Dealing dealing) {
   return plan::best_static({.world_size = inputs.world_size,
@@ -49,7 +28,11 @@ std::unique_ptr<System> make_static(const SystemInputs& inputs) {
 }
 
 std::unique_ptr<System> make_megatron(const SystemInputs& inputs, const plan::StaticStrategy& choice) {
-  return std::make_unique<Megatron>(inputs, choice);
+  return fixed_layout(
+      to_text(choice), one_backward_cell(inputs.cost),
+      [choice, ranks = inputs.world_size](const std::vector<int64_t>& lengths, const cost::CostModel& cost) {
+        return SystemStep{.plan = plan::static_plan(choice, lengths, cost, ranks)};
+      });
 }
 
 }  // namespace sluice::study

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "plan/published/dynamic_cp.h"
 #include "study/baseline_cost.h"
-#include "study/lengths_of.h"
+#include "study/fixed_layout.h"
 
 namespace sluice::study {
 namespace {
@@ -48,35 +48,17 @@ plan::DynamicCpOptions best_options(const SystemInputs& inputs, const cost::Cost
                                          inputs.context_length, ": shorten it"));
 }
 
-class MegatronDcp : public System {
- public:
-  explicit MegatronDcp(const SystemInputs& inputs)
-      : cost_(one_backward_cell(inputs.cost)),
-        world_size_(inputs.world_size),
-        options_(best_options(inputs, cost_)) {}
-
-  std::string configuration() const override {
-    return base::text(to_text(options_.scheme), ", ", options_.lane_tokens, " tokens a lane");
-  }
-  const cost::CostModel& cost() const override { return cost_; }
-
-  SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
-    strategy::StepPlan plan = plan::dynamic_cp_plan(options_, lengths_of(sequences), cost_, world_size_);
-    plan.step = step;
-    plan.sequences = sequences;
-    return {.plan = std::move(plan)};
-  }
-
- private:
-  cost::CostModel cost_;
-  int world_size_;
-  plan::DynamicCpOptions options_;
-};
-
 }  // namespace
 
 std::unique_ptr<System> make_megatron_dcp(const SystemInputs& inputs) {
-  return std::make_unique<MegatronDcp>(inputs);
+  cost::CostModel cost = one_backward_cell(inputs.cost);
+  const plan::DynamicCpOptions options = best_options(inputs, cost);
+  return fixed_layout(base::text(to_text(options.scheme), ", ", options.lane_tokens, " tokens a lane"),
+                      std::move(cost),
+                      [options, ranks = inputs.world_size](const std::vector<int64_t>& lengths,
+                                                           const cost::CostModel& costs) {
+                        return SystemStep{.plan = plan::dynamic_cp_plan(options, lengths, costs, ranks)};
+                      });
 }
 
 }  // namespace sluice::study
