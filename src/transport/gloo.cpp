@@ -121,7 +121,7 @@ class Join {
     const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
     auto pause = std::chrono::milliseconds(1);
     while (store_->add("joined", 0) < launch.world_size) {
-      if (store_->check({"failed"})) throw_what_others_found();
+      if (store_->check({"failed"})) throw_what_was_found();
       if (Clock::now() >= deadline) give_up();
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds(100));
@@ -130,12 +130,6 @@ class Join {
 
  private:
   static std::string rank_key(int rank) { return base::text("rank/", rank); }
-
-  [[noreturn]] void throw_what_others_found() {
-    const std::string message = store_->get_to_str("failed");
-    store_->add("told", 1);
-    throw base::RunError(message);
-  }
 
   [[noreturn]] void give_up() {
     std::vector<std::string> missing;
@@ -147,14 +141,26 @@ class Join {
         options_.launch.world_size, " did not join within ", base::human_duration(options_.join_timeout_ns),
         ": start ", missing.size() == 1 ? "it" : "them", ", and check that ", options_.launch.master_address,
         " port ", options_.launch.master_port, " can be reached from there");
-    if (store_->compareSet("failed", "", message) != message) throw_what_others_found();
-    store_->add("told", 1);
-    const auto present = options_.launch.world_size - static_cast<int64_t>(missing.size());
-    const Clock::time_point deadline = Clock::now() + kFarewell;
-    while (options_.launch.rank == 0 && store_->add("told", 0) < present && Clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    store_->compareSet("failed", "", message);
+    throw_what_was_found();
+  }
+
+  // By whichever rank was first to find it.
+  [[noreturn]] void throw_what_was_found() {
+    const std::string message = store_->get_to_str("failed");
+    try {
+      store_->add("told", 1);
+      if (options_.launch.rank == 0) keep_store_for_the_others();
+    } catch (const std::exception&) {  // rank 0 left, and its store with it, before it could answer
     }
     throw base::RunError(message);
+  }
+
+  void keep_store_for_the_others() {
+    const Clock::time_point deadline = Clock::now() + kFarewell;
+    while (store_->add("told", 0) < store_->add("joined", 0) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 
   StorePtr store_;
