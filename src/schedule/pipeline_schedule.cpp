@@ -113,6 +113,9 @@ class Simulation {
   void await_those_before();
   void start_transfers();
   void finish(int stage, int unit);
+  void wake(int stage, int unit);
+  void start_woken();
+  void run_from(int first_lane, int end_lane);
 
   bool admissible(int unit);
   bool credit_waits_for(int unit);
@@ -126,7 +129,9 @@ class Simulation {
   std::vector<Lane> lanes_;
   std::vector<bool> final_;             // the last unit of every lane it uses
   std::vector<int> unfinished_stages_;  // by unit
-  std::vector<bool> awake_;             // by stage: something may start
+  std::vector<bool> tied_;              // by lane: a unit lies on it and the next
+  std::vector<bool> awake_;             // by place: something may start there
+  std::vector<size_t> woken_;           // the places that are awake
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Waiting> waiting_;  // ascending
   int64_t next_order_ = 0;
@@ -141,8 +146,8 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
   const auto lanes = static_cast<size_t>(load.lanes);
   places_.resize(stages * lanes);
   lanes_.resize(lanes);
-  awake_.resize(stages, false);
-  awake_[0] = true;
+  tied_.resize(lanes, false);
+  awake_.resize(stages * lanes, false);
   final_.resize(load.units.size(), true);
   unfinished_stages_.resize(load.units.size(), load.stages);
   schedule_.cells.resize(stages);
@@ -163,6 +168,7 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
       last = u;
       ++lanes_[static_cast<size_t>(lane)].units;
       place(0, lane).forward.push(u);
+      if (lane + 1 < unit.first_lane + unit.lanes) tied_[static_cast<size_t>(lane)] = true;
     });
   }
 }
@@ -341,7 +347,25 @@ void Simulation::finish(int stage, int unit) {
     ++lanes_[static_cast<size_t>(lane)].finished_units;
     lanes_[static_cast<size_t>(lane)].used_tokens -= unit_at(unit).credit();
   });
-  awake_[0] = true;
+  wake(0, unit);
+}
+
+// Whatever lets a cell start happens on one of its lanes; that another cell starts never does.
+void Simulation::wake(int stage, int unit) {
+  for_each_lane(unit, [&](int lane) {
+    const size_t at = static_cast<size_t>(stage) * lanes_.size() + static_cast<size_t>(lane);
+    if (!awake_[at]) woken_.push_back(at);
+    awake_[at] = true;
+  });
+}
+
+void Simulation::start_woken() {
+  std::sort(woken_.begin(), woken_.end());
+  for (const size_t at : woken_) {
+    awake_[at] = false;
+    try_start(static_cast<int>(at / lanes_.size()), static_cast<int>(at % lanes_.size()));
+  }
+  woken_.clear();
 }
 
 void Simulation::end_cell(const Event& event) {
@@ -368,7 +392,7 @@ void Simulation::end_cell(const Event& event) {
 }
 
 void Simulation::apply(const Event& event) {
-  awake_[static_cast<size_t>(event.stage)] = true;
+  wake(event.stage, event.unit);
   switch (event.kind) {
     case EventKind::kCellEnd: end_cell(event); return;
     case EventKind::kForwardArrival:
@@ -380,14 +404,23 @@ void Simulation::apply(const Event& event) {
   }
 }
 
+// Lanes that no unit ties to others, directly or through third ones, have a clock of their own: nothing on
+// them depends on the rest.
 PipelineSchedule Simulation::run() {
-  while (true) {
-    for (int stage = 0; stage < load_.stages; ++stage) {
-      if (!awake_[static_cast<size_t>(stage)]) continue;
-      awake_[static_cast<size_t>(stage)] = false;
-      for (int lane = 0; lane < load_.lanes; ++lane) try_start(stage, lane);
-    }
-    if (events_.empty()) break;
+  for (int lane = 0; lane < load_.lanes;) {
+    int end = lane + 1;
+    while (tied_[static_cast<size_t>(end) - 1]) ++end;
+    run_from(lane, end);
+    lane = end;
+  }
+  for (const int stages : unfinished_stages_) SLUICE_ASSERT(stages == 0, "the pipeline stopped early");
+  return std::move(schedule_);
+}
+
+void Simulation::run_from(int first_lane, int end_lane) {
+  now_ns_ = 0;
+  for (int lane = first_lane; lane < end_lane; ++lane) try_start(0, lane);
+  while (!events_.empty()) {
     now_ns_ = events_.top().time_ns;
     while (!events_.empty() && events_.top().time_ns == now_ns_) {
       while (!events_.empty() && events_.top().time_ns == now_ns_) {
@@ -397,10 +430,9 @@ PipelineSchedule Simulation::run() {
       }
       if (!waiting_.empty()) start_transfers();  // one that takes no time arrives now
     }
+    start_woken();
   }
-  for (const int stages : unfinished_stages_) SLUICE_ASSERT(stages == 0, "the pipeline stopped early");
-  schedule_.makespan_ns = now_ns_;
-  return std::move(schedule_);
+  schedule_.makespan_ns = std::max(schedule_.makespan_ns, now_ns_);
 }
 
 }  // namespace
