@@ -12,17 +12,16 @@
 #include "plan/bound.h"
 #include "plan/lane_draft.h"
 #include "plan/lane_floor.h"
+#include "plan/lane_stages.h"
 
 namespace sluice::plan {
 namespace {
 
 // How one try cuts sequences and fills lanes.
 struct Try {
-  int64_t limit_ns = 0;        // of a sequence on the lanes of a node
-  int64_t goal_ns = 0;         // of one that takes longer there: more lanes, to be done by then
-  int64_t end_ns = 0;          // of all
-  int64_t micro_batch_ns = 0;  // aim for micro-batches and rings; 0: as full as they may be
-  enum class Order : uint8_t { kRingsFirst, kRingsBetween } order = Order::kRingsFirst;
+  int64_t limit_ns = 0;  // of a sequence on the lanes of a node
+  int64_t goal_ns = 0;   // of one that takes longer there: more lanes, to be done by then
+  int64_t end_ns = 0;    // of all
 };
 
 // Sequences that take as many lanes.
@@ -56,20 +55,16 @@ struct Placement {
 
 class LanePacker {
  public:
-  LanePacker(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-             std::span<const int64_t> lengths, std::span<const int> members);
-  PackedPipeline run();
+  LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
+             std::span<const int> members);
+  LaneDraft run() const;
 
  private:
   int lanes() const { return scheme_.scheme().cp; }
   int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
   // Whether it is no use to look for less.
   static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
-  bool near_enough(int64_t makespan_ns) const { return near(makespan_ns, bound_ns_); }
 
-  void pack_one_stage();
-  void pack_stages();
-  std::vector<Try> staged_tries() const;
   int lanes_for(int64_t length, const Try& how) const;
   std::vector<Width> widths(const Try& how) const;
   Placement place(const Try& how) const;
@@ -78,30 +73,22 @@ class LanePacker {
   void place_rings(const Width& width, std::span<const LaneRun> runs, const Try& how, LaneFloor& floor,
                    LaneDraft& draft) const;
   void place_singles(const Width& width, LaneFloor& floor, Placement& placement) const;
-  void put(int place, const cost::Work& more, int64_t alone_ns, int width, const Try& how, Slot& slot,
+  void put(int place, const cost::Work& more, int64_t alone_ns, int width, Slot& slot,
            LaneDraft& draft) const;
-  Bins micro_batches(std::span<const PackItem> items, const Try& how) const;
-  LaneDraft assemble(const Try& how, Placement placement) const;
-  bool keep_better(LaneDraft draft);  // whether it is the best so far
+  Bins micro_batches(std::span<const PackItem> items) const;
+  LaneDraft assemble(Placement placement) const;
 
   const SchemeCost& scheme_;
-  LaneDrafting drafting_;
   std::vector<LaneRun> nodes_;
   std::vector<int> node_widths_;  // descending, those of one lane left out
   std::vector<int> order_;        // sequences, longest first
   std::vector<int64_t> sorted_;   // their lengths
   int64_t bound_ns_ = 0;
-  std::optional<int64_t> best_ns_;
-  std::optional<LaneDraft> best_;
 };
 
-LanePacker::LanePacker(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                       const cost::CostModel& cost, std::span<const int64_t> lengths,
+LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
                        std::span<const int> members)
-    : scheme_(scheme),
-      drafting_(pipeline, scheme, cost, lengths),
-      nodes_(node_runs(pipeline, cost.options().gpus_per_node)),
-      order_(members.begin(), members.end()) {
+    : scheme_(scheme), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
   std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
     return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
   });
@@ -116,29 +103,9 @@ LanePacker::LanePacker(const strategy::Pipeline& pipeline, const SchemeCost& sch
   for (; power > 1; power /= 2) node_widths_.push_back(power);
 }
 
-PackedPipeline LanePacker::run() {
-  if (scheme_.scheme().pp == 1) {
-    pack_one_stage();
-  } else {
-    pack_stages();
-  }
-  return {.plan = drafting_.plan(*best_), .makespan_ns = *best_ns_};
-}
-
-// Every try is scored; the best is tried once more with the rings between a lane's own micro-batches.
-void LanePacker::pack_stages() {
-  Try best;
-  for (const Try& how : staged_tries()) {
-    if (keep_better(assemble(how, place(how)))) best = how;
-    if (near_enough(*best_ns_)) return;
-  }
-  best.order = Try::Order::kRingsBetween;
-  keep_better(assemble(best, place(best)));
-}
-
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
 // needs no later one; then finer and coarser cuts inside nodes.
-void LanePacker::pack_one_stage() {
+LaneDraft LanePacker::run() const {
   std::optional<std::pair<Try, Placement>> best;
   const auto consider = [&](const Try& how) {
     Placement next = place(how);
@@ -156,32 +123,7 @@ void LanePacker::pack_one_stage() {
     if (near(best->second.end_ns, goal_ns)) break;
     consider({.limit_ns = goal_ns / part, .goal_ns = goal_ns, .end_ns = goal_ns});
   }
-  keep_better(assemble(best->first, std::move(best->second)));
-}
-
-bool LanePacker::keep_better(LaneDraft draft) {
-  const int64_t makespan_ns = drafting_.makespan_ns(draft);
-  if (best_ns_ && *best_ns_ <= makespan_ns) return false;
-  best_ns_ = makespan_ns;
-  best_ = std::move(draft);
-  return true;
-}
-
-std::vector<Try> LanePacker::staged_tries() const {
-  std::vector<Try> tries;
-  const int most = static_cast<int>(std::max<size_t>(1, order_.size() / static_cast<size_t>(lanes())));
-  const int pp = scheme_.scheme().pp;
-  for (const int count : micro_batch_counts(bound_ns_, scheme_.micro_batch_ns(), pp, 1, std::max(most, pp))) {
-    const int64_t aim_ns = bound_ns_ / count;
-    // A sequence passes all stages: to be done by the bound it may keep each for a part of it.
-    const int64_t part_ns = bound_ns_ / pp;
-    for (const auto& [limit_ns, goal_ns] :
-         {std::pair(aim_ns, part_ns), std::pair(aim_ns, bound_ns_), std::pair(2 * aim_ns, bound_ns_)}) {
-      tries.push_back(
-          {.limit_ns = limit_ns, .goal_ns = goal_ns, .end_ns = bound_ns_, .micro_batch_ns = aim_ns});
-    }
-  }
-  return tries;
+  return assemble(std::move(best->second));
 }
 
 int LanePacker::lanes_for(int64_t length, const Try& how) const {
@@ -278,7 +220,7 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
     SlotQueue& queue = wait ? even : uneven;
     Slot slot = queue.top();
     queue.pop();
-    put(place, more, alone_ns, width.lanes, how, slot, draft);
+    put(place, more, alone_ns, width.lanes, slot, draft);
     even.push(slot);
   }
   for (; !even.empty(); even.pop()) {
@@ -287,19 +229,16 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
 }
 
 // Into the last ring of the slot if it has room, else behind it.
-void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, const Try& how,
-                     Slot& slot, LaneDraft& draft) const {
+void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, Slot& slot,
+                     LaneDraft& draft) const {
   const int sequence = order_[static_cast<size_t>(place)];
   cost::Work both = slot.work;
   both += more;
   if (slot.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
-    const int64_t both_ns = scheme_.unit_ns(both, width);
-    if (how.micro_batch_ns == 0 || both_ns <= how.micro_batch_ns) {
-      draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence);
-      slot.work = both;
-      slot.end_ns = slot.start_ns + both_ns;
-      return;
-    }
+    draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence);
+    slot.work = both;
+    slot.end_ns = slot.start_ns + scheme_.unit_ns(both, width);
+    return;
   }
   slot.unit = draft.append({slot.first_lane, width, {sequence}});
   slot.work = more;
@@ -357,18 +296,12 @@ Placement LanePacker::place(const Try& how) const {
   return placement;
 }
 
-// A lane's own sequences, in even micro-batches of about the time that the try aims at.
-Bins LanePacker::micro_batches(std::span<const PackItem> items, const Try& how) const {
+// A lane's own sequences, in as few even micro-batches as hold them.
+Bins LanePacker::micro_batches(std::span<const PackItem> items) const {
   const int64_t capacity = scheme_.lane_max_len_tokens();
   int64_t tokens = 0;
-  int64_t work_ns = 0;
-  for (const PackItem& item : items) {
-    tokens += item.tokens;
-    work_ns += item.work_ns;
-  }
-  int64_t count = (tokens + capacity - 1) / capacity;
-  if (how.micro_batch_ns > 0) count = std::max(count, work_ns / how.micro_batch_ns);
-  count = std::min(count, static_cast<int64_t>(items.size()));
+  for (const PackItem& item : items) tokens += item.tokens;
+  const int64_t count = std::min((tokens + capacity - 1) / capacity, static_cast<int64_t>(items.size()));
   if (count == 1) {
     Bins all(1, std::vector<int>(items.size()));
     std::iota(all.front().begin(), all.front().end(), 0);
@@ -378,28 +311,16 @@ Bins LanePacker::micro_batches(std::span<const PackItem> items, const Try& how) 
   return first_fit_decreasing(items, capacity);
 }
 
-// Behind the rings, or in two halves around them: larger micro-batches first, and of the half in front the
-// smallest.
-LaneDraft LanePacker::assemble(const Try& how, Placement placement) const {
+// Behind the rings.
+LaneDraft LanePacker::assemble(Placement placement) const {
   LaneDraft draft = std::move(placement.draft);
   for (size_t l = 0; l < placement.singles.size(); ++l) {
     const std::vector<PackItem>& items = placement.singles[l];
     if (items.empty()) continue;
-    const auto work_ns = [&](const std::vector<int>& bin) {
-      int64_t sum_ns = 0;
-      for (const int item : bin) sum_ns += items[static_cast<size_t>(item)].work_ns;
-      return sum_ns;
-    };
-    Bins bins = micro_batches(items, how);
-    std::stable_sort(bins.begin(), bins.end(),
-                     [&](const auto& a, const auto& b) { return work_ns(a) > work_ns(b); });
-    for (size_t i = 0; i < bins.size(); ++i) {
+    for (const std::vector<int>& bin : micro_batches(items)) {
       LaneUnit unit{.first_lane = static_cast<int>(l), .lanes = 1, .sequences = {}};
-      for (const int item : bins[i]) unit.sequences.push_back(items[static_cast<size_t>(item)].sequence);
+      for (const int item : bin) unit.sequences.push_back(items[static_cast<size_t>(item)].sequence);
       draft.append(std::move(unit));
-      std::vector<int>& lane = draft.lanes[l];
-      const bool in_front = how.order == Try::Order::kRingsBetween && 2 * i >= bins.size();
-      if (in_front) std::rotate(lane.begin(), lane.end() - 1, lane.end());
     }
   }
   return draft;
@@ -411,7 +332,17 @@ PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& 
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
                           std::span<const int> members) {
   SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
-  return LanePacker(pipeline, scheme, cost, lengths, members).run();
+  const LaneDrafting drafting(pipeline, scheme, cost, lengths);
+  std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
+  StagedPack packed{.draft = LaneDraft(0), .makespan_ns = 0};
+  if (pipeline.scheme.pp == 1) {
+    packed.draft = LanePacker(scheme, std::move(nodes), lengths, members).run();
+    packed.makespan_ns = drafting.makespan_ns(packed.draft);
+  } else {
+    packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members,
+                               [&](const LaneDraft& draft) { return drafting.makespan_ns(draft); });
+  }
+  return {.plan = drafting.plan(packed.draft), .makespan_ns = packed.makespan_ns};
 }
 
 }  // namespace sluice::plan

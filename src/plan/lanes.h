@@ -18,12 +18,13 @@ namespace sluice::plan {
 // runs are aligned to their width, so that narrower ones find an even floor and nothing is left idle between
 // them. A ring takes up sequences as long as its lanes hold them: they share its constant and latencies.
 // Those on one lane come last, the most work first, to the lane that ends first; they share micro-batches, as
-// few as hold them when PP = 1, else several counts of even ones, behind the rings and around them.
+// few as hold them, behind the rings.
 //
-// Several limits (parts of the goal) and goals (from the lower bound upwards) are tried. With one stage goals
-// rise until one is met, and limits vary then; with more, every size of micro-batches worth trying is tried
-// with three limits and goals. The least makespan of the schedule that will run wins, the earliest of equals.
-// O(tries · n log n), and a schedule a try when PP > 1. REQUIRES: every length <= scheme.max_len_tokens().
+// Limits (parts of the goal) and goals (from the lower bound upwards) are tried: goals rise until one is met,
+// and limits vary then. The least makespan wins, the earliest of equals. O(tries · n log n).
+//
+// With several stages order matters as much as balance: plan/lane_stages.h.
+// REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
                           std::span<const int> members);

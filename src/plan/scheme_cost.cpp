@@ -65,6 +65,34 @@ int64_t SchemeCost::exposed_ns(int stage, const cost::Work& work, int lanes, int
   return std::min(outside_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
 }
 
+std::pair<int64_t, int64_t> SchemeCost::exposures_ns(int stage, const cost::Work& work, int lanes) const {
+  if (lanes == 1) return {0, 0};
+  const bool in_node = lanes <= gpus_per_node_ / scheme_.tp;
+  const Rings& rings = (in_node ? rings_in_node_ : rings_)[static_cast<size_t>(stage)];
+  return {rings.forward.exposed_ns(work, lanes), rings.backward.exposed_ns(work, lanes)};
+}
+
+SchemeCost::StageTimes SchemeCost::cells_of(int stage, const cost::Work& work) const {
+  const Cells& cells = cells_[static_cast<size_t>(stage)];
+  return {cells.forward.of_work(work), cells.backward_input.of_work(work),
+          cells.backward_weight.of_work(work)};
+}
+
+SchemeCost::Passage SchemeCost::passage(const cost::Work& work, int lanes) const {
+  Passage passage{.unit_ns = unit_ns(work, lanes)};
+  const int64_t transfers_ns = (scheme_.pp - 1) * transfer_ns(work.tokens);
+  passage.to_last_ns = passage.from_last_ns = transfers_ns;
+  for (int stage = 0; stage < scheme_.pp; ++stage) {
+    const StageTimes cells = cells_of(stage, work);
+    const auto [forward_ns, backward_ns] = exposures_ns(stage, work, lanes);
+    const bool last = stage + 1 == scheme_.pp;
+    (last ? passage.from_last_ns : passage.to_last_ns) += cells.forward_ns + forward_ns;
+    passage.from_last_ns += cells.backward_input_ns + backward_ns;
+    if (stage == 0) passage.from_last_ns += cells.backward_weight_ns;
+  }
+  return passage;
+}
+
 cost::Work SchemeCost::fullest_share(int64_t length, int lanes) {
   const int64_t chunks = int64_t{2} * lanes;
   return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -32,6 +33,22 @@ class SchemeCost {
   int64_t unit_ns(const cost::Work& work, int lanes) const;
   // The most that a lane has of a sequence when every chunk counts as long as the longest.
   static cost::Work fullest_share(int64_t length, int lanes);
+
+  // The cells of `work` on a stage, forward and both gradients, without rings.
+  struct StageTimes {
+    int64_t forward_ns = 0;
+    int64_t backward_input_ns = 0;
+    int64_t backward_weight_ns = 0;
+  };
+  StageTimes cells_of(int stage, const cost::Work& work) const;
+  // How a unit passes the stages when it waits for nothing: `work` on the fullest of its lanes.
+  struct Passage {
+    int64_t unit_ns = 0;       // on the slowest stage
+    int64_t to_last_ns = 0;    // until the last stage can begin
+    int64_t from_last_ns = 0;  // from there until its weight gradient on the first stage
+    int64_t path_ns() const { return to_last_ns + from_last_ns; }
+  };
+  Passage passage(const cost::Work& work, int lanes) const;
 
   // T(l, P) of Hydraulis: forward plus backward of one sequence on the slowest stage. The constant c of a
   // micro-batch is shared by the tokens that fill it: the least that it can cost a sequence. Lanes divide it.
@@ -98,6 +115,8 @@ class SchemeCost {
   int64_t ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const;
   // At least; a ring of more lanes than `most_in_node` leaves its node.
   int64_t exposed_ns(int stage, const cost::Work& work, int lanes, int most_in_node) const;
+  // The same of a ring of `lanes`, of its forward and of its backward.
+  std::pair<int64_t, int64_t> exposures_ns(int stage, const cost::Work& work, int lanes) const;
 
   strategy::Scheme scheme_;
   int64_t max_len_tokens_ = 0;

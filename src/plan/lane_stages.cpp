@@ -1,0 +1,404 @@
+#include "plan/lane_stages.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <utility>
+
+#include "plan/square_root.h"
+
+namespace sluice::plan {
+namespace {
+
+struct Try {
+  int64_t end_ns = 0;  // when all is to end
+  int64_t front = 0;   // of what else the lanes of a ring run, how much comes before it, in thousandths
+};
+
+// What other units may take on the lanes of a ring that passes the stages in time, before it and after it, in
+// time of their slowest stage; the rest of the lanes' time is idle.
+struct Room {
+  int64_t before_ns = 0;
+  int64_t after_ns = 0;
+  int64_t idle_ns = 0;
+};
+
+// Two columns a lane, [0, lanes) of what runs in the front half and [lanes, 2·lanes) of the back half, each a
+// stack whose first unit lies in the middle of the step.
+struct Layout {
+  explicit Layout(int lanes)
+      : draft(lanes), stacks(2 * static_cast<size_t>(lanes)), height_ns(stacks.size(), 0) {}
+  std::vector<int>& stack(int column) { return stacks[static_cast<size_t>(column)]; }
+  int64_t height(int column) const { return height_ns[static_cast<size_t>(column)]; }
+  int64_t highest(int column, int width) const {
+    const auto first = height_ns.begin() + column;
+    return *std::max_element(first, first + width);
+  }
+  void raise(int column, int width, int64_t ns) { std::fill_n(height_ns.begin() + column, width, ns); }
+  int push(int column, int width, std::vector<int> sequences) {
+    const int unit = static_cast<int>(draft.units.size());
+    const int lane = column % static_cast<int>(draft.lanes.size());
+    draft.units.push_back({.first_lane = lane, .lanes = width, .sequences = std::move(sequences)});
+    for (int at = column; at < column + width; ++at) stack(at).push_back(unit);
+    return unit;
+  }
+
+  LaneDraft draft;
+  std::vector<std::vector<int>> stacks;
+  std::vector<int64_t> height_ns;
+};
+
+// A run of columns while rings of its width are put on it, and the last of them, which may take up more.
+struct Slot {
+  int column = 0;
+  int unit = -1;
+  int64_t start_ns = 0;  // of that unit
+  cost::Work work;       // of each of its lanes
+};
+
+class StagedPacker {
+ public:
+  StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
+               std::span<const int> members);
+  // The least time that all could take, were it divisible and did it wait for nothing.
+  int64_t ideal_ns() const { return ideal_ns_; }
+  LaneDraft pack(const Try& how) const;
+
+ private:
+  int lanes() const { return scheme_.scheme().cp; }
+  int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
+  int64_t work_ns(int place) const { return works_ns_[static_cast<size_t>(place)]; }
+
+  void choose_widths();
+  void measure();
+  Room room(const SchemeCost::Passage& passage, const Try& how) const;
+  int64_t most_ns(const Try& how) const { return std::max(how.end_ns / kUnits, least_unit_ns_); }
+  int width_of(int64_t length, const Try& how) const;
+  std::vector<Slot> slots_of(int width) const;
+  void place_rings(int width, std::span<const int> members, const Try& how, Layout& layout) const;
+  bool join(int place, int width, const Try& how, Slot& slot, Layout& layout) const;
+  void begin(int place, int width, const Try& how, Slot& slot, Layout& layout) const;
+  void place_singles(std::span<const int> members, const Try& how, Layout& layout) const;
+  std::vector<int64_t> unit_sizes(std::span<const int> members, const Try& how) const;
+  void cut_singles(int column, std::span<const int> members, const Try& how, Layout& layout) const;
+
+  static constexpr int64_t kUnits = 8;  // in a step, at least
+
+  const SchemeCost& scheme_;
+  std::vector<LaneRun> nodes_;
+  std::vector<int> order_;         // sequences, longest first
+  std::vector<int64_t> sorted_;    // their lengths
+  std::vector<int64_t> works_ns_;  // what each adds to a unit of one lane
+  std::vector<int> in_node_;       // widths, ascending
+  std::vector<int> wide_;          // the same of rings that leave their node
+  int64_t ideal_ns_ = 0;
+  int64_t least_unit_ns_ = 0;  // smaller ones cost more in constants than they save
+  int64_t unit_tokens_ = 0;    // of a unit on a lane, where lanes of a node bring it down to that
+  int64_t ring_tokens_ = 0;    // the same where more lanes must
+  // Parts of a unit, in thousandths of its slowest stage: forward and the rest on the first stage, forward
+  // and input gradient on the last.
+  int64_t forward_first_ = 0, backward_first_ = 0, through_last_ = 0;
+};
+
+StagedPacker::StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes,
+                           std::span<const int64_t> lengths, std::span<const int> members)
+    : scheme_(scheme), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
+  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
+    return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
+  });
+  for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
+  choose_widths();
+  measure();
+}
+
+// Inside nodes powers of two and all lanes; outside, of each doubling of a node's lanes two more.
+void StagedPacker::choose_widths() {
+  int widest = 1;
+  for (const LaneRun& node : nodes_) widest = std::max(widest, node.lanes);
+  for (int power = 1; power < widest; power *= 2) in_node_.push_back(power);
+  in_node_.push_back(widest);
+  for (int base = widest; base <= lanes(); base *= 2) {
+    for (const int width : {base, base + base / 4, base + base / 2}) {
+      if (width > widest && width <= lanes()) wide_.push_back(width);
+    }
+  }
+  wide_.push_back(lanes());
+  std::sort(wide_.begin(), wide_.end());
+  wide_.erase(std::unique(wide_.begin(), wide_.end()), wide_.end());
+}
+
+void StagedPacker::measure() {
+  cost::Work all;
+  for (const int64_t length : sorted_) {
+    all += cost::Work::of_lane(length, length, 1);
+    works_ns_.push_back(scheme_.unit_ns(cost::Work::of_lane(length, length, 1), 1) -
+                        scheme_.micro_batch_ns());
+  }
+  const int pp = scheme_.scheme().pp;
+  const int64_t unit_ns = std::max<int64_t>(1, scheme_.unit_ns(all, 1));
+  const SchemeCost::StageTimes first = scheme_.cells_of(0, all);
+  const SchemeCost::StageTimes last = scheme_.cells_of(pp - 1, all);
+  const auto part = [&](int64_t ns) {
+    return std::max<int64_t>(1, static_cast<int64_t>(cost::Wide{1000} * ns / unit_ns));
+  };
+  forward_first_ = part(first.forward_ns);
+  backward_first_ = std::max(forward_first_ + 1, part(first.backward_input_ns + first.backward_weight_ns));
+  through_last_ = part(last.forward_ns + last.backward_input_ns);
+  const int64_t work_ns = unit_ns / lanes();
+  ideal_ns_ = std::max(work_ns, sorted_.empty() ? 0 : scheme_.path_ns(length(0)));
+  const int64_t constant_ns = std::max<int64_t>(1, scheme_.micro_batch_ns());
+  const int64_t units = std::max<int64_t>(1, square_root(work_ns * (pp - 1) / constant_ns));
+  least_unit_ns_ = work_ns / units;
+  const int64_t most_tokens = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
+  unit_tokens_ =
+      std::clamp(scheme_.credit_tokens() / (2 * pp), all.tokens / lanes() / units + 1, most_tokens);
+  ring_tokens_ = std::max(unit_tokens_, scheme_.credit_tokens() / (pp + 1));
+}
+
+// On the first stage the forwards of what comes before it and the gradients of what comes after, on the last
+// stage forwards and input gradients of what comes before, stand in line with it.
+Room StagedPacker::room(const SchemeCost::Passage& passage, const Try& how) const {
+  const int64_t end_ns = how.end_ns;
+  const int64_t rest_ns = std::max<int64_t>(0, end_ns - passage.unit_ns);
+  const int64_t slack_ns = std::max<int64_t>(0, end_ns - passage.path_ns());
+  const int64_t most_before_ns = std::min(
+      {rest_ns, (end_ns - passage.from_last_ns) * 1000 / through_last_, slack_ns * 1000 / forward_first_});
+  const int64_t least_before_ns = std::max<int64_t>(
+      0, (backward_first_ * rest_ns - 1000 * slack_ns) / (backward_first_ - forward_first_));
+  Room room;
+  if (least_before_ns <= most_before_ns) {
+    room.before_ns = std::clamp(rest_ns * how.front / 1000, least_before_ns, most_before_ns);
+    room.after_ns = rest_ns - room.before_ns;
+  } else {
+    room.before_ns = std::max<int64_t>(0, most_before_ns);
+    room.after_ns = std::max<int64_t>(0, 1000 * slack_ns - forward_first_ * room.before_ns) / backward_first_;
+    room.idle_ns = rest_ns - room.before_ns - room.after_ns;
+  }
+  return room;
+}
+
+int StagedPacker::width_of(int64_t length, const Try& how) const {
+  const int most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length / 2)));
+  int best = 0;
+  cost::Wide best_ns = 0;
+  const auto consider = [&](int width) {
+    if (width > most || width < scheme_.fewest_lanes(length)) return false;
+    const cost::Work work = SchemeCost::fullest_share(length, width);
+    const SchemeCost::Passage passage = scheme_.passage(work, width);
+    if (width <= in_node_.back() && passage.unit_ns <= most_ns(how) && work.tokens <= unit_tokens_) {
+      best = width;
+      return true;
+    }
+    // Idle time counts, for lanes that have several of them once.
+    const int64_t idle_ns = std::min(room(passage, how).idle_ns, how.end_ns - how.end_ns / 8);
+    cost::Wide ns =
+        cost::Wide{passage.unit_ns} * width * how.end_ns / std::max<int64_t>(1, how.end_ns - idle_ns);
+    if (passage.path_ns() > how.end_ns) ns = ns * passage.path_ns() / how.end_ns * 2;
+    if (work.tokens > ring_tokens_) ns = ns * 3 / 2;
+    if (best == 0 || ns < best_ns) {
+      best = width;
+      best_ns = ns;
+    }
+    return false;
+  };
+  for (const int width : in_node_) {
+    if (consider(width)) return best;
+  }
+  for (const int width : wide_) consider(width);
+  if (best == 0) return scheme_.fewest_lanes(length);
+  return best;
+}
+
+std::vector<Slot> StagedPacker::slots_of(int width) const {
+  std::vector<Slot> slots;
+  const auto add = [&](int lane) {
+    slots.push_back({.column = lane});
+    slots.push_back({.column = lane + lanes()});
+  };
+  if (width > in_node_.back()) {
+    for (int lane = 0; lane + width <= lanes(); lane += width) add(lane);
+    return slots;
+  }
+  for (const LaneRun& node : nodes_) {
+    for (int lane = 0; lane + width <= node.lanes; lane += width) add(node.first + lane);
+  }
+  return slots;
+}
+
+// The longest first, each on the lowest columns.
+void StagedPacker::place_rings(int width, std::span<const int> members, const Try& how,
+                               Layout& layout) const {
+  std::vector<Slot> slots = slots_of(width);
+  using Height = std::pair<int64_t, size_t>;  // and its slot
+  std::priority_queue<Height, std::vector<Height>, std::greater<>> lowest;
+  const auto height_ns = [&](size_t slot) { return layout.highest(slots[slot].column, width); };
+  for (size_t slot = 0; slot < slots.size(); ++slot) lowest.emplace(height_ns(slot), slot);
+  for (const int place : members) {
+    while (lowest.top().first != height_ns(lowest.top().second)) {  // its other half has changed it
+      const size_t slot = lowest.top().second;
+      lowest.pop();
+      lowest.emplace(height_ns(slot), slot);
+    }
+    const size_t slot = lowest.top().second;
+    lowest.pop();
+    if (!join(place, width, how, slots[slot], layout)) begin(place, width, how, slots[slot], layout);
+    lowest.emplace(height_ns(slot), slot);
+  }
+}
+
+// Into the last ring of the slot, if that stays small.
+bool StagedPacker::join(int place, int width, const Try& how, Slot& slot, Layout& layout) const {
+  if (slot.unit < 0) return false;
+  cost::Work both = slot.work;
+  both += SchemeCost::fullest_share(length(place), width);
+  if (both.tokens > unit_tokens_) return false;
+  const int64_t both_ns = scheme_.unit_ns(both, width);
+  if (both_ns > most_ns(how)) return false;
+  layout.draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(order_[static_cast<size_t>(place)]);
+  slot.work = both;
+  layout.raise(slot.column, width, slot.start_ns + both_ns);
+  return true;
+}
+
+// A new ring. The first of its lanes shifts their middle to where it leaves room enough on either side.
+void StagedPacker::begin(int place, int width, const Try& how, Slot& slot, Layout& layout) const {
+  const int lane = slot.column % lanes();
+  bool first = true;
+  for (int at = lane; at < lane + width; ++at) {
+    first = first && layout.stack(at).empty() && layout.stack(at + lanes()).empty();
+  }
+  slot.work = SchemeCost::fullest_share(length(place), width);
+  const SchemeCost::Passage passage = scheme_.passage(slot.work, width);
+  const Room room = this->room(passage, how);
+  if (first) {
+    layout.raise(lane, width, how.end_ns / 2 - room.before_ns);
+    layout.raise(lane + lanes(), width, how.end_ns / 2 - room.after_ns);
+  } else {
+    const int64_t outside_ns = slot.column < lanes() ? room.before_ns : room.after_ns;
+    const int64_t on_top_ns = layout.highest(slot.column, width) + passage.unit_ns;
+    layout.raise(slot.column, width, std::max(on_top_ns, how.end_ns / 2 - outside_ns));
+  }
+  slot.start_ns = layout.height(slot.column) - passage.unit_ns;
+  slot.unit = layout.push(slot.column, width, {order_[static_cast<size_t>(place)]});
+}
+
+// The most work first, each to the lowest column.
+void StagedPacker::place_singles(std::span<const int> members, const Try& how, Layout& layout) const {
+  using Height = std::pair<int64_t, int>;  // and its column
+  std::vector<Height> heights;
+  for (int column = 0; column < 2 * lanes(); ++column) heights.emplace_back(layout.height(column), column);
+  std::make_heap(heights.begin(), heights.end(), std::greater<>());
+  std::vector<std::vector<int>> of_column(heights.size());
+  for (const int place : members) {
+    std::pop_heap(heights.begin(), heights.end(), std::greater<>());
+    auto& [height_ns, column] = heights.back();
+    of_column[static_cast<size_t>(column)].push_back(place);
+    height_ns += work_ns(place) + scheme_.micro_batch_ns() * length(place) / unit_tokens_;
+    std::push_heap(heights.begin(), heights.end(), std::greater<>());
+  }
+  for (int column = 0; column < 2 * lanes(); ++column) {
+    const std::vector<int>& own = of_column[static_cast<size_t>(column)];
+    if (!own.empty()) cut_singles(column, own, how, layout);
+  }
+}
+
+// As large as they may be, and outside them smaller and smaller ones, which fill and drain the stages: while
+// each is less than 5/3 of the one before, the last stage waits for nothing. Descending.
+std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, const Try& how) const {
+  int64_t rest_ns = 0;
+  int64_t tokens = 0;
+  for (const int place : members) {
+    rest_ns += work_ns(place);
+    tokens += length(place);
+  }
+  const auto by_tokens_ns =
+      static_cast<int64_t>(cost::Wide{unit_tokens_} * rest_ns / std::max<int64_t>(1, tokens));
+  const int64_t full_ns = std::max<int64_t>(1, std::min(most_ns(how), by_tokens_ns));
+  std::vector<int64_t> sizes_ns;
+  for (int64_t ns = std::max(full_ns / 20, 4 * scheme_.micro_batch_ns()); ns < full_ns && ns <= rest_ns;
+       ns = ns * 8 / 5 + 1) {
+    sizes_ns.push_back(ns);
+    rest_ns -= ns;
+  }
+  const int64_t full = (rest_ns + full_ns - 1) / full_ns;
+  for (int64_t i = 0; i < full; ++i) sizes_ns.push_back(rest_ns / full);
+  if (sizes_ns.empty()) sizes_ns.push_back(0);
+  std::sort(sizes_ns.begin(), sizes_ns.end(), std::greater<>());
+  if (sizes_ns.size() > members.size()) sizes_ns.resize(members.size());
+  return sizes_ns;
+}
+
+// Each sequence to the unit that lacks most, then the largest unit inside.
+void StagedPacker::cut_singles(int column, std::span<const int> members, const Try& how,
+                               Layout& layout) const {
+  struct Unit {
+    int64_t lacks_ns = 0;
+    int64_t work_ns = 0;
+    int64_t tokens = 0;
+    std::vector<int> sequences;
+  };
+  std::vector<Unit> units;
+  for (const int64_t ns : unit_sizes(members, how)) units.push_back({.lacks_ns = ns, .sequences = {}});
+  for (const int place : members) {
+    Unit* into = nullptr;
+    for (Unit& unit : units) {
+      const bool fits = unit.tokens + length(place) <= scheme_.lane_max_len_tokens();
+      if (fits && (into == nullptr || unit.lacks_ns > into->lacks_ns)) into = &unit;
+    }
+    if (into == nullptr) into = &units.emplace_back();
+    into->lacks_ns -= work_ns(place);
+    into->work_ns += work_ns(place);
+    into->tokens += length(place);
+    into->sequences.push_back(order_[static_cast<size_t>(place)]);
+  }
+  std::stable_sort(units.begin(), units.end(),
+                   [](const Unit& a, const Unit& b) { return a.work_ns > b.work_ns; });
+  for (Unit& unit : units) {
+    if (!unit.sequences.empty()) layout.push(column, 1, std::move(unit.sequences));
+  }
+}
+
+LaneDraft StagedPacker::pack(const Try& how) const {
+  std::vector<std::vector<int>> by_width(static_cast<size_t>(lanes()) + 1);
+  int width = 0;
+  for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
+    const bool again = place > 0 && (width == 1 || length(place) == length(place - 1));
+    if (!again) width = width_of(length(place), how);
+    by_width[static_cast<size_t>(width)].push_back(place);
+  }
+  Layout layout(lanes());
+  for (int w = lanes(); w > 1; --w) {
+    const std::vector<int>& members = by_width[static_cast<size_t>(w)];
+    if (!members.empty()) place_rings(w, members, how, layout);
+  }
+  place_singles(by_width[1], how, layout);
+  for (int lane = 0; lane < lanes(); ++lane) {
+    std::vector<int>& units = layout.draft.lanes[static_cast<size_t>(lane)];
+    const std::vector<int>& back = layout.stack(lane + lanes());
+    units.assign(layout.stack(lane).rbegin(), layout.stack(lane).rend());
+    units.insert(units.end(), back.begin(), back.end());
+  }
+  return std::move(layout.draft);
+}
+
+}  // namespace
+
+StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
+                             std::span<const int64_t> lengths, std::span<const int> members,
+                             const std::function<int64_t(const LaneDraft&)>& score_ns) {
+  const StagedPacker packer(scheme, std::move(nodes), lengths, members);
+  std::optional<StagedPack> best;
+  for (const int64_t above : {20, 200, 400}) {
+    for (const int64_t front : {200, 750}) {
+      const int64_t end_ns = packer.ideal_ns() + packer.ideal_ns() * above / 1000;
+      LaneDraft draft = packer.pack({.end_ns = end_ns, .front = front});
+      const int64_t makespan_ns = score_ns(draft);
+      if (!best || makespan_ns < best->makespan_ns) best = StagedPack{std::move(draft), makespan_ns};
+      if (best->makespan_ns <= packer.ideal_ns() + packer.ideal_ns() / 200) return std::move(*best);
+    }
+  }
+  return std::move(*best);
+}
+
+}  // namespace sluice::plan
