@@ -1,55 +1,93 @@
 #include "report/plan_table.h"
 
+#include <algorithm>
+#include <span>
+#include <utility>
+
 #include "base/text.h"
 
 namespace sluice::report {
 
+using base::human_count;
 using base::text;
 
 namespace {
 
+using Rows = std::vector<std::vector<std::string>>;
+
+constexpr size_t kMostMicroBatches = 8;  // that a row names one by one
+
+// "0-3,8".
+std::string ranks_text(std::span<const int> ranks) {
+  std::vector<std::string> runs;
+  for (size_t begin = 0; begin < ranks.size();) {
+    size_t end = begin + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    runs.push_back(end - begin == 1 ? text(ranks[begin]) : text(ranks[begin], "-", ranks[end - 1]));
+    begin = end;
+  }
+  return base::join(runs, ",");
+}
+
 std::string micro_batch_text(const strategy::MicroBatch& micro_batch) {
-  std::string sizes = text(micro_batch.tokens(), " (", micro_batch.pieces.size(), ")");
+  std::string sizes = text(human_count(micro_batch.tokens()), " (", micro_batch.pieces.size(), ")");
   return micro_batch.ring ? text(sizes, " ring ", *micro_batch.ring) : sizes;
 }
 
-void add_pipeline(const strategy::PipelinePlan& pipeline, std::vector<std::string>& lines) {
-  std::vector<std::string> ranks;
-  for (const int rank : pipeline.pipeline.ranks) ranks.push_back(text(rank));
-  lines.push_back(text("  pipeline ", strategy::to_text(pipeline.pipeline.scheme), " on ranks ",
-                       base::join(ranks, ","), ", micro-batches of at most ", pipeline.max_len_tokens,
-                       " tokens:"));
-  for (size_t lane = 0; lane < pipeline.lanes.size(); ++lane) {
-    std::vector<std::string> sizes;
-    for (const strategy::MicroBatch& micro_batch : pipeline.lanes[lane])
-      sizes.push_back(micro_batch_text(micro_batch));
-    const std::string list = sizes.empty() ? "none" : base::join(sizes, ", ");
-    lines.push_back(text("    lane ", lane, ", tokens (sequences): ", list));
+std::string micro_batches_text(const std::vector<strategy::MicroBatch>& micro_batches) {
+  if (micro_batches.empty()) return "none";
+  if (micro_batches.size() > kMostMicroBatches) {
+    const auto [least, most] =
+        std::ranges::minmax(micro_batches, {}, [](const auto& each) { return each.tokens(); });
+    return text(human_count(static_cast<int64_t>(micro_batches.size())), " of ", human_count(least.tokens()),
+                " to ", human_count(most.tokens()));
   }
+  std::vector<std::string> sizes;
+  for (const strategy::MicroBatch& micro_batch : micro_batches)
+    sizes.push_back(micro_batch_text(micro_batch));
+  return base::join(sizes, ", ");
+}
+
+// A row for each lane; what the lanes have in common stands in the first.
+void add_pipeline(const strategy::PipelinePlan& plan, Rows& rows) {
+  std::vector<std::string> common = {text("  ", strategy::to_text(plan.pipeline.scheme)),
+                                     ranks_text(plan.pipeline.ranks), human_count(plan.max_len_tokens)};
+  for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+    int64_t tokens = 0;
+    for (const strategy::MicroBatch& micro_batch : plan.lanes[lane]) tokens += micro_batch.tokens();
+    std::vector<std::string> row = std::exchange(common, std::vector<std::string>(common.size()));
+    row.insert(row.end(), {text(lane), human_count(tokens), micro_batches_text(plan.lanes[lane])});
+    rows.push_back(std::move(row));
+  }
+}
+
+std::string head(const strategy::StepPlan& plan, int64_t predicted_ns) {
+  std::string lines = text("step ", plan.step, ": ",
+                           human_count(static_cast<int64_t>(plan.sequences.size()), "sequence", "sequences"),
+                           ", ", human_count(plan.tokens(), "token", "tokens"), ", ",
+                           human_count(plan.targets(), "target", "targets"), "\nstrategy ",
+                           strategy::to_text(plan.strategy()), ", predicted ",
+                           base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns), "\n");
+  if (plan.lower_bound_ns == 0) return lines;
+  return text(lines, "  no plan of the candidates takes less than ",
+              base::human_duration(plan.lower_bound_ns), ": within ",
+              base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best\n");
 }
 
 }  // namespace
 
 std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns) {
-  std::vector<std::string> lines;
-  lines.push_back(
-      text("step ", plan.step, ": ",
-           base::human_count(static_cast<int64_t>(plan.sequences.size()), "sequence", "sequences"), ", ",
-           base::human_count(plan.tokens(), "token", "tokens"), ", ",
-           base::human_count(plan.targets(), "target", "targets")));
-  for (const strategy::CandidateEstimate& candidate : plan.candidates) {
-    lines.push_back(
-        text("  candidate ", candidate.strategy, ": ", base::human_duration(candidate.estimated_ns)));
+  Rows pipelines = {{"  pipeline", "ranks", "holds", "lane", "tokens", "micro-batches: tokens (pieces)"}};
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) add_pipeline(pipeline, pipelines);
+  std::string table = text(head(plan, predicted_ns), "\n", base::table_text(pipelines, "llrrrl"));
+  if (plan.candidates.size() > 1) {
+    Rows candidates = {{"  estimated", "candidate; the estimate of one that cannot win may be its bound"}};
+    for (const strategy::CandidateEstimate& candidate : plan.candidates)
+      candidates.push_back({base::human_duration(candidate.estimated_ns), candidate.strategy});
+    table += text("\n", base::table_text(candidates, "rl"));
   }
-  lines.push_back(text("strategy ", strategy::to_text(plan.strategy()), ", predicted ",
-                       base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns)));
-  if (plan.lower_bound_ns > 0) {
-    lines.push_back(text("  no plan of the candidates takes less than ",
-                         base::human_duration(plan.lower_bound_ns), ": within ",
-                         base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best"));
-  }
-  for (const strategy::PipelinePlan& pipeline : plan.pipelines) add_pipeline(pipeline, lines);
-  return base::join(lines, "\n");
+  if (table.ends_with('\n')) table.pop_back();
+  return table;
 }
 
 }  // namespace sluice::report
