@@ -1,5 +1,6 @@
 #include "strategy/cluster.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -90,9 +91,22 @@ Json to_json(const LinkSpeed& link) {
   return {{"bytes_per_ns", link.bytes_per_ns}, {"latency_ns", link.latency_ns}};
 }
 
+// A key that is misspelled would be a default that nobody asked for.
+void refuse_unknown_keys(const Json& json, const std::vector<std::string>& known, const std::string& name) {
+  if (!json.is_object()) return;
+  for (const auto& [key, value] : json.items()) {
+    if (std::ranges::count(known, key) > 0) continue;
+    const std::string nearest = base::nearest_word(key, known);
+    throw InputError(text(name, ": unknown key '", key, "': ",
+                          nearest.empty() ? text("known are ", base::join(known, ", "))
+                                          : text("did you mean '", nearest, "'?")));
+  }
+}
+
 LinkSpeed link_from_json(const Json& json, const std::string& key, const std::string& name) {
   const auto link = base::require<Json>(json, key, name);
   const std::string where = text(name, ": ", key);
+  refuse_unknown_keys(link, {"bytes_per_ns", "latency_ns"}, where);
   return {.bytes_per_ns = base::require<double>(link, "bytes_per_ns", where),
           .latency_ns = base::require<double>(link, "latency_ns", where)};
 }
@@ -131,6 +145,10 @@ Json to_json(const Cluster& cluster) {
 
 Cluster cluster_from_json(const Json& json, const std::string& name) {
   base::require_schema(json, kSchema, name);
+  std::vector<std::string> known;
+  const Json own = to_json(Cluster());
+  for (const auto& [key, value] : own.items()) known.push_back(key);
+  refuse_unknown_keys(json, known, name);
   const Cluster cluster = {.name = base::require<std::string>(json, "name", name),
                            .nodes = base::require<int>(json, "nodes", name),
                            .gpus_per_node = base::require<int>(json, "gpus_per_node", name),

@@ -48,6 +48,8 @@ TEST(ClusterJson, EachFaultNamesFileAndKey) {
       {[](Json& j) { j["host_bytes_per_ns"] = "fast"; },
        "'host_bytes_per_ns' has an unexpected value: \"fast\""},
       {[](Json& j) { j.erase("host_memory_bytes"); }, "'host_memory_bytes' is missing"},
+      {[](Json& j) { j["nics_per_nod"] = 4; }, "unknown key 'nics_per_nod': did you mean 'nics_per_node'?"},
+      {[](Json& j) { j["intra_node"]["latency"] = 4; }, "intra_node: unknown key 'latency'"},
   };
   for (const auto& [make, fault] : faults) {
     Json json = to_json(cluster_preset("a800x8", 2));
