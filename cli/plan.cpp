@@ -49,9 +49,13 @@ Planning make_planning(const Arguments& arguments) {
 strategy::StepPlan plan_next(Planning& planning) {
   const corpus::Batch batch = planning.sampler.next();
   const auto start = std::chrono::steady_clock::now();
-  strategy::StepPlan plan = planning.planner.plan(batch.step, config::sequences_of(batch));
-  plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-  return plan;
+  try {
+    strategy::StepPlan plan = planning.planner.plan(batch.step, config::sequences_of(batch));
+    plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    return plan;
+  } catch (const base::InfeasibleError& error) {
+    throw base::InfeasibleError(text("step ", batch.step, ": ", error.what()));
+  }
 }
 
 void plan_one(Planning& planning, const Arguments& arguments) {

@@ -216,18 +216,23 @@ void Planner::fail_infeasible(int64_t step, const std::vector<Sequence>& sequenc
   const auto longest = std::max_element(
       sequences.begin(), sequences.end(),
       [](const Sequence& a, const Sequence& b) { return a.length_tokens < b.length_tokens; });
-  std::vector<std::string> holds;
-  for (const size_t candidate : preference(step)) {
-    const Strategy& strategy = options_.candidates[candidate];
-    holds.push_back(text("'", to_text(strategy), "' holds ", max_len_tokens(strategy)));
-  }
+  const std::vector<size_t> allowed = preference(step);
+  const size_t roomiest = *std::ranges::max_element(
+      allowed, {}, [&](size_t candidate) { return max_len_tokens(options_.candidates[candidate]); });
+  const std::string name = to_text(options_.candidates[roomiest]);
+  const int64_t most = max_len_tokens(options_.candidates[roomiest]);
+  const std::string fault = most == 0 ? text("'", name, "' has no room left beside the model")
+                                      : text("'", name, "' holds ", base::human_count(most),
+                                             allowed.size() > 1 ? ", the most of all strategies" : "");
   const auto smallest = smallest_scheme(longest->length_tokens, options_.world_size, cost_);
   const std::string way_out =
-      smallest ? text("add a strategy with ", to_text(*smallest), ", the smallest scheme that holds it, or")
-               : text("no scheme on ", options_.world_size, " ranks holds it:");
-  throw base::InfeasibleError(text("step ", step, ": document ", longest->document, " has a sequence of ",
-                                   longest->length_tokens, " tokens but ", base::join(holds, ", "), ": ",
-                                   way_out, " lower data.context_length"));
+      smallest ? text("add a strategy with ", to_text(*smallest),
+                      ", the smallest scheme that holds it, or lower the context length")
+               : text("no scheme on ", base::human_count(options_.world_size, "rank", "ranks"),
+                      " holds it: take more ranks or devices with more memory, or lower the context length");
+  throw base::InfeasibleError(text("document ", longest->document, " has a sequence of ",
+                                   base::human_count(longest->length_tokens, "token", "tokens"), " but ",
+                                   fault, ": ", way_out));
 }
 
 }  // namespace sluice::plan

@@ -51,8 +51,8 @@ class Planner {
   // The longest sequence that some candidate holds under some policy.
   int64_t max_len_tokens() const;
 
-  // Throws base::InfeasibleError naming the longest sequence, what each candidate holds and the smallest
-  // scheme that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a
+  // Throws base::InfeasibleError naming the longest sequence, the most that a candidate holds and the
+  // smallest scheme that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a
   // pipeline, without pull, push and update; `lower_bound_ns` is what no plan of any candidate that the
   // selection allows can beat (kPaper: 0, not known). `candidates` holds those that hold the batch, in the
   // order in which they were looked at; with kOurs one that its bound ruled out stands with its bound.

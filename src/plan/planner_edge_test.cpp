@@ -133,7 +133,9 @@ TEST(PlannerEdge, RefusalNamesTheSequenceAndTheSmallestSchemeThatHoldsIt) {
   const std::string expected = pp >= length ? "<1,2,1>" : tp >= length ? "<2,1,1>" : "<1,1,2>";
   ASSERT_LE(length, std::max({tp, pp, cp}));
   const std::string message = refusal(planner, length);
-  EXPECT_NE(message.find(base::text("document 1 has a sequence of ", length)), std::string::npos) << message;
+  EXPECT_NE(message.find(base::text("document 1 has a sequence of ", base::human_count(length))),
+            std::string::npos)
+      << message;
   EXPECT_NE(message.find(base::text("add a strategy with ", expected)), std::string::npos) << message;
 }
 

@@ -129,8 +129,9 @@ TEST(Planner, InfeasibleNamesTheSequenceAndWhatIsHeld) {
   const std::string message = message_of([&] { planner.plan(7, sequences_of({5, most + 1})); });
   EXPECT_EQ(message.front(), '3') << message;
   for (const std::string& part :
-       {base::text("document 1 has a sequence of ", most + 1), std::string("'4x<1,1,1>' holds"),
-        base::text("'2x<2,1,1>' holds ", most), std::string("data.context_length")}) {
+       {base::text("document 1 has a sequence of ", base::human_count(most + 1)),
+        base::text("'2x<2,1,1>' holds ", base::human_count(most)), std::string("the most of all strategies"),
+        std::string("lower the context length")}) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   }
 }

@@ -148,7 +148,7 @@ class PlanTest(unittest.TestCase):
             self.planner.plan([5], -1)
         with self.assertRaisesRegex(sluice.InputError, "documents has 1"):
             self.planner.plan([5, 6], documents=[1])
-        with self.assertRaisesRegex(sluice.InfeasibleError, "10000000 tokens"):
+        with self.assertRaisesRegex(sluice.InfeasibleError, "10,000,000 tokens"):
             self.planner.plan([10_000_000])
         for arguments, message in [({"calibration": "a800-7c"}, "a800-7b"), ({"cluster": "a800x9"}, "a800x8"),
                                    ({"method": "best"}, "ours"), ({"gpus": 0}, "gpus is 0"), ({"gpus": 8}, "16")]:
