@@ -174,9 +174,11 @@ std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost) {
   if (fullest == memory.end() || fullest->peak_bytes <= capacity) return "";
   const std::string where =
       fullest->node < 0 ? "" : base::text(" at '", label(graph.node(fullest->node)), "'");
-  return base::text("rank ", fullest - memory.begin(), " needs ", fullest->peak_bytes, " bytes", where, " (",
-                    fullest->fixed_bytes, " of them fixed) but its device has ", capacity,
-                    ": raise tp or pp, or shorten the longest micro-batch");
+  const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
+  return base::text("rank ", fullest - memory.begin(), " needs ", bytes(fullest->peak_bytes), where, " (",
+                    bytes(fullest->fixed_bytes), " of it fixed), ", bytes(fullest->peak_bytes - capacity),
+                    " more than the ", bytes(capacity),
+                    " that a plan may use there: raise tp or pp, or shorten the longest micro-batch");
 }
 
 }  // namespace sluice::graph
