@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/planning.h"
 #include "config/strategy_file.h"
@@ -15,7 +16,7 @@ struct Arguments {
   config::PlanningOptions inputs;
   std::string method = "ours";
   int most = 8;
-  int max_cp = 1;
+  int max_cp = 0;
   std::filesystem::path out;
   bool json = false;
 };
@@ -29,7 +30,7 @@ void run(const Arguments& arguments) {
   base::Json made_from = config::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
-  made_from["max_cp"] = arguments.max_cp;
+  made_from["max_cp"] = config::max_cp_of(options);
   const base::Json file =
       config::strategies_to_json(proposed.strategies, proposed.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
@@ -58,9 +59,9 @@ void add_propose(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--max-cp", arguments->max_cp,
-                   "Most lanes of a pipeline, over which long sequences are cut")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+                   base::text("Most lanes of a pipeline, over which long sequences are cut (default: ",
+                              config::kUsualMaxCp, "; with method paper 1)"))
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--out", arguments->out, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
   command->callback([arguments] { run(*arguments); });

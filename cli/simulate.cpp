@@ -1,6 +1,7 @@
 // sluice simulate: what steps would take on a cluster that one may not have, under Sluice and other systems.
 #include <iostream>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -8,11 +9,13 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/planning.h"
+#include "config/proposed.h"
 #include "corpus/lengths.h"
 #include "graph/trace.h"
 #include "report/run_files.h"
 #include "study/comparison.h"
 #include "study/run_scenario.h"
+#include "study/system.h"
 
 namespace sluice::cli {
 
@@ -25,13 +28,20 @@ struct Arguments {
   RunPlanningOptions run;
   config::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
-  int max_cp = 8;
+  int max_cp = 0;           // 0: the configuration's, or the usual
   int64_t steps = 20;
   std::string compare;
   std::vector<int64_t> trace_steps;
   fs::path out;
   bool json = false;
 };
+
+std::vector<std::string> other_systems() {
+  std::vector<std::string> names;
+  for (const study::SystemKind& kind : study::system_kinds()) names.push_back(kind.name);
+  names.erase(names.begin());  // Sluice itself
+  return names;
+}
 
 study::Scenario scenario_of(const Arguments& arguments) {
   if (!arguments.run.config.empty()) {
@@ -44,7 +54,8 @@ study::Scenario scenario_of(const Arguments& arguments) {
   }
   config::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
-  return study::scenario_of(config::resolve_planning(inputs), arguments.steps, arguments.max_cp);
+  return study::scenario_of(config::resolve_planning(inputs), arguments.steps,
+                            arguments.max_cp > 0 ? arguments.max_cp : config::kUsualMaxCp);
 }
 
 std::vector<study::SystemResult> compare_with_progress(const study::Scenario& scenario,
@@ -79,7 +90,17 @@ void write_traces(const std::vector<study::SystemResult>& results, const Argumen
   }
 }
 
+void check_trace_steps(const Arguments& arguments) {
+  for (const int64_t step : arguments.trace_steps) {
+    if (step >= 0 && step < arguments.steps) continue;
+    throw base::InputError(text("--trace-steps names step ", step, " but --steps ", arguments.steps,
+                                " simulates 0 to ", arguments.steps - 1,
+                                ": name one of these, or more steps"));
+  }
+}
+
 void run(const Arguments& arguments) {
+  check_trace_steps(arguments);
   const study::Scenario scenario = scenario_of(arguments);
   const std::vector<study::SystemResult> results = compare_with_progress(scenario, arguments);
   const base::Json summary = study::simulation_json(scenario, results);
@@ -105,21 +126,25 @@ void add_simulate(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
   inputs.push_back(add_strategies_option(*command, arguments->inputs, "Sluice's candidates"));
-  add_run_options(*command, arguments->run, "Ranks of the run; 0: all devices of the configured cluster",
+  add_run_options(*command, arguments->run,
+                  "Ranks of the run; 0: all devices of the configured cluster, on \"local\" as many as its "
+                  "strategies use",
                   inputs);
   command->add_option("--calibration", arguments->calibration,
                       "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
                       "\"analytic\")");
   command
       ->add_option("--max-cp", arguments->max_cp,
-                   "Most lanes of a pipeline, over which long sequences are cut")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+                   text("Most lanes of a pipeline, over which long sequences are cut (default: the "
+                        "configuration's; else ",
+                        config::kUsualMaxCp, ")"))
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--steps", arguments->steps, "Steps, from the first on")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   command->add_option("--compare", arguments->compare,
-                      "Other systems, by name and separated by commas, or \"all\"");
+                      text("Other systems, by name and separated by commas, or \"all\": ",
+                           base::join(other_systems(), ", ")));
   CLI::Option* out = command->add_option("--out", arguments->out, "Write metrics, summary and traces here");
   command
       ->add_option("--trace-steps", arguments->trace_steps,

@@ -48,7 +48,7 @@ def propose(
     tokens_per_step: int = 200_000,
     method: str = "ours",
     max_strategies: int = 8,
-    max_cp: int = 1,
+    max_cp: int = 0,
     seed: int = 1,
 ) -> list[Proposal]:
     """Few strategies that together suit the batches drawn from `lengths` best; the first holds the context.
@@ -59,7 +59,8 @@ def propose(
     tokens_per_step: of a batch. 0: all documents are one batch.
     method: "ours", or "paper" for the published algorithms.
     max_strategies: at most that many.
-    max_cp: most lanes of a pipeline; 1 with method "paper", which knows none.
+    max_cp: most lanes of a pipeline, over which long sequences are cut. 0: 8, or 1 with method "paper", which
+        knows none.
     seed: of the batches that are drawn.
 
     Takes seconds to minutes, growing with `gpus`; other Python threads run meanwhile. Equal inputs give equal

@@ -15,7 +15,7 @@ using base::text;
 void check(const ProposingOptions& options) {
   if (options.max_strategies < 1)
     throw InputError(text("max_strategies is ", options.max_strategies, ": give 1 or more"));
-  if (options.max_cp < 1) throw InputError(text("max_cp is ", options.max_cp, ": give 1 or more"));
+  if (options.max_cp < 0) throw InputError(text("max_cp is ", options.max_cp, ": give 1 or more"));
   if (options.method == plan::Method::kExact)
     throw InputError("method is 'exact', which plans batches: propose with ours or paper");
   if (options.method == plan::Method::kPaper && options.max_cp > 1) {
@@ -25,6 +25,11 @@ void check(const ProposingOptions& options) {
 }
 
 }  // namespace
+
+int max_cp_of(const ProposingOptions& options) {
+  if (options.max_cp > 0) return options.max_cp;
+  return options.method == plan::Method::kPaper ? 1 : kUsualMaxCp;
+}
 
 Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options) {
   check(options);
@@ -36,7 +41,7 @@ Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& optio
                                        .context_length = inputs.options.context_length,
                                        .sample_batches = proposed.sample_batches,
                                        .max_strategies = options.max_strategies,
-                                       .max_cp = options.max_cp};
+                                       .max_cp = max_cp_of(options)};
   proposed.strategies = options.method == plan::Method::kPaper ? plan::paper_propose(proposal, inputs.cost())
                                                                : plan::propose(proposal, inputs.cost());
   return proposed;

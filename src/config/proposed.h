@@ -10,18 +10,24 @@
 
 namespace sluice::config {
 
+// Most lanes of a pipeline that is proposed where nobody says how many: a node's.
+inline constexpr int kUsualMaxCp = 8;
+
 struct ProposingOptions {
   plan::Method method = plan::Method::kOurs;  // or kPaper
   int max_strategies = 8;
-  int max_cp = 1;  // most lanes of a pipeline; 1 with kPaper, which knows none
+  int max_cp = 0;  // most lanes of a pipeline; 0: kUsualMaxCp, or 1 with kPaper, which knows none
 };
+
+// options.max_cp with its default filled in.
+int max_cp_of(const ProposingOptions& options);
 
 struct Proposed {
   std::vector<plan::Proposal> strategies;
   std::vector<std::vector<int64_t>> sample_batches;  // that they were judged by
 };
 
-// Strategies for batches such as the inputs' sampler draws. InputError when max_strategies or max_cp < 1,
+// Strategies for batches such as the inputs' sampler draws. InputError when max_strategies < 1 or max_cp < 0,
 // kPaper is given lanes, or the method is kExact; throws as plan::propose. REQUIRES: inputs.lengths.
 Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options);
 

@@ -28,9 +28,16 @@ TEST(Proposed, PlansTheBatchesThatItWasJudgedBy) {
   }
 }
 
+TEST(Proposed, HasLanesUnlessItIsThePublishedProposal) {
+  EXPECT_EQ(max_cp_of({}), kUsualMaxCp);
+  EXPECT_EQ(max_cp_of({.max_cp = 2}), 2);
+  EXPECT_EQ(max_cp_of({.method = plan::Method::kPaper}), 1);
+  EXPECT_THROW(propose_for(inputs(), {.method = plan::Method::kPaper, .max_cp = 2}), base::InputError);
+}
+
 TEST(Proposed, RefusesCountsUnderOne) {
   EXPECT_THROW(propose_for(inputs(), {.max_strategies = 0}), base::InputError);
-  EXPECT_THROW(propose_for(inputs(), {.max_cp = 0}), base::InputError);
+  EXPECT_THROW(propose_for(inputs(), {.max_cp = -1}), base::InputError);
 }
 
 }  // namespace

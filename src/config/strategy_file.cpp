@@ -96,6 +96,17 @@ std::vector<Strategy> read_strategies(const std::vector<std::string>& given, int
   return strategies;
 }
 
+int ranks_needed(const std::vector<std::string>& given) {
+  constexpr int kMostRanks = 1 << 20;
+  int ranks = 0;
+  for (const Strategy& strategy : read_strategies(given, kMostRanks)) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+      for (const int rank : pipeline.ranks) ranks = std::max(ranks, rank + 1);
+    }
+  }
+  return ranks;
+}
+
 base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
                               const std::vector<std::vector<int64_t>>& sample_batches, base::Json inputs) {
   base::Json entries = base::Json::array();

@@ -21,6 +21,10 @@ std::vector<strategy::Strategy> strategies_from_json(const base::Json& json, con
 std::vector<strategy::Strategy> strategies_from_text(const std::string& bytes, const std::string& name,
                                                      int world_size);
 
+// How many ranks a world must have for all strategies `given`; 0 when there is none. InputError as
+// read_strategies.
+int ranks_needed(const std::vector<std::string>& given);
+
 // strategies.json ("sluice.strategies/1", docs/formats.md) of a proposal judged by `sample_batches`; `inputs`
 // are what it was made from, its context_length among them.
 base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,

@@ -122,13 +122,16 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
 }  // namespace
 
 Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options) {
-  check_options(options.steps, options.max_cp);
-  const strategy::Cluster cluster = cluster_of(config, options.ranks);
-  const int world_size = options.ranks > 0 ? options.ranks : cluster.gpus();
+  const int max_cp = options.max_cp > 0 ? options.max_cp : config.parallel.max_cp;
+  check_options(options.steps, max_cp);
+  const bool sized_by_strategies = options.ranks == 0 && config.cluster.preset == "local";
+  const int ranks = sized_by_strategies ? config::ranks_needed(config.parallel.strategies) : options.ranks;
+  const strategy::Cluster cluster = cluster_of(config, ranks);
+  const int world_size = ranks > 0 ? ranks : cluster.gpus();
   SystemInputs inputs{.cluster = cluster,
                       .world_size = world_size,
                       .cost = cost::CostModel(cost::CostModel::Options{}),
-                      .max_cp = options.max_cp,
+                      .max_cp = max_cp,
                       .seed = static_cast<uint64_t>(config.data.seed),
                       .strategies = config::read_strategies(config.parallel.strategies, world_size)};
   const std::string& name = options.calibration.empty() ? config.parallel.calibration : options.calibration;
@@ -143,7 +146,7 @@ Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptio
                         {"cluster", strategy::to_json(cluster)},
                         {"calibration", name},
                         {"steps", options.steps},
-                        {"max_cp", options.max_cp}};
+                        {"max_cp", max_cp}};
   return scenario;
 }
 

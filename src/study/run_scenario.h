@@ -10,10 +10,10 @@
 namespace sluice::study {
 
 struct RunScenarioOptions {
-  int ranks = 0;            // 0: all devices of the configured cluster
+  int ranks = 0;  // 0: all devices of the configured cluster, or those that strategies on "local" use
   std::string calibration;  // a file, a shipped fit or "analytic"; empty: the configuration's
   int64_t steps = 20;
-  int max_cp = 8;  // of proposed strategies
+  int max_cp = 0;  // most lanes of a pipeline; 0: parallel.max_cp
 };
 
 // The batches that training draws from the configured corpora, from its first step on; its strategies as

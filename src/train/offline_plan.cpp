@@ -1,8 +1,7 @@
 #include "train/offline_plan.h"
 
-#include <algorithm>
-
 #include "base/error.h"
+#include "config/strategy_file.h"
 #include "profile/device.h"
 #include "train/calibration.h"
 #include "train/candidates.h"
@@ -15,13 +14,7 @@ namespace sluice::train {
 namespace {
 
 int needed_ranks(const config::RunConfig& config) {
-  constexpr int kMostRanks = 1 << 20;
-  int ranks = 0;
-  for (const strategy::Strategy& candidate : configured_strategies(config, kMostRanks)) {
-    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      for (const int rank : pipeline.ranks) ranks = std::max(ranks, rank + 1);
-    }
-  }
+  const int ranks = config::ranks_needed(config.parallel.strategies);
   if (ranks == 0) {
     throw base::InputError(
         "parallel.strategies is \"auto\", which depends on the number of ranks: give --ranks N");

@@ -97,10 +97,13 @@ class PlanningCommands(CommandTest):
         self.assertEqual(len(plan["candidates"]), 2)
 
     def test_methods_plan_the_same_batch(self):
-        plan = ("plan", *self.inputs, "--strategies", self.strategies, "--json", "--method")
+        without_lanes = self.folder / "without_lanes.json"
+        self.done("propose", *self.inputs, "--max", 3, "--max-cp", 1, "--out", without_lanes)
+        plan = ("plan", *self.inputs, "--strategies", without_lanes, "--json", "--method")
         ours, paper = (json.loads(self.done(*plan, method)) for method in ("ours", "paper"))
         self.assertEqual(ours["sequences"], paper["sequences"])
         self.assertLessEqual(ours["lower_bound_ns"], paper["estimated_ns"])
+        without_lanes.unlink()
 
     def test_explanations_name_choice_rival_last_pipeline_and_bound(self):
         told = self.done("plan", *self.inputs, "--strategies", self.strategies, "--explain")
@@ -179,7 +182,7 @@ class PlanningCommands(CommandTest):
         given = ("--gpus", 1, "--model", "llama-32b", "--lengths", long)
         self.refused(3, "no scheme .* holds the model on 1 rank: use more", "propose", *given)
         self.refused(3, "holds context_length 30000000: the longest that fits is", "propose", *replaced(given, "--gpus", 64))
-        self.refused(3, r"30000000 tokens", "plan", *given, "--strategies", "<1,1,1>")
+        self.refused(3, r"30,000,000 tokens", "plan", *given, "--strategies", "<1,1,1>")
         long.unlink()
 
 

@@ -68,6 +68,8 @@ class Simulate(unittest.TestCase):
         self.fails(2, "is of another model", *self.inputs, "--calibration", "a800-13b")
         self.fails(3, "cannot hold the model", "--gpus", 2, "--model", "llama-32b", "--lengths",
                    self.folder / "lengths.txt")
+        self.fails(2, "--trace-steps names step 3 but --steps 3 simulates 0 to 2", *self.inputs, "--steps", 3,
+                   "--out", self.folder / "out", "--trace-steps", 3)
         self.fails(2, "no lengths are given", "--gpus", 8, "--model", "llama-7b")
         cluster = self.folder / "cluster.toml"
         cluster.write_text("""
@@ -107,7 +109,7 @@ tokens_per_step = 512
 [parallel]
 strategies = ["2x<1,2,1>", "4x<1,1,1>"]
 """)
-        result = call("--config", config, "--ranks", 4, "--steps", 2, "--json")
+        result = call("--config", config, "--steps", 2, "--json")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout)["ranks"], 4)
         self.fails(2, "excludes", "--config", config, "--model", "llama-7b")
