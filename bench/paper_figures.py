@@ -12,13 +12,18 @@ def _svg(width, height, body):
             "\n</svg>\n")
 
 
-def _legend(names, x, y):
-    body = []
+def _head(title, names, width):
+    """Title and legend, which takes as many lines as it needs, and where what is below them may begin."""
+    body = [f'<text x="10" y="18" font-size="14">{escape(title)}</text>']
+    x, y = 10, 38
     for index, name in enumerate(names):
+        taken = 30 + 7 * len(name)
+        if x > 10 and x + taken > width:
+            x, y = 10, y + 18
         body.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{COLOURS[index % len(COLOURS)]}"/>')
         body.append(f'<text x="{x + 15}" y="{y}">{escape(name)}</text>')
-        x += 30 + 7 * len(name)
-    return body
+        x += taken
+    return body, y + 10
 
 
 def _nice(largest):
@@ -38,23 +43,23 @@ def bars(title, names, rows, band=None):
         return _svg(width, 40, [f'<text x="10" y="20">{escape(title)}: no results</text>'])
     tick = _nice(max(values + ([band[1]] if band else [])))
     high = tick * (int(max(values + ([band[1]] if band else [])) / tick) + 1)
-    bottom = 60 + group * len(rows)
+    body, top = _head(title, names, width)
+    bottom = top + 12 + group * len(rows)
 
     def across(value):
         return left + (width - left - 60) * value / high
 
-    body = [f'<text x="10" y="18" font-size="14">{escape(title)}</text>'] + _legend(names, 10, 38)
     if band:
-        low, top, text = band
-        body.append(f'<rect x="{across(low):.1f}" y="48" width="{across(top) - across(low):.1f}" '
-                    f'height="{bottom - 48}" fill="{GREY}" opacity="0.15"><title>{escape(text)}</title></rect>')
-        body.append(f'<text x="{across(low):.1f}" y="{bottom + 32}">{escape(text)}</text>')
+        least, most, text = band
+        body.append(f'<rect x="{across(least):.1f}" y="{top}" width="{across(most) - across(least):.1f}" '
+                    f'height="{bottom - top}" fill="{GREY}" opacity="0.15"><title>{escape(text)}</title></rect>')
+        body.append(f'<text x="{across(least):.1f}" y="{bottom + 32}">{escape(text)}</text>')
     for index in range(int(high / tick + 0.5) + 1):
         x = across(index * tick)
-        body.append(f'<path d="M{x:.1f} 48V{bottom}" stroke="{GREY}" stroke-width="0.5" opacity="0.5"/>')
+        body.append(f'<path d="M{x:.1f} {top}V{bottom}" stroke="{GREY}" stroke-width="0.5" opacity="0.5"/>')
         body.append(f'<text x="{x:.1f}" y="{bottom + 14}" text-anchor="middle">{index * tick:g}</text>')
     for place, (label, row) in enumerate(rows):
-        y = 54 + place * group
+        y = top + 6 + place * group
         body.append(f'<text x="{left - 8}" y="{y + group / 2}" text-anchor="end">{escape(label)}</text>')
         for index, value in enumerate(row):
             if value is None:
@@ -67,7 +72,9 @@ def bars(title, names, rows, band=None):
 
 def lines(title, series):
     """`series`: (name, [(label, value or None)]); labels are evenly spaced."""
-    width, height, left, bottom = 820, 300, 60, 260
+    width, left = 820, 60
+    body, top = _head(title, [name for name, _ in series], width)
+    bottom = top + 212
     labels = [label for label, _ in series[0][1]] if series else []
     values = [value for _, points in series for _, value in points if value is not None]
     if not values:
@@ -77,10 +84,8 @@ def lines(title, series):
 
     def at(index, value):
         x = left + (width - left - 20) * index / max(1, len(labels) - 1)
-        return x, bottom - (bottom - 60) * value / high
+        return x, bottom - (bottom - top - 12) * value / high
 
-    body = [f'<text x="10" y="18" font-size="14">{escape(title)}</text>']
-    body += _legend([name for name, _ in series], 10, 38)
     for index in range(int(high / tick + 0.5) + 1):
         _, y = at(0, index * tick)
         body.append(f'<path d="M{left} {y:.1f}H{width - 20}" stroke="{GREY}" stroke-width="0.5" opacity="0.5"/>')
@@ -95,4 +100,4 @@ def lines(title, series):
         body.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.5"><title>{escape(name)}</title></path>')
         if len(labels) <= 12:
             body += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in drawn]
-    return _svg(width, height, body)
+    return _svg(width, bottom + 40, body)
