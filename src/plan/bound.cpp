@@ -354,7 +354,7 @@ FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeG
       shares_ns_.push_back(fits ? floor_ns - group.scheme->work_floor_ns(stage, length) : 0);
     }
     constant_ns_.push_back(group.scheme->constant_ns(stage));
-    bubbles_.emplace_back(*group.scheme, stage);
+    bubbles_.emplace_back(*group.scheme, stage, lengths);
     const bool single = group.scheme->scheme().pp == 1 && group.scheme->scheme().cp == 1;
     batch_tokens_.push_back(single ? group.scheme->max_len_tokens() : 0);
     stage_.push_back(stage);

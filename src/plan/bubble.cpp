@@ -16,34 +16,49 @@ int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by
 }  // namespace
 
 // All is rounded up, which weakens the bound.
-Bubble::Bubble(const SchemeCost& scheme, int stage) : stages_below_(stage) {
+Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> lengths)
+    : stages_below_(stage), fullest_ns_(scheme.fullest_ns(stage, lengths)) {
+  busy_parts_.push_back(0);
+  spare_parts_.push_back(kWhole);
   const int64_t forward = scheme.forward_parts(stage, kPartBits);
   if (stage == 0 || forward == 0 || scheme.scheme().cp > 1) return;
   const Wide below = Wide{stage} * forward;
   const int64_t ratio = divide_up((kWhole + Wide{stage - 1} * forward) << kPartBits, below);
   int64_t term = divide_up(Wide{kWhole} << kPartBits, below);
-  for (int64_t sum = term; sum < kWhole << kPartBits && busy_parts_.size() < kMostCounted; sum += term) {
+  for (int64_t sum = term; sum < kWhole << kPartBits && busy_parts_.size() <= kMostCounted; sum += term) {
     busy_parts_.push_back(divide_up(Wide{sum} << kPartBits, Wide{kWhole} + sum));
+    spare_parts_.push_back(divide_up(Wide{kWhole} << kPartBits, Wide{kWhole} + sum));
     term = divide_up(Wide{term} * ratio, kWhole);
   }
 }
 
 Bubble::Most Bubble::most(int64_t end_ns, int64_t constant_ns) const {
   Most best;
-  // The parts are concave in the count, so that what falls keeps falling; rounding aside.
+  // What is left is concave in the count, so that what falls keeps falling; rounding aside.
   const int64_t rounding_ns = end_ns >> (kPartBits - 2);
-  for (size_t i = 0; i < busy_parts_.size(); ++i) {
-    const auto count = static_cast<int64_t>(i) + 1;
+  size_t growing = 0;  // k: the more micro-batches there are, the longer they grow
+  for (int64_t count = 1; count <= static_cast<int64_t>(kMostCounted); ++count) {
     // Cells are whole nanoseconds: α·u holds to two of them for each micro-batch and stage.
     const Wide least_ns = Wide{end_ns} + 2 * (count + stages_below_);
-    const int64_t busy_ns = divide_up(least_ns * busy_parts_[i], kWhole) - count * constant_ns;
+    const auto busy_with = [&](size_t k) {
+      const Wide flat_ns = (count - static_cast<int64_t>(k)) * Wide{fullest_ns_};
+      return divide_up(least_ns * busy_parts_[k] + flat_ns * spare_parts_[k], kWhole);
+    };
+    int64_t all_ns = busy_with(growing);
+    while (growing + 1 < busy_parts_.size() && static_cast<int64_t>(growing) < count) {
+      const int64_t next_ns = busy_with(growing + 1);
+      if (next_ns > all_ns) break;
+      all_ns = next_ns;
+      ++growing;
+    }
+    const int64_t busy_ns = std::min(all_ns, end_ns) - count * constant_ns;
     if (busy_ns > best.busy_ns) best = {.busy_ns = busy_ns, .micro_batches = count};
-    if (busy_ns + rounding_ns < best.busy_ns) return {std::min(best.busy_ns, end_ns), best.micro_batches};
+    if (all_ns >= end_ns || busy_ns + rounding_ns < best.busy_ns) return best;
   }
-  const auto more = static_cast<int64_t>(busy_parts_.size()) + 1;
+  const auto more = static_cast<int64_t>(kMostCounted) + 1;
   const int64_t busy_ns = end_ns - more * constant_ns;
   if (busy_ns > best.busy_ns) best = {.busy_ns = busy_ns, .micro_batches = more};
-  return {std::min(best.busy_ns, end_ns), best.micro_batches};
+  return best;
 }
 
 }  // namespace sluice::plan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "plan/scheme_cost.h"
@@ -15,10 +16,14 @@ namespace sluice::plan {
 //   M >= α·(u_1 + … + u_j) + (n − 1)·α·u_j + u_j + … + u_V.
 // With U the sum of all and r = (1 + (n − 1)·α) ÷ (n·α) these bounds, j = 1 … V, add up to
 //   M >= U · (1 + 1 ÷ B_V),   B_V = (1 + r + … + r^(V − 1)) ÷ (n·α).
-// The proof: with I = M − U and S_j = u_1 + … + u_j they say S_j <= I ÷ (n·α) + r·S_(j − 1).
+// The proof: with I = M − U and S_j = u_1 + … + u_j they say S_j <= I ÷ (n·α) + r·S_(j − 1). Where no
+// micro-batch takes more than m, S_j <= S_(j − 1) + m too, so that for each k <= V, the first k growing so
+// and the others m each,
+//   U <= B_k·I + (V − k)·m,   hence U <= (B_k·M + (V − k)·m) ÷ (1 + B_k).
 class Bubble {
  public:
-  Bubble(const SchemeCost& scheme, int stage);
+  // `lengths`, descending, are the sequences that its micro-batches are made of.
+  Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> lengths);
 
   struct Most {
     int64_t busy_ns = 0;
@@ -30,7 +35,9 @@ class Bubble {
 
  private:
   int64_t stages_below_ = 0;
-  std::vector<int64_t> busy_parts_;  // by V − 1: B_V ÷ (1 + B_V); 1 for more
+  int64_t fullest_ns_ = 0;            // m
+  std::vector<int64_t> busy_parts_;   // by k: B_k ÷ (1 + B_k); 1 for more
+  std::vector<int64_t> spare_parts_;  // by k: 1 ÷ (1 + B_k)
 };
 
 }  // namespace sluice::plan

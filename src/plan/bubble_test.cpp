@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/rng.h"
 #include "base/text.h"
 #include "plan/test_models.h"
@@ -25,21 +27,25 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
     schedule::UnitTable table(scheme.pp);
     std::vector<int> order;
     int64_t tokens = rng.between(1, costs.max_len_tokens());
+    std::vector<int64_t> lengths;
     for (int64_t unit = rng.between(1, 12); unit > 0; --unit) {
       order.push_back(table.units());
       table.resize(table.units() + 1);
-      times.write(cost::Work::of_lane(tokens, rng.between(1, tokens), 1), table, order.back());
+      const std::vector<int64_t> in_unit = {tokens - tokens / rng.between(2, 5), tokens / 5};
+      lengths.insert(lengths.end(), in_unit.begin(), in_unit.end());
+      times.write(cost::Work::of(in_unit), table, order.back());
       // Growing micro-batches come nearest to the bound.
       tokens =
           std::min(costs.max_len_tokens(), rng.below(3) == 0 ? rng.between(1, tokens) : tokens * 5 / 4 + 1);
     }
+    std::sort(lengths.rbegin(), lengths.rend());
     schedule::Makespan makespan;
     const int64_t end_ns = makespan.of(table, order, int64_t{1} << 40);
     for (int stage = 0; stage < scheme.pp; ++stage) {
       int64_t busy_ns = 0;
       for (const int unit : order) busy_ns += table.row(unit)[static_cast<size_t>(stage)].all_ns();
       const int64_t constant_ns = costs.constant_ns(stage);
-      const Bubble bubble(costs, stage);
+      const Bubble bubble(costs, stage, lengths);
       for (const int64_t part_ns : {int64_t{0}, constant_ns / 2, constant_ns}) {
         const Bubble::Most most = bubble.most(end_ns, part_ns);
         ASSERT_LE(busy_ns - static_cast<int64_t>(order.size()) * part_ns, most.busy_ns)
@@ -52,14 +58,30 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
 TEST(Bubble, FewMicroBatchesWaitAndManyCostConstants) {
   const cost::CostModel cost = test_cost(128'000'000, 8);
   const SchemeCost scheme(strategy::Scheme{1, 4, 1}, cost, kWorld);
-  const Bubble bubble(scheme, 3);
+  const std::vector<int64_t> lengths = {scheme.max_len_tokens()};
+  const Bubble bubble(scheme, 3, lengths);
   const int64_t constant_ns = scheme.constant_ns(3);
-  const Bubble::Most shorter = bubble.most(20 * constant_ns, constant_ns);
-  const Bubble::Most longer = bubble.most(2000 * constant_ns, constant_ns);
+  const int64_t short_ns = 4 * constant_ns, long_ns = 400 * constant_ns;
+  const Bubble::Most shorter = bubble.most(short_ns, constant_ns);
+  const Bubble::Most longer = bubble.most(long_ns, constant_ns);
   EXPECT_LT(shorter.micro_batches, longer.micro_batches);
-  EXPECT_LT(longer.busy_ns, 2000 * constant_ns - longer.micro_batches * constant_ns);
-  EXPECT_EQ(bubble.most(2000 * constant_ns, 0).busy_ns, 2000 * constant_ns);
-  EXPECT_EQ(Bubble(scheme, 0).most(1000, 10).busy_ns, 990);
+  EXPECT_LT(longer.busy_ns, long_ns - longer.micro_batches * constant_ns);
+  EXPECT_EQ(bubble.most(long_ns, 0).busy_ns, long_ns);
+  EXPECT_EQ(Bubble(scheme, 0, lengths).most(constant_ns * 5, 10).busy_ns, constant_ns * 5 - 10);
+}
+
+// Growing stops at full ones, and the constants of so many have to be paid.
+TEST(Bubble, MicroBatchesThatCannotGrowCostMoreConstants) {
+  const cost::CostModel cost = test_cost(128'000'000, 8);
+  const SchemeCost scheme(strategy::Scheme{1, 2, 1}, cost, kWorld);
+  const std::vector<int64_t> longest = {scheme.max_len_tokens()};
+  const std::vector<int64_t> shorter(1000, scheme.max_len_tokens() / 64);
+  const int64_t constant_ns = scheme.constant_ns(1);
+  const int64_t end_ns = 20 * scheme.fullest_ns(1, shorter);
+  const Bubble bubble(scheme, 1, shorter);
+  const Bubble::Most most = bubble.most(end_ns, constant_ns);
+  EXPECT_LT(most.busy_ns, Bubble(scheme, 1, longest).most(end_ns, constant_ns).busy_ns);
+  EXPECT_GE(most.micro_batches * scheme.fullest_ns(1, shorter), most.busy_ns);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/growth.h"
 #include "plan/lanes.h"
 #include "plan/square_root.h"
 #include "schedule/makespan.h"
@@ -16,6 +17,8 @@ namespace {
 
 using strategy::MicroBatch;
 using strategy::PipelinePlan;
+
+constexpr int64_t kFullParts[] = {20, 19, 18, 17};
 
 // Indices of the items by descending key; equal ones in their own order.
 template <typename Key>
@@ -92,20 +95,43 @@ class Packer {
 
   void collect_trials() {
     const Bins least = fewest();
+    const auto fewest_bins = static_cast<int>(least.size());
     collect_orders(least);
-    int64_t work_ns = 0;
-    for (const PackItem& item : items_) work_ns += item.work_ns;
+    int64_t work_ns = 0, tokens = 0;
+    for (const PackItem& item : items_) {
+      work_ns += item.work_ns;
+      tokens += item.tokens;
+    }
+    if (scheme_.scheme().pp == 2) collect_growing(work_ns, tokens, fewest_bins);
     const int64_t micro_batch_ns = scheme_.micro_batch_ns();
-    for (const int count :
-         micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, static_cast<int>(least.size()),
-                            static_cast<int>(items_.size()))) {
+    for (const int count : micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, fewest_bins,
+                                              static_cast<int>(items_.size()))) {
       if (auto even = balance(items_, count, scheme_.max_len_tokens())) collect_orders(std::move(*even));
-      if (count < 3) continue;
-      if (auto ramped = follow(items_, ramp(count), scheme_.max_len_tokens())) {
-        collect(write_rows(*ramped));
-        bins_.push_back(std::move(*ramped));
+      if (count >= 3) collect_following(ramp(count));
+    }
+  }
+
+  // With two stages: growing as fast as forwards allow, up to somewhat less than full ones, which items of
+  // many sizes could not fill.
+  void collect_growing(int64_t work_ns, int64_t tokens, int fewest_bins) {
+    const auto most_bins = static_cast<int>(items_.size());
+    for (const int64_t part : kFullParts) {
+      const auto full_ns = static_cast<int64_t>(cost::Wide{work_ns} * scheme_.max_len_tokens() * part /
+                                                (kFullParts[0] * std::max<int64_t>(1, tokens)));
+      const int64_t most_ns = std::max(full_ns, items_[0].work_ns);
+      const Growth growth(scheme_, work_ns, most_ns);
+      const int best = growth.best_count(fewest_bins, most_bins);
+      for (int count = std::max(fewest_bins, best - 1); count <= best; ++count) {
+        collect_following(growth.sizes_ns(count));
       }
     }
+  }
+
+  void collect_following(const std::vector<int64_t>& targets) {
+    std::optional<Bins> bins = follow(items_, targets, scheme_.max_len_tokens());
+    if (!bins) return;
+    collect(write_rows(*bins));
+    bins_.push_back(std::move(*bins));
   }
 
   // Up over the first PP micro-batches, down over the last, from a third to one.

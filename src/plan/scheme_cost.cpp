@@ -168,6 +168,22 @@ int64_t SchemeCost::constant_ns(int stage) const {
   return scheme_.cp > 1 ? 0 : cells_[static_cast<size_t>(stage)].all.c_ns;
 }
 
+// Time grows with tokens and squares, and the longest sequences have the most squares a token: no full
+// micro-batch has more than they, the last of them in part.
+int64_t SchemeCost::fullest_ns(int stage, std::span<const int64_t> lengths) const {
+  cost::Work work{.tokens = lane_max_len_tokens_};
+  int64_t room = lane_max_len_tokens_;
+  for (const int64_t length : lengths) {
+    if (length > max_len_tokens_) continue;
+    const int64_t held = std::min(length, room);
+    work.squares += cost::Wide{held} * length;
+    room -= held;
+    if (room == 0) break;
+  }
+  constexpr int64_t kRoundingNs = 2;  // of three cells
+  return cells_[static_cast<size_t>(stage)].all.of_work(work) + kRoundingNs;
+}
+
 int64_t SchemeCost::floor_ns(int stage, const cost::Work& work, int sequences) const {
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
   const int64_t most = std::max<int64_t>(lane_max_len_tokens_, 1);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -73,7 +74,9 @@ class SchemeCost {
   // The least part that the forward of any micro-batch on a stage below has of all its cells on this one, in
   // 2^-bits, but for the rounding of cells to nanoseconds. 0 for stage 0.
   int64_t forward_parts(int stage, int bits) const;
-  // The same for sequences of `work` in all, which need at least one micro-batch.
+  // The most that the cells of a micro-batch of these sequences, which descend, take on a lane's stage.
+  int64_t fullest_ns(int stage, std::span<const int64_t> lengths) const;
+  // What floor_ns says for sequences of `work` in all, which need at least one micro-batch.
   int64_t floor_ns(int stage, const cost::Work& work, int sequences) const;
   // What rings add to floor_ns when everything ends by `limit_ns`: on fewer lanes the sequence's own path
   // takes longer, and what a ring of so many exposes keeps all of them busy. Counted only where a ring of
