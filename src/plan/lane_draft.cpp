@@ -34,36 +34,87 @@ int LaneDraft::append(LaneUnit unit) {
   return index;
 }
 
-schedule::Unit LaneDrafting::unit_of(const LaneUnit& unit) const {
-  if (unit.lanes > 1) {
-    const std::vector<cost::Work> parts(static_cast<size_t>(unit.lanes), fullest_work(unit, lengths_));
-    return times_.of(parts, unit.first_lane);
-  }
+cost::Work LaneDrafting::work_of(const LaneUnit& unit) const {
+  if (unit.lanes > 1) return fullest_work(unit, lengths_);
   cost::Work work;
   for (const int sequence : unit.sequences) {
     const int64_t length = lengths_[static_cast<size_t>(sequence)];
     work += cost::Work::of_lane(length, length, 1);
   }
-  return times_.of(std::span(&work, 1), unit.first_lane);
+  return work;
 }
 
-// With one stage units follow each other on every lane, forward and backward at once.
-int64_t LaneDrafting::makespan_ns(const LaneDraft& draft) const {
-  schedule::PipelineLoad load{.stages = scheme_.scheme().pp,
-                              .lanes = scheme_.scheme().cp,
-                              .credit_tokens = scheme_.credit_tokens(),
-                              .units = {}};
+// Units follow each other on every lane, forward and backward at once.
+int64_t LaneDrafting::one_stage_ns(const LaneDraft& draft, std::span<const int> order) const {
   std::vector<int64_t> end_ns(draft.lanes.size(), 0);
-  for (const int index : schedule::injection_order(draft.lanes)) {
-    load.units.push_back(unit_of(draft.units[static_cast<size_t>(index)]));
-    const schedule::Unit& unit = load.units.back();
+  schedule::UnitTable table(1);
+  table.resize(1);
+  for (const int index : order) {
+    const LaneUnit& unit = draft.units[static_cast<size_t>(index)];
+    const cost::Work work = work_of(unit);
+    times_.write(work, table, 0);
+    if (unit.lanes > 1) times_.write_ring(work, unit.first_lane, unit.lanes, table, 0);
     const auto first = end_ns.begin() + unit.first_lane;
     const int64_t start_ns = *std::max_element(first, first + unit.lanes);
-    std::fill(first, first + unit.lanes,
-              start_ns + unit.forward_ns[0] + unit.backward_input_ns[0] + unit.backward_weight_ns[0]);
+    std::fill(first, first + unit.lanes, start_ns + table.row(0)[0].all_ns());
   }
-  if (load.stages == 1) return *std::max_element(end_ns.begin(), end_ns.end());
-  return schedule::schedule_pipeline(load).makespan_ns;
+  return *std::max_element(end_ns.begin(), end_ns.end());
+}
+
+namespace {
+
+// The units of each run of tied lanes, in order, and the run's first lane and the next one's.
+struct TiedRun {
+  int first_lane = 0;
+  int end_lane = 0;
+  std::vector<int> units;
+};
+
+std::vector<TiedRun> tied_runs(const LaneDraft& draft, std::span<const int> order) {
+  std::vector<bool> tied(draft.lanes.size(), false);  // to the lane before
+  for (const LaneUnit& unit : draft.units) {
+    std::fill_n(tied.begin() + unit.first_lane + 1, unit.lanes - 1, true);
+  }
+  std::vector<TiedRun> runs;
+  std::vector<size_t> run_of_lane;
+  for (int lane = 0; lane < static_cast<int>(tied.size()); ++lane) {
+    if (!tied[static_cast<size_t>(lane)]) runs.push_back({.first_lane = lane, .units = {}});
+    runs.back().end_lane = lane + 1;
+    run_of_lane.push_back(runs.size() - 1);
+  }
+  for (const int unit : order) {
+    const int lane = draft.units[static_cast<size_t>(unit)].first_lane;
+    runs[run_of_lane[static_cast<size_t>(lane)]].units.push_back(unit);
+  }
+  return runs;
+}
+
+}  // namespace
+
+int64_t LaneDrafting::makespan_ns(const LaneDraft& draft, int64_t limit_ns) const {
+  const std::vector<int> order = schedule::injection_order(draft.lanes);
+  const int stages = scheme_.scheme().pp;
+  if (stages == 1) return one_stage_ns(draft, order);
+  schedule::TiedUnits units(stages);
+  schedule::TiedMakespan makespan;
+  int64_t makespan_ns = 0;
+  for (const TiedRun& run : tied_runs(draft, order)) {
+    units.clear();
+    units.table.resize(static_cast<int>(run.units.size()));
+    for (int row = 0; row < static_cast<int>(run.units.size()); ++row) {
+      const LaneUnit& unit = draft.units[static_cast<size_t>(run.units[static_cast<size_t>(row)])];
+      const cost::Work work = work_of(unit);
+      times_.write(work, units.table, row);
+      if (unit.lanes > 1) times_.write_ring(work, unit.first_lane, unit.lanes, units.table, row);
+      units.first_lane.push_back(unit.first_lane - run.first_lane);
+      units.lanes.push_back(unit.lanes);
+    }
+    const int64_t end_ns =
+        makespan.of(units, run.end_lane - run.first_lane, scheme_.credit_tokens(), limit_ns);
+    if (end_ns == kLate) return kLate;
+    makespan_ns = std::max(makespan_ns, end_ns);
+  }
+  return makespan_ns;
 }
 
 strategy::MicroBatch LaneDrafting::micro_batch_of(const LaneUnit& unit, int index, int place) const {

@@ -8,6 +8,7 @@
 
 #include "plan/pack.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/tied_makespan.h"
 
 namespace sluice::plan {
 
@@ -35,13 +36,17 @@ class LaneDrafting {
                std::span<const int64_t> lengths)
       : pipeline_(pipeline), scheme_(scheme), times_(pipeline, cost), lengths_(lengths) {}
 
-  // Of the schedule that will run. REQUIRES: rings do not cross; each unit fits its lanes.
-  int64_t makespan_ns(const LaneDraft& draft) const;
+  // Of the schedule that will run. kLate when it is above `limit_ns`, which is noticed as soon as one run of
+  // tied lanes cannot end by then. REQUIRES: rings do not cross; each unit fits its lanes.
+  static constexpr int64_t kLate = schedule::TiedMakespan::kLate;
+  int64_t makespan_ns(const LaneDraft& draft, int64_t limit_ns = kLate - 1) const;
   // Sequences of a unit in ascending order. REQUIRES: as above.
   strategy::PipelinePlan plan(const LaneDraft& draft) const;
 
  private:
-  schedule::Unit unit_of(const LaneUnit& unit) const;
+  // On its fullest lane.
+  cost::Work work_of(const LaneUnit& unit) const;
+  int64_t one_stage_ns(const LaneDraft& draft, std::span<const int> order) const;
   // What the unit, whose index names its ring, has on its lane `place`.
   strategy::MicroBatch micro_batch_of(const LaneUnit& unit, int index, int place) const;
 

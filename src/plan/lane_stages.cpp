@@ -386,15 +386,16 @@ LaneDraft StagedPacker::pack(const Try& how) const {
 
 StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
                              std::span<const int64_t> lengths, std::span<const int> members,
-                             const std::function<int64_t(const LaneDraft&)>& score_ns) {
+                             const LaneDrafting& drafting) {
   const StagedPacker packer(scheme, std::move(nodes), lengths, members);
   std::optional<StagedPack> best;
   for (const int64_t above : {20, 200, 400}) {
     for (const int64_t front : {200, 750}) {
       const int64_t end_ns = packer.ideal_ns() + packer.ideal_ns() * above / 1000;
       LaneDraft draft = packer.pack({.end_ns = end_ns, .front = front});
-      const int64_t makespan_ns = score_ns(draft);
-      if (!best || makespan_ns < best->makespan_ns) best = StagedPack{std::move(draft), makespan_ns};
+      const int64_t limit_ns = best ? best->makespan_ns - 1 : LaneDrafting::kLate - 1;
+      const int64_t makespan_ns = drafting.makespan_ns(draft, limit_ns);
+      if (makespan_ns <= limit_ns) best = StagedPack{std::move(draft), makespan_ns};
       if (best->makespan_ns <= packer.ideal_ns() + packer.ideal_ns() / 200) return std::move(*best);
     }
   }

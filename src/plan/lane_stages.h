@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,7 +18,7 @@ struct StagedPack {
 };
 
 // Plans sequences `members` (indices into `lengths`) on the lanes of a scheme of several stages; `nodes` are
-// the runs of lanes that lie inside one node. `score_ns` is the makespan of a draft.
+// the runs of lanes that lie inside one node. `drafting` scores what is tried.
 //
 // What is lost between stages is lost in the middle and at the ends. A unit holds its tokens on the first
 // stage until it has been on all of them and back, so units are a small part of the credit; where eight lanes
@@ -39,6 +38,6 @@ struct StagedPack {
 // length <= scheme.max_len_tokens().
 StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
                              std::span<const int64_t> lengths, std::span<const int> members,
-                             const std::function<int64_t(const LaneDraft&)>& score_ns);
+                             const LaneDrafting& drafting);
 
 }  // namespace sluice::plan

@@ -339,8 +339,7 @@ PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& 
     packed.draft = LanePacker(scheme, std::move(nodes), lengths, members).run();
     packed.makespan_ns = drafting.makespan_ns(packed.draft);
   } else {
-    packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members,
-                               [&](const LaneDraft& draft) { return drafting.makespan_ns(draft); });
+    packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting);
   }
   return {.plan = drafting.plan(packed.draft), .makespan_ns = packed.makespan_ns};
 }

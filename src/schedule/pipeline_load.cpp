@@ -213,13 +213,30 @@ void UnitTimes::add_rings(Unit& unit, std::span<const cost::Work> lanes) const {
   const auto fullest =
       std::max_element(lanes.begin(), lanes.end(),
                        [](const cost::Work& a, const cost::Work& b) { return a.tokens < b.tokens; });
-  const auto last_lane = static_cast<size_t>(unit.first_lane + unit.lanes - 1);
   for (size_t s = 0; s < rings_.size(); ++s) {
-    const size_t in_node = rings_[s].in_node_from[last_lane] <= unit.first_lane ? 1 : 0;
-    unit.forward_ring_ns.push_back(rings_[s].forward[in_node].exposed_ns(*fullest, unit.lanes));
-    unit.backward_ring_ns.push_back(rings_[s].backward[in_node].exposed_ns(*fullest, unit.lanes));
-    unit.forward_ns[s] += unit.forward_ring_ns[s];
-    unit.backward_input_ns[s] += unit.backward_ring_ns[s];
+    const auto [forward_ns, backward_ns] = exposed_ns(s, *fullest, unit.first_lane, unit.lanes);
+    unit.forward_ring_ns.push_back(forward_ns);
+    unit.backward_ring_ns.push_back(backward_ns);
+    unit.forward_ns[s] += forward_ns;
+    unit.backward_input_ns[s] += backward_ns;
+  }
+}
+
+std::pair<int64_t, int64_t> UnitTimes::exposed_ns(size_t stage, const cost::Work& work, int first_lane,
+                                                  int lanes) const {
+  const Rings& rings = rings_[stage];
+  const auto last_lane = static_cast<size_t>(first_lane + lanes - 1);
+  const size_t in_node = rings.in_node_from[last_lane] <= first_lane ? 1 : 0;
+  return {rings.forward[in_node].exposed_ns(work, lanes), rings.backward[in_node].exposed_ns(work, lanes)};
+}
+
+void UnitTimes::write_ring(const cost::Work& work, int first_lane, int lanes, UnitTable& table,
+                           int row) const {
+  const std::span<UnitTable::Cells> cells = table.row(row);
+  for (size_t s = 0; s < cells.size(); ++s) {
+    const auto [forward_ns, backward_ns] = exposed_ns(s, work, first_lane, lanes);
+    cells[s].forward_ns += forward_ns;
+    cells[s].backward_input_ns += backward_ns;
   }
 }
 

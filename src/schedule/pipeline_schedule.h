@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -86,6 +87,8 @@ class UnitTimes {
   Unit of(std::span<const cost::Work> lanes, int first_lane) const;
   // The same of a unit on one lane, into a row of a table. REQUIRES: the table has the scheme's stages.
   void write(const cost::Work& work, UnitTable& table, int row) const;
+  // What the ring of a unit exposes that is written there: `work` on the fullest of its lanes.
+  void write_ring(const cost::Work& work, int first_lane, int lanes, UnitTable& table, int row) const;
 
  private:
   struct Rings {
@@ -94,6 +97,9 @@ class UnitTimes {
     cost::RingTimes backward[2];
   };
   void add_rings(Unit& unit, std::span<const cost::Work> lanes) const;
+  // Of a stage, forward and backward.
+  std::pair<int64_t, int64_t> exposed_ns(size_t stage, const cost::Work& work, int first_lane,
+                                         int lanes) const;
 
   strategy::Scheme scheme_;
   const cost::CostModel& cost_;
