@@ -1,6 +1,7 @@
 #include "plan/lane_draft.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 namespace sluice::plan {
@@ -91,14 +92,17 @@ std::vector<TiedRun> tied_runs(const LaneDraft& draft, std::span<const int> orde
 
 }  // namespace
 
-int64_t LaneDrafting::makespan_ns(const LaneDraft& draft, int64_t limit_ns) const {
-  const std::vector<int> order = schedule::injection_order(draft.lanes);
-  const int stages = scheme_.scheme().pp;
-  if (stages == 1) return one_stage_ns(draft, order);
-  schedule::TiedUnits units(stages);
+int64_t LaneDrafting::makespan_ns(const LaneDraft& draft) const {
+  if (scheme_.scheme().pp == 1) return one_stage_ns(draft, schedule::injection_order(draft.lanes));
+  const std::vector<int64_t> ends = ends_ns(draft);
+  return *std::max_element(ends.begin(), ends.end());
+}
+
+std::vector<int64_t> LaneDrafting::ends_ns(const LaneDraft& draft) const {
+  schedule::TiedUnits units(scheme_.scheme().pp);
   schedule::TiedMakespan makespan;
-  int64_t makespan_ns = 0;
-  for (const TiedRun& run : tied_runs(draft, order)) {
+  std::vector<int64_t> ends_ns;
+  for (const TiedRun& run : tied_runs(draft, schedule::injection_order(draft.lanes))) {
     units.clear();
     units.table.resize(static_cast<int>(run.units.size()));
     for (int row = 0; row < static_cast<int>(run.units.size()); ++row) {
@@ -109,12 +113,11 @@ int64_t LaneDrafting::makespan_ns(const LaneDraft& draft, int64_t limit_ns) cons
       units.first_lane.push_back(unit.first_lane - run.first_lane);
       units.lanes.push_back(unit.lanes);
     }
-    const int64_t end_ns =
-        makespan.of(units, run.end_lane - run.first_lane, scheme_.credit_tokens(), limit_ns);
-    if (end_ns == kLate) return kLate;
-    makespan_ns = std::max(makespan_ns, end_ns);
+    const int lanes = run.end_lane - run.first_lane;
+    ends_ns.insert(ends_ns.end(), static_cast<size_t>(lanes),
+                   makespan.of(units, lanes, scheme_.credit_tokens()));
   }
-  return makespan_ns;
+  return ends_ns;
 }
 
 strategy::MicroBatch LaneDrafting::micro_batch_of(const LaneUnit& unit, int index, int place) const {

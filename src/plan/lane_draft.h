@@ -36,10 +36,11 @@ class LaneDrafting {
                std::span<const int64_t> lengths)
       : pipeline_(pipeline), scheme_(scheme), times_(pipeline, cost), lengths_(lengths) {}
 
-  // Of the schedule that will run. kLate when it is above `limit_ns`, which is noticed as soon as one run of
-  // tied lanes cannot end by then. REQUIRES: rings do not cross; each unit fits its lanes.
-  static constexpr int64_t kLate = schedule::TiedMakespan::kLate;
-  int64_t makespan_ns(const LaneDraft& draft, int64_t limit_ns = kLate - 1) const;
+  // Of the schedule that will run. REQUIRES: rings do not cross; each unit fits its lanes.
+  int64_t makespan_ns(const LaneDraft& draft) const;
+  // By lane, when it and all lanes that rings tie to it, directly or through others, have ended. REQUIRES: as
+  // above; several stages.
+  std::vector<int64_t> ends_ns(const LaneDraft& draft) const;
   // Sequences of a unit in ascending order. REQUIRES: as above.
   strategy::PipelinePlan plan(const LaneDraft& draft) const;
 

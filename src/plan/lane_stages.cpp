@@ -1,6 +1,7 @@
 #include "plan/lane_stages.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -13,7 +14,11 @@ namespace {
 
 struct Try {
   int64_t end_ns = 0;  // when all is to end
-  int64_t front = 0;   // of what else the lanes of a ring run, how much comes before it, in thousandths
+  // Rings that take longer to pass the stages share lanes as long as they end in time: what such a ring
+  // leaves idle it leaves idle once.
+  int64_t long_ns = 0;
+  // By lane, how much later than its columns are high it has ended so far.
+  std::vector<int64_t> late_ns;
 };
 
 // What other units may take on the lanes of a ring that passes the stages in time, before it and after it, in
@@ -30,6 +35,10 @@ struct Layout {
   explicit Layout(int lanes)
       : draft(lanes), stacks(2 * static_cast<size_t>(lanes)), height_ns(stacks.size(), 0) {}
   std::vector<int>& stack(int column) { return stacks[static_cast<size_t>(column)]; }
+  // Of both columns of a lane.
+  int64_t lane_height(int lane) const {
+    return height(lane) + height(lane + static_cast<int>(draft.lanes.size()));
+  }
   int64_t height(int column) const { return height_ns[static_cast<size_t>(column)]; }
   int64_t highest(int column, int width) const {
     const auto first = height_ns.begin() + column;
@@ -57,33 +66,45 @@ struct Slot {
   cost::Work work;       // of each of its lanes
 };
 
+// The same lanes in both halves.
+struct Pair {
+  Slot front;
+  Slot back;
+  int64_t long_ns = 0;  // of rings that take long to pass the stages
+};
+
 class StagedPacker {
  public:
   StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
                std::span<const int> members);
-  // The least time that all could take, were it divisible and did it wait for nothing.
-  int64_t ideal_ns() const { return ideal_ns_; }
-  LaneDraft pack(const Try& how) const;
+  StagedPack run(const LaneDrafting& drafting) const;
 
  private:
   int lanes() const { return scheme_.scheme().cp; }
   int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
   int64_t work_ns(int place) const { return works_ns_[static_cast<size_t>(place)]; }
 
+  Layout pack(const Try& how) const;
+  void add_lateness(const Try& how, Layout& layout) const;
+  int64_t score(Try& how, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
   void choose_widths();
   void measure();
   Room room(const SchemeCost::Passage& passage, const Try& how) const;
   int64_t most_ns(const Try& how) const { return std::max(how.end_ns / kUnits, least_unit_ns_); }
   int width_of(int64_t length, const Try& how) const;
-  std::vector<Slot> slots_of(int width) const;
+  std::vector<Pair> pairs_of(int width) const;
   void place_rings(int width, std::span<const int> members, const Try& how, Layout& layout) const;
+  std::optional<size_t> fullest_in_time(std::span<const Pair> pairs, const SchemeCost::Passage& passage,
+                                        const Try& how) const;
   bool join(int place, int width, const Try& how, Slot& slot, Layout& layout) const;
-  void begin(int place, int width, const Try& how, Slot& slot, Layout& layout) const;
+  void begin(int place, int width, const SchemeCost::Passage& passage, const Try& how, Slot& slot,
+             Layout& layout) const;
   void place_singles(std::span<const int> members, const Try& how, Layout& layout) const;
   std::vector<int64_t> unit_sizes(std::span<const int> members, const Try& how) const;
   void cut_singles(int column, std::span<const int> members, const Try& how, Layout& layout) const;
 
   static constexpr int64_t kUnits = 8;  // in a step, at least
+  static constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
 
   const SchemeCost& scheme_;
   std::vector<LaneRun> nodes_;
@@ -92,10 +113,10 @@ class StagedPacker {
   std::vector<int64_t> works_ns_;  // what each adds to a unit of one lane
   std::vector<int> in_node_;       // widths, ascending
   std::vector<int> wide_;          // the same of rings that leave their node
-  int64_t ideal_ns_ = 0;
-  int64_t least_unit_ns_ = 0;  // smaller ones cost more in constants than they save
-  int64_t unit_tokens_ = 0;    // of a unit on a lane, where lanes of a node bring it down to that
-  int64_t ring_tokens_ = 0;    // the same where more lanes must
+  int64_t ideal_ns_ = 0;           // what all would take, were it divisible and did it wait for nothing
+  int64_t least_unit_ns_ = 0;      // smaller ones cost more in constants than they save
+  int64_t unit_tokens_ = 0;        // of a unit on a lane, where lanes of a node bring it down to that
+  int64_t ring_tokens_ = 0;        // the same where more lanes must
   // Parts of a unit, in thousandths of its slowest stage: forward and the rest on the first stage, forward
   // and input gradient on the last.
   int64_t forward_first_ = 0, backward_first_ = 0, through_last_ = 0;
@@ -168,7 +189,7 @@ Room StagedPacker::room(const SchemeCost::Passage& passage, const Try& how) cons
       0, (backward_first_ * rest_ns - 1000 * slack_ns) / (backward_first_ - forward_first_));
   Room room;
   if (least_before_ns <= most_before_ns) {
-    room.before_ns = std::clamp(rest_ns * how.front / 1000, least_before_ns, most_before_ns);
+    room.before_ns = std::clamp(rest_ns / kFront, least_before_ns, most_before_ns);
     room.after_ns = rest_ns - room.before_ns;
   } else {
     room.before_ns = std::max<int64_t>(0, most_before_ns);
@@ -194,7 +215,7 @@ int StagedPacker::width_of(int64_t length, const Try& how) const {
     const int64_t idle_ns = std::min(room(passage, how).idle_ns, how.end_ns - how.end_ns / 8);
     cost::Wide ns =
         cost::Wide{passage.unit_ns} * width * how.end_ns / std::max<int64_t>(1, how.end_ns - idle_ns);
-    if (passage.path_ns() > how.end_ns) ns = ns * passage.path_ns() / how.end_ns * 2;
+    if (passage.path_ns() > how.end_ns) ns = ns * passage.path_ns() / how.end_ns * 8;
     if (work.tokens > ring_tokens_) ns = ns * 3 / 2;
     if (best == 0 || ns < best_ns) {
       best = width;
@@ -210,41 +231,62 @@ int StagedPacker::width_of(int64_t length, const Try& how) const {
   return best;
 }
 
-std::vector<Slot> StagedPacker::slots_of(int width) const {
-  std::vector<Slot> slots;
+std::vector<Pair> StagedPacker::pairs_of(int width) const {
+  std::vector<Pair> pairs;
   const auto add = [&](int lane) {
-    slots.push_back({.column = lane});
-    slots.push_back({.column = lane + lanes()});
+    pairs.push_back({.front = {.column = lane}, .back = {.column = lane + lanes()}});
   };
   if (width > in_node_.back()) {
     for (int lane = 0; lane + width <= lanes(); lane += width) add(lane);
-    return slots;
+    return pairs;
   }
   for (const LaneRun& node : nodes_) {
     for (int lane = 0; lane + width <= node.lanes; lane += width) add(node.first + lane);
   }
-  return slots;
+  return pairs;
 }
 
-// The longest first, each on the lowest columns.
+// The longest first, each on the lanes that have least, to the lower half.
 void StagedPacker::place_rings(int width, std::span<const int> members, const Try& how,
                                Layout& layout) const {
-  std::vector<Slot> slots = slots_of(width);
-  using Height = std::pair<int64_t, size_t>;  // and its slot
+  std::vector<Pair> pairs = pairs_of(width);
+  using Height = std::pair<int64_t, size_t>;  // and the pair
   std::priority_queue<Height, std::vector<Height>, std::greater<>> lowest;
-  const auto height_ns = [&](size_t slot) { return layout.highest(slots[slot].column, width); };
-  for (size_t slot = 0; slot < slots.size(); ++slot) lowest.emplace(height_ns(slot), slot);
+  const auto height_ns = [&](size_t pair) {
+    return layout.highest(pairs[pair].front.column, width) + layout.highest(pairs[pair].back.column, width);
+  };
+  for (size_t pair = 0; pair < pairs.size(); ++pair) lowest.emplace(height_ns(pair), pair);
   for (const int place : members) {
-    while (lowest.top().first != height_ns(lowest.top().second)) {  // its other half has changed it
-      const size_t slot = lowest.top().second;
+    const SchemeCost::Passage passage =
+        scheme_.passage(SchemeCost::fullest_share(length(place), width), width);
+    const bool takes_long = width >= in_node_.back() && passage.path_ns() > how.long_ns;
+    std::optional<size_t> to = takes_long ? fullest_in_time(pairs, passage, how) : std::nullopt;
+    while (!to) {  // what is noted of a pair may be out of date
+      const auto [noted_ns, pair] = lowest.top();
+      if (noted_ns == height_ns(pair)) to = pair;
       lowest.pop();
-      lowest.emplace(height_ns(slot), slot);
+      lowest.emplace(height_ns(pair), pair);
     }
-    const size_t slot = lowest.top().second;
-    lowest.pop();
-    if (!join(place, width, how, slots[slot], layout)) begin(place, width, how, slots[slot], layout);
-    lowest.emplace(height_ns(slot), slot);
+    Pair& pair = pairs[*to];
+    if (takes_long) pair.long_ns += passage.unit_ns;
+    const bool in_front = layout.highest(pair.front.column, width) <= layout.highest(pair.back.column, width);
+    Slot& slot = in_front ? pair.front : pair.back;
+    if (!join(place, width, how, slot, layout)) begin(place, width, passage, how, slot, layout);
   }
+}
+
+// Of the lanes that have rings which take long, those with most on which one more still ends in time: they
+// pass the stages one behind the other.
+std::optional<size_t> StagedPacker::fullest_in_time(std::span<const Pair> pairs,
+                                                    const SchemeCost::Passage& passage,
+                                                    const Try& how) const {
+  std::optional<size_t> fullest;
+  for (size_t pair = 0; pair < pairs.size(); ++pair) {
+    const int64_t behind_ns = pairs[pair].long_ns / 1000 * through_last_;
+    if (behind_ns == 0 || passage.path_ns() + behind_ns > how.end_ns) continue;
+    if (!fullest || pairs[pair].long_ns > pairs[*fullest].long_ns) fullest = pair;
+  }
+  return fullest;
 }
 
 // Into the last ring of the slot, if that stays small.
@@ -262,14 +304,14 @@ bool StagedPacker::join(int place, int width, const Try& how, Slot& slot, Layout
 }
 
 // A new ring. The first of its lanes shifts their middle to where it leaves room enough on either side.
-void StagedPacker::begin(int place, int width, const Try& how, Slot& slot, Layout& layout) const {
+void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passage, const Try& how, Slot& slot,
+                         Layout& layout) const {
   const int lane = slot.column % lanes();
   bool first = true;
   for (int at = lane; at < lane + width; ++at) {
     first = first && layout.stack(at).empty() && layout.stack(at + lanes()).empty();
   }
   slot.work = SchemeCost::fullest_share(length(place), width);
-  const SchemeCost::Passage passage = scheme_.passage(slot.work, width);
   const Room room = this->room(passage, how);
   if (first) {
     layout.raise(lane, width, how.end_ns / 2 - room.before_ns);
@@ -295,6 +337,7 @@ void StagedPacker::place_singles(std::span<const int> members, const Try& how, L
     auto& [height_ns, column] = heights.back();
     of_column[static_cast<size_t>(column)].push_back(place);
     height_ns += work_ns(place) + scheme_.micro_batch_ns() * length(place) / unit_tokens_;
+    layout.raise(column, 1, height_ns);
     std::push_heap(heights.begin(), heights.end(), std::greater<>());
   }
   for (int column = 0; column < 2 * lanes(); ++column) {
@@ -359,27 +402,83 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const T
   }
 }
 
-LaneDraft StagedPacker::pack(const Try& how) const {
+Layout StagedPacker::pack(const Try& how) const {
   std::vector<std::vector<int>> by_width(static_cast<size_t>(lanes()) + 1);
   int width = 0;
+  int64_t decided = 0;
   for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
-    const bool again = place > 0 && (width == 1 || length(place) == length(place - 1));
-    if (!again) width = width_of(length(place), how);
+    // Those of nearly one length take the same.
+    const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / 32);
+    if (!again || width > std::max<int64_t>(1, length(place) / 2)) {
+      width = width_of(length(place), how);
+      decided = length(place);
+    }
     by_width[static_cast<size_t>(width)].push_back(place);
   }
   Layout layout(lanes());
-  for (int w = lanes(); w > 1; --w) {
+  for (int w = lanes(); w > 0; --w) {
     const std::vector<int>& members = by_width[static_cast<size_t>(w)];
-    if (!members.empty()) place_rings(w, members, how, layout);
+    if (w + 1 == std::max(2, in_node_.back())) add_lateness(how, layout);
+    if (w == 1) {
+      place_singles(members, how, layout);
+    } else if (!members.empty()) {
+      place_rings(w, members, how, layout);
+    }
   }
-  place_singles(by_width[1], how, layout);
   for (int lane = 0; lane < lanes(); ++lane) {
     std::vector<int>& units = layout.draft.lanes[static_cast<size_t>(lane)];
     const std::vector<int>& back = layout.stack(lane + lanes());
     units.assign(layout.stack(lane).rbegin(), layout.stack(lane).rend());
     units.insert(units.end(), back.begin(), back.end());
   }
-  return std::move(layout.draft);
+  return layout;
+}
+
+// Long rings stay where they are, shorter work makes up for what they cost.
+void StagedPacker::add_lateness(const Try& how, Layout& layout) const {
+  for (int lane = 0; lane < static_cast<int>(how.late_ns.size()); ++lane) {
+    const int64_t late_ns = how.late_ns[static_cast<size_t>(lane)] / 2;
+    for (const int column : {lane, lane + lanes()}) layout.raise(column, 1, layout.height(column) + late_ns);
+  }
+}
+
+// Packs and scores, and learns of each lane how late it ends. Returns what it promises: half of what lanes
+// end later than others can be made up for.
+int64_t StagedPacker::score(Try& how, const LaneDrafting& drafting, std::optional<StagedPack>& best) const {
+  how.late_ns.resize(static_cast<size_t>(lanes()), 0);
+  Layout layout = pack(how);
+  const std::vector<int64_t> ends_ns = drafting.ends_ns(layout.draft);
+  const int64_t makespan_ns = *std::max_element(ends_ns.begin(), ends_ns.end());
+  for (int lane = 0; lane < lanes(); ++lane) {
+    how.late_ns[static_cast<size_t>(lane)] += ends_ns[static_cast<size_t>(lane)] - layout.lane_height(lane);
+  }
+  if (!best || makespan_ns < best->makespan_ns) best = StagedPack{std::move(layout.draft), makespan_ns};
+  const int64_t mean_ns = std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0}) / lanes();
+  return (makespan_ns + mean_ns) / 2;
+}
+
+StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
+  constexpr int kRounds = 3;
+  constexpr size_t kAgain = 2;
+  std::optional<StagedPack> best;
+  std::vector<std::pair<int64_t, Try>> tries;  // by what they promise
+  // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
+  for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
+    const int64_t end_ns = ideal_ns_ + ideal_ns_ * above / 1000;
+    Try how{.end_ns = end_ns, .long_ns = part == 0 ? end_ns : end_ns / part, .late_ns = {}};
+    const int64_t promise_ns = score(how, drafting, best);
+    if (best->makespan_ns - ideal_ns_ < ideal_ns_ / 100) return std::move(*best);
+    tries.emplace_back(promise_ns, std::move(how));
+  }
+  std::stable_sort(tries.begin(), tries.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (size_t t = 0; t < kAgain; ++t) {
+    int64_t promise_ns = tries[t].first;
+    for (int round = 1; round < kRounds && promise_ns < best->makespan_ns; ++round) {
+      promise_ns = score(tries[t].second, drafting, best);
+    }
+  }
+  return std::move(*best);
 }
 
 }  // namespace
@@ -387,19 +486,7 @@ LaneDraft StagedPacker::pack(const Try& how) const {
 StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
                              std::span<const int64_t> lengths, std::span<const int> members,
                              const LaneDrafting& drafting) {
-  const StagedPacker packer(scheme, std::move(nodes), lengths, members);
-  std::optional<StagedPack> best;
-  for (const int64_t above : {20, 200, 400}) {
-    for (const int64_t front : {200, 750}) {
-      const int64_t end_ns = packer.ideal_ns() + packer.ideal_ns() * above / 1000;
-      LaneDraft draft = packer.pack({.end_ns = end_ns, .front = front});
-      const int64_t limit_ns = best ? best->makespan_ns - 1 : LaneDrafting::kLate - 1;
-      const int64_t makespan_ns = drafting.makespan_ns(draft, limit_ns);
-      if (makespan_ns <= limit_ns) best = StagedPack{std::move(draft), makespan_ns};
-      if (best->makespan_ns <= packer.ideal_ns() + packer.ideal_ns() / 200) return std::move(*best);
-    }
-  }
-  return std::move(*best);
+  return StagedPacker(scheme, std::move(nodes), lengths, members).run(drafting);
 }
 
 }  // namespace sluice::plan

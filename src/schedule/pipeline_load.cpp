@@ -164,7 +164,22 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
                                   cost.ring_times(scheme_, CellKind::kForward, part, true)},
                       .backward = {cost.ring_times(scheme_, CellKind::kBackwardInput, part, false),
                                    cost.ring_times(scheme_, CellKind::kBackwardInput, part, true)}});
+    size_t ring_like = 0;
+    while (!alike(rings_[ring_like], rings_.back())) ++ring_like;
+    ring_like_.push_back(ring_like);
   }
+}
+
+bool UnitTimes::alike(const Rings& a, const Rings& b) {
+  const auto same = [](const cost::RingTimes& x, const cost::RingTimes& y) {
+    return x.link == y.link && x.layers == y.layers && x.bytes_per_token == y.bytes_per_token && x.a == y.a;
+  };
+  bool all = a.in_node_from == b.in_node_from;
+  for (const size_t in_node : {0, 1}) {
+    all =
+        all && same(a.forward[in_node], b.forward[in_node]) && same(a.backward[in_node], b.backward[in_node]);
+  }
+  return all;
 }
 
 void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
@@ -234,9 +249,13 @@ void UnitTimes::write_ring(const cost::Work& work, int first_lane, int lanes, Un
                            int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
   for (size_t s = 0; s < cells.size(); ++s) {
+    if (ring_like_[s] < s) continue;
     const auto [forward_ns, backward_ns] = exposed_ns(s, work, first_lane, lanes);
-    cells[s].forward_ns += forward_ns;
-    cells[s].backward_input_ns += backward_ns;
+    for (size_t like = s; like < cells.size(); ++like) {
+      if (ring_like_[like] != s) continue;
+      cells[like].forward_ns += forward_ns;
+      cells[like].backward_input_ns += backward_ns;
+    }
   }
 }
 

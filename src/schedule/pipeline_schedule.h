@@ -96,6 +96,7 @@ class UnitTimes {
     cost::RingTimes forward[2];     // between nodes, inside one
     cost::RingTimes backward[2];
   };
+  static bool alike(const Rings& a, const Rings& b);
   void add_rings(Unit& unit, std::span<const cost::Work> lanes) const;
   // Of a stage, forward and backward.
   std::pair<int64_t, int64_t> exposed_ns(size_t stage, const cost::Work& work, int first_lane,
@@ -107,9 +108,10 @@ class UnitTimes {
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;
-  std::vector<size_t> like_;   // by stage: the first one with the same times
-  std::vector<bool> in_node_;  // by boundary
-  std::vector<Rings> rings_;   // by stage; none with one lane
+  std::vector<size_t> like_;       // by stage: the first one with the same times
+  std::vector<bool> in_node_;      // by boundary
+  std::vector<Rings> rings_;       // by stage; none with one lane
+  std::vector<size_t> ring_like_;  // by stage: the first one with the same rings
 };
 
 // The order of units from the lists that each lane runs: the first of every lane, then the second of every
