@@ -473,10 +473,7 @@ StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
   std::stable_sort(tries.begin(), tries.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (size_t t = 0; t < kAgain; ++t) {
-    int64_t promise_ns = tries[t].first;
-    for (int round = 1; round < kRounds && promise_ns < best->makespan_ns; ++round) {
-      promise_ns = score(tries[t].second, drafting, best);
-    }
+    for (int round = 1; round < kRounds; ++round) score(tries[t].second, drafting, best);
   }
   return std::move(*best);
 }
