@@ -111,6 +111,23 @@ double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   return static_cast<double>(busiest_ns) * static_cast<double>(lanes) / static_cast<double>(sum_ns);
 }
 
+// Of the only pipeline, over the bound: the work of its busiest stage on the mean lane, and the makespan were
+// a lane's memory unlimited. The rest is what order and memory cost.
+std::pair<double, double> losses(const strategy::StepPlan& plan, const cost::CostModel& cost) {
+  schedule::PipelineLoad load = schedule::pipeline_load(plan.pipelines.front(), cost, kRanks);
+  std::vector<int64_t> busy_ns(static_cast<size_t>(load.stages), 0);
+  for (const schedule::Unit& unit : load.units) {
+    for (size_t s = 0; s < busy_ns.size(); ++s) {
+      busy_ns[s] +=
+          unit.lanes * (unit.forward_ns[s] + unit.backward_input_ns[s] + unit.backward_weight_ns[s]);
+    }
+  }
+  for (const schedule::Unit& unit : load.units) load.credit_tokens += unit.credit();
+  const auto bound_ns = static_cast<double>(plan.lower_bound_ns);
+  return {static_cast<double>(*std::max_element(busy_ns.begin(), busy_ns.end())) / load.lanes / bound_ns,
+          static_cast<double>(schedule::schedule_pipeline(load).makespan_ns) / bound_ns};
+}
+
 // Every sequence on as many lanes as the longest asks for, or twice as many, and so on: the best.
 strategy::StepPlan static_plan(const strategy::Scheme& scheme, const std::vector<int64_t>& lengths,
                                const cost::CostModel& cost) {
@@ -163,6 +180,10 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
     const double imbalance = check(plan, cost);
     std::printf(" | %.4f (%.2f)", static_cast<double>(plan.estimated_ns) / bound_ns, imbalance);
   }
+  if (scheme.pp > 1) {
+    const auto [work, unlimited] = losses(ours, cost);
+    std::printf(" | %.4f | %.4f", work, unlimited);
+  }
   std::printf(" |\n");
   std::fflush(stdout);
 }
@@ -196,9 +217,10 @@ int main(int argc, char** argv) {
     std::printf(
         "%s\n\n| lengths | sequences | tokens, millions | bound s (proof) | ours ms, median | most | dynamic "
         "CP "
-        "ms | ours ÷ bound | dynamic CP | naive | DP-balance | PP-balance | static CP |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
-        to_text(scheme).c_str());
+        "ms | ours ÷ bound | dynamic CP | naive | DP-balance | PP-balance | static CP |%s\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|%s\n",
+        to_text(scheme).c_str(), scheme.pp > 1 ? " our work | ours, unlimited memory |" : "",
+        scheme.pp > 1 ? "---|---|" : "");
     for (const int sequences : {4096, 1024}) {
       base::Rng rng(3, static_cast<uint64_t>(sequences));
       for (const char* name : {"wikipedia", "code"}) {

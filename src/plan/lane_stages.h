@@ -20,22 +20,28 @@ struct StagedPack {
 // Plans sequences `members` (indices into `lengths`) on the lanes of a scheme of several stages; `nodes` are
 // the runs of lanes that lie inside one node. `drafting` scores what is tried.
 //
-// What is lost between stages is lost in the middle and at the ends. A unit holds its tokens on the first
-// stage until it has been on all of them and back, so units are a small part of the credit; where eight lanes
-// of a node do not make them so, a ring takes more lanes. A large unit keeps the last stage waiting when it
-// comes first and the first one when it comes last, so every lane runs small units, then larger and larger
-// ones, then smaller ones again. And rings tie lanes, which must reach them at the same time.
+// Lanes of several stages lose time in three ways. A unit holds its tokens on the first stage until it has
+// been on all and back, so several must fit the credit side by side. A large unit keeps the last stage
+// waiting when it comes first, and the first stage when it comes last. And rings tie lanes, which should
+// reach them at the same time. So:
 //
-// All three come from one construction. Every lane has two columns, of what runs in the front half of the
-// step and in the back half, each a stack from the middle of the step outwards. The widest rings are laid
-// first, of a width the longest first, each where the columns are lowest; widths inside nodes nest and are
-// aligned, so narrower ones find an even floor. Sequences on one lane come last, the most work first, to the
-// lowest column, and are cut into units that get smaller towards the ends. Columns of a ring that takes so
-// long to pass the stages that little may run before it, or after it, begin as much higher.
+// - Units are a small part of the credit and of the step. Lanes of a node divide a sequence until it is;
+// where
+//   all of them do not, the number of lanes is the one that keeps lanes busy, or idle, least.
+// - Every lane has two columns, of what runs in the front half of the step and in the back half, each a stack
+//   that grows from the middle outwards. The widest rings are laid first, of a width the longest first, on
+//   the lanes that have least; widths inside nodes nest and are aligned, so narrower ones find an even floor.
+//   Sequences on one lane come last, the most work first, to the lowest column, and are cut into units that
+//   get smaller towards the ends. So every lane runs small units, then larger ones, then small ones again.
+// - A ring that is long on its way through the stages and back allows only so much before and after it on its
+//   lanes: their columns begin as much higher. Such rings share lanes while all end in time, since what one
+//   leaves idle the next leaves idle too.
+// - The score says how much later each lane ends than its columns are high. With that added, short work is
+//   dealt out again.
 //
-// That depends on when all ends, so several ends are tried, each with more before or more after the rings.
-// The least score wins, the earliest of equals. O(tries · n log n) and a score a try. REQUIRES: PP > 1; every
-// length <= scheme.max_len_tokens().
+// All that depends on when the step is to end, so several ends are tried, and the two most promising ones
+// again with what they taught. The least makespan wins, the earliest of equals. O(tries · n log n) and a
+// score a try. REQUIRES: PP > 1; every length <= scheme.max_len_tokens().
 StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
                              std::span<const int64_t> lengths, std::span<const int> members,
                              const LaneDrafting& drafting);

@@ -117,7 +117,8 @@ void CandidateSearch::polish(Packed& packed, int64_t goal_ns) const {
         std::find_if(packed.pipelines.begin(), packed.pipelines.end(),
                      [&](const PackedPipeline& pipeline) { return pipeline.makespan_ns == last_ns; });
     const auto p = static_cast<size_t>(last - packed.pipelines.begin());
-    if (scheme_of(p).scheme().pp == 1) return;
+    const strategy::Scheme& scheme = scheme_of(p).scheme();
+    if (scheme.pp == 1 || scheme.cp > 1) return;  // those are packed by one rule
     *last = pack_pipeline(p, packed.members[p], PackRule::kThorough);
     if (last->makespan_ns == last_ns) return;
   }
@@ -221,8 +222,10 @@ std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns, Effort ef
       best.end_ns() / 11 > incumbent_ns / 10) {
     return std::move(best.pipelines);
   }
-  Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns, rounds);
-  if (other.end_ns() < best.end_ns()) std::swap(best, other);
+  if (best.pipelines.size() > 1) {  // one takes all, however they are dispatched
+    Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns, rounds);
+    if (other.end_ns() < best.end_ns()) std::swap(best, other);
+  }
   polish(best, goal_ns);
   for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {
     if (best.end_ns() <= goal_ns || !relocate_one(best)) break;
