@@ -190,5 +190,24 @@ TEST(SpeedUp, IsOverTheStepsInCommon) {
   EXPECT_DOUBLE_EQ(speed_up(first, other).mean, 0);
 }
 
+TEST(Page, PredictedMemoryStandsBesideTheMeasured) {
+  RunData data{.title = "run", .ranks = 2, .systems = {run_of("sluice", "Sluice", 3'000'000'000, 1)}};
+  for (StepRecord& step : data.systems[0].steps) step.predicted_peak_bytes = int64_t{61} << 30;
+  const int64_t gib = int64_t{1} << 30;
+  data.timelines = {
+      {.title = "Step 3, measured",
+       .step = 3,
+       .system = "sluice",
+       .measured = true,
+       .peak_bytes = {3 * gib, gib}},
+      {.title = "Step 3, predicted", .step = 3, .system = "sluice", .peak_bytes = {4 * gib, 2 * gib}}};
+  const std::string page = report_page(data);
+  EXPECT_TRUE(is_balanced(page));
+  EXPECT_THAT(page, HasSubstr("The line stands where it was predicted, at 61.0\u00a0GiB."));
+  EXPECT_THAT(page, HasSubstr("Step 3, measured: a bar a rank; lines: predicted"));
+  EXPECT_THAT(page, HasSubstr("rank 1: 1.00\u00a0GiB, predicted 2.00\u00a0GiB"));
+  EXPECT_THAT(page, Not(HasSubstr("Step 3, predicted: a bar a rank")));
+}
+
 }  // namespace
 }  // namespace sluice::report

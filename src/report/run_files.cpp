@@ -60,6 +60,7 @@ StepRecord step_of(const Json& line, const std::string& place) {
   step.link_exposed_ns = duration_ns(line, "link_exposed_ms", place);
   step.gap_ppm = base::get_or<int64_t>(line, "gap_ppm", 0, place);
   step.peak_bytes = base::get_or<int64_t>(line, "peak_bytes", 0, place);
+  step.predicted_peak_bytes = base::get_or<int64_t>(line, "predicted_peak_bytes", 0, place);
   step.shares = shares_of(line, place);
   if (line.contains("loss") && !line["loss"].is_null())
     step.loss = base::require<double>(line, "loss", place);

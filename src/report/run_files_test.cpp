@@ -38,7 +38,7 @@ class RunFiles : public ::testing::Test {
 };
 
 constexpr const char* kStep =
-    R"({"step":0,"loss":7.5,"tokens":80,"sequences":2,"strategy":"4x<1,1,1>","time_ms":2.5,"predicted_ms":2,"gap_ppm":3})";
+    R"({"step":0,"loss":7.5,"tokens":80,"sequences":2,"strategy":"4x<1,1,1>","time_ms":2.5,"predicted_ms":2,"gap_ppm":3,"peak_bytes":900,"predicted_peak_bytes":1000})";
 constexpr const char* kSimulated = R"({"schema": "sluice.simulation/1", "ranks": 4, "hardware": "a800x8",
   "facts": {"cluster": "4 GPUs", "model": "small"}, "lengths": [[10, 3], [900, 1]],
   "systems": {"sluice": {"title": "Sluice"}, "megatron": {"title": "Megatron-LM", "configuration": "DP4"},
@@ -65,6 +65,7 @@ TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
   const StepRecord& step = data.systems[0].steps.at(0);
   EXPECT_EQ(step.time_ns, 2'500'000);
   EXPECT_EQ(step.predicted_ns, 2'000'000);
+  EXPECT_EQ(step.predicted_peak_bytes, 1000);
   EXPECT_EQ(step.loss, 7.5);
   EXPECT_EQ(data.evaluations.at(0).validation_loss, 7.25);
   EXPECT_EQ(data.hardware, "2 x CPU");

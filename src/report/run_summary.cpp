@@ -97,6 +97,7 @@ SystemSummary summary_of(const SystemRun& run) {
     summary.least_step_ns = std::min(summary.least_step_ns, step.time_ns);
     summary.most_step_ns = std::max(summary.most_step_ns, step.time_ns);
     summary.peak_bytes = std::max(summary.peak_bytes, step.peak_bytes);
+    summary.predicted_peak_bytes = std::max(summary.predicted_peak_bytes, step.predicted_peak_bytes);
     summary.shares += step.shares;
   }
   const double mean_ns = static_cast<double>(sum_ns) / count;

@@ -19,6 +19,7 @@ struct SystemSummary {
   double tokens_per_s = 0;
   TimeShares shares;  // of all steps that have them
   int64_t peak_bytes = 0;
+  int64_t predicted_peak_bytes = 0;  // of measured steps; 0: none
 };
 SystemSummary summary_of(const SystemRun& run);
 

@@ -60,17 +60,19 @@ void draw_rect(Markup& out, const std::string& style, double from, double width,
                     {"height", text(height)}});
 }
 
+// x in percent of the picture, y in pixels.
+void draw_line(Markup& out, double x1, double x2, double y1, double y2) {
+  out.leaf("line", {{"class", "whisker"},
+                    {"x1", coordinate(x1, "%")},
+                    {"x2", coordinate(x2, "%")},
+                    {"y1", coordinate(y1)},
+                    {"y2", coordinate(y2)}});
+}
+
 void draw_whisker(Markup& out, double from, double to) {
-  const auto line = [&](double x1, double x2, int y1, int y2) {
-    out.leaf("line", {{"class", "whisker"},
-                      {"x1", coordinate(x1, "%")},
-                      {"x2", coordinate(x2, "%")},
-                      {"y1", text(y1)},
-                      {"y2", text(y2)}});
-  };
-  line(from, to, 14, 14);
-  line(from, from, 9, 19);
-  line(to, to, 9, 19);
+  draw_line(out, from, to, 14, 14);
+  draw_line(out, from, from, 9, 19);
+  draw_line(out, to, to, 9, 19);
 }
 
 void draw_speed_row(Markup& out, const RunData& data, size_t index, double longest_ns) {
@@ -202,13 +204,18 @@ Table shares_table(const std::vector<NamedShares>& all) {
   return table;
 }
 
-// The fullest rank of each system against the device.
+// The fullest rank of each system against the device; a line stands where it was predicted to be.
 void draw_peaks(Markup& out, const RunData& data) {
+  std::vector<SystemSummary> summaries;
   int64_t most_bytes = data.device_bytes;
-  for (const SystemRun& run : data.systems) most_bytes = std::max(most_bytes, summary_of(run).peak_bytes);
+  for (const SystemRun& run : data.systems) {
+    const SystemSummary& summary = summaries.emplace_back(summary_of(run));
+    most_bytes = std::max({most_bytes, summary.peak_bytes, summary.predicted_peak_bytes});
+  }
   const auto rows = out.element("div", {{"class", "rows"}});
   for (size_t i = 0; i < data.systems.size(); ++i) {
-    const int64_t peak_bytes = summary_of(data.systems[i]).peak_bytes;
+    const int64_t peak_bytes = summaries[i].peak_bytes;
+    const int64_t predicted_bytes = summaries[i].predicted_peak_bytes;
     if (peak_bytes == 0) continue;
     const auto row = out.element("div", {{"class", "row"}});
     draw_name(out, data.systems[i].title, "");
@@ -222,6 +229,7 @@ void draw_peaks(Markup& out, const RunData& data) {
                               {"aria-label", text(data.systems[i].title, ": ", shown_bytes(peak_bytes))}});
       if (data.device_bytes > 0) draw_rect(out, "track", 0, percent(data.device_bytes), 3, 22);
       draw_rect(out, "fill " + system_style(i), 0, percent(peak_bytes), 3, 22);
+      if (predicted_bytes > 0) draw_line(out, percent(predicted_bytes), percent(predicted_bytes), 0, 28);
     }
     draw_value(out, shown_bytes(peak_bytes),
                data.device_bytes > 0
@@ -230,37 +238,70 @@ void draw_peaks(Markup& out, const RunData& data) {
   }
 }
 
-// A bar for each rank of a step, or for the fullest of a run of neighbours.
+// The prediction of a measured step, rank by rank; empty: there is none.
+std::vector<int64_t> predicted_peaks(const RunData& data, const Timeline& measured) {
+  if (!measured.measured) return {};
+  for (const Timeline& other : data.timelines) {
+    if (other.step == measured.step && !other.measured &&
+        other.peak_bytes.size() == measured.peak_bytes.size())
+      return other.peak_bytes;
+  }
+  return {};
+}
+
+// Whether it is drawn as lines on the bars of the same step, measured.
+bool is_prediction_of_a_measured(const RunData& data, const Timeline& timeline) {
+  return std::ranges::any_of(data.timelines, [&](const Timeline& other) {
+    return !timeline.measured && other.step == timeline.step && !predicted_peaks(data, other).empty();
+  });
+}
+
+// A bar for each rank of a step, or for the fullest of a run of neighbours, with a line where it was
+// predicted.
 void draw_ranks(Markup& out, const RunData& data, const Timeline& timeline) {
   constexpr size_t kMostBars = 128;
   constexpr int kHeight = 72;
   const std::vector<int64_t>& peaks = timeline.peak_bytes;
+  const std::vector<int64_t> predicted = predicted_peaks(data, timeline);
   const size_t each = (peaks.size() + kMostBars - 1) / kMostBars;
   const size_t bars = (peaks.size() + each - 1) / each;
-  const int64_t most_bytes = std::max(data.device_bytes, *std::ranges::max_element(peaks));
+  int64_t most_bytes = std::max({int64_t{1}, data.device_bytes, *std::ranges::max_element(peaks)});
+  if (!predicted.empty()) most_bytes = std::max(most_bytes, *std::ranges::max_element(predicted));
+  const auto height_of = [&](int64_t bytes) {
+    return kHeight * static_cast<double>(bytes) / static_cast<double>(most_bytes);
+  };
+  const auto fullest = [&](const std::vector<int64_t>& ranks, size_t bar) {
+    const auto first = ranks.begin() + static_cast<ptrdiff_t>(bar * each);
+    return *std::max_element(
+        first, ranks.begin() + static_cast<ptrdiff_t>(std::min(ranks.size(), (bar + 1) * each)));
+  };
   out.leaf(
       "p", {{"class", "caption"}},
-      text(timeline.title, each > 1 ? text(": a bar is the fullest of ", each, " ranks") : ": a bar a rank"));
+      text(timeline.title, each > 1 ? text(": a bar is the fullest of ", each, " ranks") : ": a bar a rank",
+           predicted.empty() ? "" : "; lines: predicted"));
   const auto plot = out.element(
       "svg", {{"class", "columns"}, {"role", "img"}, {"aria-label", "Memory by rank: " + timeline.title}});
   for (size_t bar = 0; bar < bars; ++bar) {
-    const auto first = peaks.begin() + static_cast<ptrdiff_t>(bar * each);
-    const auto last = peaks.begin() + static_cast<ptrdiff_t>(std::min(peaks.size(), (bar + 1) * each));
-    const int64_t bytes = *std::max_element(first, last);
-    const double height =
-        kHeight * static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(most_bytes, 1));
+    const int64_t bytes = fullest(peaks, bar);
+    const int64_t predicted_bytes = predicted.empty() ? 0 : fullest(predicted, bar);
     const double width = 100 / static_cast<double>(bars);
-    const auto rect = out.element("rect", {{"class", "fill " + system_style(data, timeline.system)},
-                                           {"x", coordinate(width * (static_cast<double>(bar) + 0.08), "%")},
-                                           {"y", coordinate(kHeight - height)},
-                                           {"width", coordinate(width * 0.84, "%")},
-                                           {"height", coordinate(height)}});
-    const auto last_rank = last - peaks.begin() - 1;
-    out.leaf("title", text(each > 1 ? text("ranks ", bar * each, "–", last_rank) : text("rank ", bar), ": ",
-                           shown_bytes(bytes)));
+    const double left = width * (static_cast<double>(bar) + 0.08);
+    {
+      const auto rect = out.element("rect", {{"class", "fill " + system_style(data, timeline.system)},
+                                             {"x", coordinate(left, "%")},
+                                             {"y", coordinate(kHeight - height_of(bytes))},
+                                             {"width", coordinate(width * 0.84, "%")},
+                                             {"height", coordinate(height_of(bytes))}});
+      const size_t last_rank = std::min(peaks.size(), (bar + 1) * each) - 1;
+      out.leaf("title", text(each > 1 ? text("ranks ", bar * each, "–", last_rank) : text("rank ", bar), ": ",
+                             shown_bytes(bytes),
+                             predicted.empty() ? "" : ", predicted " + shown_bytes(predicted_bytes)));
+    }
+    const double y = kHeight - height_of(predicted_bytes);
+    if (predicted_bytes > 0) draw_line(out, left, left + width * 0.84, y, y);
   }
   if (data.device_bytes > 0) {
-    const double y = kHeight * (1 - static_cast<double>(data.device_bytes) / static_cast<double>(most_bytes));
+    const double y = kHeight - height_of(data.device_bytes);
     out.leaf("line",
              {{"class", "limit"}, {"x1", "0"}, {"x2", "100%"}, {"y1", coordinate(y)}, {"y2", coordinate(y)}});
     out.leaf("text", {{"class", "tick end"}, {"x", "100%"}, {"y", coordinate(y - 5)}},
@@ -309,13 +350,19 @@ void draw_memory(Markup& out, const RunData& data) {
       std::ranges::any_of(data.systems, [](const SystemRun& run) { return summary_of(run).peak_bytes > 0; });
   if (!any) return;
   const auto whole = section(out, "memory", "Memory");
+  const int64_t predicted_bytes = summary_of(data.systems.front()).predicted_peak_bytes;
   out.leaf("p", {{"class", "lead"}},
-           data.device_bytes > 0 ? text("What the fullest rank holds, against the ",
-                                        shown_bytes(data.device_bytes), " that a rank may use.")
-                                 : "What the fullest rank holds.");
+           text("What the fullest rank holds",
+                data.device_bytes > 0
+                    ? text(", against the ", shown_bytes(data.device_bytes), " that a rank may use.")
+                    : ".",
+                predicted_bytes > 0
+                    ? text(" The line stands where it was predicted, at ", shown_bytes(predicted_bytes), ".")
+                    : ""));
   draw_peaks(out, data);
   for (const Timeline& timeline : data.timelines) {
-    if (!timeline.peak_bytes.empty()) draw_ranks(out, data, timeline);
+    if (!timeline.peak_bytes.empty() && !is_prediction_of_a_measured(data, timeline))
+      draw_ranks(out, data, timeline);
   }
 }
 
