@@ -72,7 +72,8 @@ MetricsWriter::MetricsWriter(const Options& options) : state_(std::make_unique<S
   state_->path = options.directory / "metrics.jsonl";
   base::write_file_atomically(state_->path, kept_lines(state_->path, options.first_step));
   state_->lines.open(state_->path, std::ios::app);
-  if (options.tensorboard) state_->tensorboard = std::make_unique<TensorBoardWriter>(options.directory);
+  if (options.tensorboard)
+    state_->tensorboard = std::make_unique<TensorBoardWriter>(options.directory, options.first_step);
 }
 
 MetricsWriter::~MetricsWriter() = default;

@@ -60,7 +60,7 @@ TEST(TensorBoard, ChecksumOfTheStandardVector) { EXPECT_EQ(crc32c("123456789"), 
 
 TEST(TensorBoard, RecordsAreFramed) {
   const fs::path directory = scratch("tensorboard");
-  TensorBoardWriter(directory).write(3, {{"train/loss", 1.5}});
+  TensorBoardWriter(directory, 3).write(3, {{"train/loss", 1.5}});
   const std::string bytes = base::read_file(fs::directory_iterator(directory)->path());
   size_t at = 0;
   int records = 0;
@@ -73,8 +73,10 @@ TEST(TensorBoard, RecordsAreFramed) {
     at += 16 + length;
     ++records;
   }
-  EXPECT_EQ(records, 2);
+  EXPECT_EQ(records, 3);
   EXPECT_NE(bytes.find("train/loss"), std::string::npos);
+  // Event.step 3, Event.session_log {status: START}: what came before from step 3 on does not count.
+  EXPECT_NE(bytes.find(std::string("\x10\x03\x3a\x02\x08\x01")), std::string::npos);
   fs::remove_all(directory);
 }
 

@@ -73,13 +73,15 @@ uint32_t masked_crc32c(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory) {
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, int64_t first_step) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
   path_ = directory /
           base::text("events.out.tfevents.", static_cast<int64_t>(wall_time_s()), ".", host, ".", ::getpid());
   out_.open(path_, std::ios::binary | std::ios::app);
   write_record(double_field(1, wall_time_s()) + bytes_field(3, "brain.Event:2"));
+  const std::string start = integer_field(1, 1);  // of a SessionLog: status START
+  write_record(double_field(1, wall_time_s()) + integer_field(2, first_step) + bytes_field(7, start));
 }
 
 void TensorBoardWriter::write(int64_t step, const std::vector<Scalar>& scalars) {

@@ -1,5 +1,5 @@
 // TensorBoard event files: scalars in the record format of TensorFlow (length, masked CRC-32C, a protobuf
-// Event, masked CRC-32C), written without protobuf: an event has three fields.
+// Event, masked CRC-32C), written without protobuf: an event has few fields.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace sluice::report {
 
 class TensorBoardWriter {
  public:
-  // Opens directory/events.out.tfevents.<time>.<host>. RunError when it cannot be written.
-  explicit TensorBoardWriter(const std::filesystem::path& directory);
+  // Opens directory/events.out.tfevents.<time>.<host>, where the run goes on with `first_step`: TensorBoard
+  // then drops what an earlier part of it wrote from there on. RunError when it cannot be written.
+  explicit TensorBoardWriter(const std::filesystem::path& directory, int64_t first_step = 0);
 
   struct Scalar {
     std::string tag;
