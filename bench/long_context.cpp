@@ -98,9 +98,6 @@ study::Scenario scenario_of(const Case& of, int64_t steps) {
   options.tokens_per_step = kStepTokens;
   const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
   study::Scenario scenario = study::scenario_of(config::resolve_planning(options, lengths), steps, kRanks);
-  cost::CostModel::Options costs = scenario.inputs.cost.options();
-  costs.memory.host_bytes = scenario.inputs.cluster.host_memory_bytes / costs.gpus_per_node;
-  scenario.inputs.cost = cost::CostModel(std::move(costs));
   std::vector<std::vector<int64_t>> fewer;
   for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
     fewer.push_back(scenario.inputs.sample_batches[b]);

@@ -109,8 +109,10 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
         "Hugging Face folder as model, or a calibration that has one");
   }
   const model::Shape shape = read_model(inputs.options.model);
-  const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
-                                    .element_bytes = 2};
+  const cost::AnalyticMemory memory{
+      .device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
+      .element_bytes = 2,
+      .host_bytes = inputs.cluster.host_memory_bytes / inputs.cluster.gpus_per_node};
   return {inputs.cluster.name, "assumed rates of the cluster",
           cost::analytic_options(shape, cost::rates_of(inputs.cluster), memory,
                                  tensor_parallel_degrees(inputs, shape), inputs.cluster.gpus_per_node)};
@@ -123,12 +125,14 @@ bool costs_the_same(model::Shape a, const model::Shape& b) {
   return a == b;
 }
 
-// The cluster's links and nodes in place of those that were calibrated.
+// The cluster's links, host memory and nodes in place of those that were calibrated.
 void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options) {
   const cost::CostModel::Options machine =
       cost::analytic_options(options.shape, cost::rates_of(cluster), {}, {}, cluster.gpus_per_node);
   options.intra = machine.intra;
   options.inter = machine.inter;
+  options.host = machine.host;
+  options.memory.host_bytes = cluster.host_memory_bytes / cluster.gpus_per_node;
   options.gpus_per_node = machine.gpus_per_node;
   options.gpus_per_nic = machine.gpus_per_nic;
 }

@@ -58,6 +58,7 @@ TEST_F(PlanningInputsTest, DefaultsAreOneNodeAndTheLongestDocument) {
   const PlanningInputs inputs = resolve_planning(given);
   EXPECT_EQ(inputs.options.gpus, 8);
   EXPECT_EQ(inputs.cluster.name, "a800x8");
+  EXPECT_EQ(inputs.calibration.options.memory.host_bytes, int64_t{128} << 30);
   EXPECT_EQ(inputs.options.context_length, 4000);
   EXPECT_EQ(inputs.cost().options().shape.layers, 32);
 }

@@ -97,7 +97,8 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                         .element_bytes = memory.element_bytes,
                                         .accumulator_bytes = memory.accumulator_bytes,
                                         .owner_bytes_per_parameter = memory.owner_bytes_per_parameter,
-                                        .logits_chunk_bytes = memory.logits_chunk_bytes},
+                                        .logits_chunk_bytes = memory.logits_chunk_bytes,
+                                        .host_bytes = memory.host_bytes},
                              .gpus_per_node = gpus_per_node,
                              .gpus_per_nic = rates.gpus_per_nic};
   for (const int tp : tp_degrees) {

@@ -47,6 +47,7 @@ struct AnalyticMemory {
   int64_t accumulator_bytes = 4;
   int64_t owner_bytes_per_parameter = 16;
   int64_t logits_chunk_bytes = int64_t{16} << 20;  // logits of one chunk and their gradients
+  int64_t host_bytes = 0;                          // of host memory, a rank's part; 0: not minded
 };
 
 // REQUIRES: rates are positive; every degree cuts the shape (model::tp_fault).

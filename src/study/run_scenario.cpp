@@ -46,7 +46,8 @@ cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::
                            : config.train.dtype == "bfloat16" ? 2
                                                               : 4,
           .accumulator_bytes = wide ? 8 : 4,
-          .owner_bytes_per_parameter = wide ? 32 : 16};
+          .owner_bytes_per_parameter = wide ? 32 : 16,
+          .host_bytes = cluster.host_memory_bytes / cluster.gpus_per_node};
 }
 
 cost::Calibration analytic(const config::RunConfig& config, const SystemInputs& inputs) {
