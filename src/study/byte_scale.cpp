@@ -1,6 +1,7 @@
 #include "study/byte_scale.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -10,24 +11,53 @@
 #include "study/fixed_layout.h"
 
 namespace sluice::study {
-std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
-                                        const LaneLayout& layout, plan::OffloadRule offload) {
+namespace {
+
+plan::ByteScaleOptions options_of(ByteScaleStep step, const LaneLayout& layout, plan::OffloadRule offload,
+                                  int world_size) {
   const plan::ByteScaleRule balance =
       layout.pp == 1 ? plan::ByteScaleRule::kDpBalance : plan::ByteScaleRule::kPpBalance;
-  const int lanes = inputs.world_size / (layout.tp * layout.pp);
-  const plan::ByteScaleOptions options{
-      .scheme = {.tp = layout.tp, .pp = layout.pp, .cp = lanes},
-      .rule = step == ByteScaleStep::kLanes ? plan::ByteScaleRule::kNaive : balance,
-      .offload = offload,
-      .lane_tokens = layout.tokens};
+  return {.scheme = scheme_of(layout, world_size),
+          .rule = step == ByteScaleStep::kLanes ? plan::ByteScaleRule::kNaive : balance,
+          .offload = offload,
+          .lane_tokens = layout.tokens};
+}
+
+std::unique_ptr<System> make_best(const SystemInputs& inputs, ByteScaleStep step, plan::OffloadRule offload) {
+  const cost::CostModel cost = one_backward_cell(inputs.cost);
+  const int most_stages = offload == plan::OffloadRule::kNone ? std::numeric_limits<int>::max() : 1;
+  const LaneLayout layout = best_lane_layout(
+      inputs, cost, most_stages, [&](const LaneLayout& each, std::span<const int64_t> lengths) {
+        return plan::byte_scale_plan(options_of(step, each, offload, inputs.world_size), lengths, cost,
+                                     inputs.world_size);
+      });
+  return make_byte_scale(inputs, step, layout, offload);
+}
+
+}  // namespace
+
+std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
+                                        const LaneLayout& layout, plan::OffloadRule offload) {
+  const plan::ByteScaleOptions options = options_of(step, layout, offload, inputs.world_size);
   const auto plan = [options, ranks = inputs.world_size](const std::vector<int64_t>& lengths,
                                                          const cost::CostModel& cost) {
     return SystemStep{.plan = plan::byte_scale_plan(options, lengths, cost, ranks)};
   };
   cost::CostModel cost = one_backward_cell(inputs.cost);
   plan({inputs.context_length}, cost);
-  return fixed_layout(base::text(to_text(options.scheme), ", ", options.lane_tokens, " tokens a lane"),
-                      std::move(cost), plan);
+  return fixed_layout(layout_text(layout, inputs.world_size), std::move(cost), plan);
+}
+
+std::unique_ptr<System> make_byte_scale_lanes(const SystemInputs& inputs) {
+  return make_best(inputs, ByteScaleStep::kLanes, plan::OffloadRule::kNone);
+}
+
+std::unique_ptr<System> make_byte_scale_offload(const SystemInputs& inputs) {
+  return make_best(inputs, ByteScaleStep::kLanes, plan::OffloadRule::kLeastWork);
+}
+
+std::unique_ptr<System> make_byte_scale_balance(const SystemInputs& inputs) {
+  return make_best(inputs, ByteScaleStep::kBalance, plan::OffloadRule::kLeastWork);
 }
 
 plan::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout) {

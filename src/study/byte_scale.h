@@ -8,6 +8,7 @@
 
 #include "plan/published/lane_offload.h"
 #include "plan/published/static_strategy.h"
+#include "study/lane_layout.h"
 #include "study/system.h"
 
 namespace sluice::study {
@@ -16,17 +17,17 @@ namespace sluice::study {
 // over time (Algorithm 2, DP-balance with one stage, else PP-balance).
 enum class ByteScaleStep : uint8_t { kLanes, kBalance };
 
-// Ranks of a lane, and what one of its micro-batches holds.
-struct LaneLayout {
-  int tp = 1;
-  int pp = 1;
-  int64_t tokens = 8192;  // C
-};
-
-// InfeasibleError when all lanes together do not hold the context.
+// On lanes whose micro-batches hold layout.tokens (C). InfeasibleError when all lanes together do not hold
+// the context.
 std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
                                         const LaneLayout& layout,
                                         plan::OffloadRule offload = plan::OffloadRule::kNone);
+
+// Its steps on the layout that is best for each by enumeration: dynamic lanes; with selective offload
+// (plan::OffloadRule::kLeastWork, lanes of one stage); and balanced too.
+std::unique_ptr<System> make_byte_scale_lanes(const SystemInputs& inputs);
+std::unique_ptr<System> make_byte_scale_offload(const SystemInputs& inputs);
+std::unique_ptr<System> make_byte_scale_balance(const SystemInputs& inputs);
 
 // Static context parallelism: CP is the least power of two whose lanes hold the context, for all sequences;
 // packs as long as the context are dealt to the replicas in turns. InfeasibleError when they don't fit.

@@ -66,6 +66,21 @@ TEST(ByteScaleSystem, OffloadingSavesLanesAndItsGraphsAreProved) {
   }
 }
 
+// Each step may do what the one before it does, and more.
+TEST(ByteScaleSystem, ByNameTakesTheBestLayoutForEachStep) {
+  const SystemInputs inputs = test_inputs();
+  const auto sequences = test_sequences(test_lengths(3, inputs.context_length));
+  for (const char* name : {"byte_scale_lanes", "byte_scale_offload", "byte_scale"}) {
+    const auto system = system_kind(name).make(inputs);
+    const SystemStep done = system->step(2, sequences);
+    strategy::validate(done.plan, inputs.world_size);
+    EXPECT_EQ(done.plan.sequences, sequences);
+    ASSERT_EQ(done.plan.pipelines.size(), 1u) << name;
+    EXPECT_EQ(done.plan.pipelines[0].pipeline.scheme.ranks(), inputs.world_size) << name;
+  }
+  EXPECT_THROW(system_kind("byte_scale").make(test_inputs(100'000'000)), base::InfeasibleError);
+}
+
 TEST(ByteScaleSystem, ContextThatAllLanesDoNotHoldIsInfeasible) {
   const SystemInputs inputs = test_inputs(8001);
   EXPECT_THROW(static_cp(inputs, kLayout), base::InfeasibleError);

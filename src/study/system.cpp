@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "study/byte_scale.h"
 #include "study/deepspeed.h"
 #include "study/flexsp.h"
 #include "study/hotspa.h"
@@ -22,6 +23,9 @@ const std::vector<SystemKind>& system_kinds() {
       {"hotspa", "HotSPa", make_hotspa},
       {"flexsp", "FlexSP", make_flexsp},
       {"megatron_dcp", "Megatron dynamic CP", make_megatron_dcp},
+      {"byte_scale_lanes", "ByteScale, lanes alone", make_byte_scale_lanes},
+      {"byte_scale_offload", "ByteScale, lanes and offload", make_byte_scale_offload},
+      {"byte_scale", "ByteScale", make_byte_scale_balance},
       {"hydraulis", "Hydraulis", make_hydraulis},
       {"hydraulis_first", "Hydraulis, printed ties", make_hydraulis_first},
       {"static", "static, evened out", make_static},

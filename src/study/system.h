@@ -49,7 +49,7 @@ class System {
 
 // A system by the name that commands use.
 struct SystemKind {
-  std::string name;   // "sluice", "megatron", "deepspeed", "hotspa", "hydraulis", "flexsp", "megatron_dcp"
+  std::string name;   // "sluice", "megatron", "deepspeed", …
   std::string title;  // "Megatron-LM"
   // InfeasibleError when no configuration holds the context, naming it.
   std::unique_ptr<System> (*make)(const SystemInputs& inputs);
