@@ -206,6 +206,24 @@ void print_lane_seconds(const strategy::Scheme& scheme, const cost::CostModel& c
   std::printf("\n");
 }
 
+// How long a sequence takes at least through all stages and back, by the lanes of its ring.
+void print_paths(const strategy::Scheme& scheme, const cost::CostModel& cost) {
+  const plan::SchemeCost priced(scheme, cost, kRanks);
+  std::printf("A lane of %s holds %lld tokens. Seconds through all stages and back, by lanes:\n\n| tokens |",
+              to_text(scheme).c_str(), static_cast<long long>(priced.lane_max_len_tokens()));
+  const std::vector<int> counts = {4, 8, 12, 16, 32, 64, 128};
+  for (const int lanes : counts) std::printf(" %d |", lanes);
+  std::printf("\n|---|---|---|---|---|---|---|---|\n");
+  for (const int64_t length : {16'384, 65'536, 131'072}) {
+    std::printf("| %lld |", static_cast<long long>(length));
+    for (const int lanes : counts) {
+      std::printf(" %.1f |", static_cast<double>(priced.path_ns(length, lanes)) / 1e9);
+    }
+    std::printf("\n");
+  }
+  std::printf("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -213,6 +231,7 @@ int main(int argc, char** argv) {
   const int repeats = argc > 2 ? std::max(1, std::atoi(argv[2])) : 20;
   const cost::CostModel cost = cost_of_machine();
   print_lane_seconds({.cp = kRanks}, cost);
+  print_paths({.pp = 4, .cp = 128}, cost);
   for (const strategy::Scheme& scheme : {strategy::Scheme{.cp = 512}, strategy::Scheme{.pp = 4, .cp = 128}}) {
     std::printf(
         "%s\n\n| lengths | sequences | tokens, millions | bound s (proof) | ours ms, median | most | dynamic "
