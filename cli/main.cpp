@@ -2,11 +2,15 @@
 // exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible.
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/command.h"
 #if SLUICE_TORCH
 #include "transport/launch.h"
@@ -50,6 +54,21 @@ int fail(const std::exception& error, int exit_status) {
   return exit_status;
 }
 
+// Why the command line cannot be followed, in a line.
+std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    commands.push_back(command->get_name());
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (!first.empty() && first.front() != '-' && std::ranges::count(commands, first) == 0) {
+    const std::string nearest = sluice::base::nearest_word(first, commands);
+    return sluice::base::text("there is no command '", first, "': ",
+                              nearest.empty() ? "known are " + sluice::base::join(commands, ", ")
+                                              : "did you mean '" + nearest + "'?");
+  }
+  return sluice::base::text(error.what(), ": --help says what can be given");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,8 +81,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
-    const int status = app.exit(error);
-    return status == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return fail(sluice::base::InputError(usage_fault(app, error, argc, argv)), 2);
   } catch (const sluice::base::Error& error) {
     return fail(error, error.exit_status());
   } catch (const std::exception& error) {

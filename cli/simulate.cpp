@@ -145,7 +145,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--compare", arguments->compare,
                       text("Other systems, by name and separated by commas, or \"all\": ",
                            base::join(other_systems(), ", ")));
-  CLI::Option* out = command->add_option("--out", arguments->out, "Write metrics, summary and traces here");
+  CLI::Option* out = command->add_option("--out", arguments->out, "Write report, summary, metrics and traces here");
   command
       ->add_option("--trace-steps", arguments->trace_steps,
                    "Steps whose timelines are written, separated by commas")

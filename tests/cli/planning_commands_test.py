@@ -34,6 +34,14 @@ class PlanningCommands(CommandTest):
         self.assertRegex(lines[0], message)
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_wrong_usage_is_refused_in_a_line(self):
+        self.refused(2, "^sluice: there is no command 'proposse': did you mean 'propose'", "proposse")
+        self.refused(2, "^sluice: there is no command 'x': known are corpus, lengths, propose", "x")
+        self.refused(2, "^sluice: .*--gpus = x.*--help", "plan", "--gpus", "x")
+        self.refused(2, "^sluice: .*--bogus.*--help", "plan", "--bogus")
+        self.refused(2, "^sluice: .*subcommand.*--help")
+        self.assertIn("propose", call("--help").stdout)
+
     def test_a_proposal_holds_the_context_and_names_its_inputs(self):
         proposal = json.loads(self.strategies.read_text())
         self.assertEqual((proposal["schema"], proposal["context_length"]), ("sluice.strategies/1", CONTEXT))
