@@ -13,8 +13,9 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostTargets = 6;     // pipelines of a group
-constexpr size_t kMostMoved = 128;  // sequences of a pipeline
+constexpr int kMostTargets = 6;       // pipelines of a group
+constexpr size_t kMostMoved = 128;    // sequences of a pipeline
+constexpr int64_t kLeastGain = 2048;  // the part that a step has to bring
 
 }  // namespace
 
@@ -121,7 +122,7 @@ std::vector<int> Assignment::soonest_of_groups() const {
 }
 
 Assignment::Step Assignment::best_step(const Pipeline& from, int64_t goal_ns) const {
-  Step best{.end_ns = end_ns(from)};
+  Step best{.end_ns = end_ns(from) - end_ns(from) / kLeastGain};
   const size_t stride = 1 + from.members.size() / kMostMoved;
   for (const int to : soonest_of_groups()) {
     const Pipeline& other = pipelines_[static_cast<size_t>(to)];

@@ -87,7 +87,7 @@ int64_t end_ns(const Instance& of, const FloorTable& floors, size_t pipeline,
   return work_ns + batches * scheme.micro_batch_ns() + of.overheads_ns[pipeline];
 }
 
-// Nothing got worse, and no single move helps any more.
+// Nothing got worse, and no single move brings 0.05 % any more.
 TEST(Assign, ImproveEndsWhereNoMoveHelps) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Instance of(seed);
@@ -112,7 +112,7 @@ TEST(Assign, ImproveEndsWhereNoMoveHelps) {
         more.push_back(sequence);
         std::erase(fewer, sequence);
         ASSERT_GE(std::max(end_ns(of, floors, p, more), end_ns(of, floors, static_cast<size_t>(last), fewer)),
-                  after_ns)
+                  after_ns - after_ns / 2048)
             << "seed " << seed << " sequence " << sequence << " to " << p;
       }
     }

@@ -24,12 +24,13 @@ LongestSequences::LongestSequences(std::span<const int64_t> lengths, std::span<c
       if (!staged) continue;
       const int64_t path_ns = scheme.path_ns(lengths[i]);
       share.passing_ns = scheme.passing_ns(lengths[i]);
-      share.longest_ns = path_ns - share.passing_ns;
+      share.turning_ns = scheme.turning_ns(lengths[i]) - share.passing_ns;
+      share.turned_ns = path_ns - scheme.turning_ns(lengths[i]);
       share.memory_ns = static_cast<int64_t>(cost::Wide{path_ns} * lengths[i] / credit);
       share.alone_ns = 2 * lengths[i] > credit ? path_ns : 0;
     }
     pipelines_.resize(pipelines_.size() + static_cast<size_t>(groups[k].pipelines),
-                      {.group = k, .empty = true, .held = {.busy_ns = floors.fill_ns(k)}});
+                      {.group = k, .held = {.busy_ns = floors.fill_ns(k)}});
   }
 }
 
@@ -41,11 +42,19 @@ bool LongestSequences::exceed(int64_t end_ns, size_t count, std::span<const size
   return !place(0) && tries_ > 0;
 }
 
-bool LongestSequences::fits(const Pipeline& pipeline, const Share& share) const {
-  const Share& held = pipeline.held;
-  const int64_t longest_ns = pipeline.empty ? share.longest_ns : held.longest_ns;
-  return std::max({held.busy_ns + share.busy_ns, longest_ns + held.passing_ns + share.passing_ns,
-                   held.memory_ns + share.memory_ns, held.alone_ns + share.alone_ns}) <= end_ns_;
+// The sequence is no longer than those that are held.
+LongestSequences::Share LongestSequences::with(const Share& held, const Share& share) {
+  const int64_t turning_ns = held.turning_ns + share.turning_ns;
+  return {.busy_ns = held.busy_ns + share.busy_ns,
+          .passing_ns = held.passing_ns + share.passing_ns,
+          .turning_ns = turning_ns,
+          .turned_ns = std::max(held.turned_ns, share.turned_ns + turning_ns),
+          .memory_ns = held.memory_ns + share.memory_ns,
+          .alone_ns = held.alone_ns + share.alone_ns};
+}
+
+bool LongestSequences::in_time(const Share& held) const {
+  return std::max({held.busy_ns, held.turned_ns + held.passing_ns, held.memory_ns, held.alone_ns}) <= end_ns_;
 }
 
 // Whether this sequence and those after it find a place. Pipelines are as before when they don't.
@@ -57,14 +66,10 @@ bool LongestSequences::place(size_t sequence) {
     if (--tries_ <= 0) return false;
     const bool tried = p > 0 && pipelines_[p - 1] == pipeline;
     const Share& share = shares_[pipeline.group * known_ + sequence];
-    if (tried || !fits(pipeline, share)) continue;
+    const Share held = with(pipeline.held, share);
+    if (tried || !in_time(held)) continue;
     const Pipeline before = pipeline;
-    if (pipeline.empty) pipeline.held.longest_ns = share.longest_ns;
-    pipeline.empty = false;
-    pipeline.held.busy_ns += share.busy_ns;
-    pipeline.held.passing_ns += share.passing_ns;
-    pipeline.held.memory_ns += share.memory_ns;
-    pipeline.held.alone_ns += share.alone_ns;
+    pipeline.held = held;
     const bool placed = place(sequence + 1);
     pipeline = before;
     if (placed) return true;

@@ -12,10 +12,14 @@ namespace sluice::plan {
 // A pipeline that runs the sequences X and ends by T has, whatever else it runs, with l the longest of X and
 // C the credit:
 // - busy: its busiest stage takes fill + Σ floor_j <= T;
-// - passing: path_l + Σ_{j != l} passing_j <= T (SchemeCost::passing_ns): what is injected before l delays it
-// by
-//   its forward on stage 0, what is injected later comes back after it, and what shares its micro-batch makes
-//   that longer;
+// - turning: for every m in X, with L those of X that are no shorter than m,
+//     path_m − turning_m + Σ_{j in L} turning_j + Σ_{j not in L} passing_j <= T
+//   (SchemeCost::turning_ns, passing_ns): before the last stage begins with L's first micro-batch, that has
+//   passed the stages below, which takes no less than m does; then come the forward and the input gradient of
+//   each of L there; then the last of L returns, and its weight gradient runs on stage 0. Any other sequence
+//   delays this by its forward on stage 0 if it is injected before them, by its input and weight gradient
+//   there if after them, and by its turn on the last stage if between; what shares a micro-batch with them
+//   makes that longer;
 // - memory: a unit holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T, and those
 // longer
 //   than C/2, no two of which are in flight together, Σ path_j <= T.
@@ -38,20 +42,22 @@ class LongestSequences {
   struct Share {
     int64_t busy_ns = 0;
     int64_t passing_ns = 0;
-    int64_t longest_ns = 0;  // its path beyond passing_ns, when it is the longest
+    int64_t turning_ns = 0;  // beyond passing_ns
+    int64_t turned_ns =
+        0;  // of a sequence its path without its turn; held: the most over m without passing_ns
     int64_t memory_ns = 0;
     int64_t alone_ns = 0;
     bool operator==(const Share&) const = default;
   };
   struct Pipeline {
     size_t group = 0;
-    bool empty = true;
     Share held;
     bool operator==(const Pipeline&) const = default;
   };
 
   bool place(size_t sequence);
-  bool fits(const Pipeline& pipeline, const Share& share) const;
+  static Share with(const Share& held, const Share& share);
+  bool in_time(const Share& held) const;
 
   std::vector<Share> shares_;  // by group, then sequence
   std::vector<Pipeline> pipelines_;

@@ -78,9 +78,10 @@ TEST(Longest, OneMoreThanPipelinesThatHoldThemMustMeet) {
   LongestSequences longest(lengths, groups, FloorTable(lengths, groups));
   const std::vector<size_t> first = {0};
   const int64_t path_ns = scheme.path_ns(1000);
+  ASSERT_GT(scheme.turning_ns(1000), scheme.passing_ns(1000));
   EXPECT_FALSE(longest.exceed(path_ns, 3, first));
   EXPECT_TRUE(longest.exceed(path_ns, 4, first));
-  EXPECT_TRUE(longest.exceed(path_ns + scheme.passing_ns(1000) - 1, 4, first));
+  EXPECT_TRUE(longest.exceed(path_ns + scheme.turning_ns(1000) - 1, 4, first));
 }
 
 }  // namespace

@@ -275,13 +275,31 @@ int64_t SchemeCost::path_ns(int64_t length) const {
   return least_ns;
 }
 
-// Three cells are rounded to nanoseconds, with and without the sequence.
+namespace {
+
+constexpr int64_t kRoundingNs = 4;  // of cells, with and without a sequence
+
+int64_t without_constant_ns(const cost::Quadratic& of, const cost::Work& work) {
+  return of.of_work(work) - of.c_ns;
+}
+
+}  // namespace
+
+int64_t SchemeCost::turning_ns(int64_t length) const {
+  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const Cells& last = cells_.back();
+  const int64_t turning_ns =
+      without_constant_ns(last.forward, work) + without_constant_ns(last.backward_input, work);
+  return std::max<int64_t>(0, turning_ns - kRoundingNs);
+}
+
 int64_t SchemeCost::passing_ns(int64_t length) const {
   const cost::Work work = cost::Work::of_lane(length, length, 1);
   const Cells& first = cells_[0];
-  const auto without_constant = [&](const cost::Quadratic& of) { return of.of_work(work) - of.c_ns; };
-  const int64_t back_ns = without_constant(first.backward_input) + without_constant(first.backward_weight);
-  return std::max<int64_t>(0, std::min(without_constant(first.forward), back_ns) - 4);
+  const int64_t there_ns = without_constant_ns(first.forward, work);
+  const int64_t back_ns =
+      without_constant_ns(first.backward_input, work) + without_constant_ns(first.backward_weight, work);
+  return std::max<int64_t>(0, std::min({turning_ns(length), there_ns - kRoundingNs, back_ns - kRoundingNs}));
 }
 
 int SchemeCost::busiest_stage(const cost::Work& work, int64_t shortest) const {

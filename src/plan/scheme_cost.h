@@ -94,8 +94,11 @@ class SchemeCost {
   // the other, and the weight gradient of stage 0. With lanes, the least over how many it is cut.
   int64_t path_ns(int64_t length) const;
   int64_t path_ns(int64_t length, int lanes) const;
-  // What a further sequence on a pipeline adds at least to the path of a longer one: its forward on stage 0,
-  // or its input and weight gradient there, without constants. REQUIRES: cp = 1.
+  // What a sequence adds at least, without constants, to the path of others that share its pipeline (the
+  // proof stands at plan/longest.h). When it passes the last stage between them: its forward and input
+  // gradient there. REQUIRES: cp = 1.
+  int64_t turning_ns(int64_t length) const;
+  // Wherever it runs: the same, its forward on stage 0, or its input and weight gradient there.
   int64_t passing_ns(int64_t length) const;
   // The stage that `work` keeps busy longest, its fill with `shortest` included.
   int busiest_stage(const cost::Work& work, int64_t shortest) const;

@@ -13,12 +13,16 @@ namespace {
 constexpr int kMostSteps = 1000;  // of one local search
 constexpr int kPackRounds = 6;
 constexpr int kQuickRounds = 2;
+constexpr int kRoundsInVain = 2;
 constexpr int kRelocations = 8;
 constexpr int64_t kSlack =
     32;  // a pipeline that ends by so small a part sooner than the last is packed well enough
 constexpr size_t kFewSequences = 16;
 constexpr int64_t kGoalPartsPerTenThousand = 5;     // 0.05 % above the bound is near enough
 constexpr int64_t kStartDistances[] = {2, 10, 30};  // from the bound, in thousandths
+
+// A twentieth above another plan: further rounds bring less.
+bool hopeless(int64_t end_ns, int64_t incumbent_ns) { return end_ns / 21 > incumbent_ns / 20; }
 
 int64_t above(int64_t value, int64_t parts, int64_t of) {
   return value + static_cast<int64_t>(cost::Wide{value} * parts / of);
@@ -193,8 +197,9 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
   std::iota(all.begin(), all.end(), size_t{0});
   pack_changed(assignment, all, now);
   Packed best = now;
+  int in_vain = 0;
   for (int round = 0; round < rounds && best.end_ns() > goal_ns; ++round) {
-    if (now.end_ns() / 11 > incumbent_ns / 10) break;
+    if (hopeless(now.end_ns(), incumbent_ns)) break;
     for (size_t p = 0; p < group_of_.size(); ++p) {
       if (now.members[p].empty()) continue;
       const int pipeline = static_cast<int>(p);
@@ -207,7 +212,12 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
     }
     if (changed.empty()) break;
     pack_changed(assignment, std::move(changed), now);
-    if (now.end_ns() < best.end_ns()) best = now;
+    if (now.end_ns() < best.end_ns()) {
+      best = now;
+      in_vain = 0;
+    } else if (++in_vain == kRoundsInVain) {
+      break;
+    }
   }
   return best;
 }
@@ -219,7 +229,7 @@ std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns, Effort ef
   const int rounds = effort == Effort::kQuick ? kQuickRounds : kPackRounds;
   Packed best = pack_and_improve(start(), goal_ns, incumbent_ns, rounds);
   if (effort == Effort::kQuick || best.end_ns() <= goal_ns || !has_stages() ||
-      best.end_ns() / 11 > incumbent_ns / 10) {
+      hopeless(best.end_ns(), incumbent_ns)) {
     return std::move(best.pipelines);
   }
   if (best.pipelines.size() > 1) {  // one takes all, however they are dispatched

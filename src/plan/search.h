@@ -46,10 +46,10 @@ class CandidateSearch {
 
   // A plan by pipeline. Greedy starts at several distances from the bound, each improved; the best is packed;
   // then what the makespans have over the estimates becomes the overhead, and search and packing go on until
-  // nothing changes, the bound is near, or a fixed number of rounds is over. With stages the same from a
+  // nothing gets better, the bound is near, or a fixed number of rounds is over. With stages the same from a
   // start by Eq. 2, which keeps long sequences together; last, pipelines that end latest are packed
-  // thoroughly. `incumbent_ns`: another plan's time; what is a tenth above it after a packing is not pursued.
-  // REQUIRES: a bound.
+  // thoroughly. `incumbent_ns`: another plan's time; what is a twentieth above it after a packing is not
+  // pursued. REQUIRES: a bound.
   std::vector<PackedPipeline> run(int64_t incumbent_ns, Effort effort);
 
  private:
