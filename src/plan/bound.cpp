@@ -301,7 +301,7 @@ bool longest_exceed(int64_t limit_ns, std::span<const int64_t> lengths, std::spa
   const std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
   if (!first) return true;
   std::vector<size_t> counts = *first;
-  counts.push_back(std::min(kFew, lengths.size()));
+  for (const size_t few : {kFew, LongestSequences::kMost}) counts.push_back(std::min(few, lengths.size()));
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   const size_t most = std::min(LongestSequences::kMost, lengths.size());

@@ -26,7 +26,7 @@ namespace sluice::plan {
 // The last two only of several stages and one lane.
 class LongestSequences {
  public:
-  static constexpr size_t kMost = 24;
+  static constexpr size_t kMost = 96;
 
   // `lengths` descend. All that it is made from must outlive it.
   LongestSequences(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
