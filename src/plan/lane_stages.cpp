@@ -86,7 +86,14 @@ class StagedPacker {
 
   Layout pack(const Try& how) const;
   void add_lateness(const Try& how, Layout& layout) const;
-  int64_t score(Try& how, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
+  // When lanes end.
+  struct Ends {
+    int64_t last_ns = 0;
+    int64_t mean_ns = 0;
+    int64_t hope_ns() const { return (last_ns + mean_ns) / 2; }
+    bool operator==(const Ends&) const = default;
+  };
+  Ends score(Try& how, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
   void choose_widths();
   void measure();
   Room room(const SchemeCost::Passage& passage, const Try& how) const;
@@ -442,38 +449,44 @@ void StagedPacker::add_lateness(const Try& how, Layout& layout) const {
   }
 }
 
-// Packs and scores, and learns of each lane how late it ends. Returns what it promises: half of what lanes
-// end later than others can be made up for.
-int64_t StagedPacker::score(Try& how, const LaneDrafting& drafting, std::optional<StagedPack>& best) const {
+// Packs and scores, and learns of each lane how late it ends.
+StagedPacker::Ends StagedPacker::score(Try& how, const LaneDrafting& drafting,
+                                       std::optional<StagedPack>& best) const {
   how.late_ns.resize(static_cast<size_t>(lanes()), 0);
   Layout layout = pack(how);
   const std::vector<int64_t> ends_ns = drafting.ends_ns(layout.draft);
-  const int64_t makespan_ns = *std::max_element(ends_ns.begin(), ends_ns.end());
   for (int lane = 0; lane < lanes(); ++lane) {
     how.late_ns[static_cast<size_t>(lane)] += ends_ns[static_cast<size_t>(lane)] - layout.lane_height(lane);
   }
-  if (!best || makespan_ns < best->makespan_ns) best = StagedPack{std::move(layout.draft), makespan_ns};
-  const int64_t mean_ns = std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0}) / lanes();
-  return (makespan_ns + mean_ns) / 2;
+  const Ends ends{.last_ns = *std::max_element(ends_ns.begin(), ends_ns.end()),
+                  .mean_ns = std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0}) / lanes()};
+  if (!best || ends.last_ns < best->makespan_ns) best = StagedPack{std::move(layout.draft), ends.last_ns};
+  return ends;
 }
 
+// Tries are ranked by the hope that dealing again makes up for half of what the last lane ends later than the
+// mean, and are dealt again while the mean is better than the best plan.
 StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
   constexpr int kRounds = 3;
   constexpr size_t kAgain = 2;
   std::optional<StagedPack> best;
-  std::vector<std::pair<int64_t, Try>> tries;  // by what they promise
+  std::vector<std::pair<Ends, Try>> tries;
   // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
   for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
     const int64_t end_ns = ideal_ns_ + ideal_ns_ * above / 1000;
     Try how{.end_ns = end_ns, .long_ns = part == 0 ? end_ns : end_ns / part, .late_ns = {}};
-    const int64_t promise_ns = score(how, drafting, best);
+    const Ends ends = score(how, drafting, best);
     if (best->makespan_ns - ideal_ns_ < ideal_ns_ / 100) return std::move(*best);
-    tries.emplace_back(promise_ns, std::move(how));
+    const bool same = !tries.empty() && tries.back().first == ends;
+    if (!same) tries.emplace_back(ends, std::move(how));
   }
   std::stable_sort(tries.begin(), tries.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (size_t t = 0; t < kAgain; ++t) {
-    for (int round = 1; round < kRounds; ++round) score(tries[t].second, drafting, best);
+                   [](const auto& a, const auto& b) { return a.first.hope_ns() < b.first.hope_ns(); });
+  tries.resize(std::min(tries.size(), kAgain));
+  for (auto& [ends, how] : tries) {
+    for (int round = 1; round < kRounds && ends.mean_ns < best->makespan_ns; ++round) {
+      ends = score(how, drafting, best);
+    }
   }
   return std::move(*best);
 }
