@@ -223,7 +223,7 @@ int StagedPacker::width_of(int64_t length, const Try& how) const {
     cost::Wide ns =
         cost::Wide{passage.unit_ns} * width * how.end_ns / std::max<int64_t>(1, how.end_ns - idle_ns);
     if (passage.path_ns() > how.end_ns) ns = ns * passage.path_ns() / how.end_ns * 8;
-    if (work.tokens > ring_tokens_) ns = ns * 3 / 2;
+    if (work.tokens > ring_tokens_) ns = std::max(ns * 3 / 2, ns * work.tokens / ring_tokens_);
     if (best == 0 || ns < best_ns) {
       best = width;
       best_ns = ns;
