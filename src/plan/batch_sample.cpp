@@ -59,6 +59,13 @@ std::vector<Drawn> draw(Order& order, const BatchSampleOptions& options, int cou
   return drawn;
 }
 
+// Which of `count` is taken from a stratum: multiples of the golden ratio come to every part of [0, 1)
+// equally often, and never twice in a row to the same.
+size_t rank(size_t stratum, size_t count) {
+  const auto part = static_cast<uint32_t>((2 * stratum + 1) * 0x4F1BBCDC);
+  return static_cast<size_t>(uint64_t{part} * count >> 32);
+}
+
 }  // namespace
 
 std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> lengths,
@@ -76,9 +83,9 @@ std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> le
   for (auto begin = drawn.begin(); begin != drawn.end(); begin += static_cast<std::ptrdiff_t>(per_stratum)) {
     const auto end = begin + static_cast<std::ptrdiff_t>(per_stratum);
     std::stable_sort(begin, end, [](const Drawn& a, const Drawn& b) { return a.squares < b.squares; });
-    const Drawn& median = begin[static_cast<std::ptrdiff_t>(per_stratum / 2)];
+    const Drawn& taken = begin[static_cast<std::ptrdiff_t>(rank(batches.size(), per_stratum))];
     std::vector<int64_t>& batch = batches.emplace_back();
-    for (size_t i = 0; i < median.sequences; ++i) batch.push_back(order.length_at(median.first + i));
+    for (size_t i = 0; i < taken.sequences; ++i) batch.push_back(order.length_at(taken.first + i));
   }
   return batches;
 }

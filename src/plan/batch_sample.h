@@ -16,9 +16,10 @@ struct BatchSampleOptions {
 
 // Lengths of sequences by batch. Batches are drawn as training draws them: sequences in a seeded permutation,
 // a new one every epoch, while their sum stays within tokens_per_step, at least one. Many are drawn, sorted
-// by their longest sequence and cut into `batches` equal strata; of each the one with the median sum of
-// squared lengths is taken. A batch's best strategy and its time hang on those two, so that few batches speak
-// for all, whatever the seed. REQUIRES: lengths >= 1, at least one of them; batches and tokens_per_step >= 1.
+// by their longest sequence and cut into `batches` equal strata; of each one is taken, whose rank by the sum
+// of squared lengths runs through all ranks evenly from stratum to stratum. A batch's best strategy and its
+// time hang on those two, so that few batches speak for all, the rare and heavy ones among them, whatever the
+// seed. REQUIRES: lengths >= 1, at least one of them; batches and tokens_per_step >= 1.
 std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> lengths,
                                                      const BatchSampleOptions& options);
 

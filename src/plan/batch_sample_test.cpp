@@ -65,5 +65,23 @@ TEST(BatchSample, StratifiedMeansHardlyDependOnTheSeed) {
   EXPECT_LT(most - least, most / 20);
 }
 
+// What long sequences cost is in the sample as often as in training.
+TEST(BatchSample, SumsOfSquaresAreThoseOfAllBatches) {
+  const std::vector<int64_t> lengths = skewed_lengths(20'000);
+  const auto mean_squares = [&](const BatchSampleOptions& options) {
+    double sum = 0;
+    for (const auto& batch : stratified_batches(lengths, options)) {
+      for (const int64_t length : batch) sum += static_cast<double>(length) * static_cast<double>(length);
+    }
+    return sum / options.batches;
+  };
+  const double all = mean_squares({.tokens_per_step = 50'000, .batches = 4'000, .drawn_tokens_millions = 0});
+  double sampled = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    sampled += mean_squares({.tokens_per_step = 50'000, .seed = seed}) / 10;
+  }
+  EXPECT_NEAR(sampled / all, 1.0, 0.01);
+}
+
 }  // namespace
 }  // namespace sluice::plan

@@ -12,25 +12,27 @@ namespace {
 
 using cost::Wide;
 
-constexpr int64_t kParts = 16;              // of h and V
+constexpr int64_t kParts = 16;           // of h and V
+constexpr int64_t kUsedParts = 1 << 10;  // of rooms
+constexpr int64_t kFullPart = 32;
 constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothing
 constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
-constexpr int64_t kWhole = 1 << 16;         // of a class
 constexpr int64_t kMilli = 1000;
 
-// Sequences of a batch that differ by less than an eighth.
-struct LengthClass {
-  int64_t longest = 0;
-  int64_t sequences = 0;
-  int64_t tokens = 0;
-};
+using LengthClass = FluidTimes::LengthClass;
 
-std::vector<LengthClass> classes_of(std::vector<int64_t> lengths) {
+// The longest first.
+std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vector<int64_t>& max_lens) {
   std::sort(lengths.begin(), lengths.end(), std::greater<>());
   std::vector<LengthClass> classes;
+  int64_t shortest = std::numeric_limits<int64_t>::max();  // that the last class may have
   for (const int64_t length : lengths) {
-    if (classes.empty() || length < classes.back().longest - classes.back().longest / 8) {
+    if (length < shortest) {
       classes.push_back({.longest = length});
+      shortest = length - length / 8;
+      for (const int64_t max_len : max_lens) {
+        if (max_len < length) shortest = std::max(shortest, max_len + 1);
+      }
     }
     ++classes.back().sequences;
     classes.back().tokens += length;
@@ -38,25 +40,18 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths) {
   return classes;
 }
 
-// How long a sequence keeps a pipeline, as the mean over its lanes: its busiest stage computes so long,
-// with what its ring exposes but without the constant of a micro-batch; and its tokens are in flight until
-// they have passed all stages, so that those of a long one keep out others for that time in the share of the
-// credit that they take.
-int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length) {
+// How long a sequence over so many lanes keeps a pipeline, as the mean over its lanes: its busiest stage
+// computes so long, with what its ring exposes but without the constant of a micro-batch; and its tokens are
+// in flight until they have passed all stages, so that those of a long one keep out others for that time in
+// the share of the credit that they take.
+int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, int lanes) {
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
   const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / credit);
   const auto constant_ns =
       static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
-  const int lanes = scheme.fewest_lanes(length);
   const int64_t busy_ns = lanes == 1 ? scheme.floor_ns(stage, length)
                                      : lanes * scheme.lane_ns(length, lanes) / scheme.scheme().cp;
   return std::max({busy_ns - constant_ns, flight_ns, int64_t{1}});
-}
-
-// Others are in the way on its path through several stages.
-int64_t passage_ns(const SchemeCost& scheme, int64_t length) {
-  const int64_t path_ns = scheme.path_ns(length);
-  return scheme.scheme().pp > 1 ? path_ns + path_ns / 8 : path_ns;
 }
 
 // The largest micro-batches that keep all stages busy: while one is in flight, for 2·PP + 1 thirds of a
@@ -86,6 +81,24 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
   return std::max<int64_t>(0, static_cast<int64_t>(left_ns * count / (count + bubble_)));
 }
 
+// Others are in the way on its path through several stages; of the bubbles that it leaves weight gradients
+// fill about half.
+FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes) {
+  const int64_t path_ns = scheme.path_ns(cls.longest, lanes);
+  const int64_t busy_ns = scheme.lane_ns(cls.longest, lanes);
+  return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / 8 : std::max(path_ns, busy_ns),
+          .work_ns = work_ns(scheme, stage, cls.tokens / cls.sequences, lanes),
+          .bubble_ns = std::max<int64_t>(0, path_ns - busy_ns) / 2};
+}
+
+void FluidTimes::OnScheme::add_way(Way way) {
+  while (ways.size() > begins.back() && ways.back().work_ns >= way.work_ns &&
+         ways.back().path_ns >= way.path_ns) {
+    ways.pop_back();
+  }
+  if (ways.size() == begins.back() || ways.back().path_ns > way.path_ns) ways.push_back(way);
+}
+
 FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches)
     : schemes_(schemes) {
   std::vector<Wide> tokens(schemes.size(), 0), works_ns(schemes.size(), 0);
@@ -93,26 +106,34 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   for (const SchemeCost& scheme : schemes) {
     stages.push_back(batches.empty() ? 0 : scheme.busiest_stage(cost::Work::of(batches.front()), 1));
   }
+  std::vector<int64_t> max_lens;
+  for (const SchemeCost& scheme : schemes) max_lens.push_back(scheme.max_len_tokens());
   int64_t least_ns = std::numeric_limits<int64_t>::max();
   int64_t most_ns = 1;
   for (const std::vector<int64_t>& lengths : batches) {
-    const std::vector<LengthClass> classes = classes_of(lengths);
-    Batch& batch = batches_.emplace_back(Batch{.classes = classes.size(), .on = {}});
+    const std::vector<LengthClass> classes = classes_of(lengths, max_lens);
+    Batch& batch = batches_.emplace_back();
+    for (const LengthClass& of : classes) batch.sequences.push_back(of.sequences);
     for (size_t k = 0; k < schemes.size(); ++k) {
       OnScheme& on = batch.on.emplace_back();
       int64_t total_ns = 0;
       for (const LengthClass& of : classes) {
         const bool fits = of.longest <= schemes[k].max_len_tokens();
         if (!fits) ++on.first;
-        on.work_ns.push_back(
-            fits ? of.sequences * plan::work_ns(schemes[k], stages[k], of.tokens / of.sequences) : 0);
-        on.path_ns.push_back(fits ? passage_ns(schemes[k], of.longest) : kNever);
-        total_ns += on.work_ns.back();
-        if (fits) tokens[k] += of.tokens;
+        on.begins.push_back(on.ways.size());
+        if (!fits) continue;
+        for (int lanes = schemes[k].fewest_lanes(of.longest);;
+             lanes = std::min(2 * lanes, schemes[k].scheme().cp)) {
+          on.add_way(way_of(schemes[k], stages[k], of, lanes));
+          if (lanes == schemes[k].scheme().cp) break;
+        }
+        total_ns += of.sequences * on.ways[on.begins.back()].work_ns;
+        tokens[k] += of.tokens;
       }
+      on.begins.push_back(on.ways.size());
       works_ns[k] += total_ns;
       most_ns = std::max(most_ns, 2 * total_ns + 2 * schemes[k].micro_batch_ns());
-      if (on.first == 0 && !classes.empty()) least_ns = std::min(least_ns, on.path_ns.front());
+      if (on.first == 0 && !classes.empty()) least_ns = std::min(least_ns, on.ways[on.begins[1] - 1].path_ns);
     }
   }
   for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), 1'000);;
@@ -142,28 +163,50 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
 }
 
 // Classes from the longest to the first pipelines in order that hold them, pass them in time and have room.
-bool FluidTimes::finishes(const Batch& batch, const Mix& mix, std::span<const size_t> order,
-                          int place) const {
-  std::vector<int64_t> room_ns;
-  for (const size_t k : order) room_ns.push_back(mix[k] * capacity_ns(k, place));
-  const int64_t limit_ns = time_ns(place);
-  for (size_t c = 0; c < batch.classes; ++c) {
-    int64_t left = kWhole;
-    for (size_t j = 0; j < order.size() && left > 0; ++j) {
-      const OnScheme& on = batch.on[order[j]];
-      if (room_ns[j] <= 0 || on.path_ns[c] > limit_ns) continue;
-      const auto wanted_ns = static_cast<int64_t>(Wide{on.work_ns[c]} * left >> 16);
-      if (wanted_ns <= room_ns[j]) {
-        room_ns[j] -= wanted_ns;
-        left = 0;
-      } else {
-        left -= static_cast<int64_t>(Wide{room_ns[j]} * kWhole / on.work_ns[c]);
-        room_ns[j] = 0;
-      }
-    }
-    if (left > 0) return false;
+std::optional<int64_t> FluidTimes::used_parts(const Batch& batch, const Mix& mix,
+                                              std::span<const size_t> order, int place) const {
+  struct Room {
+    int64_t each_ns;    // of a pipeline
+    int64_t left_ns;    // of all
+    int64_t sequences;  // that they have got
+  };
+  std::vector<Room> rooms;
+  int64_t all_ns = 1;
+  for (const size_t k : order) {
+    const int64_t each_ns = capacity_ns(k, place);
+    rooms.push_back({each_ns, mix[k] * each_ns, 0});
+    all_ns += mix[k] * each_ns * schemes_[k].scheme().ranks();
   }
-  return true;
+  int64_t used_ns = 0;
+  const int64_t limit_ns = time_ns(place);
+  for (size_t c = 0; c < batch.sequences.size(); ++c) {
+    int64_t left = batch.sequences[c];
+    for (size_t j = 0; j < order.size() && left > 0; ++j) {
+      Room& room = rooms[j];
+      if (room.left_ns <= 0) continue;
+      const Way* way = batch.on[order[j]].way(c, limit_ns);
+      if (way == nullptr) continue;
+      // What passes in time fits. Those that have come are no shorter, so that a pipeline that has as many of
+      // them as it has room for such has none for more. The first on a pipeline is its longest.
+      const int64_t work_ns = std::min(way->work_ns, room.each_ns);
+      const int64_t first_ns =
+          std::clamp<int64_t>(way->bubble_ns - (limit_ns - room.each_ns), 0, room.each_ns - work_ns) +
+          work_ns;
+      const int64_t pipelines = mix[order[j]];
+      const int64_t empty = std::max<int64_t>(0, pipelines - room.sequences);
+      const int64_t places = pipelines * (room.each_ns / work_ns) - room.sequences;
+      const int64_t firsts = std::min(empty, room.left_ns / first_ns);
+      const int64_t fit = firsts < empty ? firsts : empty + (room.left_ns - empty * first_ns) / work_ns;
+      const int64_t taken = std::min({left, fit, places});
+      if (taken <= 0) continue;
+      left -= taken;
+      room.left_ns -= taken * work_ns + std::min(taken, empty) * (first_ns - work_ns);
+      room.sequences += taken;
+      used_ns += taken * work_ns * schemes_[order[j]].scheme().ranks();
+    }
+    if (left > 0) return std::nullopt;
+  }
+  return static_cast<int64_t>(Wide{used_ns} * kUsedParts / all_ns);
 }
 
 int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) const {
@@ -177,9 +220,12 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
     holds = holds || of.on[by_longest_[i]].first == 0;
   }
   if (!holds) return kNever;
+  std::optional<int64_t> used;
   const auto in_time = [&](int place) {
-    return finishes(of, mix, by_growth, place) ||
-           (by_longest != by_growth && finishes(of, mix, by_longest, place));
+    std::optional<int64_t> parts = used_parts(of, mix, by_growth, place);
+    if (!parts && by_longest != by_growth) parts = used_parts(of, mix, by_longest, place);
+    if (parts) used = parts;
+    return parts.has_value();
   };
   int low = -1;
   int high = static_cast<int>(std::lower_bound(times_.begin(), times_.end(), limit_ns) - times_.begin());
@@ -195,22 +241,27 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
     const int middle = low + (high - low) / 2;
     (in_time(middle) ? high : low) = middle;
   }
-  return time_ns(high);
+  const int64_t end_ns =
+      time_ns(high) +
+      static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kUsedParts) / kUsedParts / kFullPart);
+  return end_ns <= limit_ns ? end_ns : kNever;
 }
 
 int64_t FluidTimes::milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const {
   const int64_t capacity = capacity_ns(scheme, place);
-  const OnScheme& on = batch.on[scheme];
-  if (capacity <= 0 || on.path_ns[cls] > time_ns(place)) return kNever;
+  const Way* way = batch.on[scheme].way(cls, time_ns(place));
+  if (capacity <= 0 || way == nullptr) return kNever;
   return static_cast<int64_t>(
-      (Wide{on.work_ns[cls]} * schemes_[scheme].scheme().ranks() * kMilli + capacity - 1) / capacity);
+      (Wide{batch.sequences[cls]} * way->work_ns * schemes_[scheme].scheme().ranks() * kMilli + capacity -
+       1) /
+      capacity);
 }
 
 std::optional<std::vector<int64_t>> FluidTimes::shares(const Batch& batch, int ranks,
                                                        std::span<const size_t> allowed, int place) const {
   std::vector<int64_t> milli(schemes_.size(), 0);
   int64_t left = ranks * kMilli;
-  for (size_t c = 0; c < batch.classes; ++c) {
+  for (size_t c = 0; c < batch.sequences.size(); ++c) {
     int64_t least = kNever;
     size_t cheapest = 0;
     for (const size_t k : allowed) {
@@ -251,7 +302,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
     const auto at = std::lower_bound(times_.begin(), times_.end(), limit_ns);
     if (at == times_.end()) break;
     const auto place = static_cast<int>(at - times_.begin());
-    for (size_t c = 0; c < of.classes; ++c) {
+    for (size_t c = 0; c < of.sequences.size(); ++c) {
       int64_t cheapest = kNever;
       for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));
       for (const size_t k : all) {

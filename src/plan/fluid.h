@@ -32,6 +32,13 @@ class FluidTimes {
  public:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max() >> 20;
 
+  // Sequences of a batch that differ by less than an eighth, and that the same schemes hold.
+  struct LengthClass {
+    int64_t longest = 0;
+    int64_t sequences = 0;
+    int64_t tokens = 0;
+  };
+
   // Sequences of like lengths are one class, so that time does not depend on how many there are.
   FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches);
 
@@ -54,22 +61,39 @@ class FluidTimes {
   std::vector<size_t> useful(size_t batch, int ranks) const;
 
  private:
+  // Over so many lanes, the longest sequence of a class takes path_ns and each is work_ns.
+  struct Way {
+    int64_t path_ns = 0;
+    int64_t work_ns = 0;
+    int64_t bubble_ns = 0;  // that the longest leaves on stages and no other can fill
+  };
+  static Way way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes);
   // By class of a batch, the longest first.
   struct OnScheme {
-    size_t first = 0;              // class that the scheme holds
-    std::vector<int64_t> work_ns;  // of all sequences of the class
-    std::vector<int64_t> path_ns;  // of its longest
+    size_t first = 0;            // class that the scheme holds
+    std::vector<Way> ways;       // by class, each with less path and more work than the one before
+    std::vector<size_t> begins;  // of a class's ways, and the end
+    // The first by which a class passes in time, if any.
+    const Way* way(size_t cls, int64_t limit_ns) const {
+      for (size_t way = begins[cls]; way < begins[cls + 1]; ++way) {
+        if (ways[way].path_ns <= limit_ns) return &ways[way];
+      }
+      return nullptr;
+    }
+    void add_way(Way way);
   };
   struct Batch {
-    size_t classes = 0;
-    std::vector<OnScheme> on;  // by scheme
+    std::vector<int64_t> sequences;  // by class, the longest first
+    std::vector<OnScheme> on;        // by scheme
   };
   // Place on the scale of times.
   int64_t time_ns(int place) const { return times_[static_cast<size_t>(place)]; }
   int64_t capacity_ns(size_t scheme, int place) const {
     return capacity_[scheme * times_.size() + static_cast<size_t>(place)];
   }
-  bool finishes(const Batch& batch, const Mix& mix, std::span<const size_t> order, int place) const;
+  // Parts of the pipelines' room that are used; nothing when there is too little.
+  std::optional<int64_t> used_parts(const Batch& batch, const Mix& mix, std::span<const size_t> order,
+                                    int place) const;
   // What a class costs on a scheme; kNever where it cannot be in time.
   int64_t milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const;
   std::optional<std::vector<int64_t>> shares(const Batch& batch, int ranks, std::span<const size_t> allowed,

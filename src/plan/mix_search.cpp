@@ -10,8 +10,9 @@ namespace {
 constexpr size_t kIdealBatches = 8;   // whose ideal shares are rounded
 constexpr size_t kPairs = 16;         // of schemes, for each of these
 constexpr size_t kMostRounded = 4;    // schemes of one ideal whose pipelines are rounded up and down
-constexpr size_t kClimbBatches = 12;  // that moves are judged by
+constexpr size_t kClimbBatches = 24;  // that moves are judged by
 constexpr int kMostSweeps = 12;
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Evenly spread places of [0, size).
 std::vector<size_t> spread(size_t size, size_t most) {
@@ -20,28 +21,6 @@ std::vector<size_t> spread(size_t size, size_t most) {
   for (size_t i = 0; i < count; ++i) places.push_back((2 * i + 1) * size / (2 * count));
   return places;
 }
-
-// Lowest sums of the least times over some batches.
-class Objective {
- public:
-  Objective(const FluidTimes& fluid, std::span<const int64_t> best_ns, std::vector<size_t> batches)
-      : fluid_(fluid), best_ns_(best_ns), batches_(std::move(batches)) {}
-
-  // At least `limit_ns` where it is not less.
-  int64_t total_ns(const Mix& mix, int64_t limit_ns) const {
-    int64_t total_ns = 0;
-    for (const size_t batch : batches_) {
-      total_ns += std::min(best_ns_[batch], fluid_.estimate_ns(batch, mix, best_ns_[batch]));
-      if (total_ns >= limit_ns) break;
-    }
-    return total_ns;
-  }
-
- private:
-  const FluidTimes& fluid_;
-  std::span<const int64_t> best_ns_;
-  std::vector<size_t> batches_;
-};
 
 }  // namespace
 
@@ -52,6 +31,7 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
     mix[k] = ranks / schemes[k].scheme().ranks();
     add_start(std::move(mix));
   }
+  climb_batches_ = spread(fluid.batches(), kClimbBatches);
   std::set<size_t> useful;
   for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
     for (const size_t k : fluid.useful(batch, ranks)) useful.insert(k);
@@ -109,12 +89,22 @@ void MixSearch::add_rounded(const FluidTimes::Ideal& ideal) {
   }
 }
 
+// The one that has most ranks.
+size_t MixSearch::main_scheme(const Mix& mix) const {
+  size_t most = 0;
+  for (size_t k = 0; k < mix.size(); ++k) {
+    if (mix[k] * schemes_[k].scheme().ranks() > mix[most] * schemes_[most].scheme().ranks()) most = k;
+  }
+  return most;
+}
+
 std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
   std::vector<Mix> next;
   const auto replace = [&](size_t from, int fewer, size_t to, int more) {
     Mix moved = mix;
     moved[from] -= fewer;
     moved[to] += more;
+    fill(moved);
     next.push_back(std::move(moved));
   };
   for (size_t from = 0; from < mix.size(); ++from) {
@@ -123,7 +113,7 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
     for (const size_t to : useful_) {
       if (to == from) continue;
       const int to_ranks = schemes_[to].scheme().ranks();
-      const int least = std::max(1, to_ranks / from_ranks);  // sizes are powers of two
+      const int least = (to_ranks + from_ranks - 1) / from_ranks;
       int fewer = least;
       for (; fewer < mix[from]; fewer *= 2) replace(from, fewer, to, fewer * from_ranks / to_ranks);
       const int all = mix[from] / least * least;
@@ -133,43 +123,66 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
   return next;
 }
 
-std::vector<RatedMix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least_max_len, int starts,
-                                      size_t most) {
-  const Objective some(fluid_, best_ns, spread(fluid_.batches(), kClimbBatches));
-  std::set<RatedMix> seen;
+// What is known from before is not estimated again.
+int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t batch, const Mix& mix, int64_t limit_ns) {
+  Estimate& estimate = known[batch];
+  if (!estimate.is_exact && estimate.least_ns < limit_ns) {
+    const int64_t time_ns = fluid_.estimate_ns(batch, mix, limit_ns);
+    estimate = {.least_ns = std::min(time_ns, limit_ns),
+                .is_exact = time_ns != FluidTimes::kNever || limit_ns == FluidTimes::kNever};
+  }
+  return std::min(estimate.least_ns, limit_ns);
+}
+
+int64_t MixSearch::total_ns(const Mix& mix, std::span<const int64_t> best_ns, int64_t limit_ns) {
+  std::vector<Estimate>& known = estimates_[mix];
+  if (known.empty()) known.resize(fluid_.batches());
+  int64_t total_ns = 0;
+  for (const size_t batch : climb_batches_) {
+    total_ns += estimate_ns(known, batch, mix, best_ns[batch]);
+    if (total_ns >= limit_ns) break;
+  }
+  return total_ns;
+}
+
+std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least_max_len,
+                                 std::span<const Mix> from, size_t starts, size_t most) {
+  std::set<std::pair<int64_t, Mix>> seen;
   std::set<Mix> known;
   const auto rate = [&](const Mix& mix, int64_t limit_ns) {
-    if (!known.insert(mix).second || max_len_tokens(mix, schemes_) < least_max_len) {
-      return FluidTimes::kNever;
-    }
-    const int64_t total_ns = some.total_ns(mix, limit_ns);
-    if (total_ns < limit_ns) seen.insert({total_ns, mix});
-    if (seen.size() > 4 * most) seen.erase(std::prev(seen.end()));
-    return total_ns;
+    if (!known.insert(mix).second || max_len_tokens(mix, schemes_) < least_max_len) return kNone;
+    const int64_t total = total_ns(mix, best_ns, limit_ns);
+    if (total < limit_ns) seen.emplace(total, mix);
+    if (seen.size() > most) seen.erase(std::prev(seen.end()));
+    return total;
   };
-  const int64_t none = std::numeric_limits<int64_t>::max();
-  for (const Mix& start : starts_) rate(start, none);
-  std::vector<RatedMix> climbers(seen.begin(), seen.end());
-  if (climbers.size() > static_cast<size_t>(starts)) climbers.resize(static_cast<size_t>(starts));
-  for (RatedMix climber : climbers) {
+  std::vector<std::pair<int64_t, Mix>> climbers;
+  for (const Mix& start : starts_) climbers.emplace_back(rate(start, kNone), start);
+  std::sort(climbers.begin(), climbers.end());
+  // Each mostly of another scheme: where estimates are wrong about one they are right about another.
+  std::set<size_t> kinds;
+  std::erase_if(climbers, [&](const auto& climber) {
+    return kinds.size() == starts || !kinds.insert(main_scheme(climber.second)).second;
+  });
+  for (const Mix& start : from) climbers.emplace_back(rate(start, kNone), start);
+  std::vector<Mix> found;
+  for (auto& [total, mix] : climbers) {
+    if (total < kNone) found.push_back(mix);
     for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
-      RatedMix best = climber;
-      for (Mix& next : neighbours(climber.mix)) {
-        const int64_t total_ns = rate(next, climber.total_ns + climber.total_ns / 100);
-        if (total_ns < best.total_ns) best = {total_ns, std::move(next)};
+      int64_t least = total;
+      Mix best;
+      for (Mix& next : neighbours(mix)) {
+        const int64_t next_total = rate(next, total + total / 100);
+        if (next_total >= least) continue;
+        least = next_total;
+        best = std::move(next);
       }
-      if (best.total_ns == climber.total_ns) break;
-      climber = std::move(best);
+      if (best.empty()) break;
+      total = least;
+      mix = std::move(best);
     }
   }
-  // Over all batches.
-  std::vector<size_t> every(fluid_.batches());
-  std::iota(every.begin(), every.end(), size_t{0});
-  const Objective whole(fluid_, best_ns, every);
-  std::vector<RatedMix> found;
-  for (const RatedMix& rated : seen) found.push_back({whole.total_ns(rated.mix, none), rated.mix});
-  std::sort(found.begin(), found.end());
-  if (found.size() > most) found.resize(most);
+  for (const auto& [total, mix] : seen) found.push_back(mix);
   return found;
 }
 

@@ -30,12 +30,13 @@ struct Proposal {
 };
 
 // At most max_strategies, the first of which holds the context length. One after the other they are chosen so
-// that the sum over batches of the least time falls most, until a further one gains next to nothing:
-// MixSearch finds mixes by fluid estimates, the best are planned with as training would plan, first some
-// batches, then all on which they could win; last, members are exchanged for others that were planned with.
-// Budgets are counts, never times. InfeasibleError naming the context length and the longest sequence that
-// any strategy holds. A pure function of its inputs, in integers but for `frequency`, which nothing depends
-// on.
+// that the sum over batches of the least time falls most, until a further one gains next to nothing; then
+// place by place what is best beside the others takes it. MixSearch finds mixes by fluid estimates; those
+// that seem best are planned with as training would plan, on a few batches, and estimates corrected by that.
+// At last every win is planned, and members are exchanged for others, or joined, while plans prove that it
+// gains. Budgets are counts, never times. InfeasibleError naming the context length and the longest sequence
+// that any strategy holds. A pure function of its inputs, in integers but for `frequency`, which nothing
+// depends on.
 std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost);
 
 // The strategies alone.

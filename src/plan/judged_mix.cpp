@@ -1,0 +1,99 @@
+#include "plan/judged_mix.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::plan {
+namespace {
+
+constexpr size_t kProbes = 3;
+
+int64_t scaled(int64_t value, int64_t numerator, int64_t denominator) {
+  return static_cast<int64_t>(cost::Wide{value} * numerator / denominator);
+}
+
+}  // namespace
+
+JudgingInputs::JudgingInputs(std::vector<SchemeCost> usable,
+                             const std::vector<std::vector<int64_t>>& sample_batches, int world_size,
+                             const cost::CostModel& model)
+    : cost(model), ranks(world_size), schemes(std::move(usable)), fluid(schemes, sample_batches) {
+  for (const SchemeCost& scheme : schemes) by_scheme.emplace(scheme.scheme(), scheme);
+  for (const std::vector<int64_t>& lengths : sample_batches) batches.emplace_back(lengths);
+}
+
+int64_t PlannedPart::planned(int64_t estimate_ns) const {
+  return known() ? scaled(estimate_ns, planned_ns, fluid_ns) : estimate_ns;
+}
+
+int64_t PlannedPart::estimate(int64_t time_ns) const {
+  return known() ? scaled(time_ns, fluid_ns, planned_ns) : time_ns;
+}
+
+bool PlannedPart::operator<(const PlannedPart& other) const {
+  return cost::Wide{planned_ns} * other.fluid_ns < cost::Wide{other.planned_ns} * fluid_ns;
+}
+
+JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
+    : mix_(std::move(mix)),
+      strategy_(strategy_of(mix_, inputs.schemes, inputs.ranks)),
+      max_len_tokens_(plan::max_len_tokens(mix_, inputs.schemes)),
+      inputs_(&inputs),
+      least_ns_(inputs.batches.size(), 0),
+      planned_(inputs.batches.size(), false) {
+  for (size_t b = 0; b < inputs.batches.size(); ++b) fluid_ns_.push_back(inputs.fluid.estimate_ns(b, mix_));
+}
+
+int64_t JudgedMix::time_ns(size_t batch, const PlannedPart& others) const {
+  if (!holds(batch)) return FluidTimes::kNever;
+  if (planned_[batch]) return least_ns_[batch];
+  return std::max((part_.known() ? part_ : others).planned(fluid_ns_[batch]), least_ns_[batch]);
+}
+
+int64_t JudgedMix::total_with(const std::vector<int64_t>& best_ns, const PlannedPart& others) const {
+  int64_t total_ns = 0;
+  for (size_t b = 0; b < best_ns.size(); ++b) total_ns += std::min(best_ns[b], time_ns(b, others));
+  return total_ns;
+}
+
+std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns,
+                                        const PlannedPart& others) const {
+  std::vector<size_t> found;
+  for (size_t b = 0; b < best_ns.size(); ++b) {
+    if (!planned_[b] && time_ns(b, others) < best_ns[b]) found.push_back(b);
+  }
+  return found;
+}
+
+void JudgedMix::plan(size_t batch, int64_t limit_ns) {
+  CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->cost, inputs_->batches[batch]);
+  least_ns_[batch] = *search.lower_bound_ns();
+  if (least_ns_[batch] >= limit_ns) return;
+  least_ns_[batch] = last_end_ns(search.run(limit_ns, Effort::kQuick));
+  planned_[batch] = true;
+  part_.planned_ns += least_ns_[batch];
+  part_.fluid_ns += fluid_ns_[batch];
+}
+
+void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {
+  probed_ = true;
+  const std::vector<size_t> batches = winnable(best_ns, others);
+  const size_t probes = std::min(batches.size(), kProbes);
+  for (size_t i = 0; i < probes; ++i) {
+    const size_t batch = batches[(2 * i + 1) * batches.size() / (2 * probes)];
+    plan(batch, best_ns[batch]);
+  }
+}
+
+void JudgedMix::plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others,
+                              int64_t limit_ns) {
+  probed_ = true;
+  while (total_with(best_ns, others) < limit_ns) {
+    const std::vector<size_t> batches = winnable(best_ns, others);
+    if (batches.empty()) return;
+    const size_t batch = batches[batches.size() / 2];
+    plan(batch, best_ns[batch]);
+  }
+}
+
+}  // namespace sluice::plan
