@@ -120,6 +120,8 @@ class Proposal:
     """The longest sequence that it holds, in tokens."""
     frequency: float
     """Share of sample batches for which it is the best."""
+    longest: tuple[int, int]
+    """The least and the most of the longest sequences of these batches, in tokens; (0, 0): there are none."""
     mean_estimated_ns: int
     """Of a step, over the sample batches that it holds; 0: it holds none."""
     gpus: int
@@ -238,7 +240,7 @@ def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:
 
 def proposal_of(json: dict[str, Any]) -> Proposal:
     """An entry of a strategies.json as a Proposal."""
-    return Proposal(**json)
+    return Proposal(**{**json, "longest": tuple(json["longest"])})
 
 
 def lengths_of(json: dict[str, Any], values: NDArray[np.int32]) -> Lengths:

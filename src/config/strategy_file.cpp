@@ -114,6 +114,7 @@ base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
     entries.push_back({{"strategy", to_text(proposal.strategy)},
                        {"max_len", proposal.max_len_tokens},
                        {"frequency", proposal.frequency},
+                       {"longest", {proposal.longest.least, proposal.longest.most}},
                        {"mean_estimated_ns", proposal.mean_estimated_ns},
                        {"gpus", proposal.strategy.ranks()},
                        {"tokens_per_s", tokens_per_s(proposal, sample_batches)}});

@@ -187,11 +187,14 @@ void Portfolio::drop_idle_members() {
 
 std::vector<Proposal> Portfolio::proposals() const {
   std::vector<int> wins(members_.size(), 0);
+  std::vector<LongestRange> longest(members_.size());
   for (size_t b = 0; b < inputs_.batches.size(); ++b) {
     const auto best = std::min_element(members_.begin(), members_.end(), [&](size_t x, size_t y) {
       return judged_[x].time_ns(b, least_) < judged_[y].time_ns(b, least_);
     });
-    ++wins[static_cast<size_t>(best - members_.begin())];
+    const auto winner = static_cast<size_t>(best - members_.begin());
+    ++wins[winner];
+    if (!inputs_.batches[b].sorted.empty()) longest[winner].add(inputs_.batches[b].sorted.front());
   }
   std::vector<Proposal> proposals;
   for (size_t m = 0; m < members_.size(); ++m) {
@@ -209,12 +212,18 @@ std::vector<Proposal> Portfolio::proposals() const {
          .frequency = inputs_.batches.empty()
                           ? 0
                           : static_cast<double>(wins[m]) / static_cast<double>(inputs_.batches.size()),
+         .longest = longest[m],
          .mean_estimated_ns = held == 0 ? 0 : total_ns / held});
   }
   return proposals;
 }
 
 }  // namespace
+
+void LongestRange::add(int64_t tokens) {
+  least = most == 0 ? tokens : std::min(least, tokens);
+  most = std::max(most, tokens);
+}
 
 std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");

@@ -22,10 +22,19 @@ struct ProposalOptions {
       1;  // multiplies how many starting points are improved and how many mixes are planned with
 };
 
+// Of the longest sequences of some batches, in tokens; both 0 without any.
+struct LongestRange {
+  int64_t least = 0;
+  int64_t most = 0;
+
+  void add(int64_t tokens);
+};
+
 struct Proposal {
   strategy::Strategy strategy;
   int64_t max_len_tokens = 0;     // the longest sequence that it holds
   double frequency = 0;           // the share of sample batches that it plans best; of equals the first
+  LongestRange longest;           // of the sample batches that it plans best
   int64_t mean_estimated_ns = 0;  // over the sample batches that it holds; 0 when it holds none
 };
 

@@ -123,6 +123,9 @@ TEST(Proposal, FrequenciesAddUpAndTimesArePlans) {
       longest = std::max(longest, cost.max_len_tokens(pipeline.scheme, 4));
     }
     EXPECT_EQ(proposal.max_len_tokens, longest);
+    EXPECT_EQ(proposal.longest.most > 0, proposal.frequency > 0);
+    EXPECT_LE(proposal.longest.least, proposal.longest.most);
+    EXPECT_LE(proposal.longest.most, longest);
   }
   EXPECT_NEAR(sum, 1.0, 1e-9);
 }

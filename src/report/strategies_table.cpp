@@ -19,7 +19,12 @@ std::vector<std::string> row_of(const Json& entry, const std::string& name) {
   const auto strategy = base::require<std::string>(entry, "strategy", name);
   const auto count = [](int64_t value) { return human_count(value); };
   const auto duration = [](int64_t ns) { return ns > 0 ? base::human_duration(ns) : "-"; };
+  const auto range = [&](const std::vector<int64_t>& ends) {
+    if (ends.size() != 2 || ends[1] == 0) return std::string("-");
+    return ends[0] == ends[1] ? count(ends[0]) : text(count(ends[0]), " to ", count(ends[1]));
+  };
   return {shown<double>(entry, "frequency", name, base::human_percent),
+          shown<std::vector<int64_t>>(entry, "longest", name, range),
           shown<int64_t>(entry, "gpus", name, count),
           shown<int64_t>(entry, "max_len", name, count),
           shown<int64_t>(entry, "mean_estimated_ns", name, duration),
@@ -45,9 +50,9 @@ std::string strategies_table(const Json& file, const std::string& name) {
            human_count(base::get_or<int64_t>(file, "context_length", 0, name)), " tokens\n");
   if (file.contains("inputs")) out += inputs_text(base::require<Json>(file, "inputs", name), name);
   std::vector<std::vector<std::string>> rows = {
-      {"steps", "GPUs", "holds", "mean step", "tokens/s", "strategy"}};
+      {"steps", "longest sequences", "GPUs", "holds", "mean step", "tokens/s", "strategy"}};
   for (const Json& entry : entries) rows.push_back(row_of(entry, name));
-  return out + base::table_text(rows, "rrrrrl");
+  return out + base::table_text(rows, "rrrrrrl");
 }
 
 }  // namespace sluice::report

@@ -52,6 +52,10 @@ class PlanningCommands(CommandTest):
         for each in strategies:
             self.assertLessEqual(each["gpus"], 16)
             self.assertGreater(each["mean_estimated_ns"], 0)
+            least, most = each["longest"]
+            self.assertLessEqual(least, most)
+            self.assertLessEqual(most, min(CONTEXT, each["max_len"]))
+            self.assertEqual(most > 0, each["frequency"] > 0)
             self.assertGreater(each["tokens_per_s"], 0)
         inputs = proposal["inputs"]
         self.assertEqual((inputs["gpus"], inputs["model"], inputs["tokens_per_step"], inputs["method"]),
@@ -66,7 +70,7 @@ class PlanningCommands(CommandTest):
 
     def test_a_proposal_is_a_table_for_people(self):
         table = self.done("propose", *self.inputs, "--max", 2)
-        self.assertRegex(table, r"steps +GPUs +holds +mean step +tokens/s +strategy")
+        self.assertRegex(table, r"steps +longest sequences +GPUs +holds +mean step +tokens/s +strategy")
         self.assertRegex(table, r"\d %  +16  +[\d,]+  .*x<")
         self.assertIn("tokens/s", self.done("inspect", self.strategies))
 

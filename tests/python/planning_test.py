@@ -62,6 +62,9 @@ class ProposeTest(unittest.TestCase):
         self.assertEqual(first, sluice.propose(batch(10**6, 10**6), **self.ARGUMENTS, seed=3))
         self.assertGreaterEqual(first[0].max_len, 32768)
         self.assertAlmostEqual(sum(proposal.frequency for proposal in first), 1)
+        for proposal in first:
+            least, most = proposal.longest
+            self.assertTrue(least <= most <= proposal.max_len)
         self.assertLessEqual(len(sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, max_strategies=2)), 2)
 
     def test_equals_the_programs(self):

@@ -82,7 +82,8 @@ std::vector<Mix> all_mixes(const ProposalOptions& options, std::span<const Schem
 struct Judged {
   Mix mix;
   std::vector<int64_t> estimated_ns;
-  int best_of = 0;  // batches
+  int best_of = 0;       // batches
+  LongestRange longest;  // of those
 };
 
 std::vector<Judged> judge(const std::vector<Mix>& mixes, std::span<const SchemeCost> schemes,
@@ -104,6 +105,8 @@ std::vector<Judged> judge(const std::vector<Mix>& mixes, std::span<const SchemeC
       return a.estimated_ns[batch] < b.estimated_ns[batch];
     });
     ++best->best_of;
+    const std::vector<int64_t>& lengths = options.sample_batches[batch];
+    if (!lengths.empty()) best->longest.add(*std::ranges::max_element(lengths));
   }
   return judged;
 }
@@ -119,6 +122,7 @@ Proposal proposal_of(const Judged& judged, std::span<const SchemeCost> schemes, 
   return {.strategy = strategy_of(judged.mix, schemes, world_size),
           .max_len_tokens = max_len_tokens(judged.mix, schemes),
           .frequency = judged.best_of / batches,
+          .longest = judged.longest,
           .mean_estimated_ns = held == 0 ? 0 : total_ns / held};
 }
 
