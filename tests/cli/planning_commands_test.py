@@ -71,7 +71,7 @@ class PlanningCommands(CommandTest):
     def test_a_proposal_is_a_table_for_people(self):
         table = self.done("propose", *self.inputs, "--max", 2)
         self.assertRegex(table, r"steps +longest sequences +GPUs +holds +mean step +tokens/s +strategy")
-        self.assertRegex(table, r"\d %  +16  +[\d,]+  .*x<")
+        self.assertRegex(table, r"\d %  +[\d,]+( to [\d,]+)?  +16  +[\d,]+  .*x<")
         self.assertIn("tokens/s", self.done("inspect", self.strategies))
 
     def test_a_plan_covers_its_batch(self):
