@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "base/rng.h"
+#include "schedule/test_cells.h"
 
 namespace sluice::schedule {
 namespace {
@@ -19,21 +19,14 @@ PipelineLoad random_load(uint64_t seed) {
   Rng rng(seed, 11);
   PipelineLoad load{.stages = static_cast<int>(rng.between(1, 7)), .lanes = 1};
   load.credit_tokens = rng.between(100, 500);
-  const int64_t least = rng.below(4) == 0 ? 0 : 1;
-  const int64_t most = rng.below(3) == 0 ? 3 : 50;
-  const int64_t most_transfer = std::array<int64_t, 3>{0, 5, 80}[static_cast<size_t>(rng.below(3))];
+  const CellRange cells = draw_range(rng);
   const int64_t units = rng.between(0, 25);
   const bool policies = rng.below(3) == 0;
   for (int64_t u = 0; u < units; ++u) {
     Unit unit{.tokens = rng.between(1, 100)};
     unit.fused = policies && rng.below(2) == 0;
     if (unit.fused) unit.credit_tokens = rng.between(1, 100);
-    for (int stage = 0; stage < load.stages; ++stage) {
-      unit.forward_ns.push_back(rng.between(least, most));
-      unit.backward_input_ns.push_back(rng.between(least, most));
-      unit.backward_weight_ns.push_back(rng.between(least, most));
-      if (stage > 0) unit.transfer_ns.push_back(rng.between(0, most_transfer));
-    }
+    draw_cells(rng, load.stages, cells, unit);
     load.units.push_back(unit);
   }
   return load;

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/rng.h"
+#include "schedule/test_cells.h"
 
 namespace sluice::schedule {
 namespace {
@@ -19,9 +19,7 @@ PipelineLoad random_load(uint64_t seed) {
   PipelineLoad load{.stages = static_cast<int>(rng.between(2, 5)),
                     .lanes = static_cast<int>(rng.between(2, 9))};
   load.credit_tokens = rng.between(100, 500);
-  const int64_t least = rng.below(4) == 0 ? 0 : 1;
-  const int64_t most = rng.below(3) == 0 ? 3 : 50;
-  const int64_t most_transfer = std::array<int64_t, 3>{0, 5, 80}[static_cast<size_t>(rng.below(3))];
+  const CellRange cells = draw_range(rng);
   const bool fused = rng.below(4) == 0;
   const uint64_t rings = rng.below(6);
   for (int64_t units = rng.between(0, 60); units > 0; --units) {
@@ -29,12 +27,7 @@ PipelineLoad random_load(uint64_t seed) {
               .tokens = rng.between(1, 100),
               .fused = fused};
     if (rng.below(6) < rings) unit.lanes = static_cast<int>(rng.between(1, load.lanes - unit.first_lane));
-    for (int stage = 0; stage < load.stages; ++stage) {
-      unit.forward_ns.push_back(rng.between(least, most));
-      unit.backward_input_ns.push_back(rng.between(least, most));
-      unit.backward_weight_ns.push_back(rng.between(least, most));
-      if (stage > 0) unit.transfer_ns.push_back(rng.between(0, most_transfer));
-    }
+    draw_cells(rng, load.stages, cells, unit);
     load.units.push_back(unit);
   }
   return load;

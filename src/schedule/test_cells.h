@@ -1,0 +1,34 @@
+// Random cells for tests that hold two recurrences against each other.
+#pragma once
+
+#include <array>
+
+#include "base/rng.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::schedule {
+
+struct CellRange {
+  int64_t least_ns = 0;
+  int64_t most_ns = 0;
+  int64_t most_transfer_ns = 0;
+};
+
+// No, short and long transfers; sometimes short cells, and such that take no time.
+inline CellRange draw_range(base::Rng& rng) {
+  const int64_t least_ns = rng.below(4) == 0 ? 0 : 1;
+  const int64_t most_ns = rng.below(3) == 0 ? 3 : 50;
+  return {least_ns, most_ns, std::array<int64_t, 3>{0, 5, 80}[static_cast<size_t>(rng.below(3))]};
+}
+
+// Gives the unit a cell of each kind on every stage, and the transfers between them.
+inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, Unit& unit) {
+  for (int stage = 0; stage < stages; ++stage) {
+    unit.forward_ns.push_back(rng.between(range.least_ns, range.most_ns));
+    unit.backward_input_ns.push_back(rng.between(range.least_ns, range.most_ns));
+    unit.backward_weight_ns.push_back(rng.between(range.least_ns, range.most_ns));
+    if (stage > 0) unit.transfer_ns.push_back(rng.between(0, range.most_transfer_ns));
+  }
+}
+
+}  // namespace sluice::schedule
