@@ -109,10 +109,9 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
         "Hugging Face folder as model, or a calibration that has one");
   }
   const model::Shape shape = read_model(inputs.options.model);
-  const cost::AnalyticMemory memory{
-      .device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
-      .element_bytes = 2,
-      .host_bytes = inputs.cluster.host_memory_bytes / inputs.cluster.gpus_per_node};
+  const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
+                                    .element_bytes = 2,
+                                    .host_bytes = cost::host_bytes_of(inputs.cluster)};
   return {inputs.cluster.name, "assumed rates of the cluster",
           cost::analytic_options(shape, cost::rates_of(inputs.cluster), memory,
                                  tensor_parallel_degrees(inputs, shape), inputs.cluster.gpus_per_node)};
@@ -132,7 +131,7 @@ void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options
   options.intra = machine.intra;
   options.inter = machine.inter;
   options.host = machine.host;
-  options.memory.host_bytes = cluster.host_memory_bytes / cluster.gpus_per_node;
+  options.memory.host_bytes = cost::host_bytes_of(cluster);
   options.gpus_per_node = machine.gpus_per_node;
   options.gpus_per_nic = machine.gpus_per_nic;
 }

@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "config/planning_inputs.h"
+#include "config/run_config.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
 
 namespace sluice::config {
-
-// Most lanes of a pipeline that is proposed where nobody says how many: a node's.
-inline constexpr int kUsualMaxCp = 8;
 
 struct ProposingOptions {
   plan::Method method = plan::Method::kOurs;  // or kPaper

@@ -50,11 +50,14 @@ struct OptimizerConfig {
   double min_lr = 3e-5;
 };
 
+// Most lanes of a pipeline that is proposed where nobody says how many: a node's.
+inline constexpr int kUsualMaxCp = 8;
+
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   std::string select = "best";          // best | cycle | an index
   std::string method = "ours";          // ours | paper
-  int max_cp = 8;                       // most lanes of a pipeline that "auto" may propose
+  int max_cp = kUsualMaxCp;             // most lanes of a pipeline that "auto" may propose
   std::string calibration = "auto";     // a file | a shipped name | analytic | auto
   int gpus_per_node = 8;
 };

@@ -85,6 +85,10 @@ Rates rates_of(const strategy::Cluster& cluster) {
           .update_ns_per_element = 30 / (cluster.flops_per_ns / 100)};
 }
 
+int64_t host_bytes_of(const strategy::Cluster& cluster) {
+  return cluster.host_memory_bytes / cluster.gpus_per_node;
+}
+
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
                                     int gpus_per_node) {

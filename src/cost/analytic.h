@@ -40,6 +40,8 @@ struct Rates {
 // The rates of a described cluster. Attention attains 60 % of dense products forward and 45 % backward (what
 // flash attention attains on these devices); a layer's pass costs 20 launches of 5 µs.
 Rates rates_of(const strategy::Cluster& cluster);
+// A device's even part of its node's host memory.
+int64_t host_bytes_of(const strategy::Cluster& cluster);
 
 struct AnalyticMemory {
   int64_t device_bytes = 0;  // margin already taken off

@@ -47,7 +47,7 @@ cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::
                                                               : 4,
           .accumulator_bytes = wide ? 8 : 4,
           .owner_bytes_per_parameter = wide ? 32 : 16,
-          .host_bytes = cluster.host_memory_bytes / cluster.gpus_per_node};
+          .host_bytes = cost::host_bytes_of(cluster)};
 }
 
 cost::Calibration analytic(const config::RunConfig& config, const SystemInputs& inputs) {
