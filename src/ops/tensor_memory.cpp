@@ -2,12 +2,12 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+#include <malloc.h>
 
 #ifdef SLUICE_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
-
-#include <memory>
 
 #include "ops/memory_account.h"
 
@@ -15,18 +15,23 @@ namespace sluice::ops {
 
 namespace {
 
-// Passes every request on and books it; what it hands out books itself back.
+// Passes every request on and books what the heap really gave for it. A block's context is its data and its size
+// is the heap's to tell, as c10's raw_allocate and raw_deallocate require: oneDNN calls them for its BF16 products.
 class CountingAllocator final : public c10::Allocator {
  public:
-  explicit CountingAllocator(c10::Allocator& under) : under_(under) {}
+  // REQUIRES: `under` takes its blocks from malloc and gives them back by its raw deleter, as c10's own does.
+  explicit CountingAllocator(c10::Allocator& under) : under_deleter_(under.raw_deleter()), under_(under) {
+    TORCH_INTERNAL_ASSERT(under_deleter_ != nullptr, "the host allocator has no raw deleter");
+  }
 
   c10::DataPtr allocate(size_t bytes) override {
-    auto block = std::make_unique<Block>(under_.allocate(bytes), *this, static_cast<int64_t>(bytes));
-    account_.take(block->bytes);
-    void* data = block->data.get();
-    const c10::Device device = block->data.device();
-    return {data, block.release(), &give_back, device};
+    c10::DataPtr block = under_.allocate(bytes);
+    account_.take(heap_bytes(block.get()));
+    const bool own = block.compare_exchange_deleter(under_deleter_, raw_deleter());
+    TORCH_INTERNAL_ASSERT(own, "the host allocator gave a block with a deleter that is not its own");
+    return block;
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
@@ -34,16 +39,10 @@ class CountingAllocator final : public c10::Allocator {
   MemoryAccount& account() { return account_; }
 
  private:
-  struct Block {
-    c10::DataPtr data;
-    CountingAllocator& owner;
-    int64_t bytes = 0;
-  };
-  static void give_back(void* context) {
-    const std::unique_ptr<Block> block(static_cast<Block*>(context));
-    block->owner.account_.give_back(block->bytes);
-  }
+  static int64_t heap_bytes(void* data) { return static_cast<int64_t>(malloc_usable_size(data)); }
+  static void give_back(void* data);
 
+  c10::DeleterFnPtr under_deleter_;
   c10::Allocator& under_;
   MemoryAccount account_;
 };
@@ -52,6 +51,13 @@ class CountingAllocator final : public c10::Allocator {
 CountingAllocator*& host_allocator() {
   static CountingAllocator* allocator = nullptr;
   return allocator;
+}
+
+// A raw deleter knows nothing but the block.
+void CountingAllocator::give_back(void* data) {
+  CountingAllocator& allocator = *host_allocator();
+  allocator.account_.give_back(heap_bytes(data));
+  allocator.under_deleter_(data);
 }
 
 #ifdef SLUICE_CUDA
