@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train soak fuzz \
-        parity wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
+        processors parity wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -51,6 +51,14 @@ train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus a
 
 soak: build ## Run the long tests: kills, random plans, plans against the checker (an hour)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak
+
+# The settings hold libtorch and oneDNN to what older processors have; each is one more run of the tests.
+PROCESSORS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 ONEDNN_MAX_CPU_ISA=AVX2 \
+              ONEDNN_MAX_CPU_ISA=AVX512_CORE OMP_NUM_THREADS=1 OMP_NUM_THREADS=7
+processors: build ## Run the tests as other processors would: older instruction sets, other thread counts
+	@for setting in $(PROCESSORS); do \
+	  echo "$$setting"; env $$setting $(CTEST) --test-dir $(BUILD) -j $(JOBS) -LE repository || exit 1; \
+	done
 
 fuzz: bootstrap ## Read and use 10^6 damaged input files under ASan+UBSan
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
