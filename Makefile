@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train soak fuzz \
-        processors parity wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
+        processors parity integrations wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -71,6 +71,10 @@ determinism: bootstrap ## Compare the plans of four builds: g++ and clang++, wit
 parity: build ## Compare with transformers and torch.optim (installs 4 GB the first time)
 	tools/bootstrap --parity
 	$(CTEST) --test-dir $(BUILD) -C parity -L parity
+
+integrations: build ## Run the Python package inside released Megatron, verl, transformers and accelerate
+	tools/bootstrap --integrations
+	$(CTEST) --test-dir $(BUILD) -C integrations -L integrations
 
 wheel: build ## Build the Python package's wheel, install it in a new environment and test it there
 	$(CTEST) --test-dir $(BUILD) -C wheel -L wheel

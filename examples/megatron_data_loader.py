@@ -1,41 +1,32 @@
 """Sluice in Megatron-LM's data loader: micro-batches of equal time instead of equal size.
 
-In megatron/legacy/data/data_samplers.py, build_pretraining_data_loader takes a SluiceBatchSampler where it takes a
-MegatronPretrainingSampler. `lengths` are the tokens of the data set's samples, which the data set must not pad; the
-strategy has a pipeline of Megatron's own tp and pp for each data-parallel rank:
-
-    planner = sluice.Planner(["8x<4,2,1>"], gpus=64, calibration="a800-7b")
-    batch_sampler = SluiceBatchSampler(lengths, planner, args.global_batch_size, mpu.get_data_parallel_rank(),
-                                       consumed_samples)
-
-A step has as many micro-batches as the plan says: the training loop asks sampler.num_microbatches(iteration), which
-may differ between data-parallel ranks, in place of get_num_microbatches(). The sum of the losses is divided by the
-tokens of the global batch (--calculate-per-token-loss). Every rank plans for itself; equal inputs give equal plans.
+A program in the manner of pretrain_gpt.py, run with --dataloader-type external --micro-batch-size 1 and
+--calculate-per-token-loss, returns `train_data(documents, ...)` as its training data, and calls `balance_training` once
+before pretrain(). `documents` is the prefix of a Megatron corpus, one sequence a document.
 """
 
-import functools
+import sluice
+import torch
+from megatron.core.datasets.indexed_dataset import IndexedDataset
+from sluice.integrations import megatron
+from sluice.integrations.balancer import Balancer
 
-import numpy as np
+
+def train_data(documents, global_batch_size, consumed_samples, rank, ranks):
+    """The sampler, and an iterator over the micro-batches of this data-parallel rank."""
+    balancer = Balancer("<4,2,1>", calibration="a800-7b")  # Megatron's own tensor and pipeline parallel sizes
+    sampler = megatron.BatchSampler(
+        sluice.lengths(documents).values, balancer, global_batch_size=global_batch_size,
+        consumed_samples=consumed_samples, data_parallel_rank=rank, data_parallel_size=ranks)
+    loader = torch.utils.data.DataLoader(
+        IndexedDataset(documents), batch_sampler=sampler, collate_fn=megatron.PackedCollate())
+    return sampler, iter(loader)
 
 
-class SluiceBatchSampler:
-    def __init__(self, lengths, planner, global_batch_size, data_parallel_rank, consumed_samples=0):
-        self.lengths, self.planner, self.rank = np.asarray(lengths), planner, data_parallel_rank
-        self.batch_size, self.first_step = global_batch_size, consumed_samples // global_batch_size
-        self.micro_batches = functools.lru_cache(maxsize=8)(self._micro_batches)
+def balance_training(training, sampler, consumed_samples):
+    """Lets megatron.training.training run as many micro-batches as each step's plan has.
 
-    def _micro_batches(self, step):
-        first = step * self.batch_size
-        plan = self.planner.plan(self.lengths[first:first + self.batch_size], step)
-        return [[first + piece.sequence for piece in micro_batch.pieces]
-                for micro_batch in plan.pipelines[self.rank].lanes[0]]
-
-    def num_microbatches(self, step):
-        return len(self.micro_batches(step))
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def __iter__(self):
-        for step in range(self.first_step, len(self.lengths) // self.batch_size):
-            yield from self.micro_batches(step)
+    consumed_samples: lambda: get_args().consumed_train_samples.
+    """
+    stock = training.get_forward_backward_func
+    training.get_forward_backward_func = lambda: megatron.planned_forward_backward(stock(), sampler, consumed_samples)

@@ -5,17 +5,21 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/planning_inputs.h"
 #include "config/proposed.h"
 #include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "plan/planner.h"
+#include "strategy/scheme.h"
 #include "study/comparison.h"
 #include "study/scenario.h"
 
@@ -114,6 +118,16 @@ class Planner {
 
   int64_t max_len() const { return planner_.max_len_tokens(); }
 
+  // a, b and c of the slowest stage, as calibration.json has them.
+  std::tuple<double, double, int64_t> stage_times(const std::string& text) const {
+    const strategy::Scheme scheme = strategy::parse_scheme(text);
+    if (!planner_.cost().has_scheme(scheme))
+      throw base::InputError(base::text("the calibration has no times for ", text, ": give a scheme that is planned"));
+    const cost::Quadratic times = planner_.cost().stage_times(scheme, planner_.cost().slowest_stage(scheme));
+    const double unit = std::ldexp(1.0, -cost::Quadratic::kFractionBits);
+    return {static_cast<double>(times.a) * unit, static_cast<double>(times.b) * unit, times.c_ns};
+  }
+
   py::object plan(const Array<int64_t>& lengths, const Array<int64_t>& documents, int64_t step) const {
     std::vector<strategy::Sequence> sequences;
     for (py::ssize_t i = 0; i < lengths.size(); ++i)
@@ -141,6 +155,7 @@ config::PlanningOptions options_of(int gpus, std::string cluster, std::string mo
 }  // namespace
 
 PYBIND11_MODULE(_sluice, module) {
+  module.attr("__version__") = SLUICE_VERSION;
   py::register_exception<base::InputError>(module, "InputError", PyExc_ValueError);
   py::register_exception<base::InfeasibleError>(module, "InfeasibleError", PyExc_ValueError);
 
@@ -154,6 +169,7 @@ PYBIND11_MODULE(_sluice, module) {
       .def(py::init<const config::PlanningOptions&, const std::string&>(), py::arg("options"),
            py::arg("method"))
       .def_property_readonly("max_len", &Planner::max_len)
+      .def("stage_times", &Planner::stage_times, py::arg("scheme"))
       .def("plan", &Planner::plan, py::arg("lengths"), py::arg("documents"), py::arg("step"));
 
   module.def("read_lengths", &read_lengths, py::arg("paths"));

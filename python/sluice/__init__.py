@@ -11,7 +11,7 @@ Lengths are tokens, times whole nanoseconds. Results are frozen dataclasses that
 files. Nothing here needs a GPU or libtorch.
 """
 
-from sluice._sluice import InfeasibleError, InputError
+from sluice._sluice import InfeasibleError, InputError, __version__
 from sluice.planning import Planner, lengths, propose, simulate
 from sluice.results import (
     Candidate,
@@ -26,6 +26,7 @@ from sluice.results import (
     SimulatedStep,
     SimulatedSystem,
     Simulation,
+    StageTimes,
 )
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "SimulatedStep",
     "SimulatedSystem",
     "Simulation",
+    "StageTimes",
+    "__version__",
     "lengths",
     "propose",
     "simulate",

@@ -15,6 +15,7 @@ from sluice.results import (
     Plan,
     Proposal,
     Simulation,
+    StageTimes,
     lengths_of,
     plan_of,
     proposal_of,
@@ -82,7 +83,8 @@ def propose(
 class Planner:
     """Plans steps: for every strategy which sequences go where, and which strategy ends first.
 
-    Building one reads the calibration; planning a step then takes milliseconds. Threads may share a planner.
+    Building one reads the calibration; planning a step then takes milliseconds. Threads may share a planner. A pickled
+    one carries its arguments; files that they name are read again where it is unpickled.
     """
 
     def __init__(
@@ -108,19 +110,34 @@ class Planner:
 
         Raises InputError naming the value and the way out.
         """
-        options = _sluice.Options(
-            gpus=_count(gpus, "gpus"),
-            cluster=_text(cluster),
-            model=_text(model),
-            calibration=_text(calibration),
-            strategies=_strategy_texts(strategies),
-        )
-        self._planner = _sluice.Planner(options, method)
+        self._arguments = {
+            "gpus": _count(gpus, "gpus"),
+            "cluster": _text(cluster),
+            "model": _text(model),
+            "calibration": _text(calibration),
+            "strategies": _strategy_texts(strategies),
+        }
+        self._method = method
+        self._planner = _sluice.Planner(_sluice.Options(**self._arguments), method)
+
+    def __getstate__(self) -> tuple[dict[str, Any], str]:
+        return self._arguments, self._method
+
+    def __setstate__(self, state: tuple[dict[str, Any], str]) -> None:
+        self._arguments, self._method = state
+        self._planner = _sluice.Planner(_sluice.Options(**self._arguments), self._method)
 
     @property
     def max_len(self) -> int:
         """The longest sequence that some strategy holds, in tokens."""
         return self._planner.max_len
+
+    def stage_times(self, scheme: str) -> StageTimes:
+        """What micro-batches take on a stage of `scheme`, for example "<4,2,1>": the slowest, where stages differ.
+
+        Raises InputError when the calibration has no times for it.
+        """
+        return StageTimes(*self._planner.stage_times(scheme))
 
     def plan(self, lengths: ArrayLike, step: int = 0, *, documents: ArrayLike | None = None) -> Plan:
         """The plan of one batch.

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +110,47 @@ class Plan:
         """What `rank` computes, in this order; nothing where it is idle."""
         pipeline = self.pipeline_of(rank)
         return pipeline.lanes[pipeline.lane_of(rank)] if pipeline else []
+
+
+@dataclasses.dataclass(frozen=True)
+class StageTimes:
+    """What sequences take on one stage, forward and backward: a l² + b l for l tokens, and c once a micro-batch."""
+
+    a: float
+    """Nanoseconds a squared token."""
+    b: float
+    """Nanoseconds a token."""
+    c: int
+    """Nanoseconds."""
+
+    def of_sequences(self, lengths: ArrayLike) -> NDArray[np.int64]:
+        """Nanoseconds of each sequence by itself, without c."""
+        tokens = np.asarray(lengths, dtype=np.float64)
+        return np.rint(self.a * tokens**2 + self.b * tokens).astype(np.int64)
+
+    def of(self, lengths: ArrayLike) -> int:
+        """Nanoseconds of a micro-batch of such sequences."""
+        return int(self.of_sequences(lengths).sum()) + self.c
+
+    @classmethod
+    def fit(cls, micro_batches: Iterable[ArrayLike], times_ns: ArrayLike) -> StageTimes:
+        """The times nearest to measured ones, by least squares of the relative errors; none is negative.
+
+        micro_batches: of each measurement the lengths of its sequences. Few suffice: a short one, a long one, and many
+            short ones together, each timed several times.
+        """
+        sums = [(float((tokens**2).sum()), float(tokens.sum()), 1.0)
+                for tokens in (np.asarray(each, dtype=np.float64) for each in micro_batches)]
+        relative = np.array(sums) / np.asarray(times_ns, dtype=np.float64)[:, None]
+        best: tuple[float, NDArray[np.float64]] | None = None
+        for used in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2]):
+            found = np.zeros(3)
+            found[used] = np.linalg.lstsq(relative[:, used], np.ones(len(relative)), rcond=None)[0]
+            error = float(((relative @ found - 1) ** 2).sum())
+            if found.min() >= 0 and (best is None or error < best[0]):
+                best = error, found
+        assert best is not None  # positive columns alone have positive factors
+        return cls(float(best[1][0]), float(best[1][1]), round(best[1][2]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import pathlib
+import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,6 +54,12 @@ class LengthsTest(unittest.TestCase):
                 sluice.lengths(path)
         with self.assertRaisesRegex(sluice.InputError, "absent"):
             sluice.lengths("absent")
+
+
+class PackageTest(unittest.TestCase):
+    def test_the_version_is_the_projects(self):
+        project = re.search(r"project\(sluice VERSION ([\d.]+)", (REPOSITORY / "CMakeLists.txt").read_text())
+        self.assertEqual(sluice.__version__, project.group(1))
 
 
 class ProposeTest(unittest.TestCase):
@@ -142,6 +150,19 @@ class PlanTest(unittest.TestCase):
         plan = sluice.Planner(STRATEGIES, **MACHINE, method="paper").plan(batch())
         self.assertEqual(plan.lower_bound_ns, 0)
         self.assertGreater(plan.estimated_ns, 0)
+
+    def test_a_pickled_planner_plans_alike(self):
+        copy = pickle.loads(pickle.dumps(self.planner))
+        self.assertEqual(copy.plan(batch(), 3), self.planner.plan(batch(), 3))
+
+    def test_stage_times_are_the_calibrations(self):
+        times = self.planner.stage_times("<4,1,1>")
+        self.assertAlmostEqual(times.a, 1.0304334, places=6)
+        self.assertAlmostEqual(times.b, 56477.7342, places=3)
+        self.assertEqual(times.c, 56697764)
+        self.assertEqual(times.of([1000, 2000]), times.of_sequences([1000, 2000]).sum() + times.c)
+        with self.assertRaisesRegex(sluice.InputError, "<3,1,1>"):
+            self.planner.stage_times("<3,1,1>")
 
     def test_errors_name_the_value(self):
         for wrong, message in [([], "shape"), ([[1]], "shape"), ([1.5], "float64"), ([5, 0], r"lengths\[1\] is 0"),
