@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable
 from typing import Any, Union
@@ -68,15 +69,17 @@ def propose(
     results. Raises InputError, and InfeasibleError when no strategy holds the context length.
     """
     options = _sluice.Options(
-        gpus=_count(gpus, "gpus"),
+        gpus=_count(gpus, "gpus", most=_MOST_GPUS),
         cluster=_text(cluster),
         model=_text(model),
         calibration=_text(calibration),
-        context_length=context_length,
-        tokens_per_step=tokens_per_step,
-        seed=seed,
+        context_length=_count(context_length, "context_length", least=0, most=_MOST_TOKENS),
+        tokens_per_step=_count(tokens_per_step, "tokens_per_step", least=0, most=2**40),
+        seed=_count(seed, "seed", least=0, most=2**63 - 1),
     )
-    file = _sluice.propose(options, _values_of(lengths), method, max_strategies, max_cp)
+    most = _count(max_strategies, "max_strategies", most=2**20)
+    lanes = _count(max_cp, "max_cp", least=0, most=_MOST_GPUS)
+    file = _sluice.propose(options, _values_of(lengths), method, most, lanes)
     return [proposal_of(entry) for entry in file["strategies"]]
 
 
@@ -111,7 +114,7 @@ class Planner:
         Raises InputError naming the value and the way out.
         """
         self._arguments = {
-            "gpus": _count(gpus, "gpus"),
+            "gpus": _count(gpus, "gpus", most=_MOST_GPUS),
             "cluster": _text(cluster),
             "model": _text(model),
             "calibration": _text(calibration),
@@ -157,9 +160,8 @@ class Planner:
             raise _sluice.InputError(
                 f"documents has {len(sequence_documents)} entries but lengths {len(sequence_lengths)}: give one each"
             )
-        if step < 0:
-            raise _sluice.InputError(f"step is {step}: give 0 or more")
-        return plan_of(self._planner.plan(sequence_lengths, sequence_documents, step))
+        number = _count(step, "step", least=0, most=2**62)
+        return plan_of(self._planner.plan(sequence_lengths, sequence_documents, number), self._arguments["gpus"])
 
 
 def simulate(
@@ -190,20 +192,23 @@ def simulate(
     InputError, and InfeasibleError when no strategy holds the context length.
     """
     options = _sluice.Options(
-        gpus=_count(gpus, "gpus"),
+        gpus=_count(gpus, "gpus", most=_MOST_GPUS),
         cluster=_text(cluster),
         model=_text(model),
         calibration=_text(calibration),
         strategies=_strategy_texts(strategies),
-        context_length=context_length,
-        tokens_per_step=tokens_per_step,
-        seed=seed,
+        context_length=_count(context_length, "context_length", least=0, most=_MOST_TOKENS),
+        tokens_per_step=_count(tokens_per_step, "tokens_per_step", least=0, most=2**40),
+        seed=_count(seed, "seed", least=0, most=2**63 - 1),
     )
     systems = compare if isinstance(compare, str) else ",".join(compare)
-    return simulation_of(*_sluice.simulate(options, _values_of(lengths), systems, steps, max_cp))
+    count = _count(steps, "steps", most=2**30)
+    lanes = _count(max_cp, "max_cp", most=_MOST_GPUS)
+    return simulation_of(*_sluice.simulate(options, _values_of(lengths), systems, count, lanes))
 
 
 _MOST_TOKENS = 2**31 - 1
+_MOST_GPUS = 2**20
 
 
 def _values_of(source: LengthSource) -> NDArray[np.int32]:
@@ -236,10 +241,15 @@ def _strategy_texts(strategies: Path | Iterable[str | Proposal]) -> list[str]:
     return [each.strategy if isinstance(each, Proposal) else os.fspath(each) for each in strategies]
 
 
-def _count(value: int, name: str) -> int:
-    if value < 1:
-        raise _sluice.InputError(f"{name} is {value}: give 1 or more")
-    return value
+def _count(value: int, name: str, *, least: int = 1, most: int) -> int:
+    """`value` as an integer in [least, most]."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise _sluice.InputError(f"{name} is {value!r}: give an integer from {least} to {most}") from None
+    if not least <= count <= most:
+        raise _sluice.InputError(f"{name} is {count}: give an integer from {least} to {most}")
+    return count
 
 
 def _text(value: Path | None) -> str:

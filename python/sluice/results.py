@@ -69,7 +69,9 @@ class Pipeline:
         return tp, pp, cp
 
     def lane_of(self, rank: int) -> int:
-        """The lane that `rank`, one of `ranks`, belongs to."""
+        """The lane that `rank`, one of `ranks`, belongs to. Raises IndexError for another."""
+        if rank not in self.ranks:
+            raise IndexError(f"rank is {rank}: this pipeline has ranks {self.ranks}")
         tp, _, cp = self.degrees
         return self.ranks.index(rank) // tp % cp
 
@@ -101,13 +103,21 @@ class Plan:
     candidates: list[Candidate]
     sequences: list[Sequence]
     pipelines: list[Pipeline]
+    gpus: dataclasses.InitVar[int]
+    """Of the planner: ranks are below it."""
+
+    def __post_init__(self, gpus: int) -> None:
+        object.__setattr__(self, "gpus", gpus)
 
     def pipeline_of(self, rank: int) -> Pipeline | None:
-        """The pipeline that `rank` belongs to; None: it is idle in this step."""
+        """The pipeline that `rank` belongs to; None: it is idle in this step. Raises IndexError for a rank that the
+        planner has no GPU for."""
+        if not 0 <= rank < self.gpus:
+            raise IndexError(f"rank is {rank}: the planner has {self.gpus} GPUs, give a rank from 0 to {self.gpus - 1}")
         return next((pipeline for pipeline in self.pipelines if rank in pipeline.ranks), None)
 
     def micro_batches(self, rank: int) -> list[MicroBatch]:
-        """What `rank` computes, in this order; nothing where it is idle."""
+        """What `rank` computes, in this order; nothing where it is idle. Raises IndexError as pipeline_of."""
         pipeline = self.pipeline_of(rank)
         return pipeline.lanes[pipeline.lane_of(rank)] if pipeline else []
 
@@ -256,8 +266,8 @@ class Simulation:
     """Systems one after the other."""
 
 
-def plan_of(json: dict[str, Any]) -> Plan:
-    """The content of a plan.json as a Plan."""
+def plan_of(json: dict[str, Any], gpus: int) -> Plan:
+    """The content of a plan.json of a planner with so many GPUs as a Plan."""
     return Plan(
         step=json["step"],
         hash=json["hash"],
@@ -268,6 +278,7 @@ def plan_of(json: dict[str, Any]) -> Plan:
         candidates=[Candidate(**candidate) for candidate in json["candidates"]],
         sequences=[Sequence(**sequence) for sequence in json["sequences"]],
         pipelines=[_pipeline_of(pipeline) for pipeline in json["pipelines"]],
+        gpus=gpus,
     )
 
 

@@ -131,10 +131,16 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(plan.micro_batches(7), plan.pipelines[2].lanes[0])
         self.assertEqual(plan.micro_batches(12), [], "an idle rank")
         self.assertIsNone(plan.pipeline_of(12))
+        for rank in (16, 64, -1):
+            for index in (plan.micro_batches, plan.pipeline_of):
+                with self.assertRaisesRegex(IndexError, f"rank is {rank}: the planner has 16 GPUs"):
+                    index(rank)
 
     def test_lanes_lie_between_tensor_ranks_and_stages(self):
         pipeline = sluice.Pipeline(scheme="<2,2,3>", max_len=1, ranks=list(range(10, 22)), lanes=[[], [], []])
         self.assertEqual([pipeline.lane_of(rank) for rank in pipeline.ranks], [0, 0, 1, 1, 2, 2] * 2)
+        with self.assertRaisesRegex(IndexError, "rank is 9"):
+            pipeline.lane_of(9)
 
     def test_strategies_are_proposals_texts_or_a_file(self):
         proposals = sluice.propose(CODE_LENGTHS, **ProposeTest.ARGUMENTS)
@@ -171,12 +177,16 @@ class PlanTest(unittest.TestCase):
                 self.planner.plan(wrong)
         with self.assertRaisesRegex(sluice.InputError, "step is -1"):
             self.planner.plan([5], -1)
+        for wrong in (2**70, 0.5, None):
+            with self.assertRaisesRegex(sluice.InputError, "step is .*: give an integer from 0"):
+                self.planner.plan([5], wrong)
         with self.assertRaisesRegex(sluice.InputError, "documents has 1"):
             self.planner.plan([5, 6], documents=[1])
         with self.assertRaisesRegex(sluice.InfeasibleError, "10,000,000 tokens"):
             self.planner.plan([10_000_000])
         for arguments, message in [({"calibration": "a800-7c"}, "a800-7b"), ({"cluster": "a800x9"}, "a800x8"),
-                                   ({"method": "best"}, "ours"), ({"gpus": 0}, "gpus is 0"), ({"gpus": 8}, "16")]:
+                                   ({"method": "best"}, "ours"), ({"gpus": 0}, "gpus is 0"),
+                                   ({"gpus": 2**40}, "gpus is 1099511627776"), ({"gpus": "8"}, "gpus is '8'"), ({"gpus": 8}, "16")]:
             with self.assertRaisesRegex(sluice.InputError, message):
                 sluice.Planner(STRATEGIES, **{**MACHINE, **arguments})
         self.assertTrue(issubclass(sluice.InputError, ValueError))
