@@ -1,13 +1,17 @@
 """sluice.integrations.verl in the place of the released verl's own function, called as its trainers do."""
 
+import types
 import unittest
 
 import numpy as np
 import sluice
 import torch
+import verl_balance
 from lengths import lengths_of
 from sluice.integrations.verl import PartitionByTime, lengths_of as lengths_of_workloads
-from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
+from verl import DataProto
+from verl.trainer.ppo import ray_trainer
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 
 ARGUMENTS = {"calibration": "a800-7b"}
 SHAPES = [(64, 8), (256, 16), (16, 16), (24, 1), (512, 64)]
@@ -53,16 +57,23 @@ class PartitionTest(unittest.TestCase):
                 faster += self.slowest(ours, lengths) < self.slowest(theirs, lengths)
         self.assertGreater(faster, 0)
 
-    def test_the_trainers_further_steps_take_the_result(self):
-        # RayPPOTrainer._balance_batch of verl 0.9.1: each part is put in an order of its own and logged.
-        values, ranks = workloads(64), 8
-        partitions = self.partition(values, k_partitions=ranks, equal_size=True)
-        for part in partitions:
-            part.sort(key=lambda place: (values[place], place))
-        reordered = torch.tensor([place for part in partitions for place in part[::2] + part[1::2][::-1]])
-        self.assertEqual(sorted(reordered.tolist()), list(range(64)))
-        logged = log_seqlen_unbalance(lengths_of(64), partitions, prefix="tokens")
-        self.assertGreaterEqual(logged["tokens/balanced_max"], logged["tokens/mean"])
+    def test_the_trainers_hook_spreads_the_batch_by_time(self):
+        slowest = [self.slowest_rank_of_the_trainers_hook()]
+        self.addCleanup(setattr, ray_trainer, "get_seqlen_balanced_partitions", get_seqlen_balanced_partitions)
+        verl_balance.balance_by_time(trainers=[ray_trainer.__name__])
+        slowest.append(self.slowest_rank_of_the_trainers_hook())
+        self.assertIsInstance(ray_trainer.get_seqlen_balanced_partitions, PartitionByTime)
+        self.assertLessEqual(slowest[1], slowest[0])
+
+    def slowest_rank_of_the_trainers_hook(self, ranks=8):
+        lengths = torch.tensor(lengths_of(64, most=4096))
+        batch = DataProto.from_dict({"attention_mask": (torch.arange(4096) < lengths[:, None]).long()})
+        trainer = types.SimpleNamespace(_get_dp_size=lambda *_: ranks, actor_rollout_wg=None)
+        ray_trainer.RayPPOTrainer._balance_batch(trainer, batch, metrics := {})
+        self.assertTrue(metrics)
+        reordered = batch.batch["attention_mask"].sum(-1)
+        self.assertEqual(sorted(reordered.tolist()), sorted(lengths.tolist()))
+        return max(self.partition.balancer.times.of(part.numpy()) for part in reordered.view(ranks, -1))
 
     def test_single_precision_workloads_of_the_sft_trainer(self):
         lengths = [1, 2, 511, 131_071, 1_000_000]
