@@ -1,7 +1,7 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build test check sanitize train soak fuzz \
+.PHONY: help bootstrap configure build test check sanitize train trial soak fuzz \
         processors parity integrations wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
@@ -49,7 +49,11 @@ corpora/stdlib/corpus.idx: | build
 train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus and train on it, 4 ranks
 	$(SLUICE) train --config examples/quickstart.toml --nproc 4 --resume auto
 
-soak: build ## Run the long tests: kills, random plans, plans against the checker (an hour)
+# OPTIONS are those of `python3 tests/trial --help`: OPTIONS='--only "kill -9" --seed 2'.
+trial: build ## Strike real runs with every kind of fault at every phase (half an hour)
+	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial $(OPTIONS)
+
+soak: build ## Run the long tests: kills, random faults, random plans, plans against the checker (two hours)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak
 
 # The settings hold libtorch and oneDNN to what older processors have; each is one more run of the tests.

@@ -134,6 +134,21 @@ def alive(process_id):
         return False
 
 
+def hardware():
+    """One line on this machine."""
+    processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                      if line.startswith("model name")), "unknown processor")
+    kibibytes = int(pathlib.Path("/proc/meminfo").read_text().split()[1])
+    return f"{os.cpu_count()} x {processor}, {kibibytes / 2**20:.0f} GiB, Linux {os.uname().release}"
+
+
+def revision():
+    """The commit that was tested, or nothing outside a repository."""
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=pathlib.Path(__file__).parent, text=True,
+                               capture_output=True, check=False)
+    return described.stdout.strip()
+
+
 def wait_until(condition, timeout_s, pause_s=0.002):
     """Whether `condition` came true in time."""
     deadline = time.monotonic() + timeout_s

@@ -1,6 +1,6 @@
 """Runs the long tests and writes what they found, with the machine they ran on, to soak.json and soak.md.
 
-soak.py --results FOLDER [--kills N] [--plans N] [--laned N] [--threaded N] [--checked N] [--inputs N];
+soak.py --results FOLDER [--kills N] [--trials N] [--plans N] [--laned N] [--threaded N] [--checked N] [--inputs N];
 $SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ and $PLAN_INSTANCES name the programs.
 """
 
@@ -14,23 +14,12 @@ import tempfile
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS / "integration"))
+
+from harness import hardware, revision
+
 KILLS_TEST = TESTS / "integration" / "kills_test.py"
 CHECKER_TEST = TESTS / "checker" / "checker_test.py"
-
-
-def hardware():
-    """One line on this machine."""
-    processor = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-                      if line.startswith("model name")), "unknown processor")
-    kibibytes = int(pathlib.Path("/proc/meminfo").read_text().split()[1])
-    return f"{os.cpu_count()} x {processor}, {kibibytes / 2**20:.0f} GiB, Linux {os.uname().release}"
-
-
-def revision():
-    """The commit that was tested, or nothing outside a repository."""
-    described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=KILLS_TEST.parent, text=True,
-                               capture_output=True, check=False)
-    return described.stdout.strip()
 
 
 def run(name, command):
@@ -56,13 +45,16 @@ def run_kills(count):
 
 def markdown(results):
     """The results as a page."""
-    kills, plans, threaded = results["kills"], results["plans"], results["threaded_plans"]
+    kills, trials = results["kills"], results["trials"]
+    plans, threaded = results["plans"], results["threaded_plans"]
     laned, checked, inputs = results["laned_plans"], results["checked_plans"], results["inputs"]
     state = {True: "passed", False: "FAILED"}
     lines = ["# Soak", "", f"`make soak` on {results['hardware']}; revision {results['revision']}.", "",
              "| test | count | result | seconds |", "| --- | --- | --- | --- |",
              f"| `kill -9` of a random rank, 4 ranks over Gloo | {kills['count']} | {state[kills['passed']]} "
              f"| {kills['seconds']} |",
+             f"| random faults at random phases of real runs | {trials['count']} | {state[trials['passed']]} "
+             f"| {trials['seconds']} |",
              f"| random plans in virtual time under random delays | {plans['count']} | {state[plans['passed']]} "
              f"| {plans['seconds']} |",
              f"| batches planned on random lanes, verified, in virtual time under random delays | {laned['count']} "
@@ -86,6 +78,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--plans", type=int, default=10_000)
     parser.add_argument("--laned", type=int, default=10_000)
     parser.add_argument("--threaded", type=int, default=100)
@@ -96,6 +89,9 @@ def main():
     results = {
         "schema": "sluice.soak/1", "hardware": hardware(), "revision": revision(),
         "kills": {"count": options.kills, **run_kills(options.kills)},
+        "trials": {"count": options.trials,
+                   **run("trials", [sys.executable, str(TESTS / "trial"), "--random", str(options.trials), "--seed",
+                                    "1000"])},
         "plans": {"count": options.plans,
                   **run("plans", [fuzz, "--count", str(options.plans), "--seed", "100000"])},
         "laned_plans": {"count": options.laned,
@@ -113,7 +109,7 @@ def main():
     (options.results / "soak.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.results / "soak.md").write_text(markdown(results))
     print(markdown(results))
-    tests = ("kills", "plans", "laned_plans", "threaded_plans", "checked_plans", "inputs")
+    tests = ("kills", "trials", "plans", "laned_plans", "threaded_plans", "checked_plans", "inputs")
     passed = all(results[test]["passed"] for test in tests)
     sys.exit(0 if passed else 1)
 

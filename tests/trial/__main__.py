@@ -1,0 +1,214 @@
+"""Strikes real runs with faults, and checks that nothing is lost: each kind of fault at each phase of a run that it
+applies to. After the fault the run is resumed; every line of its metrics and every parameter must be what a run has
+that nothing happened to, and no process, port or file may be left over.
+
+$SLUICE names the program. Exit status: 0 all held, 1 something broke, 2 wrong usage.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import os
+import pathlib
+import random
+import re
+import shutil
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+
+import faults_commands
+import faults_damage
+import faults_disk
+import faults_limits
+import faults_network
+import faults_sharing
+import faults_signals
+import faults_strangers
+from harness import hardware, revision
+from job import PROGRAM, Broken
+from phase import Missed
+from trial import Skipped, Testbed, Trial
+
+GROUPS = (faults_signals, faults_disk, faults_damage, faults_limits, faults_strangers, faults_sharing, faults_network,
+          faults_commands)
+# How often a phase that was over before it could be struck is tried again, with other chances.
+ATTEMPTS = 4
+# One of each kind that takes a few seconds: what `make test` tries.
+FEW = ("signals: kill -9 of rank 1 @ push", "disk: the disk is full @ save",
+       "damage: the last line of the metrics cut off @ rest", "strangers: silent connections on every port @ start",
+       "sharing: a run takes over from one that was killed @ step", "network: a node is cut off for 3 s @ step")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A fault at a phase."""
+
+    fault: object
+    phase: str
+
+    def __str__(self):
+        return f"{self.fault.group}: {self.fault.name} @ {self.phase}"
+
+
+@dataclasses.dataclass
+class Row:
+    """What came of a case."""
+
+    case: Case
+    seed: int
+    result: str  # held, BROKEN, missed or skipped
+    why: str
+    seconds: float
+
+
+def all_cases():
+    return [Case(fault, phase) for group in GROUPS for fault in group.FAULTS.faults for phase in fault.phases]
+
+
+def attempt(testbed, case, seed, number, keep):
+    """One trial in a folder of its own, which stays if it broke and --keep asks for it."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="trial-", dir=testbed.folder))
+    trial = Trial(testbed, case.phase, f"{seed} {case} {number}", folder)
+    broke = True
+    try:
+        trial.execute(case.fault)
+        broke = False
+    except (Missed, Skipped):
+        broke = False
+        raise
+    finally:
+        if broke and keep:
+            name = re.sub(r"\W+", "-", str(case)).strip("-")
+            shutil.copytree(folder, keep / f"{name}-{seed}", dirs_exist_ok=True, symlinks=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_case(testbed, case, seed, keep):
+    begin = time.monotonic()
+    result, why = "missed", "the run was past this phase each time"
+    for number in range(ATTEMPTS):
+        try:
+            attempt(testbed, case, seed, number, keep)
+            result, why = "held", ""
+        except Missed:
+            continue
+        except Skipped as reason:
+            result, why = "skipped", str(reason)
+        except Broken as reason:
+            result, why = "BROKEN", str(reason)
+        except Exception as error:  # a fault of the trial itself is no reason to lose the other rows
+            result, why = "BROKEN", f"the trial itself: {type(error).__name__}: {error}"
+        break
+    return Row(case, seed, result, why, time.monotonic() - begin)
+
+
+def show(row, number, total):
+    print(f"{number:4d}/{total}  {row.result:8s}{row.seconds:6.1f} s  {row.case}", flush=True)
+    if row.why:
+        print(f"{'':22s}{' '.join(row.why.split())[:600]}", flush=True)
+    if row.result == "BROKEN":
+        print(f"{'':22s}again: tests/trial --seed {row.seed} --only {shlex.quote(str(row.case))}", flush=True)
+
+
+def table(rows):
+    """The matrix as Markdown: a line for each fault, with how it went at each phase."""
+    faults = {}
+    for row in rows:
+        faults.setdefault(row.case.fault, []).append(row)
+    lines = ["| fault | phases tried | wanted | result |", "| --- | --- | --- | --- |"]
+    for fault, tried in faults.items():
+        counts = collections.Counter(row.result for row in tried)
+        result = ", ".join(f"{count} {name}" for name, count in counts.items())
+        details = "; ".join(sorted({" ".join(row.why.split())[:160].replace("|", "\\|") for row in tried if row.why}))
+        phases = " ".join(dict.fromkeys(row.case.phase for row in tried))
+        lines.append(f"| {fault.name} | {phases} | {fault.wanted} | {result}{': ' + details if details else ''} |")
+    return "\n".join(lines)
+
+
+def summary(rows):
+    counts = collections.Counter(row.result for row in rows)
+    faults = len({row.case.fault for row in rows})
+    return (f"{len(rows)} trials of {faults} kinds of faults: "
+            + ", ".join(f"{counts[name]} {name}" for name in ("held", "BROKEN", "missed", "skipped") if counts[name]))
+
+
+def write_record(path, rows, command):
+    page = ["# Trial", "", f"`{command}`, revision {revision()}, on {hardware()}.", "", summary(rows) + ".", "",
+            "Each fault was tried at the phases that its line names; what each phase is, and what is checked after "
+            "every fault, stands in [docs/trial.md](../../docs/trial.md).", "", table(rows), ""]
+    path.write_text("\n".join(page))
+
+
+def become_root():
+    """Network namespaces and mounts need root, or a user namespace in which this user is root."""
+    inside = ["unshare", "--map-root-user", "--mount"]
+    if os.geteuid() == 0 or not shutil.which("unshare"):
+        return
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode == 0:
+        os.execvp(inside[0], [*inside, sys.executable, *sys.orig_argv[1:]])
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(prog="trial", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="TEXT", action="append", help="only cases with this in their name, 'GROUP: "
+                        "FAULT @ PHASE', which --list shows; may be given again")
+    parser.add_argument("--seed", type=int, default=1, help="draws victims and moments (default 1)")
+    parser.add_argument("--few", action="store_true", help="one of each kind that takes seconds, as `make test`")
+    parser.add_argument("--random", type=int, metavar="N", help="N cases by chance, each with a seed of its own")
+    parser.add_argument("--list", action="store_true", help="print the cases and end")
+    parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="keep the folders of what broke here")
+    parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write the table to a page")
+    return parser.parse_args()
+
+
+def chosen(options):
+    """[(case, seed)] to try."""
+    cases = all_cases()
+    if options.few:
+        by_name = {str(case): case for case in cases}
+        cases = [by_name[name] for name in FEW]
+    if options.only:
+        cases = [case for case in cases if any(text in str(case) for text in options.only)]
+    if options.random and cases:
+        chance = random.Random(options.seed)
+        return [(chance.choice(cases), options.seed * 100_000 + number) for number in range(options.random)]
+    return [(case, options.seed) for case in cases]
+
+
+def main():
+    options = parse_options()
+    trials = chosen(options)
+    if options.list:
+        for case, _ in trials:
+            print(f"{case}  ->  {case.fault.wanted}")
+        print(f"{len(trials)} trials of {len({case.fault for case, _ in trials})} kinds of faults")
+        return 0
+    if not trials:
+        print(f"trial: no case has {' or '.join(map(repr, options.only))} in its name: --list shows what there is")
+        return 2
+    if not os.access(PROGRAM, os.X_OK):
+        print(f"trial: {PROGRAM} cannot be run: build it (make build), or name it in $SLUICE")
+        return 2
+    become_root()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="sluice-trial-", ignore_cleanup_errors=True) as folder:
+        testbed = Testbed(pathlib.Path(folder))
+        with contextlib.suppress(KeyboardInterrupt):
+            for number, (case, seed) in enumerate(trials, 1):
+                rows.append(run_case(testbed, case, seed, options.keep))
+                show(rows[-1], number, len(trials))
+    print(summary(rows))
+    if options.record:
+        write_record(options.record, rows, f"make trial SEED={options.seed}")
+    return 0 if len(rows) == len(trials) and all(row.result != "BROKEN" for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

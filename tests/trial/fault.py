@@ -1,0 +1,39 @@
+"""Faults: what is done to a run, at which phases, and what is wanted of it. The modules faults_*.py list them."""
+
+import dataclasses
+from collections.abc import Callable
+
+# Of a run under a launcher, in the order in which it passes through them.
+START_UP = ("start", "join", "calibrate")
+STEP = ("step", "pull", "ring", "push", "update")
+RUNNING = ("step", "evaluate", "save")
+ALL = (*START_UP, *STEP, "evaluate", "save", "end")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """`strike(trial)` does it and checks what only this fault asks for; Trial.execute checks the rest. `wanted` is
+    for people: how the struck run ends."""
+
+    group: str
+    name: str
+    phases: tuple[str, ...]
+    wanted: str
+    strike: Callable
+
+
+class Group:
+    """The faults of one module, in order."""
+
+    def __init__(self, name):
+        self.name, self.faults = name, []
+
+    def add(self, name, phases, wanted, strike):
+        self.faults.append(Fault(self.name, name, tuple(phases), wanted, strike))
+
+    def __call__(self, name, phases, wanted):
+        """As a decorator of the function that strikes."""
+        def register(strike):
+            self.add(name, phases, wanted, strike)
+            return strike
+        return register

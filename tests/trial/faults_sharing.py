@@ -1,0 +1,90 @@
+"""Two that use one run directory at once, and readers of a run that is under way."""
+
+import os
+import signal
+import time
+
+from fault import Group
+from job import PROGRAM, Broken
+from phase import metrics_lines
+
+FAULTS = Group("sharing")
+ONE_WINS = "the second ends 1 or 2 and names the first, which goes on"
+
+
+def second_run(trial):
+    job = trial.job()
+    job.start_locally("run", "--resume", "auto")
+    return job
+
+
+@FAULTS("a second run in the same directory", ("join", "step", "save", "end"), ONE_WINS)
+def two_runs(trial):
+    first = trial.train_to_phase()
+    second = second_run(trial)
+    status = second.wait()["launcher"].status
+    if trial.phase == "end" and status == 0:  # the first was through
+        pass
+    elif status not in (1, 2):
+        raise Broken(f"the second run ended with {status}")
+    else:
+        trial.says(second.endings(), r"run.*(use|held|lock|process)|process \d+")
+    trial.ends(first, 0)
+    trial.complete()
+
+
+@FAULTS("two runs begin at the same moment", ("start",), "one goes on, the other ends 1 or 2")
+def two_at_once(trial):
+    first, second = trial.start(), second_run(trial)
+    statuses = sorted(job.wait()["launcher"].status for job in (first, second))
+    if statuses not in ([0, 1], [0, 2]):
+        raise Broken(f"they ended with {statuses}")
+    trial.complete()
+
+
+@FAULTS("a run takes over from one that was killed", ("join", "step", "save"), "goes on at once")
+def take_over(trial):
+    job = trial.train_to_phase()
+    job.signal_group(signal.SIGKILL)
+    for process in job.ranks().values():
+        os.kill(process, signal.SIGKILL)
+    trial.resume()
+
+
+@FAULTS("a second run while the first is frozen", ("step",), ONE_WINS)
+def second_while_frozen(trial):
+    first = trial.train_to_phase()
+    frozen = [first.launcher.pid, *first.ranks().values()]
+    for process in frozen:
+        os.kill(process, signal.SIGSTOP)
+    second = second_run(trial)
+    time.sleep(3)
+    for process in frozen:
+        os.kill(process, signal.SIGCONT)
+    if second.wait()["launcher"].status not in (1, 2):
+        raise Broken("the second run trained beside the first")
+    trial.ends(first, 0)
+    trial.complete()
+
+
+def read_by(name, command, phases=("step", "save")):
+    """Another command reads the run while it trains."""
+    def strike(trial):
+        first = trial.train_to_phase()
+        reader = trial.job()
+        while not metrics_lines(trial.run) and first.running():
+            time.sleep(0.001)
+        reader.start("reader", [PROGRAM, *command])
+        reader.wait()
+        ending = reader.endings()["reader"]
+        if ending.status not in (0, 2):  # 2: what it wants is not there yet
+            raise Broken(str(ending))
+        trial.ends(first, 0)
+        trial.complete()
+    FAULTS.add(f"{name} of a run that goes on", phases, "the run is not disturbed", strike)
+
+
+read_by("report", ["report", "run"])
+read_by("inspect", ["inspect", "run/metrics.jsonl"])
+read_by("export", ["export", "run", "--out", "exported"])
+read_by("a dry run", ["train", "--config", "run.toml", "--nproc", "3", "--dry-run"])

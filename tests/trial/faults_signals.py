@@ -1,0 +1,212 @@
+"""Signals: ranks, launchers and whole groups that are killed, told to stop, frozen, or crash."""
+
+import os
+import signal
+import subprocess
+import time
+
+from fault import ALL, RUNNING, STEP, Group
+from harness import free_port
+from job import PROGRAM, RANKS, Broken
+from phase import metrics_lines
+
+FAULTS = Group("signals")
+KILLED = "ends 1 and names the rank"
+SAVED = "saves and ends 0; before the first step ends 1"
+# How long a frozen rank is tolerated by the launcher's and the other ranks' watch: less than its silence.
+FROZEN_S = 2.0
+
+
+def kill_rank(victim):
+    def strike(trial):
+        job = trial.train_to_phase()
+        struck = job.signal_rank(victim, signal.SIGKILL)
+        late = trial.phase == "end" or not struck
+        trial.ends(job, *((0, 1) if late else (1,)), says=None if late else f"rank {victim} was killed by signal 9")
+    return strike
+
+
+for rank in range(RANKS):
+    phases = ALL if rank == 0 else ("join", *STEP[:4], "save") if rank == 1 else ("start", "step", "update", "save")
+    FAULTS.add(f"kill -9 of rank {rank}", phases, KILLED, kill_rank(rank))
+
+
+@FAULTS("kill -9 of two ranks at once", ("join", "step", "save"), KILLED)
+def kill_two(trial):
+    job = trial.train_to_phase()
+    for rank in trial.chance.sample(range(RANKS), 2):
+        job.signal_rank(rank, signal.SIGKILL)
+    trial.ends(job, 1, says=r"rank \d was killed by signal 9")
+
+
+@FAULTS("kill -9 of the launcher", ("start", "join", "step", "evaluate", "save", "end"), "all ranks end with it")
+def kill_launcher(trial):
+    job = trial.train_to_phase()
+    job.launcher.kill()
+    trial.ends(job, -signal.SIGKILL, 0)
+
+
+@FAULTS("kill -9 of everything at once", ("start", "join", *STEP, "evaluate", "save", "end"), "as a loss of power")
+def kill_everything(trial):
+    job = trial.train_to_phase()
+    job.signal_group(signal.SIGKILL)
+    trial.ends(job, -signal.SIGKILL, 0)
+
+
+@FAULTS("kill -9 twice: at this phase, and when it has resumed", RUNNING, KILLED)
+def kill_twice(trial):
+    for _ in range(2):
+        job = trial.start()
+        trial.reach(job)
+        job.signal_rank(trial.chance.randrange(RANKS), signal.SIGKILL)
+        trial.ends(job, 1, says="was killed by signal 9")
+
+
+@FAULTS("kill -9 of a rank without a launcher", ("join", "step", "push", "save"), "the others name it and end 1")
+def kill_by_hand(trial):
+    job = trial.job()
+    job.start_by_hand("run", "--resume", "auto")
+    trial.reach(job)
+    victim = trial.chance.randrange(RANKS)
+    job.signal_rank(victim, signal.SIGKILL)
+    pattern = None if trial.phase == "join" else rf"rank {victim} \(process \d+ on \S+\) was lost|with rank {victim}"
+    endings = trial.ends(job, 1, -signal.SIGKILL, says=pattern)
+    if [name for name, ending in endings.items() if ending.status < 0] != [f"rank{victim}"]:
+        raise Broken("others than the victim died of a signal")
+
+
+def stop(tell):
+    """Tells a run to stop; it saves, unless it has not begun to train."""
+    def strike(trial):
+        job = trial.train_to_phase()
+        begun = metrics_lines(trial.run) > 0
+        tell(job, trial)
+        trial.ends(job, *((0,) if begun else (0, 1)))
+        if begun:
+            trial.saved_all()
+    return strike
+
+
+def tell_launcher(job, _trial):
+    job.launcher.send_signal(signal.SIGTERM)
+
+
+def tell_rank(job, trial):
+    job.signal_rank(trial.chance.randrange(RANKS), signal.SIGTERM)
+
+
+def tell_group(job, _trial):
+    job.signal_group(signal.SIGTERM)
+
+
+def tell_group_twice(job, _trial):
+    job.signal_group(signal.SIGTERM)
+    time.sleep(0.05)
+    job.signal_group(signal.SIGTERM)
+
+
+def interrupt_group(job, _trial):
+    job.signal_group(signal.SIGINT)
+
+
+def hang_up(job, _trial):
+    job.signal_group(signal.SIGHUP)
+
+
+FAULTS.add("SIGTERM to the launcher", ALL, SAVED, stop(tell_launcher))
+FAULTS.add("SIGTERM to a rank", ("step", "evaluate", "save"), SAVED, stop(tell_rank))
+FAULTS.add("SIGTERM to the group", ALL, SAVED, stop(tell_group))
+FAULTS.add("SIGTERM to the group, twice", ("join", *RUNNING), SAVED, stop(tell_group_twice))
+FAULTS.add("SIGINT to the group", ("start", *RUNNING), SAVED, stop(interrupt_group))
+
+
+@FAULTS("SIGHUP to the group: the terminal closes", ("start", *RUNNING), "saves, or ends by the signal")
+def terminal_closes(trial):
+    job = trial.train_to_phase()
+    hang_up(job, trial)
+    trial.ends(job, 0, 1, -signal.SIGHUP)
+
+
+@FAULTS("SIGUSR1 to a rank", ("join", "step", "save"), "goes on, or ends 1 and names the rank")
+def user_signal(trial):
+    job = trial.train_to_phase()
+    job.signal_rank(trial.chance.randrange(RANKS), signal.SIGUSR1)
+    trial.ends(job, 0, 1)
+
+
+def freeze(who, number_of):
+    """Stops processes for a while; nobody takes them for dead, and the run ends as if nothing had happened."""
+    def strike(trial):
+        job = trial.train_to_phase()
+        frozen = number_of(job, trial)
+        for process in frozen:
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(FROZEN_S)
+        for process in frozen:
+            os.kill(process, signal.SIGCONT)
+        trial.ends(job, 0)
+        trial.complete()
+    FAULTS.add(f"{who} frozen for {FROZEN_S:.0f} s", ("start", "join", "step", "push", "save"), "goes on", strike)
+
+
+def some_rank(job, trial):
+    ranks = sorted(job.ranks().values())
+    return [trial.chance.choice(ranks)] if ranks else []
+
+
+freeze("a rank", some_rank)
+freeze("the launcher", lambda job, trial: [job.launcher.pid])
+freeze("all", lambda job, trial: [job.launcher.pid, *job.ranks().values()])
+
+
+@FAULTS("a rank frozen for good", ("join", "step", "save"), "ends 1 and names the rank")
+def frozen_for_good(trial):
+    job = trial.train_to_phase()
+    victim = trial.chance.randrange(RANKS)
+    job.signal_rank(victim, signal.SIGSTOP)
+    trial.ends(job, 1, says=None if trial.phase == "join" else rf"rank {victim}")
+
+
+def crash(number):
+    def strike(trial):
+        job = trial.train_to_phase()
+        victim = trial.chance.randrange(RANKS)
+        job.signal_rank(victim, number)
+        trial.ends(job, 1, says=rf"rank {victim} was killed by signal {int(number)}")
+    FAULTS.add(f"a rank crashes with {number.name}", ("step", "save"), KILLED, strike)
+
+
+for crashing in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):
+    crash(crashing)
+
+# Stands for torchrun's agent: it starts its ranks and waits for them.
+AGENT = """
+port=$1 program=$2 ranks=$3
+for ((rank = 0; rank < ranks; ++rank)); do
+  RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+    TORCHELASTIC_RUN_ID=trial "$program" train --config run.toml --resume auto &
+done
+wait
+"""
+
+
+@FAULTS("kill -9 of an agent as torchrun's", ("join", "step", "save"), "its ranks end with it")
+def kill_agent(trial):
+    trial.configure(train__steps=100_000)  # far from its end, so that who trains on is found
+    job = trial.job()
+    job.start("agent", ["bash", "-c", AGENT, "agent", free_port(15_000, 20_000), PROGRAM, RANKS])
+    trial.reach(job)
+    job.processes["agent"].kill()
+    trial.ends(job, -signal.SIGKILL)
+    trial.ends(trial.start("--set", f"train.steps={trial.committed + 2}"), 0)
+    trial.finished = True
+
+
+@FAULTS("the reader of the output is gone", ("start", "step", "save"), "goes on, or ends and loses nothing")
+def output_closed(trial):
+    reader, writer = os.pipe()
+    job = trial.start(stdout=writer, stderr=subprocess.STDOUT)
+    os.close(writer)
+    trial.reach(job)
+    os.close(reader)
+    trial.ends(job, 0, 1, -signal.SIGPIPE)
