@@ -2,7 +2,6 @@
 // V: vocabulary entries of this rank, 3: softmax statistics (ops/cross_entropy.h).
 #include "layers/head.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -12,6 +11,7 @@
 #include "base/interval.h"
 #include "base/text.h"
 #include "ops/cross_entropy.h"
+#include "ops/device.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 
@@ -19,14 +19,14 @@ namespace sluice::layers {
 namespace {
 
 at::Tensor on_device(const std::vector<int64_t>& values, const at::Device& device) {
-  at::Tensor host = at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kLong));
+  const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
   std::copy(values.begin(), values.end(), host.mutable_data_ptr<int64_t>());
-  return host.to(device);
+  return ops::upload(host, device);
 }
 
-// One chunk's logits on this rank, turned into exponentials, and its softmax statistics.
+// One chunk's logits on this rank, and its softmax statistics.
 struct ChunkSoftmax {
-  at::Tensor exponentials_CV;
+  at::Tensor logits_CV;
   at::Tensor shard_C3;
   at::Tensor whole_C3;
 };
@@ -34,7 +34,7 @@ struct ChunkSoftmax {
 ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& weights, const at::Tensor& y_CH,
                            const at::Tensor& target_C) {
   const at::Tensor logits_CV = ops::wide_times_transposed(y_CH, weights.output_VH);
-  const at::Tensor shard_C3 = ops::exponentiate_rows(logits_CV, target_C, weights.vocabulary.begin);
+  const at::Tensor shard_C3 = ops::row_statistics(logits_CV, target_C, weights.vocabulary.begin);
   const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
   return {logits_CV, shard_C3, ops::combine(all_SC3)};
 }
@@ -85,9 +85,9 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
     const at::Tensor y_CH = y_TH.index_select(0, row_C);
     const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
     loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
-    ops::cross_entropy_gradient(softmax.exponentials_CV, softmax.shard_C3, softmax.whole_C3, target_C,
-                                weights.vocabulary.begin);
-    const at::Tensor dlogits_CV = softmax.exponentials_CV.to(x_SH.scalar_type());
+    const at::Tensor dlogits_CV =
+        ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
+                                    weights.vocabulary.begin, x_SH.scalar_type());
     dy_TH.index_copy_(0, row_C, ops::times(dlogits_CV, weights.output_VH));
     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
   });
