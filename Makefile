@@ -86,6 +86,9 @@ wheel: build ## Build the Python package's wheel, install it in a new environmen
 bench: build ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
 
+gpu-kit: build ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
+	tools/gpu_kit pack
+
 paper: build ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B bench/paper_page.py
