@@ -108,13 +108,15 @@ class Block {
 inline Block block;
 
 }  // namespace on_host
+}  // namespace sluice::ops::kernels
 
-inline on_host::Index blockIdx;
-#define threadIdx (on_host::Index{on_host::block.thread()})
+// CUDA's own names are global.
+inline sluice::ops::kernels::on_host::Index blockIdx;
+#define threadIdx (sluice::ops::kernels::on_host::Index{sluice::ops::kernels::on_host::block.thread()})
 
-inline void __syncthreads() { on_host::block.wait("__syncthreads"); }
+inline void __syncthreads() { sluice::ops::kernels::on_host::block.wait("__syncthreads"); }
 inline float __shfl_xor_sync(unsigned /*threads*/, float value, int mask) {
-  return on_host::block.exchange(value, mask);
+  return sluice::ops::kernels::on_host::block.exchange(value, mask);
 }
 
 struct alignas(16) uint4 {
@@ -132,7 +134,8 @@ inline uint16_t __bfloat16_as_ushort(float value) {
   std::memcpy(&bits, &value, sizeof bits);
   return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
 }
-inline float rsqrtf(float value) { return 1.0F / std::sqrt(value); }
+
+namespace sluice::ops::kernels {
 
 template <typename... Parameters>
 Status launch(void (*kernel)(Parameters...), int64_t blocks, Stream /*stream*/, Parameters... arguments) {

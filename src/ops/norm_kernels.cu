@@ -28,7 +28,7 @@ __global__ void rms_norm(const NormForward norm) {
     SLUICE_UNROLL
     for (int i = 0; i < kWide; ++i) squares += kept[v].at[i] * kept[v].at[i];
   }
-  const float r = rsqrtf(block_sum(squares) / static_cast<float>(width) + norm.eps);
+  const float r = 1.0F / sqrtf(block_sum(squares) / static_cast<float>(width) + norm.eps);
   if (threadIdx.x == 0) norm.inverse_rms[row] = r;
   SLUICE_UNROLL
   for (int v = 0; v < kVectors; ++v) {
