@@ -16,7 +16,7 @@ PACKAGES = ("libbenchmark-dev", "libcli11-dev", "libfmt-dev", "libfmt9", "libglo
 PACKAGE_FILES = re.compile(r"/usr/(include|bin|share/(cmake|pkgconfig))/|/usr/lib/.*(cmake/|pkgconfig/|\.so|"
                            r"lib(gtest|gmock|benchmark)[a-z_]*\.a$)")
 # Every machine's own, or PyTorch's.
-SYSTEM_LIBRARIES = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|gomp)\.so)")
+SYSTEM_LIBRARIES = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|gomp)\.so)")
 MOST_BYTES = 60 << 20
 
 
@@ -42,11 +42,11 @@ def package_files():
                     if PACKAGE_FILES.match(line) and pathlib.Path(line).is_file())
 
 
-def gather(root, folder):
+def gather(root, build, folder):
     (folder / "programs").mkdir()
     (folder / "lib").mkdir()
     for name in PROGRAMS:
-        built = root / "build" / name
+        built = build / name
         if not built.exists():
             sys.exit(f"gpu_kit: {built} is not built: run make gpu-kit")
         subprocess.run(["strip", "-o", folder / "programs" / name, built], check=True)
@@ -63,10 +63,10 @@ def gather(root, folder):
         shutil.copy(path, target, follow_symlinks=False)
 
 
-def pack(root, out):
+def pack(root, build, out):
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
-        gather(root, folder)
+        gather(root, build, folder)
         out.mkdir(exist_ok=True)
         with tarfile.open(out / "kit.tar.xz", "w:xz") as archive:
             for entry in sorted(folder.iterdir()):

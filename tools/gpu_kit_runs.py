@@ -74,7 +74,7 @@ def learns(runs):
 
 def agree(runs):
     """Four ranks on one GPU, changing strategies, train as one does."""
-    common = SMALL | {"train.steps": 8, "train.dtype": "float64", "memory.margin_gib": 8}
+    common = SMALL | {"train.steps": 8, "train.dtype": "float64", "data.tokens_per_step": 4096}
     lone = runs.train("lone", 1, common)
     strategies = ["4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<2,2,1>", "<1,1,4>"]
     four = runs.train("four", 4, common | {"parallel.strategies": json.dumps(strategies),
