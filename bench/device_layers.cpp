@@ -13,10 +13,7 @@
 #include <cstdlib>
 
 #ifdef SLUICE_CUDA
-#include <ATen/ops/empty.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ATen.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
@@ -29,7 +26,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "bench/inputs.h"
+#include "inputs.h"
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
 #include "model/parameters.h"
