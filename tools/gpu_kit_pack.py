@@ -10,7 +10,7 @@ import tempfile
 
 PROGRAMS = ("sluice", "ops_test", "layers_test", "transport_test", "runtime_test", "device_layers_bench")
 # Of Debian: what the sources include and link, for a build where nothing of it is installed.
-PACKAGES = ("libbenchmark-dev", "libcli11-dev", "libfmt-dev", "libfmt9", "libgloo-dev", "libgmock-dev", "libgtest-dev",
+PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libcli11-dev", "libfmt-dev", "libfmt9", "libgloo-dev", "libgmock-dev", "libgtest-dev",
             "libsentencepiece-dev", "libsentencepiece0", "libspdlog-dev", "libspdlog1.10", "libtomlplusplus-dev",
             "libtomlplusplus3", "libxxhash-dev", "nlohmann-json3-dev", "pkgconf-bin", "libpkgconf3")
 PACKAGE_FILES = re.compile(r"/usr/(include|bin|share/(cmake|pkgconfig))/|/usr/lib/.*(cmake/|pkgconfig/|\.so|"

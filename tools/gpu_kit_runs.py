@@ -69,7 +69,9 @@ def learns(runs):
                   {"steps": len(steps), "first_loss": first, "last_loss": last,
                    "median_time_over_prediction": 1 + error, "prediction_within_goal": abs(error) <= PREDICTION_ERROR,
                    "tokens_per_s": statistics.median(step["tokens_per_s"] for step in late),
-                   "peak_bytes": max(step["peak_bytes"] for step in steps)})
+                   "peak_bytes": max(step["peak_bytes"] for step in steps),
+                   "median_peak_over_prediction": statistics.median(
+                       step["peak_bytes"] / step["predicted_peak_bytes"] for step in late)})
 
 
 def agree(runs):
