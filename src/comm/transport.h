@@ -78,13 +78,6 @@ class Communicator {
   int rank_;
 };
 
-// What a communicator's operations are for; transports that set parts of a device aside for each go by it.
-enum class Traffic : uint8_t {
-  kCollective,  // a cell waits for it: as fast as can be
-  kBulk,        // large and beside computation: pull and push
-  kHandOver,    // between stages and lanes: posted early, waits for its peer
-};
-
 // One rank's door to the others.
 class Transport {
  public:
@@ -97,13 +90,6 @@ class Transport {
   // All communicators are made and warmed at start-up. A communicator of one rank copies.
   virtual std::unique_ptr<Communicator> communicator(const std::string& name,
                                                      const std::vector<int>& ranks) = 0;
-
-  // The same for a transport that tells kinds of traffic apart. Order and names are shared with
-  // communicator().
-  virtual std::unique_ptr<Communicator> communicator_for(Traffic /*traffic*/, const std::string& name,
-                                                         const std::vector<int>& ranks) {
-    return communicator(name, ranks);
-  }
 
   // Throws base::RunError when an operation issued earlier has failed since: device transports learn of some
   // failures only after they have issued. Host transports throw where they wait and have nothing to add.

@@ -25,9 +25,6 @@ struct LayerContext {
   int64_t local_kv_heads() const { return parallel.tp > shape.kv_heads ? 1 : shape.kv_heads / parallel.tp; }
 };
 
-// What the logits of one chunk of rows should take of a device.
-int64_t default_logits_chunk_bytes(const at::Device& device);
-
 // `like` gives device and compute type; `positions` is the context length. Throws base::InputError with
 // model::tp_fault's text when tp cannot cut the shape.
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,

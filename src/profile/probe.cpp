@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
-#include "layers/context.h"
+#include "layers/head.h"
 #include "cost/fit.h"
 #include "profile/link_probe.h"
 #include "profile/machine.h"

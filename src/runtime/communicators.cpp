@@ -42,13 +42,11 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
                              const std::vector<strategy::Strategy>& candidates) {
   std::vector<int> world(static_cast<size_t>(transport.world_size()));
   std::iota(world.begin(), world.end(), 0);
-  activation_ = transport.communicator_for(comm::Traffic::kHandOver, "activation", world);
-  gradient_ = transport.communicator_for(comm::Traffic::kHandOver, "gradient", world);
-  if (any_lanes(candidates)) {
-    ring_ = transport.communicator_for(comm::Traffic::kHandOver, "ring", world);
-  }
-  link_inter_ = transport.communicator_for(comm::Traffic::kBulk, "link-inter", world);
-  link_intra_ = transport.communicator_for(comm::Traffic::kBulk, "link-intra", world);
+  activation_ = transport.communicator("activation", world);
+  gradient_ = transport.communicator("gradient", world);
+  if (any_lanes(candidates)) ring_ = transport.communicator("ring", world);
+  link_inter_ = transport.communicator("link-inter", world);
+  link_intra_ = transport.communicator("link-intra", world);
   control_ = control.communicator("step-control", world);
   for (const std::vector<int>& ranks : tensor_parallel_groups(candidates)) {
     const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();

@@ -44,7 +44,7 @@ class Engine {
     Precision precision;
     c10::Device device = c10::kCPU;
     int64_t context_length = 2048;   // longest sequence: length of the rotary tables
-    int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/context.h)
+    int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };

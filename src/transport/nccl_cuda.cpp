@@ -27,17 +27,6 @@ ncclDataType_t nccl_type(comm::DType dtype) {
   SLUICE_ASSERT(false, "no NCCL type for a wire type");
 }
 
-// Kernels that wait for a peer hold their multiprocessors: those that are posted early get few, so that
-// computation goes on beside them. 0: NCCL's choice.
-int max_ctas(comm::Traffic traffic) {
-  switch (traffic) {
-    case comm::Traffic::kCollective: return 0;
-    case comm::Traffic::kBulk: return 16;
-    case comm::Traffic::kHandOver: return 4;
-  }
-  SLUICE_ASSERT(false, "no limit for a kind of traffic");
-}
-
 const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }
 std::byte* at(void* data, int64_t offset) { return static_cast<std::byte*>(data) + offset; }
 
@@ -161,22 +150,14 @@ class NcclTransport final : public comm::Transport {
 
   std::unique_ptr<comm::Communicator> communicator(const std::string& name,
                                                    const std::vector<int>& ranks) override {
-    return communicator_for(comm::Traffic::kCollective, name, ranks);
-  }
-
-  std::unique_ptr<comm::Communicator> communicator_for(comm::Traffic traffic, const std::string& name,
-                                                       const std::vector<int>& ranks) override {
     const auto found = std::find(ranks.begin(), ranks.end(), rank());
     SLUICE_ASSERT(found != ranks.end(), base::text("rank ", rank(), " is no member of '", name, "'"));
     const int member = static_cast<int>(found - ranks.begin());
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(options_.device));
     const ncclUniqueId id = shared_id(name, ranks);
-    auto handle = std::make_shared<NcclHandle>(nccl_api(),
-                                               NcclHandle::Options{.name = name,
-                                                                   .members = static_cast<int>(ranks.size()),
-                                                                   .member = member,
-                                                                   .max_ctas = max_ctas(traffic)},
-                                               id);
+    auto handle = std::make_shared<NcclHandle>(
+        nccl_api(),
+        NcclHandle::Options{.name = name, .members = static_cast<int>(ranks.size()), .member = member}, id);
     const std::string failure = handle->join(std::chrono::nanoseconds(options_.join_timeout_ns));
     if (!failure.empty()) {
       NcclHandle::cut_off({handle});

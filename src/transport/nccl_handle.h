@@ -30,7 +30,6 @@ class NcclHandle {
     std::string name;
     int members = 1;
     int member = 0;
-    int max_ctas = 0;  // thread blocks that its operations may occupy; 0: NCCL's choice
   };
   // Begins to join; join() waits for the end. `api` outlives the handle.
   NcclHandle(const NcclApi& api, Options options, const ncclUniqueId& id);

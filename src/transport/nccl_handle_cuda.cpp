@@ -20,7 +20,6 @@ NcclHandle::NcclHandle(const NcclApi& api, Options options, const ncclUniqueId& 
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = name_.c_str();
-  if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
   first_ = api_.init(&comm_, options.members, id, options.member, &config);
 }
 
