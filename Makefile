@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
+        processors parity integrations wheel bench gpu-kit paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
