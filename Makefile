@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench paper long-context bench-transformers bench-fidelity format tidy clean
+        processors parity integrations wheel bench gpu-kit paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -85,6 +85,9 @@ wheel: build ## Build the Python package's wheel, install it in a new environmen
 
 bench: build ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
+
+gpu-kit: build ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
+	tools/gpu_kit pack
 
 paper: build ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation

@@ -25,6 +25,7 @@ struct Options {
   corpus::SamplerOptions sampling{.tokens_per_step = 8192};
   std::string overflow = "truncate";
   std::string dtype = "exact";
+  std::string device = "auto";
   int threads = 0;
   int64_t most_sequences = 0;
   std::filesystem::path losses;
@@ -110,6 +111,7 @@ void run(const Options& options) {
   train::EvaluatorOptions evaluation;
   evaluation.context_length = options.sampling.context_length;
   evaluation.dtype = options.dtype == "exact" ? model.exact_dtype() : options.dtype;
+  evaluation.device = options.device;
   evaluation.threads = options.threads;
   train::Evaluator evaluator(model, evaluation);
   if (!options.logits.empty()) {
@@ -155,6 +157,9 @@ void add_eval(CLI::App& app) {
           "What is computed in: float32, bfloat16, float64; exact: the type of the weights, float32 or "
           "wider")
       ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
+      ->capture_default_str();
+  command->add_option("--device", options->device, "auto (a GPU where there is one), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Compute threads; 0: one a core")
       ->check(CLI::Range(0, 4096))

@@ -34,8 +34,11 @@ message(STATUS "With CUDA of ${cuda_root}")
 set(CMAKE_CUDA_COMPILER ${SLUICE_NVCC})
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
-set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc takes C++20
+set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
+set(CMAKE_CUDA17_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc takes C++20
+# A kernel that spills registers to memory, or keeps an array there, is slower than it looks: it does not build.
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xptxas --warn-on-spills,--warn-on-local-memory-usage,--warning-as-error>")
 
 sluice_torch_library(c10_cuda)
 target_link_libraries(torch::c10_cuda INTERFACE torch::c10)

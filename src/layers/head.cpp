@@ -2,7 +2,6 @@
 // V: vocabulary entries of this rank, 3: softmax statistics (ops/cross_entropy.h).
 #include "layers/head.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -12,21 +11,28 @@
 #include "base/interval.h"
 #include "base/text.h"
 #include "ops/cross_entropy.h"
+#include "ops/device.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 
 namespace sluice::layers {
 namespace {
 
+// Logits stay in the processor's caches between softmax and products. On a GPU each chunk reads and writes
+// the output matrix's gradient once more: 2,048 rows of a vocabulary of 128K make that a twelfth of the
+// products' time.
+constexpr int64_t kCpuLogitsBytes = int64_t{8} << 20;
+constexpr int64_t kGpuLogitsBytes = int64_t{1} << 30;
+
 at::Tensor on_device(const std::vector<int64_t>& values, const at::Device& device) {
-  at::Tensor host = at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(at::kLong));
+  const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
   std::copy(values.begin(), values.end(), host.mutable_data_ptr<int64_t>());
-  return host.to(device);
+  return ops::upload(host, device);
 }
 
-// One chunk's logits on this rank, turned into exponentials, and its softmax statistics.
+// One chunk's logits on this rank, and its softmax statistics.
 struct ChunkSoftmax {
-  at::Tensor exponentials_CV;
+  at::Tensor logits_CV;
   at::Tensor shard_C3;
   at::Tensor whole_C3;
 };
@@ -34,7 +40,7 @@ struct ChunkSoftmax {
 ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& weights, const at::Tensor& y_CH,
                            const at::Tensor& target_C) {
   const at::Tensor logits_CV = ops::wide_times_transposed(y_CH, weights.output_VH);
-  const at::Tensor shard_C3 = ops::exponentiate_rows(logits_CV, target_C, weights.vocabulary.begin);
+  const at::Tensor shard_C3 = ops::row_statistics(logits_CV, target_C, weights.vocabulary.begin);
   const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
   return {logits_CV, shard_C3, ops::combine(all_SC3)};
 }
@@ -67,6 +73,10 @@ Targets targets(const std::vector<int64_t>& target_of_row, const at::Device& dev
   return {on_device(rows, device), on_device(targets, device)};
 }
 
+int64_t default_logits_chunk_bytes(const at::Device& device) {
+  return device.is_cpu() ? kCpuLogitsBytes : kGpuLogitsBytes;
+}
+
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
   const int64_t width = (context.shape.vocab + context.parallel.tp - 1) / context.parallel.tp;
@@ -85,9 +95,9 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
     const at::Tensor y_CH = y_TH.index_select(0, row_C);
     const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
     loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
-    ops::cross_entropy_gradient(softmax.exponentials_CV, softmax.shard_C3, softmax.whole_C3, target_C,
-                                weights.vocabulary.begin);
-    const at::Tensor dlogits_CV = softmax.exponentials_CV.to(x_SH.scalar_type());
+    const at::Tensor dlogits_CV =
+        ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
+                                    weights.vocabulary.begin, x_SH.scalar_type());
     dy_TH.index_copy_(0, row_C, ops::times(dlogits_CV, weights.output_VH));
     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
   });

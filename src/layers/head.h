@@ -39,6 +39,9 @@ at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights,
 // All logits [rows, vocabulary], float or wider, for tests and parity checks. REQUIRES: tp = 1.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH);
 
+// What the logits of one chunk of rows should take of a device.
+int64_t default_logits_chunk_bytes(const at::Device& device);
+
 // The rows of one chunk: as many as keep a rank's logits within context.logits_chunk_bytes, at least 64.
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes);
 

@@ -1,11 +1,10 @@
 #include "layers/micro_batch_layout.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/device.h"
 
 namespace sluice::layers {
 namespace {
@@ -51,10 +50,10 @@ at::Tensor row_values(const std::vector<int64_t>& values, const MicroBatchLayout
                       const at::Device& device, int64_t filler) {
   SLUICE_ASSERT(static_cast<int64_t>(values.size()) == layout.tokens,
                 base::text(values.size(), " values for ", layout.tokens, " tokens"));
-  at::Tensor host = at::empty({layout.rows}, at::TensorOptions().dtype(at::kLong));
+  const at::Tensor host = ops::upload_buffer(layout.rows, at::kLong, device);
   int64_t* rows = host.mutable_data_ptr<int64_t>();
   std::fill(std::copy(values.begin(), values.end(), rows), rows + layout.rows, filler);
-  return host.to(device);
+  return ops::upload(host, device);
 }
 
 }  // namespace sluice::layers

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,11 @@
 #include "layers/head.h"
 #include "layers/memory.h"
 #include "model/parameters.h"
+#include "ops/device.h"
+
+#ifdef SLUICE_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#endif
 
 namespace sluice::layers {
 namespace {
@@ -37,6 +43,7 @@ struct Case {
   int64_t logits_chunk_bytes = 0;  // 0: the default
   Activations activations = Activations::kKeep;
   double lse_error = 0.0;  // falsifies what a forward saved of attention
+  at::Device device = at::kCPU;
 };
 
 // Loss sum and the gradient of each bucket's flat array.
@@ -203,6 +210,18 @@ struct Rank {
   std::vector<at::Tensor> accumulators;
 };
 
+// While it lives, operators that wait for a GPU throw.
+class NoWaiting {
+ public:
+#ifdef SLUICE_CUDA
+  NoWaiting() { set(c10::cuda::SyncDebugMode::L_ERROR); }
+  ~NoWaiting() { set(c10::cuda::SyncDebugMode::L_DISABLED); }
+
+ private:
+  static void set(c10::cuda::SyncDebugMode mode) { c10::cuda::warning_state().set_sync_debug_mode(mode); }
+#endif
+};
+
 // One rank's micro-batch: all layers forward, head, all layers backward.
 Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, Weights weights) {
   const model::ParameterTable table = model::parameter_table(c.shape);
@@ -210,18 +229,19 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   std::vector<at::Tensor> flats, sums;
   const at::ScalarType wide = c.dtype == at::kDouble ? at::kDouble : at::kFloat;
   for (size_t i = 0; i < table.buckets.size(); ++i) {
-    flats.push_back(cut(table.buckets[i], data.flats[i], tp, t));
+    flats.push_back(cut(table.buckets[i], data.flats[i], tp, t).to(c.device));
     sums.push_back(at::zeros_like(flats.back(), at::dtype(wide)));
   }
-  LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype));
+  LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype).device(c.device));
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
-  const MicroBatchLayout layout = micro_batch_layout(pieces, tp, at::kCPU);
-  const at::Tensor ids = row_values(data.ids, layout, at::kCPU);
+  const MicroBatchLayout layout = micro_batch_layout(pieces, tp, c.device);
+  const at::Tensor ids = row_values(data.ids, layout, c.device);
   std::vector<int64_t> row_targets = data.targets;
   row_targets.resize(static_cast<size_t>(layout.rows), -1);
-  const Targets chosen = targets(row_targets, at::kCPU);
+  const Targets chosen = targets(row_targets, c.device);
+  std::optional<NoWaiting> no_waiting(std::in_place);
 
   const auto layer = [&](const std::vector<at::Tensor>& from, size_t i) {
     return layer_parameters(table.buckets[1 + i], from[1 + i], tp, t);
@@ -239,7 +259,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   const HeadParameters head = head_parameters(table, flats.back(), flats.front(), tp, t);
   const HeadParameters head_sums = head_parameters(table, sums.back(), sums.front(), tp, t);
-  const double evaluated = head_loss(context, head, x, chosen).item<double>();
+  const at::Tensor evaluated = head_loss(context, head, x, chosen);
   const HeadResult result = head_forward_backward(context, head, x, chosen, head_sums);
   at::Tensor dx = result.dx_SH;
   std::vector<LayerDeferred> deferred(saved.size());
@@ -254,7 +274,9 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     EXPECT_EQ(bytes_of(deferred[i]), deferred_bytes(c.shape, cut_of_rank, layout.rows));
     layer_backward_weight(context, std::move(deferred[i]), layer(sums, i));
   }
-  return {result.loss_sum.item<double>(), evaluated, sums};
+  no_waiting.reset();
+  for (at::Tensor& sum : sums) sum = sum.cpu();
+  return {result.loss_sum.item<double>(), evaluated.item<double>(), sums};
 }
 
 std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights weights) {
@@ -452,6 +474,30 @@ TEST(Model, BFloat16IsNear) {
   const Data data = random_data(c);
   for (const int tp : {1, 2}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 0.1);
 }
+
+// On GPU 0 without waiting for it, against autograd in FP64 on the CPU; weights fused and deferred,
+// activations kept and made again.
+void expect_gpu_equals_autograd(at::ScalarType dtype, int64_t head_dim, double tolerance) {
+  if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  const at::Device gpu(at::kCUDA, 0);
+  ops::prepare_device(gpu);
+  Case c{small_shape(12, 4, true), {5, 1, 9, 17}, dtype};
+  c.shape.head_dim = head_dim;
+  const Data data = random_data(c);
+  const Outcome expected = run_twin(c, data);
+  c.device = gpu;
+  for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
+    c.activations = activations;
+    for (const Weights weights : {Weights::kFused, Weights::kDeferred}) {
+      expect_equal(c, run_layers(c, data, 1, weights), expected, tolerance);
+    }
+  }
+}
+
+TEST(DeviceModel, DoubleEqualsAutograd) { expect_gpu_equals_autograd(at::kDouble, 6, 1e-11); }
+TEST(DeviceModel, FloatIsClose) { expect_gpu_equals_autograd(at::kFloat, 6, 1e-4); }
+TEST(DeviceModel, BFloat16IsNear) { expect_gpu_equals_autograd(at::kBFloat16, 6, 0.1); }
+TEST(DeviceModel, BFloat16WithFusedAttentionIsNear) { expect_gpu_equals_autograd(at::kBFloat16, 8, 0.1); }
 
 }  // namespace
 }  // namespace sluice::layers

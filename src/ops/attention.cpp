@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "ops/attention_cpu.h"
+#include "ops/device.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -28,9 +29,9 @@ PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::
   }
   if (device.is_cpu()) return sequences;
   const int64_t count = static_cast<int64_t>(sequences.begins.size());
-  at::Tensor host = at::empty({count}, at::TensorOptions().dtype(at::kInt));
+  const at::Tensor host = upload_buffer(count, at::kInt, device);
   std::copy(sequences.begins.begin(), sequences.begins.end(), host.mutable_data_ptr<int32_t>());
-  sequences.begins_device = host.to(device);
+  sequences.begins_device = upload(host, device);
   return sequences;
 }
 

@@ -2,7 +2,7 @@
 //
 // With m_s and z_s = Σ exp(l - m_s) of shard s, m = max m_s and z = Σ_s z_s·exp(m_s - m):
 //   loss = m + log z - l_target,    dloss/dl_v = exp(l_v - m)/z - [v = target],
-// and exp(l_v - m)/z is the stored exp(l_v - m_s) times the row's factor exp(m_s - m)/z.
+// and exp(l_v - m)/z is the stored exp(l_v - m_s), where it is stored, times the row's factor exp(m_s - m)/z.
 #include "ops/cross_entropy.h"
 
 #include <ATen/Parallel.h>
@@ -14,12 +14,13 @@
 
 #include <limits>
 
+#include "ops/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
 namespace aten {
 
-at::Tensor exponentiate_rows(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
+at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
   const int64_t columns = logits_RV.size(1);
   const at::Tensor column_R = target_R - begin;
   const at::Tensor elsewhere_R = (column_R < 0).logical_or(column_R >= columns);
@@ -32,8 +33,9 @@ at::Tensor exponentiate_rows(const at::Tensor& logits_RV, const at::Tensor& targ
   return at::stack({maximum_R, exponentials_RV.sum(1), target_logit_R}, 1);
 }
 
-void cross_entropy_gradient(const at::Tensor& exponentials_RV, const at::Tensor& shard_R3,
-                            const at::Tensor& whole_R3, const at::Tensor& target_R, int64_t begin) {
+at::Tensor cross_entropy_gradient(const at::Tensor& exponentials_RV, const at::Tensor& shard_R3,
+                                  const at::Tensor& whole_R3, const at::Tensor& target_R, int64_t begin,
+                                  at::ScalarType dtype) {
   const int64_t columns = exponentials_RV.size(1);
   const at::Tensor factor_R = (shard_R3.select(1, 0) - whole_R3.select(1, 0)).exp() / whole_R3.select(1, 1);
   at::Tensor gradient_RV = exponentials_RV;
@@ -41,6 +43,7 @@ void cross_entropy_gradient(const at::Tensor& exponentials_RV, const at::Tensor&
   const at::Tensor column_R = target_R - begin;
   const at::Tensor here_R = (column_R >= 0).logical_and(column_R < columns).to(gradient_RV.scalar_type());
   gradient_RV.scatter_add_(1, column_R.clamp(0, columns - 1).unsqueeze(1), -here_R.unsqueeze(1));
+  return gradient_RV.to(dtype);
 }
 
 }  // namespace aten
@@ -113,10 +116,13 @@ bool is_fusable(const at::Tensor& logits_RV, const at::Tensor& target_R) {
 
 }  // namespace
 
-at::Tensor exponentiate_rows(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
-  if (!is_fusable(logits_RV, target_R)) return aten::exponentiate_rows(logits_RV, target_R, begin);
+at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
+  if constexpr (gpu::kBuilt) {
+    if (gpu::can({logits_RV})) return gpu::row_statistics(logits_RV, target_R, begin);
+  }
+  if (!is_fusable(logits_RV, target_R)) return aten::row_statistics(logits_RV, target_R, begin);
   at::Tensor statistics_R3 = at::empty({logits_RV.size(0), 3}, logits_RV.options());
-  AT_DISPATCH_FLOATING_TYPES(logits_RV.scalar_type(), "exponentiate_rows", [&] {
+  AT_DISPATCH_FLOATING_TYPES(logits_RV.scalar_type(), "row_statistics", [&] {
     fused_exponentiate_rows<scalar_t>(logits_RV, target_R, begin, statistics_R3);
   });
   return statistics_R3;
@@ -139,14 +145,21 @@ at::Tensor token_losses(const at::Tensor& whole_R3) {
   return wide_R3.select(1, 0) - wide_R3.select(1, 2) + wide_R3.select(1, 1).log();
 }
 
-void cross_entropy_gradient(const at::Tensor& exponentials_RV, const at::Tensor& shard_R3,
-                            const at::Tensor& whole_R3, const at::Tensor& target_R, int64_t begin) {
-  if (!is_fusable(exponentials_RV, target_R)) {
-    return aten::cross_entropy_gradient(exponentials_RV, shard_R3, whole_R3, target_R, begin);
+at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& shard_R3,
+                                  const at::Tensor& whole_R3, const at::Tensor& target_R, int64_t begin,
+                                  at::ScalarType dtype) {
+  if constexpr (gpu::kBuilt) {
+    if (gpu::can({logits_RV})) {
+      return gpu::cross_entropy_gradient(logits_RV, whole_R3, target_R, begin, dtype);
+    }
+  }
+  if (!is_fusable(logits_RV, target_R)) {
+    return aten::cross_entropy_gradient(logits_RV, shard_R3, whole_R3, target_R, begin, dtype);
   }
   const at::Tensor factor_R = (shard_R3.select(1, 0) - whole_R3.select(1, 0)).exp() / whole_R3.select(1, 1);
-  AT_DISPATCH_FLOATING_TYPES(exponentials_RV.scalar_type(), "cross_entropy_gradient",
-                             [&] { fused_gradient<scalar_t>(exponentials_RV, factor_R, target_R, begin); });
+  AT_DISPATCH_FLOATING_TYPES(logits_RV.scalar_type(), "cross_entropy_gradient",
+                             [&] { fused_gradient<scalar_t>(logits_RV, factor_R, target_R, begin); });
+  return logits_RV.to(dtype);
 }
 
 }  // namespace sluice::ops

@@ -1,8 +1,10 @@
 #include "ops/device.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <string>
@@ -11,10 +13,19 @@
 #include "base/text.h"
 
 #ifdef SLUICE_CUDA
+#include <c10/core/AllocatorConfig.h>
 #include <cuda_runtime_api.h>
 #endif
 
 namespace sluice::ops {
+
+at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Device& device) {
+  return at::empty({elements}, at::TensorOptions().dtype(dtype).pinned_memory(device.is_cuda()));
+}
+
+at::Tensor upload(const at::Tensor& buffer, const c10::Device& device) {
+  return buffer.to(device, /*non_blocking=*/true);
+}
 
 #ifdef SLUICE_CUDA
 
@@ -41,6 +52,9 @@ void load_kernels() {
 
 int gpu_count() {
   static const int count = [] {
+    // Read when the driver starts. By default eight queues serve all streams, and the copies of one then wait
+    // behind the kernels of another.
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
     int devices = 0;
     return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
   }();
@@ -54,7 +68,13 @@ void prepare_device(const c10::Device& device) {
                                       gpu_count(), ": set train.device = \"cpu\", or check the driver"));
   }
   static std::once_flag loaded;
-  std::call_once(loaded, load_kernels);
+  std::call_once(loaded, [] {
+    // Micro-batches differ in length: segments of fixed size would fall to pieces. What the user set stays.
+    if (c10::CachingAllocator::getAllocatorSettings().empty()) {
+      c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
+    }
+    load_kernels();
+  });
 }
 
 #else

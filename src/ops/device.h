@@ -4,7 +4,7 @@
 // the libraries those need (docs/decisions/0003-cuda-build.md). Whoever wants a tensor on a GPU loads them.
 #pragma once
 
-#include <c10/core/Device.h>
+#include <ATen/core/Tensor.h>
 
 namespace sluice::ops {
 
@@ -16,5 +16,12 @@ int gpu_count();
 // Throws InputError when this was built without CUDA or there is no such GPU, RunError naming the library
 // that cannot be loaded.
 void prepare_device(const c10::Device& device);
+
+// A dense one-dimensional tensor in host memory to be filled and uploaded: page-locked where `device` is a
+// GPU.
+at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Device& device);
+// What the buffer holds now, on `device`. A GPU copies it in the order of the current stream and nobody
+// waits: the buffer must not be written again, but may be let go of at once.
+at::Tensor upload(const at::Tensor& buffer, const c10::Device& device);
 
 }  // namespace sluice::ops

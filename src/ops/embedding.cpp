@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
 
@@ -25,11 +26,16 @@ at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T
 void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, int64_t row_begin,
                                const at::Tensor& dweight_VH) {
   const at::Tensor row_T = ids_T - row_begin;
-  const at::Tensor here_T = (row_T >= 0).logical_and(row_T < dweight_VH.size(0)).nonzero().squeeze(1);
+  const at::Tensor here_T = (row_T >= 0).logical_and(row_T < dweight_VH.size(0));
+  // Choosing the rows of this shard would need their number on the host, which would wait for the device. So
+  // all are added, those of other shards as zeros; spread over the rows, because one row's terms are added
+  // one by one.
+  const at::Tensor spread_T = at::arange(ids_T.size(0), ids_T.options()).remainder(dweight_VH.size(0));
+  const at::Tensor term_TH = dx_TH.masked_fill(here_T.logical_not().unsqueeze(1), 0);
   // index_put_ sorts by row on devices, where index_add_ would add in any order.
   at::Tensor target_VH = dweight_VH;
-  target_VH.index_put_({row_T.index_select(0, here_T)},
-                       dx_TH.index_select(0, here_T).to(dweight_VH.scalar_type()), /*accumulate=*/true);
+  target_VH.index_put_({at::where(here_T, row_T, spread_T)}, term_TH.to(dweight_VH.scalar_type()),
+                       /*accumulate=*/true);
 }
 
 }  // namespace aten

@@ -13,6 +13,7 @@
 
 #include <cmath>
 
+#include "ops/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -142,12 +143,24 @@ void fused_norm_backward(const NormBackwardRows<S, at::opmath_type<S>>& t, int64
 
 RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps) {
   if (is_dense_cpu(x_TH) && is_dense_cpu(weight_H)) return fused_norm(x_TH, weight_H, eps);
+  if constexpr (gpu::kBuilt) {
+    RmsNorm out = gpu::can({x_TH, weight_H}) ? gpu::rms_norm(x_TH, weight_H, eps) : RmsNorm{};
+    if (out.y_TH.defined()) return out;
+  }
   return aten::rms_norm(x_TH, weight_H, eps);
 }
 
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
                                   const at::Tensor& dweight_H) {
+  if constexpr (gpu::kBuilt) {
+    const bool takes_residual = !residual_TH.defined() || gpu::can({residual_TH});
+    RmsNormGradient out;
+    if (takes_residual && gpu::can({dy_TH, x_TH, weight_H})) {
+      out = gpu::rms_norm_backward(dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH, dweight_H);
+    }
+    if (out.dx_TH.defined()) return out;
+  }
   const bool dense_residual = !residual_TH.defined() || is_dense_cpu(residual_TH);
   if (!is_dense_cpu(dy_TH) || !is_dense_cpu(x_TH) || !is_dense_cpu(weight_H) || !dense_residual) {
     return aten::rms_norm_backward(dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH, dweight_H);

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -95,6 +96,11 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
             Rotation rotation) {
   const int64_t dimension = x_TND.size(2);
   SLUICE_ASSERT(x_TND.stride(2) == 1 && x_TND.stride(1) == dimension, "heads must lie end to end in a row");
+  if constexpr (gpu::kBuilt) {
+    // A row's heads lie end to end, so one row tells whether the values are of a type that the kernel takes.
+    const bool takes = x_TND.is_cuda() && x_TND.size(0) > 0 && gpu::can({x_TND.select(0, 0)});
+    if (takes) return gpu::rotate(x_TND, table, position_T, rotation);
+  }
   if (!x_TND.device().is_cpu()) return aten::rotate(x_TND, table, position_T, rotation);
   SLUICE_DISPATCH(x_TND, "rotate", [&] {
     fused_rotate<scalar_t>(x_TND, table, position_T, rotation == Rotation::kForward ? 1 : -1);

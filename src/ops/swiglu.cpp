@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sigmoid.h>
 
+#include "ops/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -74,6 +75,9 @@ SLUICE_SIMD void swiglu_backward_rows(const S* da, S* gate_up, S* a, int64_t row
 }  // namespace
 
 at::Tensor swiglu(const at::Tensor& gate_up_TG) {
+  if constexpr (gpu::kBuilt) {
+    if (gpu::can({gate_up_TG})) return gpu::swiglu(gate_up_TG);
+  }
   if (!is_dense_cpu(gate_up_TG)) return aten::swiglu(gate_up_TG);
   const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
   at::Tensor a_TF = at::empty({rows, width}, gate_up_TG.options());
@@ -89,6 +93,9 @@ at::Tensor swiglu(const at::Tensor& gate_up_TG) {
 }
 
 at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
+  if constexpr (gpu::kBuilt) {
+    if (gpu::can({da_TF, gate_up_TG})) return gpu::swiglu_backward(da_TF, gate_up_TG);
+  }
   if (!is_dense_cpu(gate_up_TG) || !is_dense_cpu(da_TF)) return aten::swiglu_backward(da_TF, gate_up_TG);
   const int64_t rows = da_TF.size(0), width = da_TF.size(1);
   at::Tensor a_TF = at::empty({rows, width}, da_TF.options());

@@ -7,6 +7,8 @@
 
 #ifdef SLUICE_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 #endif
 
 #include "ops/memory_account.h"
@@ -61,9 +63,11 @@ void CountingAllocator::give_back(void* data) {
 }
 
 #ifdef SLUICE_CUDA
-c10::CachingAllocator::Stat allocated(c10::Device device) {
+// Blocks that no tensor uses any more, but that a stream has yet to finish with, count: nobody else can have
+// them.
+c10::CachingAllocator::Stat active(c10::Device device) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  return stats.active_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
 }
 #endif
 
@@ -78,7 +82,7 @@ void count_host_tensors() {
 
 int64_t held_tensor_bytes(c10::Device device) {
 #ifdef SLUICE_CUDA
-  if (device.is_cuda()) return allocated(device).current;
+  if (device.is_cuda()) return active(device).current;
 #endif
   if (!device.is_cpu() || host_allocator() == nullptr) return 0;
   return host_allocator()->account().held_bytes();
@@ -91,9 +95,23 @@ void reset_peak_tensor_bytes(c10::Device device) {
   if (device.is_cpu() && host_allocator() != nullptr) host_allocator()->account().reset_peak();
 }
 
+int64_t untracked_device_bytes([[maybe_unused]] c10::Device device) {
+#ifdef SLUICE_CUDA
+  if (device.is_cuda()) {
+    const c10::cuda::CUDAGuard guard(device);
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return 0;
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return static_cast<int64_t>(total_bytes - free_bytes) - stats.reserved_bytes[all].current;
+  }
+#endif
+  return 0;
+}
+
 int64_t peak_tensor_bytes(c10::Device device) {
 #ifdef SLUICE_CUDA
-  if (device.is_cuda()) return allocated(device).peak;
+  if (device.is_cuda()) return active(device).peak;
 #endif
   if (!device.is_cpu() || host_allocator() == nullptr) return 0;
   return host_allocator()->account().peak_bytes();

@@ -19,4 +19,8 @@ void reset_peak_tensor_bytes(c10::Device device);
 // The most that tensors took of the device since; 0 when nothing counts.
 int64_t peak_tensor_bytes(c10::Device device);
 
+// What others than tensors take of a GPU: contexts, communicators, libraries' workspaces, other processes; 0
+// on the CPU.
+int64_t untracked_device_bytes(c10::Device device);
+
 }  // namespace sluice::ops

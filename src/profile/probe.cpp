@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
+#include "layers/head.h"
 #include "cost/fit.h"
 #include "profile/link_probe.h"
 #include "profile/machine.h"
@@ -105,12 +106,15 @@ class DegreeProbe {
 };
 
 cost::AnalyticMemory memory_of(const ProbeOptions& options) {
+  const int64_t logits_bytes = options.logits_chunk_bytes > 0
+                                   ? options.logits_chunk_bytes
+                                   : layers::default_logits_chunk_bytes(options.device);
   const int64_t master_bytes = comm::size_of(options.precision.master());
   return {.device_bytes = options.device_bytes,
           .element_bytes = comm::size_of(options.precision.compute),
           .accumulator_bytes = master_bytes,
           .owner_bytes_per_parameter = 4 * master_bytes,
-          .logits_chunk_bytes = 2 * options.logits_chunk_bytes};
+          .logits_chunk_bytes = 2 * logits_bytes};
 }
 
 void check(const ProbeOptions& options, int world_size) {

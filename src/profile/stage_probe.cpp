@@ -40,7 +40,7 @@ struct StageProbe::Parts {
     options.shape.layers = std::min(options.shape.layers, kMostLayers);
     table = model::parameter_table(options.shape);
     context = layers::layer_context(options.shape, parallel, options.longest_tokens, tensors(options.dtype));
-    context.logits_chunk_bytes = options.logits_chunk_bytes;
+    if (options.logits_chunk_bytes > 0) context.logits_chunk_bytes = options.logits_chunk_bytes;
     const comm::DType master = runtime::Precision{options.dtype}.master();
     const auto random = [&](const model::Bucket& bucket) {
       return at::randn({shard_size(bucket, parallel)}, tensors(options.dtype)).mul_(0.02);

@@ -39,8 +39,8 @@ class StageProbe {
     model::Shape shape;
     comm::DType dtype = comm::DType::kFloat32;
     c10::Device device = c10::kCPU;
-    int64_t longest_tokens = 2048;  // of a micro-batch: length of the rotary tables
-    int64_t logits_chunk_bytes = 8 << 20;
+    int64_t longest_tokens = 2048;   // of a micro-batch: length of the rotary tables
+    int64_t logits_chunk_bytes = 0;  // as in ProbeOptions
   };
   // `parallel` and its group must outlive the probe. InputError when tp cannot cut the shape.
   StageProbe(const Options& options, const layers::TensorParallel& parallel);

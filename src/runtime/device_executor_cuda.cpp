@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@ namespace sluice::runtime {
 namespace {
 
 using transport::cuda_check;
+
+// Compute nodes that are issued beyond the one that the GPU is at: enough to hide the calling thread's work.
+constexpr size_t kMostComputeAhead = 4;
 
 // A point in a stream's work, with its time.
 class Event {
@@ -32,6 +36,7 @@ class Event {
   void block(const c10::cuda::CUDAStream& stream) const {
     cuda_check(cudaStreamWaitEvent(stream.stream(), event_, 0), "waiting for an event");
   }
+  void synchronize() const { cuda_check(cudaEventSynchronize(event_), "work of the step"); }
   // REQUIRES: both have happened.
   int64_t since_ns(const Event& earlier) const {
     float milliseconds = 0;
@@ -65,6 +70,7 @@ class DeviceExecutor::Streams {
       begins_.emplace_back();
       ends_.emplace_back();
     }
+    compute_ahead_.clear();
     begin_.record(caller);
     for (const c10::cuda::CUDAStream& stream : streams_) begin_.block(stream);
   }
@@ -72,6 +78,7 @@ class DeviceExecutor::Streams {
   // Issues one node behind its dependencies.
   void issue(const LocalProgram& program, int position, NodeRunner& runner) {
     const c10::cuda::CUDAStream& stream = (*this)[program.stream(position)];
+    if (program.stream(position) == graph::Stream::kCompute) bound_compute_ahead(position);
     for (const int dependency : program.dependencies(position)) {
       if (program.stream(dependency) != program.stream(position)) end(dependency).block(stream);
     }
@@ -93,9 +100,20 @@ class DeviceExecutor::Streams {
   }
 
  private:
+  // Memory that a transfer frees (an offloaded activation) can be given to the next cells only when the GPU
+  // has come that far, so the calling thread, which allocates as it issues, must not run far ahead of it.
+  void bound_compute_ahead(int position) {
+    if (compute_ahead_.size() == kMostComputeAhead) {
+      end(compute_ahead_.front()).synchronize();
+      compute_ahead_.pop_front();
+    }
+    compute_ahead_.push_back(position);
+  }
+
   Event& end(int position) { return ends_[static_cast<size_t>(position)]; }
 
   std::vector<c10::cuda::CUDAStream> streams_;
+  std::deque<int> compute_ahead_;  // compute nodes issued last, oldest first
   Event begin_;
   std::vector<Event> begins_;  // by program position
   std::vector<Event> ends_;

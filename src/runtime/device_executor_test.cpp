@@ -21,28 +21,73 @@ TEST(MakeExecutor, GpuWithoutCudaIsTheUsersMistake) {
 }
 #endif
 
-// The same run on GPU 0, whose ranks talk through the host, and on the CPU.
-void expect_gpu_as_cpu(int world_size, std::vector<std::string> strategies) {
-  if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
+RunOptions short_run(int world_size, std::vector<std::string> strategies) {
   RunOptions options;
   options.world_size = world_size;
   options.gpus_per_node = 2;
   options.strategies = std::move(strategies);
   options.steps = 6;
-  const RunRecord on_cpu = run_in_process(options);
-  options.device = c10::Device(c10::kCUDA, 0);
-  const RunRecord on_gpu = run_in_process(options);
-  ASSERT_EQ(on_gpu.losses.size(), on_cpu.losses.size());
-  for (size_t step = 0; step < on_cpu.losses.size(); ++step) {
-    EXPECT_NEAR(on_gpu.losses[step], on_cpu.losses[step], 1e-10 * std::abs(on_cpu.losses[step]));
-    EXPECT_NEAR(on_gpu.gradient_norms[step], on_cpu.gradient_norms[step], 1e-9 * on_cpu.gradient_norms[step]);
+  return options;
+}
+
+void expect_near(double actual, double expected, double tolerance) {
+  EXPECT_NEAR(actual, expected, tolerance * std::abs(expected));
+}
+
+// The run against one rank in FP64 on the CPU.
+void expect_as_one_rank(const RunOptions& options, double tolerance) {
+  RunOptions reference = short_run(1, {"<1,1,1>"});
+  reference.shape = options.shape;
+  const RunRecord expected = run_in_process(reference), actual = run_in_process(options);
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    expect_near(actual.losses[step], expected.losses[step], tolerance);
+    expect_near(actual.gradient_norms[step], expected.gradient_norms[step], 10 * tolerance);
   }
 }
 
-TEST(DeviceExecutor, OneRankTrainsAsOnTheCpu) { expect_gpu_as_cpu(1, {"<1,1,1>"}); }
-TEST(DeviceExecutor, SwitchingStrategiesTrainAsOnTheCpu) {
-  expect_gpu_as_cpu(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<2,2,1>"});
+// On GPU 0, whose ranks talk through the host.
+void expect_gpu_as_cpu(RunOptions options, double tolerance) {
+  if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
+  options.device = c10::Device(c10::kCUDA, 0);
+  expect_as_one_rank(options, tolerance);
 }
+
+constexpr double kDoubleTolerance = 1e-10;
+constexpr double kBFloat16Tolerance = 2e-2;
+
+TEST(DeviceExecutor, OneRankTrainsAsOnTheCpu) {
+  expect_gpu_as_cpu(short_run(1, {"<1,1,1>"}), kDoubleTolerance);
+}
+
+TEST(DeviceExecutor, SwitchingStrategiesTrainAsOneRankOnTheCpu) {
+  expect_gpu_as_cpu(short_run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<2,2,1>"}), kDoubleTolerance);
+}
+
+TEST(DeviceExecutor, RingsTrainAsOneRankOnTheCpu) {
+  RunOptions options = short_run(4, {"<1,1,4>", "<2,1,2>", "<1,2,2>"});
+  options.plan = ringed_plan;
+  expect_gpu_as_cpu(options, kDoubleTolerance);
+}
+
+TEST(DeviceExecutor, RecomputingAndOffloadingTrainsAsOneRankOnTheCpu) {
+  RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "<1,1,4>"});
+  options.policies = {
+      {.recompute = true}, {.offload_permille = 700}, {.recompute = true, .offload_permille = 1000}};
+  expect_gpu_as_cpu(options, kDoubleTolerance);
+}
+
+RunOptions bfloat16_run() {
+  RunOptions options = short_run(4, {"4x<1,1,1>", "<2,2,1>", "<1,1,4>"});
+  options.dtype = comm::DType::kBFloat16;
+  options.policies = {{}, {.recompute = true}, {.offload_permille = 500}};
+  return options;
+}
+
+TEST(DeviceExecutor, BFloat16TrainsNearlyAsDoubleOnTheCpu) {
+  expect_gpu_as_cpu(bfloat16_run(), kBFloat16Tolerance);
+}
+TEST(HostExecutor, BFloat16TrainsNearlyAsDouble) { expect_as_one_rank(bfloat16_run(), kBFloat16Tolerance); }
 
 }  // namespace
 }  // namespace sluice::runtime

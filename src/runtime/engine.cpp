@@ -23,7 +23,8 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
       context_(layers::layer_context(
           table.shape, {}, options.context_length,
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
-  context_.logits_chunk_bytes = options.logits_chunk_bytes;
+  if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
+  if (communicators_.ring() != nullptr) ring_.emplace(*communicators_.ring());
 }
 
 Engine::~Engine() = default;
@@ -47,7 +48,14 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   const auto begin = std::chrono::steady_clock::now();
   ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
-  StepRunner runner(graph, rank_, tokens, {store_, communicators_, link_inter_, link_intra_, wires, context_},
+  StepRunner runner(graph, rank_, tokens,
+                    {.store = store_,
+                     .communicators = communicators_,
+                     .link_inter = link_inter_,
+                     .link_intra = link_intra_,
+                     .ring = ring_ ? &*ring_ : nullptr,
+                     .wires = wires,
+                     .context = context_},
                     optimizer);
   StepResult result;
   result.timing = executor_->run(graph, rank_, runner);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/transport.h"
@@ -42,8 +43,8 @@ class Engine {
   struct Options {
     Precision precision;
     c10::Device device = c10::kCPU;
-    int64_t context_length = 2048;  // longest sequence: length of the rotary tables
-    int64_t logits_chunk_bytes = 8 << 20;
+    int64_t context_length = 2048;   // longest sequence: length of the rotary tables
+    int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };
@@ -76,6 +77,7 @@ class Engine {
   Communicators communicators_;
   LinkRunner link_inter_;
   LinkRunner link_intra_;
+  std::optional<layers::RingChannel> ring_;  // keeps its stream from step to step
   std::unique_ptr<Executor> executor_;
   layers::LayerContext context_;  // of one rank; a step sets the TP group
   std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;

@@ -2,9 +2,9 @@
 // launch. Raw pointers and a stream; no libtorch. Built with CUDA only.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
+
+#include "ops/kernels.h"
 
 namespace sluice::runtime {
 
@@ -28,8 +28,10 @@ struct SumJob {
 
 // All lists lie in GPU memory and stay as they are until the stream has passed. Jobs of a launch must not
 // overlap each other. Return what the launch returned; nothing to do is success.
-cudaError_t launch_copies(const CopyJob* jobs, int64_t count, cudaStream_t stream);
-cudaError_t launch_sums(const SumJob* jobs, int64_t count, const float* const* sources, cudaStream_t stream);
-cudaError_t launch_sums(const SumJob* jobs, int64_t count, const double* const* sources, cudaStream_t stream);
+ops::kernels::Status launch_copies(const CopyJob* jobs, int64_t count, ops::kernels::Stream stream);
+ops::kernels::Status launch_sums(const SumJob* jobs, int64_t count, const float* const* sources,
+                                 ops::kernels::Stream stream);
+ops::kernels::Status launch_sums(const SumJob* jobs, int64_t count, const double* const* sources,
+                                 ops::kernels::Stream stream);
 
 }  // namespace sluice::runtime

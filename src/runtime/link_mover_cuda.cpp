@@ -1,4 +1,3 @@
-#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/device.h"
 #include "runtime/link_kernels.h"
 #include "runtime/link_mover.h"
 #include "transport/cuda_check.h"
@@ -24,16 +24,13 @@ template <typename Job>
 class DeviceList {
  public:
   // REQUIRES: the current stream is the one of all earlier calls.
-  const Job* update(std::vector<Job> jobs, const c10::Device& device, cudaStream_t stream) {
+  const Job* update(std::vector<Job> jobs, const c10::Device& device) {
     const auto bytes = static_cast<int64_t>(jobs.size() * sizeof(Job));
     if (same(jobs)) return data();
     jobs_ = std::move(jobs);
-    device_ = at::empty({bytes}, at::TensorOptions().dtype(c10::ScalarType::Byte).device(device));
-    if (bytes > 0) {
-      transport::cuda_check(cudaMemcpyAsync(device_.mutable_data_ptr(), jobs_.data(),
-                                            static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream),
-                            "uploading a list of copies");
-    }
+    const at::Tensor buffer = ops::upload_buffer(bytes, c10::ScalarType::Byte, device);
+    if (bytes > 0) std::memcpy(buffer.mutable_data_ptr(), jobs_.data(), static_cast<size_t>(bytes));
+    device_ = ops::upload(buffer, device);
     return data();
   }
   int64_t size() const { return static_cast<int64_t>(jobs_.size()); }
@@ -114,7 +111,7 @@ class DeviceLinkMover final : public LinkMover {
   cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
 
   void copy(DeviceList<CopyJob>& list, std::vector<CopyJob> jobs) {
-    const CopyJob* on_device = list.update(std::move(jobs), device_, stream());
+    const CopyJob* on_device = list.update(std::move(jobs), device_);
     transport::cuda_check(launch_copies(on_device, list.size(), stream()), "copying slices of pull or push");
   }
 
@@ -135,9 +132,9 @@ class DeviceLinkMover final : public LinkMover {
     if constexpr (std::is_floating_point_v<Element>) {
       std::vector<const void*> sources;
       for (const link::Place& place : level.sources) sources.push_back(locate(memory, wire, place));
-      const auto* terms = reinterpret_cast<const Element* const*>(
-          lists.sources.update(std::move(sources), device_, stream()));
-      const SumJob* jobs = lists.sums.update(sum_jobs(level, memory, wire), device_, stream());
+      const auto* terms =
+          reinterpret_cast<const Element* const*>(lists.sources.update(std::move(sources), device_));
+      const SumJob* jobs = lists.sums.update(sum_jobs(level, memory, wire), device_);
       transport::cuda_check(launch_sums(jobs, lists.sums.size(), terms, stream()), "adding up gradients");
     } else {
       SLUICE_ASSERT(level.sums.empty(), "16-bit elements are copied, never summed");

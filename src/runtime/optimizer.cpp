@@ -3,9 +3,10 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/stack.h>
 
 #include <algorithm>
+
+#include "runtime/read_scalars.h"
 
 namespace sluice::runtime {
 
@@ -17,13 +18,8 @@ double squared_gradient_norm(const ParameterStore& store) {
     norms.push_back(
         at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
   }
-  if (norms.empty()) return 0;
-  const at::Tensor on_host = at::stack(norms).to(c10::kCPU);  // a device is waited for once, not per bucket
   double squares = 0;
-  for (int64_t i = 0; i < on_host.numel(); ++i) {
-    const double norm = on_host.const_data_ptr<double>()[i];
-    squares += norm * norm;
-  }
+  for (const double norm : read_scalars(norms)) squares += norm * norm;
   return squares;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/parameter_store.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
@@ -110,6 +111,8 @@ void for_each_owned_run(const model::Bucket& bucket, base::Interval owned, Visit
   }
 }
 
+constexpr int64_t kGrainElements = 16384;
+
 double initial_deviation(const model::Shape& shape, model::Role role) {
   constexpr double kDeviation = 0.02;
   const bool residual_output = role == model::Role::kAttentionOut || role == model::Role::kDown;
@@ -124,11 +127,13 @@ void initialize_run(const model::Shape& shape, const model::Bucket& bucket, cons
     return;
   }
   const double deviation = initial_deviation(shape, parameter.role);
-  for (int64_t i = run.begin; i < run.end; ++i) {
-    const double draw =
-        base::random_normal(seed, static_cast<uint64_t>(bucket.index), static_cast<uint64_t>(i));
-    values[i - run.begin] = static_cast<T>(deviation * draw);
-  }
+  at::parallel_for(run.begin, run.end, kGrainElements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const double draw =
+          base::random_normal(seed, static_cast<uint64_t>(bucket.index), static_cast<uint64_t>(i));
+      values[i - run.begin] = static_cast<T>(deviation * draw);
+    }
+  });
 }
 
 }  // namespace

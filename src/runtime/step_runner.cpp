@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "layers/embedding.h"
 #include "layers/memory.h"
+#include "runtime/read_scalars.h"
 #include "runtime/stream_use.h"
 
 namespace sluice::runtime {
@@ -40,6 +41,7 @@ StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens
       resources_(resources),
       optimizer_(optimizer),
       place_(strategy::places(graph.plan.strategy(), graph.world_size)[static_cast<size_t>(rank)]) {
+  if (resources_.ring != nullptr) ring_bytes_before_ = resources_.ring->sent_bytes();
   resources_.store.open_step(graph.links->layout.holdings(rank));
   pull_memories_ = pull_memories(resources_.store);
   push_memories_ = push_memories(resources_.store);
@@ -81,7 +83,7 @@ void StepRunner::open_stage(const StepTokens& tokens) {
     head_gradient_ = head_views(&ComputeShard::gradients);
   }
 
-  if (scheme.cp > 1) resources_.context.ring = &rings_.emplace(*resources_.communicators.ring());
+  resources_.context.ring = resources_.ring;
   open_micro_batches(tokens);
 }
 
@@ -308,7 +310,7 @@ void StepRunner::fetch(const Node& node) {
 void StepRunner::reduce_scalars() {
   const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
   double loss_sum = 0;
-  for (const at::Tensor& loss : own_losses_) loss_sum += loss.item<double>();
+  for (const double loss : read_scalars(own_losses_)) loss_sum += loss;
   const std::array<double, 3> own{squares, loss_sum, static_cast<double>(own_targets_)};
   std::vector<double> all(own.size() * static_cast<size_t>(graph_.world_size));
   resources_.communicators.control().all_gather(own.data(), all.data(), sizeof own)->wait();

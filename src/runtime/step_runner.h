@@ -11,10 +11,10 @@
 #include "layers/decoder_layer.h"
 #include "layers/head.h"
 #include "layers/micro_batch_layout.h"
+#include "ops/memory_account.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
 #include "runtime/link_runner.h"
-#include "ops/memory_account.h"
 #include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
 #include "runtime/step_tokens.h"
@@ -27,6 +27,7 @@ struct StepResources {
   Communicators& communicators;
   LinkRunner& link_inter;
   LinkRunner& link_intra;
+  layers::RingChannel* ring;  // null when no candidate has pipelines of several lanes
   const LinkWires& wires;
   layers::LayerContext context;  // its `parallel` and `ring` are set by the step
 };
@@ -54,7 +55,9 @@ class StepRunner final : public NodeRunner {
   // Most that offloaded rows took of host memory at any time.
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
   // That this rank's rings sent.
-  int64_t ring_bytes() const { return rings_ ? rings_->sent_bytes() : 0; }
+  int64_t ring_bytes() const {
+    return resources_.ring != nullptr ? resources_.ring->sent_bytes() - ring_bytes_before_ : 0;
+  }
 
  private:
   // One micro-batch on its way through this rank's stage. Cells and transfers of one micro-batch depend on
@@ -110,8 +113,8 @@ class StepRunner final : public NodeRunner {
   std::optional<layers::EmbeddingParameters> embedding_, embedding_gradient_;
   std::optional<layers::HeadParameters> head_, head_gradient_;
   std::vector<MicroBatch> micro_batches_;
-  std::map<int, size_t> tied_;                // by ring, which of them
-  std::optional<layers::RingChannel> rings_;  // between lanes
+  std::map<int, size_t> tied_;  // by ring, which of them
+  int64_t ring_bytes_before_ = 0;
 
   LinkRunner::Memories pull_memories_;
   LinkRunner::Memories push_memories_;

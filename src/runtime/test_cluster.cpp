@@ -291,7 +291,7 @@ class RankRun {
     const std::lock_guard lock(mutex_);
     for (const model::Bucket& bucket : table_.buckets) {
       const OwnerSlice& slice = store.owner(bucket.index);
-      const at::Tensor values = slice.master.to(c10::ScalarType::Double).contiguous();
+      const at::Tensor values = slice.master.to(c10::kCPU, c10::ScalarType::Double).contiguous();
       const double* first = values.const_data_ptr<double>() - slice.owned.begin;
       for (const model::Parameter& parameter : bucket.parameters) {
         std::vector<double>& whole = record_.parameters[parameter.name];

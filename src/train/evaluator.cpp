@@ -6,12 +6,14 @@
 #include "layers/decoder_layer.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
+#include "ops/device.h"
 #include "plan/planner.h"
 #include "profile/device.h"
 #include "runtime/engine.h"
 #include "runtime/make_executor.h"
 #include "train/plan_ahead.h"
 #include "train/precision.h"
+#include "transport/device_transport.h"
 #include "transport/gloo.h"
 
 namespace sluice::train {
@@ -41,16 +43,24 @@ class Evaluator::Impl {
         context_length_(options.context_length) {
     config::TrainConfig train;
     train.threads = options.threads;
-    train.device = "cpu";
+    train.device = options.device;
     config::MemoryConfig memory;
     memory.margin_gib = 0;
-    const int threads = profile::rank_device(train, memory, {}).threads;
-    at::set_num_threads(threads);
+    const profile::RankDevice rank = profile::rank_device(train, memory, {});
+    device_ = rank.device;
+    at::set_num_threads(rank.threads);
+    if (device_.is_cuda()) {
+      ops::prepare_device(device_);
+      device_transport_ = transport::device_transport(*transport_, {.device = device_.index()});
+    }
     runtime::Engine::Options engine;
+    engine.device = device_;
+    engine.host_transport = transport_.get();
     engine.precision = precision_;
     engine.context_length = context_length_;
-    engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates, *transport_,
-                                                runtime::make_executor(c10::kCPU, {}), engine);
+    engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
+                                                device_transport_ ? *device_transport_ : *transport_,
+                                                runtime::make_executor(device_, {}), engine);
     model.load(engine_->store());
   }
 
@@ -70,7 +80,9 @@ class Evaluator::Impl {
   model::ParameterTable table_;
   plan::Planner planner_;
   std::unique_ptr<comm::Transport> transport_;
+  std::unique_ptr<comm::Transport> device_transport_;  // null on the CPU
   runtime::Precision precision_;
+  c10::Device device_ = c10::kCPU;
   int64_t context_length_;
   graph::LinkPlans link_plans_;
   std::unique_ptr<runtime::Engine> engine_;
@@ -78,10 +90,10 @@ class Evaluator::Impl {
 
 at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   const layers::LayerContext context = layers::layer_context(
-      table_.shape, {}, context_length_, at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)));
-  const auto layout =
-      layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, c10::Device(c10::kCPU));
-  const at::Tensor id_T = layers::row_values(tokens, layout, c10::Device(c10::kCPU));
+      table_.shape, {}, context_length_,
+      at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_));
+  const auto layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_);
+  const at::Tensor id_T = layers::row_values(tokens, layout, device_);
   const auto embedding = layers::embedding_parameters(table_.embedding(), whole(table_.embedding()), 1, 0);
   at::Tensor x_SH = layers::embedding_forward(context, embedding, id_T);
   for (int64_t layer = 0; layer < table_.shape.layers; ++layer) {
@@ -89,7 +101,7 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
     x_SH = layers::layer_forward(context, layout, weights, x_SH, nullptr);
   }
   const auto head = layers::head_parameters(table_, whole(table_.head()), whole(table_.embedding()), 1, 0);
-  return layers::head_logits(context, head, x_SH);
+  return layers::head_logits(context, head, x_SH).cpu();
 }
 
 Evaluator::Evaluator(ModelSource& model, const EvaluatorOptions& options)

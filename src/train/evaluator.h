@@ -19,6 +19,7 @@ namespace sluice::train {
 struct EvaluatorOptions {
   int64_t context_length = 2048;  // longest sequence, tokens
   std::string dtype = "float32";  // that is computed in: float32, bfloat16 or float64
+  std::string device = "auto";    // auto (a GPU where there is one) | cpu | cuda
   int threads = 0;                // 0: one a core
 };
 
@@ -37,7 +38,7 @@ class Evaluator {
   // One batch at once. Memory grows with its tokens. REQUIRES: no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
 
-  // [tokens, vocabulary] of one sequence on its own, float or wider.
+  // [tokens, vocabulary] of one sequence on its own, float or wider, in host memory.
   // REQUIRES: 1 to context_length tokens below the vocabulary.
   at::Tensor logits(const std::vector<int64_t>& tokens);
 

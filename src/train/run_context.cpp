@@ -133,6 +133,7 @@ void RunContext::open_device() {
     device_ = profile::rank_device(config_.train, config_.memory, options_.launch);
     if (device_.device.is_cpu()) ops::count_host_tensors();
     ops::prepare_device(device_.device);
+    untracked_bytes_ = ops::untracked_device_bytes(device_.device);
   });
   at::set_num_threads(device_.threads);  // for all threads: another one's number would reach this one
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
@@ -158,6 +159,7 @@ void RunContext::open_planner() {
   cost::Calibration calibration = calibrate({config_, resumed_.calibration, precision_of(config_.train.dtype),
                                              device_.device, device_.memory_bytes},
                                             device_transport(), *control_);
+  calibration.options.memory.device_bytes -= bytes_taken_since_opening();
   calibration.options.memory.host_bytes = device_.host_bytes;
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control_->together("planning", [&] {
@@ -168,6 +170,16 @@ void RunContext::open_planner() {
       config_.parallel.strategies.push_back(strategy::to_text(candidate));
     }
   });
+}
+
+// Measuring used libraries and communicators as training will: what they took of a GPU beside tensors, on the
+// rank where it is most, is not there for plans.
+int64_t RunContext::bytes_taken_since_opening() {
+  if (device_.device.is_cpu() || config_.memory.device_gib > 0) return 0;
+  int64_t taken = ops::untracked_device_bytes(device_.device) - untracked_bytes_;
+  for (const auto& words : control_->gather(std::span<const int64_t>(&taken, 1)))
+    taken = std::max(taken, words[0]);
+  return std::max<int64_t>(0, taken);
 }
 
 std::unique_ptr<runtime::Executor> RunContext::make_executor() {

@@ -61,6 +61,7 @@ class RunContext {
   void take_proposal_of_checkpoint();
   void open_device();
   void open_planner();
+  int64_t bytes_taken_since_opening();
   void open_parameters();
   void load_initial_weights();
   std::unique_ptr<runtime::Executor> make_executor();
@@ -72,6 +73,7 @@ class RunContext {
   std::unique_ptr<comm::Transport> transport_;         // between hosts
   std::unique_ptr<comm::Transport> device_transport_;  // between GPUs; null on the CPU
   profile::RankDevice device_;
+  int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
   std::unique_ptr<Control> control_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   std::optional<Data> data_;

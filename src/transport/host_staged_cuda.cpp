@@ -24,6 +24,8 @@ class PinnedBuffer {
   // REQUIRES: nothing is being copied to or from what was handed out before.
   std::byte* at_least(int64_t bytes) {
     if (bytes <= bytes_) return data_;
+    // Allocating waits for the whole GPU: micro-batches that grow little by little must not make it often.
+    bytes = std::max(bytes, 2 * bytes_);
     (void)cudaFreeHost(std::exchange(data_, nullptr));
     bytes_ = 0;
     void* memory = nullptr;

@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <string>
+#include <vector>
 
 namespace sluice::transport {
 
@@ -29,5 +30,10 @@ struct NcclApi {
 
 // The library of this process, loaded at the first call. Thread-safe.
 const NcclApi& nccl_api();
+
+// Where the library is looked for when it is not in the process already, best first: beside the libtorch of
+// this process (`torch_library` is the path of one of its libraries), whose build it was made for, then
+// anywhere.
+std::vector<std::string> nccl_paths(const std::string& torch_library);
 
 }  // namespace sluice::transport

@@ -1,7 +1,10 @@
+#include <c10/cuda/CUDAFunctions.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "transport/nccl.h"
 #include "transport/nccl_api.h"
@@ -11,16 +14,31 @@ namespace {
 
 // The first that keeps several communicators in the order of issue.
 constexpr int kOldestVersion = NCCL_VERSION(2, 26, 0);
+constexpr const char* kLibrary = "libnccl.so.2";
 
-// libtorch's kernels have brought libnccl into the process where they came from wheels; else the system's.
+std::string torch_library() {
+  Dl_info info{};
+  const bool found = ::dladdr(reinterpret_cast<const void*>(&c10::cuda::device_count), &info) != 0;
+  SLUICE_ASSERT(found, "libtorch is not in any loaded library");
+  return info.dli_fname;
+}
+
+// Null and the reason in `fault` when there is none.
+void* open_library(std::string& fault) {
+  // libtorch's kernels have brought it into the process where they are loaded.
+  if (void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return library;
+  for (const std::string& path : nccl_paths(torch_library())) {
+    if (void* library = ::dlopen(path.c_str(), RTLD_NOW)) return library;
+  }
+  fault = base::text("NCCL cannot be loaded: ", ::dlerror(), "; tools/bootstrap --cuda installs it");
+  return nullptr;
+}
+
 NcclApi load() {
   NcclApi api;
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*replace=*/0);
-  void* library = ::dlopen("libnccl.so.2", RTLD_NOW);
-  if (library == nullptr) {
-    api.fault = base::text("NCCL cannot be loaded: ", ::dlerror(), "; tools/bootstrap --cuda installs it");
-    return api;
-  }
+  void* library = open_library(api.fault);
+  if (library == nullptr) return api;
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
     if (function == nullptr && api.fault.empty()) api.fault = base::text("this NCCL has no ", name);
@@ -49,6 +67,13 @@ NcclApi load() {
 }
 
 }  // namespace
+
+std::vector<std::string> nccl_paths(const std::string& torch_library) {
+  // …/site-packages/torch/lib/libc10_cuda.so and …/site-packages/nvidia/nccl/lib/libnccl.so.2
+  const std::filesystem::path packages =
+      std::filesystem::path(torch_library).parent_path().parent_path().parent_path();
+  return {packages / "nvidia" / "nccl" / "lib" / kLibrary, kLibrary};
+}
 
 const NcclApi& nccl_api() {
   static const NcclApi api = load();

@@ -3,28 +3,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
-#include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "comm/exchange.h"
 #include "transport/cuda_check.h"
 #include "transport/nccl.h"
 #include "transport/nccl_api.h"
+#include "transport/nccl_handle.h"
 
 namespace sluice::transport {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::milliseconds kWatchPeriod(100);
-constexpr std::chrono::seconds kFarewell(10);  // for all members to finish a communicator
-
-bool went_wrong(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
 ncclDataType_t nccl_type(comm::DType dtype) {
   switch (dtype) {
@@ -35,166 +27,13 @@ ncclDataType_t nccl_type(comm::DType dtype) {
   SLUICE_ASSERT(false, "no NCCL type for a wire type");
 }
 
-// One of NCCL's communicators, non-blocking: a call may return before it has been carried out, and until it
-// has been, only its state may be asked for. The mutex keeps the watcher away from the issuing thread's
-// calls.
-class Handle {
- public:
-  Handle(std::string name, const ncclUniqueId& id, int members, int member) : name_(std::move(name)) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    config.commName = name_.c_str();
-    first_ = nccl_api().init(&comm_, members, id, member, &config);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() { close(); }
-
-  // Empty when all went well, else what went wrong. `issue` gets the communicator and returns its result.
-  template <typename Issue>
-  std::string call(const std::string& what, Clock::duration timeout, Issue issue) {
-    const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) return base::text(what, " failed: the communicator has been aborted");
-    last_ = what;
-    const ncclResult_t result = issue(comm_);
-    return went_wrong(result) ? describe(what, result) : settle(what, timeout);
-  }
-
-  // The end of what the constructor began.
-  std::string join(Clock::duration timeout) {
-    const std::string what = base::text("joining '", name_, "'");
-    if (went_wrong(first_)) return base::text(what, " failed: ", nccl_api().error_string(first_));
-    return call(what, timeout, [this](ncclComm_t) { return first_; });
-  }
-
-  // What has gone wrong since; empty while nothing has, or while the issuing thread is looking itself.
-  std::string look() {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || comm_ == nullptr) return "";
-    ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = nccl_api().async_error(comm_, &state);
-    const ncclResult_t result = went_wrong(asked) ? asked : state;
-    return went_wrong(result) ? describe(last_, result) : "";
-  }
-
-  void cut_off() {
-    const std::lock_guard lock(mutex_);
-    if (comm_ != nullptr) (void)nccl_api().abort(std::exchange(comm_, nullptr));
-  }
-
- private:
-  // Waits until NCCL has carried out the call. REQUIRES: the mutex is held.
-  std::string settle(const std::string& what, Clock::duration timeout) {
-    const Clock::time_point deadline = Clock::now() + timeout;
-    ncclResult_t state = ncclInProgress;
-    for (int64_t polls = 0;; ++polls) {
-      const ncclResult_t asked = nccl_api().async_error(comm_, &state);
-      if (went_wrong(asked)) return describe(what, asked);
-      if (went_wrong(state)) return describe(what, state);
-      if (state == ncclSuccess) return "";
-      if (Clock::now() >= deadline) return base::text(what, " failed: NCCL was still busy at the timeout");
-      if (polls > 1000) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-
-  std::string describe(const std::string& what, ncclResult_t result) const {
-    return base::text(what, " failed: ", nccl_api().error_string(result), " (", nccl_api().last_error(comm_),
-                      ")");
-  }
-
-  // All members leave together; one that can't is cut off.
-  void close() {
-    const std::string fault = call(base::text("closing '", name_, "'"), kFarewell,
-                                   [](ncclComm_t comm) { return nccl_api().finalize(comm); });
-    const std::lock_guard lock(mutex_);
-    if (comm_ == nullptr) return;
-    (void)(fault.empty() ? nccl_api().destroy(comm_) : nccl_api().abort(comm_));
-    comm_ = nullptr;
-  }
-
-  std::string name_;
-  std::mutex mutex_;
-  ncclComm_t comm_ = nullptr;         // null once aborted
-  ncclResult_t first_ = ncclSuccess;  // of the constructor's call
-  std::string last_;                  // the operation issued last
-};
-
-// Every communicator of a transport, and the thread that watches them.
-class Watch {
- public:
-  Watch() : thread_([this] { run(); }) {}
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-  ~Watch() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
-  void add(const std::shared_ptr<Handle>& handle) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(handles_, [](const std::weak_ptr<Handle>& each) { return each.expired(); });
-    handles_.push_back(handle);
-  }
-
-  void check() {
-    const std::lock_guard lock(mutex_);
-    if (failure_) throw base::RunError(*failure_);
-  }
-
-  // Ends every communicator; the first failure is the one that is told. REQUIRES: no handle is locked by
-  // this thread.
-  void fail(const std::string& failure) {
-    std::vector<std::shared_ptr<Handle>> handles;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = failure;
-      handles = alive();
-    }
-    for (const auto& handle : handles) handle->cut_off();
-  }
-
- private:
-  std::vector<std::shared_ptr<Handle>> alive() const {
-    std::vector<std::shared_ptr<Handle>> handles;
-    for (const std::weak_ptr<Handle>& each : handles_) {
-      if (auto handle = each.lock()) handles.push_back(std::move(handle));
-    }
-    return handles;
-  }
-
-  void run() {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kWatchPeriod, [this] { return stopping_; })) {
-      std::vector<std::shared_ptr<Handle>> handles = alive();
-      lock.unlock();
-      for (const auto& handle : handles) {
-        const std::string failure = handle->look();
-        if (!failure.empty()) fail(failure);
-      }
-      handles.clear();  // the last reference may be ours; closing must not hold up the others
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::optional<std::string> failure_;
-  std::vector<std::weak_ptr<Handle>> handles_;
-  std::thread thread_;  // last: it uses the others
-};
-
 const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }
 std::byte* at(void* data, int64_t offset) { return static_cast<std::byte*>(data) + offset; }
 
 class NcclCommunicator final : public comm::Communicator {
  public:
   NcclCommunicator(const std::string& name, const std::vector<int>& ranks, int member,
-                   std::shared_ptr<Handle> handle, std::shared_ptr<Watch> watch,
+                   std::shared_ptr<NcclHandle> handle, std::shared_ptr<NcclWatch> watch,
                    const DeviceTransportOptions& options)
       : Communicator(name, ranks, member),
         handle_(std::move(handle)),
@@ -293,8 +132,8 @@ class NcclCommunicator final : public comm::Communicator {
     return comm::finished_work();
   }
 
-  std::shared_ptr<Handle> handle_;
-  std::shared_ptr<Watch> watch_;
+  std::shared_ptr<NcclHandle> handle_;
+  std::shared_ptr<NcclWatch> watch_;
   c10::DeviceIndex device_;
   std::chrono::nanoseconds timeout_;
   int64_t issued_ = 0;
@@ -303,7 +142,7 @@ class NcclCommunicator final : public comm::Communicator {
 class NcclTransport final : public comm::Transport {
  public:
   NcclTransport(std::unique_ptr<comm::Communicator> host_world, const DeviceTransportOptions& options)
-      : host_world_(std::move(host_world)), options_(options), watch_(std::make_shared<Watch>()) {}
+      : host_world_(std::move(host_world)), options_(options), watch_(std::make_shared<NcclWatch>()) {}
 
   int rank() const override { return host_world_->rank(); }
   int world_size() const override { return host_world_->size(); }
@@ -316,10 +155,12 @@ class NcclTransport final : public comm::Transport {
     const int member = static_cast<int>(found - ranks.begin());
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(options_.device));
     const ncclUniqueId id = shared_id(name, ranks);
-    auto handle = std::make_shared<Handle>(name, id, static_cast<int>(ranks.size()), member);
+    auto handle = std::make_shared<NcclHandle>(
+        nccl_api(),
+        NcclHandle::Options{.name = name, .members = static_cast<int>(ranks.size()), .member = member}, id);
     const std::string failure = handle->join(std::chrono::nanoseconds(options_.join_timeout_ns));
     if (!failure.empty()) {
-      handle->cut_off();
+      NcclHandle::cut_off({handle});
       throw base::RunError(failure);
     }
     watch_->add(handle);
@@ -350,7 +191,7 @@ class NcclTransport final : public comm::Transport {
 
   std::unique_ptr<comm::Communicator> host_world_;
   DeviceTransportOptions options_;
-  std::shared_ptr<Watch> watch_;
+  std::shared_ptr<NcclWatch> watch_;
 };
 
 }  // namespace

@@ -1,0 +1,353 @@
+// Decoder layers and the head on one GPU in BF16: time and causal MFU of a training step and of each of its
+// parts, on packed lengths of real corpora and on single lengths from 4K to 128K. Lines of JSON;
+// bench/device_layers.py times the same layers in PyTorch and prints the same lines.
+//
+//   device_layers_bench [--model 8b] [--layers 4] [--tokens 16384] [--data bench/data] [--only LOAD]
+//
+// Causal MFU is FLOPs ÷ time ÷ the GPU's dense BF16 peak, with every product counted once, as 2 FLOPs for
+// each multiplication, and attention for the pairs that the causal mask leaves:
+//   layer forward:  2·T·(H·(Q + 2·K) + Q·H + 3·H·F) + 4·Q·Σ l·(l+1)/2     head forward: 2·T·H·V
+// over T tokens in sequences of l, hidden H, query width Q, key width K, FFN width F, vocabulary V; a
+// backward counts twice its forward. Recomputation inside attention's backward does not count.
+#include <cstdio>
+#include <cstdlib>
+
+#ifdef SLUICE_CUDA
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "inputs.h"
+#include "layers/decoder_layer.h"
+#include "layers/head.h"
+#include "model/parameters.h"
+#include "ops/attention.h"
+#include "ops/device.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/rotary.h"
+#include "ops/swiglu.h"
+#include "ops/tensor_memory.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kPeakFlops = 989e12;  // H100 and H200 SXM, dense BF16
+constexpr double kBudgetMs = 400;      // aimed at for each part
+constexpr int kLeastRepetitions = 3;
+constexpr int kMostRepetitions = 20;
+
+const at::Device kGpu(at::kCUDA, 0);
+const at::TensorOptions kNarrow = at::TensorOptions().dtype(at::kBFloat16).device(kGpu);
+
+struct Load {
+  std::string name;
+  std::vector<int64_t> lengths;
+  int64_t tokens() const {
+    int64_t sum = 0;
+    for (const int64_t length : lengths) sum += length;
+    return sum;
+  }
+  double causal_pairs() const {
+    double pairs = 0;
+    for (const int64_t length : lengths)
+      pairs += static_cast<double>(length) * static_cast<double>(length + 1) / 2;
+    return pairs;
+  }
+};
+
+// The file's first documents that fill `tokens`; the last one is cut.
+Load packed_load(const std::string& name, const std::string& path, int64_t tokens) {
+  Load load{base::text(name, "-", tokens), {}};
+  int64_t left = tokens;
+  for (const int64_t length : bench::read_lengths(path, 2, 131'072)) {
+    if (left < 2) break;
+    load.lengths.push_back(std::min(length, left));
+    left -= load.lengths.back();
+  }
+  return load;
+}
+
+std::vector<Load> all_loads(const std::string& data, int64_t tokens) {
+  std::vector<Load> loads;
+  for (const int64_t length : {4096, 8192, 16'384, 32'768, 131'072}) {
+    const int64_t count = std::max<int64_t>(1, tokens / length);
+    loads.push_back(
+        {base::text(count, "x", length), std::vector<int64_t>(static_cast<size_t>(count), length)});
+  }
+  loads.push_back(packed_load("wikipedia", data + "/wikipedia_lengths.txt", tokens));
+  loads.push_back(packed_load("code", data + "/code_lengths.txt", tokens));
+  return loads;
+}
+
+struct Times {
+  double median_ms = 0;
+  double spread_ms = 0;  // between the quartiles
+};
+
+// GPU times of `repetitions` turns of `work` on the current stream, one behind the other.
+std::vector<double> turns_ms(const std::function<void()>& work, int repetitions) {
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+  std::vector<cudaEvent_t> events(static_cast<size_t>(repetitions) + 1);
+  for (cudaEvent_t& event : events) cudaEventCreate(&event);
+  cudaEventRecord(events.front(), stream);
+  for (size_t i = 1; i < events.size(); ++i) {
+    work();
+    cudaEventRecord(events[i], stream);
+  }
+  cudaEventSynchronize(events.back());
+  std::vector<double> times;
+  for (size_t i = 1; i < events.size(); ++i) {
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, events[i - 1], events[i]);
+    times.push_back(milliseconds);
+  }
+  for (cudaEvent_t event : events) cudaEventDestroy(event);
+  return times;
+}
+
+Times time(const std::function<void()>& work) {
+  work();  // warms allocator and libraries up
+  const double once_ms = turns_ms(work, 1).front();
+  const int repetitions = static_cast<int>(kBudgetMs / std::max(1e-3, once_ms));
+  std::vector<double> times = turns_ms(work, std::clamp(repetitions, kLeastRepetitions, kMostRepetitions));
+  std::ranges::sort(times);
+  return {times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
+}
+
+// A model's layers on one load, and how its parts are timed.
+class LayerBench {
+ public:
+  LayerBench(std::string model, const model::Shape& shape, const Load& load)
+      : model_(std::move(model)),
+        shape_(shape),
+        load_(load),
+        table_(model::parameter_table(shape)),
+        context_(layers::layer_context(shape, {}, *std::ranges::max_element(load.lengths), kNarrow)),
+        layout_(layers::micro_batch_layout(pieces(), 1, kGpu)) {
+    for (const model::Bucket& bucket : table_.buckets) {
+      flats_.push_back(at::randn({bucket.size}, kNarrow) * 0.02);
+      sums_.push_back(at::zeros({bucket.size}, kNarrow.dtype(at::kFloat)));
+    }
+    std::vector<int64_t> rows(static_cast<size_t>(load.tokens()), 1);
+    targets_ = layers::targets(rows, kGpu);
+  }
+
+  void run() {
+    ops::reset_peak_tensor_bytes(kGpu);
+    std::vector<layers::LayerSaved> saved(static_cast<size_t>(shape_.layers));
+    const at::Tensor x = random(shape_.hidden), dy = random(shape_.hidden) * 1e-3;
+    const double forward = layers() * forward_flops();
+    const auto all_forward = [&] {
+      at::Tensor y = x;
+      for (int64_t i = 0; i < shape_.layers; ++i) {
+        y = layer_forward(context_, layout_, weights(i), y, &saved[static_cast<size_t>(i)]);
+      }
+    };
+    const auto all_backward = [&] {
+      at::Tensor dx = dy;
+      for (int64_t i = shape_.layers; i-- > 0;) {
+        dx = layer_backward(context_, layout_, weights(i), std::move(saved[static_cast<size_t>(i)]), dx,
+                            gradients(i));
+      }
+    };
+    print("layers forward", forward, 0, time(all_forward));
+    print("layers step", 3 * forward, 0, time([&] {
+            all_forward();
+            all_backward();
+          }),
+          ops::peak_tensor_bytes(kGpu));
+    saved.clear();
+    run_parts();
+    const double head = 2.0 * tokens() * hidden() * static_cast<double>(shape_.vocab);
+    const auto head_weights = layers::head_parameters(table_, flats_.back(), flats_.front(), 1, 0);
+    const auto head_sums = layers::head_parameters(table_, sums_.back(), sums_.front(), 1, 0);
+    print("head step", 3 * head, 0,
+          time([&] { layers::head_forward_backward(context_, head_weights, x, targets_, head_sums); }));
+  }
+
+ private:
+  std::vector<layers::PieceSpan> pieces() const {
+    std::vector<layers::PieceSpan> spans;
+    for (const int64_t length : load_.lengths) spans.push_back({length});
+    return spans;
+  }
+  at::Tensor random(int64_t width) const { return at::randn({load_.tokens(), width}, kNarrow); }
+  layers::LayerParameters weights(int64_t layer) const {
+    return layers::layer_parameters(table_.layer(layer), flats_[static_cast<size_t>(layer) + 1], 1, 0);
+  }
+  layers::LayerParameters gradients(int64_t layer) const {
+    return layers::layer_parameters(table_.layer(layer), sums_[static_cast<size_t>(layer) + 1], 1, 0);
+  }
+
+  double tokens() const { return static_cast<double>(load_.tokens()); }
+  double layers() const { return static_cast<double>(shape_.layers); }
+  double hidden() const { return static_cast<double>(shape_.hidden); }
+  double queries() const { return static_cast<double>(shape_.q_width()); }
+  double keys() const { return static_cast<double>(shape_.kv_width()); }
+  double ffn() const { return static_cast<double>(shape_.ffn_hidden); }
+  double attention_flops() const { return 4 * queries() * load_.causal_pairs(); }
+  double product_flops() const {
+    return 2 * tokens() * (hidden() * (queries() + 2 * keys()) + queries() * hidden() + 3 * hidden() * ffn());
+  }
+  double forward_flops() const { return product_flops() + attention_flops(); }
+
+  // `bytes`: that the part must move at least.
+  void print(const std::string& part, double flops, double bytes, Times times, int64_t peak_bytes = 0) const {
+    base::Json line{{"system", "sluice"},
+                    {"model", model_},
+                    {"layers", shape_.layers},
+                    {"load", load_.name},
+                    {"sequences", load_.lengths.size()},
+                    {"tokens", load_.tokens()},
+                    {"part", part},
+                    {"ms", times.median_ms},
+                    {"spread_ms", times.spread_ms}};
+    if (flops > 0) line["causal_mfu"] = flops / (times.median_ms * 1e-3) / kPeakFlops;
+    if (bytes > 0) line["gbytes_per_s"] = bytes / (times.median_ms * 1e-3) / 1e9;
+    if (peak_bytes > 0) line["peak_bytes"] = peak_bytes;
+    std::cout << line.dump() << std::endl;
+  }
+
+  void run_parts() {
+    run_norms();
+    run_mlp();
+    run_attention();
+  }
+
+  void run_norms() {
+    const at::Tensor x = random(shape_.hidden), dy = random(shape_.hidden),
+                     weight = at::randn({shape_.hidden}, kNarrow);
+    const at::Tensor sum = at::zeros({shape_.hidden}, kNarrow.dtype(at::kFloat));
+    const double matrix = 2 * tokens() * hidden();
+    const ops::RmsNorm norm = ops::rms_norm(x, weight, 1e-5);
+    print("norm forward", 0, 2 * matrix, time([&] { ops::rms_norm(x, weight, 1e-5); }));
+    print("norm backward", 0, 5 * matrix,
+          time([&] { ops::rms_norm_backward(dy, x, weight, norm.inverse_rms_T, dy, sum); }));
+  }
+
+  void run_mlp() {
+    const at::Tensor x = random(shape_.hidden), gate_up = random(2 * shape_.ffn_hidden);
+    const at::Tensor a = random(shape_.ffn_hidden);
+    const layers::LayerParameters w = weights(0), g = gradients(0);
+    const double matrix = 2 * tokens() * ffn(), product = 2 * tokens() * hidden() * 2 * ffn();
+    print("swiglu forward", 0, 3 * matrix, time([&] { ops::swiglu(gate_up); }));
+    print("swiglu backward", 0, 6 * matrix, time([&] { ops::swiglu_backward(a, gate_up); }));
+    print("product forward", product, 0, time([&] { ops::times_transposed(x, w.gate_up_GH); }));
+    print("product input gradient", product, 0, time([&] { ops::times(gate_up, w.gate_up_GH); }));
+    print("product weight gradient", product, 0,
+          time([&] { ops::accumulate_weight_gradient(g.gate_up_GH, gate_up, x); }));
+  }
+
+  void run_attention() {
+    const int64_t heads = shape_.heads, kv_heads = shape_.kv_heads, d = shape_.head_dim;
+    const at::Tensor qkv = random((heads + 2 * kv_heads) * d).view({load_.tokens(), heads + 2 * kv_heads, d});
+    const at::Tensor dqkv = at::empty(qkv.sizes(), kNarrow);
+    const auto split = [&](const at::Tensor& all) {
+      return ops::AttentionInput{.q_TND = all.narrow(1, 0, heads),
+                                 .k_TKD = all.narrow(1, heads, kv_heads),
+                                 .v_TKD = all.narrow(1, heads + kv_heads, kv_heads),
+                                 .scale = 1.0 / std::sqrt(static_cast<double>(d))};
+    };
+    const ops::AttentionInput input = split(qkv), parts = split(dqkv);
+    const ops::AttentionResult result = ops::attention(input, layout_.sequences);
+    const at::Tensor dout = random(heads * d).view({load_.tokens(), heads, d});
+    print("attention forward", attention_flops(), 0, time([&] { ops::attention(input, layout_.sequences); }));
+    print("attention backward", 2 * attention_flops(), 0, time([&] {
+            ops::attention_backward(dout, input, result, layout_.sequences,
+                                    {parts.q_TND, parts.k_TKD, parts.v_TKD});
+          }));
+    const at::Tensor rotating = qkv.narrow(1, 0, heads + kv_heads);
+    print("rotary", 0, 4 * tokens() * (queries() + keys()),
+          time([&] { ops::rotate(rotating, context_.rotary, layout_.position_T, ops::Rotation::kForward); }));
+  }
+
+  std::string model_;
+  model::Shape shape_;
+  Load load_;
+  model::ParameterTable table_;
+  layers::LayerContext context_;
+  layers::MicroBatchLayout layout_;
+  std::vector<at::Tensor> flats_, sums_;  // by bucket
+  layers::Targets targets_;
+};
+
+// The operations that kernels of ours do, against ATen's in FP64 on the CPU.
+bool answers_are_right() {
+  const auto close = [](const at::Tensor& actual, const at::Tensor& expected) {
+    const at::Tensor wide = actual.cpu().to(at::kDouble);
+    return (wide - expected).abs().max().item<double>() <= expected.abs().max().item<double>() / 128;
+  };
+  const at::Tensor gate_up = at::randn({64, 512}, kNarrow), x = at::randn({64, 4096}, kNarrow);
+  const at::Tensor weight = at::randn({4096}, kNarrow);
+  return close(ops::swiglu(gate_up), ops::aten::swiglu(gate_up.cpu().to(at::kDouble))) &&
+         close(ops::rms_norm(x, weight, 1e-5).y_TH,
+               ops::aten::rms_norm(x.cpu().to(at::kDouble), weight.cpu().to(at::kDouble), 1e-5).y_TH);
+}
+
+std::map<std::string, std::string> options_of(int argc, char** argv) {
+  std::map<std::string, std::string> options{
+      {"--layers", "4"}, {"--tokens", "16384"}, {"--data", "bench/data"}, {"--only", ""}, {"--model", ""}};
+  for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
+  return options;
+}
+
+int run(int argc, char** argv) {
+  if (ops::gpu_count() == 0) {
+    std::fprintf(stderr, "device_layers_bench: no GPU: nothing is measured\n");
+    return EXIT_SUCCESS;
+  }
+  ops::prepare_device(kGpu);
+  if (!answers_are_right()) {
+    std::fprintf(stderr, "device_layers_bench: kernels give wrong results\n");
+    return EXIT_FAILURE;
+  }
+  auto options = options_of(argc, argv);
+  const int64_t layers = std::stoll(options["--layers"]);
+  const std::vector<std::pair<std::string, model::Shape>> models{{"8b",
+                                                                  {.layers = layers,
+                                                                   .hidden = 4096,
+                                                                   .heads = 32,
+                                                                   .kv_heads = 8,
+                                                                   .head_dim = 128,
+                                                                   .ffn_hidden = 14'336,
+                                                                   .vocab = 32'768}},
+                                                                 {"7b",
+                                                                  {.layers = layers,
+                                                                   .hidden = 4096,
+                                                                   .heads = 32,
+                                                                   .kv_heads = 32,
+                                                                   .head_dim = 128,
+                                                                   .ffn_hidden = 11'008,
+                                                                   .vocab = 32'768}}};
+  for (const auto& [name, shape] : models) {
+    if (!options["--model"].empty() && options["--model"] != name) continue;
+    for (const Load& load : all_loads(options["--data"], std::stoll(options["--tokens"]))) {
+      if (options["--only"].empty() || options["--only"] == load.name) LayerBench(name, shape, load).run();
+    }
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) { return sluice::run(argc, argv); }
+
+#else
+
+int main() {
+  std::fprintf(stderr, "device_layers_bench: built without CUDA: nothing is measured\n");
+  return EXIT_SUCCESS;
+}
+
+#endif

@@ -1,0 +1,150 @@
+// As much of CUDA as the kernels use, for the host: tests run a kernel's own source, thread by thread. Only
+// tests include this, before any *_kernels.cu.
+//
+// A block's threads are fibres that take turns: one runs until it waits for the others (__syncthreads,
+// __shfl_xor_sync) or ends. Blocks run one after the other. Threads of a block that wait at different places,
+// or that wait while others have ended, are a mistake that a GPU would answer by hanging: it throws.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __shared__ static
+
+namespace sluice::ops::kernels {
+
+struct HostStream {};
+using Stream = HostStream;
+using Status = int;  // 0: success
+
+namespace on_host {
+
+struct Index {
+  unsigned x = 0;
+};
+
+// The block that runs.
+class Block {
+ public:
+  void run(int threads, const std::function<void()>& body) {
+    body_ = &body;
+    if (fibres_.size() != static_cast<size_t>(threads))
+      fibres_ = std::vector<Fibre>(static_cast<size_t>(threads));
+    for (current_ = 0; current_ < fibres_.size(); ++current_) start(fibres_[current_]);
+    while (step()) {
+    }
+  }
+
+  unsigned thread() const { return static_cast<unsigned>(current_); }
+
+  // Lets all threads of the block come as far; `place` is the same for all.
+  void wait(const char* place) {
+    fibres_[current_].place = place;
+    ::swapcontext(&fibres_[current_].context, &scheduler_);
+  }
+
+  // What the thread whose number differs by `mask` hands over.
+  float exchange(float value, int mask) {
+    fibres_[current_].value = value;
+    wait("a shuffle begins");
+    const float other = fibres_[current_ ^ static_cast<size_t>(mask)].value;
+    wait("a shuffle ends");
+    return other;
+  }
+
+ private:
+  struct Fibre {
+    ucontext_t context{};
+    std::vector<char> stack = std::vector<char>(64 << 10);
+    const char* place = nullptr;  // where it waits; null: it has ended
+    float value = 0;
+  };
+
+  static Block*& running() {
+    static Block* block = nullptr;
+    return block;
+  }
+  static void enter() {
+    Block& block = *running();
+    (*block.body_)();
+    block.fibres_[block.current_].place = nullptr;
+  }
+
+  void start(Fibre& fibre) {
+    ::getcontext(&fibre.context);
+    fibre.context.uc_stack.ss_sp = fibre.stack.data();
+    fibre.context.uc_stack.ss_size = fibre.stack.size();
+    fibre.context.uc_link = &scheduler_;
+    ::makecontext(&fibre.context, &Block::enter, 0);
+  }
+
+  // Runs every thread to where it waits next. False when all have ended.
+  bool step() {
+    running() = this;
+    for (current_ = 0; current_ < fibres_.size(); ++current_) {
+      ::swapcontext(&scheduler_, &fibres_[current_].context);
+    }
+    for (const Fibre& fibre : fibres_) {
+      if (fibre.place != fibres_.front().place)
+        throw std::logic_error("threads of a block wait at different places");
+    }
+    return fibres_.front().place != nullptr;
+  }
+
+  const std::function<void()>* body_ = nullptr;
+  std::vector<Fibre> fibres_;
+  size_t current_ = 0;
+  ucontext_t scheduler_{};
+};
+
+inline Block block;
+
+}  // namespace on_host
+}  // namespace sluice::ops::kernels
+
+// CUDA's own names are global.
+inline sluice::ops::kernels::on_host::Index blockIdx;
+#define threadIdx (sluice::ops::kernels::on_host::Index{sluice::ops::kernels::on_host::block.thread()})
+
+inline void __syncthreads() { sluice::ops::kernels::on_host::block.wait("__syncthreads"); }
+inline float __shfl_xor_sync(unsigned /*threads*/, float value, int mask) {
+  return sluice::ops::kernels::on_host::block.exchange(value, mask);
+}
+
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+inline float __uint_as_float(uint32_t bits) {
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline float __float2bfloat16_rn(float value) { return value; }
+// To nearest, ties to even.
+inline uint16_t __bfloat16_as_ushort(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
+namespace sluice::ops::kernels {
+
+template <typename... Parameters>
+Status launch(void (*kernel)(Parameters...), int64_t blocks, Stream /*stream*/, Parameters... arguments) {
+  constexpr int kBlockThreads = 256;  // kernel_parts.h: kThreads
+  for (int64_t b = 0; b < blocks; ++b) {
+    blockIdx.x = static_cast<unsigned>(b);
+    on_host::block.run(kBlockThreads, [&] { kernel(arguments...); });
+  }
+  return 0;
+}
+
+}  // namespace sluice::ops::kernels

@@ -1,0 +1,160 @@
+// Every operation on GPU 0 against the same in FP64 on the CPU, at widths that kernels take by 16 bytes and
+// at odd ones.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/device.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/rotary.h"
+#include "ops/swiglu.h"
+
+namespace sluice::ops {
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+
+// A tensor in FP64 on the CPU, and the same values on the GPU.
+struct Pair {
+  at::Tensor cpu;
+  at::Tensor gpu;
+};
+
+class DeviceOps : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  void SetUp() override {
+    if (gpu_count() == 0) GTEST_SKIP() << "no GPU";
+    prepare_device(kGpu);
+    at::manual_seed(17);
+  }
+  // Rounded to the type on both.
+  Pair random(at::IntArrayRef shape) const {
+    const at::Tensor rounded = at::randn(shape, at::kDouble).to(GetParam());
+    return {rounded.to(at::kDouble), rounded.to(kGpu)};
+  }
+  static Pair whole_numbers(const std::vector<int64_t>& values) {
+    const at::Tensor cpu = at::tensor(values, at::kLong);
+    return {cpu, cpu.to(kGpu)};
+  }
+  at::Tensor sums(at::IntArrayRef shape) const {
+    return at::zeros(shape, at::dtype(GetParam() == at::kDouble ? at::kDouble : at::kFloat).device(kGpu));
+  }
+  void expect_close(const at::Tensor& actual, const at::Tensor& expected, const char* what) const {
+    const double tolerance = GetParam() == at::kDouble ? 1e-12 : GetParam() == at::kFloat ? 1e-5 : 1.0 / 64;
+    const at::Tensor wide = actual.cpu().to(at::kDouble);
+    EXPECT_LE((wide - expected).abs().max().item<double>(), tolerance * expected.abs().max().item<double>())
+        << what;
+  }
+};
+
+TEST_P(DeviceOps, RmsNorm) {
+  for (const auto& [rows, width] :
+       std::vector<std::pair<int64_t, int64_t>>{{70, 33}, {33, 4096}, {3, 16'384}, {2, 5001}}) {
+    const Pair x = random({rows, width}), weight = random({width}), dy = random({rows, width}),
+               bypass = random({rows, width});
+    const RmsNorm a = rms_norm(x.gpu, weight.gpu, 1e-5), e = aten::rms_norm(x.cpu, weight.cpu, 1e-5);
+    expect_close(a.y_TH, e.y_TH, "y");
+    const at::Tensor dweight = sums({width}), expected = at::zeros({width}, at::kDouble);
+    const RmsNormGradient da =
+        rms_norm_backward(dy.gpu, x.gpu, weight.gpu, a.inverse_rms_T, bypass.gpu, dweight);
+    const RmsNormGradient de =
+        aten::rms_norm_backward(dy.cpu, x.cpu, weight.cpu, e.inverse_rms_T, bypass.cpu, expected);
+    expect_close(da.dx_TH, de.dx_TH, "dx");
+    expect_close(da.y_TH, de.y_TH, "y again");
+    expect_close(dweight, expected, "dweight");
+  }
+}
+
+TEST_P(DeviceOps, Swiglu) {
+  for (const int64_t width : {19, 14'336}) {
+    const Pair gate_up = random({50, 2 * width}), da = random({50, width});
+    expect_close(swiglu(gate_up.gpu), aten::swiglu(gate_up.cpu), "a");
+    swiglu_backward(da.gpu, gate_up.gpu);
+    aten::swiglu_backward(da.cpu, gate_up.cpu);
+    expect_close(gate_up.gpu, gate_up.cpu, "dgate and dup");
+  }
+}
+
+TEST_P(DeviceOps, Rotary) {
+  for (const int64_t pairs : {3, 64}) {
+    const std::vector<double> frequencies(static_cast<size_t>(pairs), 0.37);
+    const Pair rows = random({40, 5 * 2 * pairs}), position = whole_numbers(std::vector<int64_t>(40, 29));
+    const auto rotated = [&](const at::Tensor& all, const at::Tensor& at_position) {
+      rotate(all.narrow(1, 0, 4 * 2 * pairs).view({40, 4, 2 * pairs}),
+             rotary_table(frequencies, 1.0, 30, all.options()), at_position, Rotation::kForward);
+      return all;
+    };
+    expect_close(rotated(rows.gpu, position.gpu), rotated(rows.cpu, position.cpu), "rotated");
+  }
+}
+
+TEST_P(DeviceOps, CrossEntropy) {
+  for (const int64_t columns : {29, 32'000}) {
+    const Pair logits = random({17, columns});
+    std::vector<int64_t> values;
+    for (int64_t row = 0; row < 17; ++row) values.push_back(row * columns / 12);
+    const Pair target = whole_numbers(values);
+    const at::Tensor wide = GetParam() == at::kDouble ? logits.gpu : logits.gpu.to(at::kFloat);
+    const at::Tensor a = row_statistics(wide, target.gpu, 3),
+                     e = aten::row_statistics(logits.cpu, target.cpu, 3);
+    expect_close(a.narrow(1, 0, 2), e.narrow(1, 0, 2), "statistics");
+    expect_close(cross_entropy_gradient(wide, a, a, target.gpu, 3, GetParam()),
+                 aten::cross_entropy_gradient(logits.cpu, e, e, target.cpu, 3, at::kDouble), "dlogits");
+  }
+}
+
+TEST_P(DeviceOps, Embedding) {
+  const Pair table = random({12, 40}), dx = random({9, 40}),
+             ids = whole_numbers({4, 5, 16, 17, 4, -1, 8, 8, 8});
+  expect_close(embedding_lookup(table.gpu, ids.gpu, 5), aten::embedding_lookup(table.cpu, ids.cpu, 5), "x");
+  const at::Tensor dtable = sums({12, 40}), expected = at::zeros({12, 40}, at::kDouble);
+  embedding_lookup_backward(dx.gpu, ids.gpu, 5, dtable);
+  aten::embedding_lookup_backward(dx.cpu, ids.cpu, 5, expected);
+  expect_close(dtable, expected, "dtable");
+}
+
+TEST_P(DeviceOps, Products) {
+  for (const auto& [rows, from, to] : std::vector<std::array<int64_t, 3>>{{50, 13, 7}, {256, 512, 1024}}) {
+    const Pair x = random({rows, from}), w = random({from, to}), y = random({rows, to});
+    expect_close(times(x.gpu, w.gpu), times(x.cpu, w.cpu), "x·w");
+    expect_close(times_transposed(y.gpu, w.gpu), times_transposed(y.cpu, w.cpu), "y·wᵀ");
+    expect_close(wide_times_transposed(y.gpu, w.gpu), times_transposed(y.cpu, w.cpu), "y·wᵀ, wide");
+    expect_close(add_times(y.gpu, x.gpu, w.gpu), add_times(y.cpu, x.cpu, w.cpu), "y + x·w");
+    const at::Tensor sum = sums({from, to}), expected = at::zeros({from, to}, at::kDouble);
+    for (int turn = 0; turn < 2; ++turn) {
+      accumulate_weight_gradient(sum, x.gpu, y.gpu);
+      accumulate_weight_gradient(expected, x.cpu, y.cpu);
+    }
+    expect_close(sum, expected, "Σ xᵀ·y");
+  }
+}
+
+// Query heads share key heads; rows behind the last sequence belong to none.
+TEST_P(DeviceOps, AttentionOfPackedSequences) {
+  for (const int64_t dimensions : {6, 64, 128}) {
+    const std::vector<int64_t> lengths{1, 130, 7, 300};
+    const Pair qkv = random({440, 8, dimensions}), dout = random({440, 4, dimensions});
+    const auto split = [](const at::Tensor& all) {
+      return AttentionInput{all.narrow(1, 0, 4), all.narrow(1, 4, 2), all.narrow(1, 6, 2), 0.3};
+    };
+    const PackedSequences on_gpu = packed_sequences(lengths, kGpu),
+                          on_cpu = packed_sequences(lengths, at::kCPU);
+    const AttentionResult a = attention(split(qkv.gpu), on_gpu), e = aten::attention(split(qkv.cpu), on_cpu);
+    expect_close(a.out_TND, e.out_TND, "out");
+    expect_close(a.lse_NT.narrow(1, 0, 438), e.lse_NT.narrow(1, 0, 438), "log-sum-exp");
+    const at::Tensor da = at::full_like(qkv.gpu, 7), de = at::zeros_like(qkv.cpu);
+    const AttentionInput ga = split(da), ge = split(de);
+    attention_backward(dout.gpu, split(qkv.gpu), a, on_gpu, {ga.q_TND, ga.k_TKD, ga.v_TKD});
+    aten::attention_backward(dout.cpu, split(qkv.cpu), e, on_cpu, {ge.q_TND, ge.k_TKD, ge.v_TKD});
+    expect_close(da, de, "dq, dk and dv");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, DeviceOps, testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
+                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+
+}  // namespace
+}  // namespace sluice::ops

@@ -1,0 +1,40 @@
+// The operations by kernels.h, for tensors in GPU memory. Internal to src/ops: an operation asks can_* and
+// takes ATen's operators otherwise. A build without CUDA has declarations alone: ask kBuilt first, at compile
+// time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/norm.h"
+#include "ops/rotary.h"
+
+namespace sluice::ops::gpu {
+
+#ifdef SLUICE_CUDA
+inline constexpr bool kBuilt = true;
+#else
+inline constexpr bool kBuilt = false;
+#endif
+
+// Whether the kernels take these tensors: dense, on a GPU, bfloat16 or float.
+bool can(std::initializer_list<at::Tensor> tensors);
+
+// As the functions of the same names in ops/.
+at::Tensor swiglu(const at::Tensor& gate_up_TG);
+at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG);
+
+// Rows may be too wide for a block: then nothing is done and the result is undefined tensors.
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps);
+RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
+                                  const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
+                                  const at::Tensor& dweight_H);
+
+// Rows of x may lie apart.
+void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
+            Rotation rotation);
+
+at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin);
+at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
+                                  const at::Tensor& target_R, int64_t begin, at::ScalarType dtype);
+
+}  // namespace sluice::ops::gpu

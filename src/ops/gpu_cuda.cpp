@@ -1,0 +1,140 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/gpu.h"
+#include "ops/kernels.h"
+
+namespace sluice::ops::gpu {
+namespace {
+
+kernels::Element element_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? kernels::Element::kBFloat16 : kernels::Element::kFloat32;
+}
+
+// Launches on the current stream of the tensor's GPU.
+template <typename Launch>
+void launch_for(const at::Tensor& tensor, const char* what, Launch launch) {
+  const c10::cuda::CUDAGuard guard(tensor.device());
+  const cudaError_t status = launch(c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream());
+  if (status != cudaSuccess) {
+    throw base::RunError(base::text("launching ", what, " failed: ", cudaGetErrorString(status)));
+  }
+}
+
+void* writable(const at::Tensor& tensor) { return tensor.mutable_data_ptr(); }
+const void* readable(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+bool can(std::initializer_list<at::Tensor> tensors) {
+  return std::ranges::all_of(tensors, [](const at::Tensor& tensor) {
+    return tensor.is_cuda() && tensor.is_contiguous() &&
+           (tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kFloat);
+  });
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up_TG) {
+  const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
+  at::Tensor a_TF = at::empty({rows, width}, gate_up_TG.options());
+  launch_for(a_TF, "swiglu", [&](cudaStream_t stream) {
+    return kernels::launch_swiglu(element_of(a_TF), readable(gate_up_TG), writable(a_TF), rows, width,
+                                  stream);
+  });
+  return a_TF;
+}
+
+at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
+  at::Tensor a_TF = at::empty_like(da_TF);
+  launch_for(a_TF, "swiglu's backward", [&](cudaStream_t stream) {
+    return kernels::launch_swiglu_backward(element_of(a_TF), readable(da_TF), writable(gate_up_TG),
+                                           writable(a_TF), da_TF.size(0), da_TF.size(1), stream);
+  });
+  return a_TF;
+}
+
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps) {
+  RmsNorm out{at::empty_like(x_TH), at::empty({x_TH.size(0)}, x_TH.options().dtype(at::kFloat))};
+  const kernels::NormForward norm{.x = readable(x_TH),
+                                  .weight = readable(weight_H),
+                                  .y = writable(out.y_TH),
+                                  .inverse_rms = out.inverse_rms_T.mutable_data_ptr<float>(),
+                                  .rows = x_TH.size(0),
+                                  .width = x_TH.size(1),
+                                  .eps = static_cast<float>(eps)};
+  if (!kernels::fits(element_of(x_TH), norm)) return {};
+  launch_for(x_TH, "a norm",
+             [&](cudaStream_t stream) { return kernels::launch_rms_norm(element_of(x_TH), norm, stream); });
+  return out;
+}
+
+RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
+                                  const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
+                                  const at::Tensor& dweight_H) {
+  const int64_t rows = x_TH.size(0), width = x_TH.size(1);
+  const int64_t blocks = (rows + kernels::kNormBlockRows - 1) / kernels::kNormBlockRows;
+  RmsNormGradient out{at::empty_like(x_TH), at::empty_like(x_TH)};
+  const at::Tensor sums_BH = at::empty({blocks, width}, x_TH.options().dtype(at::kFloat));
+  const kernels::NormBackward norm{.dy = readable(dy_TH),
+                                   .x = readable(x_TH),
+                                   .weight = readable(weight_H),
+                                   .inverse_rms = inverse_rms_T.const_data_ptr<float>(),
+                                   .residual = readable(residual_TH),
+                                   .dx = writable(out.dx_TH),
+                                   .y = writable(out.y_TH),
+                                   .weight_sums = sums_BH.mutable_data_ptr<float>(),
+                                   .rows = rows,
+                                   .width = width};
+  if (!kernels::fits(element_of(x_TH), norm)) return {};
+  launch_for(x_TH, "a norm's backward", [&](cudaStream_t stream) {
+    return kernels::launch_rms_norm_backward(element_of(x_TH), norm, stream);
+  });
+  dweight_H.add_(sums_BH.sum(0));
+  return out;
+}
+
+void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
+            Rotation rotation) {
+  const kernels::Rotary rotary{.x = writable(x_TND),
+                               .rows = x_TND.size(0),
+                               .heads = x_TND.size(1),
+                               .pairs = x_TND.size(2) / 2,
+                               .row_stride = x_TND.stride(0),
+                               .cosines = table.cos_PD.const_data_ptr<float>(),
+                               .sines = table.sin_PD.const_data_ptr<float>(),
+                               .positions = position_T.const_data_ptr<int64_t>(),
+                               .sign = rotation == Rotation::kForward ? 1.0F : -1.0F};
+  launch_for(x_TND, "a rotation",
+             [&](cudaStream_t stream) { return kernels::launch_rotary(element_of(x_TND), rotary, stream); });
+}
+
+at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
+  at::Tensor statistics_R3 = at::empty({logits_RV.size(0), 3}, logits_RV.options());
+  launch_for(logits_RV, "softmax statistics", [&](cudaStream_t stream) {
+    return kernels::launch_row_statistics(
+        logits_RV.const_data_ptr<float>(), target_R.const_data_ptr<int64_t>(), begin,
+        statistics_R3.mutable_data_ptr<float>(), logits_RV.size(0), logits_RV.size(1), stream);
+  });
+  return statistics_R3;
+}
+
+at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
+                                  const at::Tensor& target_R, int64_t begin, at::ScalarType dtype) {
+  at::Tensor gradient_RV = at::empty_like(logits_RV, logits_RV.options().dtype(dtype));
+  launch_for(logits_RV, "the gradient of logits", [&](cudaStream_t stream) {
+    return kernels::launch_cross_entropy_gradient(
+        element_of(gradient_RV), logits_RV.const_data_ptr<float>(),
+        whole_R3.contiguous().const_data_ptr<float>(), target_R.const_data_ptr<int64_t>(), begin,
+        writable(gradient_RV), logits_RV.size(0), logits_RV.size(1), stream);
+  });
+  return gradient_RV;
+}
+
+}  // namespace sluice::ops::gpu

@@ -1,0 +1,104 @@
+// Kernels for GPUs: what lies between matrix products and attention, each in as few passes over memory as its
+// data allows. Raw pointers and a stream; no libtorch. Internal to src/ops; the operations' own headers say
+// what is computed.
+//
+// The sources (*_kernels.cu) are built by nvcc, and a second time for the host, where the tests run them
+// thread by thread (cuda_on_host.h). Sums are taken in float, in an order that depends on the shape alone.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#ifdef SLUICE_CUDA_ON_HOST
+#include "ops/cuda_on_host.h"
+#else
+#include <cuda_runtime_api.h>
+namespace sluice::ops::kernels {
+using Stream = cudaStream_t;
+using Status = cudaError_t;
+}  // namespace sluice::ops::kernels
+#endif
+
+namespace sluice::ops::kernels {
+
+enum class Element : uint8_t { kBFloat16, kFloat32 };
+
+// All functions return what the launch returned; nothing to do is success. Matrices are dense and row-major
+// unless a stride is given. The widths may be any; multiples of 16 bytes are several times faster.
+
+// gate_up [rows, 2·width] -> a [rows, width].
+Status launch_swiglu(Element element, const void* gate_up, void* a, int64_t rows, int64_t width,
+                     Stream stream);
+// Overwrites gate_up with its gradient and writes the forward's result to a.
+Status launch_swiglu_backward(Element element, const void* da, void* gate_up, void* a, int64_t rows,
+                              int64_t width, Stream stream);
+
+// A block's threads keep a row of so many accesses at most: of 16 bytes where addresses and rows are
+// multiples of that, else of an element.
+inline constexpr int64_t kMostRowAccesses = 2048;
+inline bool row_fits(Element element, int64_t width, std::initializer_list<const void*> addresses) {
+  const int64_t element_bytes = element == Element::kBFloat16 ? 2 : 4;
+  uint64_t all = static_cast<uint64_t>(width * element_bytes);
+  for (const void* address : addresses) all |= reinterpret_cast<uint64_t>(address);
+  return width <= kMostRowAccesses * (all % 16 == 0 ? 16 / element_bytes : 1);
+}
+
+struct NormForward {
+  const void* x = nullptr;       // [rows, width]
+  const void* weight = nullptr;  // [width]
+  void* y = nullptr;
+  float* inverse_rms = nullptr;  // [rows]
+  int64_t rows = 0;
+  int64_t width = 0;
+  float eps = 0;
+};
+inline bool fits(Element element, const NormForward& norm) {
+  return row_fits(element, norm.width, {norm.x, norm.weight, norm.y});
+}
+// REQUIRES: fits(), here and below.
+Status launch_rms_norm(Element element, const NormForward& norm, Stream stream);
+
+// Rows whose weight gradients are summed by one block.
+inline constexpr int64_t kNormBlockRows = 16;
+
+struct NormBackward {
+  const void* dy = nullptr;  // [rows, width], as all that follow but the weight and the sums
+  const void* x = nullptr;
+  const void* weight = nullptr;  // [width]
+  const float* inverse_rms = nullptr;
+  const void* residual = nullptr;  // added to dx; or null
+  void* dx = nullptr;
+  void* y = nullptr;
+  float* weight_sums = nullptr;  // [ceil(rows / kNormBlockRows), width]: of dy·x·inverse_rms
+  int64_t rows = 0;
+  int64_t width = 0;
+};
+inline bool fits(Element element, const NormBackward& norm) {
+  return row_fits(element, norm.width, {norm.dy, norm.x, norm.weight, norm.residual, norm.dx, norm.y});
+}
+Status launch_rms_norm_backward(Element element, const NormBackward& norm, Stream stream);
+
+struct Rotary {
+  void* x = nullptr;  // row r, head h, dimension d: x[r·row_stride + h·2·pairs + d]
+  int64_t rows = 0;
+  int64_t heads = 0;
+  int64_t pairs = 0;
+  int64_t row_stride = 0;
+  const float* cosines = nullptr;  // [positions, pairs]
+  const float* sines = nullptr;
+  const int64_t* positions = nullptr;  // [rows]
+  float sign = 1;                      // of the angles: 1 forward, -1 backward
+};
+Status launch_rotary(Element element, const Rotary& rotary, Stream stream);
+
+// logits [rows, columns] -> statistics [rows, 3]: maximum, Σ exp(logit - maximum), the target's logit,
+// -infinity when targets[r] - begin is no column.
+Status launch_row_statistics(const float* logits, const int64_t* targets, int64_t begin, float* statistics,
+                             int64_t rows, int64_t columns, Stream stream);
+// gradient = exp(logit - whole maximum) / whole sum - [column is the target], in `element`. `gradient` may be
+// `logits`.
+Status launch_cross_entropy_gradient(Element element, const float* logits, const float* whole,
+                                     const int64_t* targets, int64_t begin, void* gradient, int64_t rows,
+                                     int64_t columns, Stream stream);
+
+}  // namespace sluice::ops::kernels

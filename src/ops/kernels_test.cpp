@@ -1,0 +1,181 @@
+// The GPU kernels' own sources, run on the host thread by thread, against ATen's operators in FP64: widths
+// that 16-byte accesses divide and widths that they don't, rows that fill blocks and rows that don't, every
+// number of vectors a thread.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#define SLUICE_CUDA_ON_HOST
+#include "ops/cross_entropy.h"
+#include "ops/cross_entropy_kernels.cu"
+#include "ops/norm.h"
+#include "ops/norm_kernels.cu"
+#include "ops/rotary.h"
+#include "ops/rotary_kernels.cu"
+#include "ops/swiglu.h"
+#include "ops/swiglu_kernels.cu"
+
+namespace sluice::ops {
+namespace {
+
+class Kernels : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  Kernels() { at::manual_seed(5); }
+  at::Tensor random(at::IntArrayRef shape) const { return at::randn(shape, at::kDouble).to(GetParam()); }
+  at::Tensor empty(at::IntArrayRef shape) const { return at::full(shape, 777.0, GetParam()); }
+  kernels::Element element() const {
+    return GetParam() == at::kBFloat16 ? kernels::Element::kBFloat16 : kernels::Element::kFloat32;
+  }
+  // One rounding of the result, and of a sum in float: units in the last place of the largest element.
+  void expect_close(const at::Tensor& actual, const at::Tensor& expected) const {
+    const double tolerance = actual.scalar_type() == at::kBFloat16 ? 1.0 / 256 : 1e-5;
+    const double error = (actual.to(at::kDouble) - expected.to(at::kDouble)).abs().max().item<double>();
+    EXPECT_LE(error, tolerance * expected.to(at::kDouble).abs().max().item<double>());
+  }
+};
+
+at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kDouble); }
+
+TEST_P(Kernels, Swiglu) {
+  for (const int64_t width : {1, 7, 8, 40, 264}) {
+    const at::Tensor gate_up = random({9, 2 * width}) * 4, da = random({9, width}), a = empty({9, width});
+    ASSERT_EQ(kernels::launch_swiglu(element(), gate_up.data_ptr(), a.data_ptr(), 9, width, {}), 0);
+    expect_close(a, aten::swiglu(wide(gate_up)));
+    const at::Tensor changed = gate_up.clone(), again = empty({9, width}), expected = wide(gate_up);
+    kernels::launch_swiglu_backward(element(), da.data_ptr(), changed.data_ptr(), again.data_ptr(), 9, width,
+                                    {});
+    aten::swiglu_backward(wide(da), expected);
+    EXPECT_TRUE(at::equal(again, a));
+    expect_close(changed, expected);
+  }
+}
+
+struct Norm {
+  at::Tensor x, weight, dy, residual, y, dx, y_again, inverse_rms, sums;
+};
+
+TEST_P(Kernels, RmsNorm) {
+  for (const auto& [rows, width] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 3}, {3, 33}, {17, 24}, {2, 2047}, {2, 2048}, {2, 4096}, {1, 8192}, {1, 5000}}) {
+    const int64_t blocks = (rows + kernels::kNormBlockRows - 1) / kernels::kNormBlockRows;
+    const Norm t{.x = random({rows, width}),
+                 .weight = random({width}),
+                 .dy = random({rows, width}),
+                 .residual = random({rows, width}),
+                 .y = empty({rows, width}),
+                 .dx = empty({rows, width}),
+                 .y_again = empty({rows, width}),
+                 .inverse_rms = at::empty({rows}, at::kFloat),
+                 .sums = at::full({blocks, width}, 777.0, at::kFloat)};
+    const kernels::NormForward forward{
+        t.x.data_ptr(), t.weight.data_ptr(), t.y.data_ptr(), t.inverse_rms.data_ptr<float>(), rows, width,
+        1e-5F};
+    ASSERT_TRUE(kernels::fits(element(), forward));
+    ASSERT_EQ(kernels::launch_rms_norm(element(), forward, {}), 0);
+    const RmsNorm expected = aten::rms_norm(wide(t.x), wide(t.weight), 1e-5);
+    expect_close(t.y, expected.y_TH);
+    expect_close(t.inverse_rms, expected.inverse_rms_T);
+    for (const bool bypass : {false, true}) {
+      const at::Tensor dweight = at::zeros({width}, at::kDouble);
+      const RmsNormGradient gradient =
+          aten::rms_norm_backward(wide(t.dy), wide(t.x), wide(t.weight), expected.inverse_rms_T,
+                                  bypass ? wide(t.residual) : at::Tensor(), dweight);
+      const kernels::NormBackward backward{t.dy.data_ptr(),
+                                           t.x.data_ptr(),
+                                           t.weight.data_ptr(),
+                                           t.inverse_rms.data_ptr<float>(),
+                                           bypass ? t.residual.data_ptr() : nullptr,
+                                           t.dx.data_ptr(),
+                                           t.y_again.data_ptr(),
+                                           t.sums.data_ptr<float>(),
+                                           rows,
+                                           width};
+      ASSERT_TRUE(kernels::fits(element(), backward));
+      ASSERT_EQ(kernels::launch_rms_norm_backward(element(), backward, {}), 0);
+      expect_close(t.dx, gradient.dx_TH);
+      expect_close(t.y_again, gradient.y_TH);
+      expect_close(t.sums.sum(0), dweight);
+    }
+  }
+}
+
+TEST_P(Kernels, RmsNormRefusesRowsThatThreadsCannotKeep) {
+  const int64_t widest = 2048 * (GetParam() == at::kBFloat16 ? 8 : 4);
+  alignas(16) static std::byte memory[16];
+  const auto fits = [&](int64_t width, int64_t offset) {
+    return kernels::fits(
+        element(), kernels::NormForward{.x = memory + offset, .weight = memory, .y = memory, .width = width});
+  };
+  EXPECT_TRUE(fits(widest, 0));
+  EXPECT_FALSE(fits(widest + 8, 0));
+  EXPECT_FALSE(fits(widest, 4));  // narrow accesses
+  EXPECT_FALSE(fits(2049, 0));
+}
+
+TEST_P(Kernels, RotaryOfHeadsInWiderRows) {
+  for (const int64_t pairs : {1, 3, 8, 32}) {
+    const int64_t rows = 5, heads = 3, row_width = 5 * 2 * pairs;
+    std::vector<double> frequencies;
+    for (int64_t i = 0; i < pairs; ++i)
+      frequencies.push_back(std::pow(10'000.0, -static_cast<double>(i) / 32));
+    const RotaryTable table = rotary_table(frequencies, 1.25, 100, at::dtype(at::kFloat));
+    const RotaryTable wide_table = rotary_table(frequencies, 1.25, 100, at::dtype(at::kDouble));
+    const at::Tensor position = at::tensor({0, 99, 3, 3, 50}, at::kLong), x = random({rows, row_width});
+    for (const Rotation rotation : {Rotation::kForward, Rotation::kBackward}) {
+      const at::Tensor actual = x.clone(), expected = wide(x);
+      const kernels::Rotary rotary{actual.data_ptr(),
+                                   rows,
+                                   heads,
+                                   pairs,
+                                   row_width,
+                                   table.cos_PD.data_ptr<float>(),
+                                   table.sin_PD.data_ptr<float>(),
+                                   position.data_ptr<int64_t>(),
+                                   rotation == Rotation::kForward ? 1.0F : -1.0F};
+      ASSERT_EQ(kernels::launch_rotary(element(), rotary, {}), 0);
+      aten::rotate(expected.narrow(1, 0, heads * 2 * pairs).view({rows, heads, 2 * pairs}), wide_table,
+                   position, rotation);
+      expect_close(actual, expected);
+    }
+  }
+}
+
+TEST_P(Kernels, CrossEntropyOfAShard) {
+  for (const int64_t columns : {1, 29, 1024, 5000}) {
+    const int64_t rows = 4, begin = 10;
+    const at::Tensor logits = at::randn({rows, columns}, at::kFloat) * 5;
+    logits[0].fill_(-1e30);  // and all but one as low: nothing to lose but the one
+    logits[0][columns - 1] = 3.0;
+    const at::Tensor target =
+        at::tensor({begin + columns - 1, int64_t{0}, begin, begin + columns}, at::kLong);
+    const at::Tensor statistics = at::empty({rows, 3}, at::kFloat);
+    kernels::launch_row_statistics(logits.data_ptr<float>(), target.data_ptr<int64_t>(), begin,
+                                   statistics.data_ptr<float>(), rows, columns, {});
+    const at::Tensor twin = wide(logits), expected = aten::row_statistics(twin, target, begin);
+    expect_close(statistics.narrow(1, 0, 2), expected.narrow(1, 0, 2));
+    EXPECT_TRUE(at::equal(statistics.select(1, 2), expected.select(1, 2).to(at::kFloat)));
+
+    // As if another shard had greater logits.
+    at::Tensor whole = expected.clone();
+    whole.select(1, 0).add_(1.0);
+    const at::Tensor gradient = empty({rows, columns}), whole_float = whole.to(at::kFloat);
+    kernels::launch_cross_entropy_gradient(element(), logits.data_ptr<float>(), whole_float.data_ptr<float>(),
+                                           target.data_ptr<int64_t>(), begin, gradient.data_ptr(), rows,
+                                           columns, {});
+    expect_close(gradient, aten::cross_entropy_gradient(twin, expected, whole, target, begin, at::kDouble));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Elements, Kernels, testing::Values(at::kFloat, at::kBFloat16),
+                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+
+void wait_in_half_of_the_threads(int /*unused*/) {
+  using namespace kernels;
+  if (threadIdx.x < 128) __syncthreads();
+}
+
+TEST(CudaOnHost, ThreadsThatWaitForOthersThatNeverComeAreFound) {
+  EXPECT_THROW(kernels::launch(&wait_in_half_of_the_threads, 1, kernels::HostStream{}, 0), std::logic_error);
+}
+
+}  // namespace
+}  // namespace sluice::ops

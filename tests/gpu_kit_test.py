@@ -1,0 +1,79 @@
+"""How tools/gpu_kit goes through its steps, with steps that need no GPU."""
+
+import importlib.machinery
+import importlib.util
+import json
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
+sys.path.insert(0, str(TOOLS))
+import gpu_kit_runs as runs  # noqa: E402
+import gpu_kit_steps as steps  # noqa: E402
+
+loader = importlib.machinery.SourceFileLoader("gpu_kit", str(TOOLS / "gpu_kit"))
+gpu_kit = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_kit", loader))
+loader.exec_module(gpu_kit)
+
+
+def step(name, shell, seconds=20, judge=steps.judge_status):
+    return steps.Step(name, lambda context: ["sh", "-c", shell], seconds, judge)
+
+
+class Kit(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = pathlib.Path(self.folder.name) / "results.jsonl"
+        self.context = types.SimpleNamespace(folder=pathlib.Path(self.folder.name), environment={"PATH": "/usr/bin:/bin"})
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def call(self, wanted, minutes=9):
+        """What is in the file behind a call, by step; and whether the call came to the end."""
+        finished = gpu_kit.run_steps(wanted, self.context, gpu_kit.Results(self.file, self.file), minutes)
+        lines = list(map(json.loads, self.file.read_text().splitlines())) if self.file.exists() else []
+        return finished, {line["step"]: line["outcome"] for line in lines if "outcome" in line}, lines
+
+    def test_second_call_goes_on_where_the_first_stopped(self):
+        marks = pathlib.Path(self.folder.name) / "marks"
+        wanted = [step("first", f"echo first >> {marks}"), step("long", f"echo long >> {marks}", 60)]
+        self.assertEqual(self.call(wanted, minutes=0.75)[:2], (False, {"first": "passed"}))
+        self.assertEqual(self.call(wanted)[:2], (True, {"first": "passed", "long": "passed"}))
+        self.assertEqual(marks.read_text().split(), ["first", "long"])
+
+    def test_every_step_fits_into_a_call(self):
+        for one in [*steps.test_steps(), *steps.sanitizer_steps(), *steps.bench_steps(), *steps.build_steps()]:
+            self.assertLessEqual(one.seconds, 9 * 60, one.name)
+
+    def test_killed_step_keeps_the_lines_that_it_printed(self):
+        _, outcomes, lines = self.call([step("slow", """echo '{"ms": 3}'; exec sleep 30""", 1)])
+        self.assertEqual(outcomes, {"slow": "timed out"})
+        self.assertEqual(lines[0], {"step": "slow", "line": {"ms": 3}})
+
+    def test_tests_that_skip_or_do_not_run_have_not_passed(self):
+        for output, outcome in (("[  SKIPPED ] 1 test", "skipped"), ("[  PASSED  ] 0 tests.", "ran nothing"),
+                                ("[  PASSED  ] 3 tests.", "passed")):
+            self.assertEqual(steps.judge_tests(0, output), outcome)
+        self.assertEqual(steps.judge_tests(1, "[  PASSED  ] 3 tests."), "failed (1)")
+
+    def test_measurement_without_figures_has_failed(self):
+        self.assertEqual(steps.judge_measurement(0, "no GPU\n"), "failed (1)")
+        self.assertEqual(steps.judge_measurement(0, 'warm\n{"ms": 1}\n'), "measured")
+
+    def test_every_step_has_its_own_name(self):
+        names = [one.name for one in [*steps.test_steps(), *steps.sanitizer_steps(), *steps.bench_steps()]]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_overlap_is_the_share_of_transfers_under_cells(self):
+        events = [{"ph": "X", "cat": cat, "ts": begin, "dur": end - begin}
+                  for cat, begin, end in (("forward", 0, 10), ("offload", 5, 15), ("backward", 20, 30), ("fetch", 20, 30))]
+        self.assertEqual(runs.overlap(events), 0.75)
+        self.assertIsNone(runs.overlap([]))
+
+
+if __name__ == "__main__":
+    unittest.main()
