@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/published/dispatch_load.h"
-#include "plan/published/paper_plan.h"
+#include "plan/greedy_dispatch.h"
+#include "plan/search.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -239,9 +239,12 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
                                     const std::map<strategy::Scheme, SchemeCost>& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths) {
   check_limits(strategy, lengths.size());
-  std::optional<PaperPlan> known = plan_by_paper(strategy, schemes, cost, lengths, {});
-  if (!known) return std::nullopt;
-  ExactPlan plan{.pipelines = std::move(known->pipelines), .makespan_ns = known->makespan_ns};
+  const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
+  CandidateSearch search(strategy, schemes, cost, sorted);
+  if (!search.lower_bound_ns()) return std::nullopt;
+  const std::vector<PackedPipeline> known = search.run(kNever, Effort::kFull);
+  ExactPlan plan{.pipelines = {}, .makespan_ns = last_end_ns(known)};
+  for (const PackedPipeline& pipeline : known) plan.pipelines.push_back(pipeline.plan);
   const Batch batch(lengths);
   std::map<Kind, PipelineTable> tables;
   std::vector<const PipelineTable*> table_of;

@@ -68,30 +68,6 @@ TEST(Planner, PlansAreValidAndScoredByTheirSchedule) {
   }
 }
 
-TEST(Planner, PublishedPlansAreValidAndTimedByTheirSchedule) {
-  PlannerOptions options = options_of({"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>"});
-  options.method = Method::kPaper;
-  const Planner planner(options, test_cost());
-  options.paper.dispatch_rule = DispatchRule::kIdeal;
-  const Planner ideal(options, test_cost());
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    const std::vector<Sequence> sequences = random_sequences(seed, 2000);
-    for (const Planner* each : {&planner, &ideal}) {
-      const StepPlan plan = each->plan(static_cast<int64_t>(seed), sequences);
-      ASSERT_NO_THROW(strategy::validate(plan, kWorld)) << "seed " << seed;
-      int64_t longest_ns = 0;
-      for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-        const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
-        longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
-      }
-      EXPECT_EQ(plan.estimated_ns, longest_ns);
-      EXPECT_EQ(plan.candidates.size(), 4u);
-      EXPECT_EQ(strategy::canonical_bytes(plan),
-                strategy::canonical_bytes(each->plan(static_cast<int64_t>(seed), sequences)));
-    }
-  }
-}
-
 TEST(Planner, SameInputsGiveTheSameBytes) {
   const std::vector<std::string> texts = {"4x<1,1,1>", "<1,2,1> + <2,1,1>"};
   const Planner one(options_of(texts), test_cost());

@@ -33,6 +33,12 @@ void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {
 
 }  // namespace
 
+std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
+  std::vector<int64_t> lengths;
+  for (const Sequence& sequence : sequences) lengths.push_back(sequence.length_tokens);
+  return lengths;
+}
+
 int64_t MicroBatch::tokens() const {
   int64_t total = 0;
   for (const Piece& piece : pieces) total += piece.tokens();

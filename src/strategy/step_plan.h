@@ -21,6 +21,8 @@ struct Sequence {
   bool operator==(const Sequence&) const = default;
 };
 
+std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences);
+
 // Token range [begin, end) of one sequence on one lane.
 struct Piece {
   int32_t sequence = 0;  // index into StepPlan::sequences

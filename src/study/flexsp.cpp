@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
-#include "study/lengths_of.h"
 
 namespace sluice::study {
 namespace {
