@@ -319,7 +319,7 @@ void figure_18(Results& results) {
                                              .dealing = published::Dealing::kTurns};
       const strategy::StepPlan plan = published::static_plan(choice, lengths, cost, of.gpus);
       size_t packs = 0;
-      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.lanes[0].size();
+      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.units.size();
       if (packs == 4) times.push_back(plan.estimated_ns);
     }
     results.add(key, {{"times_ns", times}});

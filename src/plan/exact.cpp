@@ -69,7 +69,7 @@ class PipelineTable {
     for (Subset bin = 0; bin < batch.subsets(); ++bin) {
       const cost::Work work = batch.work(bin);
       fits_.push_back(bin != 0 && work.tokens <= scheme.max_len_tokens());
-      units_.push_back(fits_.back() ? times_.of(std::span(&work, 1), 0) : schedule::Unit{});
+      units_.push_back(fits_.back() ? times_.of(std::span(&work, 1), 0) : schedule::TimedUnit{});
     }
     if (scheme.scheme().pp == 1) {
       add_up();
@@ -85,7 +85,7 @@ class PipelineTable {
 
  private:
   int64_t busy_ns(Subset bin, size_t stage) const {
-    const schedule::Unit& unit = units_[bin];
+    const schedule::TimedUnit& unit = units_[bin];
     return unit.forward_ns[stage] + unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
   }
 
@@ -143,12 +143,12 @@ class PipelineTable {
   const Batch& batch_;
   int64_t limit_ns_;
   bool only_all_;
-  std::vector<char> fits_;             // by micro-batch
-  std::vector<schedule::Unit> units_;  // by micro-batch
-  schedule::PipelineLoad load_;        // being extended
-  std::vector<Subset> chosen_;         // of it
-  std::vector<int64_t> busy_ns_;       // of it, by stage, fill included
-  std::vector<int64_t> best_ns_;       // by canonical subset
+  std::vector<char> fits_;                  // by micro-batch
+  std::vector<schedule::TimedUnit> units_;  // by micro-batch
+  schedule::PipelineLoad load_;             // being extended
+  std::vector<Subset> chosen_;              // of it
+  std::vector<int64_t> busy_ns_;            // of it, by stage, fill included
+  std::vector<int64_t> best_ns_;            // by canonical subset
   std::vector<std::vector<Subset>> bins_;
 };
 
@@ -215,20 +215,18 @@ class Shares {
 
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                      const PipelineTable& table, const Batch& batch, Subset subset) {
-  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .lanes = {{}}};
+  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .units = {}};
   Subset left = subset;
   for (const Subset bin : table.bins(batch.canonical(subset))) {
-    strategy::MicroBatch micro_batch;
+    strategy::Unit& unit = plan.units.emplace_back();
     for (size_t place = 0; place < batch.sorted.size(); ++place) {
       if (!contains(bin, place)) continue;
       size_t of = 0;  // the first left of this length
       while (!contains(left, of) || batch.sorted[of] != batch.sorted[place]) ++of;
       left ^= Subset{1} << of;
-      micro_batch.pieces.push_back({batch.sequence_of[of], 0, batch.sorted[of]});
+      unit.sequences.push_back({batch.sequence_of[of], batch.sorted[of]});
     }
-    std::sort(micro_batch.pieces.begin(), micro_batch.pieces.end(),
-              [](const strategy::Piece& a, const strategy::Piece& b) { return a.sequence < b.sequence; });
-    plan.lanes[0].push_back(std::move(micro_batch));
+    std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
   }
   return plan;
 }

@@ -48,7 +48,7 @@ class EveryPlan {
     for (const strategy::Pipeline& pipeline : strategy.pipelines) {
       pipelines_.push_back({.pipeline = pipeline,
                             .max_len_tokens = cost.max_len_tokens(pipeline.scheme, kWorld),
-                            .lanes = {{}}});
+                            .units = {}});
     }
     place(0);
   }
@@ -60,19 +60,19 @@ class EveryPlan {
       best_ns_ = std::min(best_ns_, makespan_ns(pipelines_, cost_));
       return;
     }
-    const strategy::Piece piece{static_cast<int>(sequence), 0, lengths_[sequence]};
+    const strategy::UnitSequence added{static_cast<int>(sequence), lengths_[sequence]};
     for (strategy::PipelinePlan& pipeline : pipelines_) {
-      std::vector<strategy::MicroBatch>& lane = pipeline.lanes[0];
-      for (size_t at = 0; at <= lane.size() && piece.end <= pipeline.max_len_tokens; ++at) {
-        lane.insert(lane.begin() + static_cast<ptrdiff_t>(at), strategy::MicroBatch{{}, {piece}});
+      std::vector<strategy::Unit>& units = pipeline.units;
+      for (size_t at = 0; at <= units.size() && added.length_tokens <= pipeline.max_len_tokens; ++at) {
+        units.insert(units.begin() + static_cast<ptrdiff_t>(at), strategy::Unit{.sequences = {added}});
         place(sequence + 1);
-        lane.erase(lane.begin() + static_cast<ptrdiff_t>(at));
+        units.erase(units.begin() + static_cast<ptrdiff_t>(at));
       }
-      for (size_t at = 0; at < lane.size(); ++at) {
-        if (lane[at].tokens() + piece.end > pipeline.max_len_tokens) continue;
-        lane[at].pieces.push_back(piece);
+      for (size_t at = 0; at < units.size(); ++at) {
+        if (units[at].tokens() + added.length_tokens > pipeline.max_len_tokens) continue;
+        units[at].sequences.push_back(added);
         place(sequence + 1);
-        lane[at].pieces.pop_back();
+        units[at].sequences.pop_back();
       }
     }
   }

@@ -15,9 +15,6 @@
 namespace sluice::plan {
 namespace {
 
-using strategy::MicroBatch;
-using strategy::PipelinePlan;
-
 constexpr int64_t kFullParts[] = {20, 19, 18, 17};
 
 // Indices of the items by descending key; equal ones in their own order.
@@ -37,14 +34,14 @@ int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
   return work_ns;
 }
 
-MicroBatch micro_batch_of(std::span<const PackItem> items, std::vector<int> bin) {
+strategy::Unit unit_of(std::span<const PackItem> items, std::vector<int> bin) {
   std::sort(bin.begin(), bin.end());
-  MicroBatch micro_batch;
+  strategy::Unit unit{.sequences = {}};
   for (const int index : bin) {
     const PackItem& item = items[static_cast<size_t>(index)];
-    micro_batch.pieces.push_back({.sequence = item.sequence, .begin = 0, .end = item.tokens});
+    unit.sequences.push_back({item.sequence, item.tokens});
   }
-  return micro_batch;
+  return unit;
 }
 
 // Tries micro-batches in several counts and orders and keeps the best.
@@ -291,11 +288,10 @@ class Packer {
   }
 
   PackedPipeline best() const {
-    PackedPipeline packed{.plan = {.pipeline = pipeline_,
-                                   .max_len_tokens = scheme_.max_len_tokens(),
-                                   .lanes = std::vector<std::vector<MicroBatch>>(1)},
-                          .makespan_ns = *best_ns_};
-    for (const std::vector<int>& bin : best_) packed.plan.lanes[0].push_back(micro_batch_of(items_, bin));
+    PackedPipeline packed{
+        .plan = {.pipeline = pipeline_, .max_len_tokens = scheme_.max_len_tokens(), .units = {}},
+        .makespan_ns = *best_ns_};
+    for (const std::vector<int>& bin : best_) packed.plan.units.push_back(unit_of(items_, bin));
     return packed;
   }
 

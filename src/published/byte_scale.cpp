@@ -12,14 +12,14 @@ namespace sluice::published {
 namespace {
 
 // A sequence alone on its lanes, wherever they lie.
-plan::LaneUnit long_unit(const LaneReference& reference, const LaneOffload& offload, int sequence) {
+strategy::Unit long_unit(const LaneReference& reference, const LaneOffload& offload, int sequence) {
   const LaneCut cut = offload.cut(reference.length(sequence));
-  return {.lanes = cut.lanes, .sequences = {sequence}, .memory = cut.memory};
+  return {.lanes = cut.lanes, .sequences = {reference.sequence(sequence)}, .memory = cut.memory};
 }
 
 // Short sequences to the fullest micro-batch that still has room, the oldest of equals.
-std::vector<plan::LaneUnit> best_fit(const LaneReference& reference, std::span<const int> sequences) {
-  std::vector<plan::LaneUnit> units;
+std::vector<strategy::Unit> best_fit(const LaneReference& reference, std::span<const int> sequences) {
+  std::vector<strategy::Unit> units;
   std::set<std::pair<int64_t, size_t>> rooms;  // tokens left, unit
   for (const int sequence : sequences) {
     const int64_t tokens = reference.length(sequence);
@@ -32,14 +32,14 @@ std::vector<plan::LaneUnit> best_fit(const LaneReference& reference, std::span<c
     } else {
       units.emplace_back();
     }
-    units[unit].sequences.push_back(sequence);
+    units[unit].sequences.push_back(reference.sequence(sequence));
     rooms.emplace(left - tokens, unit);
   }
   return units;
 }
 
 plan::LaneDraft naive(const LaneReference& reference, const LaneOffload& offload, size_t sequences) {
-  std::vector<plan::LaneUnit> units;
+  std::vector<strategy::Unit> units;
   std::vector<int> shorts;
   for (int s = 0; s < static_cast<int>(sequences); ++s) {
     if (reference.length(s) <= reference.lane_tokens()) {
@@ -48,12 +48,12 @@ plan::LaneDraft naive(const LaneReference& reference, const LaneOffload& offload
       units.push_back(long_unit(reference, offload, s));
     }
   }
-  for (plan::LaneUnit& unit : best_fit(reference, shorts)) units.push_back(std::move(unit));
+  for (strategy::Unit& unit : best_fit(reference, shorts)) units.push_back(std::move(unit));
 
   std::vector<int> used;  // lanes by round
-  std::vector<std::vector<plan::LaneUnit>> rounds;
+  std::vector<std::vector<strategy::Unit>> rounds;
   size_t first_open = 0;
-  for (plan::LaneUnit& unit : units) {
+  for (strategy::Unit& unit : units) {
     size_t round = first_open;
     while (round < used.size() && used[round] + unit.lanes > reference.lanes()) ++round;
     if (round == used.size()) {
@@ -66,8 +66,8 @@ plan::LaneDraft naive(const LaneReference& reference, const LaneOffload& offload
     while (first_open < used.size() && used[first_open] == reference.lanes()) ++first_open;
   }
   plan::LaneDraft draft(reference.lanes());
-  for (std::vector<plan::LaneUnit>& round : rounds) {
-    for (plan::LaneUnit& unit : round) draft.append(std::move(unit));
+  for (std::vector<strategy::Unit>& round : rounds) {
+    for (strategy::Unit& unit : round) draft.append(std::move(unit));
   }
   return draft;
 }
@@ -151,18 +151,18 @@ class Balance {
     size_t bucket = next_bucket();
     const int first = buckets_[bucket].front();
     take(bucket);
-    plan::LaneUnit unit;
+    strategy::Unit unit;
     if (reference_.length(first) > reference_.lane_tokens()) {
       unit = long_unit(reference_, offload_, first);
       unit.first_lane = floor_.soonest(unit.lanes).first;
     } else {
-      unit = {.first_lane = lanes.front(), .sequences = {first}};
+      unit = {.first_lane = lanes.front(), .sequences = {reference_.sequence(first)}};
       for (int64_t left = reference_.lane_tokens() - reference_.length(first); !buckets_.empty();) {
         bucket = next_bucket();
         const int next = buckets_[bucket].front();
         left -= reference_.length(next);
         if (left < 0) break;
-        unit.sequences.push_back(next);
+        unit.sequences.push_back(reference_.sequence(next));
         take(bucket);
       }
     }

@@ -147,7 +147,7 @@ class Rounds {
     int first_lane = 0;
     for (const Group& group : groups_) {
       int64_t left_tokens = 0;
-      plan::LaneUnit unit{.first_lane = first_lane, .lanes = group.lanes, .sequences = {}};
+      strategy::Unit unit{.first_lane = first_lane, .lanes = group.lanes, .sequences = {}};
       for (const int sequence : group.sequences) {
         const int64_t tokens =
             plan::SchemeCost::fullest_share(reference_.length(sequence), group.lanes).tokens;
@@ -157,7 +157,7 @@ class Rounds {
         }
         if (unit.sequences.empty()) left_tokens = reference_.lane_tokens();
         left_tokens -= tokens;
-        unit.sequences.push_back(sequence);
+        unit.sequences.push_back(reference_.sequence(sequence));
       }
       draft_.append(std::move(unit));
       first_lane += group.lanes;

@@ -38,19 +38,19 @@ int LaneReference::fewest_lanes(int64_t length) const {
   return static_cast<int>((length + two_chunks - 1) / two_chunks);
 }
 
-int64_t LaneReference::unit_ns(const plan::LaneUnit& unit) const {
+int64_t LaneReference::unit_ns(const strategy::Unit& unit) const {
   cost::Work work;
-  for (const int sequence : unit.sequences)
-    work += plan::SchemeCost::fullest_share(length(sequence), unit.lanes);
+  for (const strategy::UnitSequence& sequence : unit.sequences)
+    work += plan::SchemeCost::fullest_share(sequence.length_tokens, unit.lanes);
   return scheme_.unit_ns(work, unit.lanes);
 }
 
 strategy::StepPlan LaneReference::plan(const plan::LaneDraft& draft) const {
-  const plan::LaneDrafting drafting(pipeline_, scheme_, cost_, lengths_);
+  const plan::LaneDrafting drafting(pipeline_, scheme_, cost_);
   strategy::StepPlan plan;
   for (const int64_t length : lengths_) plan.sequences.push_back({.length_tokens = length});
-  plan.pipelines.push_back(drafting.plan(draft));
   plan.estimated_ns = drafting.makespan_ns(draft);
+  plan.pipelines.push_back(drafting.plan(draft));
   return plan;
 }
 

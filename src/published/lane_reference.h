@@ -23,12 +23,13 @@ class LaneReference {
   const plan::SchemeCost& scheme() const { return scheme_; }
   int64_t lane_tokens() const { return lane_tokens_; }
   int64_t length(int sequence) const { return lengths_[static_cast<size_t>(sequence)]; }
+  strategy::UnitSequence sequence(int sequence) const { return {sequence, length(sequence)}; }
   // Sequences, the longest first, equal ones in the order of the batch.
   std::vector<int> longest_first() const;
   // D(s) without offloading: ⌈s ÷ C⌉, or one more where 2k even chunks do not fit otherwise.
   int fewest_lanes(int64_t length) const;
   // The time of a unit on each of its lanes.
-  int64_t unit_ns(const plan::LaneUnit& unit) const;
+  int64_t unit_ns(const strategy::Unit& unit) const;
 
   // REQUIRES: every sequence in one unit; each unit holds at most lane_tokens on a lane.
   strategy::StepPlan plan(const plan::LaneDraft& draft) const;

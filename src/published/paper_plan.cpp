@@ -24,14 +24,13 @@ std::optional<plan::Dispatch> dispatch_by_paper(std::span<const int64_t> lengths
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const plan::SchemeCost& scheme,
                                      const PaperPacking& packing, std::span<const int> members,
                                      std::span<const int64_t> lengths) {
-  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .lanes = {{}}};
+  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .units = {}};
   for (const std::vector<int>& indices : packing.micro_batches) {
-    strategy::MicroBatch micro_batch;
+    strategy::Unit& unit = plan.units.emplace_back();
     for (const int index : indices) {
       const int sequence = members[static_cast<size_t>(index)];
-      micro_batch.pieces.push_back({sequence, 0, lengths[static_cast<size_t>(index)]});
+      unit.sequences.push_back({sequence, lengths[static_cast<size_t>(index)]});
     }
-    plan.lanes[0].push_back(std::move(micro_batch));
   }
   return plan;
 }
@@ -41,7 +40,7 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const plan::SchemeCost& 
   const schedule::PipelineLoad load{.stages = scheme.scheme().pp,
                                     .lanes = 1,
                                     .credit_tokens = scheme.credit_tokens(),
-                                    .units = schedule::pipeline_units(plan, cost)};
+                                    .units = schedule::timed_units(plan, cost)};
   return schedule::schedule_pipeline(load).makespan_ns;
 }
 

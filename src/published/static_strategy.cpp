@@ -33,22 +33,13 @@ std::vector<plan::PackItem> items_of(std::span<const int64_t> lengths, const cos
   return items;
 }
 
-// Adds a micro-batch to every lane: whole sequences on one lane, or a ring over all.
+// Adds a unit of all lanes.
 void append(strategy::PipelinePlan& to, const std::vector<int>& bin,
             const std::vector<strategy::Sequence>& sequences) {
-  const int cp = to.pipeline.scheme.cp;
-  const std::vector<int32_t> shared(bin.begin(), bin.end());
-  if (cp > 1) {
-    const int ring = static_cast<int>(to.lanes.front().size());
-    std::vector<strategy::MicroBatch> tied = strategy::ring_micro_batches(sequences, shared, cp, ring);
-    for (size_t lane = 0; lane < to.lanes.size(); ++lane) to.lanes[lane].push_back(std::move(tied[lane]));
-    return;
-  }
-  strategy::MicroBatch micro_batch;
-  for (const int32_t s : shared) {
-    micro_batch.pieces.push_back({s, 0, sequences[static_cast<size_t>(s)].length_tokens});
-  }
-  to.lanes.front().push_back(std::move(micro_batch));
+  strategy::Unit unit{.lanes = to.pipeline.scheme.cp, .sequences = {}};
+  if (unit.lanes > 1) unit.ring = static_cast<int>(to.units.size());
+  for (const int s : bin) unit.sequences.push_back({s, sequences[static_cast<size_t>(s)].length_tokens});
+  to.units.push_back(std::move(unit));
 }
 
 // By pipeline, indices of the micro-batches that it gets.
@@ -133,10 +124,9 @@ strategy::StepPlan static_plan(const StaticStrategy& choice, std::span<const int
   strategy::StepPlan plan;
   for (const int64_t length : lengths) plan.sequences.push_back({.length_tokens = length});
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    plan.pipelines.push_back(
-        {.pipeline = pipeline,
-         .max_len_tokens = cost.max_len_tokens(choice.scheme, world_size),
-         .lanes = std::vector<std::vector<strategy::MicroBatch>>(static_cast<size_t>(choice.scheme.cp))});
+    plan.pipelines.push_back({.pipeline = pipeline,
+                              .max_len_tokens = cost.max_len_tokens(choice.scheme, world_size),
+                              .units = {}});
   }
   const DealtBins dealt = dealt_bins(choice, lengths, cost);
   for (size_t p = 0; p < dealt.by_pipeline.size(); ++p) {

@@ -19,7 +19,7 @@ void UnitTable::resize(int units) {
   cells_.resize(static_cast<size_t>(units) * static_cast<size_t>(stages_));
 }
 
-void UnitTable::append(const Unit& unit) {
+void UnitTable::append(const TimedUnit& unit) {
   SLUICE_ASSERT(unit.lanes == 1 && unit.forward_ns.size() == static_cast<size_t>(stages_),
                 base::text("a unit of ", unit.lanes, " lanes and ", unit.forward_ns.size(), " stages"));
   resize(units() + 1);

@@ -43,7 +43,7 @@ class UnitTable {
                                      static_cast<size_t>(stages_));
   }
   // REQUIRES: it has this table's stages and lies on one lane.
-  void append(const Unit& unit);
+  void append(const TimedUnit& unit);
 
  private:
   int stages_;

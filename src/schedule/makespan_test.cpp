@@ -23,7 +23,7 @@ PipelineLoad random_load(uint64_t seed) {
   const int64_t units = rng.between(0, 25);
   const bool policies = rng.below(3) == 0;
   for (int64_t u = 0; u < units; ++u) {
-    Unit unit{.tokens = rng.between(1, 100)};
+    TimedUnit unit{.tokens = rng.between(1, 100)};
     unit.fused = policies && rng.below(2) == 0;
     if (unit.fused) unit.credit_tokens = rng.between(1, 100);
     draw_cells(rng, load.stages, cells, unit);
@@ -43,7 +43,7 @@ TEST(Makespan, EqualsTheScheduleOfRandomLoads) {
   for (uint64_t seed = 0; seed < 6000; ++seed) {
     const PipelineLoad load = random_load(seed);
     UnitTable table(load.stages);
-    for (const Unit& unit : load.units) table.append(unit);
+    for (const TimedUnit& unit : load.units) table.append(unit);
     const std::vector<int> order = all_of(table);
     const int64_t expected = schedule_pipeline(load).makespan_ns;
     ASSERT_EQ(makespan.of(table, order, load.credit_tokens), expected) << "seed " << seed;
@@ -58,7 +58,7 @@ TEST(Makespan, TakesUnitsInTheOrderAsked) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     PipelineLoad load = random_load(seed);
     UnitTable table(load.stages);
-    for (const Unit& unit : load.units) table.append(unit);
+    for (const TimedUnit& unit : load.units) table.append(unit);
     std::vector<int> order = all_of(table);
     std::reverse(order.begin(), order.end());
     std::reverse(load.units.begin(), load.units.end());

@@ -84,13 +84,13 @@ class Simulation {
   };
 
   int last_stage() const { return load_.stages - 1; }
-  const Unit& unit_at(int unit) const { return load_.units[static_cast<size_t>(unit)]; }
+  const TimedUnit& unit_at(int unit) const { return load_.units[static_cast<size_t>(unit)]; }
   Place& place(int stage, int lane) {
     return places_[static_cast<size_t>(stage) * static_cast<size_t>(load_.lanes) + static_cast<size_t>(lane)];
   }
   template <typename Action>
   void for_each_lane(int unit, Action action) {
-    const Unit& of = unit_at(unit);
+    const TimedUnit& of = unit_at(unit);
     for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) action(lane);
   }
   bool fused(int stage, int unit) const {
@@ -155,7 +155,7 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
 
   std::vector<int> last_unit(lanes, -1);
   for (int u = 0; u < static_cast<int>(load.units.size()); ++u) {
-    const Unit& unit = unit_at(u);
+    const TimedUnit& unit = unit_at(u);
     SLUICE_ASSERT(
         unit.first_lane >= 0 && unit.lanes >= 1 && unit.first_lane + unit.lanes <= load.lanes,
         base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes, " of ", lanes));
@@ -174,7 +174,7 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
 }
 
 int64_t Simulation::duration_ns(int stage, int unit, CellKind kind) const {
-  const Unit& of = unit_at(unit);
+  const TimedUnit& of = unit_at(unit);
   const auto s = static_cast<size_t>(stage);
   switch (kind) {
     case CellKind::kForward: return of.forward_ns[s];
@@ -329,8 +329,8 @@ void Simulation::start_transfers() {
   for (const Waiting& transfer : waiting_) {
     const bool behind =
         load_.lanes > 1 && std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
-          const Unit& a = unit_at(other.unit);
-          const Unit& b = unit_at(transfer.unit);
+          const TimedUnit& a = unit_at(other.unit);
+          const TimedUnit& b = unit_at(transfer.unit);
           return other.unit < transfer.unit && other.stage == transfer.stage &&
                  other.direction == transfer.direction && a.first_lane < b.first_lane + b.lanes &&
                  b.first_lane < a.first_lane + a.lanes;

@@ -8,10 +8,10 @@
 
 namespace sluice::schedule {
 
-void TiedUnits::append(const Unit& unit) {
+void TiedUnits::append(const TimedUnit& unit) {
   first_lane.push_back(unit.first_lane);
   lanes.push_back(unit.lanes);
-  Unit single = unit;
+  TimedUnit single = unit;
   single.lanes = 1;
   table.append(single);
 }

@@ -20,7 +20,7 @@ struct TiedUnits {
     first_lane.clear();
     lanes.clear();
   }
-  void append(const Unit& unit);
+  void append(const TimedUnit& unit);
 
   UnitTable table;
   std::vector<int> first_lane, lanes;  // by row

@@ -23,9 +23,9 @@ PipelineLoad random_load(uint64_t seed) {
   const bool fused = rng.below(4) == 0;
   const uint64_t rings = rng.below(6);
   for (int64_t units = rng.between(0, 60); units > 0; --units) {
-    Unit unit{.first_lane = static_cast<int>(rng.below(static_cast<uint64_t>(load.lanes))),
-              .tokens = rng.between(1, 100),
-              .fused = fused};
+    TimedUnit unit{.first_lane = static_cast<int>(rng.below(static_cast<uint64_t>(load.lanes))),
+                   .tokens = rng.between(1, 100),
+                   .fused = fused};
     if (rng.below(6) < rings) unit.lanes = static_cast<int>(rng.between(1, load.lanes - unit.first_lane));
     draw_cells(rng, load.stages, cells, unit);
     load.units.push_back(unit);
@@ -35,7 +35,7 @@ PipelineLoad random_load(uint64_t seed) {
 
 TiedUnits table_of(const PipelineLoad& load) {
   TiedUnits units(load.stages);
-  for (const Unit& unit : load.units) units.append(unit);
+  for (const TimedUnit& unit : load.units) units.append(unit);
   return units;
 }
 

@@ -25,7 +25,7 @@ struct Configuration {
 };
 
 // Of both passes; none in a group of one.
-int64_t all_to_all_ns(const schedule::Unit& unit) {
+int64_t all_to_all_ns(const schedule::TimedUnit& unit) {
   return unit.forward_ring_ns.empty() ? 0 : unit.forward_ring_ns[0] + unit.backward_ring_ns[0];
 }
 
@@ -36,7 +36,7 @@ int64_t waiting_ns(const strategy::StepPlan& plan, const Configuration& configur
   std::vector<int64_t> together_ns;  // by micro-batch
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     int64_t own_ns = 0;
-    const std::vector<schedule::Unit> units = schedule::pipeline_units(pipeline, configuration.cost);
+    const std::vector<schedule::TimedUnit> units = schedule::timed_units(pipeline, configuration.cost);
     together_ns.resize(std::max(together_ns.size(), units.size()), 0);
     for (size_t u = 0; u < units.size(); ++u) {
       const int64_t busy_ns = units[u].forward_ns[0] + units[u].backward_input_ns[0];
