@@ -35,79 +35,23 @@ int LaneDraft::append(strategy::Unit unit) {
   return index;
 }
 
-// Units follow each other on every lane, forward and backward at once.
-int64_t LaneDrafting::one_stage_ns(const LaneDraft& draft, std::span<const int> order) const {
-  std::vector<int64_t> end_ns(draft.lanes.size(), 0);
-  schedule::UnitTable table(1);
-  table.resize(1);
-  for (const int index : order) {
-    const strategy::Unit& unit = draft.units[static_cast<size_t>(index)];
-    const cost::Work work = work_of(unit);
-    times_.write(work, table, 0);
-    if (unit.lanes > 1) times_.write_ring(work, unit.first_lane, unit.lanes, table, 0);
-    const auto first = end_ns.begin() + unit.first_lane;
-    const int64_t start_ns = *std::max_element(first, first + unit.lanes);
-    std::fill(first, first + unit.lanes, start_ns + table.row(0)[0].all_ns());
-  }
-  return *std::max_element(end_ns.begin(), end_ns.end());
-}
-
-namespace {
-
-// The units of each run of tied lanes, in order, and the run's first lane and the next one's.
-struct TiedRun {
-  int first_lane = 0;
-  int end_lane = 0;
-  std::vector<int> units;
-};
-
-std::vector<TiedRun> tied_runs(const LaneDraft& draft, std::span<const int> order) {
-  std::vector<bool> tied(draft.lanes.size(), false);  // to the lane before
-  for (const strategy::Unit& unit : draft.units) {
-    std::fill_n(tied.begin() + unit.first_lane + 1, unit.lanes - 1, true);
-  }
-  std::vector<TiedRun> runs;
-  std::vector<size_t> run_of_lane;
-  for (int lane = 0; lane < static_cast<int>(tied.size()); ++lane) {
-    if (!tied[static_cast<size_t>(lane)]) runs.push_back({.first_lane = lane, .units = {}});
-    runs.back().end_lane = lane + 1;
-    run_of_lane.push_back(runs.size() - 1);
-  }
-  for (const int unit : order) {
-    const int lane = draft.units[static_cast<size_t>(unit)].first_lane;
-    runs[run_of_lane[static_cast<size_t>(lane)]].units.push_back(unit);
-  }
-  return runs;
-}
-
-}  // namespace
-
-int64_t LaneDrafting::makespan_ns(const LaneDraft& draft) const {
-  if (scheme_.scheme().pp == 1) return one_stage_ns(draft, injection_order(draft));
-  const std::vector<int64_t> ends = ends_ns(draft);
-  return *std::max_element(ends.begin(), ends.end());
-}
+int64_t LaneDrafting::makespan_ns(const LaneDraft& draft) const { return std::ranges::max(ends_ns(draft)); }
 
 std::vector<int64_t> LaneDrafting::ends_ns(const LaneDraft& draft) const {
-  schedule::TiedUnits units(scheme_.scheme().pp);
-  schedule::TiedMakespan makespan;
-  std::vector<int64_t> ends_ns;
-  for (const TiedRun& run : tied_runs(draft, injection_order(draft))) {
-    units.clear();
-    units.table.resize(static_cast<int>(run.units.size()));
-    for (int row = 0; row < static_cast<int>(run.units.size()); ++row) {
-      const strategy::Unit& unit = draft.units[static_cast<size_t>(run.units[static_cast<size_t>(row)])];
-      const cost::Work work = work_of(unit);
-      times_.write(work, units.table, row);
-      if (unit.lanes > 1) times_.write_ring(work, unit.first_lane, unit.lanes, units.table, row);
-      units.first_lane.push_back(unit.first_lane - run.first_lane);
-      units.lanes.push_back(unit.lanes);
-    }
-    const int lanes = run.end_lane - run.first_lane;
-    ends_ns.insert(ends_ns.end(), static_cast<size_t>(lanes),
-                   makespan.of(units, lanes, scheme_.credit_tokens()));
+  schedule::UnitTable table(scheme_.scheme().pp);
+  table.resize(static_cast<int>(draft.units.size()));
+  for (int row = 0; row < table.units(); ++row) {
+    const strategy::Unit& unit = draft.units[static_cast<size_t>(row)];
+    const cost::Work work = work_of(unit);
+    times_.write(work, table, row);
+    table.head(row).first_lane = unit.first_lane;
+    table.head(row).lanes = unit.lanes;
+    if (unit.lanes > 1) times_.write_ring(work, table, row);
   }
-  return ends_ns;
+  schedule::Recurrence recurrence;
+  recurrence.makespan_ns(table, injection_order(draft), static_cast<int>(draft.lanes.size()),
+                         scheme_.credit_tokens());
+  return recurrence.ends_ns();
 }
 
 strategy::PipelinePlan LaneDrafting::plan(LaneDraft draft) const {

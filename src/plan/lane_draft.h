@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "plan/pack.h"
-#include "schedule/pipeline_schedule.h"
-#include "schedule/tied_makespan.h"
+#include "schedule/recurrence.h"
 
 namespace sluice::plan {
 
@@ -29,15 +28,12 @@ class LaneDrafting {
 
   // Of the schedule that will run. REQUIRES: units do not cross; each fits its lanes.
   int64_t makespan_ns(const LaneDraft& draft) const;
-  // By lane, when it and all lanes that rings tie to it, directly or through others, have ended. REQUIRES: as
-  // above; several stages.
+  // By lane, schedule::Recurrence::ends_ns. REQUIRES: as above.
   std::vector<int64_t> ends_ns(const LaneDraft& draft) const;
   // Sequences of a unit in ascending order. REQUIRES: as above.
   strategy::PipelinePlan plan(LaneDraft draft) const;
 
  private:
-  int64_t one_stage_ns(const LaneDraft& draft, std::span<const int> order) const;
-
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/unit_table.h"
 
 namespace sluice::schedule {
 namespace {
@@ -101,8 +101,8 @@ bool UnitTimes::alike(const Rings& a, const Rings& b) {
 
 void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
-  table.tokens(row) = work.tokens;
-  table.set_fused(row, fused_);
+  table.head(row).tokens = work.tokens;
+  table.head(row).fused = fused_;
   for (size_t s = 0; s < cells.size(); ++s) {
     cells[s] = like_[s] < s ? cells[like_[s]]
                             : UnitTable::Cells{forward_[s].of_work(work), backward_input_[s].of_work(work),
@@ -162,12 +162,12 @@ std::pair<int64_t, int64_t> UnitTimes::exposed_ns(size_t stage, const cost::Work
   return {rings.forward[in_node].exposed_ns(work, lanes), rings.backward[in_node].exposed_ns(work, lanes)};
 }
 
-void UnitTimes::write_ring(const cost::Work& work, int first_lane, int lanes, UnitTable& table,
-                           int row) const {
+void UnitTimes::write_ring(const cost::Work& work, UnitTable& table, int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
   for (size_t s = 0; s < cells.size(); ++s) {
     if (ring_like_[s] < s) continue;
-    const auto [forward_ns, backward_ns] = exposed_ns(s, work, first_lane, lanes);
+    const auto [forward_ns, backward_ns] =
+        exposed_ns(s, work, table.head(row).first_lane, table.head(row).lanes);
     for (size_t like = s; like < cells.size(); ++like) {
       if (ring_like_[like] != s) continue;
       cells[like].forward_ns += forward_ns;

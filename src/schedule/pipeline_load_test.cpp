@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/unit_table.h"
 
 namespace sluice::schedule {
 namespace {
@@ -55,7 +55,7 @@ TEST(PipelineLoad, RowsOfATableEqualUnits) {
     work += cost::Work::of_lane(20, 20, 1);
     const TimedUnit unit = times.of(std::span(&work, 1), 0);
     times.write(work, table, 1);
-    EXPECT_EQ(table.tokens(1), unit.tokens);
+    EXPECT_EQ(table.head(1).tokens, unit.tokens);
     for (size_t stage = 0; stage < 3; ++stage) {
       const UnitTable::Cells& cells = table.row(1)[stage];
       EXPECT_EQ(cells.forward_ns, unit.forward_ns[stage]);

@@ -76,7 +76,7 @@ PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 // Whether the transfers of boundary stage -> stage + 1 stay inside nodes on every lane.
 bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int stage);
 
-class UnitTable;  // schedule/makespan.h
+class UnitTable;  // schedule/unit_table.h
 
 // Times of a pipeline's units under the cost model's memory policy, with everything that they share looked up
 // once. `cost` must outlive it.
@@ -89,7 +89,7 @@ class UnitTimes {
   // The same of a unit on one lane, into a row of a table. REQUIRES: the table has the scheme's stages.
   void write(const cost::Work& work, UnitTable& table, int row) const;
   // What the ring of a unit exposes that is written there: `work` on the fullest of its lanes.
-  void write_ring(const cost::Work& work, int first_lane, int lanes, UnitTable& table, int row) const;
+  void write_ring(const cost::Work& work, UnitTable& table, int row) const;
 
  private:
   struct Rings {

@@ -1,4 +1,4 @@
-#include "schedule/pipeline_schedule.h"
+#include "schedule/test_reference.h"
 
 #include <algorithm>
 #include <queue>
@@ -437,6 +437,6 @@ void Simulation::run_from(int first_lane, int end_lane) {
 
 }  // namespace
 
-PipelineSchedule schedule_pipeline(const PipelineLoad& load) { return Simulation(load).run(); }
+PipelineSchedule reference_schedule(const PipelineLoad& load) { return Simulation(load).run(); }
 
 }  // namespace sluice::schedule
