@@ -20,9 +20,9 @@
 #include "cost/analytic.h"
 #include "inputs.h"
 #include "plan/planner.h"
-#include "plan/published/byte_scale.h"
-#include "plan/published/dynamic_cp.h"
-#include "plan/published/static_strategy.h"
+#include "published/byte_scale.h"
+#include "published/dynamic_cp.h"
+#include "published/static_strategy.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace {
@@ -92,8 +92,8 @@ double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, kRanks);
     makespan_ns = std::max(makespan_ns, schedule::schedule_pipeline(load).makespan_ns);
-    std::vector<int64_t> busy_ns(pipeline.lanes.size(), 0);
-    for (const schedule::Unit& unit : load.units) {
+    std::vector<int64_t> busy_ns(static_cast<size_t>(load.lanes), 0);
+    for (const schedule::TimedUnit& unit : load.units) {
       for (size_t stage = 0; stage < unit.forward_ns.size(); ++stage) {
         for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
           busy_ns[static_cast<size_t>(lane)] +=
@@ -116,13 +116,13 @@ double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
 std::pair<double, double> losses(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   schedule::PipelineLoad load = schedule::pipeline_load(plan.pipelines.front(), cost, kRanks);
   std::vector<int64_t> busy_ns(static_cast<size_t>(load.stages), 0);
-  for (const schedule::Unit& unit : load.units) {
+  for (const schedule::TimedUnit& unit : load.units) {
     for (size_t s = 0; s < busy_ns.size(); ++s) {
       busy_ns[s] +=
           unit.lanes * (unit.forward_ns[s] + unit.backward_input_ns[s] + unit.backward_weight_ns[s]);
     }
   }
-  for (const schedule::Unit& unit : load.units) load.credit_tokens += unit.credit();
+  for (const schedule::TimedUnit& unit : load.units) load.credit_tokens += unit.credit();
   const auto bound_ns = static_cast<double>(plan.lower_bound_ns);
   return {static_cast<double>(*std::max_element(busy_ns.begin(), busy_ns.end())) / load.lanes / bound_ns,
           static_cast<double>(schedule::schedule_pipeline(load).makespan_ns) / bound_ns};
@@ -136,7 +136,7 @@ strategy::StepPlan static_plan(const strategy::Scheme& scheme, const std::vector
     const strategy::Scheme part{.tp = scheme.tp, .pp = scheme.pp, .cp = cp};
     const plan::SchemeCost priced(part, cost, kRanks);
     if (priced.max_len_tokens() < *std::max_element(lengths.begin(), lengths.end())) continue;
-    strategy::StepPlan next = plan::static_plan(
+    strategy::StepPlan next = published::static_plan(
         {.scheme = part, .pipelines = scheme.cp / cp, .micro_batch_tokens = priced.lane_max_len_tokens()},
         lengths, cost, kRanks);
     if (!best || next.estimated_ns < best->estimated_ns) best = std::move(next);
@@ -162,9 +162,9 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
   const strategy::Strategy strategy = strategy::parse_strategy(base::text("1x", to_text(scheme)), kRanks);
   const plan::Planner planner({.world_size = kRanks, .candidates = {strategy}}, cost);
   const std::vector<strategy::Sequence> sequences = sequences_of(lengths);
-  const auto dynamic = [&] { return plan::dynamic_cp_plan({.scheme = scheme}, lengths, cost, kRanks); };
-  const auto byte_scale = [&](plan::ByteScaleRule rule) {
-    return plan::byte_scale_plan({.scheme = scheme, .rule = rule}, lengths, cost, kRanks);
+  const auto dynamic = [&] { return published::dynamic_cp_plan({.scheme = scheme}, lengths, cost, kRanks); };
+  const auto byte_scale = [&](published::ByteScaleRule rule) {
+    return published::byte_scale_plan({.scheme = scheme, .rule = rule}, lengths, cost, kRanks);
   };
   const strategy::StepPlan ours = planner.plan(0, sequences);
   const auto [ours_ms, ours_most_ms] = time_ms([&] { planner.plan(0, sequences); }, repeats);
@@ -175,8 +175,9 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
               static_cast<double>(tokens) / 1e6, bound_ns / 1e9, ours.bounded_by.c_str(), ours_ms,
               ours_most_ms, dynamic_ms);
   for (const strategy::StepPlan& plan :
-       {ours, dynamic(), byte_scale(plan::ByteScaleRule::kNaive), byte_scale(plan::ByteScaleRule::kDpBalance),
-        byte_scale(plan::ByteScaleRule::kPpBalance), static_plan(scheme, lengths, cost)}) {
+       {ours, dynamic(), byte_scale(published::ByteScaleRule::kNaive),
+        byte_scale(published::ByteScaleRule::kDpBalance), byte_scale(published::ByteScaleRule::kPpBalance),
+        static_plan(scheme, lengths, cost)}) {
     const double imbalance = check(plan, cost);
     std::printf(" | %.4f (%.2f)", static_cast<double>(plan.estimated_ns) / bound_ns, imbalance);
   }

@@ -56,7 +56,7 @@ std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std
 
 // The steps of the ablation with lanes of one layout.
 void add_steps(const std::string& name, const study::LaneLayout& layout, std::vector<Candidate>& to) {
-  using plan::OffloadRule;
+  using published::OffloadRule;
   using study::ByteScaleStep;
   using study::SystemInputs;
   to.push_back({name, "static_cp", [layout](const SystemInputs& inputs) {

@@ -18,7 +18,8 @@
 #include "base/text.h"
 #include "graph/build.h"
 #include "plan/planner.h"
-#include "plan/published/static_strategy.h"
+#include "published/paper_plan.h"
+#include "published/static_strategy.h"
 #include "report/run_summary.h"
 #include "result_lines.h"
 #include "schedule/pipeline_schedule.h"
@@ -312,13 +313,13 @@ void figure_18(Results& results) {
     for (const corpus::Batch& batch : scenario.batches) {
       std::vector<int64_t> lengths;
       for (const corpus::Sample& sample : batch.samples) lengths.push_back(sample.length_tokens);
-      const plan::StaticStrategy choice{.scheme = scheme,
-                                        .pipelines = of.gpus / scheme.ranks(),
-                                        .micro_batch_tokens = of.context,
-                                        .dealing = plan::Dealing::kTurns};
-      const strategy::StepPlan plan = plan::static_plan(choice, lengths, cost, of.gpus);
+      const published::StaticStrategy choice{.scheme = scheme,
+                                             .pipelines = of.gpus / scheme.ranks(),
+                                             .micro_batch_tokens = of.context,
+                                             .dealing = published::Dealing::kTurns};
+      const strategy::StepPlan plan = published::static_plan(choice, lengths, cost, of.gpus);
       size_t packs = 0;
-      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.lanes[0].size();
+      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.units.size();
       if (packs == 4) times.push_back(plan.estimated_ns);
     }
     results.add(key, {{"times_ns", times}});
@@ -335,10 +336,10 @@ void figure_20(int64_t steps, Results& results) {
   plan::PlannerOptions options{
       .world_size = of.gpus,
       .candidates = {strategy::parse_strategy("1x<16,1,1> + 3x<8,1,1> + 6x<4,1,1>", of.gpus)},
-      .method = plan::Method::kPaper};
-  options.paper.ideal_node_budget = 50'000;
+      .method = published::paper()};
   const plan::Planner greedy(options, cost);
-  options.paper.dispatch_rule = plan::DispatchRule::kIdeal;
+  options.method =
+      published::paper({.dispatch_rule = published::DispatchRule::kIdeal, .ideal_node_budget = 50'000});
   const plan::Planner ideal(options, cost);
   Json ratios = Json::array();
   for (const corpus::Batch& batch : scenario.batches) {

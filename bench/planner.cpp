@@ -18,6 +18,7 @@
 #include "cost/shipped.h"
 #include "inputs.h"
 #include "plan/proposal.h"
+#include "published/paper_plan.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace {
@@ -122,9 +123,9 @@ void run(const std::string& shape, const Machine& machine, const std::string& na
     return;
   }
   const plan::Planner ours(options, cost);
-  options.method = plan::Method::kPaper;
+  options.method = published::paper();
   const plan::Planner paper_own(options, cost);
-  options.paper.dispatch.tie_rule = plan::TieRule::kFirst;
+  options.method = published::paper({.dispatch = {.tie_rule = plan::TieRule::kFirst}});
   const plan::Planner paper_first(options, cost);
 
   Series ms, paper_ms, gap, over_first, over_own;

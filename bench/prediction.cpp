@@ -67,10 +67,10 @@ runtime::StepTokens tokens_of(const strategy::StepPlan& plan, int world_size, in
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   runtime::StepTokens step;
   if (place.pipeline < 0) return step;
-  const auto& lanes = plan.pipelines[static_cast<size_t>(place.pipeline)].lanes;
-  for (const strategy::MicroBatch& micro_batch : lanes[static_cast<size_t>(place.lane)]) {
+  for (const strategy::Unit& unit : plan.pipelines[static_cast<size_t>(place.pipeline)].units) {
+    if (!unit.covers(place.lane)) continue;
     runtime::MicroBatchTokens& rows = step.emplace_back();
-    for (const strategy::Piece& piece : micro_batch.pieces) {
+    for (const strategy::Piece& piece : unit.pieces_on(place.lane)) {
       for (int64_t i = piece.begin; i < piece.end; ++i) {
         rows.tokens.push_back(i * 31 % vocab);
         rows.targets.push_back(i + 1 < piece.end ? (i + 1) * 31 % vocab : -1);

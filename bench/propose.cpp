@@ -19,8 +19,9 @@
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
-#include "plan/published/paper_propose.h"
-#include "plan/published/static_strategy.h"
+#include "published/paper_plan.h"
+#include "published/paper_propose.h"
+#include "published/static_strategy.h"
 
 namespace {
 
@@ -73,7 +74,7 @@ class Case {
     const double long_ns = mean_ns(searched);
     const double static_ns = best_static_ns();
     const double paper_ns =
-        mean_ns(plan::paper_propose(options(1, kSampleBatches, 1), cost_), plan::Method::kPaper);
+        mean_ns(published::paper_propose(options(1, kSampleBatches, 1), cost_), published::paper());
     const auto [least, most] = std::minmax_element(means_ns.begin(), means_ns.end());
     double mean = 0;
     for (const double ns : means_ns) mean += ns / static_cast<double>(means_ns.size());
@@ -99,7 +100,7 @@ class Case {
   }
   // On the fresh batches.
   double mean_ns(const std::vector<plan::Proposal>& proposals,
-                 plan::Method method = plan::Method::kOurs) const {
+                 std::shared_ptr<const plan::Method> method = plan::ours()) const {
     const plan::PlannerOptions options{
         .world_size = machine_.gpus, .candidates = plan::strategies_of(proposals), .method = method};
     const plan::Planner planner(options, cost_);
@@ -112,10 +113,10 @@ class Case {
     return sum_ns / static_cast<double>(fresh_.size());
   }
   double best_static_ns() const {
-    const plan::StaticStrategy choice = plan::best_static(options(1, kSampleBatches, 1), cost_);
+    const published::StaticStrategy choice = published::best_static(options(1, kSampleBatches, 1), cost_);
     double sum_ns = 0;
     for (const std::vector<int64_t>& batch : fresh_) {
-      sum_ns += static_cast<double>(plan::static_plan(choice, batch, cost_, machine_.gpus).estimated_ns);
+      sum_ns += static_cast<double>(published::static_plan(choice, batch, cost_, machine_.gpus).estimated_ns);
     }
     return sum_ns / static_cast<double>(fresh_.size());
   }

@@ -47,7 +47,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int64_t all_ns(const schedule::Unit& unit, size_t stage) {
+int64_t all_ns(const schedule::TimedUnit& unit, size_t stage) {
   return unit.forward_ns[stage] + unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
 }
 
@@ -58,10 +58,10 @@ int64_t work_fill_and_drain_ns(const schedule::PipelineLoad& load) {
   int64_t busiest_ns = 0;
   for (size_t stage = 0; stage <= last; ++stage) {
     int64_t work_ns = 0;
-    for (const schedule::Unit& unit : load.units) work_ns += all_ns(unit, stage);
+    for (const schedule::TimedUnit& unit : load.units) work_ns += all_ns(unit, stage);
     busiest_ns = std::max(busiest_ns, work_ns);
   }
-  const schedule::Unit &first = load.units.front(), &final = load.units.back();
+  const schedule::TimedUnit &first = load.units.front(), &final = load.units.back();
   for (size_t stage = 0; stage < last; ++stage) {
     busiest_ns += first.forward_ns[stage] + first.transfer_ns[stage] + final.transfer_ns[stage] +
                   final.backward_input_ns[stage] + final.backward_weight_ns[stage];
@@ -73,7 +73,7 @@ int64_t work_fill_and_drain_ns(const schedule::PipelineLoad& load) {
 // middle.
 int64_t best_one_f_one_b_ns(schedule::PipelineLoad load) {
   int64_t best_ns = schedule::schedule_pipeline(load).makespan_ns;
-  const auto shorter = [](const schedule::Unit& a, const schedule::Unit& b) {
+  const auto shorter = [](const schedule::TimedUnit& a, const schedule::TimedUnit& b) {
     return all_ns(a, 0) < all_ns(b, 0);
   };
   std::ranges::stable_sort(load.units, shorter);
@@ -98,7 +98,7 @@ class Measured {
 
   void add(const strategy::StepPlan& plan) {
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-      if (pipeline.pipeline.scheme.pp > 1 && !pipeline.lanes.front().empty()) add_pipeline(pipeline);
+      if (pipeline.pipeline.scheme.pp > 1 && !pipeline.units.empty()) add_pipeline(pipeline);
     }
     const graph::StepGraph graph = graph::build(plan, table_, cost_, gpus_, {.link_plans = &links_});
     shares_ += report::time_shares(graph);

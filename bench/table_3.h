@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/published/static_strategy.h"
+#include "published/static_strategy.h"
 #include "study/baseline_cost.h"
 #include "study/deepspeed.h"
 #include "study/hotspa.h"
@@ -75,7 +75,7 @@ struct Table3 {
   }
 
   // "DP4TP8CP2".
-  plan::StaticStrategy choice_of(const std::string& text, int64_t pack_tokens) const {
+  published::StaticStrategy choice_of(const std::string& text, int64_t pack_tokens) const {
     const auto degree = [&](const char* name) {
       const size_t at = text.find(name);
       return at == std::string::npos ? 1 : std::stoi(text.substr(at + 2));
@@ -84,7 +84,7 @@ struct Table3 {
     return {.scheme = scheme,
             .pipelines = gpus / scheme.ranks(),
             .micro_batch_tokens = pack_tokens / scheme.cp,
-            .dealing = plan::Dealing::kTurns};
+            .dealing = published::Dealing::kTurns};
   }
 
   // A scheme of TP1 and PP1, which has no published row, gets the one that Ulysses' costs derive.

@@ -68,9 +68,9 @@ config::Proposed propose_with_log(const config::PlanningInputs& inputs,
 
 Planning planning_of(const config::PlanningOptions& options, const std::string& name) {
   config::PlanningInputs inputs = config::resolve_planning(options);
-  const plan::Method method = config::parse_method(name);
+  const config::Method method = config::parse_method(name);
   if (inputs.strategies.empty()) {
-    const plan::Method proposing = method == plan::Method::kExact ? plan::Method::kOurs : method;
+    const config::Method proposing = method == config::Method::kExact ? config::Method::kOurs : method;
     inputs.strategies = plan::strategies_of(propose_with_log(inputs, {.method = proposing}).strategies);
   }
   return {config::planner_of(inputs, method), inputs.sampler()};

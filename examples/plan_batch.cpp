@@ -22,10 +22,7 @@ void print(const strategy::StepPlan& plan) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     std::cout << strategy::to_text(pipeline.pipeline.scheme) << " from rank "
               << pipeline.pipeline.ranks.front() << ":";
-    for (const std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
-      for (const strategy::MicroBatch& micro_batch : lane)
-        std::cout << " " << micro_batch.tokens() << " tokens";
-    }
+    for (const strategy::Unit& unit : pipeline.units) std::cout << " " << unit.tokens() << " tokens";
     std::cout << "\n";
   }
 }

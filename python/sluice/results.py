@@ -41,6 +41,8 @@ class MicroBatch:
 
     ring: int | None
     """Micro-batches of a pipeline with the same ring share sequences and exchange keys and values."""
+    exchange: str | None
+    """How they do that: "ring", "heads" or "nested"; None where `ring` is."""
     pieces: list[Piece]
 
     @property
@@ -65,7 +67,7 @@ class Pipeline:
     @property
     def degrees(self) -> tuple[int, int, int]:
         """(tp, pp, cp): tensor-parallel ranks, stages, lanes."""
-        tp, pp, cp = map(int, self.scheme.strip("<>").split(","))
+        tp, pp, cp = map(int, self.scheme.strip("<>").split(",")[:3])
         return tp, pp, cp
 
     def lane_of(self, rank: int) -> int:
@@ -288,7 +290,7 @@ def _pipeline_of(json: dict[str, Any]) -> Pipeline:
 
 
 def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:
-    return MicroBatch(ring=json["ring"], pieces=[Piece(**piece) for piece in json["pieces"]])
+    return MicroBatch(ring=json["ring"], exchange=json["exchange"], pieces=[Piece(**piece) for piece in json["pieces"]])
 
 
 def proposal_of(json: dict[str, Any]) -> Proposal:

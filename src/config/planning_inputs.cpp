@@ -250,10 +250,10 @@ Json to_json(const PlanningInputs& inputs) {
           {"seed", options.seed}};
 }
 
-plan::Method parse_method(const std::string& name) {
-  if (name == "ours") return plan::Method::kOurs;
-  if (name == "paper") return plan::Method::kPaper;
-  if (name == "exact") return plan::Method::kExact;
+Method parse_method(const std::string& name) {
+  if (name == "ours") return Method::kOurs;
+  if (name == "paper") return Method::kPaper;
+  if (name == "exact") return Method::kExact;
   throw InputError(text("method is '", name, "': choose ours, paper or exact"));
 }
 

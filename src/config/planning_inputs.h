@@ -59,8 +59,11 @@ std::vector<int32_t> read_lengths(const std::vector<std::filesystem::path>& path
 // For files made from the inputs: what to give again for the same result, and which data that was.
 base::Json to_json(const PlanningInputs& inputs);
 
+// Who plans and proposes: plan::ours(), published::paper(), plan::exact().
+enum class Method { kOurs, kPaper, kExact };
+
 // "ours", "paper", "exact". InputError listing them otherwise.
-plan::Method parse_method(const std::string& name);
+Method parse_method(const std::string& name);
 
 // A batch as planning takes it.
 std::vector<strategy::Sequence> sequences_of(const corpus::Batch& batch);

@@ -205,8 +205,8 @@ TEST(StrategiesToJson, ThroughputIsThatOfTheBatchesThatFit) {
 }
 
 TEST(ParseMethod, ListsTheMethods) {
-  EXPECT_EQ(parse_method("ours"), plan::Method::kOurs);
-  EXPECT_EQ(parse_method("paper"), plan::Method::kPaper);
+  EXPECT_EQ(parse_method("ours"), Method::kOurs);
+  EXPECT_EQ(parse_method("paper"), Method::kPaper);
   EXPECT_THROW(parse_method("best"), base::InputError);
 }
 

@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/batch_sample.h"
-#include "plan/published/paper_propose.h"
+#include "published/paper_plan.h"
+#include "published/paper_propose.h"
 
 namespace sluice::config {
 
@@ -16,9 +17,9 @@ void check(const ProposingOptions& options) {
   if (options.max_strategies < 1)
     throw InputError(text("max_strategies is ", options.max_strategies, ": give 1 or more"));
   if (options.max_cp < 0) throw InputError(text("max_cp is ", options.max_cp, ": give 1 or more"));
-  if (options.method == plan::Method::kExact)
+  if (options.method == Method::kExact)
     throw InputError("method is 'exact', which plans batches: propose with ours or paper");
-  if (options.method == plan::Method::kPaper && options.max_cp > 1) {
+  if (options.method == Method::kPaper && options.max_cp > 1) {
     throw InputError(text("max_cp is ", options.max_cp,
                           " but the published algorithms know no lanes: leave it at 1 or propose with ours"));
   }
@@ -28,7 +29,7 @@ void check(const ProposingOptions& options) {
 
 int max_cp_of(const ProposingOptions& options) {
   if (options.max_cp > 0) return options.max_cp;
-  return options.method == plan::Method::kPaper ? 1 : kUsualMaxCp;
+  return options.method == Method::kPaper ? 1 : kUsualMaxCp;
 }
 
 Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options) {
@@ -42,17 +43,18 @@ Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& optio
                                        .sample_batches = proposed.sample_batches,
                                        .max_strategies = options.max_strategies,
                                        .max_cp = max_cp_of(options)};
-  proposed.strategies = options.method == plan::Method::kPaper ? plan::paper_propose(proposal, inputs.cost())
-                                                               : plan::propose(proposal, inputs.cost());
+  proposed.strategies = options.method == Method::kPaper ? published::paper_propose(proposal, inputs.cost())
+                                                         : plan::propose(proposal, inputs.cost());
   return proposed;
 }
 
-plan::Planner planner_of(const PlanningInputs& inputs, plan::Method method) {
+plan::Planner planner_of(const PlanningInputs& inputs, Method method) {
   plan::PlannerOptions options;
   options.world_size = inputs.options.gpus;
   options.candidates = inputs.strategies;
-  options.method = method;
-  options.paper.dispatch.seed = static_cast<uint64_t>(inputs.options.seed);
+  if (method == Method::kExact) options.method = plan::exact();
+  if (method == Method::kPaper)
+    options.method = published::paper({.dispatch = {.seed = static_cast<uint64_t>(inputs.options.seed)}});
   return plan::Planner(std::move(options), inputs.cost());
 }
 

@@ -12,7 +12,7 @@
 namespace sluice::config {
 
 struct ProposingOptions {
-  plan::Method method = plan::Method::kOurs;  // or kPaper
+  Method method = Method::kOurs;  // or kPaper
   int max_strategies = 8;
   int max_cp = 0;  // most lanes of a pipeline; 0: kUsualMaxCp, or 1 with kPaper, which knows none
 };
@@ -30,6 +30,6 @@ struct Proposed {
 Proposed propose_for(const PlanningInputs& inputs, const ProposingOptions& options);
 
 // The planner of inputs.strategies. Throws as plan::Planner.
-plan::Planner planner_of(const PlanningInputs& inputs, plan::Method method);
+plan::Planner planner_of(const PlanningInputs& inputs, Method method);
 
 }  // namespace sluice::config

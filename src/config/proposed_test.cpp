@@ -13,7 +13,7 @@ PlanningInputs inputs() {
 }
 
 TEST(Proposed, PlansTheBatchesThatItWasJudgedBy) {
-  for (const plan::Method method : {plan::Method::kOurs, plan::Method::kPaper}) {
+  for (const Method method : {Method::kOurs, Method::kPaper}) {
     PlanningInputs with_strategies = inputs();
     const Proposed proposed = propose_for(with_strategies, {.method = method, .max_strategies = 2});
     ASSERT_FALSE(proposed.strategies.empty());
@@ -31,8 +31,8 @@ TEST(Proposed, PlansTheBatchesThatItWasJudgedBy) {
 TEST(Proposed, HasLanesUnlessItIsThePublishedProposal) {
   EXPECT_EQ(max_cp_of({}), kUsualMaxCp);
   EXPECT_EQ(max_cp_of({.max_cp = 2}), 2);
-  EXPECT_EQ(max_cp_of({.method = plan::Method::kPaper}), 1);
-  EXPECT_THROW(propose_for(inputs(), {.method = plan::Method::kPaper, .max_cp = 2}), base::InputError);
+  EXPECT_EQ(max_cp_of({.method = Method::kPaper}), 1);
+  EXPECT_THROW(propose_for(inputs(), {.method = Method::kPaper, .max_cp = 2}), base::InputError);
 }
 
 TEST(Proposed, RefusesCountsUnderOne) {

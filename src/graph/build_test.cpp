@@ -71,7 +71,7 @@ TEST(Build, EveryChoiceOfPassesIsProved) {
 TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
   const model::Shape shape = testing::small_shape(5);
   strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"20, 30"}, 1);
-  plan.pipelines[0].lanes[0][0].memory.offload_permille = 300;
+  plan.pipelines[0].units[0].memory.offload_permille = 300;
   const cost::CostModel cost = testing::small_cost(shape);
   const StepGraph graph = build(plan, model::parameter_table(shape), cost, 1);
   int offloads = 0, fetches = 0;
@@ -223,11 +223,9 @@ TEST(Build, CreditIsThatOfThePlansPolicies) {
   auto random = random_case(7, {.max_lanes = 1});
   int64_t longest = 0;
   for (strategy::PipelinePlan& pipeline : random.plan.pipelines) {
-    for (auto& lane : pipeline.lanes) {
-      for (strategy::MicroBatch& micro_batch : lane) {
-        micro_batch.memory.recompute = true;
-        longest = std::max(longest, micro_batch.tokens());
-      }
+    for (strategy::Unit& unit : pipeline.units) {
+      unit.memory.recompute = true;
+      longest = std::max(longest, unit.tokens());
     }
   }
   cost::CostModel::Options options = random.cost.options();

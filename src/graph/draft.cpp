@@ -14,27 +14,13 @@ using cost::CellKind;
 
 namespace {
 
-// The units of a load are the lanes' micro-batches in lane order: the next unit on a lane is its next
-// micro-batch.
-std::vector<DraftUnit> draft_units(const strategy::PipelinePlan& plan, const schedule::PipelineLoad& load,
-                                   const cost::CostModel& cost) {
-  std::vector<DraftUnit> units;
-  std::vector<int> next(plan.lanes.size(), 0);
-  for (const schedule::Unit& unit : load.units) {
-    DraftUnit drafted;
-    for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
-      const auto l = static_cast<size_t>(lane);
-      const strategy::MicroBatch& micro_batch = plan.lanes[l][static_cast<size_t>(next[l])];
-      if (micro_batch.tokens() == unit.tokens && drafted.lengths.empty()) {
-        for (const strategy::Piece& piece : micro_batch.pieces) drafted.lengths.push_back(piece.tokens());
-      }
-      drafted.memory = schedule::policy_of(micro_batch, cost);
-      drafted.micro_batches.push_back(next[l]++);
-    }
-    SLUICE_ASSERT(!drafted.lengths.empty(), text("unit ", units.size(), " is on none of its lanes"));
-    units.push_back(std::move(drafted));
-  }
-  return units;
+// Of the pieces on the unit's fullest lane.
+std::vector<int64_t> fullest_lengths(const strategy::Unit& unit) {
+  int fullest = unit.first_lane;
+  while (unit.tokens_on(fullest) < unit.tokens()) ++fullest;
+  std::vector<int64_t> lengths;
+  for (const strategy::Piece& piece : unit.pieces_on(fullest)) lengths.push_back(piece.tokens());
+  return lengths;
 }
 
 // When each unit's credit returns: the end of its last cell on any stage.
@@ -55,7 +41,7 @@ std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, s
 // room there. On other lanes of theirs they keep holding until a unit waits for them there too: nothing else
 // puts a unit behind them.
 void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& draft) {
-  const std::vector<schedule::Unit>& units = draft.load.units;
+  const std::vector<schedule::TimedUnit>& units = draft.load.units;
   const std::vector<int64_t> released = release_times(schedule, units.size());
   const auto tokens = [&](int unit) { return units[static_cast<size_t>(unit)].credit(); };
   const auto later = [&](int a, int b) {
@@ -67,7 +53,7 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
   };
   std::vector<Lane> lanes(static_cast<size_t>(draft.load.lanes));
   for (int u = 0; u < static_cast<int>(units.size()); ++u) {
-    std::vector<int>& after = draft.units[static_cast<size_t>(u)].admitted_after;
+    std::vector<int>& after = draft.admitted_after.emplace_back();
     const int first = units[static_cast<size_t>(u)].first_lane;
     for (int l = first; l < first + units[static_cast<size_t>(u)].lanes; ++l) {
       Lane& lane = lanes[static_cast<size_t>(l)];
@@ -86,7 +72,7 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
 }
 
 // What the unit's ring exposes in a cell of that kind on the whole of a stage.
-int64_t ring_ns(const schedule::Unit& unit, CellKind kind, size_t stage) {
+int64_t ring_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
   if (unit.lanes == 1 || unit.forward_ring_ns.empty() || kind == CellKind::kBackwardWeight) return 0;
   return kind == CellKind::kForward ? unit.forward_ring_ns[stage] : unit.backward_ring_ns[stage];
 }
@@ -101,7 +87,7 @@ void take_order(const schedule::PipelineSchedule& schedule, const ModelProgram& 
     for (size_t lane = 0; lane < schedule.cells[s].size(); ++lane) {
       for (const schedule::Cell& cell : schedule.cells[s][lane]) {
         int index = static_cast<int>(stage.cells.size());
-        const schedule::Unit& unit = draft.load.units[static_cast<size_t>(cell.unit)];
+        const schedule::TimedUnit& unit = draft.load.units[static_cast<size_t>(cell.unit)];
         if (unit.lanes > 1) {
           index = tied.emplace(std::pair(cell.unit, cell.kind), index).first->second;
         }
@@ -119,7 +105,7 @@ void take_injection_order(PipelineDraft& draft) {
     DraftStage& stage = draft.stages[s];
     stage.order.resize(static_cast<size_t>(draft.load.lanes));
     for (size_t u = 0; u < draft.load.units.size(); ++u) {
-      const schedule::Unit& unit = draft.load.units[u];
+      const schedule::TimedUnit& unit = draft.load.units[u];
       for (int lane = 0; lane < unit.lanes; ++lane) {
         stage.order[static_cast<size_t>(unit.first_lane + lane)].push_back(static_cast<int>(u));
       }
@@ -136,6 +122,7 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   for (Interval& part : parts) part = base::intersect(part, cell.run);
   std::erase_if(parts, [](Interval part) { return part.empty(); });
   if (cell.kind != CellKind::kForward) std::ranges::reverse(parts);
+  const std::vector<int64_t> lengths = fullest_lengths(draft.plan->units[static_cast<size_t>(cell.unit)]);
   std::vector<int64_t> until{0};
   for (const Interval part : parts) {
     using End = cost::CostModel::CellPart::End;
@@ -146,9 +133,8 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
                     : head            ? End::kHead
                                       : End::kNone;
     const cost::CostModel::CellPart priced{program.layers_in(part).size(), end};
-    const auto& lengths = draft.units[static_cast<size_t>(cell.unit)].lengths;
-    until.push_back(until.back() +
-                    std::max<int64_t>(1, cost.cell_ns(draft.place.scheme, cell.kind, priced, lengths)));
+    const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, priced, lengths);
+    until.push_back(until.back() + std::max<int64_t>(1, alone_ns));
   }
   const auto share = [&](int64_t whole_ns, size_t i) {
     return static_cast<int64_t>(static_cast<__int128>(whole_ns) * until[i] / until.back());
@@ -218,7 +204,7 @@ void split_offloaded_cells(PipelineDraft& draft, const ModelProgram& program, co
     parts.back().end = stage.run.end;
     std::vector<int> cells;
     for (size_t cell = 0; cell < stage.cells.size(); ++cell) {
-      const DraftUnit& unit = draft.units[static_cast<size_t>(stage.cells[cell].unit)];
+      const strategy::Unit& unit = draft.plan->units[static_cast<size_t>(stage.cells[cell].unit)];
       if (unit.memory.offload_permille > 0) cells.push_back(static_cast<int>(cell));
     }
     if (!cells.empty()) cut_cells(draft, stage, cells, parts, program, cost);
@@ -230,27 +216,13 @@ void split_offloaded_cells(PipelineDraft& draft, const ModelProgram& program, co
 std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
                                  const cost::CostModel& cost, int world_size, Purpose purpose) {
   std::vector<PipelineDraft> drafts;
-  std::map<std::pair<strategy::Scheme, strategy::MemoryPolicy>, int64_t> credits;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
-    PipelineDraft draft;
-    draft.pipeline = static_cast<int>(p);
-    draft.place = plan.pipelines[p].pipeline;
-    const strategy::Scheme& scheme = draft.place.scheme;
-    const strategy::MemoryPolicy policy = schedule::credit_policy(plan.pipelines[p], cost);
-    const auto [credit, is_new] = credits.emplace(std::pair(scheme, policy), 0);
-    if (is_new) credit->second = cost.under(policy).credit_tokens(scheme, world_size);
-    draft.load = {.stages = scheme.pp,
-                  .lanes = scheme.cp,
-                  .credit_tokens = credit->second,
-                  .units = schedule::pipeline_units(plan.pipelines[p], cost)};
-    if (draft.load.units.empty()) continue;
-    draft.units = draft_units(plan.pipelines[p], draft.load, cost);
-    for (size_t u = 0; u < draft.units.size(); ++u) {
-      schedule::Unit& unit = draft.load.units[u];
-      const strategy::MemoryPolicy& own = draft.units[u].memory;
-      if (own != policy)
-        unit.credit_tokens = cost.under(policy).credit_of(scheme, world_size, own, unit.tokens);
-    }
+    if (plan.pipelines[p].units.empty()) continue;
+    PipelineDraft draft{.pipeline = static_cast<int>(p),
+                        .plan = &plan.pipelines[p],
+                        .load = schedule::pipeline_load(plan.pipelines[p], cost, world_size),
+                        .admitted_after = {},
+                        .stages = {}};
     for (int stage = 0; stage < draft.load.stages; ++stage) {
       draft.stages.push_back({program.of_stage(draft.load.stages, stage), {}, {}});
     }

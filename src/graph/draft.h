@@ -28,23 +28,20 @@ struct DraftStage {
   std::vector<std::vector<int>> order;  // by lane, indices of cells; a tied unit's cell stands in several
 };
 
-struct DraftUnit {
-  std::vector<int> micro_batches;  // of each of its lanes, the index there
-  std::vector<int64_t> lengths;    // of the pieces on its fullest lane
-  strategy::MemoryPolicy memory;
-  // Units whose credit it takes over: it is admitted after their weight gradients on all stages.
-  std::vector<int> admitted_after;
-};
-
+// Units are named by their index in the plan, which is that of the load as well.
 struct PipelineDraft {
-  int pipeline = 0;  // index in StepPlan::pipelines
-  strategy::Pipeline place;
+  int pipeline = 0;                              // index in StepPlan::pipelines
+  const strategy::PipelinePlan* plan = nullptr;  // that one
   schedule::PipelineLoad load;
-  std::vector<DraftUnit> units;  // by unit of the load
+  // By unit, those whose credit it takes over: it is admitted after their weight gradients on all stages.
+  std::vector<std::vector<int>> admitted_after;
   std::vector<DraftStage> stages;
+
+  const strategy::Pipeline& place() const { return plan->pipeline; }
 };
 
-// The pipelines at work. Evaluation runs every stage's forwards in the order of injection.
+// The pipelines at work, of a plan that must outlive them. Evaluation runs every stage's forwards in the
+// order of injection.
 std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
                                  const cost::CostModel& cost, int world_size, Purpose purpose);
 

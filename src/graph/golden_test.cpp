@@ -58,12 +58,10 @@ std::string lowered(const Golden& golden) {
   if (golden.values.contains("purpose")) options.purpose = Purpose::kEvaluate;
   strategy::StepPlan plan = testing::plan_from_text(golden.values.at("strategy"), golden.loads, ranks);
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
-      for (strategy::MicroBatch& micro_batch : lane) {
-        micro_batch.memory.recompute = golden.values.contains("recompute");
-        if (golden.values.contains("offload_permille"))
-          micro_batch.memory.offload_permille = static_cast<int>(number("offload_permille"));
-      }
+    for (strategy::Unit& unit : pipeline.units) {
+      unit.memory.recompute = golden.values.contains("recompute");
+      if (golden.values.contains("offload_permille"))
+        unit.memory.offload_permille = static_cast<int>(number("offload_permille"));
     }
   }
   return to_text(build(plan, model::parameter_table(shape), cost, ranks, options));

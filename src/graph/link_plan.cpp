@@ -70,7 +70,7 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
 strategy::Strategy active_strategy(const strategy::StepPlan& plan) {
   strategy::Strategy active;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    const bool works = std::ranges::any_of(pipeline.lanes, [](const auto& lane) { return !lane.empty(); });
+    const bool works = !pipeline.units.empty();
     if (works) active.pipelines.push_back(pipeline.pipeline);
   }
   return active;

@@ -26,7 +26,7 @@ NodeKind node_kind(CellKind kind) {
   return NodeKind::kForward;
 }
 
-std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const schedule::Unit& unit) {
+std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const strategy::Unit& unit) {
   std::vector<int> ranks;
   ranks.reserve(static_cast<size_t>(unit.lanes * place.scheme.tp));
   for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
@@ -58,7 +58,7 @@ class Lowering {
 
  private:
   // The nodes of one unit on one stage: its parts in execution order.
-  struct Passes {
+  struct UnitCells {
     std::vector<int> forward;
     std::vector<int> backward;  // fused or input gradient
     std::vector<int> weight;    // weight gradient, when not fused
@@ -75,14 +75,15 @@ class Lowering {
   void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
 
   int add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous);
+  void place(const PipelineDraft& draft, int stage, int unit, Node& node) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
   int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer);
-  std::vector<Passes> add_stage(const PipelineDraft& draft, int stage);
+  std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
   void chain_lane(const DraftStage& stage, const std::vector<int>& order, int first_node);
   void hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node);
-  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes);
-  void admit(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes);
-  void add_copies(const PipelineDraft& draft, int stage, size_t unit, const Passes& passes);
+  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes);
+  void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes);
+  void add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes);
   int add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like);
   int part_with(const std::vector<int>& parts, int64_t layer) const;
 
@@ -96,12 +97,13 @@ class Lowering {
   std::vector<int> pulls_;                    // by round: the exchange that completes it
   std::vector<std::vector<int>> push_after_;  // by round: cells that its first level waits for
   std::vector<int> end_after_;                // what ReduceScalars waits for
+  std::vector<int> number_;                   // by unit of the present pipeline: of those on its first lane
 };
 
 void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
   size_t nodes = 4 * links_.busiest.size() + 1 + all_ranks_.size();
   for (const PipelineDraft& draft : drafts) {
-    for (const DraftStage& stage : draft.stages) nodes += stage.cells.size() + 2 * draft.units.size();
+    for (const DraftStage& stage : draft.stages) nodes += stage.cells.size() + 2 * draft.load.units.size();
   }
   graph_.nodes.reserve(nodes);
 }
@@ -163,16 +165,23 @@ void Lowering::add_end() {
   }
 }
 
-int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
-  const schedule::Unit& unit = draft.load.units[static_cast<size_t>(cell.unit)];
-  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place, stage, unit), cell.duration_ns);
-  std::ranges::sort(node.members);
+// Says which unit on which stage the node belongs to.
+void Lowering::place(const PipelineDraft& draft, int stage, int unit, Node& node) const {
+  const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
   node.pipeline = draft.pipeline;
   node.stage = stage;
-  node.lane = unit.first_lane;
-  node.lanes = unit.lanes;
-  node.micro_batch = draft.units[static_cast<size_t>(cell.unit)].micro_batches.front();
-  node.tokens = unit.tokens;
+  node.unit = unit;
+  node.lane = planned.first_lane;
+  node.lanes = planned.lanes;
+  node.micro_batch = number_[static_cast<size_t>(unit)];
+  node.tokens = draft.load.units[static_cast<size_t>(unit)].tokens;
+}
+
+int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
+  const strategy::Unit& unit = draft.plan->units[static_cast<size_t>(cell.unit)];
+  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, unit), cell.duration_ns);
+  std::ranges::sort(node.members);
+  place(draft, stage, cell.unit, node);
   node.ring_ns = cell.ring_ns;
   node.layers = program_.layers_in(cell.run);
   node.embedding = cell.run.begin == program_.embedding();
@@ -181,35 +190,31 @@ int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& c
 }
 
 int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer) {
-  const schedule::Unit& load = draft.load.units[static_cast<size_t>(unit)];
-  std::vector<int> members = tp_ranks(draft.place, boundary, load);
-  const std::vector<int> above = tp_ranks(draft.place, boundary + 1, load);
+  const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
+  const schedule::TimedUnit& timed = draft.load.units[static_cast<size_t>(unit)];
+  std::vector<int> members = tp_ranks(draft.place(), boundary, planned);
+  const std::vector<int> above = tp_ranks(draft.place(), boundary + 1, planned);
   members.insert(members.end(), above.begin(), above.end());
   std::ranges::sort(members);
-  Node& node = add(kind, std::move(members), load.transfer_ns[static_cast<size_t>(boundary)]);
-  node.pipeline = draft.pipeline;
-  node.stage = boundary;
-  node.lane = load.first_lane;
-  node.lanes = load.lanes;
-  node.micro_batch = draft.units[static_cast<size_t>(unit)].micro_batches.front();
-  node.tokens = load.tokens;
-  node.bytes = cost_.transfer_bytes(draft.place.scheme, load.tokens);
+  Node& node = add(kind, std::move(members), timed.transfer_ns[static_cast<size_t>(boundary)]);
+  place(draft, boundary, unit, node);
+  node.bytes = cost_.transfer_bytes(draft.place().scheme, timed.tokens);
   node.dependencies = {producer};
   return node.id;
 }
 
 // The cells of a stage become nodes with consecutive ids, chained lane by lane.
-std::vector<Lowering::Passes> Lowering::add_stage(const PipelineDraft& draft, int stage) {
+std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft, int stage) {
   const DraftStage& drafted = draft.stages[static_cast<size_t>(stage)];
   const int first_node = static_cast<int>(graph_.nodes.size());
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
-  std::vector<Passes> passes(draft.units.size());
+  std::vector<UnitCells> passes(draft.load.units.size());
   for (const std::vector<int>& order : drafted.order) {
     chain_lane(drafted, order, first_node);
     if (purpose_ == Purpose::kTrain) hang_pushes(drafted, order, first_node);
     for (const int c : order) {
       const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
-      Passes& unit = passes[static_cast<size_t>(cell.unit)];
+      UnitCells& unit = passes[static_cast<size_t>(cell.unit)];
       std::vector<int>& parts = cell.kind == CellKind::kForward          ? unit.forward
                                 : cell.kind == CellKind::kBackwardWeight ? unit.weight
                                                                          : unit.backward;
@@ -269,12 +274,12 @@ void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& orde
 
 // Fills the Communicate slots between stages. On lanes a transfer of a tied unit may have to wait for one of
 // them; the ones behind it keep their order, which the cells above rely on.
-void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes) {
+void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes) {
   const size_t first = graph_.nodes.size();
-  for (size_t u = 0; u < draft.units.size(); ++u) {  // ids ascend by unit: older ones win ties
+  for (size_t u = 0; u < draft.load.units.size(); ++u) {  // ids ascend by unit: older ones win ties
     for (int boundary = 0; boundary + 1 < draft.load.stages; ++boundary) {
-      const Passes& below = passes[static_cast<size_t>(boundary)][u];
-      const Passes& above = passes[static_cast<size_t>(boundary) + 1][u];
+      const UnitCells& below = passes[static_cast<size_t>(boundary)][u];
+      const UnitCells& above = passes[static_cast<size_t>(boundary) + 1][u];
       const int unit = static_cast<int>(u);
       depend(above.forward.front(),
              add_transfer(draft, NodeKind::kSendActivation, boundary, unit, below.forward.back()));
@@ -295,11 +300,11 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
 }
 
 // On stage 0 itself the lane's own order says it already.
-void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<Passes>>& passes) {
-  for (size_t u = 0; u < draft.units.size(); ++u) {
-    for (const int before : draft.units[u].admitted_after) {
+void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes) {
+  for (size_t u = 0; u < draft.admitted_after.size(); ++u) {
+    for (const int before : draft.admitted_after[u]) {
       for (size_t stage = 1; stage < passes.size(); ++stage) {
-        const Passes& released = passes[stage][static_cast<size_t>(before)];
+        const UnitCells& released = passes[stage][static_cast<size_t>(before)];
         const std::vector<int>& last = released.weight.empty() ? released.backward : released.weight;
         depend(passes[0][u].forward.front(), last.back());
       }
@@ -319,15 +324,11 @@ int Lowering::part_with(const std::vector<int>& parts, int64_t layer) const {
 // Moves the layer of a unit that the cell `like` computes.
 int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like) {
   const Node of = graph_.node(like);
-  const cost::CostModel cost = cost_.under(draft.units[static_cast<size_t>(unit)].memory);
-  const int64_t bytes = cost.offloaded_bytes(draft.place.scheme, of.tokens);
+  const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
+  const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
+  const int64_t bytes = cost.offloaded_bytes(draft.place().scheme, of.tokens);
   Node& node = add(kind, of.members, cost.options().host.of_bytes(bytes));
-  node.pipeline = of.pipeline;
-  node.stage = of.stage;
-  node.lane = of.lane;
-  node.lanes = of.lanes;
-  node.micro_batch = of.micro_batch;
-  node.tokens = of.tokens;
+  place(draft, of.stage, unit, node);
   node.layers = of.layers;
   node.bytes = bytes;
   return node.id;
@@ -335,7 +336,7 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
 
 // Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
 // two behind is done with. The last two never leave.
-void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const Passes& passes) {
+void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes) {
   const base::Interval layers = program_.layers_in(program_.of_stage(draft.load.stages, stage));
   for (int64_t layer = layers.begin; layer + cost::kLayersThatStay < layers.end; ++layer) {
     const int out =
@@ -352,11 +353,17 @@ void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, co
 }
 
 void Lowering::add_pipeline(const PipelineDraft& draft) {
-  std::vector<std::vector<Passes>> passes;
+  number_.clear();
+  std::vector<int> on_lane(static_cast<size_t>(draft.load.lanes), 0);
+  for (const strategy::Unit& unit : draft.plan->units) {
+    number_.push_back(on_lane[static_cast<size_t>(unit.first_lane)]);
+    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) ++on_lane[static_cast<size_t>(lane)];
+  }
+  std::vector<std::vector<UnitCells>> passes;
   for (int stage = 0; stage < draft.load.stages; ++stage) passes.push_back(add_stage(draft, stage));
   for (int stage = 0; purpose_ == Purpose::kTrain && stage < draft.load.stages; ++stage) {
-    for (size_t unit = 0; unit < draft.units.size(); ++unit) {
-      if (draft.units[unit].memory.offload_permille == 0) continue;
+    for (size_t unit = 0; unit < draft.load.units.size(); ++unit) {
+      if (draft.plan->units[unit].memory.offload_permille == 0) continue;
       add_copies(draft, stage, unit, passes[static_cast<size_t>(stage)][unit]);
     }
   }

@@ -90,9 +90,8 @@ class PlannedActivations {
 
   const Activations& of(const Node& node) {
     const strategy::PipelinePlan& pipeline = graph_.plan.pipelines[static_cast<size_t>(node.pipeline)];
-    const auto& lane = pipeline.lanes[static_cast<size_t>(node.lane)];
     const strategy::MemoryPolicy& policy =
-        schedule::policy_of(lane[static_cast<size_t>(node.micro_batch)], cost_);
+        schedule::policy_of(pipeline.units[static_cast<size_t>(node.unit)], cost_);
     const std::pair key(pipeline.pipeline.scheme, policy);
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;

@@ -51,9 +51,10 @@ struct Node {
   // Compute cells and transfers (transfers: the lower stage).
   int pipeline = -1;
   int stage = -1;
-  int lane = -1;           // the first one
-  int lanes = 1;           // tied micro-batches of this many lanes run as one event
-  int micro_batch = -1;    // index in its first lane
+  int unit = -1;           // index in the pipeline's units
+  int lane = -1;           // the unit's first one
+  int lanes = 1;           // of the unit, which all run it as one event
+  int micro_batch = -1;    // the unit's number among those of its first lane
   int64_t tokens = 0;      // of its fullest lane
   base::Interval layers;   // global layer indices of this part of the stage
   bool embedding = false;  // this part includes the embedding

@@ -57,39 +57,36 @@ inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& 
   return cost::CostModel(result);
 }
 
-// Adds a sequence of its own as a micro-batch of one lane.
-inline void add_micro_batch(strategy::StepPlan& plan, int pipeline, int lane,
-                            const std::vector<int64_t>& lengths) {
-  strategy::MicroBatch micro_batch;
-  for (const int64_t length : lengths) {
-    micro_batch.pieces.push_back({static_cast<int32_t>(plan.sequences.size()), 0, length});
-    plan.sequences.push_back({static_cast<int64_t>(plan.sequences.size()), 0, length});
-  }
-  plan.pipelines[static_cast<size_t>(pipeline)].lanes[static_cast<size_t>(lane)].push_back(micro_batch);
+// Behind what its lanes have.
+inline void add_unit(strategy::StepPlan& plan, int pipeline, strategy::Unit unit) {
+  strategy::PipelinePlan& to = plan.pipelines[static_cast<size_t>(pipeline)];
+  to.units.push_back(std::move(unit));
+  to.units = strategy::in_injection_order(std::move(to.units), to.pipeline.scheme.cp);
 }
 
-// A sequence cut over the lanes [first, first + lanes): one tied micro-batch on each.
+// Adds sequences of their own as a micro-batch of one lane.
+inline void add_micro_batch(strategy::StepPlan& plan, int pipeline, int lane,
+                            const std::vector<int64_t>& lengths) {
+  strategy::Unit unit{.first_lane = lane, .sequences = {}};
+  for (const int64_t length : lengths) {
+    unit.sequences.push_back({static_cast<int32_t>(plan.sequences.size()), length});
+    plan.sequences.push_back({static_cast<int64_t>(plan.sequences.size()), 0, length});
+  }
+  add_unit(plan, pipeline, std::move(unit));
+}
+
+// A sequence cut over the lanes [first, first + lanes).
 inline void add_ring(strategy::StepPlan& plan, int pipeline, int first, int lanes, int64_t length, int ring) {
   const auto sequence = static_cast<int32_t>(plan.sequences.size());
   plan.sequences.push_back({sequence, 0, length});
-  for (int lane = 0; lane < lanes; ++lane) {
-    strategy::MicroBatch micro_batch;
-    micro_batch.ring = ring;
-    for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
-      const base::Interval tokens = strategy::causal_chunk(length, lanes, chunk);
-      micro_batch.pieces.push_back({sequence, tokens.begin, tokens.end});
-    }
-    plan.pipelines[static_cast<size_t>(pipeline)].lanes[static_cast<size_t>(first + lane)].push_back(
-        micro_batch);
-  }
+  add_unit(plan, pipeline,
+           {.first_lane = first, .lanes = lanes, .sequences = {{sequence, length}}, .ring = ring});
 }
 
 inline strategy::StepPlan empty_plan(const strategy::Strategy& strategy) {
   strategy::StepPlan plan;
-  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+  for (const strategy::Pipeline& pipeline : strategy.pipelines)
     plan.pipelines.push_back({pipeline, 1 << 20, {}});
-    plan.pipelines.back().lanes.resize(static_cast<size_t>(pipeline.scheme.cp));
-  }
   return plan;
 }
 
@@ -175,7 +172,6 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
-// Rings by their number, so that their lanes agree.
 inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
   base::Rng rng(seed, 78);
   if (rng.below(3) == 0) return;
@@ -185,12 +181,8 @@ inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
     policy.offload_permille = rng.below(2) == 0 ? 0 : static_cast<int>(rng.between(1, 1000));
   }
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
-      for (size_t i = 0; i < lane.size(); ++i) {
-        const size_t number = lane[i].ring ? static_cast<size_t>(*lane[i].ring) : i;
-        lane[i].memory = policies[number % policies.size()];
-      }
-    }
+    for (size_t i = 0; i < pipeline.units.size(); ++i)
+      pipeline.units[i].memory = policies[i % policies.size()];
   }
 }
 

@@ -33,11 +33,10 @@ class Faults {
   std::vector<std::string> faults_;
 };
 
-// A micro-batch, or tied ones, as the plan has them (not as the lowering saw them).
+// A unit as the plan has it, not as the lowering saw it.
 struct PlannedUnit {
   int pipeline = 0;
-  int first_lane = 0;
-  int lanes = 1;
+  const strategy::Unit* unit = nullptr;
   int64_t tokens = 0;  // on its fullest lane
   strategy::MemoryPolicy memory;
 };
@@ -50,16 +49,16 @@ struct Context {
   // Node ids of cells and transfers, pipeline by pipeline and in seq order there: no check relates two
   // pipelines, and nodes of one lie close together.
   std::vector<int> cells;
-  std::vector<int> exchanges;                           // the others, in seq order
-  std::vector<PlannedUnit> units;                       // of all pipelines
-  std::vector<std::vector<std::vector<int>>> unit_ids;  // [pipeline][lane][micro-batch] -> unit
+  std::vector<int> exchanges;      // the others, in seq order
+  std::vector<PlannedUnit> units;  // of all pipelines, one behind the other
+  std::vector<int> first_unit;     // of each pipeline
 
   Context(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
 
   const strategy::Pipeline& pipeline(int index) const {
     return graph.plan.pipelines[static_cast<size_t>(index)].pipeline;
   }
-  // The unit of a cell or transfer; -1 when the plan has none there.
+  // The unit of a cell or transfer in `units`; -1 when the plan has none such.
   int unit_of(const Node& node) const;
   // The operations of a cell.
   base::Interval run_of(const Node& node) const;

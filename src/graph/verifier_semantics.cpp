@@ -67,7 +67,7 @@ class Completeness {
         const Progress wanted = train || head ? Progress::kDone : Progress::kForward;
         if (at(unit, static_cast<int64_t>(operation)) == wanted) continue;
         faults_.add("operation ", operation, " of a micro-batch of pipeline ", context_.units[unit].pipeline,
-                    " lane ", context_.units[unit].first_lane, " is left incomplete");
+                    " lane ", context_.units[unit].unit->first_lane, " is left incomplete");
         break;
       }
     }
@@ -149,35 +149,19 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
     }
   }
   for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
-    std::map<int, int> rings;
-    auto& ids = unit_ids.emplace_back();
-    for (size_t lane = 0; lane < graph.plan.pipelines[p].lanes.size(); ++lane) {
-      auto& of_lane = ids.emplace_back();
-      for (const strategy::MicroBatch& micro_batch : graph.plan.pipelines[p].lanes[lane]) {
-        const int next = static_cast<int>(units.size());
-        const int unit = micro_batch.ring ? rings.emplace(*micro_batch.ring, next).first->second : next;
-        if (unit == next) {
-          units.push_back(
-              {static_cast<int>(p), static_cast<int>(lane), 0, 0, schedule::policy_of(micro_batch, cost)});
-        }
-        PlannedUnit& planned = units[static_cast<size_t>(unit)];
-        ++planned.lanes;
-        planned.tokens = std::max(planned.tokens, micro_batch.tokens());
-        of_lane.push_back(unit);
-      }
-    }
+    first_unit.push_back(static_cast<int>(units.size()));
+    for (const strategy::Unit& unit : graph.plan.pipelines[p].units)
+      units.push_back({static_cast<int>(p), &unit, unit.tokens(), schedule::policy_of(unit, cost)});
   }
 }
 
 int Context::unit_of(const Node& node) const {
-  const auto& lanes = unit_ids[static_cast<size_t>(node.pipeline)];
-  if (node.lane < 0 || node.lane >= static_cast<int>(lanes.size())) return -1;
-  const auto& lane = lanes[static_cast<size_t>(node.lane)];
-  if (node.micro_batch < 0 || node.micro_batch >= static_cast<int>(lane.size())) return -1;
-  const int unit = lane[static_cast<size_t>(node.micro_batch)];
-  const PlannedUnit& planned = units[static_cast<size_t>(unit)];
+  const std::vector<strategy::Unit>& planned = graph.plan.pipelines[static_cast<size_t>(node.pipeline)].units;
+  if (node.unit < 0 || node.unit >= static_cast<int>(planned.size())) return -1;
+  const int unit = first_unit[static_cast<size_t>(node.pipeline)] + node.unit;
+  const PlannedUnit& of = units[static_cast<size_t>(unit)];
   const bool same =
-      planned.first_lane == node.lane && planned.lanes == node.lanes && planned.tokens == node.tokens;
+      of.unit->first_lane == node.lane && of.unit->lanes == node.lanes && of.tokens == node.tokens;
   return same ? unit : -1;
 }
 
@@ -194,7 +178,7 @@ bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
   const strategy::Pipeline& place = pipeline(planned.pipeline);
   std::vector<int> ranks;
   for (int s = stage; s < stage + stages; ++s) {
-    for (int lane = planned.first_lane; lane < planned.first_lane + planned.lanes; ++lane) {
+    for (int lane = planned.unit->first_lane; lane < planned.unit->end_lane(); ++lane) {
       for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(s, lane, t));
     }
   }
@@ -411,11 +395,12 @@ void check_credits(const Context& context, Faults& faults) {
                                                         graph.world_size, unit.memory, unit.tokens);
   }
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
-  for (const auto& lanes : context.unit_ids) used.emplace_back(lanes.size(), 0);
+  for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines)
+    used.emplace_back(static_cast<size_t>(pipeline.pipeline.scheme.cp), 0);
   std::vector<int64_t> missing(context.units.size(), context.program.layers());
   const auto add = [&](int of, int64_t tokens, const Node& node) {
     const PlannedUnit& unit = context.units[static_cast<size_t>(of)];
-    for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+    for (int lane = unit.unit->first_lane; lane < unit.unit->end_lane(); ++lane) {
       const int64_t now = used[static_cast<size_t>(unit.pipeline)][static_cast<size_t>(lane)] += tokens;
       if (now <= credit[static_cast<size_t>(unit.pipeline)]) continue;
       faults.add("'", label(node), "' brings lane ", lane, " to ", now, " tokens; its credit is ",

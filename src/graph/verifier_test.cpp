@@ -118,7 +118,7 @@ TEST_F(Broken, LayersOfACellLeftOut) {
 
 TEST_F(Broken, CellTwice) {
   Node& cell = find("F p0 s0 m2 E L0-2");
-  cell.micro_batch = 1;
+  cell.unit = 1;
   cell.tokens = 40;
   EXPECT_THAT(fault(), HasSubstr("repeats work or comes too early"));
 }
@@ -126,7 +126,7 @@ TEST_F(Broken, CellTwice) {
 TEST_F(Broken, WeightGradientBeforeItsInputGradient) {
   Node& input = first_of(NodeKind::kBackwardInput, 1);
   for (Node& node : graph_.nodes) {
-    const bool same = node.micro_batch == input.micro_batch && node.stage == 1 && node.pipeline == 0;
+    const bool same = node.unit == input.unit && node.stage == 1 && node.pipeline == 0;
     if (node.kind == NodeKind::kBackwardWeight && same) {
       std::swap(node.kind, input.kind);
       break;

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "plan/test_models.h"
-#include "schedule/makespan.h"
+#include "schedule/recurrence.h"
 
 namespace sluice::plan {
 namespace {
@@ -39,8 +39,8 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
           std::min(costs.max_len_tokens(), rng.below(3) == 0 ? rng.between(1, tokens) : tokens * 5 / 4 + 1);
     }
     std::sort(lengths.rbegin(), lengths.rend());
-    schedule::Makespan makespan;
-    const int64_t end_ns = makespan.of(table, order, int64_t{1} << 40);
+    schedule::Recurrence recurrence;
+    const int64_t end_ns = recurrence.makespan_ns(table, order, 1, int64_t{1} << 40);
     for (int stage = 0; stage < scheme.pp; ++stage) {
       int64_t busy_ns = 0;
       for (const int unit : order) busy_ns += table.row(unit)[static_cast<size_t>(stage)].all_ns();

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/published/dispatch_load.h"
-#include "plan/published/paper_plan.h"
+#include "plan/greedy_dispatch.h"
+#include "plan/search.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -69,7 +69,7 @@ class PipelineTable {
     for (Subset bin = 0; bin < batch.subsets(); ++bin) {
       const cost::Work work = batch.work(bin);
       fits_.push_back(bin != 0 && work.tokens <= scheme.max_len_tokens());
-      units_.push_back(fits_.back() ? times_.of(std::span(&work, 1), 0) : schedule::Unit{});
+      units_.push_back(fits_.back() ? times_.of(std::span(&work, 1), 0) : schedule::TimedUnit{});
     }
     if (scheme.scheme().pp == 1) {
       add_up();
@@ -85,7 +85,7 @@ class PipelineTable {
 
  private:
   int64_t busy_ns(Subset bin, size_t stage) const {
-    const schedule::Unit& unit = units_[bin];
+    const schedule::TimedUnit& unit = units_[bin];
     return unit.forward_ns[stage] + unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
   }
 
@@ -143,12 +143,12 @@ class PipelineTable {
   const Batch& batch_;
   int64_t limit_ns_;
   bool only_all_;
-  std::vector<char> fits_;             // by micro-batch
-  std::vector<schedule::Unit> units_;  // by micro-batch
-  schedule::PipelineLoad load_;        // being extended
-  std::vector<Subset> chosen_;         // of it
-  std::vector<int64_t> busy_ns_;       // of it, by stage, fill included
-  std::vector<int64_t> best_ns_;       // by canonical subset
+  std::vector<char> fits_;                  // by micro-batch
+  std::vector<schedule::TimedUnit> units_;  // by micro-batch
+  schedule::PipelineLoad load_;             // being extended
+  std::vector<Subset> chosen_;              // of it
+  std::vector<int64_t> busy_ns_;            // of it, by stage, fill included
+  std::vector<int64_t> best_ns_;            // by canonical subset
   std::vector<std::vector<Subset>> bins_;
 };
 
@@ -215,20 +215,18 @@ class Shares {
 
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                      const PipelineTable& table, const Batch& batch, Subset subset) {
-  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .lanes = {{}}};
+  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .units = {}};
   Subset left = subset;
   for (const Subset bin : table.bins(batch.canonical(subset))) {
-    strategy::MicroBatch micro_batch;
+    strategy::Unit& unit = plan.units.emplace_back();
     for (size_t place = 0; place < batch.sorted.size(); ++place) {
       if (!contains(bin, place)) continue;
       size_t of = 0;  // the first left of this length
       while (!contains(left, of) || batch.sorted[of] != batch.sorted[place]) ++of;
       left ^= Subset{1} << of;
-      micro_batch.pieces.push_back({batch.sequence_of[of], 0, batch.sorted[of]});
+      unit.sequences.push_back({batch.sequence_of[of], batch.sorted[of]});
     }
-    std::sort(micro_batch.pieces.begin(), micro_batch.pieces.end(),
-              [](const strategy::Piece& a, const strategy::Piece& b) { return a.sequence < b.sequence; });
-    plan.lanes[0].push_back(std::move(micro_batch));
+    std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
   }
   return plan;
 }
@@ -239,9 +237,12 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
                                     const std::map<strategy::Scheme, SchemeCost>& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths) {
   check_limits(strategy, lengths.size());
-  std::optional<PaperPlan> known = plan_by_paper(strategy, schemes, cost, lengths, {});
-  if (!known) return std::nullopt;
-  ExactPlan plan{.pipelines = std::move(known->pipelines), .makespan_ns = known->makespan_ns};
+  const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
+  CandidateSearch search(strategy, schemes, cost, sorted);
+  if (!search.lower_bound_ns()) return std::nullopt;
+  const std::vector<PackedPipeline> known = search.run(kNever, Effort::kFull);
+  ExactPlan plan{.pipelines = {}, .makespan_ns = last_end_ns(known)};
+  for (const PackedPipeline& pipeline : known) plan.pipelines.push_back(pipeline.plan);
   const Batch batch(lengths);
   std::map<Kind, PipelineTable> tables;
   std::vector<const PipelineTable*> table_of;

@@ -23,7 +23,7 @@ struct ExactPlan {
 // The least makespan over all dispatches, packings and orders of injection, under the schedule that will run.
 // First the best of every subset of the sequences on every kind of pipeline: with one stage the sum of its
 // micro-batches, so by subsets of subsets; with stages every order of every partition, scheduled. A subset
-// that keeps some stage busy for as long as a plan already known (the published one) is not continued; equal
+// that keeps some stage busy for as long as a plan already known (by CandidateSearch) is not continued; equal
 // lengths are told apart nowhere. Then subsets to pipelines, one pipeline after the other. Nothing when a
 // sequence fits no pipeline. InputError naming the limits when there are more sequences, and when a pipeline
 // has more than one lane. REQUIRES: `schemes` holds every scheme of the strategy.

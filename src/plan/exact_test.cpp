@@ -23,8 +23,9 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths
   return sequences;
 }
 
-Planner planner_of(const std::vector<std::string>& texts, const cost::CostModel& cost, Method method) {
-  PlannerOptions options{.world_size = kWorld, .method = method};
+Planner planner_of(const std::vector<std::string>& texts, const cost::CostModel& cost,
+                   std::shared_ptr<const Method> method) {
+  PlannerOptions options{.world_size = kWorld, .method = std::move(method)};
   for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
   return Planner(options, cost);
 }
@@ -47,7 +48,7 @@ class EveryPlan {
     for (const strategy::Pipeline& pipeline : strategy.pipelines) {
       pipelines_.push_back({.pipeline = pipeline,
                             .max_len_tokens = cost.max_len_tokens(pipeline.scheme, kWorld),
-                            .lanes = {{}}});
+                            .units = {}});
     }
     place(0);
   }
@@ -59,19 +60,19 @@ class EveryPlan {
       best_ns_ = std::min(best_ns_, makespan_ns(pipelines_, cost_));
       return;
     }
-    const strategy::Piece piece{static_cast<int>(sequence), 0, lengths_[sequence]};
+    const strategy::UnitSequence added{static_cast<int>(sequence), lengths_[sequence]};
     for (strategy::PipelinePlan& pipeline : pipelines_) {
-      std::vector<strategy::MicroBatch>& lane = pipeline.lanes[0];
-      for (size_t at = 0; at <= lane.size() && piece.end <= pipeline.max_len_tokens; ++at) {
-        lane.insert(lane.begin() + static_cast<ptrdiff_t>(at), strategy::MicroBatch{{}, {piece}});
+      std::vector<strategy::Unit>& units = pipeline.units;
+      for (size_t at = 0; at <= units.size() && added.length_tokens <= pipeline.max_len_tokens; ++at) {
+        units.insert(units.begin() + static_cast<ptrdiff_t>(at), strategy::Unit{.sequences = {added}});
         place(sequence + 1);
-        lane.erase(lane.begin() + static_cast<ptrdiff_t>(at));
+        units.erase(units.begin() + static_cast<ptrdiff_t>(at));
       }
-      for (size_t at = 0; at < lane.size(); ++at) {
-        if (lane[at].tokens() + piece.end > pipeline.max_len_tokens) continue;
-        lane[at].pieces.push_back(piece);
+      for (size_t at = 0; at < units.size(); ++at) {
+        if (units[at].tokens() + added.length_tokens > pipeline.max_len_tokens) continue;
+        units[at].sequences.push_back(added);
         place(sequence + 1);
-        lane[at].pieces.pop_back();
+        units[at].sequences.pop_back();
       }
     }
   }
@@ -100,7 +101,7 @@ TEST(Exact, EqualsEveryPlan) {
   for (uint64_t seed = 0; seed < 48; ++seed) {
     base::Rng rng(seed, 61);
     const cost::CostModel& cost = seed % 2 == 0 ? roomy : tight;
-    const Planner planner = planner_of({texts[seed % texts.size()]}, cost, Method::kExact);
+    const Planner planner = planner_of({texts[seed % texts.size()]}, cost, exact());
     const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 4), planner.max_len_tokens());
     const strategy::StepPlan plan = planner.plan(0, sequences_of(lengths));
     ASSERT_NO_THROW(strategy::validate(plan, kWorld)) << "seed " << seed;
@@ -127,13 +128,13 @@ TEST(Exact, BoundAndOursEncloseTheOptimum) {
     base::Rng rng(seed, 62);
     const cost::CostModel& cost = costs[seed / pools.size() % costs.size()];
     const std::vector<std::string>& texts = pools[seed % pools.size()];
-    const Planner exact = planner_of(texts, cost, Method::kExact);
-    const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 6), exact.max_len_tokens());
-    const strategy::StepPlan best = exact.plan(0, sequences_of(lengths));
-    const strategy::StepPlan ours = planner_of(texts, cost, Method::kOurs).plan(0, sequences_of(lengths));
-    ASSERT_LE(ours.lower_bound_ns, best.estimated_ns) << "seed " << seed;
-    ASSERT_LE(best.estimated_ns, ours.estimated_ns) << "seed " << seed;
-    const auto excess = static_cast<int64_t>(cost::Wide{ours.estimated_ns - best.estimated_ns} * 1'000'000 /
+    const Planner proving = planner_of(texts, cost, exact());
+    const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 6), proving.max_len_tokens());
+    const strategy::StepPlan best = proving.plan(0, sequences_of(lengths));
+    const strategy::StepPlan found = planner_of(texts, cost, ours()).plan(0, sequences_of(lengths));
+    ASSERT_LE(found.lower_bound_ns, best.estimated_ns) << "seed " << seed;
+    ASSERT_LE(best.estimated_ns, found.estimated_ns) << "seed " << seed;
+    const auto excess = static_cast<int64_t>(cost::Wide{found.estimated_ns - best.estimated_ns} * 1'000'000 /
                                              best.estimated_ns);
     EXPECT_LE(excess, 30'000) << "seed " << seed << ' ' << base::join(texts, " | ");
     excess_ppm.push_back(excess);
@@ -146,7 +147,7 @@ TEST(Exact, RefusesWhatIsTooLargeAndSaysTheLimits) {
   const cost::CostModel cost = test_cost();
   const auto message = [&](const std::string& text, size_t count) {
     try {
-      planner_of({text}, cost, Method::kExact).plan(0, sequences_of(std::vector<int64_t>(count, 5)));
+      planner_of({text}, cost, exact()).plan(0, sequences_of(std::vector<int64_t>(count, 5)));
     } catch (const base::InputError& error) {
       return std::string(error.what());
     }
@@ -160,7 +161,7 @@ TEST(Exact, RefusesWhatIsTooLargeAndSaysTheLimits) {
 
 TEST(Exact, NothingToPlanAndNothingThatHoldsIt) {
   const cost::CostModel cost = test_cost();
-  const Planner planner = planner_of({"<1,2,1> + <1,1,1>"}, cost, Method::kExact);
+  const Planner planner = planner_of({"<1,2,1> + <1,1,1>"}, cost, exact());
   EXPECT_EQ(planner.plan(0, {}).estimated_ns, 0);
   EXPECT_THROW(planner.plan(0, sequences_of({planner.max_len_tokens() + 1})), base::InfeasibleError);
 }

@@ -45,10 +45,11 @@ struct Layout {
     return *std::max_element(first, first + width);
   }
   void raise(int column, int width, int64_t ns) { std::fill_n(height_ns.begin() + column, width, ns); }
-  int push(int column, int width, std::vector<int> sequences) {
+  int push(int column, int width, std::vector<strategy::UnitSequence> sequences) {
     const int unit = static_cast<int>(draft.units.size());
     const int lane = column % static_cast<int>(draft.lanes.size());
     draft.units.push_back({.first_lane = lane, .lanes = width, .sequences = std::move(sequences)});
+    if (width > 1) draft.units.back().ring = unit;
     for (int at = column; at < column + width; ++at) stack(at).push_back(unit);
     return unit;
   }
@@ -82,6 +83,9 @@ class StagedPacker {
  private:
   int lanes() const { return scheme_.scheme().cp; }
   int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
+  strategy::UnitSequence sequence(int place) const {
+    return {order_[static_cast<size_t>(place)], length(place)};
+  }
   int64_t work_ns(int place) const { return works_ns_[static_cast<size_t>(place)]; }
 
   Layout pack(const Try& how) const;
@@ -304,7 +308,7 @@ bool StagedPacker::join(int place, int width, const Try& how, Slot& slot, Layout
   if (both.tokens > unit_tokens_) return false;
   const int64_t both_ns = scheme_.unit_ns(both, width);
   if (both_ns > most_ns(how)) return false;
-  layout.draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(order_[static_cast<size_t>(place)]);
+  layout.draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence(place));
   slot.work = both;
   layout.raise(slot.column, width, slot.start_ns + both_ns);
   return true;
@@ -329,7 +333,7 @@ void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passag
     layout.raise(slot.column, width, std::max(on_top_ns, how.end_ns / 2 - outside_ns));
   }
   slot.start_ns = layout.height(slot.column) - passage.unit_ns;
-  slot.unit = layout.push(slot.column, width, {order_[static_cast<size_t>(place)]});
+  slot.unit = layout.push(slot.column, width, {sequence(place)});
 }
 
 // The most work first, each to the lowest column.
@@ -382,17 +386,17 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
 // Each sequence to the unit that lacks most, then the largest unit inside.
 void StagedPacker::cut_singles(int column, std::span<const int> members, const Try& how,
                                Layout& layout) const {
-  struct Unit {
+  struct Filling {
     int64_t lacks_ns = 0;
     int64_t work_ns = 0;
     int64_t tokens = 0;
-    std::vector<int> sequences;
+    std::vector<strategy::UnitSequence> sequences;
   };
-  std::vector<Unit> units;
+  std::vector<Filling> units;
   for (const int64_t ns : unit_sizes(members, how)) units.push_back({.lacks_ns = ns, .sequences = {}});
   for (const int place : members) {
-    Unit* into = nullptr;
-    for (Unit& unit : units) {
+    Filling* into = nullptr;
+    for (Filling& unit : units) {
       const bool fits = unit.tokens + length(place) <= scheme_.lane_max_len_tokens();
       if (fits && (into == nullptr || unit.lacks_ns > into->lacks_ns)) into = &unit;
     }
@@ -400,11 +404,11 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const T
     into->lacks_ns -= work_ns(place);
     into->work_ns += work_ns(place);
     into->tokens += length(place);
-    into->sequences.push_back(order_[static_cast<size_t>(place)]);
+    into->sequences.push_back(sequence(place));
   }
   std::stable_sort(units.begin(), units.end(),
-                   [](const Unit& a, const Unit& b) { return a.work_ns > b.work_ns; });
-  for (Unit& unit : units) {
+                   [](const Filling& a, const Filling& b) { return a.work_ns > b.work_ns; });
+  for (Filling& unit : units) {
     if (!unit.sequences.empty()) layout.push(column, 1, std::move(unit.sequences));
   }
 }

@@ -23,15 +23,14 @@ struct Setting {
   StagedPack pack(const std::vector<int64_t>& lengths) const {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
-    const LaneDrafting drafting(pipeline, priced, cost, lengths);
+    const LaneDrafting drafting(pipeline, priced, cost);
     return pack_staged_lanes(priced, node_runs(pipeline, cost.options().gpus_per_node), lengths, members,
                              drafting);
   }
-  int64_t unit_ns(const LaneUnit& unit, const std::vector<int64_t>& lengths) const {
+  int64_t unit_ns(const strategy::Unit& unit) const {
     cost::Work work;
-    for (const int s : unit.sequences) {
-      work += SchemeCost::fullest_share(lengths[static_cast<size_t>(s)], unit.lanes);
-    }
+    for (const strategy::UnitSequence& sequence : unit.sequences)
+      work += SchemeCost::fullest_share(sequence.length_tokens, unit.lanes);
     return priced.unit_ns(work, unit.lanes);
   }
 
@@ -52,14 +51,14 @@ TEST(LaneStages, EverySequenceRunsOnceAndTheScoreIsTheSchedules) {
     }
     const StagedPack packed = setting.pack(lengths);
     std::vector<int> seen;
-    for (const LaneUnit& unit : packed.draft.units) {
-      seen.insert(seen.end(), unit.sequences.begin(), unit.sequences.end());
+    for (const strategy::Unit& unit : packed.draft.units) {
+      for (const strategy::UnitSequence& sequence : unit.sequences) seen.push_back(sequence.sequence);
     }
     std::sort(seen.begin(), seen.end());
     std::vector<int> all(lengths.size());
     std::iota(all.begin(), all.end(), 0);
     ASSERT_EQ(seen, all) << "seed " << seed;
-    const LaneDrafting drafting(setting.pipeline, setting.priced, setting.cost, lengths);
+    const LaneDrafting drafting(setting.pipeline, setting.priced, setting.cost);
     const schedule::PipelineLoad load =
         schedule::pipeline_load(drafting.plan(packed.draft), setting.cost, setting.pipeline.scheme.ranks());
     ASSERT_EQ(packed.makespan_ns, schedule::schedule_pipeline(load).makespan_ns) << "seed " << seed;
@@ -75,7 +74,7 @@ TEST(LaneStages, SmallUnitsRunFirstAndLast) {
   for (const std::vector<int>& lane : packed.draft.lanes) {
     std::vector<int64_t> units_ns;
     for (const int unit : lane) {
-      units_ns.push_back(setting.unit_ns(packed.draft.units[static_cast<size_t>(unit)], lengths));
+      units_ns.push_back(setting.unit_ns(packed.draft.units[static_cast<size_t>(unit)]));
     }
     const int64_t most_ns = *std::max_element(units_ns.begin(), units_ns.end());
     EXPECT_LT(units_ns.front(), most_ns / 2);

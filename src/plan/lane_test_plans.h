@@ -17,7 +17,7 @@ using LaneLists = std::vector<std::vector<std::vector<int>>>;
 
 inline LaneLists lists_of(const strategy::StepPlan& plan) {
   LaneLists lists;
-  for (const auto& lane : plan.pipelines.front().lanes) {
+  for (const auto& lane : strategy::micro_batches(plan.pipelines.front())) {
     lists.emplace_back();
     for (const strategy::MicroBatch& micro_batch : lane) {
       std::vector<int> sequences;

@@ -62,6 +62,9 @@ class LanePacker {
  private:
   int lanes() const { return scheme_.scheme().cp; }
   int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
+  strategy::UnitSequence sequence(int place) const {
+    return {order_[static_cast<size_t>(place)], length(place)};
+  }
   // Whether it is no use to look for less.
   static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
 
@@ -186,7 +189,7 @@ void LanePacker::place_wide(const Width& width, const Try& how, LaneFloor& floor
   for (const int place : width.members) {
     const LaneRun run = floor.soonest(width.lanes);
     floor.raise(run, floor.end_ns(run) + scheme_.lane_ns(length(place), width.lanes));
-    draft.append({run.first, run.lanes, {order_[static_cast<size_t>(place)]}});
+    draft.append({.first_lane = run.first, .lanes = run.lanes, .sequences = {sequence(place)}});
   }
 }
 
@@ -231,16 +234,15 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
 // Into the last ring of the slot if it has room, else behind it.
 void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, Slot& slot,
                      LaneDraft& draft) const {
-  const int sequence = order_[static_cast<size_t>(place)];
   cost::Work both = slot.work;
   both += more;
   if (slot.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
-    draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence);
+    draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence(place));
     slot.work = both;
     slot.end_ns = slot.start_ns + scheme_.unit_ns(both, width);
     return;
   }
-  slot.unit = draft.append({slot.first_lane, width, {sequence}});
+  slot.unit = draft.append({.first_lane = slot.first_lane, .lanes = width, .sequences = {sequence(place)}});
   slot.work = more;
   slot.start_ns = slot.end_ns;
   slot.end_ns += alone_ns;
@@ -318,8 +320,11 @@ LaneDraft LanePacker::assemble(Placement placement) const {
     const std::vector<PackItem>& items = placement.singles[l];
     if (items.empty()) continue;
     for (const std::vector<int>& bin : micro_batches(items)) {
-      LaneUnit unit{.first_lane = static_cast<int>(l), .lanes = 1, .sequences = {}};
-      for (const int item : bin) unit.sequences.push_back(items[static_cast<size_t>(item)].sequence);
+      strategy::Unit unit{.first_lane = static_cast<int>(l), .lanes = 1, .sequences = {}};
+      for (const int item : bin) {
+        unit.sequences.push_back(
+            {items[static_cast<size_t>(item)].sequence, items[static_cast<size_t>(item)].tokens});
+      }
       draft.append(std::move(unit));
     }
   }
@@ -332,7 +337,7 @@ PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& 
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
                           std::span<const int> members) {
   SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
-  const LaneDrafting drafting(pipeline, scheme, cost, lengths);
+  const LaneDrafting drafting(pipeline, scheme, cost);
   std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
   StagedPack packed{.draft = LaneDraft(0), .makespan_ns = 0};
   if (pipeline.scheme.pp == 1) {
@@ -341,7 +346,7 @@ PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& 
   } else {
     packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting);
   }
-  return {.plan = drafting.plan(packed.draft), .makespan_ns = packed.makespan_ns};
+  return {.plan = drafting.plan(std::move(packed.draft)), .makespan_ns = packed.makespan_ns};
 }
 
 }  // namespace sluice::plan

@@ -158,18 +158,20 @@ LaneDraft random_draft(base::Rng& rng, const SchemeCost& scheme, const std::vect
     const int64_t length = lengths[static_cast<size_t>(s)];
     const auto most = static_cast<int>(std::min<int64_t>(lanes, std::max<int64_t>(1, length / 2)));
     const auto count = static_cast<int>(rng.between(scheme.fewest_lanes(length), most));
-    const auto joins = [&](const LaneUnit& unit) {
+    const auto joins = [&](const strategy::Unit& unit) {
       if (unit.lanes != count) return false;
       int64_t tokens = SchemeCost::fullest_share(length, count).tokens;
-      for (const int other : unit.sequences)
-        tokens += SchemeCost::fullest_share(lengths[static_cast<size_t>(other)], count).tokens;
+      for (const strategy::UnitSequence& other : unit.sequences)
+        tokens += SchemeCost::fullest_share(other.length_tokens, count).tokens;
       return tokens <= scheme.lane_max_len_tokens();
     };
     const auto unit = std::find_if(draft.units.begin(), draft.units.end(), joins);
     if (unit != draft.units.end() && rng.below(4) > 0) {
-      unit->sequences.push_back(s);
+      unit->sequences.push_back({s, length});
     } else {
-      draft.append({static_cast<int>(rng.between(0, lanes - count)), count, {s}});
+      draft.append({.first_lane = static_cast<int>(rng.between(0, lanes - count)),
+                    .lanes = count,
+                    .sequences = {{s, length}}});
     }
   }
   return draft;
@@ -190,7 +192,7 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
     by_rings += bound.proof == Proof::kRings ? 1 : 0;
     ASSERT_GE(pack_all(scheme, cost, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
     const strategy::Pipeline pipeline = pipeline_of(scheme.scheme());
-    const LaneDrafting drafting(pipeline, scheme, cost, lengths);
+    const LaneDrafting drafting(pipeline, scheme, cost);
     for (int draft = 0; draft < 20; ++draft) {
       ASSERT_GE(drafting.makespan_ns(random_draft(rng, scheme, lengths)), bound.lower_ns) << "seed " << seed;
     }
@@ -202,7 +204,7 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
 std::pair<int64_t, int64_t> attention_of(int64_t length, int lanes, int lane) {
   int64_t pairs = 0;
   int64_t tokens = 0;
-  for (const strategy::Piece& piece : strategy::lane_pieces(0, length, lanes, lane)) {
+  for (const strategy::Piece& piece : strategy::lane_pieces({0, length}, lanes, lane)) {
     pairs += (piece.begin + 1 + piece.end) * piece.tokens() / 2;
     tokens += piece.tokens();
   }
@@ -240,7 +242,8 @@ TEST(Lanes, HoldWhatTheirChunksHold) {
     EXPECT_EQ(scheme.fewest_lanes(longest), cp);
     const PackedPipeline packed = pack_all(scheme, cost, {longest});
     EXPECT_NO_THROW(strategy::validate(step_plan_of(packed, {longest}), cp));
-    for (const auto& lane : packed.plan.lanes) EXPECT_EQ(lane.size(), 1u);
+    ASSERT_EQ(packed.plan.units.size(), 1u);
+    EXPECT_EQ(packed.plan.units[0].lanes, cp);
   }
 }
 
@@ -248,14 +251,12 @@ TEST(Lanes, ShortSequencesShareNothing) {
   const cost::CostModel cost = test_cost();
   const SchemeCost scheme({.cp = 4}, cost, 4);
   const PackedPipeline packed = pack_all(scheme, cost, std::vector<int64_t>(32, 100));
-  for (const auto& lane : packed.plan.lanes) {
-    int64_t tokens = 0;
-    for (const strategy::MicroBatch& micro_batch : lane) {
-      EXPECT_FALSE(micro_batch.ring);
-      tokens += micro_batch.tokens();
-    }
-    EXPECT_EQ(tokens, 800);
+  std::vector<int64_t> tokens(4, 0);
+  for (const strategy::Unit& unit : packed.plan.units) {
+    EXPECT_EQ(unit.lanes, 1);
+    tokens[static_cast<size_t>(unit.first_lane)] += unit.tokens();
   }
+  EXPECT_EQ(tokens, (std::vector<int64_t>(4, 800)));
 }
 
 TEST(Lanes, PipelineWithoutSequencesIsEmpty) {
@@ -264,7 +265,7 @@ TEST(Lanes, PipelineWithoutSequencesIsEmpty) {
     const SchemeCost scheme({.pp = pp, .cp = 3}, cost, 6);
     const PackedPipeline packed = pack_all(scheme, cost, {});
     EXPECT_EQ(packed.makespan_ns, 0);
-    EXPECT_EQ(packed.plan.lanes.size(), 3u);
+    EXPECT_TRUE(packed.plan.units.empty());
   }
 }
 
@@ -287,10 +288,7 @@ TEST(Lanes, PlansWithRingsRoundTripThroughJson) {
     const strategy::StepPlan read = strategy::step_plan_from_json(strategy::to_json(plan), 8, "plan.json");
     EXPECT_EQ(strategy::canonical_bytes(read), strategy::canonical_bytes(plan));
     for (const auto& pipeline : plan.pipelines) {
-      for (const auto& lane : pipeline.lanes) {
-        rings +=
-            static_cast<int>(std::count_if(lane.begin(), lane.end(), [](const auto& m) { return m.ring; }));
-      }
+      for (const strategy::Unit& unit : pipeline.units) rings += unit.lanes > 1 ? 1 : 0;
     }
   }
   EXPECT_GT(rings, 0);

@@ -9,14 +9,11 @@
 #include "plan/growth.h"
 #include "plan/lanes.h"
 #include "plan/square_root.h"
-#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/recurrence.h"
 
 namespace sluice::plan {
 namespace {
-
-using strategy::MicroBatch;
-using strategy::PipelinePlan;
 
 constexpr int64_t kFullParts[] = {20, 19, 18, 17};
 
@@ -37,14 +34,14 @@ int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
   return work_ns;
 }
 
-MicroBatch micro_batch_of(std::span<const PackItem> items, std::vector<int> bin) {
+strategy::Unit unit_of(std::span<const PackItem> items, std::vector<int> bin) {
   std::sort(bin.begin(), bin.end());
-  MicroBatch micro_batch;
+  strategy::Unit unit{.sequences = {}};
   for (const int index : bin) {
     const PackItem& item = items[static_cast<size_t>(index)];
-    micro_batch.pieces.push_back({.sequence = item.sequence, .begin = 0, .end = item.tokens});
+    unit.sequences.push_back({item.sequence, item.tokens});
   }
-  return micro_batch;
+  return unit;
 }
 
 // Tries micro-batches in several counts and orders and keeps the best.
@@ -166,7 +163,7 @@ class Packer {
 
   // The next of bins_ in this order.
   void collect(std::vector<int> order) {
-    const int64_t least_ns = makespan_.at_least_ns(table_, order, scheme_.credit_tokens());
+    const int64_t least_ns = bound_.at_least_ns(table_, order, scheme_.credit_tokens());
     trials_.push_back({.bins = bins_.size(), .order = std::move(order), .least_ns = least_ns});
   }
 
@@ -203,9 +200,10 @@ class Packer {
     const Trial* best = nullptr;
     for (const Trial& trial : trials_) {
       if (best_ns_ && *best_ns_ <= std::max(trial.least_ns, enough_ns)) break;
-      const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Makespan::kLate - 1;
-      const int64_t makespan_ns = makespan_.of(table_, trial.order, scheme_.credit_tokens(), limit_ns);
-      if (makespan_ns == schedule::Makespan::kLate) continue;
+      const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Recurrence::kLate - 1;
+      const int64_t makespan_ns =
+          recurrence_.makespan_ns(table_, trial.order, 1, scheme_.credit_tokens(), limit_ns);
+      if (makespan_ns == schedule::Recurrence::kLate) continue;
       best_ns_ = makespan_ns;
       best = &trial;
     }
@@ -283,19 +281,18 @@ class Packer {
     for (size_t row = 0; row < bins.size(); ++row) {
       times_.write(work_of_bin(bins[row]), table_, static_cast<int>(row));
     }
-    const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Makespan::kLate - 1;
-    const int64_t makespan_ns = makespan_.of(table_, order_, scheme_.credit_tokens(), limit_ns);
-    if (makespan_ns == schedule::Makespan::kLate) return;
+    const int64_t limit_ns = best_ns_ ? *best_ns_ - 1 : schedule::Recurrence::kLate - 1;
+    const int64_t makespan_ns = recurrence_.makespan_ns(table_, order_, 1, scheme_.credit_tokens(), limit_ns);
+    if (makespan_ns == schedule::Recurrence::kLate) return;
     best_ns_ = makespan_ns;
     best_ = bins;
   }
 
   PackedPipeline best() const {
-    PackedPipeline packed{.plan = {.pipeline = pipeline_,
-                                   .max_len_tokens = scheme_.max_len_tokens(),
-                                   .lanes = std::vector<std::vector<MicroBatch>>(1)},
-                          .makespan_ns = *best_ns_};
-    for (const std::vector<int>& bin : best_) packed.plan.lanes[0].push_back(micro_batch_of(items_, bin));
+    PackedPipeline packed{
+        .plan = {.pipeline = pipeline_, .max_len_tokens = scheme_.max_len_tokens(), .units = {}},
+        .makespan_ns = *best_ns_};
+    for (const std::vector<int>& bin : best_) packed.plan.units.push_back(unit_of(items_, bin));
     return packed;
   }
 
@@ -303,7 +300,8 @@ class Packer {
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;
   schedule::UnitTable table_;  // of all trials; later of the bins last considered, in the order of injection
-  schedule::Makespan makespan_;
+  schedule::FlowBound bound_;
+  schedule::Recurrence recurrence_;
   std::vector<int> order_;  // 0, 1, …
   std::vector<Bins> bins_;
   std::vector<Trial> trials_;

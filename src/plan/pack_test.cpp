@@ -122,8 +122,7 @@ TEST(Pack, OneStageTakesTheFewestMicroBatches) {
   const std::vector<int64_t> lengths = {half, half, half, half};
   const std::vector<int> members = {0, 1, 2, 3};
   const PackedPipeline packed = pack({.scheme = {}, .ranks = {0}}, scheme, cost, lengths, members);
-  ASSERT_EQ(packed.plan.lanes.size(), 1u);
-  EXPECT_EQ(packed.plan.lanes[0].size(), 2u);
+  EXPECT_EQ(packed.plan.units.size(), 2u);
   EXPECT_EQ(packed.makespan_ns,
             schedule::schedule_pipeline(schedule::pipeline_load(packed.plan, cost, 4)).makespan_ns);
 }
@@ -135,7 +134,7 @@ TEST(Pack, StagesGetMoreMicroBatchesThanFitDemands) {
   std::vector<int> members;
   for (int i = 0; i < 16; ++i) members.push_back(i);
   const PackedPipeline packed = pack({.scheme = {.pp = 2}, .ranks = {0, 1}}, scheme, cost, lengths, members);
-  EXPECT_GT(packed.plan.lanes[0].size(), 1u);
+  EXPECT_GT(packed.plan.units.size(), 1u);
 }
 
 TEST(Pack, PipelineWithoutSequencesIsEmpty) {
@@ -143,8 +142,7 @@ TEST(Pack, PipelineWithoutSequencesIsEmpty) {
   const SchemeCost scheme({}, cost, 4);
   const PackedPipeline packed = pack({.scheme = {}, .ranks = {0}}, scheme, cost, {}, {});
   EXPECT_EQ(packed.makespan_ns, 0);
-  ASSERT_EQ(packed.plan.lanes.size(), 1u);
-  EXPECT_TRUE(packed.plan.lanes[0].empty());
+  EXPECT_TRUE(packed.plan.units.empty());
 }
 
 }  // namespace

@@ -1,13 +1,10 @@
 #include "plan/planner.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/exact.h"
-#include "plan/pack.h"
 #include "plan/relax.h"
 
 namespace sluice::plan {
@@ -34,12 +31,6 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
                             " layers: lower pp"));
     }
   }
-}
-
-std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
-  std::vector<int64_t> lengths;
-  for (const Sequence& sequence : sequences) lengths.push_back(sequence.length_tokens);
-  return lengths;
 }
 
 // Of the schemes that the world has room for, the one with the fewest ranks that holds a sequence; of equals
@@ -108,94 +99,8 @@ std::vector<size_t> Planner::preference(int64_t step) const {
   return order;
 }
 
-std::optional<StepPlan> Planner::plan_as_published(int64_t step,
-                                                   const std::vector<Sequence>& sequences) const {
-  const std::vector<int64_t> lengths = lengths_of(sequences);
-  std::optional<PaperPlan> best;
-  std::vector<strategy::CandidateEstimate> estimates;
-  for (const size_t candidate : preference(step)) {
-    PaperOptions paper = options_.paper;
-    paper.dispatch.stream = static_cast<uint64_t>(step) * options_.candidates.size() + candidate;
-    std::optional<PaperPlan> next =
-        plan_by_paper(options_.candidates[candidate], schemes_, cost_, lengths, paper);
-    if (!next) continue;
-    estimates.push_back({to_text(options_.candidates[candidate]), next->makespan_ns});
-    if (!best || next->published_ns < best->published_ns) best = std::move(next);
-    if (options_.selection != Selection::kBest) break;
-  }
-  if (!best) return std::nullopt;
-  return StepPlan{.step = step,
-                  .sequences = sequences,
-                  .pipelines = std::move(best->pipelines),
-                  .estimated_ns = best->makespan_ns,
-                  .candidates = std::move(estimates)};
-}
-
-std::optional<StepPlan> Planner::plan_exactly(int64_t step, const std::vector<Sequence>& sequences) const {
-  const std::vector<int64_t> lengths = lengths_of(sequences);
-  std::optional<ExactPlan> best;
-  std::vector<strategy::CandidateEstimate> estimates;
-  for (const size_t candidate : preference(step)) {
-    const Strategy& strategy = options_.candidates[candidate];
-    std::optional<ExactPlan> next = exact_plan(strategy, schemes_, cost_, lengths);
-    if (!next) continue;
-    estimates.push_back({to_text(strategy), next->makespan_ns});
-    if (!best || next->makespan_ns < best->makespan_ns) best = std::move(next);
-    if (options_.selection != Selection::kBest) break;
-  }
-  if (!best) return std::nullopt;
-  return StepPlan{.step = step,
-                  .sequences = sequences,
-                  .pipelines = std::move(best->pipelines),
-                  .estimated_ns = best->makespan_ns,
-                  .lower_bound_ns = best->makespan_ns,
-                  .candidates = std::move(estimates)};
-}
-
-std::optional<StepPlan> Planner::plan_by_bounds(int64_t step, const std::vector<Sequence>& sequences) const {
-  const SortedBatch batch(lengths_of(sequences));
-  std::vector<CandidateSearch> searches;
-  for (const size_t candidate : preference(step)) {
-    const Strategy& strategy = options_.candidates[candidate];
-    if (!batch.sorted.empty() && batch.sorted.front() > max_len_tokens(strategy)) continue;
-    CandidateSearch search(strategy, schemes_, cost_, batch);
-    if (!search.lower_bound_ns()) continue;
-    searches.push_back(std::move(search));
-    if (options_.selection != Selection::kBest) break;
-  }
-  if (searches.empty()) return std::nullopt;
-  std::stable_sort(searches.begin(), searches.end(), [](const CandidateSearch& a, const CandidateSearch& b) {
-    return a.expected_ns() < b.expected_ns();
-  });
-  StepPlan plan{.step = step, .sequences = sequences};
-  plan.lower_bound_ns = plan.estimated_ns = std::numeric_limits<int64_t>::max();
-  for (CandidateSearch& search : searches) {
-    if (*search.lower_bound_ns() < plan.estimated_ns) search.raise_bound(plan.estimated_ns);
-    const int64_t bound_ns = *search.lower_bound_ns();
-    if (bound_ns < plan.lower_bound_ns) {
-      plan.lower_bound_ns = bound_ns;
-      plan.bounded_by = name_of(search.proof());
-    }
-    const std::string name = to_text(search.strategy());
-    if (bound_ns >= plan.estimated_ns) {
-      plan.candidates.push_back({name, bound_ns});
-      continue;
-    }
-    std::vector<PackedPipeline> packed = search.run(plan.estimated_ns, options_.effort);
-    const int64_t end_ns = last_end_ns(packed);
-    plan.candidates.push_back({name, end_ns});
-    if (end_ns >= plan.estimated_ns) continue;
-    plan.estimated_ns = end_ns;
-    plan.pipelines.clear();
-    for (PackedPipeline& pipeline : packed) plan.pipelines.push_back(std::move(pipeline.plan));
-  }
-  return plan;
-}
-
 std::optional<StepPlan> Planner::try_plan(int64_t step, const std::vector<Sequence>& sequences) const {
-  std::optional<StepPlan> plan = options_.method == Method::kPaper   ? plan_as_published(step, sequences)
-                                 : options_.method == Method::kExact ? plan_exactly(step, sequences)
-                                                                     : plan_by_bounds(step, sequences);
+  std::optional<StepPlan> plan = options_.method->plan(*this, step, sequences);
   if (plan) set_policy(*plan, cost_.policy());
   return plan;
 }

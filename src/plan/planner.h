@@ -4,12 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
-#include "plan/published/paper_plan.h"
 #include "plan/scheme_cost.h"
 #include "plan/search.h"
 #include "strategy/step_plan.h"
@@ -20,21 +20,31 @@ namespace sluice::plan {
 // one that holds the batch. kFixed: always one candidate.
 enum class Selection { kBest, kCycle, kFixed };
 
-// kPaper: every candidate, by Algorithm 1 on Eq. 2 and Eq. 1 for every V; the one with the least estimate by
-// Eq. 1 is taken, and timed like any plan by the schedule that will run. kOurs: candidates
-// in the order of their lower bounds and expected overheads, those left out whose bound cannot win; dispatch
-// by prices and local search, packing for the schedule that will run.
-// kExact: the proved best of every candidate, for small batches only (plan/exact.h).
-enum class Method { kPaper, kOurs, kExact };
+class Planner;
+
+// How a planner plans a batch with its candidates. Stateless, so one serves any number of planners and
+// threads.
+class Method {
+ public:
+  virtual ~Method() = default;
+  // Nothing when none of the candidates that the selection allows holds the batch.
+  virtual std::optional<strategy::StepPlan> plan(const Planner& planner, int64_t step,
+                                                 const std::vector<strategy::Sequence>& sequences) const = 0;
+};
+
+// Candidates in the order of their lower bounds and expected overheads, those left out whose bound cannot
+// win; dispatch by prices and local search, packing for the schedule that will run.
+std::shared_ptr<const Method> ours();
+// The proved best of every candidate, for small batches only (plan/exact.h).
+std::shared_ptr<const Method> exact();
 
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
-  Method method = Method::kOurs;
-  Effort effort = Effort::kFull;  // of kOurs
+  std::shared_ptr<const Method> method = ours();
+  Effort effort = Effort::kFull;  // of ours()
   Selection selection = Selection::kBest;
   int fixed_candidate = 0;  // for kFixed
-  PaperOptions paper;       // of kPaper; its stream of random numbers follows step and candidate
   // A batch is planned under the first of them under which a candidate holds it; empty: the cost model's.
   std::vector<strategy::MemoryPolicy> policies;
 };
@@ -54,25 +64,23 @@ class Planner {
   // Throws base::InfeasibleError naming the longest sequence, the most that a candidate holds and the
   // smallest scheme that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a
   // pipeline, without pull, push and update; `lower_bound_ns` is what no plan of any candidate that the
-  // selection allows can beat (kPaper: 0, not known). `candidates` holds those that hold the batch, in the
-  // order in which they were looked at; with kOurs one that its bound ruled out stands with its bound.
-  // Micro-batches that fit under an earlier policy than their step's are given it where the schedule gains.
-  // Thread-safe.
+  // selection allows can beat (0 where the method knows none). `candidates` holds those that hold the batch,
+  // in the order in which they were looked at; with ours() one that its bound ruled out stands with its
+  // bound. Micro-batches that fit under an earlier policy than their step's are given it where the schedule
+  // gains. Thread-safe.
   strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
+
+  // What a method plans with: every candidate's schemes under cost(), and the candidates in the order in
+  // which the selection looks at them.
+  const std::map<strategy::Scheme, SchemeCost>& schemes() const { return schemes_; }
+  std::vector<size_t> preference(int64_t step) const;
+  // The longest sequence that the strategy, a candidate, holds under cost().
+  int64_t max_len_tokens(const strategy::Strategy& strategy) const;
 
  private:
   // Under this planner's own policy.
   std::optional<strategy::StepPlan> try_plan(int64_t step,
                                              const std::vector<strategy::Sequence>& sequences) const;
-  std::optional<strategy::StepPlan> plan_as_published(int64_t step,
-                                                      const std::vector<strategy::Sequence>& sequences) const;
-  std::optional<strategy::StepPlan> plan_exactly(int64_t step,
-                                                 const std::vector<strategy::Sequence>& sequences) const;
-  std::optional<strategy::StepPlan> plan_by_bounds(int64_t step,
-                                                   const std::vector<strategy::Sequence>& sequences) const;
-  // Candidates in the order in which the selection looks at them.
-  std::vector<size_t> preference(int64_t step) const;
-  int64_t max_len_tokens(const strategy::Strategy& strategy) const;
   [[noreturn]] void fail_infeasible(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
   PlannerOptions options_;

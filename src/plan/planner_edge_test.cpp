@@ -49,7 +49,7 @@ StepPlan plan_and_check(const Planner& planner, const std::vector<int64_t>& leng
 size_t micro_batches(const StepPlan& plan) {
   size_t count = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (const auto& lane : pipeline.lanes) count += lane.size();
+    for (const strategy::Unit& unit : pipeline.units) count += static_cast<size_t>(unit.lanes);
   }
   return count;
 }
@@ -74,7 +74,7 @@ TEST(PlannerEdge, EqualSequencesAreSpreadEvenlyOverEqualPipelines) {
   const StepPlan plan = plan_and_check(planner_of({"4x<1,1,1>"}, 4), std::vector<int64_t>(64, 100));
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     size_t pieces = 0;
-    for (const strategy::MicroBatch& micro_batch : pipeline.lanes[0]) pieces += micro_batch.pieces.size();
+    for (const strategy::Unit& unit : pipeline.units) pieces += unit.sequences.size();
     EXPECT_EQ(pieces, 16u);
   }
 }

@@ -16,10 +16,8 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const cost::CostModel& c
 // token.
 strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostModel& first, int world_size) {
   const int64_t holds = first.max_len_tokens(plan.pipeline.scheme, world_size);
-  for (std::vector<strategy::MicroBatch>& lane : plan.lanes) {
-    for (strategy::MicroBatch& micro_batch : lane) {
-      if (!micro_batch.ring && micro_batch.tokens() <= holds) micro_batch.memory = first.policy();
-    }
+  for (strategy::Unit& unit : plan.units) {
+    if (unit.lanes == 1 && unit.tokens() <= holds) unit.memory = first.policy();
   }
   return plan;
 }
@@ -28,9 +26,7 @@ strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostMode
 
 void set_policy(strategy::StepPlan& plan, const strategy::MemoryPolicy& policy) {
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
-      for (strategy::MicroBatch& micro_batch : lane) micro_batch.memory = policy;
-    }
+    for (strategy::Unit& unit : pipeline.units) unit.memory = policy;
   }
 }
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/published/dispatch.h"
+#include "plan/greedy_dispatch.h"
 
 namespace sluice::plan {
 namespace {

@@ -112,14 +112,11 @@ TEST(Search, BoundIsBelowAndPlanCloseToTheExhaustiveBest) {
   EXPECT_LE(excess_ppm.back(), 10'000);
 }
 
-// Longer batches, beyond exhaustion: no plan that any method finds lies below the bound.
-TEST(Search, BoundIsBelowEveryPlan) {
+// Longer batches, beyond exhaustion.
+TEST(Search, BoundIsBelowThePlan) {
   const cost::CostModel cost = test_cost();
   for (const std::string text : {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>"}) {
-    Planner ours = planner_of(text, cost);
-    PlannerOptions options = ours.options();
-    options.method = Method::kPaper;
-    const Planner paper(options, cost);
+    const Planner ours = planner_of(text, cost);
     for (uint64_t seed = 0; seed < 20; ++seed) {
       base::Rng rng(seed, 22);
       std::vector<int64_t> lengths;
@@ -127,8 +124,6 @@ TEST(Search, BoundIsBelowEveryPlan) {
         lengths.push_back(rng.between(1, i % 9 == 0 ? ours.max_len_tokens() : 300));
       const strategy::StepPlan plan = ours.plan(0, sequences_of(lengths));
       EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns) << text;
-      EXPECT_LE(plan.lower_bound_ns, paper.plan(0, sequences_of(lengths)).estimated_ns) << text;
-      EXPECT_LE(plan.estimated_ns * 100, paper.plan(0, sequences_of(lengths)).estimated_ns * 102) << text;
     }
   }
 }

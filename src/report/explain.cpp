@@ -9,17 +9,12 @@ namespace sluice::report {
 
 namespace {
 
-using schedule::Unit;
-using strategy::MicroBatch;
+using schedule::TimedUnit;
 using strategy::PipelinePlan;
 using strategy::StepPlan;
 
-int64_t length_of(const StepPlan& plan, const strategy::Piece& piece) {
-  return plan.sequences[static_cast<size_t>(piece.sequence)].length_tokens;
-}
-
 // Forward through all stages, the input's gradient back, and the first stage's weight gradient.
-int64_t path_ns(const Unit& unit) {
+int64_t path_ns(const TimedUnit& unit) {
   int64_t path_ns = unit.backward_weight_ns.front();
   for (const int64_t ns : unit.forward_ns) path_ns += ns;
   for (const int64_t ns : unit.backward_input_ns) path_ns += ns;
@@ -32,7 +27,7 @@ void find_busiest_stage(const schedule::PipelineLoad& load, ExplainedPipeline& e
   for (int stage = 0; stage < load.stages; ++stage) {
     const auto s = static_cast<size_t>(stage);
     std::vector<int64_t> busy_ns(static_cast<size_t>(load.lanes), 0);
-    for (const Unit& unit : load.units) {
+    for (const TimedUnit& unit : load.units) {
       const int64_t own_ns = unit.forward_ns[s] + unit.backward_input_ns[s] + unit.backward_weight_ns[s];
       for (int lane = 0; lane < unit.lanes; ++lane)
         busy_ns[static_cast<size_t>(unit.first_lane + lane)] += own_ns;
@@ -44,59 +39,52 @@ void find_busiest_stage(const schedule::PipelineLoad& load, ExplainedPipeline& e
   }
 }
 
-// Counts a ring's sequences once, its tokens on every lane.
-void count_content(const StepPlan& plan, const PipelinePlan& pipeline, ExplainedPipeline& explained) {
-  std::vector<bool> seen(plan.sequences.size(), false);
-  for (const std::vector<MicroBatch>& lane : pipeline.lanes) {
-    explained.micro_batches += static_cast<int64_t>(lane.size());
-    for (const MicroBatch& micro_batch : lane) {
-      explained.tokens += micro_batch.tokens();
-      for (const strategy::Piece& piece : micro_batch.pieces) {
-        if (!seen[static_cast<size_t>(piece.sequence)]) ++explained.sequences;
-        seen[static_cast<size_t>(piece.sequence)] = true;
-        explained.longest_tokens = std::max(explained.longest_tokens, length_of(plan, piece));
-      }
-    }
+// Calls visit(sequence) for each sequence of a unit.
+template <typename Visit>
+void for_each_sequence(const strategy::Unit& unit, const Visit& visit) {
+  std::ranges::for_each(unit.sequences, visit);
+  for (const auto& lane : unit.own) std::ranges::for_each(lane, visit);
+}
+
+void count_content(const PipelinePlan& pipeline, ExplainedPipeline& explained) {
+  for (const strategy::Unit& unit : pipeline.units) {
+    explained.micro_batches += unit.lanes;
+    for_each_sequence(unit, [&](const strategy::UnitSequence& sequence) {
+      ++explained.sequences;
+      explained.tokens += sequence.length_tokens;
+      explained.longest_tokens = std::max(explained.longest_tokens, sequence.length_tokens);
+    });
   }
 }
 
-bool holds(const StepPlan& plan, const MicroBatch& micro_batch, int64_t length) {
-  return std::ranges::any_of(micro_batch.pieces,
-                             [&](const strategy::Piece& piece) { return length_of(plan, piece) == length; });
-}
-
-// The path of the pipeline's longest sequence in its micro-batch.
-int64_t longest_path_ns(const StepPlan& plan, const PipelinePlan& pipeline, const cost::CostModel& cost,
-                        int64_t longest_tokens) {
-  for (size_t lane = 0; lane < pipeline.lanes.size(); ++lane) {
-    for (const MicroBatch& micro_batch : pipeline.lanes[lane]) {
-      if (!holds(plan, micro_batch, longest_tokens)) continue;
-      PipelinePlan alone = pipeline;
-      for (std::vector<MicroBatch>& micro_batches : alone.lanes) {
-        std::erase_if(micro_batches, [&](const MicroBatch& other) {
-          return micro_batch.ring ? other.ring != micro_batch.ring : other != micro_batch;
-        });
-      }
-      return path_ns(schedule::pipeline_units(alone, cost).front());
-    }
+// The path of the pipeline's longest sequence in its unit, the first that has one of so many tokens.
+int64_t longest_path_ns(const PipelinePlan& pipeline, const cost::CostModel& cost, int64_t longest_tokens) {
+  for (const strategy::Unit& unit : pipeline.units) {
+    bool holds = false;
+    for_each_sequence(unit, [&](const strategy::UnitSequence& sequence) {
+      holds = holds || sequence.length_tokens == longest_tokens;
+    });
+    if (!holds) continue;
+    PipelinePlan alone = pipeline;
+    alone.units = {unit};
+    return path_ns(schedule::timed_units(alone, cost).front());
   }
   return 0;
 }
 
-ExplainedPipeline explain_pipeline(const StepPlan& plan, const PipelinePlan& pipeline,
-                                   const plan::Planner& planner) {
+ExplainedPipeline explain_pipeline(const PipelinePlan& pipeline, const plan::Planner& planner) {
   const auto [first, last] = std::ranges::minmax_element(pipeline.pipeline.ranks);
   ExplainedPipeline explained{.scheme = to_text(pipeline.pipeline.scheme),
                               .first_rank = *first,
                               .last_rank = *last,
                               .stages = pipeline.pipeline.scheme.pp};
-  count_content(plan, pipeline, explained);
+  count_content(pipeline, explained);
   if (explained.sequences == 0) return explained;
   const schedule::PipelineLoad load =
       schedule::pipeline_load(pipeline, planner.cost(), planner.options().world_size);
   explained.end_ns = schedule::schedule_pipeline(load).makespan_ns;
   find_busiest_stage(load, explained);
-  explained.longest_path_ns = longest_path_ns(plan, pipeline, planner.cost(), explained.longest_tokens);
+  explained.longest_path_ns = longest_path_ns(pipeline, planner.cost(), explained.longest_tokens);
   return explained;
 }
 
@@ -142,7 +130,7 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
   }
   std::ranges::stable_sort(explanation.candidates, is_faster);
   for (const PipelinePlan& pipeline : plan.pipelines)
-    explanation.pipelines.push_back(explain_pipeline(plan, pipeline, planner));
+    explanation.pipelines.push_back(explain_pipeline(pipeline, planner));
   std::ranges::stable_sort(explanation.pipelines, std::ranges::greater{}, &ExplainedPipeline::end_ns);
   return explanation;
 }

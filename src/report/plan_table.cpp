@@ -29,12 +29,13 @@ std::string ranks_text(std::span<const int> ranks) {
   return base::join(runs, ",");
 }
 
-std::string micro_batch_text(const strategy::MicroBatch& micro_batch) {
+std::string micro_batch_text(const strategy::Unit& unit, const strategy::MicroBatch& micro_batch) {
   std::string sizes = text(human_count(micro_batch.tokens()), " (", micro_batch.pieces.size(), ")");
-  return micro_batch.ring ? text(sizes, " ring ", *micro_batch.ring) : sizes;
+  return unit.lanes > 1 ? text(sizes, " ", name_of(unit.exchange), " ", unit.ring) : sizes;
 }
 
-std::string micro_batches_text(const std::vector<strategy::MicroBatch>& micro_batches) {
+std::string micro_batches_text(const strategy::PipelinePlan& plan,
+                               const std::vector<strategy::MicroBatch>& micro_batches) {
   if (micro_batches.empty()) return "none";
   if (micro_batches.size() > kMostMicroBatches) {
     const auto [least, most] =
@@ -44,7 +45,7 @@ std::string micro_batches_text(const std::vector<strategy::MicroBatch>& micro_ba
   }
   std::vector<std::string> sizes;
   for (const strategy::MicroBatch& micro_batch : micro_batches)
-    sizes.push_back(micro_batch_text(micro_batch));
+    sizes.push_back(micro_batch_text(plan.units[static_cast<size_t>(micro_batch.unit)], micro_batch));
   return base::join(sizes, ", ");
 }
 
@@ -52,11 +53,12 @@ std::string micro_batches_text(const std::vector<strategy::MicroBatch>& micro_ba
 void add_pipeline(const strategy::PipelinePlan& plan, Rows& rows) {
   std::vector<std::string> common = {text("  ", strategy::to_text(plan.pipeline.scheme)),
                                      ranks_text(plan.pipeline.ranks), human_count(plan.max_len_tokens)};
-  for (size_t lane = 0; lane < plan.lanes.size(); ++lane) {
+  const std::vector<std::vector<strategy::MicroBatch>> lanes = strategy::micro_batches(plan);
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
     int64_t tokens = 0;
-    for (const strategy::MicroBatch& micro_batch : plan.lanes[lane]) tokens += micro_batch.tokens();
+    for (const strategy::MicroBatch& micro_batch : lanes[lane]) tokens += micro_batch.tokens();
     std::vector<std::string> row = std::exchange(common, std::vector<std::string>(common.size()));
-    row.insert(row.end(), {text(lane), human_count(tokens), micro_batches_text(plan.lanes[lane])});
+    row.insert(row.end(), {text(lane), human_count(tokens), micro_batches_text(plan, lanes[lane])});
     rows.push_back(std::move(row));
   }
 }

@@ -5,19 +5,18 @@
 namespace sluice::report {
 namespace {
 
-strategy::MicroBatch of_pieces(std::vector<int64_t> lengths, std::optional<int> ring = std::nullopt) {
-  strategy::MicroBatch micro_batch{.ring = ring};
-  for (size_t i = 0; i < lengths.size(); ++i)
-    micro_batch.pieces.push_back({static_cast<int>(i), 0, lengths[i]});
-  return micro_batch;
+strategy::Unit of_lengths(int first_lane, std::vector<int64_t> lengths) {
+  strategy::Unit unit{.first_lane = first_lane, .sequences = {}};
+  for (size_t i = 0; i < lengths.size(); ++i) unit.sequences.push_back({static_cast<int>(i), lengths[i]});
+  return unit;
 }
 
 // A pipeline with two lanes, whose ranks are not neighbours, and one that has nothing to do.
 strategy::StepPlan two_pipelines() {
   strategy::StepPlan plan{.step = 7, .sequences = {{0, 0, 9000}, {1, 0, 500}, {2, 0, 300}}};
   strategy::PipelinePlan laned{.pipeline = {{.tp = 2, .cp = 2}, {0, 1, 4, 5}}, .max_len_tokens = 12000};
-  laned.lanes = {{of_pieces({4500}, 1)}, {of_pieces({4500}, 1), of_pieces({500, 300})}};
-  plan.pipelines = {laned, {.pipeline = {{}, {6}}, .max_len_tokens = 2000, .lanes = {{}}}};
+  laned.units = {{.lanes = 2, .sequences = {{0, 9000}}, .ring = 1}, of_lengths(1, {500, 300})};
+  plan.pipelines = {laned, {.pipeline = {{}, {6}}, .max_len_tokens = 2000, .units = {}}};
   plan.estimated_ns = 1'500'000'000;
   plan.lower_bound_ns = 1'200'000'000;
   plan.candidates = {{"1x<2,1,2> + 1x<1,1,1>", 1'500'000'000}, {"1x<4,1,1>", 1'600'000'000}};
@@ -31,8 +30,8 @@ strategy 1x<2,1,2> + 1x<1,1,1>, predicted 1.50 s
   no plan of the candidates takes less than 1.20 s: within 25.0 % of the best
 
   pipeline  ranks     holds  lane  tokens  micro-batches: tokens (pieces)
-  <2,1,2>   0-1,4-5  12,000     0   4,500  4,500 (1) ring 1
-                                1   5,300  4,500 (1) ring 1, 800 (2)
+  <2,1,2>   0-1,4-5  12,000     0   4,500  4,500 (2) ring 1
+                                1   5,300  4,500 (2) ring 1, 800 (2)
   <1,1,1>   6         2,000     0       0  none
 
   estimated  candidate; the estimate of one that cannot win may be its bound
@@ -43,8 +42,8 @@ strategy 1x<2,1,2> + 1x<1,1,1>, predicted 1.50 s
 TEST(PlanTable, CountsWhatIsTooManyToName) {
   strategy::StepPlan plan = two_pipelines();
   plan.candidates.clear();
-  plan.pipelines[1].lanes[0].assign(20, of_pieces({100}));
-  plan.pipelines[1].lanes[0].push_back(of_pieces({1000, 200}));
+  plan.pipelines[1].units.assign(20, of_lengths(0, {100}));
+  plan.pipelines[1].units.push_back(of_lengths(0, {1000, 200}));
   const std::string table = plan_table(plan, 2'000'000'000);
   EXPECT_NE(table.find("predicted 2.00 s"), std::string::npos) << table;
   EXPECT_TRUE(table.ends_with("3,200  21 of 100 to 1,200")) << table;

@@ -21,11 +21,11 @@ using graph::NodeKind;
 
 namespace {
 
-// Pieces that are no whole sequences are shared with the other lanes of a ring.
-std::vector<layers::PieceSpan> spans_of(const strategy::MicroBatch& micro_batch,
+// Pieces that are no whole sequences are shared with the other lanes of a unit.
+std::vector<layers::PieceSpan> spans_of(const std::vector<strategy::Piece>& pieces,
                                         const strategy::StepPlan& plan) {
   std::vector<layers::PieceSpan> spans;
-  for (const strategy::Piece& piece : micro_batch.pieces) {
+  for (const strategy::Piece& piece : pieces) {
     const int shared = plan.is_whole(piece) ? -1 : int{piece.sequence};
     spans.push_back({.length = piece.tokens(), .begin = piece.begin, .shared = shared});
   }
@@ -89,17 +89,18 @@ void StepRunner::open_stage(const StepTokens& tokens) {
 
 void StepRunner::open_micro_batches(const StepTokens& tokens) {
   const c10::Device device = resources_.store.options().device;
-  const auto& lane = plan_->lanes[static_cast<size_t>(place_.lane)];
-  SLUICE_ASSERT(tokens.size() == lane.size(),
-                base::text("tokens of ", tokens.size(), " micro-batches for ", lane.size()));
-  for (size_t i = 0; i < lane.size(); ++i) {
-    MicroBatch& batch = micro_batches_.emplace_back();
-    batch.memory = lane[i].memory;
-    batch.layout = layout_of(lane[i]);
-    if (lane[i].ring) tied_[*lane[i].ring] = i;
-    if (embedding_) batch.id_T = layers::row_values(tokens[i].tokens, batch.layout, device);
+  size_t next = 0;  // of `tokens`
+  for (size_t u = 0; u < plan_->units.size(); ++u) {
+    const strategy::Unit& unit = plan_->units[u];
+    if (!unit.covers(place_.lane)) continue;
+    SLUICE_ASSERT(next < tokens.size(), base::text("tokens of only ", next, " micro-batches"));
+    const MicroBatchTokens& own = tokens[next++];
+    MicroBatch& batch = micro_batches_[static_cast<int>(u)];
+    batch.memory = unit.memory;
+    batch.layout = layout_of(unit);
+    if (embedding_) batch.id_T = layers::row_values(own.tokens, batch.layout, device);
     if (head_) {
-      std::vector<int64_t> target_of_row = tokens[i].targets;
+      std::vector<int64_t> target_of_row = own.targets;
       target_of_row.resize(static_cast<size_t>(batch.layout.rows), -1);
       batch.targets = layers::targets(target_of_row, device);
     }
@@ -107,33 +108,23 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     batch.deferred.resize(static_cast<size_t>(stage_layers_.size()));
     batch.away.resize(static_cast<size_t>(stage_layers_.size()));
   }
+  SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
 }
 
-layers::MicroBatchLayout StepRunner::layout_of(const strategy::MicroBatch& micro_batch) const {
+layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const {
   const c10::Device device = resources_.store.options().device;
   const int tp = pipeline_->scheme.tp;
-  if (!micro_batch.ring) return layers::micro_batch_layout(spans_of(micro_batch, graph_.plan), tp, device);
-  layers::RingSpans ring;
-  std::vector<int> ranks;
-  for (int lane = 0; lane < pipeline_->scheme.cp; ++lane) {
-    for (const strategy::MicroBatch& other : plan_->lanes[static_cast<size_t>(lane)]) {
-      if (other.ring != micro_batch.ring) continue;
-      if (lane == place_.lane) ring.lane = static_cast<int>(ranks.size());
-      ranks.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
-      ring.lanes.push_back(spans_of(other, graph_.plan));
-    }
-  }
-  const size_t lanes = ranks.size(), lane = static_cast<size_t>(ring.lane);
-  ring.next = ranks[(lane + 1) % lanes];
-  ring.previous = ranks[(lane + lanes - 1) % lanes];
+  if (unit.lanes == 1)
+    return layers::micro_batch_layout(spans_of(unit.pieces_on(place_.lane), graph_.plan), tp, device);
+  layers::RingSpans ring{.lane = place_.lane - unit.first_lane};
+  for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
+    ring.lanes.push_back(spans_of(unit.pieces_on(lane), graph_.plan));
+  const auto rank_at = [&](int lane) {
+    return pipeline_->rank_of(place_.stage, unit.first_lane + lane % unit.lanes, place_.t);
+  };
+  ring.next = rank_at(ring.lane + 1);
+  ring.previous = rank_at(ring.lane + unit.lanes - 1);
   return layers::ring_micro_batch_layout(ring, tp, device);
-}
-
-// A node names its micro-batch by the index on its first lane.
-StepRunner::MicroBatch& StepRunner::micro_batch(const Node& node) {
-  const auto index = static_cast<size_t>(node.micro_batch);
-  if (node.lanes == 1) return micro_batches_[index];
-  return micro_batches_[tied_.at(*plan_->lanes[static_cast<size_t>(node.lane)][index].ring)];
 }
 
 void StepRunner::run(const Node& node) {

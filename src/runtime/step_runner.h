@@ -76,10 +76,10 @@ class StepRunner final : public NodeRunner {
 
   void open_stage(const StepTokens& tokens);
   void open_micro_batches(const StepTokens& tokens);
-  // Of one of the lane's micro-batches; of a ring, with what the other lanes hold.
-  layers::MicroBatchLayout layout_of(const strategy::MicroBatch& micro_batch) const;
-  // This lane's micro-batch in a cell or transfer.
-  MicroBatch& micro_batch(const graph::Node& node);
+  // Of this lane's part of a unit; of several lanes, with what the others hold.
+  layers::MicroBatchLayout layout_of(const strategy::Unit& unit) const;
+  // This lane's part of the unit of a cell or transfer.
+  MicroBatch& micro_batch(const graph::Node& node) { return micro_batches_.at(node.unit); }
   size_t stage_index(int64_t layer) const { return static_cast<size_t>(layer - stage_layers_.begin); }
 
   void forward(const graph::Node& node);
@@ -112,8 +112,7 @@ class StepRunner final : public NodeRunner {
   std::vector<layers::LayerParameters> gradients_;
   std::optional<layers::EmbeddingParameters> embedding_, embedding_gradient_;
   std::optional<layers::HeadParameters> head_, head_gradient_;
-  std::vector<MicroBatch> micro_batches_;
-  std::map<int, size_t> tied_;  // by ring, which of them
+  std::map<int, MicroBatch> micro_batches_;  // by unit, of those that lie on this lane
   int64_t ring_bytes_before_ = 0;
 
   LinkRunner::Memories pull_memories_;

@@ -62,30 +62,49 @@ strategy::StepPlan empty_plan(int64_t step, const std::vector<strategy::Sequence
   strategy::StepPlan plan;
   plan.step = step;
   plan.sequences = sequences;
-  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    const auto lanes = static_cast<size_t>(pipeline.scheme.cp);
-    plan.pipelines.push_back({pipeline, max_tokens, std::vector<std::vector<strategy::MicroBatch>>(lanes)});
-  }
+  for (const strategy::Pipeline& pipeline : strategy.pipelines)
+    plan.pipelines.push_back({pipeline, max_tokens, {}});
   return plan;
 }
 
-// The lanes [first, first + lanes) get a ring of one sequence, which gives it its number.
+strategy::UnitSequence unit_sequence(const strategy::StepPlan& plan, size_t sequence) {
+  return {static_cast<int32_t>(sequence), plan.sequences[sequence].length_tokens};
+}
+
+// The lanes [first, first + lanes) get a unit of one sequence, which gives it its number.
 void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int first, int lanes) {
-  const auto shared = static_cast<int32_t>(sequence);
-  const auto tied = strategy::ring_micro_batches(plan.sequences, {shared}, lanes, shared);
-  for (int lane = 0; lane < lanes; ++lane) {
-    plan.pipelines[pipeline].lanes[static_cast<size_t>(first + lane)].push_back(
-        tied[static_cast<size_t>(lane)]);
-  }
+  plan.pipelines[pipeline].units.push_back({.first_lane = first,
+                                            .lanes = lanes,
+                                            .sequences = {unit_sequence(plan, sequence)},
+                                            .ring = static_cast<int>(sequence)});
+}
+
+// The last unit of a lane; null without any.
+strategy::Unit* last_on(strategy::PipelinePlan& plan, int lane) {
+  const auto last = std::find_if(plan.units.rbegin(), plan.units.rend(),
+                                 [&](const strategy::Unit& unit) { return unit.covers(lane); });
+  return last == plan.units.rend() ? nullptr : &*last;
+}
+
+// A whole sequence in what a lane has of a unit.
+void join(strategy::Unit& unit, int lane, const strategy::UnitSequence& sequence) {
+  if (unit.lanes == 1) return unit.sequences.push_back(sequence);
+  unit.own.resize(static_cast<size_t>(unit.lanes));
+  unit.own[static_cast<size_t>(lane - unit.first_lane)].push_back(sequence);
 }
 
 void add_whole(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int lane) {
-  auto& micro_batches = plan.pipelines[pipeline].lanes[static_cast<size_t>(lane)];
-  const int64_t length = plan.sequences[sequence].length_tokens;
-  const bool fits = !micro_batches.empty() &&
-                    micro_batches.back().tokens() + length <= plan.pipelines[pipeline].max_len_tokens;
-  if (!fits) micro_batches.emplace_back();
-  micro_batches.back().pieces.push_back({static_cast<int32_t>(sequence), 0, length});
+  strategy::PipelinePlan& to = plan.pipelines[pipeline];
+  const strategy::UnitSequence added = unit_sequence(plan, sequence);
+  strategy::Unit* last = last_on(to, lane);
+  if (last != nullptr && last->tokens_on(lane) + added.length_tokens <= to.max_len_tokens)
+    return join(*last, lane, added);
+  to.units.push_back({.first_lane = lane, .sequences = {added}});
+}
+
+void put_in_order(strategy::StepPlan& plan) {
+  for (strategy::PipelinePlan& pipeline : plan.pipelines)
+    pipeline.units = strategy::in_injection_order(std::move(pipeline.units), pipeline.pipeline.scheme.cp);
 }
 
 }  // namespace
@@ -105,6 +124,7 @@ strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence
       add_whole(plan, pipeline, i, first);
     }
   }
+  put_in_order(plan);
   return plan;
 }
 
@@ -118,6 +138,7 @@ strategy::StepPlan ringed_plan(int64_t step, const std::vector<strategy::Sequenc
     if (lanes > 1) add_ring(plan, pipeline, i, cp - lanes, lanes);
     if (lanes <= 1) add_whole(plan, pipeline, i, 0);
   }
+  put_in_order(plan);
   return plan;
 }
 
@@ -130,10 +151,15 @@ strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequenc
   for (size_t i = 0, own = 0; i < sequences.size(); ++i) {
     if (i == shared) continue;
     const int lane = own++ < 2 ? 1 : 2;
-    auto& micro_batches = plan.pipelines[0].lanes[static_cast<size_t>(lane)];
-    if (micro_batches.size() < (lane == 1 ? 3 : 8)) micro_batches.emplace_back();
-    micro_batches.back().pieces.push_back({static_cast<int32_t>(i), 0, sequences[i].length_tokens});
+    strategy::PipelinePlan& to = plan.pipelines[0];
+    const auto on_lane = std::ranges::count_if(to.units, [&](const auto& unit) { return unit.covers(lane); });
+    if (on_lane < (lane == 1 ? 3 : 8)) {
+      to.units.push_back({.first_lane = lane, .sequences = {unit_sequence(plan, i)}});
+    } else {
+      join(*last_on(to, lane), lane, unit_sequence(plan, i));
+    }
   }
+  put_in_order(plan);
   return plan;
 }
 
@@ -146,19 +172,10 @@ int64_t ring_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape
     const int tp = pipeline.pipeline.scheme.tp;
     const int64_t kv_heads = tp * std::max<int64_t>(1, shape.kv_heads / tp);
     const int64_t per_token = 2 * kv_heads * shape.head_dim * comm::size_of(dtype);
-    std::map<int, std::pair<int, int64_t>> rings;  // lanes and shared tokens
-    for (const auto& lane : pipeline.lanes) {
-      for (const strategy::MicroBatch& micro_batch : lane) {
-        if (!micro_batch.ring) continue;
-        auto& [lanes, tokens] = rings[*micro_batch.ring];
-        ++lanes;
-        for (const strategy::Piece& piece : micro_batch.pieces) {
-          tokens += plan.is_whole(piece) ? 0 : piece.tokens();
-        }
-      }
-    }
-    for (const auto& [ring, size] : rings) {
-      bytes += shape.layers * 3 * (size.first - 1) * size.second * per_token;
+    for (const strategy::Unit& unit : pipeline.units) {
+      if (unit.lanes == 1) continue;
+      for (const strategy::UnitSequence& shared : unit.sequences)
+        bytes += shape.layers * 3 * (unit.lanes - 1) * shared.length_tokens * per_token;
     }
   }
   return bytes;
@@ -185,10 +202,10 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   StepTokens step;
   if (place.pipeline < 0) return step;
-  for (const auto& micro_batch :
-       plan.pipelines[static_cast<size_t>(place.pipeline)].lanes[static_cast<size_t>(place.lane)]) {
+  for (const strategy::Unit& unit : plan.pipelines[static_cast<size_t>(place.pipeline)].units) {
+    if (!unit.covers(place.lane)) continue;
     MicroBatchTokens& rows = step.emplace_back();
-    for (const strategy::Piece& piece : micro_batch.pieces) {
+    for (const strategy::Piece& piece : unit.pieces_on(place.lane)) {
       const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
       for (int64_t position = piece.begin; position < piece.end; ++position) {
         const bool last = position + 1 == sequence.length_tokens;
@@ -278,12 +295,8 @@ class RankRun {
   void set_policies(strategy::StepPlan& plan) const {
     if (options_.policies.empty()) return;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-      for (std::vector<strategy::MicroBatch>& lane : pipeline.lanes) {
-        for (size_t i = 0; i < lane.size(); ++i) {
-          const size_t number = lane[i].ring ? static_cast<size_t>(*lane[i].ring) : i;
-          lane[i].memory = options_.policies[number % options_.policies.size()];
-        }
-      }
+      for (size_t i = 0; i < pipeline.units.size(); ++i)
+        pipeline.units[i].memory = options_.policies[i % options_.policies.size()];
     }
   }
 

@@ -6,74 +6,29 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/unit_table.h"
 
 namespace sluice::schedule {
 namespace {
 
 using cost::CellKind;
 using cost::CostModel;
-using strategy::MicroBatch;
 using strategy::PipelinePlan;
 
-// Micro-batches that run as one unit: one of each lane from `first_lane` on.
-struct Tie {
-  int first_lane = 0;
-  std::vector<const MicroBatch*> micro_batches;
-};
-
-// The micro-batches of all lanes as ties, in the order of injection.
-std::vector<Tie> read_ties(const PipelinePlan& plan) {
-  std::vector<Tie> ties;
-  std::vector<std::vector<int>> lanes(plan.lanes.size());
-  std::map<int, int> tie_of_ring;
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    for (const MicroBatch& micro_batch : plan.lanes[lane]) {
-      int tie = static_cast<int>(ties.size());
-      if (micro_batch.ring) tie = tie_of_ring.emplace(*micro_batch.ring, tie).first->second;
-      if (tie == static_cast<int>(ties.size())) ties.push_back({static_cast<int>(lane), {}});
-      ties[static_cast<size_t>(tie)].micro_batches.push_back(&micro_batch);
-      lanes[lane].push_back(tie);
+// By lane. Causal cutting gives every lane the same share of a sequence's attention; a whole sequence is its
+// lane's alone.
+std::vector<cost::Work> works_of(const strategy::Unit& unit) {
+  std::vector<cost::Work> works(static_cast<size_t>(unit.lanes));
+  for (int place = 0; place < unit.lanes; ++place) {
+    cost::Work& work = works[static_cast<size_t>(place)];
+    for (const strategy::UnitSequence& sequence : unit.sequences)
+      work += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes);
+    if (!unit.own.empty()) {
+      for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(place)])
+        work += cost::Work::of_lane(0, whole.length_tokens, 1);
     }
-  }
-  std::vector<Tie> ordered;
-  for (const int tie : injection_order(lanes)) ordered.push_back(std::move(ties[static_cast<size_t>(tie)]));
-  return ordered;
-}
-
-// Tokens of each sequence of a ring over all its lanes.
-std::map<int32_t, int64_t> ring_lengths(const Tie& tie) {
-  std::map<int32_t, int64_t> lengths;
-  for (const MicroBatch* micro_batch : tie.micro_batches) {
-    for (const strategy::Piece& piece : micro_batch->pieces) lengths[piece.sequence] += piece.tokens();
-  }
-  return lengths;
-}
-
-// By lane. Causal cutting gives every lane of a ring the same share of a sequence's attention; a whole
-// sequence is its lane's alone.
-std::vector<cost::Work> works_of(const Tie& tie) {
-  const int lanes = static_cast<int>(tie.micro_batches.size());
-  std::vector<cost::Work> works(tie.micro_batches.size());
-  if (lanes == 1) {
-    for (const strategy::Piece& piece : tie.micro_batches.front()->pieces) {
-      works.front() += cost::Work::of_lane(piece.tokens(), piece.tokens(), 1);
-    }
-    return works;
-  }
-  std::map<int32_t, int64_t> shared = ring_lengths(tie);
-  for (size_t lane = 0; lane < works.size(); ++lane) {
-    for (const strategy::Piece& piece : tie.micro_batches[lane]->pieces) {
-      works[lane].tokens += piece.tokens();
-      const auto found = shared.find(piece.sequence);
-      if (found == shared.end() || found->second != piece.tokens()) continue;
-      works[lane] += cost::Work::of_lane(0, piece.tokens(), 1);
-      shared.erase(found);
-    }
-  }
-  for (const auto& [sequence, length] : shared) {
-    for (cost::Work& work : works) work += cost::Work::of_lane(0, length, lanes);
+    work.tokens = unit.tokens_on(unit.first_lane + place);
   }
   return works;
 }
@@ -94,44 +49,6 @@ std::vector<int> in_node_from(const strategy::Pipeline& pipeline, const CostMode
 }
 
 }  // namespace
-
-std::vector<int> injection_order(const std::vector<std::vector<int>>& lanes) {
-  std::vector<int> missing;  // by unit: lanes that have not reached it
-  for (const std::vector<int>& lane : lanes) {
-    for (const int unit : lane) {
-      if (static_cast<size_t>(unit) >= missing.size()) missing.resize(static_cast<size_t>(unit) + 1, 0);
-      ++missing[static_cast<size_t>(unit)];
-    }
-  }
-  std::vector<size_t> next(lanes.size(), 0);
-  const auto front = [&](size_t lane) {
-    return next[lane] < lanes[lane].size() ? lanes[lane][next[lane]] : -1;
-  };
-  const auto reach = [&](size_t lane) {
-    if (front(lane) >= 0) --missing[static_cast<size_t>(front(lane))];
-  };
-  for (size_t lane = 0; lane < lanes.size(); ++lane) reach(lane);
-  std::vector<int> order;
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      const int unit = front(lane);
-      const bool first = lane == 0 || front(lane - 1) != unit;
-      if (unit < 0 || !first || missing[static_cast<size_t>(unit)] > 0) continue;
-      order.push_back(unit);
-      progress = true;
-      for (size_t other = lane; other < lanes.size() && front(other) == unit; ++other) {
-        ++next[other];
-        reach(other);
-      }
-    }
-  }
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    SLUICE_ASSERT(front(lane) < 0, base::text("rings of a pipeline cross: lane ", lane,
-                                              " cannot start its micro-batch ", next[lane]));
-  }
-  return order;
-}
 
 bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
   const int per_node = cost.options().gpus_per_node;
@@ -184,8 +101,8 @@ bool UnitTimes::alike(const Rings& a, const Rings& b) {
 
 void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
-  table.tokens(row) = work.tokens;
-  table.set_fused(row, fused_);
+  table.head(row).tokens = work.tokens;
+  table.head(row).fused = fused_;
   for (size_t s = 0; s < cells.size(); ++s) {
     cells[s] = like_[s] < s ? cells[like_[s]]
                             : UnitTable::Cells{forward_[s].of_work(work), backward_input_[s].of_work(work),
@@ -199,14 +116,14 @@ void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
   }
 }
 
-Unit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
+TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
   const auto stages = static_cast<size_t>(scheme_.pp);
-  Unit unit{.first_lane = first_lane,
-            .lanes = static_cast<int>(lanes.size()),
-            .fused = fused_,
-            .forward_ns = std::vector<int64_t>(stages),
-            .backward_input_ns = std::vector<int64_t>(stages),
-            .backward_weight_ns = std::vector<int64_t>(stages)};
+  TimedUnit unit{.first_lane = first_lane,
+                 .lanes = static_cast<int>(lanes.size()),
+                 .fused = fused_,
+                 .forward_ns = std::vector<int64_t>(stages),
+                 .backward_input_ns = std::vector<int64_t>(stages),
+                 .backward_weight_ns = std::vector<int64_t>(stages)};
   const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
   for (const cost::Work& work : lanes) {
     raise(unit.tokens, work.tokens);
@@ -224,7 +141,7 @@ Unit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
 }
 
 // Attention is the same on all lanes of a ring, so the lane with the most tokens waits longest.
-void UnitTimes::add_rings(Unit& unit, std::span<const cost::Work> lanes) const {
+void UnitTimes::add_rings(TimedUnit& unit, std::span<const cost::Work> lanes) const {
   const auto fullest =
       std::max_element(lanes.begin(), lanes.end(),
                        [](const cost::Work& a, const cost::Work& b) { return a.tokens < b.tokens; });
@@ -245,12 +162,12 @@ std::pair<int64_t, int64_t> UnitTimes::exposed_ns(size_t stage, const cost::Work
   return {rings.forward[in_node].exposed_ns(work, lanes), rings.backward[in_node].exposed_ns(work, lanes)};
 }
 
-void UnitTimes::write_ring(const cost::Work& work, int first_lane, int lanes, UnitTable& table,
-                           int row) const {
+void UnitTimes::write_ring(const cost::Work& work, UnitTable& table, int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
   for (size_t s = 0; s < cells.size(); ++s) {
     if (ring_like_[s] < s) continue;
-    const auto [forward_ns, backward_ns] = exposed_ns(s, work, first_lane, lanes);
+    const auto [forward_ns, backward_ns] =
+        exposed_ns(s, work, table.head(row).first_lane, table.head(row).lanes);
     for (size_t like = s; like < cells.size(); ++like) {
       if (ring_like_[like] != s) continue;
       cells[like].forward_ns += forward_ns;
@@ -288,30 +205,27 @@ class TimesByPolicy {
 
 }  // namespace
 
-const strategy::MemoryPolicy& policy_of(const MicroBatch& micro_batch, const CostModel& cost) {
-  return micro_batch.memory.keeps_all() ? cost.policy() : micro_batch.memory;
+const strategy::MemoryPolicy& policy_of(const strategy::Unit& unit, const CostModel& cost) {
+  return unit.memory.keeps_all() ? cost.policy() : unit.memory;
 }
 
-std::vector<Unit> pipeline_units(const PipelinePlan& plan, const CostModel& cost) {
+std::vector<TimedUnit> timed_units(const PipelinePlan& plan, const CostModel& cost) {
   TimesByPolicy times(plan.pipeline, cost);
-  std::vector<Unit> units;
-  for (const Tie& tie : read_ties(plan)) {
-    units.push_back(times.of(policy_of(*tie.micro_batches.front(), cost)).of(works_of(tie), tie.first_lane));
-  }
+  std::vector<TimedUnit> units;
+  for (const strategy::Unit& unit : plan.units)
+    units.push_back(times.of(policy_of(unit, cost)).of(works_of(unit), unit.first_lane));
   return units;
 }
 
 strategy::MemoryPolicy credit_policy(const PipelinePlan& plan, const CostModel& cost) {
   std::optional<strategy::MemoryPolicy> most;
   int64_t most_bytes = -1;
-  for (const std::vector<MicroBatch>& lane : plan.lanes) {
-    for (const MicroBatch& micro_batch : lane) {
-      const strategy::MemoryPolicy& policy = policy_of(micro_batch, cost);
-      if (policy == most) continue;
-      const int64_t bytes = cost.under(policy).held_bytes_per_token(plan.pipeline.scheme);
-      if (bytes > most_bytes) most = policy;
-      most_bytes = std::max(most_bytes, bytes);
-    }
+  for (const strategy::Unit& unit : plan.units) {
+    const strategy::MemoryPolicy& policy = policy_of(unit, cost);
+    if (policy == most) continue;
+    const int64_t bytes = cost.under(policy).held_bytes_per_token(plan.pipeline.scheme);
+    if (bytes > most_bytes) most = policy;
+    most_bytes = std::max(most_bytes, bytes);
   }
   return most.value_or(cost.policy());
 }
@@ -322,10 +236,9 @@ PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int 
   PipelineLoad load = {.stages = scheme.pp,
                        .lanes = scheme.cp,
                        .credit_tokens = credited.credit_tokens(scheme, world_size),
-                       .units = pipeline_units(plan, cost)};
-  const std::vector<Tie> ties = read_ties(plan);
-  for (size_t u = 0; u < ties.size(); ++u) {
-    const strategy::MemoryPolicy& policy = policy_of(*ties[u].micro_batches.front(), cost);
+                       .units = timed_units(plan, cost)};
+  for (size_t u = 0; u < load.units.size(); ++u) {
+    const strategy::MemoryPolicy& policy = policy_of(plan.units[u], cost);
     if (policy == credited.policy()) continue;
     load.units[u].credit_tokens = credited.credit_of(scheme, world_size, policy, load.units[u].tokens);
   }

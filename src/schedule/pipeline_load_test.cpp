@@ -1,13 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "schedule/makespan.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/unit_table.h"
 
 namespace sluice::schedule {
 namespace {
 
-using strategy::MicroBatch;
 using strategy::PipelinePlan;
 
 // Forward a·l² + l + 7, input gradient twice that, weight gradient 3 a token; a transfer takes a nanosecond
@@ -33,22 +32,16 @@ cost::CostModel plain_cost(double a) {
   return cost::CostModel(options);
 }
 
-MicroBatch micro_batch(std::vector<int64_t> lengths) {
-  MicroBatch result;
-  int32_t sequence = 0;
+strategy::Unit unit_on(int lane, std::vector<int64_t> lengths) {
+  strategy::Unit unit{.first_lane = lane, .sequences = {}};
   for (const int64_t length : lengths)
-    result.pieces.push_back({.sequence = sequence++, .begin = 0, .end = length});
-  return result;
+    unit.sequences.push_back({static_cast<int32_t>(unit.sequences.size()), length});
+  return unit;
 }
 
-// Lane `lane` of a ring of `lanes` with one sequence.
-MicroBatch ring_part(int ring, int64_t length, int lanes, int lane) {
-  MicroBatch result{.ring = ring};
-  for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
-    const base::Interval part = strategy::causal_chunk(length, lanes, chunk);
-    result.pieces.push_back({.sequence = 9, .begin = part.begin, .end = part.end});
-  }
-  return result;
+// One sequence over several lanes.
+strategy::Unit ring_over(int first_lane, int lanes, int64_t length) {
+  return {.first_lane = first_lane, .lanes = lanes, .sequences = {{9, length}}};
 }
 
 TEST(PipelineLoad, RowsOfATableEqualUnits) {
@@ -60,9 +53,9 @@ TEST(PipelineLoad, RowsOfATableEqualUnits) {
   for (const int64_t length : {1, 30, 333}) {
     cost::Work work = cost::Work::of_lane(length, length, 1);
     work += cost::Work::of_lane(20, 20, 1);
-    const Unit unit = times.of(std::span(&work, 1), 0);
+    const TimedUnit unit = times.of(std::span(&work, 1), 0);
     times.write(work, table, 1);
-    EXPECT_EQ(table.tokens(1), unit.tokens);
+    EXPECT_EQ(table.head(1).tokens, unit.tokens);
     for (size_t stage = 0; stage < 3; ++stage) {
       const UnitTable::Cells& cells = table.row(1)[stage];
       EXPECT_EQ(cells.forward_ns, unit.forward_ns[stage]);
@@ -76,7 +69,7 @@ TEST(PipelineLoad, RowsOfATableEqualUnits) {
 
 TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {
   const PipelinePlan plan{.pipeline = {.scheme = {.pp = 3}, .ranks = {0, 1, 2}},
-                          .lanes = {{micro_batch({10, 20}), micro_batch({30})}}};
+                          .units = {unit_on(0, {10, 20}), unit_on(0, {30})}};
   const PipelineLoad load = pipeline_load(plan, plain_cost(1), 3);
   EXPECT_EQ(load.stages, 3);
   EXPECT_EQ(load.lanes, 1);
@@ -92,30 +85,22 @@ TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {
   EXPECT_EQ(load.units[0].transfer_ns, (std::vector<int64_t>{35, 80}));
 }
 
-TEST(PipelineLoad, RingsTieLanesAndShareTheirAttention) {
+TEST(PipelineLoad, LanesOfAUnitShareItsAttention) {
   const PipelinePlan plan{.pipeline = {.scheme = {.cp = 3}, .ranks = {0, 1, 2}},
-                          .lanes = {{micro_batch({5}), ring_part(0, 40, 2, 0)},
-                                    {ring_part(0, 40, 2, 1), micro_batch({6})},
-                                    {micro_batch({7})}}};
-  const std::vector<Unit> units = pipeline_units(plan, plain_cost(1));
-  ASSERT_EQ(units.size(), 4u);
-  // Lane 0's first, lane 2's first; the ring when lane 0 reaches it; what lane 1 has behind it.
+                          .units = {unit_on(0, {5}), ring_over(0, 2, 40)}};
+  const std::vector<TimedUnit> units = timed_units(plan, plain_cost(1));
+  ASSERT_EQ(units.size(), 2u);
   EXPECT_EQ(units[0].tokens, 5);
-  EXPECT_EQ(units[1].tokens, 7);
-  EXPECT_EQ(units[1].first_lane, 2);
-  EXPECT_EQ(units[2].first_lane, 0);
-  EXPECT_EQ(units[2].lanes, 2);
-  EXPECT_EQ(units[2].tokens, 20);
-  EXPECT_EQ(units[2].forward_ns, (std::vector<int64_t>{4 * (40 * 40 / 2 + 20 + 7)}));
-  EXPECT_EQ(units[3].first_lane, 1);
-  EXPECT_EQ(units[3].tokens, 6);
+  EXPECT_EQ(units[1].first_lane, 0);
+  EXPECT_EQ(units[1].lanes, 2);
+  EXPECT_EQ(units[1].tokens, 20);
+  EXPECT_EQ(units[1].forward_ns, (std::vector<int64_t>{4 * (40 * 40 / 2 + 20 + 7)}));
 }
 
 TEST(PipelineLoad, SequencesOfALaneBesideARingAreItsAlone) {
-  PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}},
-                    .lanes = {{ring_part(0, 40, 2, 0)}, {ring_part(0, 40, 2, 1)}}};
-  plan.lanes[1][0].pieces.push_back({.sequence = 3, .begin = 0, .end = 10});
-  const Unit unit = pipeline_units(plan, plain_cost(1)).at(0);
+  PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}}, .units = {ring_over(0, 2, 40)}};
+  plan.units[0].own = {{}, {{3, 10}}};
+  const TimedUnit unit = timed_units(plan, plain_cost(1)).at(0);
   EXPECT_EQ(unit.tokens, 30);
   EXPECT_EQ(unit.forward_ns.at(0), 4 * (40 * 40 / 2 + 10 * 10 + 30 + 7));
 }
@@ -123,11 +108,9 @@ TEST(PipelineLoad, SequencesOfALaneBesideARingAreItsAlone) {
 // Keys and values of 2 heads of 8 in 4 bytes: 128 bytes a token, 2 ns; nodes of two ranks.
 TEST(PipelineLoad, RingsAddWhatAttentionDoesNotHide) {
   const auto forward_ns = [](double a, int first_lane, int lanes) {
-    PipelinePlan plan{.pipeline = {.scheme = {.cp = 4}, .ranks = {0, 1, 2, 3}}, .lanes = {{}, {}, {}, {}}};
-    for (int lane = 0; lane < lanes; ++lane) {
-      plan.lanes[static_cast<size_t>(first_lane + lane)] = {ring_part(0, 40, lanes, lane)};
-    }
-    return pipeline_units(plan, plain_cost(a)).at(0).forward_ns.at(0);
+    const PipelinePlan plan{.pipeline = {.scheme = {.cp = 4}, .ranks = {0, 1, 2, 3}},
+                            .units = {ring_over(first_lane, lanes, 40)}};
+    return timed_units(plan, plain_cost(a)).at(0).forward_ns.at(0);
   };
   EXPECT_EQ(forward_ns(0, 0, 2), 4 * (20 + 7) + 4 * (5 + 40));
   EXPECT_EQ(forward_ns(0, 1, 2), 4 * (20 + 7) + 4 * (50 + 40));
@@ -135,13 +118,6 @@ TEST(PipelineLoad, RingsAddWhatAttentionDoesNotHide) {
   // Attention of 800 a lane and layer, half of it beside the only step.
   EXPECT_EQ(forward_ns(0.0625, 0, 2), 4 * (50 + 20 + 7) + 4 * (45 - 25));
   EXPECT_EQ(forward_ns(1, 0, 2), 4 * (800 + 20 + 7));
-}
-
-TEST(PipelineLoad, CrossingRingsAreOurMistake) {
-  const PipelinePlan plan{.pipeline = {.scheme = {.cp = 2}, .ranks = {0, 1}},
-                          .lanes = {{ring_part(0, 40, 2, 0), ring_part(1, 40, 2, 0)},
-                                    {ring_part(1, 40, 2, 1), ring_part(0, 40, 2, 1)}}};
-  EXPECT_THROW(pipeline_units(plan, plain_cost(1)), base::AssertionError);
 }
 
 }  // namespace

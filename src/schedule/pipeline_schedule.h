@@ -2,7 +2,7 @@
 // gradients split off, admission by token credits. Planning scores plans with it and graph lowering takes
 // its order, so both speak of the same schedule.
 //
-// A unit is a micro-batch, or several tied ones on neighbouring lanes (a ring), which run in step. Policy
+// A unit (strategy::Unit) of several lanes occupies all of them at once. Policy
 // at each (lane, stage), whenever it is free: a ready backward (oldest first), else a ready forward
 // (admitted), else the oldest deferred weight gradient. A forward is admitted at stage 0 when its tokens fit
 // the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
@@ -24,7 +24,8 @@
 
 namespace sluice::schedule {
 
-struct Unit {
+// What a unit takes.
+struct TimedUnit {
   int first_lane = 0;
   int lanes = 1;
   int64_t tokens = 0;  // on its fullest lane
@@ -45,8 +46,8 @@ struct Unit {
 struct PipelineLoad {
   int stages = 1;
   int lanes = 1;
-  int64_t credit_tokens = 0;  // a lane's
-  std::vector<Unit> units;    // in the order of injection
+  int64_t credit_tokens = 0;     // a lane's
+  std::vector<TimedUnit> units;  // in the order of injection
 };
 
 struct Cell {
@@ -75,7 +76,7 @@ PipelineSchedule schedule_pipeline(const PipelineLoad& load);
 // Whether the transfers of boundary stage -> stage + 1 stay inside nodes on every lane.
 bool boundary_in_node(const strategy::Pipeline& pipeline, const cost::CostModel& cost, int stage);
 
-class UnitTable;  // schedule/makespan.h
+class UnitTable;  // schedule/unit_table.h
 
 // Times of a pipeline's units under the cost model's memory policy, with everything that they share looked up
 // once. `cost` must outlive it.
@@ -84,11 +85,11 @@ class UnitTimes {
   UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
   // A unit on lanes first_lane, first_lane + 1, …: its work on each. A stage takes as long as its slowest. On
   // several lanes all of it is shared, and what the ring's transfers expose (cost::RingTimes) comes on top.
-  Unit of(std::span<const cost::Work> lanes, int first_lane) const;
+  TimedUnit of(std::span<const cost::Work> lanes, int first_lane) const;
   // The same of a unit on one lane, into a row of a table. REQUIRES: the table has the scheme's stages.
   void write(const cost::Work& work, UnitTable& table, int row) const;
   // What the ring of a unit exposes that is written there: `work` on the fullest of its lanes.
-  void write_ring(const cost::Work& work, int first_lane, int lanes, UnitTable& table, int row) const;
+  void write_ring(const cost::Work& work, UnitTable& table, int row) const;
 
  private:
   struct Rings {
@@ -97,7 +98,7 @@ class UnitTimes {
     cost::RingTimes backward[2];
   };
   static bool alike(const Rings& a, const Rings& b);
-  void add_rings(Unit& unit, std::span<const cost::Work> lanes) const;
+  void add_rings(TimedUnit& unit, std::span<const cost::Work> lanes) const;
   // Of a stage, forward and backward.
   std::pair<int64_t, int64_t> exposed_ns(size_t stage, const cost::Work& work, int first_lane,
                                          int lanes) const;
@@ -114,24 +115,17 @@ class UnitTimes {
   std::vector<size_t> ring_like_;  // by stage: the first one with the same rings
 };
 
-// The order of units from the lists that each lane runs: the first of every lane, then the second of every
-// lane, and so on; a tied unit, which stands in the lists of neighbouring lanes, where its last lane reaches
-// it. Units are numbered from 0. REQUIRES: tied units do not cross.
-std::vector<int> injection_order(const std::vector<std::vector<int>>& lanes);
+// What a unit runs under: its own policy, or when that keeps all the cost model's.
+const strategy::MemoryPolicy& policy_of(const strategy::Unit& unit, const cost::CostModel& cost);
 
-// The units of one pipeline of a plan under a cost model: its lanes' micro-batches side by side, the first of
-// every lane, then the second of every lane, and so on; a ring stands where its last lane reaches it. The
-// n-th unit that covers a lane is that lane's micro-batch n. Micro-batches that keep everything run under the
-// cost model's policy, the others under their own.
-std::vector<Unit> pipeline_units(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
+// The units of one pipeline of a plan, index by index, each under its policy.
+std::vector<TimedUnit> timed_units(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
 
-// What a micro-batch runs under.
-const strategy::MemoryPolicy& policy_of(const strategy::MicroBatch& micro_batch, const cost::CostModel& cost);
-
-// The policy whose tokens a pipeline's credit counts: of its micro-batches' that which keeps most.
+// The policy whose tokens a pipeline's credit counts: of its units' that which keeps most.
 strategy::MemoryPolicy credit_policy(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
 
-// The same with the scheme's credit under credit_policy; other policies' units take cost::credit_of it.
+// The same with the scheme's credit under credit_policy, of which the units of other policies take
+// cost::CostModel::credit_of.
 PipelineLoad pipeline_load(const strategy::PipelinePlan& plan, const cost::CostModel& cost, int world_size);
 
 }  // namespace sluice::schedule

@@ -24,11 +24,11 @@ PipelineLoad uniform_load(int stages, int units, int64_t forward, int64_t input,
                           int64_t transfer = 0) {
   PipelineLoad load{.stages = stages, .lanes = 1, .credit_tokens = 1'000'000};
   const auto s = static_cast<size_t>(stages);
-  const Unit unit{.tokens = 1,
-                  .forward_ns = std::vector<int64_t>(s, forward),
-                  .backward_input_ns = std::vector<int64_t>(s, input),
-                  .backward_weight_ns = std::vector<int64_t>(s, weight),
-                  .transfer_ns = std::vector<int64_t>(s - 1, transfer)};
+  const TimedUnit unit{.tokens = 1,
+                       .forward_ns = std::vector<int64_t>(s, forward),
+                       .backward_input_ns = std::vector<int64_t>(s, input),
+                       .backward_weight_ns = std::vector<int64_t>(s, weight),
+                       .transfer_ns = std::vector<int64_t>(s - 1, transfer)};
   load.units.assign(static_cast<size_t>(units), unit);
   return load;
 }
@@ -43,7 +43,7 @@ PipelineLoad random_load(uint64_t seed) {
   Rng policies(seed, 8);
   const bool has_policies = policies.below(3) == 0;
   for (int64_t u = 0; u < units; ++u) {
-    Unit unit;
+    TimedUnit unit;
     unit.fused = has_policies && policies.below(2) == 0;
     if (unit.fused) unit.credit_tokens = policies.between(1, 100);
     unit.lanes = rng.below(3) == 0 ? static_cast<int>(rng.between(1, load.lanes)) : 1;
@@ -109,7 +109,7 @@ class TickTwin {
     bool operator==(const Choice&) const = default;
   };
 
-  const Unit& unit(int u) const { return load_.units[static_cast<size_t>(u)]; }
+  const TimedUnit& unit(int u) const { return load_.units[static_cast<size_t>(u)]; }
   bool covers(int u, int lane) const {
     return lane >= unit(u).first_lane && lane < unit(u).first_lane + unit(u).lanes;
   }
@@ -278,7 +278,7 @@ class TickTwin {
       if (covers(choice.unit, other) && (!free(stage, other) || choose(stage, other) != choice)) return;
     }
     const auto s = static_cast<size_t>(stage);
-    const Unit& of = unit(choice.unit);
+    const TimedUnit& of = unit(choice.unit);
     const bool whole = choice.letter == 'B' && fused(stage, choice.unit);
     const int64_t duration = choice.letter == 'F' ? of.forward_ns[s]
                              : choice.letter == 'W'
@@ -421,7 +421,7 @@ void check_credit(const PipelineLoad& load, const PipelineSchedule& schedule, co
     for (const int64_t now : begin) {
       int64_t used = 0;
       for (size_t u = 0; u < load.units.size(); ++u) {
-        const Unit& unit = load.units[u];
+        const TimedUnit& unit = load.units[u];
         const bool covers = lane >= unit.first_lane && lane < unit.first_lane + unit.lanes;
         if (covers && begin[u] <= now && now < end[u]) used += unit.credit();
       }

@@ -22,7 +22,7 @@ inline CellRange draw_range(base::Rng& rng) {
 }
 
 // Gives the unit a cell of each kind on every stage, and the transfers between them.
-inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, Unit& unit) {
+inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, TimedUnit& unit) {
   for (int stage = 0; stage < stages; ++stage) {
     unit.forward_ns.push_back(rng.between(range.least_ns, range.most_ns));
     unit.backward_input_ns.push_back(rng.between(range.least_ns, range.most_ns));

@@ -9,7 +9,8 @@
 namespace sluice::strategy {
 
 std::string to_text(const Scheme& scheme) {
-  return base::text("<", scheme.tp, ",", scheme.pp, ",", scheme.cp, ">");
+  const std::string share = scheme.share == 1 ? "" : base::text(",", scheme.share);
+  return base::text("<", scheme.tp, ",", scheme.pp, ",", scheme.cp, share, ">");
 }
 
 Scheme parse_scheme(TextCursor& cursor) {
@@ -20,10 +21,17 @@ Scheme parse_scheme(TextCursor& cursor) {
   scheme.pp = cursor.positive_integer("pp");
   cursor.expect(',');
   scheme.cp = cursor.positive_integer("cp");
+  if (cursor.next_is(',')) {
+    cursor.expect(',');
+    scheme.share = cursor.positive_integer("share");
+  }
   cursor.expect('>');
   const int64_t stage_ranks = int64_t{scheme.tp} * scheme.pp;
   if (stage_ranks > kMaxRanks || stage_ranks * scheme.cp > kMaxRanks) {
     cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks"));
+  }
+  if (scheme.cp % scheme.share != 0) {
+    cursor.fail(base::text(to_text(scheme), ": share ", scheme.share, " does not divide cp ", scheme.cp));
   }
   return scheme;
 }

@@ -14,10 +14,13 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(Scheme, PrintsAndParsesBack) {
-  for (const Scheme& scheme : {Scheme{}, Scheme{4, 2, 1}, Scheme{1, 1, 512}, Scheme{8, 16, 4}}) {
+  for (const Scheme& scheme :
+       {Scheme{}, Scheme{4, 2, 1}, Scheme{1, 1, 512}, Scheme{8, 16, 4}, Scheme{1, 1, 8, 4}}) {
     EXPECT_EQ(parse_scheme(to_text(scheme)), scheme);
   }
   EXPECT_EQ(to_text(Scheme{4, 2, 1}), "<4,2,1>");
+  EXPECT_EQ(to_text(Scheme{1, 1, 8, 4}), "<1,1,8,4>");
+  EXPECT_EQ(parse_scheme("<4,2,2,1>"), (Scheme{4, 2, 2}));
 }
 
 TEST(Scheme, WhiteSpaceIsIgnored) { EXPECT_EQ(parse_scheme("  < 4 ,\t2 , 1 >\n"), (Scheme{4, 2, 1})); }
@@ -30,7 +33,9 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
       {"4,2,1", "expected '<' at character 1"},
       {"<4,2,1", "'>' is missing"},
       {"<4,2>", "expected ','"},
-      {"<4,2,1,1>", "expected '>'"},
+      {"<4,2,2,1,1>", "expected '>'"},
+      {"<1,1,8,3>", "share 3 does not divide cp 8"},
+      {"<1,1,8,0>", "share must be at least 1"},
       {"<0,2,1>", "tp must be at least 1"},
       {"<1,0,1>", "pp must be at least 1"},
       {"<1,1,0>", "cp must be at least 1"},

@@ -10,28 +10,39 @@
 namespace sluice::strategy {
 namespace {
 
-void add_micro_batch(base::CanonicalBytes& bytes, const MicroBatch& micro_batch) {
-  bytes.add(int64_t{micro_batch.ring.value_or(-1)}).add(static_cast<int64_t>(micro_batch.pieces.size()));
+// A ring's exchange and a share of 1 leave the bytes as they were before there were others.
+void add_micro_batch(base::CanonicalBytes& bytes, const Unit& unit, const MicroBatch& micro_batch) {
+  bytes.add(int64_t{unit.lanes > 1 ? unit.ring : -1}).add(static_cast<int64_t>(micro_batch.pieces.size()));
   for (const Piece& piece : micro_batch.pieces) {
     bytes.add(int64_t{piece.sequence}).add(piece.begin).add(piece.end);
   }
-  const MemoryPolicy& memory = micro_batch.memory;
-  bytes.add(int64_t{memory.offload_permille} * 2 + (memory.recompute ? 1 : 0));
+  bytes.add((static_cast<int64_t>(unit.exchange) << 32) + int64_t{unit.memory.offload_permille} * 2 +
+            (unit.memory.recompute ? 1 : 0));
+  if (unit.pass) bytes.add(int64_t{*unit.pass});
 }
 
 void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {
   const Scheme& scheme = plan.pipeline.scheme;
-  bytes.add(int64_t{scheme.tp}).add(int64_t{scheme.pp}).add(int64_t{scheme.cp});
+  bytes.add(int64_t{scheme.tp}).add(int64_t{scheme.pp});
+  bytes.add((int64_t{scheme.share - 1} << 32) + scheme.cp);
   bytes.add(static_cast<int64_t>(plan.pipeline.ranks.size()));
   for (const int rank : plan.pipeline.ranks) bytes.add(int64_t{rank});
-  bytes.add(plan.max_len_tokens).add(static_cast<int64_t>(plan.lanes.size()));
-  for (const std::vector<MicroBatch>& lane : plan.lanes) {
+  const std::vector<std::vector<MicroBatch>> lanes = micro_batches(plan);
+  bytes.add(plan.max_len_tokens).add(static_cast<int64_t>(lanes.size()));
+  for (const std::vector<MicroBatch>& lane : lanes) {
     bytes.add(static_cast<int64_t>(lane.size()));
-    for (const MicroBatch& micro_batch : lane) add_micro_batch(bytes, micro_batch);
+    for (const MicroBatch& each : lane)
+      add_micro_batch(bytes, plan.units[static_cast<size_t>(each.unit)], each);
   }
 }
 
 }  // namespace
+
+std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences) {
+  std::vector<int64_t> lengths;
+  for (const Sequence& sequence : sequences) lengths.push_back(sequence.length_tokens);
+  return lengths;
+}
 
 int64_t MicroBatch::tokens() const {
   int64_t total = 0;
@@ -72,33 +83,15 @@ std::string canonical_bytes(const StepPlan& plan) {
 
 uint64_t hash(const StepPlan& plan) { return base::hash_bytes(canonical_bytes(plan)); }
 
-base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
-  SLUICE_ASSERT(lanes >= 1 && chunk >= 0 && chunk < 2 * lanes,
-                base::text("chunk ", chunk, " on ", lanes, " lanes"));
-  return base::even_part(length_tokens, int64_t{2} * lanes, chunk);
-}
-
-std::vector<Piece> lane_pieces(int32_t sequence, int64_t length_tokens, int lanes, int lane) {
-  std::vector<Piece> pieces;
-  for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
-    const base::Interval tokens = causal_chunk(length_tokens, lanes, chunk);
-    if (!tokens.empty()) pieces.push_back({sequence, tokens.begin, tokens.end});
-  }
-  return pieces;
-}
-
-std::vector<MicroBatch> ring_micro_batches(const std::vector<Sequence>& sequences,
-                                           const std::vector<int32_t>& shared, int lanes, int ring) {
-  std::vector<MicroBatch> result(static_cast<size_t>(lanes), MicroBatch{.ring = ring});
-  for (int lane = 0; lane < lanes; ++lane) {
-    for (const int32_t sequence : shared) {
-      const int64_t length = sequences.at(static_cast<size_t>(sequence)).length_tokens;
-      const std::vector<Piece> added = lane_pieces(sequence, length, lanes, lane);
-      std::vector<Piece>& pieces = result[static_cast<size_t>(lane)].pieces;
-      pieces.insert(pieces.end(), added.begin(), added.end());
+std::vector<std::vector<MicroBatch>> micro_batches(const PipelinePlan& plan) {
+  std::vector<std::vector<MicroBatch>> lanes(static_cast<size_t>(plan.pipeline.scheme.cp));
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const Unit& unit = plan.units[u];
+    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
+      lanes[static_cast<size_t>(lane)].push_back({static_cast<int>(u), unit.pieces_on(lane)});
     }
   }
-  return result;
+  return lanes;
 }
 
 }  // namespace sluice::strategy

@@ -1,15 +1,14 @@
-// A step plan: the strategy and every lane's micro-batches for one iteration. It is the only thing that
-// `plan` and `graph` share.
+// A step plan: the strategy and every pipeline's units for one iteration. It is the only thing that `plan`
+// and `graph` share.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
-#include "strategy/memory_policy.h"
 #include "strategy/strategy.h"
+#include "strategy/unit.h"
 
 namespace sluice::strategy {
 
@@ -21,32 +20,24 @@ struct Sequence {
   bool operator==(const Sequence&) const = default;
 };
 
-// Token range [begin, end) of one sequence on one lane.
-struct Piece {
-  int32_t sequence = 0;  // index into StepPlan::sequences
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t tokens() const { return end - begin; }
-  bool operator==(const Piece&) const = default;
-};
-
-// Pieces that pass through one lane's stages as a unit. Micro-batches of one pipeline with the same ring
-// are tied: lane by lane they exchange keys and values of the sequences that they share, which are those of
-// which they hold a part only.
-struct MicroBatch {
-  std::optional<int> ring;
-  std::vector<Piece> pieces;
-  MemoryPolicy memory;  // of the activations; the same on all lanes of a ring
-  int64_t tokens() const;
-  bool operator==(const MicroBatch&) const = default;
-};
+std::vector<int64_t> lengths_of(const std::vector<Sequence>& sequences);
 
 struct PipelinePlan {
   Pipeline pipeline;
-  int64_t max_len_tokens = 0;                  // what one lane's micro-batch may hold
-  std::vector<std::vector<MicroBatch>> lanes;  // pipeline.scheme.cp lists; may be empty
+  int64_t max_len_tokens = 0;  // what one lane's micro-batch may hold
+  std::vector<Unit> units;     // in the order of injection; each lane runs those that lie on it in this order
   bool operator==(const PipelinePlan&) const = default;
 };
+
+// What one lane has of a unit: `unit` is its index in PipelinePlan::units.
+struct MicroBatch {
+  int unit = 0;
+  std::vector<Piece> pieces;
+  int64_t tokens() const;
+};
+
+// By lane, its micro-batches in the order in which it runs them.
+std::vector<std::vector<MicroBatch>> micro_batches(const PipelinePlan& plan);
 
 struct CandidateEstimate {
   std::string strategy;
@@ -81,32 +72,20 @@ struct StepPlan {
 std::string canonical_bytes(const StepPlan& plan);
 uint64_t hash(const StepPlan& plan);
 
-// plan.json ("sluice.plan/1") and back; planning_ns is measured and stays out. from_json throws InputError
-// naming `name` and the fault, and accepts only plans that validate() accepts and whose hash and strategy
-// text, where given, agree.
+// plan.json ("sluice.plan/1") and back: it lists every lane's micro-batches with all their pieces, so that
+// readers need to know nothing of units. planning_ns is measured and stays out. from_json throws InputError
+// naming `name` and the fault, and accepts only micro-batches that units make, in plans that validate()
+// accepts and whose hash and strategy text, where given, agree.
 base::Json to_json(const StepPlan& plan);
 StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::string& name);
 
 // InputError naming the fault unless
-// - the strategy is valid and every pipeline has as many lists of micro-batches as lanes;
-// - every token of every sequence lies in exactly one piece;
-// - no micro-batch exceeds its pipeline's max_len_tokens;
-// - a micro-batch without ring holds whole sequences, one piece each, and at least one;
-// - each ring stands on a contiguous run of k >= 2 lanes, one micro-batch on each, which are, but for whole
-//   sequences anywhere in them, those that ring_micro_batches cuts from the sequences of its first lane, in
-//   the same order, none of them empty, under one memory policy.
+// - the strategy is valid, and no scheme shares parameters;
+// - every sequence is in exactly one unit, as long as it is;
+// - every unit lies on lanes of its pipeline, in the order of injection, and gives each of them tokens, but
+// no
+//   more than the pipeline's max_len_tokens;
+// - units of several lanes have different numbers >= 0 and exchange over a ring; none belongs to a pass.
 void validate(const StepPlan& plan, int world_size);
-
-// Balanced causal cutting: the micro-batches, lane by lane, of a ring of `lanes` lanes that shares the
-// `shared` sequences (indices into `sequences`). Each sequence is cut into 2·lanes chunks; lane j holds
-// chunk j and chunk 2·lanes−1−j, one piece each in this order, without the empty ones.
-std::vector<MicroBatch> ring_micro_batches(const std::vector<Sequence>& sequences,
-                                           const std::vector<int32_t>& shared, int lanes, int ring);
-
-// What lane `lane` of them holds of one sequence.
-std::vector<Piece> lane_pieces(int32_t sequence, int64_t length_tokens, int lanes, int lane);
-
-// Chunk `chunk` of the 2k chunks of a sequence of `length_tokens` on k lanes.
-base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk);
 
 }  // namespace sluice::strategy

@@ -1,6 +1,7 @@
 // plan.json, both ways.
 #include "base/hash.h"
 #include "base/text.h"
+#include "strategy/listed_micro_batches.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::strategy {
@@ -16,22 +17,26 @@ Json piece_to_json(const Piece& piece) {
   return {{"sequence", piece.sequence}, {"begin", piece.begin}, {"end", piece.end}};
 }
 
-Json micro_batch_to_json(const MicroBatch& micro_batch) {
+Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   Json pieces = Json::array();
   for (const Piece& piece : micro_batch.pieces) pieces.push_back(piece_to_json(piece));
-  Json json = {{"ring", micro_batch.ring ? Json(*micro_batch.ring) : Json()}, {"pieces", std::move(pieces)}};
-  const MemoryPolicy& memory = micro_batch.memory;
-  if (!memory.keeps_all()) {
-    json["memory"] = {{"recompute", memory.recompute}, {"offload_permille", memory.offload_permille}};
+  const bool shared = unit.lanes > 1;
+  Json json = {{"ring", shared ? Json(unit.ring) : Json()},
+               {"exchange", shared ? Json(name_of(unit.exchange)) : Json()},
+               {"pieces", std::move(pieces)}};
+  if (!unit.memory.keeps_all()) {
+    json["memory"] = {{"recompute", unit.memory.recompute},
+                      {"offload_permille", unit.memory.offload_permille}};
   }
   return json;
 }
 
 Json pipeline_to_json(const PipelinePlan& plan) {
   Json lanes = Json::array();
-  for (const std::vector<MicroBatch>& lane : plan.lanes) {
-    Json& micro_batches = lanes.emplace_back(Json::array());
-    for (const MicroBatch& micro_batch : lane) micro_batches.push_back(micro_batch_to_json(micro_batch));
+  for (const std::vector<MicroBatch>& lane : micro_batches(plan)) {
+    Json& listed = lanes.emplace_back(Json::array());
+    for (const MicroBatch& each : lane)
+      listed.push_back(micro_batch_to_json(plan.units[static_cast<size_t>(each.unit)], each));
   }
   return {{"scheme", to_text(plan.pipeline.scheme)},
           {"max_len", plan.max_len_tokens},
@@ -63,10 +68,12 @@ void for_each_item(const Json& value, const std::string& key, const std::string&
   for_each_item(value.at(key), text(name, ": ", key), read);
 }
 
-MicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
-  MicroBatch micro_batch;
+ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
+  ListedMicroBatch micro_batch;
   if (json.is_object() && json.contains("ring") && !json.at("ring").is_null()) {
     micro_batch.ring = base::require<int>(json, "ring", name);
+    const auto exchange = base::get_or<std::string>(json, "exchange", "ring", name);
+    micro_batch.exchange = with_name(name, [&] { return parse_exchange(exchange); });
   }
   if (json.is_object() && json.contains("memory")) {
     const Json& memory = json.at("memory");
@@ -82,7 +89,9 @@ MicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
   return micro_batch;
 }
 
-PipelinePlan pipeline_from_json(const Json& json, const std::string& name) {
+// The pipeline without its units; `lanes` receives what they are made from.
+PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
+                                std::vector<std::vector<ListedMicroBatch>>& lanes) {
   PipelinePlan plan;
   const auto scheme = base::require<std::string>(json, "scheme", name);
   plan.pipeline.scheme = with_name(name, [&] { return parse_scheme(scheme); });
@@ -93,11 +102,15 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name) {
     plan.pipeline.ranks.push_back(rank.get<int>());
   });
   for_each_item(json, "lanes", name, [&](const Json& lane, const std::string& lane_name) {
-    std::vector<MicroBatch>& micro_batches = plan.lanes.emplace_back();
+    std::vector<ListedMicroBatch>& listed = lanes.emplace_back();
     for_each_item(lane, lane_name, [&](const Json& micro_batch, const std::string& where) {
-      micro_batches.push_back(micro_batch_from_json(micro_batch, where));
+      listed.push_back(micro_batch_from_json(micro_batch, where));
     });
   });
+  if (lanes.size() != static_cast<size_t>(plan.pipeline.scheme.cp)) {
+    throw InputError(text(name, " ", scheme, ": it has ", lanes.size(), " lists of micro-batches but ",
+                          plan.pipeline.scheme.cp, " lanes"));
+  }
   return plan;
 }
 
@@ -111,7 +124,11 @@ StepPlan unchecked_from_json(const Json& json, const std::string& name) {
                               .length_tokens = base::require<int64_t>(sequence, "length", where)});
   });
   for_each_item(json, "pipelines", name, [&](const Json& pipeline, const std::string& where) {
-    plan.pipelines.push_back(pipeline_from_json(pipeline, where));
+    std::vector<std::vector<ListedMicroBatch>> lanes;
+    PipelinePlan read = pipeline_from_json(pipeline, where, lanes);
+    const size_t number = plan.pipelines.size();
+    read.units = with_name(name, [&] { return units_of(lanes, plan.sequences, number); });
+    plan.pipelines.push_back(std::move(read));
   });
   plan.estimated_ns = base::get_or<int64_t>(json, "estimated_ns", 0, name);
   plan.lower_bound_ns = base::get_or<int64_t>(json, "lower_bound_ns", 0, name);

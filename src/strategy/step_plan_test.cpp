@@ -20,7 +20,7 @@ using testing::ThrowsMessage;
 
 constexpr int kWorldSize = 8;
 
-// Sequence 0 on a ring over lanes 1 and 2 of pipeline 0, the others whole.
+// Sequence 0 on lanes 1 and 2 of pipeline 0, the others whole.
 StepPlan example_plan() {
   StepPlan plan;
   plan.step = 7;
@@ -29,14 +29,12 @@ StepPlan example_plan() {
                     {.document = 9, .begin_token = 0, .length_tokens = 4},
                     {.document = 2, .begin_token = 0, .length_tokens = 3}};
   const Strategy strategy = parse_strategy("<1,1,3> + <2,1,1>", kWorldSize);
-  const std::vector<MicroBatch> ring = ring_micro_batches(plan.sequences, {0}, 2, 4);
   plan.pipelines.push_back(
       {.pipeline = strategy.pipelines[0],
        .max_len_tokens = 8,
-       .lanes = {{{.ring = std::nullopt, .pieces = {{1, 0, 6}}}}, {ring[0]}, {ring[1]}}});
-  plan.pipelines.push_back({.pipeline = strategy.pipelines[1],
-                            .max_len_tokens = 7,
-                            .lanes = {{{.ring = std::nullopt, .pieces = {{3, 0, 3}, {2, 0, 4}}}}}});
+       .units = {{.sequences = {{1, 6}}}, {.first_lane = 1, .lanes = 2, .sequences = {{0, 10}}, .ring = 4}}});
+  plan.pipelines.push_back(
+      {.pipeline = strategy.pipelines[1], .max_len_tokens = 7, .units = {{.sequences = {{3, 3}, {2, 4}}}}});
   plan.estimated_ns = 1100;
   plan.lower_bound_ns = 1000;
   plan.planning_ns = 77;
@@ -44,16 +42,14 @@ StepPlan example_plan() {
   return plan;
 }
 
-MicroBatch& micro_batch(StepPlan& plan, size_t pipeline, size_t lane, size_t index = 0) {
-  return plan.pipelines[pipeline].lanes[lane][index];
-}
+Unit& unit(StepPlan& plan, size_t pipeline, size_t index) { return plan.pipelines[pipeline].units[index]; }
 
 TEST(StepPlan, CountsTokensTargetsAndGap) {
   const StepPlan plan = example_plan();
   EXPECT_EQ(plan.tokens(), 23);
   EXPECT_EQ(plan.targets(), 19);
   EXPECT_EQ(plan.gap_ppm(), 100'000);
-  EXPECT_EQ(plan.pipelines[1].lanes[0][0].tokens(), 7);
+  EXPECT_EQ(plan.pipelines[1].units[0].tokens(), 7);
   EXPECT_EQ(to_text(plan.strategy()), "1x<1,1,3> + 1x<2,1,1>");
 }
 
@@ -65,136 +61,82 @@ TEST(StepPlan, GapIsZeroWithoutBoundAndNeverOverflows) {
   EXPECT_EQ(plan.gap_ppm(), INT64_MAX);
 }
 
-TEST(CausalChunk, ChunksCoverTheSequenceAndDifferByAtMostOne) {
-  for (int64_t length = 1; length < 40; ++length) {
-    for (int lanes = 1; lanes <= 6; ++lanes) {
-      int64_t next = 0;
-      for (int chunk = 0; chunk < 2 * lanes; ++chunk) {
-        const base::Interval tokens = causal_chunk(length, lanes, chunk);
-        EXPECT_EQ(tokens.begin, next);
-        EXPECT_GE(tokens.end - tokens.begin, length / (2 * lanes));
-        EXPECT_LE(tokens.end - tokens.begin, length / (2 * lanes) + 1);
-        next = tokens.end;
-      }
-      EXPECT_EQ(next, length);
-    }
-  }
+TEST(StepPlan, LanesRunTheUnitsThatLieOnThem) {
+  const std::vector<std::vector<MicroBatch>> lanes = micro_batches(example_plan().pipelines[0]);
+  ASSERT_EQ(lanes.size(), 3u);
+  ASSERT_EQ(lanes[0].size(), 1u);
+  EXPECT_EQ(lanes[0][0].unit, 0);
+  EXPECT_EQ(lanes[0][0].pieces, (std::vector<Piece>{{1, 0, 6}}));
+  EXPECT_EQ(lanes[1][0].unit, 1);
+  EXPECT_EQ(lanes[1][0].pieces, (std::vector<Piece>{{0, 0, 2}, {0, 7, 10}}));
+  EXPECT_EQ(lanes[2][0].tokens(), 5);
 }
 
-TEST(RingMicroBatches, LaneHoldsAChunkFromEachEnd) {
-  const std::vector<Sequence> sequences = {{.length_tokens = 8}, {.length_tokens = 16}};
-  const std::vector<MicroBatch> ring = ring_micro_batches(sequences, {1, 0}, 2, 3);
-  ASSERT_EQ(ring.size(), 2u);
-  EXPECT_EQ(ring[0], (MicroBatch{3, {{1, 0, 4}, {1, 12, 16}, {0, 0, 2}, {0, 6, 8}}}));
-  EXPECT_EQ(ring[1], (MicroBatch{3, {{1, 4, 8}, {1, 8, 12}, {0, 2, 4}, {0, 4, 6}}}));
-}
-
-TEST(RingMicroBatches, SequenceShorterThanItsChunksLeavesThemOut) {
-  const std::vector<MicroBatch> ring = ring_micro_batches({{.length_tokens = 1}}, {0}, 3, 0);
-  EXPECT_EQ(ring[0].pieces, (std::vector<Piece>{{0, 0, 1}}));
-  EXPECT_TRUE(ring[1].pieces.empty());
-  EXPECT_TRUE(ring[2].pieces.empty());
-}
-
-TEST(ValidateStepPlan, AcceptsRingsAndWholeSequences) {
+TEST(ValidateStepPlan, AcceptsUnitsOfOneLaneAndOfSeveral) {
   EXPECT_NO_THROW(validate(example_plan(), kWorldSize));
 }
 
-TEST(ValidateStepPlan, AcceptsWholeSequencesBesideThePiecesOfARing) {
+TEST(ValidateStepPlan, AcceptsWholeSequencesBesideSharedOnes) {
   StepPlan plan = example_plan();
   plan.pipelines[0].max_len_tokens = 11;
-  auto& pieces = micro_batch(plan, 0, 2).pieces;
-  pieces.insert(pieces.begin() + 1, {1, 0, 6});
-  plan.pipelines[0].lanes[0].clear();
+  unit(plan, 0, 1).own = {{}, {{1, 6}}};
+  plan.pipelines[0].units.erase(plan.pipelines[0].units.begin());
   EXPECT_NO_THROW(validate(plan, kWorldSize));
 }
 
 TEST(ValidateStepPlan, EachFaultIsNamed) {
-  struct Fault {
-    std::function<void(StepPlan&)> make;
-    std::string message;
-  };
-  const Fault faults[] = {
+  const std::pair<std::function<void(StepPlan&)>, std::string> faults[] = {
       {[](StepPlan& p) { p.step = -1; }, "step -1 is negative"},
       {[](StepPlan& p) { p.pipelines.clear(); }, "at least one pipeline"},
       {[](StepPlan& p) {
          p.pipelines[1].pipeline.ranks = {2, 3};
        },
        "rank 2 is used twice"},
+      {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.share = 3; },
+       "lanes that share parameters cannot run yet"},
       {[](StepPlan& p) { p.sequences[1].document = -1; }, "sequence 1: document -1 is negative"},
       {[](StepPlan& p) { p.sequences[1].begin_token = -2; }, "sequence 1: begin -2 is negative"},
       {[](StepPlan& p) { p.sequences[1].length_tokens = 0; }, "sequence 1: length 0 is outside"},
-      {[](StepPlan& p) { p.pipelines[0].lanes.pop_back(); }, "2 lists of micro-batches but 3 lanes"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1001; },
+      {[](StepPlan& p) { p.sequences[1].length_tokens = 7; },
+       "sequence 1 has 6 tokens there but 7 in the batch"},
+      {[](StepPlan& p) { unit(p, 0, 1).lanes = 3; }, "a unit lies on 3 lanes from lane 1 on, but it has 3"},
+      {[](StepPlan& p) { unit(p, 0, 1).lanes = 0; }, "a unit lies on 0 lanes"},
+      {[](StepPlan& p) {  // lane 2's second stands before lane 0's first
+         p.sequences.push_back({.length_tokens = 1});
+         p.pipelines[0].units.insert(p.pipelines[0].units.begin(), {.first_lane = 1, .sequences = {{4, 1}}});
+         std::swap(unit(p, 0, 1), unit(p, 0, 2));
+       },
+       "pipeline 0: its units do not stand in the order of injection"},
+      {[](StepPlan& p) { unit(p, 1, 0).memory.offload_permille = 1001; },
        "micro-batch 0 of lane 0 of pipeline 1: offload_permille is 1001"},
-      {[](StepPlan& p) { micro_batch(p, 0, 2).memory.recompute = true; },
-       "its memory policy is 'recompute' but ring 4 has 'keep' on its first lane"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].sequence = 4; }, "sequence 4 is outside [0, 4)"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].sequence = -1; }, "sequence -1 is outside [0, 4)"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].end = 4; },
-       "no token range of sequence 3 with 3 tokens"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].end = 0; }, "[0, 0) is no token range"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].begin = -1; }, "[-1, 3) is no token range"},
-      // A token in no piece: at the end, at the beginning, a whole sequence.
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].end = 2; },
-       "sequence 3: tokens [2, 3) are in no piece"},
-      {[](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].begin = 1; },
-       "sequence 3: tokens [0, 1) are in no piece"},
-      {[](StepPlan& p) { p.sequences.push_back({.length_tokens = 5}); },
-       "sequence 4: tokens [0, 5) are in no piece"},
-      // A token in two pieces.
+      {[](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kHeads; },
+       "ring 4 of pipeline 0: its exchange is 'heads', but only ring runs yet"},
+      {[](StepPlan& p) { unit(p, 0, 0).pass = 0; }, "micro-batch 0 of lane 0 of pipeline 0: it is in a pass"},
+      {[](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 4; }, "sequence 4 is outside [0, 4)"},
+      {[](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = -1; }, "sequence -1 is outside [0, 4)"},
+      {[](StepPlan& p) { p.sequences.push_back({.length_tokens = 5}); }, "sequence 4 is in no micro-batch"},
       {[](StepPlan& p) {
-         p.pipelines[1].lanes[0].push_back({std::nullopt, {{1, 0, 6}}});
+         p.pipelines[1].units.push_back({.sequences = {{1, 6}}});
        },
-       "sequence 1: tokens [0, 6) are in two pieces"},
-      {[](StepPlan& p) { micro_batch(p, 0, 1).pieces[0].end = 4; },
-       "sequence 0: tokens [2, 4) are in two pieces"},
-      {[](StepPlan& p) { p.pipelines[1].max_len_tokens = 6; }, "7 tokens are more than max_len 6"},
-      {[](StepPlan& p) { p.pipelines[1].lanes[0].push_back({}); },
+       "sequence 1 is in two micro-batches"},
+      {[](StepPlan& p) { p.pipelines[1].max_len_tokens = 6; }, "7 tokens on lane 0 are more than max_len 6"},
+      {[](StepPlan& p) { p.pipelines[1].units.emplace_back(); },
        "micro-batch 1 of lane 0 of pipeline 1: it is empty"},
+      {[](StepPlan& p) { unit(p, 0, 1).ring = -1; }, "a ring's number is at least 0"},
       {[](StepPlan& p) {
-         micro_batch(p, 1, 0).pieces = {{3, 0, 1}, {3, 1, 3}, {2, 0, 4}};
+         p.sequences.push_back({.length_tokens = 9});
+         p.pipelines[0].units.push_back({.first_lane = 1, .lanes = 2, .sequences = {{4, 9}}, .ring = 4});
        },
-       "sequence 3 is cut at [0, 1) but the micro-batch has no ring"},
-      // Rings.
-      {[](StepPlan& p) { micro_batch(p, 0, 0).ring = 9; }, "ring 9 of pipeline 0: it has one micro-batch"},
-      {[](StepPlan& p) { micro_batch(p, 0, 1).ring = micro_batch(p, 0, 2).ring = -1; },
-       "a ring's number is at least 0"},
-      {[](StepPlan& p) { std::swap(p.pipelines[0].lanes[0], p.pipelines[0].lanes[1]); }, "it skips lane 1"},
-      {[](StepPlan& p) {
-         p.pipelines[0].lanes[1].push_back({4, {micro_batch(p, 0, 1).pieces[1]}});
-         micro_batch(p, 0, 1).pieces.pop_back();
-       },
-       "ring 4 of pipeline 0: lane 1 has more than one micro-batch of it"},
-      {[](StepPlan& p) { std::swap(p.pipelines[0].lanes[1], p.pipelines[0].lanes[2]); },
-       "its pieces are not chunks 0 and 3 of each sequence of ring 4"},
-      {[](StepPlan& p) {  // contiguous halves: not balanced
-         micro_batch(p, 0, 1).pieces = {{0, 0, 5}};
-         micro_batch(p, 0, 2).pieces = {{0, 5, 10}};
-       },
-       "its pieces are not chunks"},
-      {[](StepPlan& p) { std::swap(micro_batch(p, 0, 2).pieces[0], micro_batch(p, 0, 2).pieces[1]); },
-       "its pieces are not chunks 1 and 2"},
-      {[](StepPlan& p) {
-         micro_batch(p, 1, 0).pieces.push_back({1, 0, 6});
-         p.pipelines[1].max_len_tokens = 13;
-         p.pipelines[0].lanes[0] = {{5, {}}};
-         p.pipelines[0].lanes[1].push_back({5, {}});
-       },
-       "ring 5: it shares no sequence"},
-      {[](StepPlan& p) {
-         p.sequences[0].length_tokens = 2;
-         p.pipelines[0].lanes = {{}, {}, {}};
-         const auto cut = ring_micro_batches(p.sequences, {0}, 3, 4);
-         for (size_t lane = 0; lane < 3; ++lane) p.pipelines[0].lanes[lane] = {cut[lane]};
-         p.pipelines[0].lanes[1][0].pieces.push_back({1, 0, 6});
-       },
-       "a ring over 3 lanes needs a sequence of 6 tokens"},
+       "ring 4 of pipeline 0: it is there twice"},
+      {[](StepPlan& p) { unit(p, 0, 1).own = {{}}; }, "it has 1 lists of whole sequences on 2 lanes"},
+      {[](StepPlan& p) { unit(p, 0, 1).sequences.clear(); }, "it shares no sequence"},
+      {[](StepPlan& p) { p.sequences[0].length_tokens = unit(p, 0, 1).sequences[0].length_tokens = 1; },
+       "it leaves lane 2 without tokens: a ring over 2 lanes needs a sequence of 4 tokens"},
   };
-  for (const Fault& fault : faults) {
+  for (const auto& [make, fault] : faults) {
     StepPlan plan = example_plan();
-    fault.make(plan);
-    EXPECT_THAT([&] { validate(plan, kWorldSize); }, ThrowsMessage<InputError>(HasSubstr(fault.message)));
+    make(plan);
+    EXPECT_THAT([&] { validate(plan, kWorldSize); }, ThrowsMessage<InputError>(HasSubstr(fault)));
   }
 }
 
@@ -217,14 +159,16 @@ TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
       },
       [](StepPlan& p) { std::swap(p.pipelines[0].pipeline.ranks[0], p.pipelines[0].pipeline.ranks[1]); },
       [](StepPlan& p) { p.pipelines[0].max_len_tokens = 9; },
-      [](StepPlan& p) { micro_batch(p, 0, 1).ring = 5; },
-      [](StepPlan& p) { micro_batch(p, 0, 1).ring.reset(); },
-      [](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].sequence = 2; },
-      [](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].begin = 1; },
-      [](StepPlan& p) { micro_batch(p, 1, 0).pieces[0].end = 2; },
-      [](StepPlan& p) { micro_batch(p, 1, 0).memory.recompute = true; },
-      [](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1; },
-      [](StepPlan& p) { std::swap(p.pipelines[0].lanes[0], p.pipelines[0].lanes[1]); },
+      [](StepPlan& p) { p.pipelines[0].pipeline.scheme.share = 3; },
+      [](StepPlan& p) { unit(p, 0, 1).ring = 5; },
+      [](StepPlan& p) { unit(p, 0, 1).lanes = 1; },
+      [](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kHeads; },
+      [](StepPlan& p) { unit(p, 0, 1).pass = 0; },
+      [](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 2; },
+      [](StepPlan& p) { unit(p, 1, 0).sequences[0].length_tokens = 2; },
+      [](StepPlan& p) { unit(p, 1, 0).memory.recompute = true; },
+      [](StepPlan& p) { unit(p, 1, 0).memory.offload_permille = 1; },
+      [](StepPlan& p) { unit(p, 0, 1).first_lane = 0; },
   };
   for (const auto& change : changes) {
     StepPlan plan = example_plan();
@@ -252,17 +196,80 @@ TEST(StepPlanJson, RoundTripKeepsEverythingButMeasuredTime) {
   EXPECT_EQ(json["gap_ppm"], 100'000);
   EXPECT_EQ(json["hash"], base::hash_text(hash(plan)));
   EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["ring"], 4);
+  EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["exchange"], "ring");
   EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["ring"].is_null());
+  EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["exchange"].is_null());
 }
 
 TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   StepPlan plan = example_plan();
-  micro_batch(plan, 1, 0).memory = {.recompute = true, .offload_permille = 300};
+  unit(plan, 1, 0).memory = {.recompute = true, .offload_permille = 300};
   const Json json = to_json(plan);
   EXPECT_FALSE(json["pipelines"][0]["lanes"][0][0].contains("memory"));
   EXPECT_EQ(json["pipelines"][1]["lanes"][0][0]["memory"]["offload_permille"], 300);
   EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
-  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute, offload 0.3");
+  EXPECT_EQ(to_text(unit(plan, 1, 0).memory), "recompute, offload 0.3");
+}
+
+// A lane's list of micro-batches.
+Json& listed(Json& plan, size_t pipeline, size_t lane) { return plan["pipelines"][pipeline]["lanes"][lane]; }
+
+TEST(StepPlanJson, WholeSequencesMayStandAnywhereBesideSharedOnes) {
+  StepPlan plan = example_plan();
+  plan.pipelines[0].max_len_tokens = 11;
+  unit(plan, 0, 1).own = {{}, {{1, 6}}};
+  plan.pipelines[0].units.erase(plan.pipelines[0].units.begin());
+  Json json = to_json(plan);
+  Json& pieces = listed(json, 0, 2)[0]["pieces"];
+  std::swap(pieces[0], pieces[2]);
+  std::swap(pieces[1], pieces[2]);
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
+}
+
+TEST(StepPlanJson, MicroBatchesThatNoUnitMakesAreNamed) {
+  const Json shared = to_json(example_plan())["pipelines"][0]["lanes"][1][0];
+  const std::pair<std::function<void(Json&)>, std::string> faults[] = {
+      {[](Json& j) { j["pipelines"][0]["lanes"].erase(2); }, "2 lists of micro-batches but 3 lanes"},
+      {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["sequence"] = 4; }, "sequence 4 is outside [0, 4)"},
+      {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["end"] = 4; },
+       "no token range of sequence 3 with 3 tokens"},
+      {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["end"] = 0; }, "[0, 0) is no token range"},
+      {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["begin"] = -1; }, "[-1, 3) is no token range"},
+      {[](Json& j) { listed(j, 1, 0)[0]["pieces"][0]["end"] = 2; },
+       "sequence 3 is cut at [0, 2) but the micro-batch has no ring"},
+      {[](Json& j) { listed(j, 0, 0)[0]["ring"] = 9; }, "ring 9 of pipeline 0: it has one micro-batch"},
+      {[](Json& j) { std::swap(listed(j, 0, 0), listed(j, 0, 1)); }, "it skips lane 1"},
+      {[&](Json& j) { listed(j, 0, 1).push_back(shared); }, "lane 1 has more than one micro-batch of it"},
+      {[](Json& j) {
+         listed(j, 0, 2)[0]["memory"] = {{"recompute", true}};
+       },
+       "its memory policy is 'recompute' but ring 4 has 'keep' on its first lane"},
+      {[](Json& j) { listed(j, 0, 2)[0]["exchange"] = "heads"; },
+       "its exchange is 'heads' but ring 4 has 'ring' on its first lane"},
+      {[](Json& j) { listed(j, 0, 2)[0]["exchange"] = "rings"; }, "choose ring, heads or nested"},
+      {[](Json& j) { std::swap(listed(j, 0, 1), listed(j, 0, 2)); },
+       "its pieces are not chunks 0 and 3 of each sequence of ring 4"},
+      {[](Json& j) {  // contiguous halves: not balanced
+         listed(j, 0, 1)[0]["pieces"] = {{{"sequence", 0}, {"begin", 0}, {"end", 5}}};
+         listed(j, 0, 2)[0]["pieces"] = {{{"sequence", 0}, {"begin", 5}, {"end", 10}}};
+       },
+       "its pieces are not chunks"},
+      {[&](Json& j) {
+         Json other = shared;
+         other["ring"] = 5;
+         listed(j, 0, 1).push_back(other);
+         listed(j, 0, 2).insert(listed(j, 0, 2).begin(), listed(j, 0, 2)[0]);
+         listed(j, 0, 2)[0]["ring"] = 5;
+       },
+       "its rings cross"},
+  };
+  for (const auto& [make, fault] : faults) {
+    Json json = to_json(example_plan());
+    json.erase("hash");
+    make(json);
+    EXPECT_THAT([&] { step_plan_from_json(json, kWorldSize, "plan.json"); },
+                ThrowsMessage<InputError>(AllOf(HasSubstr("plan.json: "), HasSubstr(fault))));
+  }
 }
 
 TEST(StepPlanJson, EachFaultNamesFileAndKey) {

@@ -1,7 +1,6 @@
-// What makes a step plan valid: tokens, sizes, rings.
+// What makes a step plan valid.
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -15,26 +14,6 @@ using base::text;
 
 // Sums of that many tokens over any number of sequences that fits memory stay inside 64 bits.
 constexpr int64_t kMaxLengthTokens = int64_t{1} << 32;
-
-// Where a micro-batch stands, for messages.
-struct Spot {
-  size_t pipeline = 0;
-  size_t lane = 0;
-  size_t index = 0;
-  std::string text() const {
-    return base::text("micro-batch ", index, " of lane ", lane, " of pipeline ", pipeline);
-  }
-};
-
-template <typename Visit>
-void for_each_micro_batch(const StepPlan& plan, const Visit& visit) {
-  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
-    const auto& lanes = plan.pipelines[p].lanes;
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      for (size_t i = 0; i < lanes[lane].size(); ++i) visit(Spot{p, lane, i}, lanes[lane][i]);
-    }
-  }
-}
 
 void validate_sequences(const StepPlan& plan) {
   if (plan.step < 0) throw InputError(text("step ", plan.step, " is negative"));
@@ -51,167 +30,109 @@ void validate_sequences(const StepPlan& plan) {
   }
 }
 
-void validate_lane_counts(const StepPlan& plan) {
-  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
-    const PipelinePlan& pipeline = plan.pipelines[p];
-    if (pipeline.lanes.size() != static_cast<size_t>(pipeline.pipeline.scheme.cp)) {
-      throw InputError(text("pipeline ", p, " ", to_text(pipeline.pipeline.scheme), ": it has ",
-                            pipeline.lanes.size(), " lists of micro-batches but ",
-                            pipeline.pipeline.scheme.cp, " lanes"));
+// Checks the units of one pipeline.
+class UnitChecks {
+ public:
+  UnitChecks(const StepPlan& plan, size_t pipeline) : plan_(plan), pipeline_(plan.pipelines[pipeline]) {
+    const int lanes = pipeline_.pipeline.scheme.cp;
+    std::vector<int> of_lane(static_cast<size_t>(lanes), 0);
+    for (const Unit& unit : pipeline_.units) {
+      const bool inside = unit.first_lane >= 0 && unit.lanes >= 1 && unit.end_lane() <= lanes;
+      if (!inside) {
+        throw InputError(text("pipeline ", pipeline, " ", to_text(pipeline_.pipeline.scheme),
+                              ": a unit lies on ", unit.lanes, " lanes from lane ", unit.first_lane,
+                              " on, but it has ", lanes));
+      }
+      names_.push_back(unit.lanes > 1 ? text("ring ", unit.ring, " of pipeline ", pipeline)
+                                      : text("micro-batch ", of_lane[static_cast<size_t>(unit.first_lane)],
+                                             " of lane ", unit.first_lane, " of pipeline ", pipeline));
+      for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) ++of_lane[static_cast<size_t>(lane)];
     }
+    check_order(pipeline, lanes);
   }
-}
 
-void validate_pieces(const StepPlan& plan) {
-  for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
-    for (const Piece& piece : micro_batch.pieces) {
-      if (piece.sequence < 0 || static_cast<size_t>(piece.sequence) >= plan.sequences.size()) {
+  void check(std::vector<char>& planned) const {
+    std::set<int> rings;
+    for (size_t u = 0; u < names_.size(); ++u) {
+      const Unit& unit = pipeline_.units[u];
+      const std::string& name = names_[u];
+      try {
+        validate(unit.memory);
+      } catch (const InputError& error) {
+        throw InputError(text(name, ": ", error.what()));
+      }
+      if (unit.exchange != Exchange::kRing) {
         throw InputError(
-            text(spot.text(), ": sequence ", piece.sequence, " is outside [0, ", plan.sequences.size(), ")"));
+            text(name, ": its exchange is '", name_of(unit.exchange), "', but only ring runs yet"));
       }
-      const int64_t length = plan.sequences[static_cast<size_t>(piece.sequence)].length_tokens;
-      if (piece.begin < 0 || piece.begin >= piece.end || piece.end > length) {
-        throw InputError(text(spot.text(), ": [", piece.begin, ", ", piece.end,
-                              ") is no token range of sequence ", piece.sequence, " with ", length,
-                              " tokens"));
+      if (unit.pass)
+        throw InputError(text(name, ": it is in a pass, but lanes that share parameters cannot run yet"));
+      if (unit.lanes > 1 && unit.ring < 0) throw InputError(text(name, ": a ring's number is at least 0"));
+      if (unit.lanes > 1 && !rings.insert(unit.ring).second)
+        throw InputError(text(name, ": it is there twice"));
+      if (!unit.own.empty() && (unit.lanes == 1 || unit.own.size() != static_cast<size_t>(unit.lanes))) {
+        throw InputError(
+            text(name, ": it has ", unit.own.size(), " lists of whole sequences on ", unit.lanes, " lanes"));
       }
-    }
-  });
-}
-
-// Every token in exactly one piece.
-void validate_coverage(const StepPlan& plan) {
-  std::vector<std::vector<base::Interval>> pieces(plan.sequences.size());
-  for_each_micro_batch(plan, [&](const Spot&, const MicroBatch& micro_batch) {
-    for (const Piece& piece : micro_batch.pieces) {
-      pieces[static_cast<size_t>(piece.sequence)].push_back({piece.begin, piece.end});
-    }
-  });
-  for (size_t s = 0; s < pieces.size(); ++s) {
-    std::sort(pieces[s].begin(), pieces[s].end(),
-              [](const base::Interval& a, const base::Interval& b) { return a.begin < b.begin; });
-    const int64_t length = plan.sequences[s].length_tokens;
-    pieces[s].push_back({length, length});
-    int64_t covered = 0;
-    for (const base::Interval& piece : pieces[s]) {
-      if (piece.begin > covered) {
-        throw InputError(text("sequence ", s, ": tokens [", covered, ", ", piece.begin, ") are in no piece"));
+      if (unit.lanes > 1 && unit.sequences.empty()) throw InputError(text(name, ": it shares no sequence"));
+      for (const UnitSequence& sequence : unit.sequences) check_sequence(sequence, name, planned);
+      for (const auto& lane : unit.own) {
+        for (const UnitSequence& sequence : lane) check_sequence(sequence, name, planned);
       }
-      if (piece.begin < covered) {
-        throw InputError(text("sequence ", s, ": tokens [", piece.begin, ", ", std::min(piece.end, covered),
-                              ") are in two pieces"));
-      }
-      covered = piece.end;
+      check_sizes(unit, name);
     }
   }
-}
 
-void validate_sizes(const StepPlan& plan) {
-  for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
-    const int64_t max_len = plan.pipelines[spot.pipeline].max_len_tokens;
-    if (micro_batch.tokens() > max_len) {
+ private:
+  void check_order(size_t pipeline, int lanes) const {
+    const auto order = injection_order(units_by_lane(pipeline_.units, lanes));
+    if (order && std::ranges::is_sorted(*order)) return;
+    throw InputError(text("pipeline ", pipeline, ": its units do not stand in the order of injection"));
+  }
+
+  void check_sequence(const UnitSequence& of, const std::string& name, std::vector<char>& planned) const {
+    if (of.sequence < 0 || static_cast<size_t>(of.sequence) >= plan_.sequences.size()) {
       throw InputError(
-          text(spot.text(), ": ", micro_batch.tokens(), " tokens are more than max_len ", max_len));
+          text(name, ": sequence ", of.sequence, " is outside [0, ", plan_.sequences.size(), ")"));
     }
-  });
-}
-
-void validate_memory(const StepPlan& plan) {
-  for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
-    try {
-      validate(micro_batch.memory);
-    } catch (const InputError& error) {
-      throw InputError(text(spot.text(), ": ", error.what()));
+    const auto s = static_cast<size_t>(of.sequence);
+    if (of.length_tokens != plan_.sequences[s].length_tokens) {
+      throw InputError(text(name, ": sequence ", s, " has ", of.length_tokens, " tokens there but ",
+                            plan_.sequences[s].length_tokens, " in the batch"));
     }
-  });
-}
+    if (planned[s]++ != 0) throw InputError(text(name, ": sequence ", s, " is in two micro-batches"));
+  }
 
-void validate_whole_sequences(const StepPlan& plan) {
-  for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
-    if (micro_batch.ring) return;
-    if (micro_batch.pieces.empty()) throw InputError(text(spot.text(), ": it is empty"));
-    for (const Piece& piece : micro_batch.pieces) {
-      if (!plan.is_whole(piece)) {
-        throw InputError(text(spot.text(), ": sequence ", piece.sequence, " is cut at [", piece.begin, ", ",
-                              piece.end, ") but the micro-batch has no ring"));
+  void check_sizes(const Unit& unit, const std::string& name) const {
+    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
+      const int64_t tokens = unit.tokens_on(lane);
+      if (tokens == 0 && unit.lanes == 1) throw InputError(text(name, ": it is empty"));
+      if (tokens == 0) {
+        throw InputError(text(name, ": it leaves lane ", lane, " without tokens: a ring over ", unit.lanes,
+                              " lanes needs a sequence of ", 2 * unit.lanes, " tokens"));
+      }
+      if (tokens > pipeline_.max_len_tokens) {
+        throw InputError(text(name, ": ", tokens, " tokens on lane ", lane, " are more than max_len ",
+                              pipeline_.max_len_tokens));
       }
     }
-  });
-}
-
-using RingSpots = std::vector<Spot>;  // ascending by lane
-
-void validate_ring_lanes(const RingSpots& spots, int ring) {
-  const std::string name = text("ring ", ring, " of pipeline ", spots.front().pipeline);
-  if (ring < 0) throw InputError(text(name, ": a ring's number is at least 0"));
-  if (spots.size() < 2)
-    throw InputError(text(name, ": it has one micro-batch, on lane ", spots.front().lane));
-  for (size_t i = 1; i < spots.size(); ++i) {
-    if (spots[i].lane == spots[i - 1].lane) {
-      throw InputError(text(name, ": lane ", spots[i].lane, " has more than one micro-batch of it"));
-    }
-    if (spots[i].lane != spots[i - 1].lane + 1) {
-      throw InputError(text(name, ": it skips lane ", spots[i - 1].lane + 1));
-    }
   }
-}
 
-void validate_ring_cut(const StepPlan& plan, const RingSpots& spots, int ring) {
-  const auto& lanes = plan.pipelines[spots.front().pipeline].lanes;
-  const auto shared_part = [&](const Spot& spot) {
-    MicroBatch part = lanes[spot.lane][spot.index];
-    std::erase_if(part.pieces, [&](const Piece& piece) { return plan.is_whole(piece); });
-    return part;
-  };
-  // The last chunk is never empty, so the first lane holds a piece of every sequence.
-  std::vector<int32_t> shared;
-  for (const Piece& piece : shared_part(spots.front()).pieces) {
-    if (shared.empty() || shared.back() != piece.sequence) shared.push_back(piece.sequence);
-  }
-  if (shared.empty()) throw InputError(text("ring ", ring, ": it shares no sequence"));
-  const auto expected = ring_micro_batches(plan.sequences, shared, static_cast<int>(spots.size()), ring);
-  const auto policy = [&](const Spot& spot) { return lanes[spot.lane][spot.index].memory; };
-  const MemoryPolicy memory = policy(spots.front());
-  for (size_t i = 0; i < spots.size(); ++i) {
-    if (expected[i].pieces.empty()) {
-      throw InputError(text(spots[i].text(), ": ring ", ring, " leaves it without tokens: a ring over ",
-                            spots.size(), " lanes needs a sequence of ", 2 * spots.size(), " tokens"));
-    }
-    if (policy(spots[i]) != memory) {
-      throw InputError(text(spots[i].text(), ": its memory policy is '", to_text(policy(spots[i])),
-                            "' but ring ", ring, " has '", to_text(memory), "' on its first lane"));
-    }
-    if (shared_part(spots[i]).pieces != expected[i].pieces) {
-      throw InputError(text(spots[i].text(), ": its pieces are not chunks ", i, " and ",
-                            2 * spots.size() - 1 - i, " of each sequence of ring ", ring,
-                            ", in the order of the ring's first lane, beside whole sequences"));
-    }
-  }
-}
-
-void validate_rings(const StepPlan& plan) {
-  std::map<std::pair<size_t, int>, RingSpots> rings;
-  for_each_micro_batch(plan, [&](const Spot& spot, const MicroBatch& micro_batch) {
-    if (micro_batch.ring) rings[{spot.pipeline, *micro_batch.ring}].push_back(spot);
-  });
-  for (const auto& [key, spots] : rings) {
-    validate_ring_lanes(spots, key.second);
-    validate_ring_cut(plan, spots, key.second);
-  }
-}
+  const StepPlan& plan_;
+  const PipelinePlan& pipeline_;
+  std::vector<std::string> names_;  // of the units
+};
 
 }  // namespace
 
 void validate(const StepPlan& plan, int world_size) {
   validate(plan.strategy(), world_size);
   validate_sequences(plan);
-  validate_lane_counts(plan);
-  validate_pieces(plan);
-  validate_coverage(plan);
-  validate_sizes(plan);
-  validate_memory(plan);
-  validate_whole_sequences(plan);
-  validate_rings(plan);
+  std::vector<char> planned(plan.sequences.size(), 0);
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) UnitChecks(plan, p).check(planned);
+  for (size_t s = 0; s < planned.size(); ++s) {
+    if (planned[s] == 0) throw InputError(text("sequence ", s, " is in no micro-batch"));
+  }
 }
 
 }  // namespace sluice::strategy

@@ -36,6 +36,10 @@ void validate_pipeline(const Pipeline& pipeline, int index) {
   if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1) {
     throw base::InputError(base::text(name, ": every degree must be at least 1"));
   }
+  if (scheme.share != 1) {
+    throw base::InputError(base::text(name, ": lanes that share parameters cannot run yet: leave out the ",
+                                      scheme.share, " or write 1"));
+  }
   const bool too_large =
       int64_t{scheme.tp} * scheme.pp > kMaxRanks || int64_t{scheme.tp} * scheme.pp * scheme.cp > kMaxRanks;
   if (too_large) throw base::InputError(base::text(name, ": it has more than ", kMaxRanks, " ranks"));

@@ -50,7 +50,8 @@ Strategy parse_strategy(std::string_view text, int world_size);
 // By world rank: the rank's place, or pipeline = -1 for an idle rank.
 std::vector<Place> places(const Strategy& strategy, int world_size);
 
-// InputError unless ranks are distinct, within [0, world_size), and as many as each scheme needs.
+// InputError unless ranks are distinct, within [0, world_size), and as many as each scheme needs, and no
+// scheme shares parameters, which cannot run yet.
 void validate(const Strategy& strategy, int world_size);
 
 }  // namespace sluice::strategy

@@ -6,30 +6,31 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/published/byte_scale.h"
+#include "published/byte_scale.h"
 #include "study/baseline_cost.h"
 #include "study/fixed_layout.h"
 
 namespace sluice::study {
 namespace {
 
-plan::ByteScaleOptions options_of(ByteScaleStep step, const LaneLayout& layout, plan::OffloadRule offload,
-                                  int world_size) {
-  const plan::ByteScaleRule balance =
-      layout.pp == 1 ? plan::ByteScaleRule::kDpBalance : plan::ByteScaleRule::kPpBalance;
+published::ByteScaleOptions options_of(ByteScaleStep step, const LaneLayout& layout,
+                                       published::OffloadRule offload, int world_size) {
+  const published::ByteScaleRule balance =
+      layout.pp == 1 ? published::ByteScaleRule::kDpBalance : published::ByteScaleRule::kPpBalance;
   return {.scheme = scheme_of(layout, world_size),
-          .rule = step == ByteScaleStep::kLanes ? plan::ByteScaleRule::kNaive : balance,
+          .rule = step == ByteScaleStep::kLanes ? published::ByteScaleRule::kNaive : balance,
           .offload = offload,
           .lane_tokens = layout.tokens};
 }
 
-std::unique_ptr<System> make_best(const SystemInputs& inputs, ByteScaleStep step, plan::OffloadRule offload) {
+std::unique_ptr<System> make_best(const SystemInputs& inputs, ByteScaleStep step,
+                                  published::OffloadRule offload) {
   const cost::CostModel cost = one_backward_cell(inputs.cost);
-  const int most_stages = offload == plan::OffloadRule::kNone ? std::numeric_limits<int>::max() : 1;
+  const int most_stages = offload == published::OffloadRule::kNone ? std::numeric_limits<int>::max() : 1;
   const LaneLayout layout = best_lane_layout(
       inputs, cost, most_stages, [&](const LaneLayout& each, std::span<const int64_t> lengths) {
-        return plan::byte_scale_plan(options_of(step, each, offload, inputs.world_size), lengths, cost,
-                                     inputs.world_size);
+        return published::byte_scale_plan(options_of(step, each, offload, inputs.world_size), lengths, cost,
+                                          inputs.world_size);
       });
   return make_byte_scale(inputs, step, layout, offload);
 }
@@ -37,11 +38,11 @@ std::unique_ptr<System> make_best(const SystemInputs& inputs, ByteScaleStep step
 }  // namespace
 
 std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
-                                        const LaneLayout& layout, plan::OffloadRule offload) {
-  const plan::ByteScaleOptions options = options_of(step, layout, offload, inputs.world_size);
+                                        const LaneLayout& layout, published::OffloadRule offload) {
+  const published::ByteScaleOptions options = options_of(step, layout, offload, inputs.world_size);
   const auto plan = [options, ranks = inputs.world_size](const std::vector<int64_t>& lengths,
                                                          const cost::CostModel& cost) {
-    return SystemStep{.plan = plan::byte_scale_plan(options, lengths, cost, ranks)};
+    return SystemStep{.plan = published::byte_scale_plan(options, lengths, cost, ranks)};
   };
   cost::CostModel cost = one_backward_cell(inputs.cost);
   plan({inputs.context_length}, cost);
@@ -49,18 +50,18 @@ std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleSte
 }
 
 std::unique_ptr<System> make_byte_scale_lanes(const SystemInputs& inputs) {
-  return make_best(inputs, ByteScaleStep::kLanes, plan::OffloadRule::kNone);
+  return make_best(inputs, ByteScaleStep::kLanes, published::OffloadRule::kNone);
 }
 
 std::unique_ptr<System> make_byte_scale_offload(const SystemInputs& inputs) {
-  return make_best(inputs, ByteScaleStep::kLanes, plan::OffloadRule::kLeastWork);
+  return make_best(inputs, ByteScaleStep::kLanes, published::OffloadRule::kLeastWork);
 }
 
 std::unique_ptr<System> make_byte_scale_balance(const SystemInputs& inputs) {
-  return make_best(inputs, ByteScaleStep::kBalance, plan::OffloadRule::kLeastWork);
+  return make_best(inputs, ByteScaleStep::kBalance, published::OffloadRule::kLeastWork);
 }
 
-plan::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout) {
+published::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout) {
   strategy::Scheme scheme{.tp = layout.tp, .pp = layout.pp};
   const int64_t lane = std::min(layout.tokens, inputs.cost.max_len_tokens(scheme, inputs.world_size));
   while (scheme.ranks() <= inputs.world_size && inputs.context_length > lane * scheme.cp) scheme.cp *= 2;
@@ -72,7 +73,7 @@ plan::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& lay
   return {.scheme = scheme,
           .pipelines = inputs.world_size / scheme.ranks(),
           .micro_batch_tokens = (inputs.context_length + scheme.cp - 1) / scheme.cp,
-          .dealing = plan::Dealing::kTurns};
+          .dealing = published::Dealing::kTurns};
 }
 
 }  // namespace sluice::study

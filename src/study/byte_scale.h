@@ -1,13 +1,13 @@
 // ByteScale (arXiv 2502.21231) in the steps of its ablation: one pipeline of all ranks, whose lanes take the
-// place of data and context parallelism (plan/published/byte_scale.h), after the static run that it is
+// place of data and context parallelism (published/byte_scale.h), after the static run that it is
 // compared with.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "plan/published/lane_offload.h"
-#include "plan/published/static_strategy.h"
+#include "published/lane_offload.h"
+#include "published/static_strategy.h"
 #include "study/lane_layout.h"
 #include "study/system.h"
 
@@ -21,16 +21,16 @@ enum class ByteScaleStep : uint8_t { kLanes, kBalance };
 // the context.
 std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
                                         const LaneLayout& layout,
-                                        plan::OffloadRule offload = plan::OffloadRule::kNone);
+                                        published::OffloadRule offload = published::OffloadRule::kNone);
 
 // Its steps on the layout that is best for each by enumeration: dynamic lanes; with selective offload
-// (plan::OffloadRule::kLeastWork, lanes of one stage); and balanced too.
+// (published::OffloadRule::kLeastWork, lanes of one stage); and balanced too.
 std::unique_ptr<System> make_byte_scale_lanes(const SystemInputs& inputs);
 std::unique_ptr<System> make_byte_scale_offload(const SystemInputs& inputs);
 std::unique_ptr<System> make_byte_scale_balance(const SystemInputs& inputs);
 
 // Static context parallelism: CP is the least power of two whose lanes hold the context, for all sequences;
 // packs as long as the context are dealt to the replicas in turns. InfeasibleError when they don't fit.
-plan::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout);
+published::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout);
 
 }  // namespace sluice::study

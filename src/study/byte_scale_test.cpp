@@ -19,7 +19,7 @@ constexpr int64_t kContext = 2900;
 
 TEST(ByteScaleSystem, LanesTakeThePlaceOfStaticOnes) {
   const SystemInputs inputs = test_inputs(kContext);
-  const plan::StaticStrategy fixed = static_cp(inputs, kLayout);
+  const published::StaticStrategy fixed = static_cp(inputs, kLayout);
   EXPECT_EQ(fixed.scheme, (strategy::Scheme{.cp = 4}));
   EXPECT_EQ(fixed.pipelines, 2);
   EXPECT_EQ(fixed.micro_batch_tokens, 725);
@@ -50,15 +50,13 @@ TEST(ByteScaleSystem, OffloadingSavesLanesAndItsGraphsAreProved) {
   const auto sequences = test_sequences(test_lengths(3, inputs.context_length));
   const model::ParameterTable table = model::parameter_table(options.shape);
   for (const ByteScaleStep step : {ByteScaleStep::kLanes, ByteScaleStep::kBalance}) {
-    const auto system = make_byte_scale(inputs, step, layout, plan::OffloadRule::kFewestLanes);
+    const auto system = make_byte_scale(inputs, step, layout, published::OffloadRule::kFewestLanes);
     const SystemStep done = system->step(0, sequences);
     strategy::validate(done.plan, inputs.world_size);
     int64_t most_tokens = 0;
-    for (const auto& lane : done.plan.pipelines[0].lanes) {
-      for (const strategy::MicroBatch& micro_batch : lane) {
-        EXPECT_EQ(micro_batch.memory.offload_permille > 0, micro_batch.tokens() > layout.tokens);
-        most_tokens = std::max(most_tokens, micro_batch.tokens());
-      }
+    for (const strategy::Unit& unit : done.plan.pipelines[0].units) {
+      EXPECT_EQ(unit.memory.offload_permille > 0, unit.tokens() > layout.tokens);
+      most_tokens = std::max(most_tokens, unit.tokens());
     }
     EXPECT_GT(most_tokens, held);
     const graph::StepGraph graph = graph::build(done.plan, table, system->cost(), inputs.world_size);

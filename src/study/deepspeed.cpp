@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/published/static_strategy.h"
+#include "published/static_strategy.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 #include "study/fixed_layout.h"
@@ -19,13 +19,13 @@ namespace {
 struct Configuration {
   UlyssesOptions ulysses;
   cost::CostModel cost;
-  plan::StaticStrategy choice;
+  published::StaticStrategy choice;
   ZeroTimes zero;
   int64_t mean_ns = 0;
 };
 
 // Of both passes; none in a group of one.
-int64_t all_to_all_ns(const schedule::Unit& unit) {
+int64_t all_to_all_ns(const schedule::TimedUnit& unit) {
   return unit.forward_ring_ns.empty() ? 0 : unit.forward_ring_ns[0] + unit.backward_ring_ns[0];
 }
 
@@ -36,7 +36,7 @@ int64_t waiting_ns(const strategy::StepPlan& plan, const Configuration& configur
   std::vector<int64_t> together_ns;  // by micro-batch
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     int64_t own_ns = 0;
-    const std::vector<schedule::Unit> units = schedule::pipeline_units(pipeline, configuration.cost);
+    const std::vector<schedule::TimedUnit> units = schedule::timed_units(pipeline, configuration.cost);
     together_ns.resize(std::max(together_ns.size(), units.size()), 0);
     for (size_t u = 0; u < units.size(); ++u) {
       const int64_t busy_ns = units[u].forward_ns[0] + units[u].backward_input_ns[0];
@@ -50,8 +50,8 @@ int64_t waiting_ns(const strategy::StepPlan& plan, const Configuration& configur
 }
 
 SystemStep step_of(const Configuration& configuration, const std::vector<int64_t>& lengths) {
-  SystemStep step{.plan = plan::static_plan(configuration.choice, lengths, configuration.cost,
-                                            configuration.ulysses.world_size)};
+  SystemStep step{.plan = published::static_plan(configuration.choice, lengths, configuration.cost,
+                                                 configuration.ulysses.world_size)};
   step.before_ns = waiting_ns(step.plan, configuration);
   return step;
 }
@@ -64,7 +64,8 @@ std::optional<Configuration> best_with(const UlyssesOptions& ulysses, const Syst
                                         .context_length = inputs.context_length,
                                         .sample_batches = inputs.sample_batches,
                                         .max_cp = most_ulysses_ranks(inputs.cost, inputs.world_size)};
-    const plan::StaticStrategy choice = plan::best_static(options, cost, plan::Dealing::kTurns);
+    const published::StaticStrategy choice =
+        published::best_static(options, cost, published::Dealing::kTurns);
     Configuration configuration{ulysses, std::move(cost), choice, zero_times(inputs.cost, ulysses)};
     for (const std::vector<int64_t>& batch : inputs.sample_batches) {
       const SystemStep step = step_of(configuration, batch);
@@ -93,10 +94,10 @@ Configuration best_configuration(const SystemInputs& inputs) {
 
 Configuration given_configuration(const SystemInputs& inputs, int group_ranks, bool recompute,
                                   int64_t pack_tokens) {
-  const plan::StaticStrategy choice{.scheme = {.cp = group_ranks},
-                                    .pipelines = inputs.world_size / group_ranks,
-                                    .micro_batch_tokens = pack_tokens / group_ranks,
-                                    .dealing = plan::Dealing::kTurns};
+  const published::StaticStrategy choice{.scheme = {.cp = group_ranks},
+                                         .pipelines = inputs.world_size / group_ranks,
+                                         .micro_batch_tokens = pack_tokens / group_ranks,
+                                         .dealing = published::Dealing::kTurns};
   for (const UlyssesOptions& ulysses : ulysses_choices(inputs.world_size)) {
     cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
     const int64_t held = cost.max_len_tokens({}, inputs.world_size) * group_ranks;
@@ -109,7 +110,7 @@ Configuration given_configuration(const SystemInputs& inputs, int group_ranks, b
 }
 
 std::string to_text(const Configuration& configuration) {
-  const plan::StaticStrategy& choice = configuration.choice;
+  const published::StaticStrategy& choice = configuration.choice;
   const std::string dp = choice.pipelines > 1 ? base::text("DP", choice.pipelines, " ") : "";
   return base::text(dp, "SP", choice.scheme.cp, configuration.ulysses.recompute ? " + AC" : "", ", ZeRO-",
                     static_cast<int>(configuration.ulysses.zero));

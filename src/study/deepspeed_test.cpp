@@ -22,7 +22,7 @@ TEST(DeepSpeed, EverySequenceIsSharedByAllRanksOfItsGroup) {
   EXPECT_EQ(step.plan.sequences, sequences);
   for (const strategy::PipelinePlan& pipeline : step.plan.pipelines) {
     EXPECT_EQ(pipeline.pipeline.scheme.tp * pipeline.pipeline.scheme.pp, 1);
-    for (const auto& lane : pipeline.lanes) EXPECT_EQ(lane.size(), pipeline.lanes[0].size());
+    for (const strategy::Unit& unit : pipeline.units) EXPECT_EQ(unit.lanes, pipeline.pipeline.scheme.cp);
   }
   const graph::StepGraph graph = graph::build(step.plan, model::parameter_table(inputs.cost.options().shape),
                                               system->cost(), inputs.world_size);

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "study/lengths_of.h"
-
 namespace sluice::study {
 namespace {
 

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
-#include "study/lengths_of.h"
 
 namespace sluice::study {
 namespace {
@@ -74,20 +73,14 @@ strategy::StepPlan plan_of(const UlyssesGroups& groups, std::vector<strategy::Se
   strategy::StepPlan plan{.sequences = std::move(sequences)};
   for (size_t g = 0; g < groups.sizes.size(); ++g) {
     const strategy::Pipeline& pipeline = strategy.pipelines[g];
-    strategy::PipelinePlan own{
-        .pipeline = pipeline,
-        .max_len_tokens = cost.max_len_tokens(pipeline.scheme, world_size),
-        .lanes = std::vector<std::vector<strategy::MicroBatch>>(static_cast<size_t>(groups.sizes[g]))};
-    const std::vector<int32_t> shared(groups.sequences[g].begin(), groups.sequences[g].end());
-    if (!shared.empty() && groups.sizes[g] > 1) {
-      auto tied = strategy::ring_micro_batches(plan.sequences, shared, groups.sizes[g], 0);
-      for (size_t lane = 0; lane < tied.size(); ++lane) own.lanes[lane].push_back(std::move(tied[lane]));
-    } else if (!shared.empty()) {
-      strategy::MicroBatch micro_batch;
-      for (const int32_t s : shared) {
-        micro_batch.pieces.push_back({s, 0, plan.sequences[static_cast<size_t>(s)].length_tokens});
-      }
-      own.lanes[0].push_back(std::move(micro_batch));
+    strategy::PipelinePlan own{.pipeline = pipeline,
+                               .max_len_tokens = cost.max_len_tokens(pipeline.scheme, world_size),
+                               .units = {}};
+    if (!groups.sequences[g].empty()) {
+      strategy::Unit& unit =
+          own.units.emplace_back(strategy::Unit{.lanes = groups.sizes[g], .sequences = {}});
+      for (const int s : groups.sequences[g])
+        unit.sequences.push_back({s, plan.sequences[static_cast<size_t>(s)].length_tokens});
     }
     const schedule::PipelineLoad load = schedule::pipeline_load(own, cost, world_size);
     plan.estimated_ns = std::max(plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);

@@ -11,9 +11,8 @@
 #include "base/text.h"
 #include "link/layout.h"
 #include "plan/mix.h"
-#include "plan/published/static_strategy.h"
+#include "published/static_strategy.h"
 #include "study/baseline_cost.h"
-#include "study/lengths_of.h"
 
 namespace sluice::study {
 namespace {
@@ -27,7 +26,7 @@ struct Phase : HotSpaPhase {
   strategy::Strategy strategy;
 };
 
-Phase phase_of(int64_t longest, const plan::StaticStrategy& choice, int world_size) {
+Phase phase_of(int64_t longest, const published::StaticStrategy& choice, int world_size) {
   const std::string name = base::text(choice.pipelines, "x", to_text(choice.scheme));
   return {{longest, choice}, strategy::parse_strategy(name, world_size)};
 }
@@ -147,10 +146,10 @@ class PhaseSearch {
     std::vector<int64_t> sizes = {longest};
     for (int halved = 0; halved <= kHalvings; ++halved) sizes.push_back(scheme.max_len_tokens() >> halved);
     for (const int64_t tokens : sizes) {
-      plan::StaticStrategy choice{.scheme = scheme.scheme(),
-                                  .pipelines = inputs_.world_size / scheme.scheme().ranks(),
-                                  .micro_batch_tokens = std::max<int64_t>(tokens, 1),
-                                  .dealing = plan::Dealing::kTurns};
+      published::StaticStrategy choice{.scheme = scheme.scheme(),
+                                       .pipelines = inputs_.world_size / scheme.scheme().ranks(),
+                                       .micro_batch_tokens = std::max<int64_t>(tokens, 1),
+                                       .dealing = published::Dealing::kTurns};
       choice.mean_ns = mean_ns(choice, shortest, longest);
       if (!phase || choice.mean_ns < phase->choice.mean_ns) {
         phase = phase_of(longest, choice, inputs_.world_size);
@@ -159,12 +158,12 @@ class PhaseSearch {
     return phase;
   }
 
-  int64_t mean_ns(const plan::StaticStrategy& choice, int64_t shortest, int64_t longest) const {
+  int64_t mean_ns(const published::StaticStrategy& choice, int64_t shortest, int64_t longest) const {
     int64_t total_ns = 0;
     for (const std::vector<int64_t>& batch : inputs_.sample_batches) {
       const std::vector<int64_t> inside = between(batch, shortest, longest);
       if (inside.empty()) continue;
-      total_ns += plan::static_estimate_ns(choice, inside, cost_, inputs_.world_size);
+      total_ns += published::static_estimate_ns(choice, inside, cost_, inputs_.world_size);
     }
     return total_ns / static_cast<int64_t>(std::max<size_t>(inputs_.sample_batches.size(), 1));
   }
@@ -219,7 +218,7 @@ class HotSpa : public System {
         step.before_ns += step.plan.estimated_ns + moved_ns;
         step.switch_ns += moved_ns;
       }
-      step.plan = plan::static_plan(phases_[p].choice, lengths_of(own), cost_, world_size_);
+      step.plan = published::static_plan(phases_[p].choice, lengths_of(own), cost_, world_size_);
       step.plan.sequences = own;
       before = &phases_[p];
     }

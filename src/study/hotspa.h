@@ -13,7 +13,7 @@
 
 #include "cost/cost_model.h"
 #include "model/parameters.h"
-#include "plan/published/static_strategy.h"
+#include "published/static_strategy.h"
 #include "strategy/strategy.h"
 #include "study/system.h"
 
@@ -24,7 +24,7 @@ std::unique_ptr<System> make_hotspa(const SystemInputs& inputs);
 // Sequences longer than the next phase's `longest`, up to this one's, and how they are run.
 struct HotSpaPhase {
   int64_t longest = 0;
-  plan::StaticStrategy choice;
+  published::StaticStrategy choice;
 };
 // With phases that are given, the longest first. REQUIRES: some; each holds its longest.
 std::unique_ptr<System> make_hotspa(const SystemInputs& inputs, const std::vector<HotSpaPhase>& phases);

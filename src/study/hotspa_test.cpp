@@ -36,7 +36,7 @@ TEST(HotSpa, GivenPhasesTakeTheirLengths) {
                        {.scheme = scheme,
                         .pipelines = 8 / scheme.ranks(),
                         .micro_batch_tokens = longest,
-                        .dealing = plan::Dealing::kTurns}};
+                        .dealing = published::Dealing::kTurns}};
   };
   const auto system = make_hotspa(inputs, {phase(inputs.context_length, {.tp = 4}), phase(1000, {.tp = 2})});
   const SystemStep step = system->step(0, test_sequences({1200, 900, 50, 1001}));

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/planner.h"
-#include "plan/published/paper_propose.h"
+#include "published/paper_plan.h"
+#include "published/paper_propose.h"
 #include "schedule/pipeline_schedule.h"
 #include "study/baseline_cost.h"
 
@@ -19,13 +20,11 @@ constexpr int kMostStrategies = 8;
 constexpr int64_t kPackNodes = 20'000;  // for each number of micro-batches; published: half a second
 
 plan::PlannerOptions planner_options(const SystemInputs& inputs, plan::TieRule ties,
-                                     plan::PaperPackRule packing) {
-  plan::PlannerOptions options{.world_size = inputs.world_size, .method = plan::Method::kPaper};
-  options.paper.dispatch.seed = inputs.seed;
-  options.paper.dispatch.tie_rule = ties;
-  options.paper.pack.rule = packing;
-  options.paper.pack.node_budget = kPackNodes;
-  return options;
+                                     published::PaperPackRule packing) {
+  return {.world_size = inputs.world_size,
+          .candidates = {},
+          .method = published::paper({.dispatch = {.seed = inputs.seed, .tie_rule = ties},
+                                      .pack = {.rule = packing, .node_budget = kPackNodes}})};
 }
 
 // A planner of published plans, as a system: under `cost`, whatever the planner's own is.
@@ -58,11 +57,11 @@ class Hydraulis : public System {
 
 std::vector<strategy::Strategy> published_strategies(const SystemInputs& inputs,
                                                      const cost::CostModel& cost) {
-  return plan::strategies_of(plan::paper_propose({.world_size = inputs.world_size,
-                                                  .context_length = inputs.context_length,
-                                                  .sample_batches = inputs.sample_batches,
-                                                  .max_strategies = kMostStrategies},
-                                                 cost));
+  return plan::strategies_of(published::paper_propose({.world_size = inputs.world_size,
+                                                       .context_length = inputs.context_length,
+                                                       .sample_batches = inputs.sample_batches,
+                                                       .max_strategies = kMostStrategies},
+                                                      cost));
 }
 
 // One scheme on all ranks, each that holds the context.
@@ -118,7 +117,7 @@ strategy::Strategy best_single(const std::vector<strategy::Strategy>& strategies
 // `planned`: the cost model that it plans with.
 std::unique_ptr<System> make_published(const SystemInputs& inputs, plan::TieRule ties,
                                        const cost::CostModel& planned) {
-  plan::PlannerOptions options = planner_options(inputs, ties, plan::PaperPackRule::kBalanced);
+  plan::PlannerOptions options = planner_options(inputs, ties, published::PaperPackRule::kBalanced);
   options.candidates = published_strategies(inputs, planned);
   return std::make_unique<Hydraulis>(plan::Planner(std::move(options), planned),
                                      one_backward_cell(inputs.cost));
@@ -147,9 +146,10 @@ std::unique_ptr<System> make_hydraulis_without_constants(const SystemInputs& inp
 std::unique_ptr<System> make_ablation(const SystemInputs& inputs, AblationStep step) {
   if (step == AblationStep::kDynamic) return make_hydraulis(inputs);
   const cost::CostModel cost = one_backward_cell(inputs.cost);
-  plan::PlannerOptions options = planner_options(
-      inputs, plan::TieRule::kOwnLoad,
-      step == AblationStep::kDispatch ? plan::PaperPackRule::kLongest : plan::PaperPackRule::kBalanced);
+  plan::PlannerOptions options =
+      planner_options(inputs, plan::TieRule::kOwnLoad,
+                      step == AblationStep::kDispatch ? published::PaperPackRule::kLongest
+                                                      : published::PaperPackRule::kBalanced);
   std::vector<strategy::Strategy> strategies;
   if (step == AblationStep::kHeterogeneous) {
     strategies = published_strategies(inputs, cost);

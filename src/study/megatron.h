@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "plan/published/static_strategy.h"
+#include "published/static_strategy.h"
 #include "study/system.h"
 
 namespace sluice::study {
@@ -15,6 +15,6 @@ std::unique_ptr<System> make_megatron(const SystemInputs& inputs);
 std::unique_ptr<System> make_static(const SystemInputs& inputs);
 
 // With a choice that is given. REQUIRES: it holds the context.
-std::unique_ptr<System> make_megatron(const SystemInputs& inputs, const plan::StaticStrategy& choice);
+std::unique_ptr<System> make_megatron(const SystemInputs& inputs, const published::StaticStrategy& choice);
 
 }  // namespace sluice::study

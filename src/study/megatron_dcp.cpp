@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "plan/published/dynamic_cp.h"
+#include "published/dynamic_cp.h"
 #include "study/baseline_cost.h"
 #include "study/fixed_layout.h"
 #include "study/lane_layout.h"
@@ -14,8 +14,8 @@ std::unique_ptr<System> make_megatron_dcp(const SystemInputs& inputs) {
   cost::CostModel cost = one_backward_cell(inputs.cost);
   const auto plan = [ranks = inputs.world_size](const LaneLayout& layout, std::span<const int64_t> lengths,
                                                 const cost::CostModel& costs) {
-    return plan::dynamic_cp_plan({.scheme = scheme_of(layout, ranks), .lane_tokens = layout.tokens}, lengths,
-                                 costs, ranks);
+    return published::dynamic_cp_plan({.scheme = scheme_of(layout, ranks), .lane_tokens = layout.tokens},
+                                      lengths, costs, ranks);
   };
   const LaneLayout layout = best_lane_layout(
       inputs, cost, std::numeric_limits<int>::max(),

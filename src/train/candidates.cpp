@@ -10,6 +10,7 @@
 #include "config/strategy_file.h"
 #include "plan/offload.h"
 #include "plan/proposal.h"
+#include "published/paper_plan.h"
 
 namespace sluice::train {
 
@@ -62,10 +63,9 @@ plan::PlannerOptions planner_options(const config::RunConfig& config, int world_
                                              world_size, longest_sequence);
     if (hidden) options.policies.insert(options.policies.begin() + 1, *hidden);
   }
-  options.paper.dispatch.seed = static_cast<uint64_t>(config.data.seed);
   if (config.parallel.method == "paper") {
-    options.method = plan::Method::kPaper;
-    options.paper.dispatch.tie_rule = plan::TieRule::kFirst;
+    options.method = published::paper(
+        {.dispatch = {.seed = static_cast<uint64_t>(config.data.seed), .tie_rule = plan::TieRule::kFirst}});
   }
   if (config.parallel.select == "best") return options;
   if (config.parallel.select == "cycle") {

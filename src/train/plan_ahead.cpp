@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "graph/memory.h"
+#include "published/paper_plan.h"
 
 namespace sluice::train {
 
@@ -35,8 +36,7 @@ plan::Planner safest(const plan::Planner& planner) {
   const auto best = std::ranges::max_element(options.candidates, {}, longest);
   options.fixed_candidate = static_cast<int>(best - options.candidates.begin());
   options.selection = plan::Selection::kFixed;
-  options.method = plan::Method::kPaper;
-  options.paper.dispatch.trials = 1;
+  options.method = published::paper({.dispatch = {.trials = 1}});
   return {std::move(options), planner.cost()};
 }
 

@@ -40,9 +40,10 @@ runtime::StepTokens read_step_tokens(const corpus::Blend& blend, const strategy:
   const strategy::PipelinePlan& pipeline = plan.pipelines[static_cast<size_t>(place.pipeline)];
   const bool first_stage = place.stage == 0;
   const bool last_stage = place.stage == pipeline.pipeline.scheme.pp - 1;
-  for (const strategy::MicroBatch& micro_batch : pipeline.lanes[static_cast<size_t>(place.lane)]) {
+  for (const strategy::Unit& unit : pipeline.units) {
+    if (!unit.covers(place.lane)) continue;
     runtime::MicroBatchTokens& rows = step.emplace_back();
-    for (const Piece& piece : micro_batch.pieces) {
+    for (const Piece& piece : unit.pieces_on(place.lane)) {
       const Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
       if (first_stage) append_tokens(blend, sequence, piece, rows.tokens);
       if (last_stage) append_targets(blend, sequence, piece, rows.targets);

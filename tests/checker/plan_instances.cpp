@@ -17,6 +17,7 @@
 #include "cost/calibration.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
+#include "published/paper_plan.h"
 
 namespace sluice::checker {
 namespace {
@@ -136,7 +137,6 @@ Strategy random_strategy(Rng& rng, int world_size, int64_t layers) {
 plan::Planner planner_of(const Instance& instance, plan::PlannerOptions options) {
   options.world_size = instance.world_size;
   options.candidates = instance.candidates;
-  options.paper.dispatch.trials = 10;
   return {std::move(options), cost::CostModel(instance.calibration.options)};
 }
 
@@ -227,7 +227,7 @@ std::vector<Choice> choices(const Instance& instance) {
                                  {"quick", {.effort = plan::Effort::kQuick}},
                                  {"fixed", {.selection = plan::Selection::kFixed, .fixed_candidate = last}}};
   if (std::ranges::none_of(instance.candidates, has_lanes)) {  // the published planning knows none
-    choices.push_back({"paper", {.method = plan::Method::kPaper}});
+    choices.push_back({"paper", {.method = published::paper({.dispatch = {.trials = 10}})}});
   }
   return choices;
 }

@@ -67,9 +67,7 @@ std::vector<strategy::Sequence> random_batch(base::Rng& rng, int64_t longest) {
 int64_t rings_of(const strategy::StepPlan& plan) {
   int64_t rings = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    for (const auto& lane : pipeline.lanes) {
-      rings += std::count_if(lane.begin(), lane.end(), [](const auto& m) { return m.ring.has_value(); });
-    }
+    for (const strategy::Unit& unit : pipeline.units) rings += unit.lanes > 1 ? unit.lanes : 0;
   }
   return rings;
 }

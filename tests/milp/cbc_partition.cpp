@@ -16,12 +16,12 @@ struct Program {
   std::vector<int> rows;
   std::vector<double> values, low, high, cost, row_low, row_high;
 
-  Program(std::span<const plan::PartitionItem> items, const plan::PartitionOptions& options) {
+  Program(std::span<const published::PartitionItem> items, const published::PartitionOptions& options) {
     const int bins = options.bins;
     const int count = static_cast<int>(items.size());
     const double infinite = std::numeric_limits<double>::max();
     for (int i = 0; i < count; ++i) {
-      const plan::PartitionItem& item = items[static_cast<size_t>(i)];
+      const published::PartitionItem& item = items[static_cast<size_t>(i)];
       for (int j = 0; j < bins; ++j) {
         add_column(0, 1);
         add(i, 1);
@@ -29,7 +29,7 @@ struct Program {
         add(count + bins + j, static_cast<double>(item.tokens));
       }
     }
-    add_column(static_cast<double>(plan::partition_bound(items, bins)), infinite);
+    add_column(static_cast<double>(published::partition_bound(items, bins)), infinite);
     cost.back() = 1;
     for (int j = 0; j < bins; ++j) add(count + j, -1);
     starts.push_back(static_cast<int>(rows.size()));
@@ -56,8 +56,8 @@ struct Program {
 
 }  // namespace
 
-plan::Partition cbc_partition(std::span<const plan::PartitionItem> items,
-                              const plan::PartitionOptions& options) {
+published::Partition cbc_partition(std::span<const published::PartitionItem> items,
+                                   const published::PartitionOptions& options) {
   const Program program(items, options);
   const int columns = static_cast<int>(program.cost.size());
   Cbc_Model* model = Cbc_newModel();
@@ -70,8 +70,8 @@ plan::Partition cbc_partition(std::span<const plan::PartitionItem> items,
   Cbc_setParameter(model, "ratioGap",
                    std::to_string(static_cast<double>(options.tolerance_ppm) / 1e6).c_str());
   Cbc_solve(model);
-  plan::Partition result;
-  result.lower_bound = plan::partition_bound(items, options.bins);
+  published::Partition result;
+  result.lower_bound = published::partition_bound(items, options.bins);
   const bool infeasible = Cbc_isProvenInfeasible(model) != 0;
   result.proved = infeasible || Cbc_isProvenOptimal(model) != 0;
   if (!infeasible && Cbc_getColSolution(model) != nullptr) {

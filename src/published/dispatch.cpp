@@ -1,0 +1,40 @@
+#include "published/dispatch.h"
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace sluice::published {
+
+std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
+                                       std::span<const plan::SchemeCost* const> pipelines,
+                                       const DispatchOptions& options) {
+  SLUICE_ASSERT(options.trials >= 1, "dispatch needs at least one trial");
+  const plan::DispatchTimes times(lengths, pipelines, &plan::SchemeCost::published_ns);
+  if (!times.feasible()) return std::nullopt;
+  std::vector<int> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  base::Rng rng(options.seed, options.stream);
+  std::optional<plan::Dispatch> best;
+  for (int trial = 0; trial < options.trials; ++trial) {
+    rng.shuffle(order);
+    plan::Dispatch next = plan::dispatch_in_order(times, order, options.tie_rule);
+    if (!best || next.estimated_ns < best->estimated_ns) best = std::move(next);
+  }
+  return best;
+}
+
+int64_t estimated_ns(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
+                     std::span<const int> pipeline_of) {
+  const plan::DispatchTimes times(lengths, pipelines, &plan::SchemeCost::published_ns);
+  std::vector<plan::DispatchLoad> loads = times.empty_loads();
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    loads[static_cast<size_t>(pipeline_of[s])].add(times.ns(static_cast<int>(s), pipeline_of[s]));
+  }
+  int64_t most_ns = 0;
+  for (const plan::DispatchLoad& load : loads) most_ns = std::max(most_ns, load.total_ns());
+  return most_ns;
+}
+
+}  // namespace sluice::published

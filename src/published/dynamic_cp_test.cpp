@@ -1,0 +1,163 @@
+#include "published/dynamic_cp.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "plan/lane_test_plans.h"
+#include "plan/test_models.h"
+
+namespace sluice::published {
+namespace {
+
+constexpr int kLanes = 8;
+constexpr int64_t kLaneTokens = 1000;  // C
+
+struct LiteralGroup {
+  int lanes = 1;
+  std::vector<int> sequences;
+};
+
+// Rounds as they are described, every cost computed anew.
+struct Literal {
+  const std::vector<int64_t>& lengths;
+  plan::LaneLists lists = plan::LaneLists(kLanes);
+
+  int64_t length(int s) const { return lengths[static_cast<size_t>(s)]; }
+  int lanes_of(int s) const {
+    int lanes = 1;
+    while (lanes * kLaneTokens < length(s)) lanes *= 2;
+    return lanes;
+  }
+  int64_t cost(const LiteralGroup& group) const {
+    int64_t squares = 0;
+    for (const int s : group.sequences) squares += length(s) * length(s);
+    return squares / group.lanes;
+  }
+  std::pair<int64_t, int64_t> spread(const std::vector<LiteralGroup>& groups) const {
+    std::pair<int64_t, int64_t> of{cost(groups.front()), cost(groups.front())};
+    for (const LiteralGroup& group : groups) {
+      of = {std::min(of.first, cost(group)), std::max(of.second, cost(group))};
+    }
+    return of;
+  }
+  static int free_lanes(const std::vector<LiteralGroup>& groups) {
+    int free = kLanes;
+    for (const LiteralGroup& group : groups) free -= group.lanes;
+    return free;
+  }
+
+  void run() {
+    std::vector<int> left;
+    for (int s = 0; s < static_cast<int>(lengths.size()); ++s) left.push_back(s);
+    std::stable_sort(left.begin(), left.end(), [&](int a, int b) { return length(a) > length(b); });
+    while (!left.empty()) run_round(left);
+  }
+
+  void run_round(std::vector<int>& left) {
+    std::vector<LiteralGroup> groups;
+    size_t last = 0;
+    bool closed = false;
+    const int most = lanes_of(left.front());
+    for (size_t i = 0; i < left.size() && !closed;) {
+      const int lanes = lanes_of(left[i]);
+      size_t to = groups.size();
+      if (free_lanes(groups) >= lanes) {
+        groups.push_back({.lanes = lanes, .sequences = {}});
+      } else {
+        for (size_t g = 0; g < groups.size(); ++g) {
+          if (groups[g].lanes != lanes) continue;
+          if (to == groups.size() || cost(groups[g]) < cost(groups[to])) to = g;
+        }
+      }
+      if (to == groups.size()) {
+        ++i;
+        continue;
+      }
+      last = to;
+      groups[to].sequences.push_back(left[i]);
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+      const auto [least, largest] = spread(groups);
+      closed = lanes < most && free_lanes(groups) == 0 && 20 * (largest - least) <= largest;
+    }
+    if (closed) trim(groups, last, left);
+    widen(groups);
+    append(groups);
+  }
+
+  void trim(std::vector<LiteralGroup>& groups, size_t last, std::vector<int>& left) const {
+    if (groups[last].sequences.size() < 2) return;
+    std::vector<LiteralGroup> without = groups;
+    without[last].sequences.pop_back();
+    const auto [least, most] = spread(groups);
+    const auto [least_without, most_without] = spread(without);
+    if (most_without - least_without >= most - least) return;
+    left.push_back(groups[last].sequences.back());
+    std::sort(left.begin(), left.end());
+    std::stable_sort(left.begin(), left.end(), [&](int a, int b) { return length(a) > length(b); });
+    groups = without;
+  }
+
+  void widen(std::vector<LiteralGroup>& groups) const {
+    for (;;) {
+      LiteralGroup* smallest = nullptr;
+      for (LiteralGroup& group : groups) {
+        if (group.lanes > free_lanes(groups)) continue;
+        const bool smaller = smallest == nullptr || group.lanes < smallest->lanes ||
+                             (group.lanes == smallest->lanes && cost(group) > cost(*smallest));
+        if (smaller) smallest = &group;
+      }
+      if (smallest == nullptr) return;
+      smallest->lanes *= 2;
+    }
+  }
+
+  void append(std::vector<LiteralGroup> groups) {
+    std::stable_sort(groups.begin(), groups.end(),
+                     [](const auto& a, const auto& b) { return a.lanes > b.lanes; });
+    int first = 0;
+    for (const LiteralGroup& group : groups) {
+      std::vector<int> unit;
+      int64_t tokens = 0;
+      for (const int s : group.sequences) {
+        const int64_t more =
+            group.lanes == 1 ? length(s) : 2 * ((length(s) + 2 * group.lanes - 1) / (2 * group.lanes));
+        if (tokens + more > kLaneTokens) {
+          plan::append_to(lists, first, group.lanes, unit);
+          unit.clear();
+          tokens = 0;
+        }
+        unit.push_back(s);
+        tokens += more;
+      }
+      plan::append_to(lists, first, group.lanes, unit);
+      first += group.lanes;
+    }
+  }
+};
+
+TEST(DynamicCp, PlansAreThoseOfTheLiteralRounds) {
+  const cost::CostModel cost = plan::test_cost();
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    base::Rng rng(seed, 32);
+    const strategy::Scheme scheme{.pp = static_cast<int>(rng.between(1, 2)), .cp = kLanes};
+    const std::vector<int64_t> lengths = plan::random_batch(rng, 60, kLanes * kLaneTokens);
+    Literal literal{lengths};
+    literal.run();
+    const strategy::StepPlan plan =
+        dynamic_cp_plan({.scheme = scheme, .lane_tokens = kLaneTokens}, lengths, cost, scheme.ranks());
+    plan::expect_valid_and_scored(plan, cost, scheme.ranks());
+    ASSERT_EQ(plan::lists_of(plan), literal.lists) << "seed " << seed;
+  }
+}
+
+TEST(DynamicCp, TheNextPowerOfTwoMustHaveItsLanes) {
+  const std::vector<int64_t> lengths = {4 * kLaneTokens + 1};
+  EXPECT_THROW(
+      dynamic_cp_plan({.scheme = {.cp = 6}, .lane_tokens = kLaneTokens}, lengths, plan::test_cost(), 6),
+      base::InfeasibleError);
+  EXPECT_NO_THROW(
+      dynamic_cp_plan({.scheme = {.cp = 8}, .lane_tokens = kLaneTokens}, lengths, plan::test_cost(), 8));
+}
+
+}  // namespace
+}  // namespace sluice::published

@@ -1,0 +1,57 @@
+#include "published/lane_reference.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::published {
+
+LaneReference::LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens,
+                             std::span<const int64_t> lengths, const cost::CostModel& cost, int world_size)
+    : scheme_(scheme, cost, world_size),
+      pipeline_(strategy::parse_strategy(base::text("1x", to_text(scheme)), world_size).pipelines.front()),
+      lane_tokens_(scheme_.lane_max_len_tokens()),
+      lengths_(lengths),
+      cost_(cost) {
+  if (lane_tokens > 0) lane_tokens_ = std::min(lane_tokens_, lane_tokens);
+  if (lengths.empty()) return;
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  if (lane_tokens_ > 0 && fewest_lanes(longest) <= lanes()) return;
+  throw base::InfeasibleError(base::text("a sequence of ", longest, " tokens needs more than the ", lanes(),
+                                         " lanes of ", to_text(scheme), ", each of which holds ",
+                                         lane_tokens_, " tokens: raise cp or tp"));
+}
+
+std::vector<int> LaneReference::longest_first() const {
+  std::vector<int> order(lengths_.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return length(a) > length(b); });
+  return order;
+}
+
+int LaneReference::fewest_lanes(int64_t length) const {
+  if (length <= lane_tokens_) return 1;
+  const int64_t two_chunks = std::max<int64_t>(2, lane_tokens_ / 2 * 2);
+  return static_cast<int>((length + two_chunks - 1) / two_chunks);
+}
+
+int64_t LaneReference::unit_ns(const strategy::Unit& unit) const {
+  cost::Work work;
+  for (const strategy::UnitSequence& sequence : unit.sequences)
+    work += plan::SchemeCost::fullest_share(sequence.length_tokens, unit.lanes);
+  return scheme_.unit_ns(work, unit.lanes);
+}
+
+strategy::StepPlan LaneReference::plan(const plan::LaneDraft& draft) const {
+  const plan::LaneDrafting drafting(pipeline_, scheme_, cost_);
+  strategy::StepPlan plan;
+  for (const int64_t length : lengths_) plan.sequences.push_back({.length_tokens = length});
+  plan.estimated_ns = drafting.makespan_ns(draft);
+  plan.pipelines.push_back(drafting.plan(draft));
+  return plan;
+}
+
+}  // namespace sluice::published

@@ -1,0 +1,45 @@
+// What the reference planners of one laned pipeline share: they choose units and lanes, this makes a step
+// plan of it and times it like any other.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "plan/lane_draft.h"
+
+namespace sluice::published {
+
+class LaneReference {
+ public:
+  // The pipeline lies on ranks 0, 1, …. A lane's micro-batch holds `lane_tokens`, or as many as memory does
+  // when that is 0 or more. InputError when the scheme has more ranks than the world; InfeasibleError naming
+  // the longest sequence when all lanes together do not hold it. `lengths` and `cost` must outlive it.
+  LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens, std::span<const int64_t> lengths,
+                const cost::CostModel& cost, int world_size);
+
+  int lanes() const { return scheme_.scheme().cp; }
+  const plan::SchemeCost& scheme() const { return scheme_; }
+  int64_t lane_tokens() const { return lane_tokens_; }
+  int64_t length(int sequence) const { return lengths_[static_cast<size_t>(sequence)]; }
+  strategy::UnitSequence sequence(int sequence) const { return {sequence, length(sequence)}; }
+  // Sequences, the longest first, equal ones in the order of the batch.
+  std::vector<int> longest_first() const;
+  // D(s) without offloading: ⌈s ÷ C⌉, or one more where 2k even chunks do not fit otherwise.
+  int fewest_lanes(int64_t length) const;
+  // The time of a unit on each of its lanes.
+  int64_t unit_ns(const strategy::Unit& unit) const;
+
+  // REQUIRES: every sequence in one unit; each unit holds at most lane_tokens on a lane.
+  strategy::StepPlan plan(const plan::LaneDraft& draft) const;
+
+ private:
+  plan::SchemeCost scheme_;
+  strategy::Pipeline pipeline_;
+  int64_t lane_tokens_;
+  std::span<const int64_t> lengths_;
+  const cost::CostModel& cost_;
+};
+
+}  // namespace sluice::published

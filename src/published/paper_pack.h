@@ -1,0 +1,47 @@
+// Stage two of the published assignment: the sequences of one pipeline to micro-batches (Hydraulis, section
+// 6.1 and appendix D).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/scheme_cost.h"
+#include "published/partition.h"
+
+namespace sluice::published {
+
+// kBalanced: Eq. 1. kLongest: first-fit decreasing to the longest micro-batch, which Hydraulis starts from in
+// its ablation.
+enum class PaperPackRule { kBalanced, kLongest };
+
+struct PaperPackOptions {
+  PaperPackRule rule = PaperPackRule::kBalanced;
+  PartitionSolver solver = partition;
+  int64_t tolerance_ppm = 100;    // within which the fullest micro-batch counts as the best
+  int64_t node_budget = 200'000;  // for each number of micro-batches
+};
+
+struct PaperPacking {
+  std::vector<std::vector<int>> micro_batches;  // indices into the lengths; none is empty
+  int64_t estimated_ns = 0;                     // Eq. 1: the longest micro-batch times (PP − 1 + V)
+  bool proved = true;                           // within the tolerance of the best V and packing
+};
+
+// Appendix D: V from ΣL ÷ MaxLen, rounded up and at least 1, to the lesser of ΣL ÷ UtilLen, rounded down, and
+// U; never below the first.
+struct CountRange {
+  int least = 1;
+  int most = 1;
+  bool operator==(const CountRange&) const = default;
+};
+CountRange micro_batch_range(std::span<const int64_t> lengths, const plan::SchemeCost& scheme);
+
+// Eq. 1, solved for every V in that range; T is SchemeCost::published_ns, c once a sequence. The least
+// estimate wins, of equals the fewest micro-batches. A V whose bound is no better than the best is left out.
+// Where nothing in the range fits, the first V above it that does. A pure function of its inputs.
+// With kLongest Eq. 1 only estimates. REQUIRES: every length <= scheme.max_len_tokens().
+PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeCost& scheme,
+                           const PaperPackOptions& options);
+
+}  // namespace sluice::published

@@ -1,0 +1,69 @@
+#include "schedule/flow_bound.h"
+
+#include <algorithm>
+
+namespace sluice::schedule {
+
+int64_t FlowBound::at_least_ns(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
+  if (order.empty()) return 0;
+  const int64_t last_finish_ns = pass_stages(table, order, credit_tokens);
+  const auto stages = static_cast<size_t>(table.stages());
+  std::vector<int64_t>& tails_ns = heads_ns_;
+  tails_ns.assign(stages, 0);
+  int64_t least_ns = last_finish_ns;
+  for (size_t i = order.size(); i-- > 0;) {
+    const UnitTable::Cells* row = table.row(order[i]).data();
+    int64_t tail_ns = tails_ns[0] += row[0].backward_input_ns + row[0].backward_weight_ns;
+    for (size_t s = 1; s < stages; ++s) {
+      tail_ns = tails_ns[s] =
+          std::max(tails_ns[s], tail_ns + row[s - 1].transfer_ns) + row[s].backward_input_ns;
+    }
+    least_ns = std::max(least_ns, reached_ns_[i] + tail_ns);
+    if (i + 1 == order.size()) {
+      least_ns = std::max(least_ns, turned_ns_ + tail_ns - row[stages - 1].backward_input_ns);
+    }
+  }
+  return least_ns;
+}
+
+// One unit after the other through all stages and back, each stage in the order of injection, forwards and
+// input gradients each on their own; together they occupy the first stage and, from its first cell on, the
+// last.
+int64_t FlowBound::pass_stages(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
+  const auto stages = static_cast<size_t>(table.stages());
+  const size_t last = stages - 1;
+  heads_ns_.assign(stages, 0);
+  returns_ns_.assign(stages, 0);
+  reached_ns_.resize(order.size());
+  finished_ns_.resize(order.size());
+  int64_t first_ns = 0, last_ns = 0, used_tokens = 0, finished_ns = 0;
+  turned_ns_ = 0;
+  size_t oldest = 0;  // in flight when unit i begins
+  for (size_t i = 0; i < reached_ns_.size(); ++i) {
+    const UnitTable::Cells* row = table.row(order[i]).data();
+    for (used_tokens += table.head(order[i]).tokens; used_tokens > credit_tokens; ++oldest) {
+      used_tokens -= table.head(order[oldest]).tokens;
+      heads_ns_[0] = std::max(heads_ns_[0], finished_ns_[oldest]);
+    }
+    int64_t end_ns = heads_ns_[0] += row[0].forward_ns;
+    for (size_t s = 1; s < stages; ++s) {
+      end_ns = heads_ns_[s] = std::max(heads_ns_[s], end_ns + row[s - 1].transfer_ns) + row[s].forward_ns;
+    }
+    reached_ns_[i] = end_ns;
+    if (i == 0) turned_ns_ = last_ns = end_ns - row[last].forward_ns;
+    turned_ns_ += row[last].forward_ns + row[last].backward_input_ns;
+    last_ns += row[last].all_ns();
+    first_ns += row[0].all_ns();
+    end_ns = returns_ns_[last] =
+        std::max(std::max(returns_ns_[last], end_ns) + row[last].backward_input_ns, turned_ns_);
+    for (size_t s = last; s-- > 0;) {
+      end_ns = returns_ns_[s] =
+          std::max(returns_ns_[s], end_ns + row[s].transfer_ns) + row[s].backward_input_ns;
+    }
+    finished_ns = std::max({finished_ns, end_ns + row[0].backward_weight_ns, first_ns, last_ns});
+    finished_ns_[i] = finished_ns;
+  }
+  return finished_ns;
+}
+
+}  // namespace sluice::schedule

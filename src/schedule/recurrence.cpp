@@ -1,0 +1,369 @@
+#include "schedule/recurrence.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::schedule {
+
+int64_t Recurrence::makespan_ns(const UnitTable& table, std::span<const int> order, int lanes,
+                                int64_t credit_tokens, int64_t limit_ns) {
+  const bool bounded = lanes == 1 && table.stages() > 1 && limit_ns < kLate - 1;
+  if (bounded && bound_.at_least_ns(table, order, credit_tokens) > limit_ns) return kLate;
+  record_ = nullptr;
+  limit_ns_ = limit_ns;
+  read(table, order, lanes, credit_tokens);
+  const int64_t end_ns = stages_ == 1 ? pass_one_stage() : run();
+  return late_ || end_ns > limit_ns ? kLate : end_ns;
+}
+
+PipelineSchedule Recurrence::schedule(const UnitTable& table, int lanes, int64_t credit_tokens) {
+  std::vector<int> order(static_cast<size_t>(table.units()));
+  std::iota(order.begin(), order.end(), 0);
+  PipelineSchedule schedule;
+  schedule.cells.resize(static_cast<size_t>(table.stages()));
+  for (auto& stage : schedule.cells) stage.resize(static_cast<size_t>(lanes));
+  record_ = &schedule;
+  limit_ns_ = kLate - 1;
+  read(table, order, lanes, credit_tokens);
+  schedule.makespan_ns = run();
+  record_ = nullptr;
+  return schedule;
+}
+
+void Recurrence::read(const UnitTable& table, std::span<const int> order, int lanes, int64_t credit_tokens) {
+  stages_ = table.stages();
+  lanes_ = lanes;
+  credit_tokens_ = credit_tokens;
+  rules_ = {.finishes_in_order = lanes == 1, .drains_for_credit = lanes == 1, .sends_in_order = lanes > 1};
+  late_ = false;
+  units_.clear();
+  for (const int row : order) {
+    const UnitTable::Head& head = table.head(row);
+    SLUICE_ASSERT(
+        head.first_lane >= 0 && head.lanes >= 1 && head.first_lane + head.lanes <= lanes,
+        base::text("unit ", row, " lies on lanes ", head.first_lane, " + ", head.lanes, " of ", lanes));
+    SLUICE_ASSERT(head.tokens <= credit_tokens, base::text("unit ", row, " takes ", head.tokens,
+                                                           " tokens, a lane's credit is ", credit_tokens));
+    units_.push_back({.cells = table.row(row).data(),
+                      .first_lane = head.first_lane,
+                      .lanes = head.lanes,
+                      .fused = head.fused,
+                      .unfinished_stages = stages_,
+                      .tokens = head.tokens});
+  }
+}
+
+// Units follow each other on every lane, forward and backward at once.
+int64_t Recurrence::pass_one_stage() {
+  ends_ns_.assign(static_cast<size_t>(lanes_), 0);
+  for (const Unit& unit : units_) {
+    const auto first = ends_ns_.begin() + unit.first_lane;
+    const int64_t start_ns = *std::max_element(first, first + unit.lanes);
+    std::fill_n(first, unit.lanes, start_ns + unit.cells[0].all_ns());
+  }
+  return *std::ranges::max_element(ends_ns_);
+}
+
+// Each lane's units, which unit is the last of all its lanes, and which lanes units tie.
+void Recurrence::list_lanes() {
+  lane_begin_.assign(static_cast<size_t>(lanes_) + 1, 0);
+  tied_.assign(static_cast<size_t>(lanes_), 0);
+  for (const Unit& unit : units_) {
+    for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+      ++lane_begin_[static_cast<size_t>(lane) + 1];
+      if (lane + 1 < unit.first_lane + unit.lanes) tied_[static_cast<size_t>(lane)] = 1;
+    }
+  }
+  for (size_t lane = 0; lane < tied_.size(); ++lane) lane_begin_[lane + 1] += lane_begin_[lane];
+  lane_units_.resize(static_cast<size_t>(lane_begin_.back()));
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (int lane = units_[u].first_lane; lane < units_[u].first_lane + units_[u].lanes; ++lane) {
+      int& reached = stations_[static_cast<size_t>(lane)].forwards_ready;
+      if (reached > 0) units_[static_cast<size_t>(unit_of(lane, reached - 1))].last = false;
+      lane_units_[static_cast<size_t>(lane_begin_[static_cast<size_t>(lane)] + reached++)] =
+          static_cast<int>(u);
+    }
+  }
+}
+
+// Lanes that no unit ties to others, directly or through third ones, have a clock of their own: nothing on
+// them depends on the rest.
+int64_t Recurrence::run() {
+  stations_.assign(static_cast<size_t>(stages_ * lanes_), Station{});
+  used_tokens_.assign(static_cast<size_t>(lanes_), 0);
+  ends_ns_.assign(static_cast<size_t>(lanes_), 0);
+  events_.clear();
+  waiting_.clear();
+  woken_.clear();
+  list_lanes();
+  weights_.resize(static_cast<size_t>(stages_) * lane_units_.size());
+  for (int s = 0; s < stages_ * lanes_; ++s) {
+    stations_[static_cast<size_t>(s)].stage = s / lanes_;
+    stations_[static_cast<size_t>(s)].lane = s % lanes_;
+  }
+  for (size_t u = 0; u < units_.size(); ++u) {
+    for (int stage = 0; stage < stages_; ++stage) {
+      for (Station& station : stations_of(stage, static_cast<int>(u)))
+        station.remaining_ns += units_[u].cells[stage].all_ns();
+    }
+  }
+  for (int first = 0; first < lanes_ && !late_;) {
+    int end = first + 1;
+    while (tied_[static_cast<size_t>(end) - 1] != 0) ++end;
+    run_lanes(first, end);
+    std::fill(ends_ns_.begin() + first, ends_ns_.begin() + end, now_ns_);
+    first = end;
+  }
+  for (const Unit& unit : units_)
+    SLUICE_ASSERT(late_ || unit.unfinished_stages == 0, "the pipeline stopped early");
+  return *std::ranges::max_element(ends_ns_);
+}
+
+void Recurrence::run_lanes(int first_lane, int end_lane) {
+  now_ns_ = 0;
+  next_order_ = 0;
+  for (int lane = first_lane; lane < end_lane; ++lane) try_start(stations_[static_cast<size_t>(lane)]);
+  while (!events_.empty() && !late_) {
+    now_ns_ = events_.front().time_ns;
+    while (!events_.empty() && events_.front().time_ns == now_ns_) {
+      while (!events_.empty() && events_.front().time_ns == now_ns_) {
+        const Event event = events_.front();
+        std::pop_heap(events_.begin(), events_.end(), std::greater<>());
+        events_.pop_back();
+        apply(event);
+      }
+      if (!waiting_.empty()) start_transfers();  // one that takes no time arrives now
+    }
+    start_woken();
+  }
+}
+
+// A unit enters when it is next on all its lanes and its tokens fit the credit of each.
+bool Recurrence::admissible(int unit) const {
+  const Unit& of = at(unit);
+  for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
+    if (unit_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != unit) return false;
+    if (used_tokens_[static_cast<size_t>(lane)] + of.tokens > credit_tokens_) return false;
+  }
+  return true;
+}
+
+// Whether the next unit lacks credit and `unit` is the one that returns some first.
+bool Recurrence::credit_waits_for(int unit) const {
+  if (!rules_.drains_for_credit) return false;
+  const int next = stations_[0].forwards_started;
+  const bool oldest = unit == 0 || at(unit - 1).unfinished_stages == 0;
+  return oldest && next < static_cast<int>(units_.size()) &&
+         used_tokens_[0] + at(next).tokens > credit_tokens_;
+}
+
+// The fused backward that ends the first stage waits for every older weight gradient there.
+bool Recurrence::may_run_fused(const Station& station, int unit) const {
+  if (stages_ == 1) return true;
+  if (rules_.finishes_in_order && station.weights_started < station.weights_ready) return false;
+  if (station.stage > 0 || !at(unit).last) return true;
+  const Unit& of = at(unit);
+  for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
+    if (stations_[static_cast<size_t>(lane)].finished != units_of(lane) - 1) return false;
+  }
+  return true;
+}
+
+Recurrence::Choice Recurrence::choose(const Station& station) {
+  const bool weight_ready = station.weights_started < station.weights_ready;
+  const int oldest_weight = weight_ready ? weight(station, station.weights_started) : -1;
+  if (station.backwards_started < station.backwards_ready) {
+    const int unit = unit_of(station.lane, station.backwards_started);
+    if (!fused(station.stage, unit)) return {Kind::kBackwardInput, unit};
+    if (may_run_fused(station, unit)) return {Kind::kBackward, unit};
+    if (rules_.finishes_in_order && weight_ready) return {Kind::kBackwardWeight, oldest_weight};
+  }
+  if (station.stage > 0 && weight_ready && credit_waits_for(oldest_weight))
+    return {Kind::kBackwardWeight, oldest_weight};
+  if (station.forwards_started < station.forwards_ready) {
+    const int unit = unit_of(station.lane, station.forwards_started);
+    if (station.stage > 0 || admissible(unit)) return {Kind::kForward, unit};
+  }
+  if (weight_ready) return {Kind::kBackwardWeight, oldest_weight};
+  return {};
+}
+
+// A unit of several lanes starts when all of them are free and choose it; until then the free ones wait for
+// it, so that no stream of others can starve it. The oldest ready unit of the highest kind is the choice of
+// each of its lanes, hence some lane can always start.
+void Recurrence::try_start(Station& station) {
+  if (station.busy) return;
+  const Choice choice = choose(station);
+  if (choice.unit < 0) return;
+  if (at(choice.unit).lanes > 1) {
+    for (const Station& other : stations_of(station.stage, choice.unit)) {
+      if (&other == &station) continue;
+      if (other.busy) return;
+      const Choice of_other = choose(other);
+      if (of_other.unit != choice.unit || of_other.kind != choice.kind) return;
+    }
+  }
+  start(station.stage, choice);
+}
+
+namespace {
+
+constexpr cost::CellKind kCellKinds[] = {cost::CellKind::kForward, cost::CellKind::kBackwardInput,
+                                         cost::CellKind::kBackward, cost::CellKind::kBackwardWeight};
+
+}  // namespace
+
+void Recurrence::start(int stage, const Choice& choice) {
+  const UnitTable::Cells& cell = at(choice.unit).cells[stage];
+  int64_t duration_ns = 0;
+  int Station::*started = nullptr;
+  switch (choice.kind) {
+    case Kind::kForward:
+      duration_ns = cell.forward_ns;
+      started = &Station::forwards_started;
+      break;
+    case Kind::kBackwardWeight:
+      duration_ns = cell.backward_weight_ns;
+      started = &Station::weights_started;
+      break;
+    default:
+      duration_ns = cell.backward_input_ns;
+      if (choice.kind == Kind::kBackward) duration_ns += cell.backward_weight_ns;
+      started = &Station::backwards_started;
+  }
+  const bool admits = stage == 0 && choice.kind == Kind::kForward;
+  for (Station& station : stations_of(stage, choice.unit)) {
+    late_ = late_ || station.remaining_ns > limit_ns_ - now_ns_;
+    station.remaining_ns -= duration_ns;
+    station.busy = true;
+    ++(station.*started);
+    int64_t& used_tokens = used_tokens_[static_cast<size_t>(station.lane)];
+    if (admits) used_tokens += at(choice.unit).tokens;
+    if (record_ == nullptr) continue;
+    record_->peak_tokens = std::max(record_->peak_tokens, used_tokens);
+    record_->cells[static_cast<size_t>(stage)][static_cast<size_t>(station.lane)].push_back(
+        {kCellKinds[static_cast<size_t>(choice.kind)], choice.unit, now_ns_, now_ns_ + duration_ns});
+  }
+  push(now_ns_ + duration_ns, choice.kind, stage, choice.unit);
+}
+
+void Recurrence::push(int64_t time_ns, Kind kind, int stage, int unit) {
+  events_.push_back({.time_ns = time_ns, .order = next_order_++, .unit = unit, .stage = stage, .kind = kind});
+  std::push_heap(events_.begin(), events_.end(), std::greater<>());
+}
+
+void Recurrence::apply(const Event& event) {
+  const auto [stage, unit] = std::pair(event.stage, event.unit);
+  const bool last_stage = stage + 1 == stages_;
+  for (Station& station : stations_of(stage, unit)) {
+    switch (event.kind) {
+      case Kind::kUp: ++station.forwards_ready; break;
+      case Kind::kDown: ++station.backwards_ready; break;
+      case Kind::kForward:
+        station.busy = false;
+        if (last_stage) ++station.backwards_ready;
+        break;
+      case Kind::kBackwardInput:
+        station.busy = false;
+        weight(station, station.weights_ready++) = unit;
+        break;
+      case Kind::kBackward:
+      case Kind::kBackwardWeight: station.busy = false;
+    }
+  }
+  wake(stage, unit);
+  if (event.kind == Kind::kForward && !last_stage) send(Kind::kUp, stage, unit);
+  const bool backward = event.kind == Kind::kBackwardInput || event.kind == Kind::kBackward;
+  if (backward && stage > 0) send(Kind::kDown, stage, unit);
+  if (event.kind == Kind::kBackward || event.kind == Kind::kBackwardWeight) finish(stage, unit);
+}
+
+void Recurrence::send(Kind kind, int stage, int unit) {
+  const Waiting transfer{.ready_ns = now_ns_, .unit = unit, .stage = stage, .kind = kind};
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), transfer), transfer);
+}
+
+void Recurrence::start_transfers() {
+  if (rules_.sends_in_order) {
+    for (Waiting& transfer : waiting_) {
+      for (const Station& station : stations_of(transfer.stage, transfer.unit)) {
+        transfer.ready_ns =
+            std::max(transfer.ready_ns, station.last_arrival_ns[transfer.kind == Kind::kUp ? 0 : 1]);
+      }
+    }
+    if (waiting_.size() > 1) std::sort(waiting_.begin(), waiting_.end());
+  }
+  still_.clear();
+  for (const Waiting& transfer : waiting_) {
+    if ((rules_.sends_in_order && is_behind(transfer)) || !start_transfer(transfer))
+      still_.push_back(transfer);
+  }
+  std::swap(waiting_, still_);
+}
+
+// Behind an older unit's on the same way and some of the same lanes.
+bool Recurrence::is_behind(const Waiting& transfer) const {
+  const Unit& own = at(transfer.unit);
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
+    const Unit& older = at(other.unit);
+    return other.unit < transfer.unit && other.stage == transfer.stage && other.kind == transfer.kind &&
+           older.first_lane < own.first_lane + own.lanes && own.first_lane < older.first_lane + older.lanes;
+  });
+}
+
+// If its stream is free at both ends, on all lanes of the unit.
+bool Recurrence::start_transfer(const Waiting& transfer) {
+  const size_t direction = transfer.kind == Kind::kUp ? 0 : 1;
+  const int receiver = transfer.kind == Kind::kUp ? transfer.stage + 1 : transfer.stage - 1;
+  for (const int stage : {transfer.stage, receiver}) {
+    for (const Station& station : stations_of(stage, transfer.unit)) {
+      if (station.stream_free_ns[direction] > now_ns_) return false;
+    }
+  }
+  const int64_t end_ns = now_ns_ + at(transfer.unit).cells[std::min(transfer.stage, receiver)].transfer_ns;
+  for (const int stage : {transfer.stage, receiver}) {
+    for (Station& station : stations_of(stage, transfer.unit)) station.stream_free_ns[direction] = end_ns;
+  }
+  for (Station& station : stations_of(transfer.stage, transfer.unit))
+    station.last_arrival_ns[direction] = end_ns;
+  push(end_ns, transfer.kind, receiver, transfer.unit);
+  return true;
+}
+
+void Recurrence::finish(int stage, int unit) {
+  for (Station& station : stations_of(stage, unit)) ++station.finished;
+  Unit& of = units_[static_cast<size_t>(unit)];
+  if (--of.unfinished_stages > 0) return;
+  for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane)
+    used_tokens_[static_cast<size_t>(lane)] -= of.tokens;
+  wake(0, unit);
+}
+
+// Whatever lets a cell start happens on one of its lanes; that another cell starts never does.
+void Recurrence::wake(int stage, int unit) {
+  for (Station& station : stations_of(stage, unit)) {
+    if (!station.awake) woken_.push_back(&station);
+    station.awake = true;
+  }
+}
+
+void Recurrence::start_woken() {
+  if (woken_.size() > 1) std::sort(woken_.begin(), woken_.end());
+  for (Station* station : woken_) {
+    station->awake = false;
+    try_start(*station);
+  }
+  woken_.clear();
+}
+
+PipelineSchedule schedule_pipeline(const PipelineLoad& load) {
+  UnitTable table(load.stages);
+  for (const TimedUnit& unit : load.units) table.append(unit);
+  return Recurrence().schedule(table, load.lanes, load.credit_tokens);
+}
+
+}  // namespace sluice::schedule

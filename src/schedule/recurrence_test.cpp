@@ -1,0 +1,103 @@
+#include "schedule/recurrence.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/rng.h"
+#include "schedule/test_cells.h"
+#include "schedule/test_reference.h"
+
+namespace sluice::schedule {
+namespace {
+
+using base::Rng;
+
+// Loads with every mixture of tight and ample credit, no, short and long transfers, even and uneven stages,
+// cells that take no time, policies, and on several lanes units of any widths among those of one.
+PipelineLoad random_load(uint64_t seed, bool one_lane) {
+  Rng rng(seed, one_lane ? 11 : 12);
+  PipelineLoad load{.stages = static_cast<int>(rng.between(1, 6)),
+                    .lanes = one_lane ? 1 : static_cast<int>(rng.between(2, 9))};
+  load.credit_tokens = rng.between(100, 500);
+  const CellRange cells = draw_range(rng);
+  const uint64_t fused = rng.below(3);  // of four; all of them: 4
+  const uint64_t shared = rng.below(6);
+  for (int64_t units = rng.between(0, one_lane ? 25 : 50); units > 0; --units) {
+    TimedUnit unit{.first_lane = static_cast<int>(rng.below(static_cast<uint64_t>(load.lanes))),
+                   .tokens = rng.between(1, 100)};
+    unit.fused = rng.below(4) < (fused == 2 ? 4 : fused);
+    if (unit.fused && rng.below(2) == 0) unit.credit_tokens = rng.between(1, 100);
+    if (rng.below(6) < shared) unit.lanes = static_cast<int>(rng.between(1, load.lanes - unit.first_lane));
+    draw_cells(rng, load.stages, cells, unit);
+    load.units.push_back(unit);
+  }
+  return load;
+}
+
+UnitTable table_of(const PipelineLoad& load) {
+  UnitTable table(load.stages);
+  for (const TimedUnit& unit : load.units) table.append(unit);
+  return table;
+}
+
+std::vector<int> all_of(const UnitTable& table) {
+  std::vector<int> order(static_cast<size_t>(table.units()));
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+bool same(const Cell& a, const Cell& b) {
+  return a.kind == b.kind && a.unit == b.unit && a.start_ns == b.start_ns && a.end_ns == b.end_ns;
+}
+
+void expect_same(const PipelineSchedule& found, const PipelineSchedule& expected, uint64_t seed) {
+  ASSERT_EQ(found.makespan_ns, expected.makespan_ns) << "seed " << seed;
+  ASSERT_EQ(found.peak_tokens, expected.peak_tokens) << "seed " << seed;
+  ASSERT_EQ(found.cells.size(), expected.cells.size());
+  for (size_t stage = 0; stage < found.cells.size(); ++stage) {
+    ASSERT_EQ(found.cells[stage].size(), expected.cells[stage].size());
+    for (size_t lane = 0; lane < found.cells[stage].size(); ++lane) {
+      ASSERT_TRUE(std::ranges::equal(found.cells[stage][lane], expected.cells[stage][lane], same))
+          << "seed " << seed << " stage " << stage << " lane " << lane;
+    }
+  }
+}
+
+TEST(Recurrence, EveryCellAndEveryTimeIsTheReferences) {
+  Recurrence recurrence;
+  FlowBound bound;
+  for (uint64_t seed = 0; seed < 8000; ++seed) {
+    const PipelineLoad load = random_load(seed, seed % 2 == 0);
+    const PipelineSchedule expected = reference_schedule(load);
+    ASSERT_NO_FATAL_FAILURE(expect_same(schedule_pipeline(load), expected, seed));
+    const UnitTable table = table_of(load);
+    const std::vector<int> order = all_of(table);
+    const int64_t end_ns = expected.makespan_ns;
+    const auto within = [&](int64_t limit_ns) {
+      return recurrence.makespan_ns(table, order, load.lanes, load.credit_tokens, limit_ns);
+    };
+    ASSERT_EQ(within(Recurrence::kLate - 1), end_ns) << "seed " << seed;
+    ASSERT_EQ(*std::ranges::max_element(recurrence.ends_ns()), end_ns) << "seed " << seed;
+    ASSERT_EQ(within(end_ns), end_ns) << "seed " << seed;
+    if (end_ns > 0) ASSERT_EQ(within(end_ns - 1), Recurrence::kLate) << "seed " << seed;
+    if (load.lanes == 1) ASSERT_LE(bound.at_least_ns(table, order, load.credit_tokens), end_ns) << seed;
+  }
+}
+
+TEST(Recurrence, TakesUnitsInTheOrderAsked) {
+  Recurrence recurrence;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    PipelineLoad load = random_load(seed, true);
+    const UnitTable table = table_of(load);
+    std::vector<int> order = all_of(table);
+    std::ranges::reverse(order);
+    std::ranges::reverse(load.units);
+    ASSERT_EQ(recurrence.makespan_ns(table, order, 1, load.credit_tokens),
+              reference_schedule(load).makespan_ns);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::schedule

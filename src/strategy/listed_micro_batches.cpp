@@ -1,0 +1,156 @@
+#include "strategy/listed_micro_batches.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::strategy {
+namespace {
+
+using base::InputError;
+using base::text;
+
+// Where a micro-batch stands.
+struct Spot {
+  size_t lane = 0;
+  size_t index = 0;
+};
+
+class UnitReader {
+ public:
+  UnitReader(const std::vector<std::vector<ListedMicroBatch>>& lanes, const std::vector<Sequence>& sequences,
+             size_t pipeline)
+      : lanes_(lanes), sequences_(sequences), pipeline_(pipeline), by_lane_(lanes.size()) {}
+
+  std::vector<Unit> read() {
+    std::map<int, std::vector<Spot>> rings;  // spots ascend by lane
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+      for (size_t index = 0; index < lanes_[lane].size(); ++index) {
+        const Spot spot{lane, index};
+        check_pieces(spot);
+        if (at(spot).ring) rings[*at(spot).ring].push_back(spot);
+      }
+    }
+    for (const auto& [ring, spots] : rings) check_lanes(ring, spots);
+    std::map<int, int> unit_of_ring;
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+      for (size_t index = 0; index < lanes_[lane].size(); ++index) {
+        const std::optional<int> ring = lanes_[lane][index].ring;
+        int unit = static_cast<int>(units_.size());
+        if (ring) unit = unit_of_ring.emplace(*ring, unit).first->second;
+        by_lane_[lane].push_back(unit);
+        if (unit < static_cast<int>(units_.size())) continue;
+        units_.push_back(ring ? unit_of(*ring, rings.at(*ring)) : unit_of({lane, index}));
+      }
+    }
+    if (!injection_order(by_lane_)) throw InputError(text("pipeline ", pipeline_, ": its rings cross"));
+    return in_injection_order(std::move(units_), by_lane_);
+  }
+
+ private:
+  const ListedMicroBatch& at(const Spot& spot) const { return lanes_[spot.lane][spot.index]; }
+  std::string name_of(const Spot& spot) const {
+    return text("micro-batch ", spot.index, " of lane ", spot.lane, " of pipeline ", pipeline_);
+  }
+  int64_t length_of(const Piece& piece) const {
+    return sequences_[static_cast<size_t>(piece.sequence)].length_tokens;
+  }
+  bool is_whole(const Piece& piece) const { return piece.tokens() == length_of(piece); }
+  UnitSequence sequence_of(const Piece& piece) const { return {piece.sequence, length_of(piece)}; }
+
+  void check_pieces(const Spot& spot) const {
+    for (const Piece& piece : at(spot).pieces) {
+      if (piece.sequence < 0 || static_cast<size_t>(piece.sequence) >= sequences_.size()) {
+        throw InputError(
+            text(name_of(spot), ": sequence ", piece.sequence, " is outside [0, ", sequences_.size(), ")"));
+      }
+      if (piece.begin < 0 || piece.begin >= piece.end || piece.end > length_of(piece)) {
+        throw InputError(text(name_of(spot), ": [", piece.begin, ", ", piece.end,
+                              ") is no token range of sequence ", piece.sequence, " with ", length_of(piece),
+                              " tokens"));
+      }
+      if (!at(spot).ring && !is_whole(piece)) {
+        throw InputError(text(name_of(spot), ": sequence ", piece.sequence, " is cut at [", piece.begin, ", ",
+                              piece.end, ") but the micro-batch has no ring"));
+      }
+    }
+  }
+
+  void check_lanes(int ring, const std::vector<Spot>& spots) const {
+    const std::string name = text("ring ", ring, " of pipeline ", pipeline_);
+    if (spots.size() < 2)
+      throw InputError(text(name, ": it has one micro-batch, on lane ", spots.front().lane));
+    for (size_t i = 1; i < spots.size(); ++i) {
+      const size_t lane = spots[i].lane, before = spots[i - 1].lane;
+      if (lane == before)
+        throw InputError(text(name, ": lane ", lane, " has more than one micro-batch of it"));
+      if (lane != before + 1) throw InputError(text(name, ": it skips lane ", before + 1));
+      const ListedMicroBatch &own = at(spots[i]), &first = at(spots.front());
+      if (own.memory != first.memory) {
+        throw InputError(text(name_of(spots[i]), ": its memory policy is '", to_text(own.memory),
+                              "' but ring ", ring, " has '", to_text(first.memory), "' on its first lane"));
+      }
+      if (own.exchange != first.exchange) {
+        throw InputError(text(name_of(spots[i]), ": its exchange is '", strategy::name_of(own.exchange),
+                              "' but ring ", ring, " has '", strategy::name_of(first.exchange),
+                              "' on its first lane"));
+      }
+    }
+  }
+
+  Unit unit_of(const Spot& spot) const {
+    Unit unit{.first_lane = static_cast<int>(spot.lane), .sequences = {}, .memory = at(spot).memory};
+    for (const Piece& piece : at(spot).pieces) unit.sequences.push_back(sequence_of(piece));
+    return unit;
+  }
+
+  // A ring's first lane has a part of each sequence that is shared, for the last chunk is never empty.
+  Unit unit_of(int ring, const std::vector<Spot>& spots) const {
+    Unit unit{.first_lane = static_cast<int>(spots.front().lane),
+              .lanes = static_cast<int>(spots.size()),
+              .sequences = {},
+              .exchange = at(spots.front()).exchange,
+              .memory = at(spots.front()).memory,
+              .ring = ring};
+    for (const Piece& piece : at(spots.front()).pieces) {
+      const bool again = !unit.sequences.empty() && unit.sequences.back().sequence == piece.sequence;
+      if (!is_whole(piece) && !again) unit.sequences.push_back(sequence_of(piece));
+    }
+    std::vector<std::vector<UnitSequence>> own;
+    for (size_t place = 0; place < spots.size(); ++place) {
+      own.emplace_back();
+      std::vector<Piece> shared;
+      for (const Piece& piece : at(spots[place]).pieces) {
+        if (is_whole(piece)) {
+          own.back().push_back(sequence_of(piece));
+        } else {
+          shared.push_back(piece);
+        }
+      }
+      if (shared != unit.pieces_on(static_cast<int>(spots[place].lane))) {
+        throw InputError(text(name_of(spots[place]), ": its pieces are not chunks ", place, " and ",
+                              2 * spots.size() - 1 - place, " of each sequence of ring ", ring,
+                              ", in the order of the ring's first lane, beside whole sequences"));
+      }
+    }
+    if (std::ranges::any_of(own, [](const auto& lane) { return !lane.empty(); })) unit.own = std::move(own);
+    return unit;
+  }
+
+  const std::vector<std::vector<ListedMicroBatch>>& lanes_;
+  const std::vector<Sequence>& sequences_;
+  size_t pipeline_;
+  std::vector<Unit> units_;
+  std::vector<std::vector<int>> by_lane_;
+};
+
+}  // namespace
+
+std::vector<Unit> units_of(const std::vector<std::vector<ListedMicroBatch>>& lanes,
+                           const std::vector<Sequence>& sequences, size_t pipeline) {
+  return UnitReader(lanes, sequences, pipeline).read();
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,165 @@
+#include "strategy/unit.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::strategy {
+
+const char* name_of(Exchange exchange) {
+  switch (exchange) {
+    case Exchange::kRing: return "ring";
+    case Exchange::kHeads: return "heads";
+    case Exchange::kNested: return "nested";
+  }
+  SLUICE_ASSERT(false, "unknown exchange");
+}
+
+Exchange parse_exchange(const std::string& name) {
+  for (const Exchange exchange : {Exchange::kRing, Exchange::kHeads, Exchange::kNested}) {
+    if (name == name_of(exchange)) return exchange;
+  }
+  throw base::InputError(base::text("exchange is '", name, "': choose ring, heads or nested"));
+}
+
+base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
+  SLUICE_ASSERT(lanes >= 1 && chunk >= 0 && chunk < 2 * lanes,
+                base::text("chunk ", chunk, " on ", lanes, " lanes"));
+  return base::even_part(length_tokens, int64_t{2} * lanes, chunk);
+}
+
+std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane) {
+  std::vector<Piece> pieces;
+  for (const int chunk : {lane, 2 * lanes - 1 - lane}) {
+    const base::Interval tokens = causal_chunk(sequence.length_tokens, lanes, chunk);
+    if (!tokens.empty()) pieces.push_back({sequence.sequence, tokens.begin, tokens.end});
+  }
+  return pieces;
+}
+
+std::vector<Piece> Unit::pieces_on(int lane) const {
+  SLUICE_ASSERT(covers(lane), base::text("lane ", lane, " of lanes ", first_lane, " + ", lanes));
+  std::vector<Piece> pieces;
+  pieces.reserve((lanes == 1 ? 1 : 2) * sequences.size());
+  const auto add_whole = [&](const UnitSequence& whole) {
+    pieces.push_back({whole.sequence, 0, whole.length_tokens});
+  };
+  if (lanes == 1) {
+    std::ranges::for_each(sequences, add_whole);
+    return pieces;
+  }
+  for (const UnitSequence& shared : sequences) {
+    const std::vector<Piece> part = lane_pieces(shared, lanes, lane - first_lane);
+    pieces.insert(pieces.end(), part.begin(), part.end());
+  }
+  if (!own.empty()) std::ranges::for_each(own[static_cast<size_t>(lane - first_lane)], add_whole);
+  return pieces;
+}
+
+int64_t Unit::tokens_on(int lane) const {
+  const int place = lane - first_lane;
+  int64_t tokens = 0;
+  for (const UnitSequence& sequence : sequences) {
+    tokens += lanes == 1 ? sequence.length_tokens
+                         : causal_chunk(sequence.length_tokens, lanes, place).size() +
+                               causal_chunk(sequence.length_tokens, lanes, 2 * lanes - 1 - place).size();
+  }
+  if (own.empty()) return tokens;
+  for (const UnitSequence& whole : own[static_cast<size_t>(place)]) tokens += whole.length_tokens;
+  return tokens;
+}
+
+int64_t Unit::tokens() const {
+  int64_t most = 0;
+  for (int lane = first_lane; lane < end_lane(); ++lane) most = std::max(most, tokens_on(lane));
+  return most;
+}
+
+std::vector<std::vector<int>> units_by_lane(std::span<const Unit> units, int lanes) {
+  std::vector<std::vector<int>> by_lane(static_cast<size_t>(lanes));
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (int lane = units[unit].first_lane; lane < units[unit].end_lane(); ++lane) {
+      by_lane[static_cast<size_t>(lane)].push_back(static_cast<int>(unit));
+    }
+  }
+  return by_lane;
+}
+
+namespace {
+
+// Lanes on their way through their lists of units.
+class Injection {
+ public:
+  explicit Injection(const std::vector<std::vector<int>>& lanes) : lanes_(lanes), next_(lanes.size(), 0) {
+    for (const std::vector<int>& lane : lanes) {
+      for (const int unit : lane) {
+        if (static_cast<size_t>(unit) >= missing_.size()) missing_.resize(static_cast<size_t>(unit) + 1, 0);
+        ++missing_[static_cast<size_t>(unit)];
+      }
+    }
+    for (size_t lane = 0; lane < lanes.size(); ++lane) reach(lane);
+  }
+
+  // -1: the lane is done.
+  int front(size_t lane) const { return next_[lane] < lanes_[lane].size() ? lanes_[lane][next_[lane]] : -1; }
+  bool done() const {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+      if (front(lane) >= 0) return false;
+    }
+    return true;
+  }
+  // Takes the unit in front of a lane if the lane is its first and all of its lanes have reached it.
+  bool take(size_t lane) {
+    const int unit = front(lane);
+    const bool first = lane == 0 || front(lane - 1) != unit;
+    if (unit < 0 || !first || missing_[static_cast<size_t>(unit)] > 0) return false;
+    for (; lane < lanes_.size() && front(lane) == unit; ++lane) {
+      ++next_[lane];
+      reach(lane);
+    }
+    return true;
+  }
+
+ private:
+  void reach(size_t lane) {
+    if (front(lane) >= 0) --missing_[static_cast<size_t>(front(lane))];
+  }
+
+  const std::vector<std::vector<int>>& lanes_;
+  std::vector<size_t> next_;
+  std::vector<int> missing_;  // by unit: lanes that have not reached it
+};
+
+}  // namespace
+
+std::optional<std::vector<int>> injection_order(const std::vector<std::vector<int>>& lanes) {
+  Injection injection(lanes);
+  std::vector<int> order;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      const int unit = injection.front(lane);
+      if (!injection.take(lane)) continue;
+      order.push_back(unit);
+      progress = true;
+    }
+  }
+  return injection.done() ? std::optional(std::move(order)) : std::nullopt;
+}
+
+std::vector<Unit> in_injection_order(std::vector<Unit> units, const std::vector<std::vector<int>>& lanes) {
+  const std::optional<std::vector<int>> order = injection_order(lanes);
+  SLUICE_ASSERT(order && order->size() == units.size(), "units of a pipeline cross");
+  std::vector<Unit> ordered;
+  ordered.reserve(units.size());
+  for (const int unit : *order) ordered.push_back(std::move(units[static_cast<size_t>(unit)]));
+  return ordered;
+}
+
+std::vector<Unit> in_injection_order(std::vector<Unit> units, int lanes) {
+  const std::vector<std::vector<int>> by_lane = units_by_lane(units, lanes);
+  return in_injection_order(std::move(units), by_lane);
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,84 @@
+// A unit: sequences that pass the stages of a pipeline together, on one lane or cut over several. What each
+// lane holds of them, and which lanes run in step, follows from the unit here and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/interval.h"
+#include "strategy/memory_policy.h"
+
+namespace sluice::strategy {
+
+// Token range [begin, end) of one sequence on one lane.
+struct Piece {
+  int32_t sequence = 0;  // index into StepPlan::sequences
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t tokens() const { return end - begin; }
+  bool operator==(const Piece&) const = default;
+};
+
+// How lanes that share sequences see each other's keys and values. kRing: blocks of them go round while each
+// lane attends to the block before. kHeads (Ulysses): before attention a lane gives away all heads but its
+// own part, after it takes its tokens back. kNested: heads inside a node, a ring between nodes.
+enum class Exchange : uint8_t { kRing, kHeads, kNested };
+const char* name_of(Exchange exchange);  // "ring", "heads", "nested"
+// InputError listing the names for any other.
+Exchange parse_exchange(const std::string& name);
+
+// A whole sequence as a unit has it.
+struct UnitSequence {
+  int32_t sequence = 0;  // index into StepPlan::sequences
+  int64_t length_tokens = 0;
+  bool operator==(const UnitSequence&) const = default;
+};
+
+// On each of its lanes a micro-batch, on each stage one event of all of them.
+struct Unit {
+  int first_lane = 0;
+  int lanes = 1;
+  std::vector<UnitSequence> sequences;  // several lanes: each is cut over all of them (lane_pieces)
+  // Several lanes: the whole sequences that a lane has behind its parts, by lane; empty: none has any.
+  std::vector<std::vector<UnitSequence>> own = {};
+  Exchange exchange = Exchange::kRing;  // of several lanes
+  MemoryPolicy memory = {};             // of the activations
+  int ring = 0;                         // several lanes: what plan.json calls the unit; no two have the same
+  // Units with the same one run as one event, because their lanes share parameters; none: alone, as all do
+  // where lanes share nothing.
+  std::optional<int> pass = std::nullopt;
+
+  int end_lane() const { return first_lane + lanes; }
+  bool covers(int lane) const { return first_lane <= lane && lane < end_lane(); }
+  // REQUIRES: covers(lane).
+  std::vector<Piece> pieces_on(int lane) const;
+  int64_t tokens_on(int lane) const;
+  int64_t tokens() const;  // on its fullest lane
+  bool operator==(const Unit&) const = default;
+};
+
+// Balanced causal cutting: a sequence is cut into 2·lanes chunks, of which lane j holds chunk j and chunk
+// 2·lanes − 1 − j, so that all have the same part of its attention; the empty chunks of short sequences are
+// left out.
+std::vector<Piece> lane_pieces(const UnitSequence& sequence, int lanes, int lane);
+
+// Chunk `chunk` of the 2k chunks of a sequence of `length_tokens` on k lanes.
+base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk);
+
+// By lane, the units that lie on it, in their order.
+std::vector<std::vector<int>> units_by_lane(std::span<const Unit> units, int lanes);
+
+// The order of injection of units that lanes run in these orders: the first of every lane, then the second of
+// every lane, and so on; a unit of several lanes where its last lane reaches it. Nothing when units cross:
+// one lane has a before b, another b before a.
+std::optional<std::vector<int>> injection_order(const std::vector<std::vector<int>>& lanes);
+
+// The same units in the order of injection, of lanes that run them in these orders, or in that of the list.
+// REQUIRES: they do not cross.
+std::vector<Unit> in_injection_order(std::vector<Unit> units, const std::vector<std::vector<int>>& lanes);
+std::vector<Unit> in_injection_order(std::vector<Unit> units, int lanes);
+
+}  // namespace sluice::strategy

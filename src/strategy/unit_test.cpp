@@ -1,0 +1,82 @@
+#include "strategy/unit.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace sluice::strategy {
+namespace {
+
+TEST(CausalChunk, ChunksCoverTheSequenceAndDifferByAtMostOne) {
+  for (int64_t length = 1; length < 40; ++length) {
+    for (int lanes = 1; lanes <= 6; ++lanes) {
+      int64_t next = 0;
+      for (int chunk = 0; chunk < 2 * lanes; ++chunk) {
+        const base::Interval tokens = causal_chunk(length, lanes, chunk);
+        EXPECT_EQ(tokens.begin, next);
+        EXPECT_GE(tokens.end - tokens.begin, length / (2 * lanes));
+        EXPECT_LE(tokens.end - tokens.begin, length / (2 * lanes) + 1);
+        next = tokens.end;
+      }
+      EXPECT_EQ(next, length);
+    }
+  }
+}
+
+TEST(Unit, OneLaneHoldsWholeSequences) {
+  const Unit unit{.first_lane = 3, .sequences = {{4, 7}, {1, 5}}};
+  EXPECT_EQ(unit.pieces_on(3), (std::vector<Piece>{{4, 0, 7}, {1, 0, 5}}));
+  EXPECT_EQ(unit.tokens_on(3), 12);
+  EXPECT_EQ(unit.tokens(), 12);
+  EXPECT_THROW(unit.pieces_on(2), base::AssertionError);
+}
+
+TEST(Unit, EachOfSeveralLanesHoldsAChunkFromEachEnd) {
+  const Unit unit{.first_lane = 1, .lanes = 2, .sequences = {{1, 16}, {0, 8}}};
+  EXPECT_EQ(unit.pieces_on(1), (std::vector<Piece>{{1, 0, 4}, {1, 12, 16}, {0, 0, 2}, {0, 6, 8}}));
+  EXPECT_EQ(unit.pieces_on(2), (std::vector<Piece>{{1, 4, 8}, {1, 8, 12}, {0, 2, 4}, {0, 4, 6}}));
+  EXPECT_EQ(unit.tokens(), 12);
+}
+
+TEST(Unit, WholeSequencesOfALaneStandBehindItsParts) {
+  const Unit unit{.lanes = 2, .sequences = {{0, 8}}, .own = {{}, {{5, 3}}}};
+  EXPECT_EQ(unit.pieces_on(0), (std::vector<Piece>{{0, 0, 2}, {0, 6, 8}}));
+  EXPECT_EQ(unit.pieces_on(1), (std::vector<Piece>{{0, 2, 4}, {0, 4, 6}, {5, 0, 3}}));
+  EXPECT_EQ(unit.tokens_on(0), 4);
+  EXPECT_EQ(unit.tokens(), 7);
+}
+
+TEST(Unit, EmptyChunksOfShortSequencesAreLeftOut) {
+  const Unit unit{.lanes = 3, .sequences = {{0, 1}}};
+  EXPECT_EQ(unit.pieces_on(0), (std::vector<Piece>{{0, 0, 1}}));
+  EXPECT_TRUE(unit.pieces_on(1).empty());
+  EXPECT_EQ(unit.tokens_on(2), 0);
+}
+
+TEST(Exchange, NamesParseBack) {
+  for (const Exchange exchange : {Exchange::kRing, Exchange::kHeads, Exchange::kNested}) {
+    EXPECT_EQ(parse_exchange(name_of(exchange)), exchange);
+  }
+  EXPECT_THROW(parse_exchange("rings"), base::InputError);
+}
+
+TEST(InjectionOrder, FirstOfEveryLaneThenSecondAndSharedOnesBehindTheirLastLane) {
+  // Lane 0: 0, 1 (with lane 1); lane 1: 1, 2; lane 2: 3.
+  EXPECT_EQ(injection_order({{0, 1}, {1, 2}, {3}}), (std::vector<int>{0, 3, 1, 2}));
+  const std::vector<Unit> units = {{.sequences = {{0, 5}}},
+                                   {.lanes = 2, .sequences = {{1, 9}}},
+                                   {.first_lane = 1, .sequences = {{2, 5}}},
+                                   {.first_lane = 2, .sequences = {{3, 5}}}};
+  const std::vector<Unit> ordered = in_injection_order(units, 3);
+  EXPECT_EQ(ordered, (std::vector<Unit>{units[0], units[3], units[1], units[2]}));
+  EXPECT_EQ(in_injection_order(ordered, 3), ordered);
+}
+
+TEST(InjectionOrder, CrossingUnitsHaveNone) {
+  EXPECT_FALSE(injection_order({{0, 1}, {1, 0}}).has_value());
+  EXPECT_THROW(in_injection_order({Unit{.lanes = 2}, Unit{.lanes = 2}}, {{0, 1}, {1, 0}}),
+               base::AssertionError);
+}
+
+}  // namespace
+}  // namespace sluice::strategy
