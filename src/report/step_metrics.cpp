@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -40,8 +41,26 @@ base::Json to_json(const EvaluationMetrics& metrics) {
 
 struct MetricsWriter::State {
   std::filesystem::path path;
+  std::set<int64_t> earlier_steps;
+  std::set<int64_t> earlier_evaluations;
+  int64_t first_step = 0;
   std::ofstream lines;
   std::unique_ptr<TensorBoardWriter> tensorboard;
+
+  // The lines of an earlier part of the run that stay: those of steps before first_step.
+  std::string earlier_lines() {
+    std::string kept;
+    if (!std::filesystem::exists(path)) return kept;
+    for (const std::string& line : base::split(base::read_file(path), '\n')) {
+      const base::Json json = base::Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object()) continue;
+      const auto step = base::get_or<int64_t>(json, "step", first_step, path.string());
+      if (step >= first_step) continue;
+      kept += line + "\n";
+      (json.contains("validation_loss") ? earlier_evaluations : earlier_steps).insert(step);
+    }
+    return kept;
+  }
 
   void write_line(const base::Json& line) {
     lines << line.dump() << '\n';
@@ -51,32 +70,22 @@ struct MetricsWriter::State {
   }
 };
 
-namespace {
-
-// The lines of an earlier part of the run that stay: those of steps before first_step.
-std::string kept_lines(const std::filesystem::path& path, int64_t first_step) {
-  std::string kept;
-  if (!std::filesystem::exists(path)) return kept;
-  for (const std::string& line : base::split(base::read_file(path), '\n')) {
-    const base::Json json = base::Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object() && base::get_or<int64_t>(json, "step", first_step, path.string()) < first_step) {
-      kept += line + "\n";
-    }
-  }
-  return kept;
-}
-
-}  // namespace
-
 MetricsWriter::MetricsWriter(const Options& options) : state_(std::make_unique<State>()) {
   state_->path = options.directory / "metrics.jsonl";
-  base::write_file_atomically(state_->path, kept_lines(state_->path, options.first_step));
+  state_->first_step = options.first_step;
+  base::write_file_atomically(state_->path, state_->earlier_lines());
   state_->lines.open(state_->path, std::ios::app);
   if (options.tensorboard)
     state_->tensorboard = std::make_unique<TensorBoardWriter>(options.directory, options.first_step);
 }
 
 MetricsWriter::~MetricsWriter() = default;
+
+int64_t MetricsWriter::missing_steps() const {
+  return state_->first_step - static_cast<int64_t>(state_->earlier_steps.size());
+}
+
+bool MetricsWriter::has_evaluation(int64_t step) const { return state_->earlier_evaluations.contains(step); }
 
 void MetricsWriter::write(const StepMetrics& metrics) {
   state_->write_line(to_json(metrics));

@@ -58,6 +58,11 @@ class MetricsWriter {
   };
   explicit MetricsWriter(const Options& options);
   ~MetricsWriter();
+
+  // Of what an earlier part of the run has left: how many of the steps before first_step have no line, and
+  // whether there is one of an evaluation after `step`.
+  int64_t missing_steps() const;
+  bool has_evaluation(int64_t step) const;
   void write(const StepMetrics& metrics);
   void write(const EvaluationMetrics& metrics);
 

@@ -47,6 +47,29 @@ TEST(Metrics, ResumedRunDropsTheStepsItRepeats) {
   fs::remove_all(directory);
 }
 
+TEST(Metrics, ResumedRunKnowsWhatItsEarlierPartLeft) {
+  const fs::path directory = scratch("earlier");
+  {
+    MetricsWriter writer({directory, false, 0});
+    for (int64_t step = 0; step < 4; ++step) writer.write(metrics_of(step, 1));
+    writer.write(EvaluationMetrics{.step = 1, .validation_loss = 1, .targets = 1});
+    EXPECT_EQ(writer.missing_steps(), 0);
+  }
+  {
+    const MetricsWriter writer({directory, false, 4});
+    EXPECT_EQ(writer.missing_steps(), 0);
+    EXPECT_TRUE(writer.has_evaluation(1));
+    EXPECT_FALSE(writer.has_evaluation(3));
+  }
+  std::string lines = base::read_file(directory / "metrics.jsonl");
+  lines[lines.find("\n{") + 1] = '\xff';  // the second step's line is no JSON any more
+  base::write_file_atomically(directory / "metrics.jsonl", lines);
+  EXPECT_EQ(MetricsWriter({directory, false, 4}).missing_steps(), 1);
+  fs::remove(directory / "metrics.jsonl");
+  EXPECT_EQ(MetricsWriter({directory, false, 4}).missing_steps(), 4);
+  fs::remove_all(directory);
+}
+
 TEST(Metrics, SummaryShowsLossStrategiesAndPrediction) {
   RunSummary summary;
   for (int64_t step = 0; step < 20; ++step) summary.add(metrics_of(step, step < 10 ? 4.0 : 2.0));

@@ -115,6 +115,8 @@ class Trainer::Impl {
     bool last = false;
   };
   void require_finite(const runtime::StepResult& result, int64_t step);
+  bool evaluation_due(int64_t steps_done, bool last) const;
+  void make_up_evaluation();
   void finish_step(const PreparedStep& step, StepEnd end);
   void evaluate(int64_t after_step);
   void save(const PreparedStep& last);
@@ -138,6 +140,11 @@ void Trainer::Impl::open_run_files() {
     base::write_json(config_.log.dir / "calibration.json", run_.calibration());
     metrics_ = std::make_unique<report::MetricsWriter>(
         report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, run_.resumed().step});
+    if (metrics_->missing_steps() > 0) {
+      base::log_warning(text((config_.log.dir / "metrics.jsonl").string(), " has no line for ",
+                             metrics_->missing_steps(), " of the ", run_.resumed().step,
+                             " steps that the checkpoint has behind it: losses of those are not shown"));
+    }
   });
 }
 
@@ -188,6 +195,7 @@ void Trainer::Impl::run() {
   open_run_files();
   begin_ = steady_clock::now();
   stop_signal_.defer();
+  make_up_evaluation();
   PlanAhead ahead(training_steps(run_.planning(run_.data().training), run_.sampler(), config_.train.steps));
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
@@ -244,12 +252,26 @@ void Trainer::Impl::require_finite(const runtime::StepResult& result, int64_t st
   });
 }
 
-// Who asked to stop may not leave much time: saving comes first then, and evaluation is left out.
+bool Trainer::Impl::evaluation_due(int64_t steps_done, bool last) const {
+  const int64_t every = config_.train.eval_every;
+  return every > 0 && (last || steps_done % every == 0);
+}
+
+// A stop leaves out the evaluation that its step was due; a run that continues makes up for it.
+void Trainer::Impl::make_up_evaluation() {
+  const int64_t done = run_.resumed().step;
+  if (done == 0 || !evaluation_due(done, done >= config_.train.steps)) return;
+  const int64_t missing = run_.rank() == 0 && !metrics_->has_evaluation(done - 1) ? 1 : 0;
+  if (run_.control().gather({&missing, 1})[0][0] != 0) evaluate(done - 1);
+}
+
+// Who asked to stop may not leave much time: saving comes first then, and evaluation waits until the run
+// continues.
 void Trainer::Impl::finish_step(const PreparedStep& step, StepEnd end) {
   const int64_t done = step.plan.step + 1;
-  const auto due = [&](int64_t every) { return every > 0 && (done % every == 0 || end.last); };
-  if (due(config_.train.eval_every) && !end.stop) evaluate(step.plan.step);
-  if (due(config_.checkpoint.every) || end.stop) save(step);
+  if (evaluation_due(done, end.last) && !end.stop) evaluate(step.plan.step);
+  const int64_t every = config_.checkpoint.every;
+  if ((every > 0 && (done % every == 0 || end.last)) || end.stop) save(step);
 }
 
 // Compares the plan of the upcoming step, shares this step's measurements and the wish to stop. True when any

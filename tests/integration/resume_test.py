@@ -107,10 +107,16 @@ class Stop(TestCase):
     def test_sigterm_to_one_rank_saves_and_exits_0(self):
         self.stop(lambda process: terminate(rank_processes(process.pid)[2]))
 
-    def stop(self, tell):
+    def test_an_evaluation_that_the_stop_left_out_is_made_up(self):
+        self.stop(lambda process: terminate(process.pid), train__eval_every=1, data__validation_fraction=0.1)
+        evaluations = [[record for record in records(self.directory / name) if "validation_loss" in record]
+                       for name in ("run", "whole")]
+        self.assertEqual(*evaluations)
+
+    def stop(self, tell, **changes):
         """Without checkpoint.every, the signal alone makes a checkpoint of an agreed step."""
         # A rate that doesn't depend on train.steps, so that another end makes the same run.
-        common = {"optimizer__decay": "constant"}
+        common = {"optimizer__decay": "constant", **changes}
         run = self.config("run", train__steps=100_000, **common)
         process = self.start_train("run", 4)
         self.wait_for_step(run, 3, process)
