@@ -1,10 +1,12 @@
 // sluice: the program. Sets the process up, dispatches to the commands, turns errors into one line and an
 // exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible.
 #include <malloc.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,15 @@ void set_process_up() {
 #endif
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of its write, which says so
+}
+
+// A result that did not reach standard output, a full disk behind `> FILE` say, is none.
+void require_output() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0) {
+    throw sluice::base::RunError("cannot write all of the result to standard output: free space behind it");
+  }
 }
 
 void add_commands(CLI::App& app) {
@@ -79,6 +90,7 @@ int main(int argc, char** argv) {
   add_commands(app);
   try {
     app.parse(argc, argv);
+    require_output();
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version

@@ -2,10 +2,11 @@
 
 import json
 import random
+import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from commands import CommandTest, call
+from commands import SLUICE, CommandTest, call
 
 CONTEXT = 8192
 TOKENS = 40_000
@@ -187,6 +188,13 @@ class PlanningCommands(CommandTest):
         for command in (("propose", *self.inputs), ("plan", *self.inputs, "--batches", 2)):
             with self.subTest(command[0]):
                 self.refused(1, "absent", *command, "--out", out)
+
+    def test_a_result_that_is_not_written_whole_ends_with_1(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([SLUICE, "lengths", str(self.lengths)], stdout=full, stderr=subprocess.PIPE,
+                                    text=True, timeout=300)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, "^sluice: cannot write all of the result to standard output")
 
     def test_what_does_not_fit_ends_with_3(self):
         long = self.folder / "long.txt"

@@ -307,7 +307,7 @@ class RunDirectories(BadInput):
         """Each file at most 64 KiB: the first checkpoint fails."""
         self.config("run", parallel__strategies=STRATEGIES, train__steps=4, checkpoint__every=2)
         limit = 65536
-        process = self.start_train("run", RANKS, restore_signals=False,
+        process = self.start_train("run", RANKS,
                                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         self.refuse("checkpoint above the file size limit", 1, r"rank-000\d\.safetensors", "File too large",
                     outcome=self.finish(process))
