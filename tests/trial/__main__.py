@@ -117,18 +117,22 @@ def show(row, number, total):
 
 
 def table(rows):
-    """The matrix as Markdown: a line for each fault, with how it went at each phase."""
-    faults = {}
-    for row in rows:
-        faults.setdefault(row.case.fault, []).append(row)
-    lines = ["| fault | phases tried | wanted | result |", "| --- | --- | --- | --- |"]
-    for fault, tried in faults.items():
-        counts = collections.Counter(row.result for row in tried)
-        result = ", ".join(f"{count} {name}" for name, count in counts.items())
-        details = "; ".join(sorted({" ".join(row.why.split())[:160].replace("|", "\\|") for row in tried if row.why}))
-        phases = " ".join(dict.fromkeys(row.case.phase for row in tried))
-        lines.append(f"| {fault.name} | {phases} | {fault.wanted} | {result}{': ' + details if details else ''} |")
+    """The matrix as Markdown, by groups: a line for each fault, with how it went at the phases that it was tried at."""
+    lines = []
+    for group in dict.fromkeys(row.case.fault.group for row in rows):
+        lines += ["", f"## {group.capitalize()}", "", "| fault | phases | wanted | result |", "| --- | --- | --- | --- |"]
+        tried = [row for row in rows if row.case.fault.group == group]
+        for fault in dict.fromkeys(row.case.fault for row in tried):
+            lines.append(line_of(fault, [row for row in tried if row.case.fault == fault]))
     return "\n".join(lines)
+
+
+def line_of(fault, rows):
+    counts = collections.Counter(row.result for row in rows)
+    result = ", ".join(f"{count} {name}" for name, count in counts.items())
+    why = "; ".join(sorted({" ".join(row.why.split())[:160].replace("|", "\\|") for row in rows if row.why}))
+    phases = " ".join(dict.fromkeys(row.case.phase for row in rows))
+    return f"| {fault.name} | {phases} | {fault.wanted} | {result}{': ' + why if why else ''} |"
 
 
 def summary(rows):
@@ -138,10 +142,10 @@ def summary(rows):
             + ", ".join(f"{counts[name]} {name}" for name in ("held", "BROKEN", "missed", "skipped") if counts[name]))
 
 
-def write_record(path, rows, command):
-    page = ["# Trial", "", f"`{command}`, revision {revision()}, on {hardware()}.", "", summary(rows) + ".", "",
-            "Each fault was tried at the phases that its line names; what each phase is, and what is checked after "
-            "every fault, stands in [docs/trial.md](../../docs/trial.md).", "", table(rows), ""]
+def write_record(path, rows):
+    page = ["# Trial", "", f"`python3 tests/trial {shlex.join(sys.argv[1:])}` at revision {revision()} on {hardware()}: "
+            f"{summary(rows)}. What a phase is, and what is checked after every fault, stands in "
+            "[docs/trial.md](../../docs/trial.md).", table(rows), ""]
     path.write_text("\n".join(page))
 
 
@@ -206,7 +210,7 @@ def main():
                 show(rows[-1], number, len(trials))
     print(summary(rows))
     if options.record:
-        write_record(options.record, rows, f"make trial SEED={options.seed}")
+        write_record(options.record, rows)
     return 0 if len(rows) == len(trials) and all(row.result != "BROKEN" for row in rows) else 1
 
 
