@@ -22,6 +22,8 @@ constexpr int64_t kMostBytesPerToken = int64_t{1} << 40;
 constexpr int64_t kMostBytesPerElement = 64;
 constexpr int64_t kMostParameters = int64_t{1} << 48;
 constexpr int64_t kMostTokens = int64_t{1} << 31;
+// No device has a link of 10 TB/s: NVLink 5 moves 0.9 TB/s in one direction, a GPU's own memory 8 TB/s.
+constexpr int64_t kMostBytesPerSecond = 10'000'000'000'000;
 constexpr int64_t kMostNs = int64_t{1} << 44;  // five hours
 constexpr int kMostDegree = 1024;
 constexpr int kMostGpusPerNode = 1 << 20;
@@ -75,10 +77,18 @@ class Reader {
     return times;
   }
 
+  int64_t bandwidth(const std::string& key) const {
+    const Json& value = member(key);
+    if (base::holds_integer<int64_t>(value) && value.get<int64_t>() > kMostBytesPerSecond) {
+      refuse(key, "at most ", kMostBytesPerSecond, ", which no link exceeds: measure again (sluice profile)");
+    }
+    return integer(key, 1, kMostBytesPerSecond);
+  }
+
   LinkTimes link(const std::string& key) const {
     const Reader inner = object(key);
     return {.latency_ns = inner.integer("latency_ns", 0, kMostNs),
-            .bytes_per_s = inner.integer("bytes_per_s", 1, kMostBytes)};
+            .bytes_per_s = inner.bandwidth("bytes_per_s")};
   }
 
  private:

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "graph/link_plan.h"
@@ -26,6 +28,9 @@ constexpr int kMostRepetitions = 20;
 constexpr int64_t kWordBytes = 16;
 constexpr int kWords = 4;                                 // exchanged in each repetition
 constexpr int64_t kLocalBytesPerSecond = 10'000'000'000;  // where nothing was moved between ranks
+// Of a plain exchange, from one rank: enough that moving them outlasts its latency.
+constexpr int64_t kLeastBulkBytes = 4 << 20;
+constexpr int64_t kMostBulkBytes = 64 << 20;
 
 // As many pipelines of one stage as the ranks hold.
 strategy::Strategy flat_strategy(int tp, int world_size) {
@@ -43,22 +48,44 @@ model::ParameterTable two_layers(model::Shape shape) {
   return model::parameter_table(shape);
 }
 
-// Exchanges of one level: how long each took, over how many bytes.
-struct Level {
-  std::vector<double> word_ns;
-  std::vector<double> exchange_ns;  // of pulls and pushes of all rounds together, one value a repetition
-  int64_t exchanges = 0;            // in each of those
-  int64_t bytes = 0;
-
-  cost::LinkTimes times() const {
-    const double latency_ns = lower_quartile(word_ns);
-    const double moving_ns = lower_quartile(exchange_ns) - latency_ns * static_cast<double>(exchanges);
-    const double total_bytes = static_cast<double>(bytes);
-    return {.latency_ns = std::llround(latency_ns),
-            .bytes_per_s = bytes == 0 ? kLocalBytesPerSecond
-                                      : std::max<int64_t>(
-                                            1, std::llround(total_bytes * 1e9 / std::max(1.0, moving_ns)))};
+// A plain exchange with the peers of one level: the same bytes to each of them.
+class Bulk {
+ public:
+  // `level`: whether two ranks are peers. REQUIRES: bytes >= 1.
+  template <typename Level>
+  Bulk(int rank, int world_size, int64_t bytes, const Ranks& ranks, const Level& level)
+      : counts_(static_cast<size_t>(world_size), 0) {
+    int64_t most_peers = 0;
+    int64_t own_peers = 0;
+    for (int from = 0; from < world_size; ++from) {
+      int64_t peers = 0;
+      for (int to = 0; to < world_size; ++to) peers += from != to && level(from, to) ? 1 : 0;
+      most_peers = std::max(most_peers, peers);
+      if (from == rank) own_peers = peers;
+    }
+    if (most_peers == 0) return;
+    const int64_t piece = (bytes + most_peers - 1) / most_peers;
+    for (int to = 0; to < world_size; ++to) {
+      if (to != rank && level(rank, to)) counts_[static_cast<size_t>(to)] = piece;
+    }
+    busiest_bytes_ = piece * most_peers;
+    const int64_t own_bytes = std::max<int64_t>(1, piece * own_peers);
+    send_ = ranks.bytes(own_bytes);
+    receive_ = ranks.bytes(own_bytes);
+    send_.zero_();
   }
+
+  // On the rank with most peers.
+  int64_t busiest_bytes() const { return busiest_bytes_; }
+
+  void exchange(comm::Communicator& communicator) {
+    communicator.all_to_all(send_.const_data_ptr(), counts_, receive_.mutable_data_ptr(), counts_)->wait();
+  }
+
+ private:
+  std::vector<int64_t> counts_;
+  int64_t busiest_bytes_ = 0;
+  at::Tensor send_, receive_;
 };
 
 class LinkProbe {
@@ -85,6 +112,8 @@ class LinkProbe {
       intra_level_.bytes += busiest.intra_elements * element_bytes;
     }
     inter_level_.exchanges = intra_level_.exchanges = 2 * static_cast<int64_t>(plan_.busiest.size());
+    inter_bulk_ = bulk(inter_level_, /*same_node=*/false);
+    intra_bulk_ = bulk(intra_level_, /*same_node=*/true);
   }
 
   LinkMeasurement measure() {
@@ -92,14 +121,15 @@ class LinkProbe {
     repeat();  // warms buffers and connections up
     const int64_t repetitions =
         ranks_.agree(std::llround(static_cast<double>(options_.budget_ns) / stopwatch.lap_ns()));
-    inter_level_.word_ns.clear(), inter_level_.exchange_ns.clear();
-    intra_level_.word_ns.clear(), intra_level_.exchange_ns.clear();
+    for (LinkSamples* level : {&inter_level_, &intra_level_}) {
+      level->word_ns.clear(), level->exchange_ns.clear(), level->bulk_ns.clear();
+    }
     update_ns_.clear();
     for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i)
       repeat();
     LinkMeasurement measurement;
-    measurement.intra = intra_level_.times();
-    measurement.inter = plan_.has_inter() ? inter_level_.times() : measurement.intra;
+    measurement.intra = fit_link(intra_level_);
+    measurement.inter = plan_.has_inter() ? fit_link(inter_level_) : measurement.intra;
     measurement.host = host_times();
     const int64_t owned = std::max<int64_t>(1, plan_.owned_elements[static_cast<size_t>(transport_.rank())]);
     measurement.update_ps_per_element =
@@ -132,19 +162,30 @@ class LinkProbe {
     return {0, std::max<int64_t>(1, std::llround(static_cast<double>(kBytes) * 1e9 / slower_ns))};
   }
 
+  // For the bytes of the level's pulls and pushes, within limits.
+  std::optional<Bulk> bulk(LinkSamples& level, bool same_node) {
+    if (level.bytes == 0) return std::nullopt;
+    const int per_node = options_.gpus_per_node;
+    Bulk bulk(transport_.rank(), transport_.world_size(),
+              std::clamp(level.bytes, kLeastBulkBytes, kMostBulkBytes), ranks_,
+              [&](int a, int b) { return (a / per_node == b / per_node) == same_node; });
+    level.bulk_bytes = bulk.busiest_bytes();
+    return bulk;
+  }
+
   void repeat() {
     if (plan_.has_inter()) {
-      run(inter_level_, *inter_, inter_runner_, &link::RoundWire::inter);
+      run(inter_level_, *inter_, inter_runner_, &link::RoundWire::inter, inter_bulk_);
     }
-    run(intra_level_, *intra_, intra_runner_, &link::RoundWire::intra);
+    run(intra_level_, *intra_, intra_runner_, &link::RoundWire::intra, intra_bulk_);
     ranks_.barrier();
     Stopwatch stopwatch(options_.device);
     runtime::update(store_, {}, /*targets=*/1, /*gradient_norm=*/1);
     update_ns_.push_back(stopwatch.lap_ns());
   }
 
-  void run(Level& level, comm::Communicator& communicator, runtime::LinkRunner& runner,
-           link::WireLevel link::RoundWire::*wire) {
+  void run(LinkSamples& level, comm::Communicator& communicator, runtime::LinkRunner& runner,
+           link::WireLevel link::RoundWire::*wire, std::optional<Bulk>& bulk) {
     for (int i = 0; i < kWords; ++i) word(level, communicator);
     const runtime::LinkRunner::Memories pull = runtime::pull_memories(store_);
     const runtime::LinkRunner::Memories push = runtime::push_memories(store_);
@@ -155,10 +196,15 @@ class LinkProbe {
       runner.run(round.*wire, push, store_.options().precision.master());
     }
     level.exchange_ns.push_back(stopwatch.lap_ns());
+    if (!bulk) return;
+    ranks_.barrier();
+    stopwatch.lap_ns();
+    bulk->exchange(communicator);
+    level.bulk_ns.push_back(stopwatch.lap_ns());
   }
 
   // An exchange of one word with every other rank.
-  void word(Level& level, comm::Communicator& communicator) {
+  void word(LinkSamples& level, comm::Communicator& communicator) {
     const auto size = static_cast<size_t>(communicator.size());
     std::vector<int64_t> bytes(size, kWordBytes);
     bytes[static_cast<size_t>(communicator.rank())] = 0;
@@ -181,12 +227,29 @@ class LinkProbe {
   runtime::LinkWires wires_;
   runtime::LinkRunner inter_runner_;
   runtime::LinkRunner intra_runner_;
-  Level inter_level_;
-  Level intra_level_;
+  LinkSamples inter_level_;
+  LinkSamples intra_level_;
+  std::optional<Bulk> inter_bulk_;  // nothing where the level moves nothing
+  std::optional<Bulk> intra_bulk_;
   std::vector<double> update_ns_;
 };
 
 }  // namespace
+
+cost::LinkTimes fit_link(const LinkSamples& samples) {
+  const double latency_ns = lower_quartile(samples.word_ns);
+  cost::LinkTimes link{.latency_ns = std::llround(latency_ns), .bytes_per_s = kLocalBytesPerSecond};
+  if (samples.bytes == 0) return link;
+  const double bulk_ns = lower_quartile(samples.bulk_ns);
+  const double least_ns_per_byte =
+      std::max(bulk_ns - latency_ns, bulk_ns / 2) / static_cast<double>(samples.bulk_bytes);
+  const auto bytes = static_cast<double>(samples.bytes);
+  const double moving_ns =
+      lower_quartile(samples.exchange_ns) - latency_ns * static_cast<double>(samples.exchanges);
+  link.bytes_per_s =
+      std::max<int64_t>(1, std::llround(bytes * 1e9 / std::max(moving_ns, bytes * least_ns_per_byte)));
+  return link;
+}
 
 LinkMeasurement measure_links(const LinkProbeOptions& options, comm::Transport& transport) {
   return LinkProbe(options, transport).measure();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/transport.h"
 #include "cost/cost_model.h"
@@ -22,6 +23,22 @@ struct LinkProbeOptions {
   int64_t budget_ns = 500'000'000;
 };
 
+// What was timed of one level of links, a value a repetition.
+struct LinkSamples {
+  std::vector<double> word_ns;      // an exchange of a word
+  std::vector<double> exchange_ns;  // pulls and pushes of all rounds together
+  int64_t exchanges = 0;            // in each of those
+  int64_t bytes = 0;                // that they move, on the busiest rank
+  std::vector<double> bulk_ns;      // one plain exchange of
+  int64_t bulk_bytes = 0;           // so many bytes, on the busiest rank
+};
+
+// Latency is a word's. What pulls and pushes take beyond the latency of their exchanges moved their bytes;
+// but on a loaded machine a word may take longer than they do, so no link is faster than the plain exchange
+// shows it to be, half of whose time at most counts as latency. Lower quartiles throughout: a wake-up that
+// another process delays is no property of the link.
+cost::LinkTimes fit_link(const LinkSamples& samples);
+
 struct LinkMeasurement {
   cost::LinkTimes intra;
   cost::LinkTimes inter;  // as intra where all ranks are on one node
@@ -29,10 +46,9 @@ struct LinkMeasurement {
   int64_t update_ps_per_element = 0;
 };
 
-// Collective over all ranks; each gets what it measured itself. Latency is that of an exchange of a word.
-// Bandwidth comes from pulls and pushes of a model of two layers, packing and summing included, because that
-// is what the graph's exchanges do; bytes are the busiest rank's. Lower quartiles are taken: a wake-up that
-// another process delays is no property of the link. REQUIRES: tp <= world size.
+// Collective over all ranks; each gets what it measured itself. Bandwidth comes from pulls and pushes of a
+// model of two layers, packing and summing included, because that is what the graph's exchanges do.
+// REQUIRES: tp <= world size.
 LinkMeasurement measure_links(const LinkProbeOptions& options, comm::Transport& transport);
 
 }  // namespace sluice::profile

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "comm/fake.h"
 #include "cost/fit.h"
+#include "profile/link_probe.h"
 #include "profile/timing.h"
 
 namespace sluice::profile {
@@ -193,6 +194,42 @@ TEST(Probe, MeasuresBothLevelsWhenRanksSpanNodes) {
   EXPECT_GT(found.inter.bytes_per_s, 1);
   EXPECT_GT(found.intra.bytes_per_s, 1);
   EXPECT_NE(found.inter, found.intra);
+}
+
+// Four ranks a node and one beside them: between the nodes almost nothing is pulled and pushed, and a word
+// between all ranks can take longer than that.
+TEST(Probe, LinksOfUnevenNodesArePossibleOnes) {
+  ProbeOptions options = quick({1});
+  options.gpus_per_node = 4;
+  const cost::CostModel::Options found = probe_in_process(options, 5)[0].options;
+  for (const cost::LinkTimes& link : {found.inter, found.intra}) {
+    EXPECT_GT(link.bytes_per_s, 1);
+    EXPECT_LT(link.bytes_per_s, 1'000'000'000'000);
+  }
+}
+
+TEST(LinkFit, BytesMoveInWhatTheExchangesTakeBeyondTheirLatency) {
+  const LinkSamples samples{.word_ns = {1000, 1000},
+                            .exchange_ns = {14'000, 14'000},
+                            .exchanges = 4,
+                            .bytes = 20'000,
+                            .bulk_ns = {100'000},
+                            .bulk_bytes = 1'000'000};
+  EXPECT_EQ(fit_link(samples), (cost::LinkTimes{1000, 2'000'000'000}));
+}
+
+TEST(LinkFit, WordSlowerThanTheExchangesMakesNoFasterLinkThanAPlainExchangeShows) {
+  const LinkSamples samples{.word_ns = {5'000'000},
+                            .exchange_ns = {900'000},
+                            .exchanges = 8,
+                            .bytes = 1'975'296,
+                            .bulk_ns = {8'000'000},
+                            .bulk_bytes = 4'000'000};
+  EXPECT_EQ(fit_link(samples), (cost::LinkTimes{5'000'000, 1'000'000'000}));
+}
+
+TEST(LinkFit, WithoutBytesThereIsNoLinkToMeasure) {
+  EXPECT_GT(fit_link({.word_ns = {1000}, .exchange_ns = {10}}).bytes_per_s, 1'000'000'000);
 }
 
 TEST(Probe, RanksLeftOverByTensorParallelismTakePart) {
