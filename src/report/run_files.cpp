@@ -52,6 +52,7 @@ StepRecord step_of(const Json& line, const std::string& place) {
   step.tokens = base::get_or<int64_t>(line, "tokens", 0, place);
   step.sequences = base::get_or<int64_t>(line, "sequences", 0, place);
   step.strategy = base::get_or<std::string>(line, "strategy", "", place);
+  step.fallback = base::get_or<std::string>(line, "fallback", "", place);
   base::require<double>(line, "time_ms", place);
   step.time_ns = duration_ns(line, "time_ms", place);
   step.predicted_ns = duration_ns(line, "predicted_ms", place);

@@ -52,7 +52,8 @@ std::string small_trace() {
 }
 
 TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
-  write("metrics.jsonl", base::text(kStep, "\n", R"({"step":0,"validation_loss":7.25,"targets":9})", "\n"));
+  write("metrics.jsonl", base::text(kStep, "\n", R"({"step":0,"validation_loss":7.25,"targets":9})", "\n",
+                                    R"({"step":1,"time_ms":2.5,"fallback":"no <room>"})", "\n"));
   write("rank-0.log", "");
   write("rank-1.log", "");
   write("calibration.json", R"({"hardware": "2 x CPU", "source": "measured"})");
@@ -67,6 +68,8 @@ TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
   EXPECT_EQ(step.predicted_ns, 2'000'000);
   EXPECT_EQ(step.predicted_peak_bytes, 1000);
   EXPECT_EQ(step.loss, 7.5);
+  EXPECT_EQ(step.fallback, "");
+  EXPECT_EQ(data.systems[0].steps.at(1).fallback, "no <room>");
   EXPECT_EQ(data.evaluations.at(0).validation_loss, 7.25);
   EXPECT_EQ(data.hardware, "2 x CPU");
   EXPECT_EQ(data.device_bytes, int64_t{2} << 30);
@@ -76,6 +79,8 @@ TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
   EXPECT_EQ(data.timelines[0].peak_bytes.at(0), 500);
   write_report(directory_, directory_ / "report.html");
   EXPECT_THAT(base::read_file(directory_ / "report.html"), HasSubstr("id=\"timeline\""));
+  EXPECT_THAT(base::read_file(directory_ / "report.html"),
+              HasSubstr("own plan, step 1 the first: no &lt;room&gt;."));
 }
 
 TEST_F(RunFiles, SimulatedRunBringsItsSystems) {

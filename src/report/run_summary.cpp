@@ -75,6 +75,16 @@ std::string losses(const RunData& data) {
               ".");
 }
 
+std::string fallbacks(const RunData& data) {
+  const std::vector<StepRecord>& steps = data.systems.front().steps;
+  const auto fell_back = [](const StepRecord& step) { return !step.fallback.empty(); };
+  const auto first = std::ranges::find_if(steps, fell_back);
+  if (first == steps.end()) return "";
+  return text(counted(std::ranges::count_if(steps, fell_back), "step"),
+              " did not run the planner's own plan, step ", first->step, " the first: ", first->fallback,
+              ".");
+}
+
 std::string prediction(const RunData& data) {
   const double error = median_prediction_error(data.systems.front());
   return error < 0 ? ""
@@ -171,7 +181,8 @@ Verdict verdict_of(const RunData& data) {
   SLUICE_ASSERT(!data.systems.empty(), "a report of no system");
   if (data.systems.front().steps.empty()) return {"No step was run.", data.systems.front().infeasible};
   const size_t best = best_other(data);
-  std::vector<std::string> sentences = {compute_shares(data, best), losses(data), prediction(data)};
+  std::vector<std::string> sentences = {compute_shares(data, best), losses(data), prediction(data),
+                                        fallbacks(data)};
   std::erase(sentences, "");
   return {best > 0 ? headline_compared(data, best) : headline_alone(data), base::join(sentences, " ")};
 }

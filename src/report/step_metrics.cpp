@@ -12,12 +12,21 @@
 
 namespace sluice::report {
 
+namespace {
+
+base::Json null_or(const std::string& fallback) {
+  return fallback.empty() ? base::Json() : base::Json(fallback);
+}
+
+}  // namespace
+
 base::Json to_json(const StepMetrics& metrics) {
   return {{"step", metrics.step},
           {"loss", metrics.loss},
           {"tokens", metrics.tokens},
           {"sequences", metrics.sequences},
           {"strategy", metrics.strategy},
+          {"fallback", null_or(metrics.fallback)},
           {"time_ms", metrics.time_ms},
           {"predicted_ms", metrics.predicted_ms},
           {"planning_ms", metrics.planning_ms},
@@ -36,7 +45,10 @@ base::Json to_json(const StepMetrics& metrics) {
 }
 
 base::Json to_json(const EvaluationMetrics& metrics) {
-  return {{"step", metrics.step}, {"validation_loss", metrics.validation_loss}, {"targets", metrics.targets}};
+  return {{"step", metrics.step},
+          {"validation_loss", metrics.validation_loss},
+          {"targets", metrics.targets},
+          {"fallback", null_or(metrics.fallback)}};
 }
 
 struct MetricsWriter::State {
@@ -153,6 +165,11 @@ std::string RunSummary::text() const {
   lines.push_back("strategies");
   for (const auto& [strategy, count] : strategies)
     lines.push_back(base::text("  ", base::human_count(count, "step", "steps"), " of ", strategy));
+  const auto fell_back = [](const StepMetrics& step) { return !step.fallback.empty(); };
+  if (const int64_t fallbacks = std::ranges::count_if(steps_, fell_back); fallbacks > 0) {
+    lines.push_back(base::text("fallbacks       ", base::human_count(fallbacks, "step", "steps"),
+                               " without the planner's own plan (\"fallback\" in metrics.jsonl says why)"));
+  }
   lines.push_back(base::text(
       "median step     ", fixed(median(steps_, [](auto& s) { return s.time_ms; }), 1), " ms, ",
       base::human_count(std::llround(median(steps_, [](auto& s) { return s.tokens_per_s; }))), " tokens/s"));

@@ -21,6 +21,7 @@ struct StepMetrics {
   int64_t tokens = 0;
   int64_t sequences = 0;
   std::string strategy;
+  std::string fallback;  // why the plan is not the planner's; empty: it is
   double time_ms = 0;
   double predicted_ms = 0;
   double planning_ms = 0;
@@ -32,7 +33,7 @@ struct StepMetrics {
   int64_t ring_bytes = 0;      // keys, values and their gradients, sent between lanes
   int64_t corpus_bytes = 0;    // tokens, targets and masks that all ranks read
   double link_exposed_ms = 0;  // step time in which the compute stream waited for pull or push
-  int64_t peak_bytes = 0;  // of the fullest rank
+  int64_t peak_bytes = 0;      // of the fullest rank
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
   double overhead_ms = 0;  // neither inside nodes nor waiting
@@ -42,6 +43,7 @@ struct EvaluationMetrics {
   int64_t step = 0;
   double validation_loss = 0;
   int64_t targets = 0;
+  std::string fallback;  // of the first batch that had one
 };
 
 base::Json to_json(const StepMetrics& metrics);

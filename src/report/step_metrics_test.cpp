@@ -79,6 +79,18 @@ TEST(Metrics, SummaryShowsLossStrategiesAndPrediction) {
   EXPECT_NE(text.find("off by 10.0 %"), std::string::npos) << text;
 }
 
+TEST(Metrics, FallbackIsNullOrItsReason) {
+  StepMetrics metrics = metrics_of(0, 1);
+  EXPECT_TRUE(to_json(metrics).at("fallback").is_null());
+  metrics.fallback = "no room";
+  EXPECT_EQ(to_json(metrics).at("fallback"), "no room");
+  RunSummary summary;
+  summary.add(metrics_of(1, 1));
+  EXPECT_EQ(summary.text().find("fallbacks"), std::string::npos);
+  summary.add(metrics);
+  EXPECT_NE(summary.text().find("fallbacks       1 step without"), std::string::npos) << summary.text();
+}
+
 TEST(TensorBoard, ChecksumOfTheStandardVector) { EXPECT_EQ(crc32c("123456789"), 0xE3069283u); }
 
 TEST(TensorBoard, RecordsAreFramed) {
