@@ -77,10 +77,9 @@ TEST(Offload, HiddenShareIsTheLeastThatHolds) {
   const cost::CostModel fast(options);
   const int64_t held = fast.max_len_tokens({}, 1);
   const auto found = hidden_offload(fast, strategies, 1, held + 1);
-  if (options.shape.layers > cost::kLayersThatStay) {
-    ASSERT_TRUE(found);
-    EXPECT_EQ(found->offload_permille, 50);
-  }
+  ASSERT_GT(options.shape.layers, cost::kLayersThatStay);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->offload_permille, 50);
   options.host = {0, 1'000'000};
   EXPECT_FALSE(hidden_offload(cost::CostModel(options), strategies, 1, held + 1));
 }

@@ -16,6 +16,7 @@ namespace sluice::study {
 namespace {
 
 struct SimulatedRun {
+  cost::CostModel cost;
   strategy::StepPlan plan;
   graph::StepGraph graph;
   model::ParameterTable table;
@@ -48,7 +49,8 @@ SimulatedRun random_run(uint64_t seed) {
     candidates.push_back(graph::testing::random_strategy(rng, {.max_lanes = 3}, world_size));
   }
   const plan::Planner planner({.world_size = world_size, .candidates = candidates}, cost);
-  SimulatedRun run{planner.plan(static_cast<int64_t>(seed),
+  SimulatedRun run{cost,
+                   planner.plan(static_cast<int64_t>(seed),
                                 random_batch(rng, std::min<int64_t>(2000, planner.max_len_tokens()))),
                    {},
                    model::parameter_table(shape)};
@@ -79,14 +81,52 @@ int64_t argument(const graph::TraceRecord& record, const std::string& name) {
   return 0;
 }
 
-void expect_bytes_arrive(const SimulatedRun& run) {
-  std::map<int64_t, int64_t> in_flight;  // by arrow: bytes sent less bytes received
+// Of the lane that the micro-batch's ring holds most tokens on, for all of its lanes move together.
+int64_t tokens_that_move(const strategy::PipelinePlan& pipeline, const strategy::MicroBatch& micro_batch) {
+  int64_t tokens = micro_batch.tokens();
+  for (const auto& lane : pipeline.lanes) {
+    for (const strategy::MicroBatch& other : lane) {
+      if (micro_batch.ring && other.ring == micro_batch.ring) tokens = std::max(tokens, other.tokens());
+    }
+  }
+  return tokens;
+}
+
+// Between two stages each micro-batch's rows of the hidden width go up once and come back once, cut over the
+// ranks of the tensor-parallel group; every arrow leaves one rank and arrives at another.
+void expect_rows_pass_between_stages(const SimulatedRun& run) {
+  const cost::CostModel::Options& options = run.cost.options();
+  int64_t expected_bytes = 0;
+  size_t expected_arrows = 0;
+  for (const strategy::PipelinePlan& pipeline : run.plan.pipelines) {
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    for (const auto& lane : pipeline.lanes) {
+      for (const strategy::MicroBatch& micro_batch : lane) {
+        const int64_t rows = (tokens_that_move(pipeline, micro_batch) + scheme.tp - 1) / scheme.tp;
+        const int arrows = 2 * (scheme.pp - 1) * scheme.tp;
+        expected_bytes += arrows * rows * options.shape.hidden * options.memory.element_bytes;
+        expected_arrows += static_cast<size_t>(arrows);
+      }
+    }
+  }
+  std::map<int64_t, int> sender, receiver;  // by arrow
+  int64_t sent_bytes = 0;
   for (const graph::TraceRecord& record : graph::trace_records(run.graph)) {
     if (record.end == graph::TraceRecord::End::kNone) continue;
     const bool sends = record.end == graph::TraceRecord::End::kSender;
-    in_flight[record.flow] += (sends ? 1 : -1) * argument(record, "bytes");
+    ASSERT_TRUE((sends ? sender : receiver).emplace(record.flow, record.rank).second);
+    sent_bytes += sends ? argument(record, "bytes") : 0;
   }
-  for (const auto& [flow, bytes] : in_flight) ASSERT_EQ(bytes, 0) << "arrow " << flow;
+  ASSERT_EQ(sent_bytes, expected_bytes);
+  ASSERT_EQ(sender.size(), expected_arrows);
+  ASSERT_EQ(receiver.size(), expected_arrows);
+  for (const auto& [flow, rank] : sender) {
+    ASSERT_TRUE(receiver.contains(flow)) << "arrow " << flow;
+    ASSERT_NE(receiver.at(flow), rank) << "arrow " << flow;
+  }
+}
+
+void expect_parameters_arrive(const SimulatedRun& run) {
   const graph::LinkPlan& links = *run.graph.links;
   std::vector<int64_t> received(static_cast<size_t>(links.world_size), 0);
   const auto rounds =
@@ -114,7 +154,8 @@ TEST(Conservation, HoldsOnRandomRuns) {
     ASSERT_GE(run.graph.makespan_ns, run.plan.lower_bound_ns) << "seed " << seed;
     ASSERT_GE(run.graph.makespan_ns, run.plan.estimated_ns) << "seed " << seed;
     ASSERT_NO_FATAL_FAILURE(expect_streams_keep_time(run.graph)) << "seed " << seed;
-    ASSERT_NO_FATAL_FAILURE(expect_bytes_arrive(run)) << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(expect_rows_pass_between_stages(run)) << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(expect_parameters_arrive(run)) << "seed " << seed;
   }
 }
 

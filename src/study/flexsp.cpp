@@ -145,7 +145,10 @@ class FlexSp : public System {
     SystemStep step;
     for (size_t m = 0; m < batch->micro_batches.size(); ++m) {
       const Micro& micro = batch->micro_batches[m];
-      step.before_ns += step.plan.estimated_ns;
+      if (m > 0) {
+        step.before_ns += step.plan.estimated_ns;
+        step.earlier.push_back(std::move(step.plan));
+      }
       std::vector<strategy::Sequence> own;
       for (const int s : micro.sequences) own.push_back(sequences[static_cast<size_t>(s)]);
       step.plan = plan_of(micro.groups, std::move(own), cost_, groups_.world_size());

@@ -8,8 +8,6 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "graph/build.h"
-#include "model/parameters.h"
 #include "study/baseline_cost.h"
 #include "study/test_inputs.h"
 
@@ -113,14 +111,16 @@ TEST(FlexSp, MicroBatchesHoldTheBatchTogether) {
   std::vector<int64_t> lengths = test_lengths(3, inputs.context_length);
   const int64_t capacity = 8 * system->cost().max_len_tokens({}, 8);
   for (int64_t tokens = 0; tokens < 2 * capacity; tokens += 1500) lengths.push_back(1500);
-  const SystemStep step = system->step(1, test_sequences(lengths));
-  strategy::validate(step.plan, inputs.world_size);
-  EXPECT_LT(step.plan.sequences.size(), lengths.size());
-  EXPECT_GT(step.before_ns, 0);
-  EXPECT_EQ(step.switch_ns, 0);
-  const graph::StepGraph graph = graph::build(step.plan, model::parameter_table(inputs.cost.options().shape),
-                                              system->cost(), inputs.world_size);
+  const auto sequences = test_sequences(lengths);
+  const SystemStep step = system->step(1, sequences);
+  const graph::StepGraph graph = expect_runs_all(step, sequences, system->cost(), inputs.world_size);
   EXPECT_GE(graph.makespan_ns, step.plan.estimated_ns);
+  EXPECT_FALSE(step.earlier.empty());
+  int64_t earlier_ns = 0;
+  for (const strategy::StepPlan& plan : step.earlier) earlier_ns += plan.estimated_ns;
+  EXPECT_GT(earlier_ns, 0);
+  EXPECT_GE(step.before_ns, earlier_ns);
+  EXPECT_EQ(step.switch_ns, 0);
 }
 
 TEST(FlexSp, ContextThatNothingHoldsIsInfeasible) {

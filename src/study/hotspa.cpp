@@ -217,6 +217,7 @@ class HotSpa : public System {
         const int64_t moved_ns = switches_.ns(before->strategy, phases_[p].strategy);
         step.before_ns += step.plan.estimated_ns + moved_ns;
         step.switch_ns += moved_ns;
+        step.earlier.push_back(std::move(step.plan));
       }
       step.plan = published::static_plan(phases_[p].choice, lengths_of(own), cost_, world_size_);
       step.plan.sequences = own;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "study/test_inputs.h"
@@ -10,23 +11,29 @@
 namespace sluice::study {
 namespace {
 
+// Each strategy's sequences are longer than all of the next one's.
+void expect_descending(const SystemStep& step) {
+  int64_t shortest = std::numeric_limits<int64_t>::max();
+  const auto check = [&](const strategy::StepPlan& plan) {
+    const auto [least, most] = std::ranges::minmax(plan.sequences, {}, &strategy::Sequence::length_tokens);
+    EXPECT_LT(most.length_tokens, shortest);
+    shortest = least.length_tokens;
+  };
+  for (const strategy::StepPlan& plan : step.earlier) check(plan);
+  check(step.plan);
+}
+
 TEST(HotSpa, EverySequenceRunsInOneOfItsIntervals) {
   const SystemInputs inputs = test_inputs();
   const auto system = make_hotspa(inputs);
   const auto sequences = test_sequences(test_lengths(3, inputs.context_length));
   const SystemStep step = system->step(4, sequences);
-  strategy::validate(step.plan, inputs.world_size);
+  expect_runs_all(step, sequences, system->cost(), inputs.world_size);
   EXPECT_EQ(step.plan.step, 4);
-  // The last strategy's sequences are the shortest; the others ran before.
-  int64_t longest = 0;
-  for (const strategy::Sequence& sequence : step.plan.sequences) {
-    longest = std::max(longest, sequence.length_tokens);
-  }
-  int64_t shorter = 0;
-  for (const strategy::Sequence& sequence : sequences) shorter += sequence.length_tokens <= longest;
-  EXPECT_EQ(shorter, static_cast<int64_t>(step.plan.sequences.size()));
-  EXPECT_EQ(step.before_ns > 0, step.plan.sequences.size() < sequences.size());
-  EXPECT_LE(step.switch_ns, step.before_ns);
+  int64_t before_ns = step.switch_ns;
+  for (const strategy::StepPlan& plan : step.earlier) before_ns += plan.estimated_ns;
+  EXPECT_EQ(step.before_ns, before_ns);
+  expect_descending(step);
 }
 
 TEST(HotSpa, GivenPhasesTakeTheirLengths) {
@@ -39,8 +46,13 @@ TEST(HotSpa, GivenPhasesTakeTheirLengths) {
                         .dealing = published::Dealing::kTurns}};
   };
   const auto system = make_hotspa(inputs, {phase(inputs.context_length, {.tp = 4}), phase(1000, {.tp = 2})});
-  const SystemStep step = system->step(0, test_sequences({1200, 900, 50, 1001}));
+  const auto sequences = test_sequences({1200, 900, 50, 1001});
+  const SystemStep step = system->step(0, sequences);
+  expect_runs_all(step, sequences, system->cost(), inputs.world_size);
+  expect_descending(step);
   EXPECT_EQ(to_text(step.plan.strategy()), "4x<2,1,1>");
+  ASSERT_EQ(step.earlier.size(), 1u);
+  EXPECT_EQ(to_text(step.earlier[0].strategy()), "2x<4,1,1>");
   EXPECT_EQ(step.plan.sequences.size(), 2u);
   EXPECT_GT(step.switch_ns, 0);
 }

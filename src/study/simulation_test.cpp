@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "config/sampling.h"
 #include "report/run_summary.h"
 #include "study/comparison.h"
+#include "study/sluice_system.h"
+#include "study/test_inputs.h"
 
 namespace sluice::study {
 namespace {
@@ -28,8 +31,15 @@ TEST(Simulation, EveryStepIsRecorded) {
   const std::vector<SystemResult> results = compare(scenario, {.timeline_steps = {1}});
   ASSERT_EQ(results.size(), 1u);
   ASSERT_EQ(results[0].run.steps.size(), 3u);
+  const auto system = make_sluice(scenario.inputs);
   for (const report::StepRecord& step : results[0].run.steps) {
-    EXPECT_EQ(step.tokens, scenario.batches[static_cast<size_t>(step.step)].tokens);
+    const auto sequences = config::sequences_of(scenario.batches[static_cast<size_t>(step.step)].samples);
+    const SystemStep planned = system->step(step.step, sequences);
+    const graph::StepGraph graph = expect_runs_all(planned, sequences, system->cost(), 8);
+    EXPECT_EQ(step.time_ns, graph.makespan_ns);
+    EXPECT_EQ(step.tokens, planned.plan.tokens());
+    EXPECT_EQ(step.strategy, strategy::to_text(planned.plan.strategy()));
+    EXPECT_EQ(step.fallback, "");
     EXPECT_GE(step.time_ns, step.lower_bound_ns);
     EXPECT_EQ(step.shares.total_ns(), step.time_ns * 8);
     EXPECT_GT(step.peak_bytes, 0);

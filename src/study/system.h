@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/candidates.h"
 #include "cost/cost_model.h"
 #include "strategy/cluster.h"
 #include "strategy/step_plan.h"
@@ -24,15 +25,17 @@ struct SystemInputs {
   int max_cp = 8;                                    // most lanes of a pipeline, where a system has lanes
   std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, to choose a configuration with
   uint64_t seed = 1;
-  std::vector<strategy::Strategy> strategies;  // Sluice's candidates; empty: it proposes its own
+  config::PlannerChoices choices;  // Sluice's own; max_cp 0: as above
 };
 
 // One batch, as a system runs it. Where several strategies run one after another in a step (HotSPa, FlexSP),
-// the plan is the last one's, with its sequences alone; what ran before it is counted in time.
+// each has a plan of its own, with its sequences alone; all but the last are counted in time.
 struct SystemStep {
-  strategy::StepPlan plan;
+  strategy::StepPlan plan;                    // the last one's
+  std::vector<strategy::StepPlan> earlier{};  // in order
   int64_t before_ns = 0;  // spent before the step graph starts: earlier strategies' schedules, and switches
   int64_t switch_ns = 0;  // of before_ns, what moving between layouts takes
+  std::string fallback;   // why the plan is not the planner's; empty: it is
 };
 
 class System {

@@ -1,10 +1,16 @@
 // A small machine, model and corpus for the tests of this module.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "graph/build.h"
+#include "model/parameters.h"
 #include "strategy/cluster.h"
 #include "study/system.h"
 
@@ -45,6 +51,26 @@ inline std::vector<strategy::Sequence> test_sequences(const std::vector<int64_t>
     sequences.push_back({.document = static_cast<int64_t>(7 * i), .length_tokens = lengths[i]});
   }
   return sequences;
+}
+
+// The step's plans hold every sequence once between them, each is valid, and each comes to a program that the
+// verifier proves. Returns the graph of the last.
+inline graph::StepGraph expect_runs_all(const SystemStep& step, std::vector<strategy::Sequence> sequences,
+                                        const cost::CostModel& cost, int world_size) {
+  const model::ParameterTable table = model::parameter_table(cost.options().shape);
+  std::vector<strategy::Sequence> ran;
+  const auto prove = [&](const strategy::StepPlan& plan) {
+    strategy::validate(plan, world_size);
+    ran.insert(ran.end(), plan.sequences.begin(), plan.sequences.end());
+    return graph::build(plan, table, cost, world_size);
+  };
+  for (const strategy::StepPlan& plan : step.earlier) prove(plan);
+  graph::StepGraph last = prove(step.plan);
+  const auto key = [](const strategy::Sequence& s) { return std::pair(s.document, s.begin_token); };
+  std::ranges::sort(ran, {}, key);
+  std::ranges::sort(sequences, {}, key);
+  EXPECT_EQ(ran, sequences);
+  return last;
 }
 
 }  // namespace sluice::study
