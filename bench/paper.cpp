@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/sampling.h"
 #include "graph/build.h"
 #include "plan/planner.h"
 #include "published/paper_plan.h"
@@ -212,7 +213,7 @@ Json breakdown(study::System& system, const study::Scenario& scenario,
   int64_t update_ns = 0;
   int64_t all_ns = 0;
   for (const corpus::Batch& batch : scenario.batches) {
-    const study::SystemStep step = system.step(batch.step, config::sequences_of(batch));
+    const study::SystemStep step = system.step(batch.step, config::sequences_of(batch.samples));
     const graph::StepGraph graph = graph::build(step.plan, scenario.table, system.cost(),
                                                 scenario.inputs.world_size, {.disabled_passes = left_out});
     int64_t longest_ns = 0;
@@ -343,7 +344,7 @@ void figure_20(int64_t steps, Results& results) {
   const plan::Planner ideal(options, cost);
   Json ratios = Json::array();
   for (const corpus::Batch& batch : scenario.batches) {
-    const auto sequences = config::sequences_of(batch);
+    const auto sequences = config::sequences_of(batch.samples);
     ratios.push_back(static_cast<double>(greedy.plan(batch.step, sequences).estimated_ns) /
                      static_cast<double>(ideal.plan(batch.step, sequences).estimated_ns));
   }

@@ -4,10 +4,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/planning.h"
+#include "config/planned_step.h"
+#include "config/sampling.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
 
@@ -50,9 +53,14 @@ strategy::StepPlan plan_next(Planning& planning) {
   const corpus::Batch batch = planning.sampler.next();
   const auto start = std::chrono::steady_clock::now();
   try {
-    strategy::StepPlan plan = planning.planner.plan(batch.step, config::sequences_of(batch));
-    plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    return plan;
+    config::PlannedStep planned =
+        config::plan_step(planning.planner, batch.step, config::sequences_of(batch.samples));
+    planned.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    if (!planned.fallback.empty()) {
+      base::log_warning(text("step ", batch.step, ": planning failed (", planned.fallback,
+                             "); this is the plan that a run would fall back to"));
+    }
+    return std::move(planned.plan);
   } catch (const base::InfeasibleError& error) {
     throw base::InfeasibleError(text("step ", batch.step, ": ", error.what()));
   }
@@ -136,7 +144,9 @@ void add_plan(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   std::vector<CLI::Option*> inputs = add_planning_options(*command, arguments->inputs);
   inputs.push_back(add_strategies_option(*command, arguments->inputs, "Candidates"));
-  add_run_options(*command, arguments->run, "Ranks of the run; 0: as many as the configured strategies use",
+  add_run_options(*command, arguments->run,
+                  "Ranks of the run; 0: all devices of the configured cluster, on \"local\" as many as its "
+                  "strategies use",
                   inputs);
   command->add_option("--calibration", arguments->calibration,
                       "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "

@@ -17,7 +17,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
         "a run's");
   }
   train::OfflinePlanning planning = train::offline_planning(config, options.ranks);
-  return {std::move(planning.planner), std::move(planning.sampler)};
+  return {std::move(planning.planner), planning.data.sampler()};
 }
 
 }  // namespace sluice::cli

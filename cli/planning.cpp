@@ -59,21 +59,16 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
   for (CLI::Option* input : inputs) input->excludes(config);
 }
 
-config::Proposed propose_with_log(const config::PlanningInputs& inputs,
-                                  const config::ProposingOptions& options) {
+void log_proposing(const config::PlanningInputs& inputs) {
   base::log_info(text("proposing strategies for ", base::human_count(inputs.options.gpus, "GPU", "GPUs"),
                       " and batches of ", base::human_count(inputs.options.tokens_per_step), " tokens"));
-  return config::propose_for(inputs, options);
 }
 
-Planning planning_of(const config::PlanningOptions& options, const std::string& name) {
-  config::PlanningInputs inputs = config::resolve_planning(options);
-  const config::Method method = config::parse_method(name);
-  if (inputs.strategies.empty()) {
-    const config::Method proposing = method == config::Method::kExact ? config::Method::kOurs : method;
-    inputs.strategies = plan::strategies_of(propose_with_log(inputs, {.method = proposing}).strategies);
-  }
-  return {config::planner_of(inputs, method), inputs.sampler()};
+Planning planning_of(const config::PlanningOptions& options, const std::string& method) {
+  const config::PlanningInputs inputs = config::resolve_planning(options);
+  if (inputs.strategies.empty()) log_proposing(inputs);
+  return {config::make_planner(config::task_of(inputs, {.method = config::parse_method(method)})),
+          inputs.sampler()};
 }
 
 }  // namespace sluice::cli

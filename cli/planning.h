@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "config/planning_inputs.h"
-#include "config/proposed.h"
 #include "plan/planner.h"
 
 namespace sluice::cli {
@@ -43,8 +42,7 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
 // The planner of a run configuration. Only where the program is built with libtorch, which knows the machine.
 Planning planning_of_run(const RunPlanningOptions& options);
 
-// config::propose_for that says on stderr what it does.
-config::Proposed propose_with_log(const config::PlanningInputs& inputs,
-                                  const config::ProposingOptions& options);
+// Says on stderr that strategies will be proposed for the inputs.
+void log_proposing(const config::PlanningInputs& inputs);
 
 }  // namespace sluice::cli

@@ -8,8 +8,8 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "config/run_config.h"
+#include "config/run_planning.h"
 #include "profile/profile_table.h"
-#include "train/candidates.h"
 #include "train/profile_run.h"
 
 namespace sluice::cli {
@@ -28,7 +28,7 @@ struct Options {
 int launch(const Options& options) {
   config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
-  train::configured_strategies(config, options.ranks.nproc);
+  config::configured_strategies(config, options.ranks.nproc);
   std::vector<std::string> arguments{"--seconds", base::text(options.seconds), "--out", options.out.string()};
   if (options.json) arguments.push_back("--json");
   return launch_ranks(options.ranks, "profile", arguments);

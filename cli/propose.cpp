@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/planning.h"
+#include "config/run_config.h"
 #include "config/strategy_file.h"
 #include "report/strategies_table.h"
 
@@ -22,17 +23,18 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
-  const config::ProposingOptions options{.method = config::parse_method(arguments.method),
-                                         .max_strategies = arguments.most,
-                                         .max_cp = arguments.max_cp};
+  const config::Method method = config::parse_proposing_method(arguments.method);
+  const int max_cp = arguments.max_cp > 0 ? arguments.max_cp : config::usual_max_cp(method);
   const config::PlanningInputs inputs = config::resolve_planning(arguments.inputs);
-  const config::Proposed proposed = propose_with_log(inputs, options);
+  log_proposing(inputs);
+  const config::PlanningTask task =
+      config::task_of(inputs, {.method = method, .max_strategies = arguments.most, .max_cp = max_cp});
   base::Json made_from = config::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
-  made_from["max_cp"] = config::max_cp_of(options);
+  made_from["max_cp"] = max_cp;
   const base::Json file =
-      config::strategies_to_json(proposed.strategies, proposed.sample_batches, std::move(made_from));
+      config::strategies_to_json(config::propose(task), task.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
     std::cout << file.dump() << "\n";

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/planning.h"
-#include "config/proposed.h"
+#include "config/run_config.h"
 #include "corpus/lengths.h"
 #include "graph/trace.h"
 #include "report/run_files.h"
@@ -145,7 +145,8 @@ void add_simulate(CLI::App& app) {
   command->add_option("--compare", arguments->compare,
                       text("Other systems, by name and separated by commas, or \"all\": ",
                            base::join(other_systems(), ", ")));
-  CLI::Option* out = command->add_option("--out", arguments->out, "Write report, summary, metrics and traces here");
+  CLI::Option* out =
+      command->add_option("--out", arguments->out, "Write report, summary, metrics and traces here");
   command
       ->add_option("--trace-steps", arguments->trace_steps,
                    "Steps whose timelines are written, separated by commas")

@@ -2,10 +2,12 @@
 #include <iostream>
 #include <memory>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "config/run_config.h"
-#include "train/candidates.h"
+#include "config/run_planning.h"
+#include "train/offline_plan.h"
 #include "train/trainer.h"
 
 namespace sluice::cli {
@@ -16,14 +18,23 @@ struct Options {
   RankOptions ranks;
   std::string resume;
   bool dry_run = false;
+  std::string cluster;  // for a dry run: another one than the machine
 };
 
 // Finds what is wrong with the user's input before any rank starts, so that it is said once.
 void check_input(const RankOptions& options) {
   config::RunConfig config = config::read_config(options.config, options.settings);
   config::resolve_model(config);
-  train::configured_strategies(config, options.nproc);
-  train::open_data(config);
+  config::configured_strategies(config, options.nproc);
+  config::open_data(config);
+}
+
+// No rank is started: the machine may be another's.
+void describe_on_cluster(const Options& options) {
+  config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+  config::resolve_model(config);
+  config.cluster.preset = options.cluster;
+  std::cout << train::describe_first_step(train::offline_planning(config, options.ranks.nproc)) << std::endl;
 }
 
 int launch(const Options& options) {
@@ -55,8 +66,17 @@ void add_train(CLI::App& app) {
   command->add_option(
       "--resume", options->resume,
       "auto: the newest checkpoint of the run directory, if any; or a checkpoint or run directory");
-  command->add_flag("--dry-run", options->dry_run, "Check everything and print the plan of the first step");
+  CLI::Option* dry_run = command->add_flag(
+      "--dry-run", options->dry_run,
+      "Check everything, the longest sequence among it, and print the plan of the first step");
+  command
+      ->add_option("--cluster", options->cluster,
+                   base::text("With --dry-run: for this cluster instead of this machine, a preset (",
+                              base::join(strategy::cluster_preset_names(), ", "),
+                              ") or a file; --nproc 0 takes all of its devices"))
+      ->needs(dry_run);
   command->callback([options] {
+    if (!options->cluster.empty()) return describe_on_cluster(*options);
     if (options->ranks.nproc == 0) run_rank(*options);
     const int exit_status = launch(*options);
     if (exit_status != 0) std::exit(exit_status);

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/planning_inputs.h"
-#include "config/proposed.h"
 #include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "plan/planner.h"
@@ -88,9 +87,11 @@ py::object propose(const config::PlanningOptions& options, const Array<int32_t>&
   std::vector<int32_t> values = as_vector(lengths);
   return as_python(without_gil([&] {
     const config::PlanningInputs inputs = config::resolve_planning(options, std::move(values));
-    const config::Proposed proposed = config::propose_for(
-        inputs, {.method = config::parse_method(method), .max_strategies = max_strategies, .max_cp = max_cp});
-    return config::strategies_to_json(proposed.strategies, proposed.sample_batches, config::to_json(inputs));
+    const config::PlanningTask task =
+        config::task_of(inputs, {.method = config::parse_proposing_method(method),
+                                 .max_strategies = max_strategies,
+                                 .max_cp = max_cp});
+    return config::strategies_to_json(config::propose(task), task.sample_batches, config::to_json(inputs));
   }));
 }
 
@@ -113,7 +114,8 @@ class Planner {
  public:
   Planner(const config::PlanningOptions& options, const std::string& method)
       : planner_(without_gil([&] {
-          return config::planner_of(config::resolve_machine(options), config::parse_method(method));
+          return config::make_planner(
+              config::task_of(config::resolve_machine(options), {.method = config::parse_method(method)}));
         })) {}
 
   int64_t max_len() const { return planner_.max_len_tokens(); }

@@ -234,6 +234,8 @@ class SimulatedStep:
     tokens_per_s: float
     rank_time_ns: dict[str, int]
     """Where the time of all ranks went; adds up to the ranks times the step."""
+    fallback: str | None = None
+    """Why the plan is not the system's own planner's; None: it is."""
 
 
 @dataclasses.dataclass(frozen=True)

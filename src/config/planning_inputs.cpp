@@ -3,7 +3,6 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -34,7 +33,7 @@ bool is_there(const std::string& path) {
 }
 
 // "did you mean …" and the choices.
-std::string choices(const std::string& value, const std::vector<std::string>& known) {
+std::string suggestion(const std::string& value, const std::vector<std::string>& known) {
   const std::string nearest = base::nearest_word(value, known);
   return text(nearest.empty() ? "" : text("did you mean '", nearest, "'? "), "known are ",
               base::join(known, ", "));
@@ -55,15 +54,6 @@ bool is_preset(const std::string& name) {
   return std::ranges::find(presets, name) != presets.end();
 }
 
-strategy::Cluster read_cluster(const std::string& path) {
-  if (!is_there(path)) {
-    throw InputError(text("cluster '", path, "' is no preset and no file: ",
-                          choices(path, strategy::cluster_preset_names()), "; or give a JSON or TOML file"));
-  }
-  return strategy::cluster_from_json(path.ends_with(".toml") ? toml_as_json(path) : base::read_json(path),
-                                     path);
-}
-
 // Sets options.gpus where it is 0. A preset gets as many nodes as the GPUs need.
 strategy::Cluster resolve_cluster(PlanningOptions& options) {
   if (options.gpus < 0) throw InputError(text("gpus is ", options.gpus, ": give 1 or more"));
@@ -74,7 +64,7 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
     const int nodes = (options.gpus + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
     return strategy::cluster_preset(name, nodes);
   }
-  strategy::Cluster cluster = read_cluster(name);
+  strategy::Cluster cluster = find_cluster(name, 1);
   if (options.gpus == 0) options.gpus = cluster.gpus();
   if (options.gpus > cluster.gpus()) {
     throw InputError(text(name, " has ", cluster.gpus(), " GPUs but gpus is ", options.gpus,
@@ -91,17 +81,6 @@ model::Shape read_model(const std::string& name) {
   return model::named_shape(name);
 }
 
-std::vector<int> tensor_parallel_degrees(const PlanningInputs& inputs, const model::Shape& shape) {
-  std::set<int> degrees;
-  for (int tp = 1; tp <= std::min(inputs.options.gpus, inputs.cluster.gpus_per_node); tp *= 2)
-    degrees.insert(tp);
-  for (const strategy::Strategy& candidate : inputs.strategies) {
-    for (const strategy::Pipeline& pipeline : candidate.pipelines) degrees.insert(pipeline.scheme.tp);
-  }
-  std::erase_if(degrees, [&](int tp) { return !model::tp_fault(shape, tp).empty(); });
-  return {degrees.begin(), degrees.end()};
-}
-
 cost::Calibration analytic(const PlanningInputs& inputs) {
   if (inputs.options.model.empty()) {
     throw InputError(
@@ -113,8 +92,11 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(inputs.cluster)};
   return {inputs.cluster.name, "assumed rates of the cluster",
-          cost::analytic_options(shape, cost::rates_of(inputs.cluster), memory,
-                                 tensor_parallel_degrees(inputs, shape), inputs.cluster.gpus_per_node)};
+          cost::analytic_options(
+              shape, cost::rates_of(inputs.cluster), memory,
+              tensor_parallel_degrees(shape, inputs.strategies,
+                                      std::min(inputs.options.gpus, inputs.cluster.gpus_per_node)),
+              inputs.cluster.gpus_per_node)};
 }
 
 // Whether all that decides times and memory is equal: not the norm's epsilon and rotary frequencies.
@@ -142,7 +124,7 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
   std::vector<std::string> known = cost::shipped_names();
   if (std::ranges::count(known, name) == 0 && !is_there(name)) {
     known.push_back(kAnalytic);
-    throw InputError(text("calibration '", name, "' is no shipped fit and no file: ", choices(name, known),
+    throw InputError(text("calibration '", name, "' is no shipped fit and no file: ", suggestion(name, known),
                           "; or give a calibration.json"));
   }
   cost::Calibration calibration = cost::find_calibration(name);
@@ -207,6 +189,31 @@ std::vector<int32_t> read_lengths(const std::vector<fs::path>& paths) {
   return lengths;
 }
 
+strategy::Cluster find_cluster(const std::string& name, int nodes) {
+  if (is_preset(name)) return strategy::cluster_preset(name, nodes);
+  if (!is_there(name)) {
+    throw InputError(text("cluster '", name,
+                          "' is no preset and no file: ", suggestion(name, strategy::cluster_preset_names()),
+                          "; or give a JSON or TOML file"));
+  }
+  return strategy::cluster_from_json(name.ends_with(".toml") ? toml_as_json(name) : base::read_json(name),
+                                     name);
+}
+
+PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {
+  const PlanningOptions& options = inputs.options;
+  PlanningTask task{.world_size = options.gpus,
+                    .cost = inputs.cost(),
+                    .context_length = options.context_length,
+                    .seed = static_cast<uint64_t>(options.seed),
+                    .choices = std::move(choices)};
+  task.choices.strategies = inputs.strategies;
+  if (inputs.strategies.empty() && !inputs.lengths.empty()) {
+    task.sample_batches = sample_batches(inputs.sequence_lengths(), options.tokens_per_step, task.seed);
+  }
+  return task;
+}
+
 PlanningInputs resolve_machine(const PlanningOptions& options) {
   PlanningInputs inputs{.options = options};
   inputs.cluster = resolve_cluster(inputs.options);
@@ -257,11 +264,10 @@ Method parse_method(const std::string& name) {
   throw InputError(text("method is '", name, "': choose ours, paper or exact"));
 }
 
-std::vector<strategy::Sequence> sequences_of(const corpus::Batch& batch) {
-  std::vector<strategy::Sequence> sequences;
-  for (const corpus::Sample& sample : batch.samples)
-    sequences.push_back({sample.document, sample.begin_token, sample.length_tokens});
-  return sequences;
+Method parse_proposing_method(const std::string& name) {
+  const Method method = parse_method(name);
+  if (method != Method::kExact) return method;
+  throw InputError("method is 'exact', which plans batches: propose with ours or paper");
 }
 
 }  // namespace sluice::config

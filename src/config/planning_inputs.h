@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/json.h"
+#include "config/candidates.h"
 #include "corpus/sampler.h"
 #include "cost/calibration.h"
-#include "plan/planner.h"
 #include "strategy/cluster.h"
 
 namespace sluice::config {
@@ -59,13 +59,16 @@ std::vector<int32_t> read_lengths(const std::vector<std::filesystem::path>& path
 // For files made from the inputs: what to give again for the same result, and which data that was.
 base::Json to_json(const PlanningInputs& inputs);
 
-// Who plans and proposes: plan::ours(), published::paper(), plan::exact().
-enum class Method { kOurs, kPaper, kExact };
+// The inputs as a task, with their strategies in place of the choices'; without any, and with lengths, sample
+// batches to propose with.
+PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices);
+
+// A preset with so many nodes, or a cluster file, JSON or TOML, as it is. InputError listing the presets.
+strategy::Cluster find_cluster(const std::string& name, int nodes);
 
 // "ours", "paper", "exact". InputError listing them otherwise.
 Method parse_method(const std::string& name);
-
-// A batch as planning takes it.
-std::vector<strategy::Sequence> sequences_of(const corpus::Batch& batch);
+// The same without "exact", which plans batches only.
+Method parse_proposing_method(const std::string& name);
 
 }  // namespace sluice::config

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "config/sampling.h"
 #include "config/strategy_file.h"
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
@@ -120,7 +121,7 @@ TEST_F(PlanningInputsTest, BatchesTruncateToTheContextAndFollowTheSeed) {
   const corpus::Batch batch = sampler.next();
   EXPECT_EQ(batch.tokens, 282) << "100, 150 of 4000, and 32; the document of one token is left out";
   EXPECT_EQ(inputs.sampler().next(), batch);
-  EXPECT_EQ(sequences_of(batch).size(), 3);
+  EXPECT_EQ(sequences_of(batch.samples).size(), 3);
 }
 
 TEST_F(PlanningInputsTest, NoTokensPerStepMakesOneBatchOfAllDocuments) {

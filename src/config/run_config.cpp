@@ -237,6 +237,7 @@ ParallelConfig read_parallel(Section& section) {
   ParallelConfig parallel;
   parallel.strategies = read_texts(section, "strategies");
   if (parallel.strategies == std::vector<std::string>{"auto"}) parallel.strategies.clear();
+  section.read("proposed", parallel.proposed);
   if (const toml::node* node = section.node("select")) {
     if (const auto index = node->value_exact<int64_t>()) {
       parallel.select = std::to_string(*index);
@@ -442,7 +443,8 @@ toml::table optimizer_table(const OptimizerConfig& optimizer) {
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
-  toml::table table{{"method", parallel.method},
+  toml::table table{{"proposed", parallel.proposed},
+                    {"method", parallel.method},
                     {"max_cp", parallel.max_cp},
                     {"calibration", parallel.calibration},
                     {"gpus_per_node", parallel.gpus_per_node}};

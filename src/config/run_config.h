@@ -55,6 +55,7 @@ inline constexpr int kUsualMaxCp = 8;
 
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
+  bool proposed = false;                // whether a run filled them in for "auto"
   std::string select = "best";          // best | cycle | an index
   std::string method = "ours";          // ours | paper
   int max_cp = kUsualMaxCp;             // most lanes of a pipeline that "auto" may propose

@@ -1,11 +1,27 @@
-// How a run draws its batches.
+// How a run draws its batches, and what it may draw.
 #pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "config/run_config.h"
 #include "corpus/sampler.h"
+#include "strategy/step_plan.h"
 
 namespace sluice::config {
 
 corpus::SamplerOptions sampling_options(const DataConfig& data);
+
+// Samples as planning takes them.
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples);
+
+// The lengths of all sequences that a pass through the corpora meets, as corpus::Sampler cuts them.
+std::vector<int64_t> sequence_lengths(const std::vector<corpus::LengthSource>& sources,
+                                      const corpus::SamplerOptions& options);
+
+// The longest of them, the first of equals; nothing when there is none.
+std::optional<corpus::Sample> longest_sequence(const std::vector<corpus::LengthSource>& sources,
+                                               const corpus::SamplerOptions& options);
 
 }  // namespace sluice::config

@@ -32,7 +32,7 @@ model::Shape small_shape() {
   return shape;
 }
 
-cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node) {
+cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes) {
   cost::CostModel::Options options;
   options.shape = shape;
   for (int tp = 1; tp <= 12; ++tp) {
@@ -47,7 +47,7 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node) {
   options.intra = {5'000, 1'000'000'000};
   options.inter = {20'000, 100'000'000};
   options.update_ps_per_element = 1000;
-  options.memory = {.device_bytes = int64_t{1} << 32,
+  options.memory = {.device_bytes = device_bytes,
                     .element_bytes = 8,
                     .accumulator_bytes = 8,
                     .owner_bytes_per_parameter = 32};
@@ -249,7 +249,7 @@ class RankRun {
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
-    const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node);
+    const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes);
     for (int64_t step = 0; step < options_.steps; ++step) train_step(engine, cost, step);
     record_parameters(engine.store());
   }

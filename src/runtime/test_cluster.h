@@ -1,8 +1,9 @@
-// For tests: ranks as threads of one process over the fake transport, hand-made plans, and training runs
-// whose every number can be compared.
+// For tests: ranks as threads of one process over the fake transport, hand-made plans or a planner's, and
+// training runs whose every number can be compared.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ namespace sluice::runtime {
 
 // A model small enough for thousands of steps: 4 layers, 4 heads, 2 key/value heads.
 model::Shape small_shape();
-// Made-up times, ample memory and what layers weigh in FP64.
-cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node);
+// Made-up times, ample memory unless it is given, and what layers weigh in FP64.
+constexpr int64_t kAmpleBytes = int64_t{1} << 32;
+cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes = kAmpleBytes);
 
 // Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
 // `max_tokens`. On lanes, half of those that are long enough become rings over any run of them, the others
@@ -58,7 +60,11 @@ struct RunOptions {
   int world_size = 1;
   int gpus_per_node = 8;
   std::vector<std::string> strategies{"<1,1,1>"};  // step s uses strategies[s mod size]
-  decltype(&dealt_plan) plan = dealt_plan;
+  // Called on all ranks' threads at once, with the step's strategy and max_tokens.
+  std::function<strategy::StepPlan(int64_t step, const std::vector<strategy::Sequence>&,
+                                   const strategy::Strategy&, int64_t max_tokens)>
+      plan = dealt_plan;
+  int64_t device_bytes = kAmpleBytes;
   int64_t steps = 20;
   int64_t sequences = 9;  // of a step
   comm::DType dtype = comm::DType::kFloat64;

@@ -79,6 +79,7 @@ Json metrics_json(const std::string& system, const report::StepRecord& step) {
           {"tokens", step.tokens},
           {"sequences", step.sequences},
           {"strategy", step.strategy},
+          {"fallback", step.fallback.empty() ? Json() : Json(step.fallback)},
           {"time_ms", milliseconds(step.time_ns)},
           {"lower_bound_ms", milliseconds(step.lower_bound_ns)},
           {"gap_ppm", step.gap_ppm},

@@ -16,11 +16,10 @@ struct RunScenarioOptions {
   int max_cp = 0;  // most lanes of a pipeline; 0: parallel.max_cp
 };
 
-// The batches that training draws from the configured corpora, from its first step on; its strategies as
-// Sluice's candidates ("auto": proposed). Calibrations "auto" and "analytic" are assumed rates of the cluster
-// in the configured precision, with memory.device_gib less memory.margin_gib where it is given. Nodes are the
-// cluster's; on "local" they have parallel.gpus_per_node devices. InputError naming key and value, as for
-// training; InfeasibleError as scenario_of. REQUIRES: config.model.shape (config::resolve_model).
+// The batches that training draws from the configured corpora, from its first step on, on the machine that
+// config::machine_of finds; Sluice proposes, chooses and plans as the configuration says. InputError naming
+// key and value, as for training; InfeasibleError as scenario_of. REQUIRES: config.model.shape
+// (config::resolve_model).
 Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options);
 
 }  // namespace sluice::study

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/batch_sample.h"
 
 namespace sluice::study {
 
@@ -57,16 +56,16 @@ void check_options(int64_t steps, int max_cp) {
 Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int max_cp) {
   check_options(steps, max_cp);
   const config::PlanningOptions& options = inputs.options;
-  const plan::BatchSampleOptions sample{.tokens_per_step = options.tokens_per_step,
-                                        .seed = static_cast<uint64_t>(options.seed)};
+  const auto seed = static_cast<uint64_t>(options.seed);
   Scenario scenario{.inputs = {.cluster = inputs.cluster,
                                .world_size = options.gpus,
                                .cost = inputs.cost(),
                                .context_length = options.context_length,
                                .max_cp = max_cp,
-                               .sample_batches = plan::stratified_batches(inputs.sequence_lengths(), sample),
-                               .seed = static_cast<uint64_t>(options.seed),
-                               .strategies = inputs.strategies},
+                               .sample_batches = config::sample_batches(inputs.sequence_lengths(),
+                                                                        options.tokens_per_step, seed),
+                               .seed = seed,
+                               .choices = {.strategies = inputs.strategies}},
                     .table = model::parameter_table(inputs.calibration.options.shape),
                     .facts = facts_of(inputs),
                     .made_from = config::to_json(inputs)};

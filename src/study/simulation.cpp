@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/planning_inputs.h"
+#include "config/sampling.h"
 #include "graph/build.h"
 #include "graph/memory.h"
 #include "report/time_shares.h"
@@ -51,6 +51,7 @@ report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
   record.tokens = batch.tokens;
   record.sequences = static_cast<int64_t>(batch.samples.size());
   record.strategy = strategy::to_text(step.plan.strategy());
+  record.fallback = step.fallback;
   record.time_ns = step.before_ns + graph.makespan_ns;
   record.lower_bound_ns = step.plan.lower_bound_ns;
   record.gap_ppm = step.plan.gap_ppm();
@@ -85,7 +86,7 @@ report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& gra
 
 void simulate_step(System& system, const corpus::Batch& batch, const model::ParameterTable& table,
                    const SimulationOptions& options, graph::LinkPlans& links, Simulation& result) {
-  const SystemStep step = system.step(batch.step, config::sequences_of(batch));
+  const SystemStep step = system.step(batch.step, config::sequences_of(batch.samples));
   const graph::StepGraph graph =
       graph::build(step.plan, table, system.cost(), options.world_size, {.link_plans = &links});
   result.run.steps.push_back(record_of(batch, step, graph, system.cost()));

@@ -3,26 +3,27 @@
 #include <utility>
 
 #include "base/text.h"
-#include "plan/planner.h"
-#include "plan/proposal.h"
+#include "config/planned_step.h"
 
 namespace sluice::study {
 
 namespace {
 
-std::vector<strategy::Strategy> candidates(const SystemInputs& inputs) {
-  if (!inputs.strategies.empty()) return inputs.strategies;
-  const plan::ProposalOptions options{.world_size = inputs.world_size,
-                                      .context_length = inputs.context_length,
-                                      .sample_batches = inputs.sample_batches,
-                                      .max_cp = inputs.max_cp};
-  return plan::strategies_of(plan::propose(options, inputs.cost));
+config::PlanningTask task_of(const SystemInputs& inputs) {
+  config::PlanningTask task{.world_size = inputs.world_size,
+                            .cost = inputs.cost,
+                            .context_length = inputs.context_length,
+                            .sample_batches = inputs.sample_batches,
+                            .seed = inputs.seed,
+                            .choices = inputs.choices};
+  if (task.choices.max_cp == 0 && task.choices.method == config::Method::kOurs)
+    task.choices.max_cp = inputs.max_cp;
+  return task;
 }
 
 class SluiceSystem : public System {
  public:
-  explicit SluiceSystem(const SystemInputs& inputs)
-      : planner_({.world_size = inputs.world_size, .candidates = candidates(inputs)}, inputs.cost) {}
+  explicit SluiceSystem(const SystemInputs& inputs) : planner_(config::make_planner(task_of(inputs))) {}
 
   std::string configuration() const override {
     const auto& strategies = planner_.options().candidates;
@@ -31,7 +32,8 @@ class SluiceSystem : public System {
   }
   const cost::CostModel& cost() const override { return planner_.cost(); }
   SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
-    return {planner_.plan(step, sequences), 0};
+    config::PlannedStep planned = config::plan_step(planner_, step, sequences);
+    return {.plan = std::move(planned.plan), .fallback = std::move(planned.fallback)};
   }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace sluice::study {
 
-// With the inputs' strategies, or proposed ones where there are none. Throws as plan::propose and
-// plan::Planner.
+// Plans as training does with the inputs' choices (config/candidates.h, config/planned_step.h), and throws as
+// that does.
 std::unique_ptr<System> make_sluice(const SystemInputs& inputs);
 
 }  // namespace sluice::study

@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "config/run_planning.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
 #include "profile/probe.h"
-#include "train/candidates.h"
 
 namespace sluice::train {
 
@@ -47,7 +48,19 @@ void require_covering(const cost::Calibration& calibration, const std::vector<in
   }
 }
 
+constexpr const char* kEarlier = "the checkpoint's calibration";
+
 }  // namespace
+
+std::optional<cost::Calibration> earlier_calibration(const base::Json& json) {
+  if (json.is_null()) return std::nullopt;
+  try {
+    return cost::calibration_from_json(json, kEarlier);
+  } catch (const base::InputError& error) {
+    base::log_warning(error.what());
+    return std::nullopt;
+  }
+}
 
 profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vector<int> tp_degrees) {
   profile::ProbeOptions probe;
@@ -78,7 +91,7 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
 
 cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size) {
   const std::string& source = request.config.parallel.calibration;
-  const std::vector<int> tp_degrees = tensor_parallel_degrees(request.config, world_size);
+  const std::vector<int> tp_degrees = config::tensor_parallel_degrees(request.config, world_size);
   if (source == "auto" || source == "analytic") {
     return {"analytic", "assumed rates of a CPU core",
             cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
@@ -99,12 +112,12 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
       calibration = unmeasured_calibration(request, control.world_size());
       return;
     }
-    tp_degrees = tensor_parallel_degrees(request.config, control.world_size());
-    measure = request.earlier.is_null();
+    tp_degrees = config::tensor_parallel_degrees(request.config, control.world_size());
+    const std::optional<cost::Calibration> earlier = earlier_calibration(request.earlier);
+    measure = !earlier;
     if (measure) return;
-    const std::string name = "the checkpoint's calibration";
-    calibration = with_machine(cost::calibration_from_json(request.earlier, name), request);
-    require_model(calibration, request, name);
+    calibration = with_machine(*earlier, request);
+    require_model(calibration, request, kEarlier);
     measure = !covers(calibration, tp_degrees);
   });
   if (!measure) return calibration;

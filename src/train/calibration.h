@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <optional>
 #include <vector>
 
 #include "comm/transport.h"
@@ -24,6 +25,9 @@ struct CalibrationRequest {
 
 // What a probe of the run's model, precision and device is to measure.
 profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vector<int> tp_degrees);
+
+// A checkpoint's calibration; nothing when there is none, or when it holds figures that no machine has.
+std::optional<cost::Calibration> earlier_calibration(const base::Json& json);
 
 // Collective. "auto" takes an earlier calibration where it covers the TP degrees in use, else measures once:
 // rank 0's numbers count everywhere. Memory figures follow this run's precision and device. InputError as

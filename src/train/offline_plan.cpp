@@ -1,11 +1,14 @@
 #include "train/offline_plan.h"
 
 #include "base/error.h"
+#include "base/text.h"
+#include "config/planned_step.h"
+#include "config/run_planning.h"
+#include "config/sampling.h"
 #include "config/strategy_file.h"
 #include "profile/device.h"
+#include "report/plan_table.h"
 #include "train/calibration.h"
-#include "train/candidates.h"
-#include "train/data.h"
 #include "train/precision.h"
 #include "transport/launch.h"
 
@@ -13,28 +16,48 @@ namespace sluice::train {
 
 namespace {
 
-int needed_ranks(const config::RunConfig& config) {
-  const int ranks = config::ranks_needed(config.parallel.strategies);
+// This machine, with `ranks` on it.
+config::RunMachine this_machine(config::RunConfig config, int ranks) {
+  if (ranks == 0) ranks = config::ranks_needed(config.parallel.strategies);
   if (ranks == 0) {
     throw base::InputError(
-        "parallel.strategies is \"auto\", which depends on the number of ranks: give --ranks N");
+        "parallel.strategies is \"auto\", which depends on the number of ranks: give --ranks N, or a "
+        "cluster");
   }
-  return ranks;
+  transport::Launch launch;
+  launch.world_size = launch.local_size = ranks;
+  config.train.device = "cpu";
+  const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
+  config::RunMachine machine;
+  machine.world_size = ranks;
+  machine.calibration = unmeasured_calibration(
+      {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
+  return machine;
 }
 
 }  // namespace
 
 OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
-  if (ranks == 0) ranks = needed_ranks(config);
-  configured_strategies(config, ranks);
-  const Data data = open_data(config);
-  transport::Launch launch;
-  launch.world_size = launch.local_size = ranks;
-  config.train.device = "cpu";
-  const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
-  const cost::Calibration calibration = unmeasured_calibration(
-      {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
-  return {make_planner(config, data, cost::CostModel(calibration.options), ranks), data.sampler()};
+  const config::RunMachine machine = config::is_local(config.cluster)
+                                         ? this_machine(config, ranks)
+                                         : config::machine_of(config, {.ranks = ranks});
+  config::Data data = config::open_data(config);
+  plan::Planner planner = config::make_planner(
+      config::task_of(config, data, cost::CostModel(machine.calibration.options), machine.world_size));
+  config::require_context(planner, data.longest_sequence());
+  return {std::move(planner), std::move(data)};
+}
+
+std::string describe_first_step(const OfflinePlanning& planning) {
+  const plan::Planner& planner = planning.planner;
+  const model::ParameterTable table = model::parameter_table(planner.cost().options().shape);
+  graph::LinkPlans links;
+  config::try_longest(planner, table, planning.data, links);
+  corpus::Sampler batches = planning.data.sampler();
+  const corpus::Batch batch = batches.next();
+  const config::BuiltStep step = config::build_step(
+      planner, table, batch.step, config::sequences_of(batch.samples), {.link_plans = &links});
+  return report::plan_table(step.plan, step.graph.makespan_ns);
 }
 
 }  // namespace sluice::train

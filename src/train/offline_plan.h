@@ -1,6 +1,7 @@
 // Plans steps of a run without running them.
 #pragma once
 
+#include "config/data.h"
 #include "config/run_config.h"
 #include "corpus/sampler.h"
 #include "plan/planner.h"
@@ -9,13 +10,17 @@ namespace sluice::train {
 
 struct OfflinePlanning {
   plan::Planner planner;
-  corpus::Sampler sampler;  // before the first step
+  config::Data data;
 };
 
-// What a run of this configuration would plan with, with its calibration; "auto" becomes "analytic", since
-// nothing is measured here. Ranks are taken to share this machine where memory.device_gib is 0; `ranks` = 0:
-// as many as the configured strategies use. InputError as Trainer, also without ranks where strategies are
+// What a run of this configuration would plan with, on the cluster that it names (config::machine_of);
+// "local" is this machine, which the ranks share where memory.device_gib is 0. Calibration "auto" becomes
+// "analytic", since nothing is measured here. `ranks` = 0: all devices of the cluster; on "local" as many as
+// the configured strategies use. InputError as Trainer, also on "local" without ranks where strategies are
 // "auto". REQUIRES: config.model.shape.
 OfflinePlanning offline_planning(config::RunConfig config, int ranks);
+
+// As Trainer::describe_first_step, of a run that does not take place.
+std::string describe_first_step(const OfflinePlanning& planning);
 
 }  // namespace sluice::train

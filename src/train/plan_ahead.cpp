@@ -8,77 +8,23 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/sampling.h"
 #include "graph/memory.h"
-#include "published/paper_plan.h"
 
 namespace sluice::train {
 
-namespace {
-
-std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples) {
-  std::vector<strategy::Sequence> sequences;
-  for (const corpus::Sample& sample : samples) {
-    sequences.push_back({sample.document, sample.begin_token, sample.length_tokens});
-  }
-  return sequences;
-}
-
-// Always the candidate that holds the longest sequence, planned the plainest way.
-plan::Planner safest(const plan::Planner& planner) {
-  plan::PlannerOptions options = planner.options();
-  const auto longest = [&](const strategy::Strategy& candidate) {
-    int64_t tokens = 0;
-    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      tokens = std::max(tokens, planner.cost().max_len_tokens(pipeline.scheme, options.world_size));
-    }
-    return tokens;
-  };
-  const auto best = std::ranges::max_element(options.candidates, {}, longest);
-  options.fixed_candidate = static_cast<int>(best - options.candidates.begin());
-  options.selection = plan::Selection::kFixed;
-  options.method = published::paper({.dispatch = {.trials = 1}});
-  return {std::move(options), planner.cost()};
-}
-
-void plan_and_build(const PlanningInputs& inputs, const plan::Planner& planner, int64_t step,
-                    const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose,
-                    PreparedStep& prepared) {
-  prepared.plan = planner.plan(step, sequences);
-  graph::BuildOptions options;
-  options.purpose = purpose;
-  options.link_plans = inputs.link_plans;
-  prepared.graph = graph::build(prepared.plan, inputs.table, planner.cost(), inputs.world_size, options);
-}
-
-// After `failure`, which is thrown again if this fails, too.
-template <typename Failure>
-void fall_back(const PlanningInputs& inputs, int64_t step, const std::vector<strategy::Sequence>& sequences,
-               graph::Purpose purpose, const Failure& failure, PreparedStep& prepared) {
-  try {
-    plan_and_build(inputs, safest(inputs.planner), step, sequences, purpose, prepared);
-  } catch (const std::exception&) {
-    throw failure;
-  }
-  if (inputs.rank != 0) return;
-  base::log_warning(base::text("step ", step, ": planning failed (", failure.what(), "); this step runs as ",
-                               strategy::to_text(prepared.plan.strategy()),
-                               ", the candidate that holds the longest sequences"));
-}
-
-}  // namespace
-
-PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
-                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
+PreparedStep prepare_step(const StepInputs& inputs, int64_t step, const std::vector<corpus::Sample>& samples,
+                          graph::Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<strategy::Sequence> sequences = sequences_of(samples);
-  PreparedStep prepared;
-  try {
-    plan_and_build(inputs, inputs.planner, step, sequences, purpose, prepared);
-  } catch (const base::InfeasibleError& failure) {
-    fall_back(inputs, step, sequences, purpose, failure, prepared);
-  } catch (const base::AssertionError& failure) {
-    fall_back(inputs, step, sequences, purpose, failure, prepared);
+  config::BuiltStep built =
+      config::build_step(inputs.planner, inputs.table, step, config::sequences_of(samples),
+                         {.purpose = purpose, .link_plans = inputs.link_plans});
+  if (!built.fallback.empty() && inputs.rank == 0) {
+    base::log_warning(base::text("step ", step, ": planning failed (", built.fallback, "); it runs as ",
+                                 strategy::to_text(built.plan.strategy()), " instead"));
   }
+  PreparedStep prepared{
+      .plan = std::move(built.plan), .graph = std::move(built.graph), .fallback = std::move(built.fallback)};
   prepared.plan.planning_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   const int64_t bytes_before = inputs.blend.read_bytes();
@@ -140,7 +86,7 @@ namespace {
 
 }  // namespace
 
-PlanAhead::Source training_steps(PlanningInputs inputs, corpus::Sampler sampler, int64_t end_step) {
+PlanAhead::Source training_steps(StepInputs inputs, corpus::Sampler sampler, int64_t end_step) {
   return [inputs, sampler = std::move(sampler), end_step]() mutable -> std::unique_ptr<PreparedStep> {
     const int64_t step = sampler.step();
     if (step >= end_step) return nullptr;
@@ -156,7 +102,7 @@ PlanAhead::Source training_steps(PlanningInputs inputs, corpus::Sampler sampler,
   };
 }
 
-PlanAhead::Source evaluation_steps(PlanningInputs inputs, const std::vector<corpus::Batch>& batches) {
+PlanAhead::Source evaluation_steps(StepInputs inputs, const std::vector<corpus::Batch>& batches) {
   return [inputs, next = batches.begin(), end = batches.end()]() mutable -> std::unique_ptr<PreparedStep> {
     if (next == end) return nullptr;
     const corpus::Batch& batch = *next++;

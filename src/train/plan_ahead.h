@@ -6,9 +6,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "base/queue.h"
+#include "config/planned_step.h"
 #include "corpus/sampler.h"
 #include "graph/build.h"
 #include "plan/planner.h"
@@ -20,6 +22,7 @@ namespace sluice::train {
 struct PreparedStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
+  std::string fallback;  // empty: the plan is the planner's; otherwise why it is not
   runtime::StepTokens tokens;
   int64_t corpus_bytes = 0;            // read for `tokens`
   int64_t predicted_peak_bytes = 0;    // of the fullest rank
@@ -28,7 +31,7 @@ struct PreparedStep {
 };
 
 // What planning reads; all of it outlives the planner thread and is not changed meanwhile.
-struct PlanningInputs {
+struct StepInputs {
   const corpus::Blend& blend;
   const plan::Planner& planner;
   const model::ParameterTable& table;
@@ -37,12 +40,10 @@ struct PlanningInputs {
   graph::LinkPlans* link_plans = nullptr;
 };
 
-// One step, on the calling thread. When the plan of the best candidate cannot be made into a step graph that
-// passes verification (above the memory, or by a mistake of ours), the safest candidate's is taken, with a
-// warning on rank 0; planning is a pure function, so all ranks fail and fall back alike. Throws what
-// planning, graph building and reading throw when that fails as well.
-PreparedStep prepare_step(const PlanningInputs& inputs, int64_t step,
-                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose);
+// One step, on the calling thread: config::build_step with a warning on rank 0 where it falls back, and this
+// rank's tokens. Throws what planning, graph building and reading throw.
+PreparedStep prepare_step(const StepInputs& inputs, int64_t step, const std::vector<corpus::Sample>& samples,
+                          graph::Purpose purpose);
 
 // Runs a source of steps on a thread of its own, at most `depth` steps ahead of next().
 class PlanAhead {
@@ -68,8 +69,8 @@ class PlanAhead {
 };
 
 // Training's steps [sampler.step(), end_step) in order. Errors carry the step in their message.
-PlanAhead::Source training_steps(PlanningInputs inputs, corpus::Sampler sampler, int64_t end_step);
+PlanAhead::Source training_steps(StepInputs inputs, corpus::Sampler sampler, int64_t end_step);
 // Evaluates `batches`, which outlive the source, one a step.
-PlanAhead::Source evaluation_steps(PlanningInputs inputs, const std::vector<corpus::Batch>& batches);
+PlanAhead::Source evaluation_steps(StepInputs inputs, const std::vector<corpus::Batch>& batches);
 
 }  // namespace sluice::train

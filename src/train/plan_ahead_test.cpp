@@ -100,17 +100,20 @@ TEST_F(PrepareStep, ReadsThePiecesOfTheRankAndNothingElse) {
   EXPECT_EQ(std::min(prepare(1'000, 0).corpus_bytes, prepare(1'000, 1).corpus_bytes), 0);
 }
 
-TEST_F(PrepareStep, FallsBackToTheCandidateThatHoldsTheLongest) {
+TEST_F(PrepareStep, SaysWhyItFallsBack) {
   ASSERT_LT(longest("<1,1,1>"), longest("<2,1,1>"));
-  EXPECT_EQ(strategy::to_text(prepare(longest("<1,1,1>") + 1).plan.strategy()), "1x<2,1,1>");
+  EXPECT_EQ(prepare(longest("<1,1,1>")).fallback, "");
+  const PreparedStep step = prepare(longest("<1,1,1>") + 1);
+  EXPECT_EQ(strategy::to_text(step.plan.strategy()), "1x<2,1,1>");
+  EXPECT_NE(step.fallback.find("'2x<1,1,1>' holds"), std::string::npos) << step.fallback;
 }
 
-TEST_F(PrepareStep, SaysTheFirstErrorWhenNothingHelps) {
+TEST_F(PrepareStep, SaysWhatTheRoomiestHoldsWhenNothingHelps) {
   try {
     prepare(longest("<2,1,1>") + 1);
     FAIL();
   } catch (const base::InfeasibleError& error) {
-    EXPECT_NE(std::string(error.what()).find("2x<1,1,1>"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("'1x<2,1,1>' holds"), std::string::npos) << error.what();
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "config/run_planning.h"
 #include "train/calibration.h"
-#include "train/candidates.h"
 #include "train/precision.h"
 #include "train/run_context.h"
 
@@ -15,12 +15,13 @@ profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_n
   context->guard([&] {
     context->open_machine();
     const config::RunConfig& config = context->config();
-    profile::ProbeOptions probe = probe_options({config,
-                                                 {},
-                                                 precision_of(config.train.dtype),
-                                                 context->device().device,
-                                                 context->device().memory_bytes},
-                                                tensor_parallel_degrees(config, options.launch.world_size));
+    profile::ProbeOptions probe =
+        probe_options({config,
+                       {},
+                       precision_of(config.train.dtype),
+                       context->device().device,
+                       context->device().memory_bytes},
+                      config::tensor_parallel_degrees(config, options.launch.world_size));
     probe.lengths = profile::profile_lengths(config.data.context_length);
     probe.budget_ns = budget_ns;
     result = profile::probe(probe, context->device_transport());

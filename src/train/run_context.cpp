@@ -9,11 +9,11 @@
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/save.h"
+#include "config/run_planning.h"
 #include "ops/device.h"
 #include "ops/tensor_memory.h"
 #include "runtime/make_executor.h"
 #include "train/calibration.h"
-#include "train/candidates.h"
 #include "train/precision.h"
 #include "transport/device_transport.h"
 #include "transport/gloo.h"
@@ -63,14 +63,14 @@ void RunContext::read_configuration() {
     if (options_.failure) std::rethrow_exception(options_.failure);
     config::resolve_model(config_);
     table_ = model::parameter_table(*config_.model.shape);
-    configured_strategies(config_, options_.launch.world_size);
+    config::configured_strategies(config_, options_.launch.world_size);
   });
 }
 
 void RunContext::open() {
   meet();
   read_configuration();
-  control_->together("opening the corpora", [&] { data_ = open_data(config_); });
+  control_->together("opening the corpora", [&] { data_ = config::open_data(config_); });
   compare_configurations();
   open_checkpoint();
   open_device();
@@ -119,11 +119,16 @@ void RunContext::open_checkpoint() {
   });
 }
 
-// A proposal depends on free memory and the moment; a run that continues on as many ranks keeps its own.
+// A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the
+// same, keeps its own.
 void RunContext::take_proposal_of_checkpoint() {
   const bool same_ranks = checkpoint_->manifest().world_size == options_.launch.world_size;
-  if (!config_.parallel.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
-  config_.parallel.strategies = config::parse_config(resumed_.config, "the checkpoint").parallel.strategies;
+  config::ParallelConfig& own = config_.parallel;
+  if (!own.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
+  const config::ParallelConfig earlier = config::parse_config(resumed_.config, "the checkpoint").parallel;
+  if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp) return;
+  own.strategies = earlier.strategies;
+  own.proposed = true;
 }
 
 // This rank's device, and one figure for the memory that any rank may use: plans depend on it. A run that
@@ -142,10 +147,8 @@ void RunContext::open_device() {
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.host_bytes, 1))) {
     device_.host_bytes = std::min(device_.host_bytes, words[0]);
   }
-  if (!resumed_.calibration.is_null()) {
-    const cost::Calibration earlier =
-        cost::calibration_from_json(resumed_.calibration, "the checkpoint's calibration");
-    const cost::MemoryModel& memory = earlier.options.memory;
+  if (const auto earlier = earlier_calibration(resumed_.calibration)) {
+    const cost::MemoryModel& memory = earlier->options.memory;
     if (config_.memory.device_gib == 0) device_.memory_bytes = memory.device_bytes;
     if (config_.memory.host_gib == 0 && memory.host_bytes > 0) device_.host_bytes = memory.host_bytes;
   }
@@ -163,8 +166,10 @@ void RunContext::open_planner() {
   calibration.options.memory.host_bytes = device_.host_bytes;
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control_->together("planning", [&] {
-    planner_ =
-        make_planner(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size);
+    planner_ = config::make_planner(
+        config::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size));
+    config::require_context(*planner_, data_->longest_sequence());
+    config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
     config_.parallel.strategies.clear();  // "auto" is resolved from here on
     for (const strategy::Strategy& candidate : planner_->options().candidates) {
       config_.parallel.strategies.push_back(strategy::to_text(candidate));

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "base/json.h"
+#include "config/data.h"
 #include "cost/calibration.h"
 #include "profile/device.h"
 #include "runtime/engine.h"
 #include "train/checkpoints.h"
 #include "train/control.h"
-#include "train/data.h"
 #include "train/plan_ahead.h"
 #include "train/trainer.h"
 #include "transport/heartbeat.h"
@@ -42,14 +42,14 @@ class RunContext {
   const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
   const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
   const base::Json& calibration() const { return calibration_; }
-  const Data& data() const { return *data_; }
+  const config::Data& data() const { return *data_; }
   Control& control() { return *control_; }
   const profile::RankDevice& device() const { return device_; }
   comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
   const cost::CostModel& cost() const { return planner_->cost(); }
   runtime::Engine& engine() { return *engine_; }
   corpus::Sampler sampler() const;  // as the checkpoint left it
-  PlanningInputs planning(const corpus::Blend& blend) const {
+  StepInputs planning(const corpus::Blend& blend) const {
     return {blend, *planner_, table_, options_.launch.world_size, rank(), link_plans_.get()};
   }
 
@@ -76,7 +76,7 @@ class RunContext {
   int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
   std::unique_ptr<Control> control_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
-  std::optional<Data> data_;
+  std::optional<config::Data> data_;
   model::ParameterTable table_;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   RunState resumed_;

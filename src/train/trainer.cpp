@@ -95,6 +95,17 @@ void throw_disagreement(Control& control, const std::vector<StepWord>& words, st
   }
 }
 
+// The same as a value.
+std::exception_ptr disagreement(Control& control, const std::vector<StepWord>& words,
+                                std::exception_ptr failure) {
+  try {
+    throw_disagreement(control, words, failure);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 class Trainer::Impl {
@@ -109,16 +120,23 @@ class Trainer::Impl {
   void open_run_files();
   runtime::AdamW optimizer(int64_t step) const;
   report::StepMetrics metrics_of(const PreparedStep& step, const runtime::StepResult& result) const;
-  bool agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics);
+  // What the ranks know together between two steps.
+  struct Agreement {
+    bool stop = false;           // somebody asked for it
+    std::exception_ptr failure;  // why the upcoming step can't run; on every rank or none
+  };
+  Agreement agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics);
   struct StepEnd {
-    bool stop = false;  // somebody asked for it
+    Agreement agreement;
     bool last = false;
   };
   void require_finite(const runtime::StepResult& result, int64_t step);
   bool evaluation_due(int64_t steps_done, bool last) const;
   void make_up_evaluation();
-  void finish_step(const PreparedStep& step, StepEnd end);
+  void finish_step(const PreparedStep& step, const StepEnd& end);
+  std::exception_ptr try_to_evaluate(int64_t after_step);
   void evaluate(int64_t after_step);
+  void try_longest();
   void save(const PreparedStep& last);
   void report(const report::StepMetrics& metrics);
   void write_report();
@@ -148,7 +166,16 @@ void Trainer::Impl::open_run_files() {
   });
 }
 
+// A sequence that nothing holds ends the run before its first step, not days later.
+void Trainer::Impl::try_longest() {
+  run_.control().together("planning the longest sequence", [&] {
+    const StepInputs inputs = run_.planning(run_.data().training);
+    config::try_longest(inputs.planner, inputs.table, run_.data(), *inputs.link_plans);
+  });
+}
+
 std::string Trainer::Impl::describe_first_step() {
+  try_longest();
   corpus::Sampler batches = run_.sampler();
   const corpus::Batch batch = batches.next();
   PreparedStep step;
@@ -182,6 +209,7 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
   metrics.tokens = step.plan.tokens();
   metrics.sequences = static_cast<int64_t>(step.plan.sequences.size());
   metrics.strategy = strategy::to_text(step.plan.strategy());
+  metrics.fallback = step.fallback;
   metrics.predicted_ms = milliseconds(step.graph.makespan_ns);
   metrics.predicted_peak_bytes = step.predicted_peak_bytes;
   metrics.planning_ms = milliseconds(step.plan.planning_ns);
@@ -192,6 +220,7 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
 }
 
 void Trainer::Impl::run() {
+  try_longest();
   open_run_files();
   begin_ = steady_clock::now();
   stop_signal_.defer();
@@ -202,7 +231,9 @@ void Trainer::Impl::run() {
   {
     PlannedStep first = planned(ahead);
     report::StepMetrics unused;
-    stop = agree(first, {}, unused);
+    const Agreement agreement = agree(first, {}, unused);
+    if (agreement.failure) std::rethrow_exception(agreement.failure);
+    stop = agreement.stop;
     step = std::move(first.step);
   }
   while (step && !stop) {
@@ -211,7 +242,8 @@ void Trainer::Impl::run() {
         run_.engine().train(step->graph, step->tokens, optimizer(step->plan.step));
     PlannedStep upcoming = planned(ahead);
     report::StepMetrics metrics = metrics_of(*step, result);
-    stop = agree(upcoming, measured(*step, result), metrics);
+    const Agreement agreement = agree(upcoming, measured(*step, result), metrics);
+    stop = agreement.stop;
     metrics.time_ms = milliseconds(elapsed_ns(begin));
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
@@ -219,7 +251,7 @@ void Trainer::Impl::run() {
       write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir);
     }
     require_finite(result, metrics.step);
-    finish_step(*step, {.stop = stop, .last = !upcoming.step});
+    finish_step(*step, {.agreement = agreement, .last = !upcoming.step});
     step = std::move(upcoming.step);
   }
   run_.leave();
@@ -266,17 +298,32 @@ void Trainer::Impl::make_up_evaluation() {
 }
 
 // Who asked to stop may not leave much time: saving comes first then, and evaluation waits until the run
-// continues.
-void Trainer::Impl::finish_step(const PreparedStep& step, StepEnd end) {
+// continues. What ends the run, here or in the upcoming step's planning, takes none of the steps that were
+// made.
+void Trainer::Impl::finish_step(const PreparedStep& step, const StepEnd& end) {
   const int64_t done = step.plan.step + 1;
-  if (evaluation_due(done, end.last) && !end.stop) evaluate(step.plan.step);
+  const bool ends = end.agreement.stop || end.agreement.failure;
+  std::exception_ptr failure = end.agreement.failure;
+  if (evaluation_due(done, end.last) && !ends) failure = try_to_evaluate(step.plan.step);
   const int64_t every = config_.checkpoint.every;
-  if ((every > 0 && (done % every == 0 || end.last)) || end.stop) save(step);
+  if ((every > 0 && (done % every == 0 || end.last)) || ends || failure) save(step);
+  if (failure) std::rethrow_exception(failure);
 }
 
-// Compares the plan of the upcoming step, shares this step's measurements and the wish to stop. True when any
-// rank wants to stop.
-bool Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics) {
+// What evaluating fails of on all ranks, which then can still save together.
+std::exception_ptr Trainer::Impl::try_to_evaluate(int64_t after_step) {
+  try {
+    evaluate(after_step);
+  } catch (...) {
+    if (!run_.control().failure_agreed()) throw;
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// Compares the plan of the upcoming step, shares this step's measurements and the wish to stop.
+Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own,
+                                              report::StepMetrics& metrics) {
   own.next_step = upcoming.step ? upcoming.step->plan.step : -1;
   own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
   own.failure = exit_status_of(upcoming.failure);
@@ -288,10 +335,9 @@ bool Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, report::Ste
     std::ranges::copy(raw, word.begin());
     words.push_back(std::bit_cast<StepWord>(word));
   }
-  throw_disagreement(run_.control(), words, upcoming.failure);
-  bool stop = false;
+  Agreement agreement{.failure = disagreement(run_.control(), words, upcoming.failure)};
   for (const StepWord& word : words) {
-    stop = stop || word.stop != 0;
+    agreement.stop = agreement.stop || word.stop != 0;
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;
     metrics.ring_bytes += word.ring_bytes;
@@ -300,13 +346,14 @@ bool Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, report::Ste
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));
     metrics.overhead_ms = std::max(metrics.overhead_ms, milliseconds(word.overhead_ns));
   }
-  return stop;
+  return agreement;
 }
 
 void Trainer::Impl::evaluate(int64_t after_step) {
   if (!run_.data().validation || run_.data().validation->batches.empty()) return;
   double loss_sum = 0;
   int64_t targets = 0;
+  std::string fallback;
   PlanAhead ahead(
       evaluation_steps(run_.planning(run_.data().validation->blend), run_.data().validation->batches));
   for (size_t i = 0; i < run_.data().validation->batches.size(); ++i) {
@@ -315,10 +362,12 @@ void Trainer::Impl::evaluate(int64_t after_step) {
     const runtime::StepResult result = run_.engine().evaluate(step->graph, step->tokens);
     loss_sum += result.loss_sum;
     targets += result.targets;
+    if (fallback.empty()) fallback = step->fallback;
   }
   report::EvaluationMetrics metrics;
   metrics.step = after_step;
   metrics.targets = targets;
+  metrics.fallback = fallback;
   metrics.validation_loss = targets > 0 ? loss_sum / static_cast<double>(targets) : 0;
   if (run_.rank() != 0) return;
   metrics_->write(metrics);

@@ -176,6 +176,11 @@ def losses(run):
     return found
 
 
+def fallbacks(run):
+    """What kept a run's steps and evaluations from the planner's own plans, one text each."""
+    return [record["fallback"] for record in records(run) if record["fallback"] is not None]
+
+
 def committed_steps(run):
     """The steps of a run's complete checkpoints, in order."""
     return sorted(int(path.parent.name.split("-")[1].split(".")[0])
@@ -265,6 +270,10 @@ class TestCase(unittest.TestCase):
         return Outcome(process.returncode, stdout, stderr, time.monotonic() - begin)
 
     @staticmethod
+    def program():
+        return os.path.abspath(SLUICE)
+
+    @staticmethod
     def train_command(run, ranks=0, *arguments):
         """`sluice train` with RUN.toml; ranks 0: as one rank of whatever the environment says."""
         command = [os.path.abspath(SLUICE), "train", "--config", f"{run}.toml"]
@@ -273,10 +282,12 @@ class TestCase(unittest.TestCase):
     def start_train(self, run, ranks, *arguments, env=None, **options):
         return self.start(self.train_command(run, ranks, *arguments), env, **options)
 
-    def train(self, run, ranks, *arguments, expect=0, **options):
-        """Trains to the end and checks the exit status."""
+    def train(self, run, ranks, *arguments, expect=0, may_fall_back=False, **options):
+        """Trains to the end and checks the exit status, and that every plan was the planner's."""
         outcome = self.finish(self.start_train(run, ranks, *arguments, **options))
         self.assertEqual(outcome.status, expect, str(outcome))
+        if expect == 0 and not may_fall_back and (self.directory / run / "metrics.jsonl").exists():
+            self.assertEqual(fallbacks(self.directory / run), [], f"{run} fell back")
         return outcome
 
     def wait_for_step(self, run, step, process):

@@ -73,7 +73,10 @@ def train(sluice, config, run_directory, *arguments):
     shutil.rmtree(run_directory, ignore_errors=True)
     run(sluice, "train", "--config", config, "--set", f"log.dir={json.dumps(str(run_directory))}", *arguments)
     lines = (Path(run_directory) / "metrics.jsonl").read_text().splitlines()
-    return [line for line in map(json.loads, lines) if "loss" in line]
+    steps = [line for line in map(json.loads, lines) if "loss" in line]
+    if any(step["fallback"] for step in steps):
+        raise RuntimeError(f"{run_directory} did not run the planner's own plans")
+    return steps
 
 
 class Comparison:

@@ -1,11 +1,11 @@
-#include "train/data.h"
+#include "config/data.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "config/sampling.h"
 
-namespace sluice::train {
+namespace sluice::config {
 
 namespace {
 
@@ -14,7 +14,7 @@ ValidationData validation_data(corpus::Blend blend, const corpus::SamplerOptions
   return {std::move(blend), std::move(batches)};
 }
 
-std::optional<ValidationData> open_validation(const config::DataConfig& data, corpus::IndexedOptions indexed,
+std::optional<ValidationData> open_validation(const DataConfig& data, corpus::IndexedOptions indexed,
                                               corpus::SamplerOptions options) {
   if (!data.validation.empty()) {
     std::vector<std::pair<std::string, double>> prefixes;
@@ -31,20 +31,30 @@ std::optional<ValidationData> open_validation(const config::DataConfig& data, co
 
 }  // namespace
 
-int64_t Data::longest_sequence() const {
-  int64_t longest = 0;
-  for (const corpus::LengthSource& source : training.sources()) {
-    for (const int32_t length : source.lengths) longest = std::max<int64_t>(longest, length);
-  }
-  if (validation) {
-    for (const corpus::Batch& batch : validation->batches) {
-      for (const corpus::Sample& sample : batch.samples) longest = std::max(longest, sample.length_tokens);
-    }
-  }
-  return std::min(longest, sampling.context_length);
+std::optional<corpus::Sample> Data::longest_training() const {
+  return config::longest_sequence(training.sources(), sampling);
 }
 
-Data open_data(const config::RunConfig& config) {
+std::optional<corpus::Sample> Data::longest_validation() const {
+  std::optional<corpus::Sample> longest;
+  if (!validation) return longest;
+  for (const corpus::Batch& batch : validation->batches) {
+    for (const corpus::Sample& sample : batch.samples) {
+      if (!longest || sample.length_tokens > longest->length_tokens) longest = sample;
+    }
+  }
+  return longest;
+}
+
+int64_t Data::longest_sequence() const {
+  int64_t length = 0;
+  for (const auto& longest : {longest_training(), longest_validation()}) {
+    if (longest) length = std::max(length, longest->length_tokens);
+  }
+  return length;
+}
+
+Data open_data(const RunConfig& config) {
   if (config.data.train.empty()) {
     throw base::InputError("[config] data.train is empty: name at least one [prefix, weight] pair");
   }
@@ -52,9 +62,9 @@ Data open_data(const config::RunConfig& config) {
     throw base::InputError("[config] data.validation and data.validation_fraction are both given: keep one");
   }
   const corpus::IndexedOptions indexed{config.model.shape->vocab};
-  const corpus::SamplerOptions sampling = config::sampling_options(config.data);
+  const corpus::SamplerOptions sampling = sampling_options(config.data);
   return {corpus::Blend::open(config.data.train, indexed), sampling,
           open_validation(config.data, indexed, sampling)};
 }
 
-}  // namespace sluice::train
+}  // namespace sluice::config

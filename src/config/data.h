@@ -8,7 +8,7 @@
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
 
-namespace sluice::train {
+namespace sluice::config {
 
 // Evaluation goes through its batches in order; `blend` resolves their documents.
 struct ValidationData {
@@ -22,7 +22,10 @@ struct Data {
   std::optional<ValidationData> validation;
 
   corpus::Sampler sampler() const { return corpus::Sampler(training.sources(), sampling); }
-  // The longest sequence that training or evaluation can meet.
+  // The longest sequence that training can meet, and that evaluation meets, if any; numbered in their blends.
+  std::optional<corpus::Sample> longest_training() const;
+  std::optional<corpus::Sample> longest_validation() const;
+  // The length of the longer one.
   int64_t longest_sequence() const;
 };
 
@@ -30,4 +33,4 @@ struct Data {
 // corpus is named or both kinds of validation are. REQUIRES: config.model.shape.
 Data open_data(const config::RunConfig& config);
 
-}  // namespace sluice::train
+}  // namespace sluice::config

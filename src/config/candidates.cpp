@@ -1,0 +1,152 @@
+#include "config/candidates.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/run_config.h"
+#include "plan/batch_sample.h"
+#include "plan/offload.h"
+#include "published/paper_plan.h"
+#include "published/paper_propose.h"
+
+namespace sluice::config {
+
+namespace {
+
+using base::InputError;
+using base::text;
+
+void check_proposing(const PlannerChoices& choices) {
+  if (choices.max_strategies < 1)
+    throw InputError(text("max_strategies is ", choices.max_strategies, ": give 1 or more"));
+  if (choices.max_cp < 0) throw InputError(text("max_cp is ", choices.max_cp, ": give 1 or more"));
+  if (choices.method == Method::kPaper && choices.max_cp > 1) {
+    throw InputError(text("max_cp is ", choices.max_cp,
+                          " but the published algorithms know no lanes: leave it at 1 or propose with ours"));
+  }
+}
+
+void check_selection(const PlannerChoices& choices, size_t candidates) {
+  if (choices.selection != plan::Selection::kFixed) return;
+  if (choices.fixed_candidate >= 0 && static_cast<size_t>(choices.fixed_candidate) < candidates) return;
+  throw InputError(text("parallel.select is ", choices.fixed_candidate, ", but there are ", candidates,
+                        " in parallel.strategies, counted from 0: choose a smaller one"));
+}
+
+std::shared_ptr<const plan::Method> planner_method(Method method, uint64_t seed) {
+  if (method == Method::kExact) return plan::exact();
+  return method == Method::kPaper ? published::paper({.dispatch = {.seed = seed}}) : plan::ours();
+}
+
+std::vector<plan::Proposal> propose_under(const cost::CostModel& cost, const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  const plan::ProposalOptions options{
+      .world_size = task.world_size,
+      .context_length = task.context_length,
+      .sample_batches = task.sample_batches,
+      .max_strategies = choices.max_strategies,
+      .max_cp = choices.max_cp > 0 ? choices.max_cp : usual_max_cp(choices.method)};
+  return choices.method == Method::kPaper ? published::paper_propose(options, cost)
+                                          : plan::propose(options, cost);
+}
+
+// The choices' policies; offloading a share that costs no time stands before recomputing where it makes a
+// candidate hold the context.
+std::vector<strategy::MemoryPolicy> candidate_policies(const PlanningTask& task,
+                                                       const std::vector<strategy::Strategy>& candidates) {
+  std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
+  if (!task.choices.hides_offload || policies.empty()) return policies;
+  const auto hidden = plan::hidden_offload(task.cost.under(policies.front()), candidates, task.world_size,
+                                           task.context_length);
+  if (hidden) policies.insert(policies.begin() + 1, *hidden);
+  return policies;
+}
+
+void refuse_small_host(const plan::Planner& planner, int64_t length) {
+  const plan::PlannerOptions& options = planner.options();
+  if (options.policies.empty()) return;
+  const cost::CostModel cost = planner.cost().under(options.policies.back());
+  const int64_t needed = plan::host_bytes_for(cost, options.candidates, options.world_size, length);
+  const int64_t has = cost.options().memory.host_bytes;
+  if (has == 0 || needed <= has) return;
+  throw base::InfeasibleError(
+      text("offloading a sequence of ", length, " tokens takes ", base::human_bytes(needed),
+           " of host memory a rank, which may use ", base::human_bytes(has),
+           ": raise memory.host_gib, lower memory.offload, raise tp or pp, or run fewer ranks a machine"));
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
+                                                 int64_t tokens_per_step, uint64_t seed) {
+  return plan::stratified_batches(sequence_lengths, {.tokens_per_step = tokens_per_step, .seed = seed});
+}
+
+int usual_max_cp(Method method) { return method == Method::kOurs ? kUsualMaxCp : 1; }
+
+void check_lanes(const std::vector<strategy::Strategy>& candidates, Method method) {
+  if (method == Method::kOurs) return;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      if (pipeline.scheme.cp == 1) continue;
+      throw InputError(text("strategy '", to_text(candidate), "' has lanes, which method ",
+                            method == Method::kPaper ? "paper" : "exact",
+                            " does not know: plan with method ours or leave it out"));
+    }
+  }
+}
+
+std::vector<plan::Proposal> propose(const PlanningTask& task) {
+  check_proposing(task.choices);
+  if (task.sample_batches.empty())
+    throw InputError("there is no strategy to plan with: name one as strategies");
+  const std::vector<strategy::MemoryPolicy>& policies = task.choices.policies;
+  for (size_t i = 0; i + 1 < policies.size(); ++i) {
+    try {
+      return propose_under(task.cost.under(policies[i]), task);
+    } catch (const base::InfeasibleError&) {
+    }
+  }
+  return propose_under(policies.empty() ? task.cost : task.cost.under(policies.back()), task);
+}
+
+plan::Planner make_planner(const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  plan::PlannerOptions options;
+  options.world_size = task.world_size;
+  options.candidates = choices.strategies.empty() ? plan::strategies_of(propose(task)) : choices.strategies;
+  check_lanes(options.candidates, choices.method);
+  check_selection(choices, options.candidates.size());
+  options.policies = candidate_policies(task, options.candidates);
+  options.method = planner_method(choices.method, task.seed);
+  options.selection = choices.selection;
+  options.fixed_candidate = choices.fixed_candidate;
+  return plan::Planner(std::move(options), task.cost);
+}
+
+void require_context(const plan::Planner& planner, int64_t context_length) {
+  if (planner.max_len_tokens() >= context_length) return;
+  refuse_small_host(planner, context_length);
+  throw base::InfeasibleError(text(
+      "the corpus has sequences of ", context_length, " tokens, but no strategy holds more than ",
+      planner.max_len_tokens(),
+      ": raise tp, pp or cp (parallel.max_cp), give memory.device_gib, set memory.recompute = \"auto\" or "
+      "data.context_length"));
+}
+
+std::vector<int> tensor_parallel_degrees(const model::Shape& shape,
+                                         const std::vector<strategy::Strategy>& strategies, int most) {
+  std::set<int> degrees;
+  for (int tp = 1; tp <= most; tp *= 2) degrees.insert(tp);
+  for (const strategy::Strategy& strategy : strategies) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) degrees.insert(pipeline.scheme.tp);
+  }
+  std::erase_if(degrees, [&](int tp) { return !model::tp_fault(shape, tp).empty(); });
+  return {degrees.begin(), degrees.end()};
+}
+
+}  // namespace sluice::config

@@ -1,0 +1,88 @@
+#include "config/candidates.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/planning_inputs.h"
+#include "config/run_config.h"
+
+namespace sluice::config {
+namespace {
+
+PlanningTask task(PlannerChoices choices = {}) {
+  PlanningOptions options{.gpus = 8, .calibration = "a800-7b", .tokens_per_step = 50'000};
+  return task_of(resolve_planning(options, {100, 200, 300, 1000, 20'000, 700, 5000, 50}), std::move(choices));
+}
+
+std::vector<strategy::Strategy> parsed(const std::vector<std::string>& texts) {
+  std::vector<strategy::Strategy> strategies;
+  for (const std::string& text : texts) strategies.push_back(strategy::parse_strategy(text, 8));
+  return strategies;
+}
+
+TEST(Candidates, PlanTheBatchesThatTheyWereProposedBy) {
+  for (const Method method : {Method::kOurs, Method::kPaper}) {
+    const PlanningTask proposing = task({.method = method, .max_strategies = 2});
+    const plan::Planner planner = make_planner(proposing);
+    EXPECT_LE(planner.options().candidates.size(), 2U);
+    EXPECT_EQ(planner.options().candidates, plan::strategies_of(propose(proposing)));
+    for (const std::vector<int64_t>& lengths : proposing.sample_batches) {
+      std::vector<strategy::Sequence> sequences;
+      for (const int64_t length : lengths) sequences.push_back({.length_tokens = length});
+      EXPECT_GT(planner.plan(0, sequences).estimated_ns, 0);
+    }
+  }
+}
+
+TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
+  EXPECT_EQ(usual_max_cp(Method::kOurs), kUsualMaxCp);
+  EXPECT_EQ(usual_max_cp(Method::kPaper), 1);
+  EXPECT_EQ(usual_max_cp(Method::kExact), 1);
+  EXPECT_THROW(propose(task({.method = Method::kPaper, .max_cp = 2})), base::InputError);
+  PlanningTask given = task();
+  given.choices.strategies = parsed({"<8,1,1>", "2x<2,1,2>"});
+  for (const Method method : {Method::kPaper, Method::kExact}) {
+    given.choices.method = method;
+    EXPECT_THROW(make_planner(given), base::InputError);
+  }
+}
+
+bool is_feasible(const PlanningTask& task) {
+  try {
+    return !propose(task).empty();
+  } catch (const base::InfeasibleError&) {
+    return false;
+  }
+}
+
+TEST(Candidates, AreProposedUnderTheFirstMemoryPolicyThatHoldsTheContext) {
+  PlanningTask keeping = task({.policies = {{}}});
+  while (is_feasible(keeping)) keeping.context_length *= 2;
+  PlanningTask saving = keeping;
+  saving.choices.policies.push_back({.recompute = true});
+  const plan::Planner planner = make_planner(saving);
+  EXPECT_GE(planner.max_len_tokens(), saving.context_length);
+  EXPECT_EQ(planner.options().policies, saving.choices.policies);
+}
+
+TEST(Candidates, RefusesCountsUnderOneAndChoicesThatAreNotThere) {
+  EXPECT_THROW(propose(task({.max_strategies = 0})), base::InputError);
+  EXPECT_THROW(propose(task({.max_cp = -1})), base::InputError);
+  PlanningTask given = task({.selection = plan::Selection::kFixed, .fixed_candidate = 1});
+  given.choices.strategies = parsed({"<8,1,1>"});
+  EXPECT_THROW(make_planner(given), base::InputError);
+  PlanningTask nothing = task();
+  nothing.sample_batches.clear();
+  EXPECT_THROW(make_planner(nothing), base::InputError);
+}
+
+TEST(Candidates, ContextThatNoneHoldsIsRefused) {
+  PlanningTask given = task();
+  given.choices.strategies = parsed({"<8,1,1>"});
+  const plan::Planner planner = make_planner(given);
+  EXPECT_NO_THROW(require_context(planner, planner.max_len_tokens()));
+  EXPECT_THROW(require_context(planner, planner.max_len_tokens() + 1), base::InfeasibleError);
+}
+
+}  // namespace
+}  // namespace sluice::config

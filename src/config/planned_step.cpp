@@ -1,0 +1,125 @@
+#include "config/planned_step.h"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.h"
+#include "config/sampling.h"
+#include "published/paper_plan.h"
+
+namespace sluice::config {
+
+namespace {
+
+using Method = std::shared_ptr<const plan::Method>;
+using plan::Planner;
+using plan::PlannerOptions;
+
+bool has_lanes(const strategy::Strategy& strategy) {
+  return std::ranges::any_of(strategy.pipelines, [](const auto& pipeline) { return pipeline.scheme.cp > 1; });
+}
+
+bool chooses_widely(const PlannerOptions& options) {
+  return options.selection == plan::Selection::kBest && options.method == plan::ours();
+}
+
+// One planner a candidate, the roomiest first, under the policy that keeps the least.
+std::vector<Planner> candidates_alone(const Planner& planner, const Method& method) {
+  std::vector<Planner> planners;
+  for (const strategy::Strategy& candidate : planner.options().candidates) {
+    if (method != plan::ours() && has_lanes(candidate)) continue;
+    PlannerOptions options = planner.options();
+    options.candidates = {candidate};
+    options.method = method;
+    options.selection = plan::Selection::kBest;
+    if (!options.policies.empty()) options.policies = {options.policies.back()};
+    planners.emplace_back(std::move(options), planner.cost());
+  }
+  std::ranges::stable_sort(planners, std::ranges::greater(),
+                           [](const Planner& p) { return p.max_len_tokens(); });
+  return planners;
+}
+
+std::vector<Planner> fallbacks_of(const Planner& planner) {
+  std::vector<Planner> planners;
+  if (!chooses_widely(planner.options())) {
+    PlannerOptions options = planner.options();
+    options.method = plan::ours();
+    options.selection = plan::Selection::kBest;
+    planners.emplace_back(std::move(options), planner.cost());
+  }
+  for (const Method& method : {plan::ours(), published::paper({.dispatch = {.trials = 1}})}) {
+    std::ranges::move(candidates_alone(planner, method), std::back_inserter(planners));
+  }
+  return planners;
+}
+
+// What another plan may mend: no room, or a mistake of ours.
+struct Failure {
+  std::exception_ptr error;
+  std::string message;
+  bool infeasible = false;
+};
+
+template <typename Action>
+std::optional<Failure> failure_of(const Action& action) {
+  try {
+    action();
+  } catch (const base::InfeasibleError& error) {
+    return Failure{std::current_exception(), error.what(), true};
+  } catch (const std::logic_error& error) {
+    return Failure{std::current_exception(), error.what()};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+PlannedStep plan_step(const Planner& planner, int64_t step, const std::vector<strategy::Sequence>& sequences,
+                      const std::function<void(const strategy::StepPlan&)>& accept) {
+  PlannedStep planned;
+  const auto try_with = [&](const Planner& next) {
+    return failure_of([&] {
+      planned.plan = next.plan(step, sequences);
+      if (accept) accept(planned.plan);
+    });
+  };
+  const std::optional<Failure> first = try_with(planner);
+  if (!first) return planned;
+  planned.fallback = first->message;
+  std::exception_ptr reported = first->error;
+  bool widest = !chooses_widely(planner.options());
+  for (const Planner& fallback : fallbacks_of(planner)) {
+    const std::optional<Failure> failure = try_with(fallback);
+    if (!failure) return planned;
+    if (widest && first->infeasible && failure->infeasible) reported = failure->error;
+    widest = false;
+  }
+  std::rethrow_exception(reported);
+}
+
+BuiltStep build_step(const Planner& planner, const model::ParameterTable& table, int64_t step,
+                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options) {
+  graph::StepGraph graph;
+  PlannedStep planned = plan_step(planner, step, sequences, [&](const strategy::StepPlan& plan) {
+    graph = graph::build(plan, table, planner.cost(), planner.options().world_size, options);
+  });
+  return {std::move(planned.plan), std::move(graph), std::move(planned.fallback)};
+}
+
+void try_longest(const Planner& planner, const model::ParameterTable& table, const Data& data,
+                 graph::LinkPlans& links) {
+  const auto build = [&](const std::optional<corpus::Sample>& longest, graph::Purpose purpose) {
+    if (!longest) return;
+    build_step(planner, table, 0, sequences_of({*longest}), {.purpose = purpose, .link_plans = &links});
+  };
+  build(data.longest_training(), graph::Purpose::kTrain);
+  build(data.longest_validation(), graph::Purpose::kEvaluate);
+}
+
+}  // namespace sluice::config

@@ -1,0 +1,46 @@
+// A batch's step plan, and the program made from it, as a run gets them: also when its planner fails.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/data.h"
+#include "graph/build.h"
+#include "model/parameters.h"
+#include "plan/planner.h"
+
+namespace sluice::config {
+
+struct PlannedStep {
+  strategy::StepPlan plan;
+  std::string fallback;  // empty: the plan is the planner's; otherwise why it is not
+};
+
+// The planner's plan of the batch. When planning fails, or `accept` throws, by what cannot be done
+// (base::InfeasibleError) or by a mistake of ours (std::logic_error), others are tried until one is accepted:
+// the best of all candidates, where the planner was to choose among fewer; then every candidate alone, those
+// that hold the longest sequences first, under the last memory policy; then those without lanes as published,
+// which shares nothing with our own search. When all fail, throws what the planner failed of; or, when that
+// was the lack of room, what the widest choice did. A pure function: all ranks fall back alike.
+PlannedStep plan_step(const plan::Planner& planner, int64_t step,
+                      const std::vector<strategy::Sequence>& sequences,
+                      const std::function<void(const strategy::StepPlan&)>& accept = {});
+
+struct BuiltStep {
+  strategy::StepPlan plan;
+  graph::StepGraph graph;
+  std::string fallback;  // as PlannedStep's
+};
+
+// The same with the verified step graph, which a plan must come to for being accepted.
+BuiltStep build_step(const plan::Planner& planner, const model::ParameterTable& table, int64_t step,
+                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options);
+
+// Builds the steps of the longest sequences that training and evaluation meet, so that what cannot run is
+// known before the run. Throws as build_step.
+void try_longest(const plan::Planner& planner, const model::ParameterTable& table, const Data& data,
+                 graph::LinkPlans& links);
+
+}  // namespace sluice::config

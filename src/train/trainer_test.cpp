@@ -1,0 +1,156 @@
+// The training loop, in this process and on one rank: steps, evaluations, checkpoints, and its ends.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "corpus/indexed.h"
+#include "corpus/temporary_directory.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int kVocabulary = 64;
+
+class TrainingLoop : public testing::Test {
+ protected:
+  TrainingLoop() {
+    write("corpus", 40);
+    write("held", 3);
+  }
+
+  // Documents of 20 tokens, `broken` of them behind the others with one that the model does not know.
+  void write(const std::string& name, int documents, int broken = 0) {
+    corpus::IndexedWriter writer(directory_ / name, {});
+    for (int document = 0; document < documents + broken; ++document) {
+      std::vector<int32_t> tokens;
+      for (int i = 0; i < 20; ++i) tokens.push_back((7 * document + 3 * i) % kVocabulary);
+      if (document >= documents) tokens[5] = kVocabulary;
+      writer.add(tokens);
+    }
+    writer.commit();
+  }
+
+  config::RunConfig config(const std::string& run, const std::vector<std::string>& settings = {}) {
+    std::vector<std::string> all = {
+        base::text("log.dir='", (directory_ / run).string(), "'"),
+        base::text("data.train=[['", (directory_ / "corpus").string(), "', 1.0]]"),
+        base::text("data.validation=['", (directory_ / "held").string(), "']")};
+    all.insert(all.end(), settings.begin(), settings.end());
+    return config::parse_config(R"(
+      [model]
+      layers = 2
+      hidden = 16
+      heads = 2
+      kv_heads = 2
+      ffn_hidden = 24
+      vocab = 64
+      [data]
+      context_length = 32
+      tokens_per_step = 40
+      [train]
+      steps = 6
+      eval_every = 3
+      threads = 1
+      dtype = "float64"
+      device = "cpu"
+      [parallel]
+      calibration = "analytic"
+      [memory]
+      device_gib = 1.0
+      margin_gib = 0.0
+      [checkpoint]
+      every = 2
+      [log]
+      tensorboard = false
+      )",
+                                "the test", all);
+  }
+
+  // The run's metrics.
+  std::vector<base::Json> train(const config::RunConfig& config, const std::string& resume = "") {
+    TrainerOptions options{.config = config, .resume = resume};
+    options.end_process = [](const base::Error& error) {
+      ADD_FAILURE() << error.what();
+      std::abort();
+    };
+    Trainer(options).run();
+    return metrics(config);
+  }
+
+  static std::vector<base::Json> metrics(const config::RunConfig& config) {
+    std::vector<base::Json> lines;
+    for (const std::string& line : base::split(base::read_file(config.log.dir / "metrics.jsonl"), '\n')) {
+      if (!line.empty()) lines.push_back(base::Json::parse(line));
+    }
+    return lines;
+  }
+
+  static bool has_checkpoint(const config::RunConfig& config, int64_t step) {
+    return std::filesystem::exists(config.log.dir / "checkpoints" / base::text("step-", step) /
+                                   "manifest.json");
+  }
+
+  corpus::TemporaryDirectory directory_;
+};
+
+TEST_F(TrainingLoop, RunsEvaluatesAndSaves) {
+  const config::RunConfig whole = config("whole");
+  const std::vector<base::Json> lines = train(whole);
+  std::vector<int64_t> steps, evaluations;
+  for (const base::Json& line : lines) {
+    (line.contains("loss") ? steps : evaluations).push_back(line.at("step"));
+    EXPECT_TRUE(line.at("fallback").is_null()) << line;
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(evaluations, (std::vector<int64_t>{2, 5}));
+  EXPECT_TRUE(has_checkpoint(whole, 6));
+  EXPECT_TRUE(std::filesystem::exists(whole.log.dir / "report.html"));
+}
+
+TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
+  const std::vector<base::Json> whole = train(config("whole"));
+  train(config("parts", {"train.steps=3", "optimizer.decay=constant"}));
+  const std::vector<base::Json> constant = train(config("constant", {"optimizer.decay=constant"}));
+  const std::vector<base::Json> parts = train(config("parts", {"optimizer.decay=constant"}), "auto");
+  ASSERT_EQ(parts.size(), constant.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (const char* key : {"step", "loss", "grad_norm", "validation_loss"}) {
+      EXPECT_EQ(parts[i].contains(key), constant[i].contains(key));
+      if (parts[i].contains(key)) EXPECT_EQ(parts[i].at(key), constant[i].at(key)) << key;
+    }
+  }
+  EXPECT_NE(whole.back().at("validation_loss"), constant.back().at("validation_loss"));
+}
+
+TEST_F(TrainingLoop, StepThatCannotBePlannedSavesThoseBefore) {
+  write("corpus", 8, 1);
+  const config::RunConfig broken = config("broken", {"train.steps=20", "checkpoint.every=0"});
+  EXPECT_THROW(train(broken), base::InputError);
+  int64_t done = 0;
+  for (const base::Json& line : metrics(broken)) done += line.contains("loss") ? 1 : 0;
+  EXPECT_GT(done, 0);
+  EXPECT_TRUE(has_checkpoint(broken, done));
+}
+
+TEST_F(TrainingLoop, EvaluationThatCannotBePlannedSavesFirst) {
+  write("held", 2, 1);
+  const config::RunConfig broken = config("broken", {"checkpoint.every=0"});
+  EXPECT_THROW(train(broken), base::InputError);
+  EXPECT_TRUE(has_checkpoint(broken, 3));
+}
+
+TEST_F(TrainingLoop, DryRunDescribesTheFirstStepAndWritesNothing) {
+  const config::RunConfig dry = config("dry");
+  TrainerOptions options{.config = dry, .dry_run = true};
+  EXPECT_NE(Trainer(options).describe_first_step().find("<1,1,1>"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(dry.log.dir / "metrics.jsonl"));
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -1,0 +1,123 @@
+// Under the planner's own plans the training run is that of one rank, up to the order of summation; under
+// hand-made ones runtime/equivalence_test shows it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <set>
+
+#include "plan/planner.h"
+#include "runtime/test_cluster.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kWorld = 4;
+constexpr double kTolerance = 1e-11;
+const std::vector<std::string> kWithoutLanes = {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>",
+                                                "<1,4,1>", "<2,2,1>"};
+const std::vector<std::string> kWithLanes = {"<1,1,4>", "<1,2,2>", "<2,1,2>", "<1,1,3> + <1,1,1>",
+                                             "4x<1,1,1>"};
+
+plan::PlannerOptions options_of(const std::vector<std::string>& texts, plan::Selection selection) {
+  plan::PlannerOptions options{.world_size = kWorld, .selection = selection};
+  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
+  return options;
+}
+
+// What the planner chose over a run.
+struct Chosen {
+  std::set<std::string> strategies;
+  bool recomputed = false;
+};
+
+// Trains with the planner's plans and compares with one rank.
+Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector<std::string>& texts,
+                          int64_t device_bytes, std::vector<int64_t>* ring_bytes = nullptr) {
+  const runtime::RunRecord reference = runtime::run_in_process({});
+  runtime::RunOptions run{.world_size = kWorld, .strategies = texts, .device_bytes = device_bytes};
+  const plan::Planner planner(options, runtime::small_cost(run.shape, run.gpus_per_node, device_bytes));
+  Chosen chosen;
+  std::mutex mutex;
+  run.plan = [&](int64_t step, const std::vector<strategy::Sequence>& sequences, const strategy::Strategy&,
+                 int64_t) {
+    strategy::StepPlan plan = planner.plan(step, sequences);
+    const std::lock_guard lock(mutex);
+    chosen.strategies.insert(to_text(plan.strategy()));
+    for (const auto& pipeline : plan.pipelines) {
+      for (const auto& lane : pipeline.lanes) {
+        for (const auto& micro_batch : lane) chosen.recomputed |= micro_batch.memory.recompute;
+      }
+    }
+    return plan;
+  };
+  const runtime::RunRecord record = runtime::run_in_process(run);
+  EXPECT_EQ(record.ring_bytes, record.expected_ring_bytes);
+  if (ring_bytes != nullptr) *ring_bytes = record.ring_bytes;
+  for (size_t step = 0; step < reference.losses.size(); ++step) {
+    EXPECT_NEAR(record.losses.at(step), reference.losses[step],
+                kTolerance * std::abs(reference.losses[step]));
+    EXPECT_NEAR(record.gradient_norms.at(step), reference.gradient_norms[step],
+                kTolerance * reference.gradient_norms[step]);
+  }
+  for (const auto& [name, values] : reference.parameters) {
+    double largest = 0;
+    double difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(values[i]));
+      difference = std::max(difference, std::abs(values[i] - record.parameters.at(name).at(i)));
+    }
+    EXPECT_LE(difference, kTolerance * largest) << name;
+  }
+  return chosen;
+}
+
+// Memory in which a rank by itself holds some of the batches' sequences, of up to 64 tokens, but not the
+// longest.
+int64_t tight_bytes() {
+  const model::Shape shape = runtime::small_shape();
+  const auto holds = [&](int64_t device_bytes) {
+    return runtime::small_cost(shape, 8, device_bytes).max_len_tokens({}, kWorld);
+  };
+  int64_t least = 1;
+  for (int64_t most = runtime::kAmpleBytes; least < most;) {
+    const int64_t middle = least + (most - least) / 2;
+    if (holds(middle) >= 40) {
+      most = middle;
+    } else {
+      least = middle + 1;
+    }
+  }
+  return least;
+}
+
+TEST(PlannedEquivalence, OursWithoutLanes) {
+  const Chosen chosen = expect_as_one_rank(options_of(kWithoutLanes, plan::Selection::kCycle), kWithoutLanes,
+                                           runtime::kAmpleBytes);
+  EXPECT_EQ(chosen.strategies.size(), kWithoutLanes.size());
+}
+
+TEST(PlannedEquivalence, Published) {
+  plan::PlannerOptions options = options_of(kWithoutLanes, plan::Selection::kCycle);
+  options.method = plan::Method::kPaper;
+  const Chosen chosen = expect_as_one_rank(options, kWithoutLanes, runtime::kAmpleBytes);
+  EXPECT_EQ(chosen.strategies.size(), kWithoutLanes.size());
+}
+
+TEST(PlannedEquivalence, OursOnLanesWhereMemoryIsTight) {
+  std::vector<int64_t> ring_bytes;
+  const Chosen chosen = expect_as_one_rank(options_of(kWithLanes, plan::Selection::kCycle), kWithLanes,
+                                           tight_bytes(), &ring_bytes);
+  EXPECT_GE(chosen.strategies.size(), 4u);
+  EXPECT_GT(*std::ranges::max_element(ring_bytes), 0);
+}
+
+TEST(PlannedEquivalence, OursUnderMemoryPolicies) {
+  plan::PlannerOptions options = options_of({"4x<1,1,1>"}, plan::Selection::kBest);
+  options.policies = {{}, {.recompute = true}};
+  EXPECT_TRUE(expect_as_one_rank(options, {"4x<1,1,1>"}, tight_bytes()).recomputed);
+}
+
+}  // namespace
+}  // namespace sluice
