@@ -16,7 +16,7 @@ namespace sluice::config {
 
 namespace {
 
-using Method = std::shared_ptr<const plan::Method>;
+using PlanMethod = std::shared_ptr<const plan::Method>;
 using plan::Planner;
 using plan::PlannerOptions;
 
@@ -29,7 +29,7 @@ bool chooses_widely(const PlannerOptions& options) {
 }
 
 // One planner a candidate, the roomiest first, under the policy that keeps the least.
-std::vector<Planner> candidates_alone(const Planner& planner, const Method& method) {
+std::vector<Planner> candidates_alone(const Planner& planner, const PlanMethod& method) {
   std::vector<Planner> planners;
   for (const strategy::Strategy& candidate : planner.options().candidates) {
     if (method != plan::ours() && has_lanes(candidate)) continue;
@@ -53,7 +53,7 @@ std::vector<Planner> fallbacks_of(const Planner& planner) {
     options.selection = plan::Selection::kBest;
     planners.emplace_back(std::move(options), planner.cost());
   }
-  for (const Method& method : {plan::ours(), published::paper({.dispatch = {.trials = 1}})}) {
+  for (const PlanMethod& method : {plan::ours(), published::paper({.dispatch = {.trials = 1}})}) {
     std::ranges::move(candidates_alone(planner, method), std::back_inserter(planners));
   }
   return planners;

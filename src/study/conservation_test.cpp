@@ -81,32 +81,20 @@ int64_t argument(const graph::TraceRecord& record, const std::string& name) {
   return 0;
 }
 
-// Of the lane that the micro-batch's ring holds most tokens on, for all of its lanes move together.
-int64_t tokens_that_move(const strategy::PipelinePlan& pipeline, const strategy::MicroBatch& micro_batch) {
-  int64_t tokens = micro_batch.tokens();
-  for (const auto& lane : pipeline.lanes) {
-    for (const strategy::MicroBatch& other : lane) {
-      if (micro_batch.ring && other.ring == micro_batch.ring) tokens = std::max(tokens, other.tokens());
-    }
-  }
-  return tokens;
-}
-
-// Between two stages each micro-batch's rows of the hidden width go up once and come back once, cut over the
-// ranks of the tensor-parallel group; every arrow leaves one rank and arrives at another.
+// Between two stages each unit's rows of the hidden width go up once and come back once on every lane, as
+// many as its fullest has, cut over the ranks of the tensor-parallel group; every arrow leaves one rank and
+// arrives at another.
 void expect_rows_pass_between_stages(const SimulatedRun& run) {
   const cost::CostModel::Options& options = run.cost.options();
   int64_t expected_bytes = 0;
   size_t expected_arrows = 0;
   for (const strategy::PipelinePlan& pipeline : run.plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    for (const auto& lane : pipeline.lanes) {
-      for (const strategy::MicroBatch& micro_batch : lane) {
-        const int64_t rows = (tokens_that_move(pipeline, micro_batch) + scheme.tp - 1) / scheme.tp;
-        const int arrows = 2 * (scheme.pp - 1) * scheme.tp;
-        expected_bytes += arrows * rows * options.shape.hidden * options.memory.element_bytes;
-        expected_arrows += static_cast<size_t>(arrows);
-      }
+    for (const strategy::Unit& unit : pipeline.units) {
+      const int64_t rows = (unit.tokens() + scheme.tp - 1) / scheme.tp;
+      const int arrows = 2 * (scheme.pp - 1) * scheme.tp * unit.lanes;
+      expected_bytes += arrows * rows * options.shape.hidden * options.memory.element_bytes;
+      expected_arrows += static_cast<size_t>(arrows);
     }
   }
   std::map<int64_t, int> sender, receiver;  // by arrow

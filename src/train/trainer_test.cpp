@@ -114,23 +114,22 @@ TEST_F(TrainingLoop, RunsEvaluatesAndSaves) {
 }
 
 TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
-  const std::vector<base::Json> whole = train(config("whole"));
-  train(config("parts", {"train.steps=3", "optimizer.decay=constant"}));
-  const std::vector<base::Json> constant = train(config("constant", {"optimizer.decay=constant"}));
-  const std::vector<base::Json> parts = train(config("parts", {"optimizer.decay=constant"}), "auto");
-  ASSERT_EQ(parts.size(), constant.size());
+  const std::vector<std::string> constant = {
+      "optimizer.decay=constant"};  // rates that don't depend on the end
+  const std::vector<base::Json> whole = train(config("whole", constant));
+  train(config("parts", {"train.steps=3", constant[0]}));
+  const std::vector<base::Json> parts = train(config("parts", constant), "auto");
+  ASSERT_EQ(parts.size(), whole.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const char* key : {"step", "loss", "grad_norm", "validation_loss"}) {
-      EXPECT_EQ(parts[i].contains(key), constant[i].contains(key));
-      if (parts[i].contains(key)) EXPECT_EQ(parts[i].at(key), constant[i].at(key)) << key;
+      EXPECT_EQ(parts[i].value(key, base::Json()), whole[i].value(key, base::Json())) << key;
     }
   }
-  EXPECT_NE(whole.back().at("validation_loss"), constant.back().at("validation_loss"));
 }
 
 TEST_F(TrainingLoop, StepThatCannotBePlannedSavesThoseBefore) {
-  write("corpus", 8, 1);
-  const config::RunConfig broken = config("broken", {"train.steps=20", "checkpoint.every=0"});
+  write("corpus", 40, 1);
+  const config::RunConfig broken = config("broken", {"train.steps=40", "checkpoint.every=0"});
   EXPECT_THROW(train(broken), base::InputError);
   int64_t done = 0;
   for (const base::Json& line : metrics(broken)) done += line.contains("loss") ? 1 : 0;

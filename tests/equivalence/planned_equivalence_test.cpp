@@ -8,6 +8,7 @@
 #include <set>
 
 #include "plan/planner.h"
+#include "published/paper_plan.h"
 #include "runtime/test_cluster.h"
 
 namespace sluice {
@@ -46,9 +47,7 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
     const std::lock_guard lock(mutex);
     chosen.strategies.insert(to_text(plan.strategy()));
     for (const auto& pipeline : plan.pipelines) {
-      for (const auto& lane : pipeline.lanes) {
-        for (const auto& micro_batch : lane) chosen.recomputed |= micro_batch.memory.recompute;
-      }
+      for (const strategy::Unit& unit : pipeline.units) chosen.recomputed |= unit.memory.recompute;
     }
     return plan;
   };
@@ -100,7 +99,7 @@ TEST(PlannedEquivalence, OursWithoutLanes) {
 
 TEST(PlannedEquivalence, Published) {
   plan::PlannerOptions options = options_of(kWithoutLanes, plan::Selection::kCycle);
-  options.method = plan::Method::kPaper;
+  options.method = published::paper();
   const Chosen chosen = expect_as_one_rank(options, kWithoutLanes, runtime::kAmpleBytes);
   EXPECT_EQ(chosen.strategies.size(), kWithoutLanes.size());
 }
