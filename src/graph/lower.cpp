@@ -81,8 +81,8 @@ class Lowering {
   std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
   void chain_lane(const DraftStage& stage, const std::vector<int>& order, int first_node);
   void hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node);
-  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes);
-  void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes);
+  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
+  void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes);
   int add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like);
   int part_with(const std::vector<int>& parts, int64_t layer) const;
@@ -208,13 +208,13 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
   const DraftStage& drafted = draft.stages[static_cast<size_t>(stage)];
   const int first_node = static_cast<int>(graph_.nodes.size());
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
-  std::vector<UnitCells> passes(draft.load.units.size());
+  std::vector<UnitCells> by_unit(draft.load.units.size());
   for (const std::vector<int>& order : drafted.order) {
     chain_lane(drafted, order, first_node);
     if (purpose_ == Purpose::kTrain) hang_pushes(drafted, order, first_node);
     for (const int c : order) {
       const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
-      UnitCells& unit = passes[static_cast<size_t>(cell.unit)];
+      UnitCells& unit = by_unit[static_cast<size_t>(cell.unit)];
       std::vector<int>& parts = cell.kind == CellKind::kForward          ? unit.forward
                                 : cell.kind == CellKind::kBackwardWeight ? unit.weight
                                                                          : unit.backward;
@@ -225,7 +225,7 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
       end_after_.push_back(first_node + order.back());
     }
   }
-  return passes;
+  return by_unit;
 }
 
 // Each cell waits for the one before it, and for a pull where no earlier cell of the lane has.
@@ -274,12 +274,12 @@ void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& orde
 
 // Fills the Communicate slots between stages. On lanes a transfer of a tied unit may have to wait for one of
 // them; the ones behind it keep their order, which the cells above rely on.
-void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes) {
+void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
   const size_t first = graph_.nodes.size();
   for (size_t u = 0; u < draft.load.units.size(); ++u) {  // ids ascend by unit: older ones win ties
     for (int boundary = 0; boundary + 1 < draft.load.stages; ++boundary) {
-      const UnitCells& below = passes[static_cast<size_t>(boundary)][u];
-      const UnitCells& above = passes[static_cast<size_t>(boundary) + 1][u];
+      const UnitCells& below = cells[static_cast<size_t>(boundary)][u];
+      const UnitCells& above = cells[static_cast<size_t>(boundary) + 1][u];
       const int unit = static_cast<int>(u);
       depend(above.forward.front(),
              add_transfer(draft, NodeKind::kSendActivation, boundary, unit, below.forward.back()));
@@ -300,19 +300,19 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
 }
 
 // On stage 0 itself the lane's own order says it already.
-void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& passes) {
+void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
   for (size_t u = 0; u < draft.admitted_after.size(); ++u) {
     for (const int before : draft.admitted_after[u]) {
-      for (size_t stage = 1; stage < passes.size(); ++stage) {
-        const UnitCells& released = passes[stage][static_cast<size_t>(before)];
+      for (size_t stage = 1; stage < cells.size(); ++stage) {
+        const UnitCells& released = cells[stage][static_cast<size_t>(before)];
         const std::vector<int>& last = released.weight.empty() ? released.backward : released.weight;
-        depend(passes[0][u].forward.front(), last.back());
+        depend(cells[0][u].forward.front(), last.back());
       }
     }
   }
 }
 
-// The node among a pass's parts that computes a layer.
+// Of the parts of a unit's cell, the node that computes a layer.
 int Lowering::part_with(const std::vector<int>& parts, int64_t layer) const {
   for (const int part : parts) {
     const base::Interval layers = graph_.node(part).layers;
@@ -336,19 +336,19 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
 
 // Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
 // two behind is done with. The last two never leave.
-void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes) {
+void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& cells) {
   const base::Interval layers = program_.layers_in(program_.of_stage(draft.load.stages, stage));
   for (int64_t layer = layers.begin; layer + cost::kLayersThatStay < layers.end; ++layer) {
     const int out =
-        add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(passes.forward, layer));
-    depend(out, part_with(passes.forward, layer));
-    depend(part_with(passes.forward, layer + cost::kLayersThatStay), out);
+        add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(cells.forward, layer));
+    depend(out, part_with(cells.forward, layer));
+    depend(part_with(cells.forward, layer + cost::kLayersThatStay), out);
   }
   for (int64_t layer = layers.end - cost::kLayersThatStay; layer-- > layers.begin;) {
     const int in =
-        add_copy(draft, NodeKind::kFetch, static_cast<int>(unit), part_with(passes.backward, layer));
-    depend(in, part_with(passes.backward, layer + cost::kLayersThatStay));
-    depend(part_with(passes.backward, layer), in);
+        add_copy(draft, NodeKind::kFetch, static_cast<int>(unit), part_with(cells.backward, layer));
+    depend(in, part_with(cells.backward, layer + cost::kLayersThatStay));
+    depend(part_with(cells.backward, layer), in);
   }
 }
 
@@ -359,16 +359,16 @@ void Lowering::add_pipeline(const PipelineDraft& draft) {
     number_.push_back(on_lane[static_cast<size_t>(unit.first_lane)]);
     for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) ++on_lane[static_cast<size_t>(lane)];
   }
-  std::vector<std::vector<UnitCells>> passes;
-  for (int stage = 0; stage < draft.load.stages; ++stage) passes.push_back(add_stage(draft, stage));
+  std::vector<std::vector<UnitCells>> cells;
+  for (int stage = 0; stage < draft.load.stages; ++stage) cells.push_back(add_stage(draft, stage));
   for (int stage = 0; purpose_ == Purpose::kTrain && stage < draft.load.stages; ++stage) {
     for (size_t unit = 0; unit < draft.load.units.size(); ++unit) {
       if (draft.plan->units[unit].memory.offload_permille == 0) continue;
-      add_copies(draft, stage, unit, passes[static_cast<size_t>(stage)][unit]);
+      add_copies(draft, stage, unit, cells[static_cast<size_t>(stage)][unit]);
     }
   }
-  connect_stages(draft, passes);
-  admit(draft, passes);
+  connect_stages(draft, cells);
+  admit(draft, cells);
 }
 
 }  // namespace

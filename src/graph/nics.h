@@ -3,11 +3,10 @@
 // A round of pull or push takes each NIC, sending and receiving, for its share of the round's time: the NIC's
 // bytes over the busiest one's. A stage transfer takes the NICs of its pairs between nodes for its whole
 // time.
-//   transfer  while rounds hold one of its NICs it gets half of it: with R left of the rounds and d of its
-//   own
-//             it ends min(d, R) later, and what the rounds lose there they still owe;
-//   round     starts on each NIC behind what rounds owe there and behind transfers under way, and ends when
-//             the last NIC is done.
+//   transfer  While rounds hold one of its NICs it gets half of that NIC. With R left of the rounds and a
+//             duration of d it ends min(d, R) later, and the rounds still owe what they lose by that.
+//   round     It starts on each NIC behind what earlier rounds owe there and behind transfers under way,
+//             and ends when the last NIC is done.
 // The end of an event stands once it has started; who starts first is not slowed by who starts later, except
 // that a round hands what it lost to the next. Not slowed by each other: transfers, which planning's score
 // knows nothing of (TP groups on one NIC share it in their price, cost::CostModel::transfer_ns), and what

@@ -1,4 +1,6 @@
-// What batches take on a mix: planned where it matters, elsewhere estimated from what planning told.
+// How long the sample batches take on a mix of pipelines. Planning all of them on all mixes would take too
+// long, so a mix is judged by fluid estimates (plan/fluid.h), which are corrected by the ratio of plan to
+// estimate on the few batches that were planned.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +13,7 @@
 
 namespace sluice::plan {
 
-// What mixes are judged with. What it is made from must outlive it, and it all that is judged with it.
+// The machine, its schemes and the sample batches. The cost model must outlive it, and it the mixes judged.
 struct JudgingInputs {
   JudgingInputs(std::vector<SchemeCost> usable, const std::vector<std::vector<int64_t>>& sample_batches,
                 int world_size, const cost::CostModel& model);
@@ -24,13 +26,14 @@ struct JudgingInputs {
   FluidTimes fluid;
 };
 
-// What plans took against estimates of the same.
+// The sums of planned times and of fluid estimates, over the batches for which there are both.
 struct PlannedPart {
   int64_t planned_ns = 0;
   int64_t fluid_ns = 0;
 
   bool known() const { return fluid_ns > 0; }
-  // The time of a plan by its estimate, and the other way; the same while nothing is known.
+  // An estimate times the ratio of the sums, and a plan's time divided by it; unchanged while nothing is
+  // known.
   int64_t planned(int64_t estimate_ns) const;
   int64_t estimate(int64_t time_ns) const;
   // REQUIRES: both are known.
@@ -45,22 +48,26 @@ class JudgedMix {
   const strategy::Strategy& strategy() const { return strategy_; }
   int64_t max_len_tokens() const { return max_len_tokens_; }
   bool holds(size_t batch) const { return fluid_ns_[batch] != FluidTimes::kNever; }
-  // Planned; else the estimate as this mix's plans correct it, and while there are none as `others` do, but
-  // not less than what is proved. FluidTimes::kNever when it does not hold the batch.
+  // The planned time, where the batch was planned on this mix. Otherwise its estimate, corrected by this
+  // mix's own plans, or by `others` while it has none, and raised to what is proved. FluidTimes::kNever when
+  // the mix does not hold the batch.
   int64_t time_ns(size_t batch, const PlannedPart& others) const;
-  // The sum of each batch's least time when this joins those with times `best_ns`.
+  // `best_ns`: by batch, the least time on the mixes already chosen. The sum of what they become with this
+  // mix.
   int64_t total_with(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
 
-  // Plans some of the batches on which it seems to take less than `best_ns`. Where it is proved that it takes
-  // no less nothing is planned.
+  // Plans a few of the batches on which this mix seems to take less than `best_ns`, but none on which it is
+  // proved to take no less.
   void probe(const std::vector<int64_t>& best_ns, const PlannedPart& others);
-  // The same until none is left, or, with what that tells, total_with is no longer below `limit_ns`.
+  // Plans all such batches, one after the other, until total_with, corrected by these plans, is no longer
+  // below `limit_ns`.
   void plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others, int64_t limit_ns);
   bool probed() const { return probed_; }
   const PlannedPart& planned_part() const { return part_; }
 
  private:
-  // Batches that are not planned, nor proved to take longer, on which it seems to take less.
+  // The batches on which it seems to take less than `best_ns`, but for those planned or proved to take no
+  // less.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
   void plan(size_t batch, int64_t limit_ns);
 

@@ -25,9 +25,10 @@ struct StagedPack {
 // waiting when it comes first, and the first stage when it comes last. And rings tie lanes, which should
 // reach them at the same time. So:
 //
-// - Units are a small part of the credit and of the step. Lanes of a node divide a sequence until it is;
-// where
-//   all of them do not, the number of lanes is the one that keeps lanes busy, or idle, least.
+// - Units are a small part of the credit and of the step. Lanes of one node divide a sequence until its unit
+// is
+//   small enough. Where all lanes of a node are too few, the sequence takes as many lanes as keep lanes busy,
+//   or idle, for the least time in all.
 // - Every lane has two columns, of what runs in the front half of the step and in the back half, each a stack
 //   that grows from the middle outwards. The widest rings are laid first, of a width the longest first, on
 //   the lanes that have least; widths inside nodes nest and are aligned, so narrower ones find an even floor.

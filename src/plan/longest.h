@@ -9,21 +9,25 @@
 
 namespace sluice::plan {
 
-// A pipeline that runs the sequences X and ends by T has, whatever else it runs, with l the longest of X and
-// C the credit:
-// - busy: its busiest stage takes fill + Σ floor_j <= T;
-// - turning: for every m in X, with L those of X that are no shorter than m,
-//     path_m − turning_m + Σ_{j in L} turning_j + Σ_{j not in L} passing_j <= T
-//   (SchemeCost::turning_ns, passing_ns): before the last stage begins with L's first micro-batch, that has
-//   passed the stages below, which takes no less than m does; then come the forward and the input gradient of
-//   each of L there; then the last of L returns, and its weight gradient runs on stage 0. Any other sequence
-//   delays this by its forward on stage 0 if it is injected before them, by its input and weight gradient
-//   there if after them, and by its turn on the last stage if between; what shares a micro-batch with them
-//   makes that longer;
-// - memory: a unit holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T, and those
-// longer
-//   than C/2, no two of which are in flight together, Σ path_j <= T.
-// The last two only of several stages and one lane.
+// Let X be the sequences that a pipeline runs, l the longest of them and C its credit. If it ends by T,
+// whatever else it runs, three things hold.
+//
+// Busy: its busiest stage takes fill + Σ floor_j <= T.
+//
+// Turning: for every m in X, with L those of X that are no shorter than m (SchemeCost::turning_ns,
+// passing_ns),
+//     path_m − turning_m + Σ_{j in L} turning_j + Σ_{j not in L} passing_j <= T.
+// For before the last stage begins with the first micro-batch that holds one of L, that micro-batch has
+// passed the stages below, which takes no less than m does. Then come the forward and the input gradient of
+// each of L on the last stage; then the last of L returns, and its weight gradient runs on stage 0. Any other
+// sequence delays this by its forward on stage 0 if it is injected before them, by its input and weight
+// gradient there if after them, and by its turn on the last stage if between them. What shares a micro-batch
+// with them makes that micro-batch longer.
+//
+// Memory: a unit holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T. Of the
+// sequences longer than C/2 no two are in flight together, so their Σ path_j <= T.
+//
+// The last two are looked at with several stages and one lane only.
 class LongestSequences {
  public:
   static constexpr size_t kMost = 96;
@@ -43,8 +47,9 @@ class LongestSequences {
     int64_t busy_ns = 0;
     int64_t passing_ns = 0;
     int64_t turning_ns = 0;  // beyond passing_ns
-    int64_t turned_ns =
-        0;  // of a sequence its path without its turn; held: the most over m without passing_ns
+    // Of one sequence its path without its turn; of what a pipeline holds the most over m, without
+    // passing_ns.
+    int64_t turned_ns = 0;
     int64_t memory_ns = 0;
     int64_t alone_ns = 0;
     bool operator==(const Share&) const = default;

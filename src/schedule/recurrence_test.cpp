@@ -81,8 +81,12 @@ TEST(Recurrence, EveryCellAndEveryTimeIsTheReferences) {
     ASSERT_EQ(within(Recurrence::kLate - 1), end_ns) << "seed " << seed;
     ASSERT_EQ(*std::ranges::max_element(recurrence.ends_ns()), end_ns) << "seed " << seed;
     ASSERT_EQ(within(end_ns), end_ns) << "seed " << seed;
-    if (end_ns > 0) ASSERT_EQ(within(end_ns - 1), Recurrence::kLate) << "seed " << seed;
-    if (load.lanes == 1) ASSERT_LE(bound.at_least_ns(table, order, load.credit_tokens), end_ns) << seed;
+    if (end_ns > 0) {
+      ASSERT_EQ(within(end_ns - 1), Recurrence::kLate) << "seed " << seed;
+    }
+    if (load.lanes == 1) {
+      ASSERT_LE(bound.at_least_ns(table, order, load.credit_tokens), end_ns) << "seed " << seed;
+    }
   }
 }
 

@@ -87,6 +87,8 @@ std::vector<std::vector<MicroBatch>> micro_batches(const PipelinePlan& plan) {
   std::vector<std::vector<MicroBatch>> lanes(static_cast<size_t>(plan.pipeline.scheme.cp));
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const Unit& unit = plan.units[u];
+    SLUICE_ASSERT(unit.first_lane >= 0 && unit.end_lane() <= plan.pipeline.scheme.cp,
+                  base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes));
     for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
       lanes[static_cast<size_t>(lane)].push_back({static_cast<int>(u), unit.pieces_on(lane)});
     }

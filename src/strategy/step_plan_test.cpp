@@ -155,7 +155,7 @@ TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
       [](StepPlan& p) { p.sequences.pop_back(); },
       [](StepPlan& p) { p.pipelines.pop_back(); },
       [](StepPlan& p) {
-        p.pipelines[0].pipeline.scheme = {3, 1, 1};
+        p.pipelines[0].pipeline.scheme = {2, 1, 3};
       },
       [](StepPlan& p) { std::swap(p.pipelines[0].pipeline.ranks[0], p.pipelines[0].pipeline.ranks[1]); },
       [](StepPlan& p) { p.pipelines[0].max_len_tokens = 9; },
