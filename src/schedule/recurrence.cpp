@@ -46,8 +46,6 @@ void Recurrence::read(const UnitTable& table, std::span<const int> order, int la
     SLUICE_ASSERT(
         head.first_lane >= 0 && head.lanes >= 1 && head.first_lane + head.lanes <= lanes,
         base::text("unit ", row, " lies on lanes ", head.first_lane, " + ", head.lanes, " of ", lanes));
-    SLUICE_ASSERT(head.tokens <= credit_tokens, base::text("unit ", row, " takes ", head.tokens,
-                                                           " tokens, a lane's credit is ", credit_tokens));
     units_.push_back({.cells = table.row(row).data(),
                       .first_lane = head.first_lane,
                       .lanes = head.lanes,
@@ -106,6 +104,9 @@ int64_t Recurrence::run() {
     stations_[static_cast<size_t>(s)].lane = s % lanes_;
   }
   for (size_t u = 0; u < units_.size(); ++u) {
+    SLUICE_ASSERT(
+        units_[u].tokens <= credit_tokens_,
+        base::text("unit ", u, " takes ", units_[u].tokens, " tokens, a lane's credit is ", credit_tokens_));
     for (int stage = 0; stage < stages_; ++stage) {
       for (Station& station : stations_of(stage, static_cast<int>(u)))
         station.remaining_ns += units_[u].cells[stage].all_ns();

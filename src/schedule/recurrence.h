@@ -21,7 +21,7 @@ class Recurrence {
   // When the last cell of the units `order`, in the order of injection, ends on a pipeline of so many lanes
   // with this credit each. kLate when it is above `limit_ns`, which is noticed as soon as a stage cannot end
   // by then. O(cells · log lanes), O(units) with one stage. REQUIRES: the units lie on these lanes and do not
-  // cross; none has more tokens than the credit.
+  // cross; with several stages none has more tokens than the credit, which one stage never waits for.
   int64_t makespan_ns(const UnitTable& table, std::span<const int> order, int lanes, int64_t credit_tokens,
                       int64_t limit_ns = kLate - 1);
 

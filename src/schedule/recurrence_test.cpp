@@ -103,5 +103,11 @@ TEST(Recurrence, TakesUnitsInTheOrderAsked) {
   }
 }
 
+TEST(Recurrence, OneStageNeverWaitsForCredit) {
+  UnitTable table(1);
+  table.append({.tokens = 90, .forward_ns = {3}, .backward_input_ns = {4}, .backward_weight_ns = {5}});
+  EXPECT_EQ(Recurrence().makespan_ns(table, all_of(table), 2, 50), 12);
+}
+
 }  // namespace
 }  // namespace sluice::schedule
