@@ -8,8 +8,14 @@ if(SLUICE_PROGRAMS)
   find_package(benchmark REQUIRED)
 endif()
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
-pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+set(SLUICE_PKG_CONFIG_LIBRARIES sentencepiece tomlplusplus)
+foreach(library ${SLUICE_PKG_CONFIG_LIBRARIES})
+  pkg_check_modules(${library} REQUIRED IMPORTED_TARGET ${library})
+endforeach()
+if(SLUICE_PYTHON STREQUAL ONLY)  # a wheel goes where Debian's library is not: toml++ is compiled in
+  set_target_properties(PkgConfig::tomlplusplus PROPERTIES
+    INTERFACE_COMPILE_OPTIONS "" INTERFACE_COMPILE_DEFINITIONS "" INTERFACE_LINK_LIBRARIES "")
+endif()
 
 if(SLUICE_TORCH)
   include(LibTorch)

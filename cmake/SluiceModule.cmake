@@ -28,7 +28,8 @@ function(sluice_module name)
     add_library(sluice_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(sluice_${name} ${scope} ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(sluice_${name} ${scope}
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/sluice>)
   target_compile_features(sluice_${name} ${scope} cxx_std_20)
   list(TRANSFORM module_DEPENDS PREPEND sluice_)
   target_link_libraries(sluice_${name} ${scope} ${module_DEPENDS} ${module_EXTERNAL} Threads::Threads)
@@ -44,6 +45,13 @@ function(sluice_module name)
     if(SLUICE_CUDA_FOUND)
       target_link_libraries(sluice_${name} ${scope} sluice_cuda)
     endif()
+  endif()
+
+  if(PROJECT_IS_TOP_LEVEL AND NOT module_TORCH)
+    set_target_properties(sluice_${name} PROPERTIES EXPORT_NAME ${name})
+    install(TARGETS sluice_${name} EXPORT Sluice ARCHIVE COMPONENT libraries)
+    install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT libraries
+      FILES_MATCHING PATTERN "*.h" PATTERN "test_*" EXCLUDE)
   endif()
 
   if(tests AND SLUICE_PROGRAMS)

@@ -1,0 +1,25 @@
+# Installs the libraries into a folder of the build, and takes them from there.
+cmake_minimum_required(VERSION 3.25)
+set(folder ${BUILD}/package_test)
+file(REMOVE_RECURSE ${folder})
+function(run)
+  execute_process(COMMAND ${ARGV} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
+  if(status)
+    message(FATAL_ERROR "${ARGV}: ${status}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --component libraries --prefix ${folder}/prefix)
+set(flags "")
+if(SANITIZE)
+  set(flags -fsanitize=${SANITIZE})
+endif()
+run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${folder}/consumer -G ${GENERATOR}
+  -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${flags} -DCMAKE_BUILD_TYPE=Release
+  -DCMAKE_PREFIX_PATH=${folder}/prefix -DPLAN_BATCH=${PLAN_BATCH})
+run(${CMAKE_COMMAND} --build ${folder}/consumer)
+run(${folder}/consumer/plan_batch 9000 31000 512 4096 87)
+if(NOT output MATCHES "31000 tokens")
+  message(FATAL_ERROR "the consumer printed\n${output}")
+endif()
