@@ -29,7 +29,8 @@ class Rounds {
 
   plan::LaneDraft run() {
     while (!left_.empty()) {
-      if (fill()) trim();
+      fill();
+      trim();
       widen();
       append();
     }
@@ -44,11 +45,9 @@ class Rounds {
     return lanes;
   }
 
-  // Whether the round closed before all sequences were looked at.
-  bool fill() {
+  void fill() {
     groups_.clear();
     free_lanes_ = reference_.lanes();
-    last_group_ = 0;
     std::vector<int> later;
     const int most = lanes_of(left_.front());
     bool closed = false;
@@ -61,25 +60,22 @@ class Rounds {
       }
     }
     left_ = std::move(later);
-    return closed;
   }
 
   bool place(int sequence, int lanes) {
+    size_t least = groups_.size();
     if (lanes <= free_lanes_) {
       free_lanes_ -= lanes;
-      last_group_ = groups_.size();
       groups_.push_back({.lanes = lanes, .sequences = {}});
     } else {
-      size_t least = groups_.size();
       for (size_t g = 0; g < groups_.size(); ++g) {
         if (groups_[g].lanes != lanes) continue;
         if (least == groups_.size() || groups_[g].cost < groups_[least].cost) least = g;
       }
       if (least == groups_.size()) return false;
-      last_group_ = least;
     }
-    add(groups_[last_group_], sequence, 1);
-    groups_[last_group_].sequences.push_back(sequence);
+    add(groups_[least], sequence, 1);
+    groups_[least].sequences.push_back(sequence);
     return true;
   }
 
@@ -102,19 +98,25 @@ class Rounds {
     return (most - least) * 100 <= most * options_.slack_percent;
   }
 
+  // Takes from the costliest group, as long as no lane is free and the costs then lie closer together.
   void trim() {
-    Group& last = groups_[last_group_];
-    if (last.sequences.size() < 2) return;
-    const auto [least, most] = spread();
-    const Wide before = most - least;
-    const int sequence = last.sequences.back();
-    add(last, sequence, -1);
-    const auto [least_after, most_after] = spread();
-    if (most_after - least_after >= before) {
-      add(last, sequence, 1);
-      return;
+    while (free_lanes_ == 0 && !balanced()) {
+      Group& costliest = *std::max_element(
+          groups_.begin(), groups_.end(), [](const Group& a, const Group& b) { return a.cost < b.cost; });
+      if (costliest.sequences.size() < 2) return;
+      const auto [least, most] = spread();
+      const int sequence = costliest.sequences.back();
+      add(costliest, sequence, -1);
+      const auto [least_after, most_after] = spread();
+      if (most_after - least_after >= most - least) {
+        add(costliest, sequence, 1);
+        return;
+      }
+      costliest.sequences.pop_back();
+      put_back(sequence);
     }
-    last.sequences.pop_back();
+  }
+  void put_back(int sequence) {
     const auto at = std::lower_bound(left_.begin(), left_.end(), sequence, [&](int a, int b) {
       return std::pair(-reference_.length(a), a) < std::pair(-reference_.length(b), b);
     });
@@ -168,7 +170,6 @@ class Rounds {
   const DynamicCpOptions& options_;
   std::vector<int> left_;  // the longest first
   std::vector<Group> groups_;
-  size_t last_group_ = 0;  // that of the sequence that came last
   int free_lanes_ = 0;
   plan::LaneDraft draft_;
 };

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/error.h"
+#include "base/json.h"
 #include "plan/lane_test_plans.h"
 #include "plan/test_models.h"
 
@@ -55,7 +59,6 @@ struct Literal {
 
   void run_round(std::vector<int>& left) {
     std::vector<LiteralGroup> groups;
-    size_t last = 0;
     bool closed = false;
     const int most = lanes_of(left.front());
     for (size_t i = 0; i < left.size() && !closed;) {
@@ -73,28 +76,33 @@ struct Literal {
         ++i;
         continue;
       }
-      last = to;
       groups[to].sequences.push_back(left[i]);
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
       const auto [least, largest] = spread(groups);
       closed = lanes < most && free_lanes(groups) == 0 && 20 * (largest - least) <= largest;
     }
-    if (closed) trim(groups, last, left);
+    while (trim(groups, left)) {
+    }
     widen(groups);
     append(groups);
   }
 
-  void trim(std::vector<LiteralGroup>& groups, size_t last, std::vector<int>& left) const {
-    if (groups[last].sequences.size() < 2) return;
-    std::vector<LiteralGroup> without = groups;
-    without[last].sequences.pop_back();
+  // Whether a sequence of the costliest group went back.
+  bool trim(std::vector<LiteralGroup>& groups, std::vector<int>& left) const {
     const auto [least, most] = spread(groups);
+    if (free_lanes(groups) > 0 || 20 * (most - least) <= most) return false;
+    std::vector<LiteralGroup> without = groups;
+    size_t costliest = 0;
+    while (cost(groups[costliest]) < most) ++costliest;
+    if (groups[costliest].sequences.size() < 2) return false;
+    without[costliest].sequences.pop_back();
     const auto [least_without, most_without] = spread(without);
-    if (most_without - least_without >= most - least) return;
-    left.push_back(groups[last].sequences.back());
+    if (most_without - least_without >= most - least) return false;
+    left.push_back(groups[costliest].sequences.back());
     std::sort(left.begin(), left.end());
     std::stable_sort(left.begin(), left.end(), [&](int a, int b) { return length(a) > length(b); });
     groups = without;
+    return true;
   }
 
   void widen(std::vector<LiteralGroup>& groups) const {
@@ -148,6 +156,49 @@ TEST(DynamicCp, PlansAreThoseOfTheLiteralRounds) {
     plan::expect_valid_and_scored(plan, cost, scheme.ranks());
     ASSERT_EQ(plan::lists_of(plan), literal.lists) << "seed " << seed;
   }
+}
+
+// The busiest lane's squares ÷ lanes, the measure of rounds.
+double busiest_lane(const strategy::StepPlan& plan, const std::vector<int64_t>& lengths) {
+  const plan::LaneLists lists = plan::lists_of(plan);
+  std::vector<int> lanes_of(lengths.size());
+  for (const auto& lane : lists) {
+    for (const auto& unit : lane) {
+      for (const int s : unit) ++lanes_of[static_cast<size_t>(s)];
+    }
+  }
+  double most = 0;
+  for (const auto& lane : lists) {
+    double total = 0;
+    for (const auto& unit : lane) {
+      for (const int s : unit) {
+        const auto length = static_cast<double>(lengths[static_cast<size_t>(s)]);
+        total += length * length / lanes_of[static_cast<size_t>(s)];
+      }
+    }
+    most = std::max(most, total);
+  }
+  return most;
+}
+
+// Recorded by tests/data/dynamic_cp/make_fixtures.py from megatron-core itself.
+TEST(DynamicCp, IsOnAverageNotSlowerThanTheReleasedScheduler) {
+  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../tests/data/dynamic_cp/batches.json";
+  std::ifstream file(path);
+  const base::Json cases = base::Json::parse(file);
+  const cost::CostModel cost = plan::test_cost();
+  double sum = 0;
+  for (const base::Json& each : cases) {
+    const auto lengths = each.at("lengths").get<std::vector<int64_t>>();
+    const int lanes = each.at("lanes");
+    const strategy::StepPlan plan = dynamic_cp_plan(
+        {.scheme = {.cp = lanes}, .lane_tokens = each.at("lane_tokens")}, lengths, cost, lanes);
+    const double ratio = busiest_lane(plan, lengths) / each.at("total").get<double>();
+    EXPECT_LT(ratio, 1.15) << each;
+    sum += ratio;
+  }
+  EXPECT_GE(cases.size(), 200u);
+  EXPECT_LT(sum / static_cast<double>(cases.size()), 1.0);
 }
 
 TEST(DynamicCp, TheNextPowerOfTwoMustHaveItsLanes) {
