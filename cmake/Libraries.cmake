@@ -12,5 +12,6 @@ pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 
 if(SLUICE_TORCH)
+  pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
   include(LibTorch)
 endif()
