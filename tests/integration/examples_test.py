@@ -1,5 +1,5 @@
 """The launch scripts of examples/operating stay true: their commands are run here, on two local ranks, in the place of
-the paths, nodes and GPUs that they name. srun and scontrol are stand-ins that do what Slurm's do for one machine."""
+the paths, nodes and GPUs that they name. srun, scancel and scontrol are stand-ins that do what Slurm's do for one machine."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / 
 RANKS = 2
 
 SRUN = """#!/bin/bash
-# srun [--option...] COMMAND...: two tasks on this machine, signals passed on, the worst status.
+# srun [--option...] COMMAND...: two tasks on this machine, the worst status.
 while [[ $1 == --* ]]; do shift; done
 ids=()
 for rank in 0 1; do
@@ -24,11 +24,12 @@ for rank in 0 1; do
     SLURM_STEP_ID=0 SLURM_NODELIST=localhost "$@" &
   ids+=($!)
 done
-trap 'kill -TERM "${ids[@]}"' TERM
+trap : TERM
+echo "${ids[@]}" > tasks
 worst=0
 for id in "${ids[@]}"; do
   wait "$id"; status=$?
-  while kill -0 "$id" 2>/dev/null; do wait "$id"; status=$?; done
+  while kill -0 "$id" 2>/dev/null; do wait "$id"; status=$?; done  # a signal ends a wait early
   ((status > worst)) && worst=$status
 done
 exit "$worst"
@@ -53,13 +54,14 @@ class Examples(TestCase):
     def path_first(self, **variables):
         return environment(PATH=f"{self.programs}:{os.environ['PATH']}", **variables)
 
-    def sbatch_script(self):
+    def sbatch_script(self, **options):
         """Starts train.sbatch as Slurm would; what scontrol was asked for goes to `asked`."""
         self.program("srun", SRUN)
+        self.program("scancel", "#!/bin/bash\n[[ $1 == --signal=TERM ]] && kill -TERM $(<tasks)\n")
         self.program("scontrol", "#!/bin/bash\necho \"$@\" >> asked\n")
         port = free_port()
         return self.start(["bash", str(EXAMPLES / "train.sbatch"), "run.toml"],
-                          env=self.path_first(SLURM_JOB_ID=42, MASTER_PORT=port))
+                          env=self.path_first(SLURM_JOB_ID=42, MASTER_PORT=port), **options)
 
     def test_slurm_script_trains_to_the_end(self):
         run = self.configure(train__steps=3, checkpoint__every=3)
@@ -72,11 +74,21 @@ class Examples(TestCase):
         run = self.configure(train__steps=100_000)
         script = self.sbatch_script()
         self.wait_for_step(run, 2, script)
-        script.send_signal(signal.SIGTERM)  # to the batch script alone, as --signal=B:TERM does
+        script.send_signal(signal.SIGUSR1)  # to the batch script alone, as --signal=B:USR1 does
         outcome = self.finish(script)
         self.assertEqual(outcome.status, 0, str(outcome))
         self.assertEqual(len(committed_steps(run)), 1)
         self.assertEqual((self.directory / "asked").read_text(), "requeue 42\n")
+
+    def test_slurm_script_saves_and_ends_when_cancelled(self):
+        run = self.configure(train__steps=100_000)
+        script = self.sbatch_script(start_new_session=True)
+        self.wait_for_step(run, 2, script)
+        os.killpg(script.pid, signal.SIGTERM)
+        outcome = self.finish(script)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertEqual(len(committed_steps(run)), 1)
+        self.assertFalse((self.directory / "asked").exists())
 
     def test_slurm_script_does_not_queue_again_what_failed(self):
         self.configure(train__steps=3, model__heads=5)
