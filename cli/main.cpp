@@ -2,9 +2,11 @@
 // exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible.
 #include <malloc.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -14,19 +16,44 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/failure.h"
 #if SLUICE_TORCH
 #include "transport/launch.h"
 #endif
 
 namespace {
 
-// Tensors that are freed and allocated every layer should not go back to the kernel in between. 32 MiB is the
-// largest threshold that glibc takes.
+// Runs ahead of the initialisers of libtorch and all other libraries, which take most of a start's time and
+// may fail of too little memory.
+//
+// Ranks, and who starts them, wait for signals to stop where they are ready for them (train/stop_signal.h,
+// transport/local_launcher.h). Until then SIGTERM and SIGINT stay pending: their default action would end the
+// process without a word.
+void before_libraries(int argc, char** argv, char**) {
+  sluice::cli::say_what_nobody_catches();
+  if (argc < 2 || (std::strcmp(argv[1], "train") != 0 && std::strcmp(argv[1], "profile") != 0)) return;
+  sigset_t stopping;
+  sigemptyset(&stopping);
+  sigaddset(&stopping, SIGTERM);
+  sigaddset(&stopping, SIGINT);
+  sigprocmask(SIG_BLOCK, &stopping, nullptr);
+}
+[[gnu::used, gnu::section(".preinit_array")]] void (*const run_first)(int, char**,
+                                                                      char**) = &before_libraries;
+
 void set_process_up() {
   sluice::base::configure_log({});
 #if SLUICE_TORCH
   sluice::transport::use_batch_scheduling();
 #endif
+  // Ranks hold a connection to every other one: as many files as the system lets this user open.
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+  // Tensors that are freed and allocated every layer should not go back to the kernel in between. 32 MiB is
+  // the largest threshold that glibc takes.
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of its write, which says so
@@ -98,6 +125,6 @@ int main(int argc, char** argv) {
   } catch (const sluice::base::Error& error) {
     return fail(error, error.exit_status());
   } catch (const std::exception& error) {
-    return fail(error, 1);
+    return fail(sluice::base::RunError(sluice::cli::describe_failure(error)), 1);
   }
 }

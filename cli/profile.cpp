@@ -43,7 +43,8 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 
 [[noreturn]] void run_rank(const Options& options) {
   end_after([&] {
-    const train::TrainerOptions rank = this_rank(options.ranks, RankLog::kStderr);
+    const train::StopSignal stop = end_when_told();
+    const train::TrainerOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
     const profile::ProbeResult found =
         train::profile_run(rank, static_cast<int64_t>(options.seconds * kNanosecondsPerSecond));
     if (rank.launch.rank != 0) return;

@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "base/error.h"
@@ -11,7 +15,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/environment.h"
+#include "cli/failure.h"
 #include "config/run_config.h"
+#include "profile/machine.h"
 #include "train/control.h"
 #include "transport/launch.h"
 #include "transport/local_launcher.h"
@@ -33,6 +39,35 @@ base::LogOptions log_options(const transport::Launch& launch) {
   if (launch.world_size > 1) log.name = base::text("rank ", launch.rank);
   if (launch.rank != 0) log.stderr_level = base::LogLevel::kWarning;
   return log;
+}
+
+// OpenMP's threads spin at the end of every loop until the last one is there. With more threads than cores
+// the last one waits for a core that a spinning one has: steps take ten times as long.
+void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch) {
+  // A launcher that binds ranks to cores of their own leaves each with fewer than the machine has.
+  const int cores = profile::this_machine().cores;
+  const bool bound =
+      launch.launcher != transport::Launcher::kSluice && cores < ::sysconf(_SC_NPROCESSORS_ONLN);
+  const int64_t wanted = int64_t{train.threads} * (bound ? 1 : launch.local_size);
+  const auto variables = environment();
+  const bool chosen = variables.contains("OMP_WAIT_POLICY") || variables.contains("GOMP_SPINCOUNT");
+  if (train.threads <= 1 || wanted <= cores || chosen) return;
+  if (launch.local_rank == 0) {
+    base::log_warning(base::text(
+        "train.threads = ", train.threads, " on ", base::human_count(launch.local_size, "rank", "ranks"),
+        " of this machine are ", wanted, " threads for ", base::human_count(cores, "core", "cores"),
+        ": they take turns; lower train.threads, or leave it at 0"));
+  }
+  ::setenv("OMP_WAIT_POLICY", "passive", 1);
+  std::ifstream command_line("/proc/self/cmdline");
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(command_line, argument, '\0');) arguments.push_back(argument);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  ::execv("/proc/self/exe", pointers.data());
+  base::log_warning(
+      base::text("cannot start this program again with OMP_WAIT_POLICY=passive: ", std::strerror(errno)));
 }
 
 }  // namespace
@@ -62,14 +97,16 @@ int launch_ranks(const RankOptions& options, const std::string& command,
   return transport::launch_locally(local).exit_status;
 }
 
-train::TrainerOptions this_rank(const RankOptions& options, RankLog destination) {
+train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
   train::TrainerOptions rank;
+  rank.command = base::text("sluice ", command, " --config ", options.config);
   rank.launch = transport::launch_from(environment());
   rank.end_process = &end_process;
   base::LogOptions log = log_options(rank.launch);
   base::configure_log(log);
   try {
     rank.config = config::read_config(options.config, options.settings);
+    let_crowded_threads_sleep(rank.config.train, rank.launch);
     if (destination == RankLog::kRunDirectory) {
       base::make_directories(rank.config.log.dir);
       log.file = rank.config.log.dir / base::text("rank-", rank.launch.rank, ".log");
@@ -81,13 +118,17 @@ train::TrainerOptions this_rank(const RankOptions& options, RankLog destination)
   return rank;
 }
 
+train::StopSignal end_when_told() {
+  return train::StopSignal([] { end_process(base::RunError("stopped by a signal")); });
+}
+
 void end_after(const std::function<void()>& action) {
   try {
     action();
   } catch (const base::Error& error) {
     end_process(error);
   } catch (const std::exception& error) {
-    end_process(base::RunError(error.what()));
+    end_process(base::RunError(describe_failure(error)));
   }
   std::cout.flush();
   std::fflush(nullptr);

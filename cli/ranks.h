@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "train/stop_signal.h"
 #include "train/trainer.h"
 
 namespace sluice::cli {
@@ -27,8 +28,14 @@ int launch_ranks(const RankOptions& options, const std::string& command,
 // The process as one rank. Its log goes to stderr; with kRunDirectory, which is made, to a file there as
 // well. What fails is left to the collective set-up: every rank may fail of the same, and one of them should
 // say so.
+//
+// Where the ranks of a machine want more compute threads than it has cores, that is said, and the process
+// starts itself again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
 enum class RankLog { kStderr, kRunDirectory };
-train::TrainerOptions this_rank(const RankOptions& options, RankLog log);
+train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
+
+// For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
+train::StopSignal end_when_told();
 
 // Runs `action`, then ends the process with the status of its error, at once: destructors would wait for
 // peers that no longer answer.

@@ -47,7 +47,7 @@ int launch(const Options& options) {
 
 [[noreturn]] void run_rank(const Options& options) {
   end_after([&] {
-    train::TrainerOptions rank = this_rank(options.ranks, RankLog::kRunDirectory);
+    train::TrainerOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
     rank.resume = options.resume;
     rank.dry_run = options.dry_run;
     auto* trainer = new train::Trainer(rank);  // never destroyed, as end_after says

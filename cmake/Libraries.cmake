@@ -18,5 +18,6 @@ if(SLUICE_PYTHON STREQUAL ONLY)  # a wheel goes where Debian's library is not: t
 endif()
 
 if(SLUICE_TORCH)
+  pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
   include(LibTorch)
 endif()

@@ -205,6 +205,7 @@ TrainConfig read_train(Section& section) {
   section.read_in<int64_t>("eval_every", train.eval_every, 0, kMaxInt);
   section.read_in("threads", train.threads, 0, 4096);
   section.read_in<int64_t>("join_timeout_s", train.join_timeout_s, 1, 86'400);
+  section.read_in<int64_t>("stall_s", train.stall_s, 0, 86'400);
   section.read_choice("dtype", train.dtype, {"float32", "bfloat16", "float64"});
   section.read_choice("device", train.device, {"auto", "cpu", "cuda"});
   section.finish();
@@ -486,6 +487,7 @@ std::string to_toml(const RunConfig& config) {
                             {"eval_every", config.train.eval_every},
                             {"threads", config.train.threads},
                             {"join_timeout_s", config.train.join_timeout_s},
+                            {"stall_s", config.train.stall_s},
                             {"dtype", config.train.dtype},
                             {"device", config.train.device}}},
       {"optimizer", optimizer_table(config.optimizer)},

@@ -28,10 +28,10 @@ void parallel_for(size_t count, int threads, const Body& body) {
     }
   };
   const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::thread::hardware_concurrency();
-  std::vector<std::thread> helpers;
+  std::vector<std::jthread> helpers;  // joined also when the system refuses another one
   for (size_t i = 1; i < std::min(wanted, count); ++i) helpers.emplace_back(work);
   work();
-  for (std::thread& helper : helpers) helper.join();
+  for (std::jthread& helper : helpers) helper.join();
   if (failure) std::rethrow_exception(failure);
 }
 

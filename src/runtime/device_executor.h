@@ -24,6 +24,7 @@ class DeviceExecutor final : public Executor {
   struct Options {
     int device = 0;
     std::function<void(std::exception_ptr)> on_failure;  // as HostExecutor's
+    NodeWatch* watch = nullptr;  // is told when nodes are issued, and of the wait behind
   };
   explicit DeviceExecutor(Options options);
   ~DeviceExecutor() override;

@@ -133,9 +133,14 @@ StepTiming DeviceExecutor::run(const graph::StepGraph& graph, int rank, NodeRunn
   try {
     streams_->begin_step(c10::cuda::getCurrentCUDAStream(), program.size());
     for (int position = 0; position < program.size(); ++position) {
+      const graph::Stream stream = program.stream(position);
+      if (options_.watch != nullptr) options_.watch->begin(stream, program.node(position), graph.step);
       streams_->issue(program, position, runner);
+      if (options_.watch != nullptr) options_.watch->end(stream);
     }
+    if (options_.watch != nullptr) options_.watch->begin_waiting(graph);
     streams_->synchronize();
+    if (options_.watch != nullptr) options_.watch->end(graph::Stream::kControl);
     for (int position = 0; position < program.size(); ++position) {
       measured.push_back(streams_->measurement(program, position));
     }

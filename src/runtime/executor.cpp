@@ -21,6 +21,7 @@ int64_t now_ns() {
 // One step under way: which nodes are done, and when they ran.
 struct HostExecutor::Step {
   LocalProgram program;
+  int64_t number;
   NodeRunner& runner;
   const Options& options;
   int64_t begin_ns = now_ns();
@@ -34,6 +35,7 @@ struct HostExecutor::Step {
 
   Step(const graph::StepGraph& graph, int rank, NodeRunner& node_runner, const Options& executor_options)
       : program(graph, rank),
+        number(graph.step),
         runner(node_runner),
         options(executor_options),
         measured(static_cast<size_t>(program.size())),
@@ -57,11 +59,13 @@ struct HostExecutor::Step {
       Measurement& measurement = measured[static_cast<size_t>(at)];
       measurement = {.node = node.id, .start_ns = now_ns() - begin_ns};
       std::exception_ptr error;
+      if (options.watch != nullptr) options.watch->begin(stream, node, number);
       try {
         runner.run(node);
       } catch (...) {
         error = std::current_exception();
       }
+      if (options.watch != nullptr) options.watch->end(stream);
       measurement.end_ns = now_ns() - begin_ns;
       measurement.held_bytes = ops::held_tensor_bytes(c10::kCPU);
       if (error && options.on_failure) options.on_failure(error);
@@ -74,13 +78,20 @@ struct HostExecutor::Step {
 };
 
 HostExecutor::HostExecutor(Options options) : options_(std::move(options)) {
-  for (int stream = 0; stream < graph::kStreams; ++stream) {
-    if (static_cast<graph::Stream>(stream) == graph::Stream::kCompute) continue;
-    threads_.emplace_back([this, stream] { serve(static_cast<graph::Stream>(stream)); });
+  try {
+    for (int stream = 0; stream < graph::kStreams; ++stream) {
+      if (static_cast<graph::Stream>(stream) == graph::Stream::kCompute) continue;
+      threads_.emplace_back([this, stream] { serve(static_cast<graph::Stream>(stream)); });
+    }
+  } catch (...) {
+    stop();  // the system refused one of several threads
+    throw;
   }
 }
 
-HostExecutor::~HostExecutor() {
+HostExecutor::~HostExecutor() { stop(); }
+
+void HostExecutor::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "graph/step_graph.h"
+#include "runtime/node_watch.h"
 
 namespace sluice::runtime {
 
@@ -58,6 +59,8 @@ class HostExecutor : public Executor {
     // Called at once, on the thread it happened on, when a node throws: other streams of this step may wait
     // for ever for what that node would have sent, so whoever cannot afford to wait ends the process here.
     std::function<void(std::exception_ptr)> on_failure;
+    // Is told of every node's beginning and end; null: nobody watches. Outlives the executor.
+    NodeWatch* watch = nullptr;
   };
   explicit HostExecutor(Options options);
   ~HostExecutor() override;
@@ -66,6 +69,7 @@ class HostExecutor : public Executor {
  private:
   struct Step;
   void serve(graph::Stream stream);
+  void stop();
 
   Options options_;
   std::mutex mutex_;

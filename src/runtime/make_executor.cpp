@@ -13,7 +13,7 @@ std::unique_ptr<Executor> make_executor(const c10::Device& device, HostExecutor:
   if (device.is_cpu()) return std::make_unique<HostExecutor>(std::move(options));
 #ifdef SLUICE_CUDA
   return std::make_unique<DeviceExecutor>(
-      DeviceExecutor::Options{device.index(), std::move(options.on_failure)});
+      DeviceExecutor::Options{device.index(), std::move(options.on_failure), options.watch});
 #else
   throw base::InputError(
       "this was built without CUDA: set train.device = \"cpu\", or install the CUDA toolkit and build again");

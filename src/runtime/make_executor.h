@@ -9,7 +9,7 @@
 
 namespace sluice::runtime {
 
-// HostExecutor for the CPU; DeviceExecutor for a GPU, which takes on_failure only (it has no threads).
+// HostExecutor for the CPU; DeviceExecutor for a GPU, which takes the same options.
 // REQUIRES: ops::prepare_device(device) was called. Throws InputError for a GPU when built without CUDA.
 std::unique_ptr<Executor> make_executor(const c10::Device& device, HostExecutor::Options options);
 

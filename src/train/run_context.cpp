@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/save.h"
@@ -38,6 +39,12 @@ base::Error describe(std::exception_ptr failure) {
 }  // namespace
 
 void RunContext::meet() {
+  if (options_.launch.has_parent) {
+    parent_watch_ = std::make_unique<transport::ParentWatch>([this](pid_t parent) {
+      fail(
+          base::RunError(text("the launcher (process ", parent, ") died: a rank does not go on without it")));
+    });
+  }
   const int64_t join_timeout_ns = config_.train.join_timeout_s * 1'000'000'000;
   transport::GlooOptions gloo;
   gloo.launch = options_.launch;
@@ -45,10 +52,46 @@ void RunContext::meet() {
   transport_ = transport::gloo_transport(gloo);
   control_ = std::make_unique<Control>(*transport_);
   transport::HeartbeatOptions heartbeat;
+  heartbeat.key = options_.launch.key();
   heartbeat.address = transport::own_address(gloo);
   heartbeat.join_timeout_ns = join_timeout_ns;
   heartbeat.on_lost = [this](const transport::Loss& loss) { end_process(loss); };
-  heartbeat_ = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
+  auto beating = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
+  {
+    const std::lock_guard lock(failing_);
+    heartbeat_ = std::move(beating);
+  }
+  if (rank() == 0 && !options_.launch.single_host() && options_.launch.secret.empty()) {
+    base::log_warning(
+        "SLUICE_SECRET is not set: whoever reaches this network can pass for a rank "
+        "(docs/operating.md)");
+  }
+}
+
+// Before anything in it is read or written.
+void RunContext::lock_directory() {
+  if (options_.dry_run) return;
+  control_->together("taking the run directory", [&] {
+    if (rank() != 0) return;
+    RunLockOptions lock;
+    lock.command = options_.command;
+    lock.say = &base::log_info;
+    lock.on_lost = [this](const base::Error& error) { fail(error); };
+    auto taken = std::make_unique<RunLock>(config_.log.dir, std::move(lock));
+    const std::lock_guard guard(failing_);
+    lock_ = std::move(taken);
+  });
+}
+
+void RunContext::release_directory() {
+  const std::lock_guard guard(failing_);
+  if (lock_) lock_->release();
+}
+
+void RunContext::require_directory() {
+  control_->together("holding the run directory", [&] {
+    if (lock_) lock_->require_held();
+  });
 }
 
 void RunContext::open_machine() {
@@ -72,6 +115,7 @@ void RunContext::open() {
   read_configuration();
   control_->together("opening the corpora", [&] { data_ = config::open_data(config_); });
   compare_configurations();
+  lock_directory();
   open_checkpoint();
   open_device();
   open_planner();
@@ -190,6 +234,7 @@ int64_t RunContext::bytes_taken_since_opening() {
 std::unique_ptr<runtime::Executor> RunContext::make_executor() {
   runtime::HostExecutor::Options executor;
   executor.on_failure = [this](std::exception_ptr failure) { end_process(failure); };
+  executor.watch = &nodes_;
   return runtime::make_executor(device_.device, std::move(executor));
 }
 
@@ -209,6 +254,14 @@ void RunContext::open_parameters() {
     }
   });
   checkpoint_.reset();  // it keeps the files it read mapped
+  if (config_.train.stall_s == 0) return;
+  WatchdogOptions watchdog;
+  watchdog.stall_ns = config_.train.stall_s * 1'000'000'000;
+  watchdog.on_stall = [this](const std::string& stalled) {
+    fail(base::RunError(
+        text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)")));
+  };
+  watchdog_ = std::make_unique<StepWatchdog>(nodes_, std::move(watchdog));
 }
 
 void RunContext::load_initial_weights() {
@@ -228,11 +281,26 @@ void RunContext::end_process(std::exception_ptr failure) {
   const base::Error error = describe(failure);
   const int64_t news_ns = options_.launch.world_size > 1 ? kNewsNs : 0;
   if (const auto loss = heartbeat_->wait_for_loss(news_ns)) end_process(*loss);
-  heartbeat_->report_failure(error.what(), error.exit_status());
+  fail(error);
+}
+
+// All ranks may have the same to report, as when they are all told to stop: the first is heard.
+void RunContext::fail(const base::Error& error) {
+  transport::Heartbeat* heartbeat = nullptr;
+  {
+    const std::lock_guard lock(failing_);
+    heartbeat = heartbeat_.get();
+  }
+  if (heartbeat != nullptr) {
+    if (const auto loss = heartbeat->lost()) end_process(*loss);
+    heartbeat->report_failure(error.what(), error.exit_status());
+  }
+  release_directory();
   options_.end_process(error);
 }
 
 void RunContext::end_process(const transport::Loss& loss) {
+  release_directory();
   if (loss.reported) options_.end_process(QuietError(loss.text, loss.exit_status));
   options_.end_process(base::RunError(loss.text));
 }

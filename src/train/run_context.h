@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -15,8 +16,11 @@
 #include "train/checkpoints.h"
 #include "train/control.h"
 #include "train/plan_ahead.h"
+#include "train/run_lock.h"
+#include "train/step_watchdog.h"
 #include "train/trainer.h"
 #include "transport/heartbeat.h"
+#include "transport/parent_watch.h"
 
 namespace sluice::train {
 
@@ -38,6 +42,15 @@ class RunContext {
   // Collective. Nobody goes before all are done: who ends without a word is taken for lost.
   void leave();
 
+  // After leave(), or instead of it by who fails: the next run may have the run directory. Any thread.
+  void release_directory();
+
+  // RunError, on every rank, when another run has taken the run directory for a dead one's. Collective.
+  void require_directory();
+
+  // Something from outside of the ranks' work ends this one, and so all, at once. Any thread.
+  void fail(const base::Error& error);
+
   int rank() const { return options_.launch.rank; }
   const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
   const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
@@ -55,6 +68,7 @@ class RunContext {
 
  private:
   void meet();
+  void lock_directory();
   void read_configuration();
   void compare_configurations();
   void open_checkpoint();
@@ -76,6 +90,10 @@ class RunContext {
   int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
   std::unique_ptr<Control> control_;
   std::unique_ptr<transport::Heartbeat> heartbeat_;
+  std::unique_ptr<transport::ParentWatch> parent_watch_;
+  std::unique_ptr<RunLock> lock_;  // rank 0
+  std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before
+  runtime::NodeWatch nodes_;
   std::optional<config::Data> data_;
   model::ParameterTable table_;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
@@ -84,6 +102,7 @@ class RunContext {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
   std::unique_ptr<runtime::Engine> engine_;
+  std::unique_ptr<StepWatchdog> watchdog_;
 };
 
 template <typename Action>
@@ -93,6 +112,7 @@ void RunContext::guard(Action action) {
   } catch (...) {
     if (!heartbeat_) throw;  // the ranks have not met
     if (!control_->failure_agreed()) end_process(std::current_exception());
+    release_directory();
     heartbeat_->goodbye();
     throw;
   }

@@ -7,6 +7,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <utility>
 
 #include "base/error.h"
@@ -25,7 +26,8 @@ sigset_t stop_signals() {
 
 }  // namespace
 
-StopSignal::StopSignal(std::function<void()> end_now) : end_now_(std::move(end_now)) {
+StopSignal::StopSignal(std::function<void()> end_now, int64_t again_ns)
+    : end_now_(std::move(end_now)), again_ns_(again_ns) {
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signals_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
@@ -44,13 +46,18 @@ StopSignal::~StopSignal() {
 }
 
 void StopSignal::watch() {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point first;
   pollfd waiting[] = {{signals_, POLLIN, 0}, {ending_, POLLIN, 0}};
   while (true) {
     if (::poll(waiting, 2, -1) < 0) continue;
     if (waiting[1].revents != 0) return;
     signalfd_siginfo info{};
     if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
-    if (requested_.exchange(true) || !deferring_) end_now_();
+    const Clock::time_point now = Clock::now();
+    if (!requested_) first = now;
+    const bool again = requested_.exchange(true) && now - first >= std::chrono::nanoseconds(again_ns_);
+    if (again || !deferring_) end_now_();
   }
 }
 

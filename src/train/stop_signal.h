@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <thread>
 
@@ -9,11 +10,14 @@ namespace sluice::train {
 
 // Blocks the two signals in this thread, and so in all threads made later, and collects them on a thread of
 // its own. One at a time a process.
+//
+// One wish to stop often arrives as several signals: who signals a whole process group (timeout, systemd,
+// Slurm) reaches the ranks and their launcher, which passes it on. So signals close together are one.
 class StopSignal {
  public:
   // `end_now` is called, on that thread, for a signal that nobody will ask about: one that comes before
-  // defer() or a second one.
-  explicit StopSignal(std::function<void()> end_now);
+  // defer(), or `again_ns` or more after the first.
+  explicit StopSignal(std::function<void()> end_now, int64_t again_ns = 3'000'000'000);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
@@ -26,7 +30,8 @@ class StopSignal {
  private:
   void watch();
 
-  std::function<void()> end_now_;
+  const std::function<void()> end_now_;
+  const int64_t again_ns_;
   std::atomic<bool> deferring_ = false;
   std::atomic<bool> requested_ = false;
   int signals_ = -1;  // signalfd

@@ -110,7 +110,7 @@ std::exception_ptr disagreement(Control& control, const std::vector<StepWord>& w
 
 class Trainer::Impl {
  public:
-  explicit Impl(TrainerOptions options) : end_process_(options.end_process), run_(std::move(options)) {}
+  explicit Impl(TrainerOptions options) : run_(std::move(options)) {}
 
   RunContext& context() { return run_; }
   std::string describe_first_step();
@@ -141,9 +141,8 @@ class Trainer::Impl {
   void report(const report::StepMetrics& metrics);
   void write_report();
 
-  std::function<void(const base::Error&)> end_process_;
-  StopSignal stop_signal_{[this] { end_process_(base::RunError("stopped by a signal; nothing was saved")); }};
-  RunContext run_;
+  RunContext run_;  // starts no thread before it is opened
+  StopSignal stop_signal_{[this] { run_.fail(base::RunError("stopped by a signal; nothing was saved")); }};
   const config::RunConfig& config_ = run_.config();
   std::unique_ptr<report::MetricsWriter> metrics_;  // rank 0
   report::RunSummary summary_;
@@ -382,6 +381,7 @@ void Trainer::Impl::save(const PreparedStep& last) {
   state.sampler = last.sampler_after;
   state.calibration = run_.calibration();
   state.config = config::to_toml(config_);
+  run_.require_directory();
   save_checkpoint(run_.control(), run_.engine().store(), state, config_.log.dir / "checkpoints",
                   config_.checkpoint.keep);
   if (run_.rank() == 0) base::log_info(text("saved checkpoint after ", state.step, " steps"));
@@ -417,6 +417,7 @@ std::string Trainer::describe_first_step() {
 }
 void Trainer::run() {
   impl_->context().guard([this] { impl_->run(); });
+  impl_->context().release_directory();
 }
 int Trainer::rank() const { return impl_->context().rank(); }
 

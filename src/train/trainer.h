@@ -18,6 +18,7 @@ struct TrainerOptions {
   transport::Launch launch;
   std::string resume;    // "", "auto", or the path of a checkpoint or run directory
   bool dry_run = false;  // nothing will be written: earlier runs in the directory don't matter
+  std::string command;   // what the user started, for who finds the run directory taken
 
   // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other
   // ranks hear of it instead of waiting, and one of all that failed tells the user.

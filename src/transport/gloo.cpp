@@ -17,8 +17,10 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "comm/exchange.h"
+#include "transport/run_store.h"
 #include "transport/socket.h"
 
 namespace sluice::transport {
@@ -167,35 +169,52 @@ class Join {
   const GlooOptions& options_;
 };
 
-// libtorch's client prints pages while it tries again; ours is silent, so it waits for the store first.
-void wait_for_store(const GlooOptions& options) {
+// Rank 0's store: at an address of its own, for the ranks of this run alone.
+StorePtr run_store(const GlooOptions& options) {
   const Launch& launch = options.launch;
-  try {
-    connect_to(launch.master_address, launch.master_port, options.join_timeout_ns);
-  } catch (const base::RunError& error) {
-    throw base::RunError(base::text("rank 0 of ", launch.world_size, " did not join within ",
-                                    base::human_duration(options.join_timeout_ns), ": ", error.what(),
-                                    ": start it, or correct MASTER_ADDR and MASTER_PORT"));
+  std::unique_ptr<StoreServer> server;
+  std::string address = launch.master_address;
+  if (launch.rank == 0) {
+    const bool listens = launch.listening_fd >= 0;
+    if (!listens) address = own_address(options);
+    Socket listener = listens ? inherited(launch.listening_fd) : listen_at(address, launch.master_port);
+    server = std::make_unique<StoreServer>(std::move(listener), launch.key());
   }
+  auto client = std::make_unique<StoreClient>(address, launch.master_port, launch.key(), launch.rank,
+                                              options.join_timeout_ns);
+  return c10::make_intrusive<RunStore>(std::move(server), std::move(client),
+                                       milliseconds(options.join_timeout_ns));
+}
+
+// The store of torchrun's agent, which lets everybody in: keys that only this run's ranks can derive, and
+// that other attempts and runs of other sizes don't share.
+StorePtr agent_store(const GlooOptions& options) {
+  const Launch& launch = options.launch;
+  // libtorch's client prints pages while it tries again; ours is silent, so it waits for the store first.
+  connect_to(launch.master_address, launch.master_port, options.join_timeout_ns);
+  c10d::TCPStoreOptions store;
+  store.port = static_cast<uint16_t>(launch.master_port);
+  store.waitWorkers = false;
+  store.timeout = milliseconds(options.join_timeout_ns);
+  auto tcp = c10::make_intrusive<c10d::TCPStore>(launch.master_address, store);
+  const std::string run = proof_of(launch.key(), base::text("keys of ", launch.world_size, " ranks"));
+  return c10::make_intrusive<c10d::PrefixStore>(
+      base::text("/worker/attempt_", launch.attempt, "/", base::hash_text(base::hash_bytes(run))),
+      std::move(tcp));
 }
 
 StorePtr connect_store(const GlooOptions& options) {
   const Launch& launch = options.launch;
-  c10d::TCPStoreOptions store;
-  store.port = static_cast<uint16_t>(launch.master_port);
-  store.isServer = launch.rank == 0 && !launch.agent_store;
-  store.waitWorkers = false;
-  store.timeout = milliseconds(options.join_timeout_ns);
-  if (!store.isServer) wait_for_store(options);
   try {
-    auto tcp = c10::make_intrusive<c10d::TCPStore>(launch.master_address, store);
-    const std::string prefix =
-        launch.agent_store ? base::text("/worker/attempt_", launch.attempt) : std::string("sluice");
-    return c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(tcp));
-  } catch (const std::exception& error) {
-    throw base::RunError(base::text("rank ", launch.rank, " cannot ", store.isServer ? "serve" : "use",
-                                    " the store at ", launch.master_address, " port ", launch.master_port,
-                                    ": ", first_line(error), "; choose another port (MASTER_PORT)"));
+    return launch.agent_store ? agent_store(options) : run_store(options);
+  } catch (const Unreachable& error) {
+    throw base::RunError(base::text("rank 0 of ", launch.world_size, " did not join within ",
+                                    base::human_duration(options.join_timeout_ns), ": ", error.what(),
+                                    ": start it, or correct MASTER_ADDR and MASTER_PORT"));
+  } catch (const c10::Error& error) {
+    throw base::RunError(base::text("rank ", launch.rank, " cannot use the store of torchrun's agent at ",
+                                    launch.master_address, " port ", launch.master_port, ": ",
+                                    first_line(error)));
   }
 }
 
@@ -206,11 +225,19 @@ bool is_loopback(const std::string& address) {
 // No packet is sent there (reserved for documentation): only the way out of this machine is asked for.
 constexpr const char* kSomewhereElse = "192.0.2.1";
 
+std::shared_ptr<::gloo::transport::Device> open_device(const std::string& address) {
+  try {
+    return Group::createDeviceForHostname(address);
+  } catch (const std::exception& error) {
+    throw base::RunError(base::text("cannot open connections at ", address, ": ", first_line(error)));
+  }
+}
+
 class GlooTransport final : public comm::Transport {
  public:
   explicit GlooTransport(const GlooOptions& options) : options_(options) {
     if (world_size() == 1) return;
-    device_ = Group::createDeviceForHostname(own_address(options_));
+    device_ = open_device(own_address(options_));
     store_ = connect_store(options_);
     try {
       Join(store_, options_).run();

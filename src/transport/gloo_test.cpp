@@ -16,6 +16,7 @@
 #include <map>
 #include <numeric>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -224,6 +225,7 @@ void case_killed(comm::Transport& transport, int victim) {
   const auto control = transport.communicator("control", all(size));
   const auto group = transport.communicator("world", all(size));
   HeartbeatOptions options;
+  options.key.world_size = size;
   options.on_lost = [](const Loss& loss) { _exit(kNamedRank + loss.rank); };
   Heartbeat heartbeat(*control, options);
   int mine = 0;
@@ -243,6 +245,7 @@ void case_killed(comm::Transport& transport, int victim) {
 void case_frozen(comm::Transport& transport) {
   const auto control = transport.communicator("control", all(transport.world_size()));
   HeartbeatOptions options;
+  options.key.world_size = transport.world_size();
   options.beat_ns = 50'000'000;
   options.silence_ns = 1'000'000'000;
   options.on_lost = [&](const Loss& loss) { _exit(kNamedRank + loss.rank); };
@@ -268,20 +271,42 @@ void case_missing(const GlooOptions& options, int missing) {
   }
 }
 
-// Under torchrun the agent serves the store: here the first transport's does, for a second one beside it.
+// Under torchrun the agent serves the store: here rank 0 does beside its part. The ranks of a run of another
+// size, or with another secret, share the store and not the keys.
 void case_agent_store(const GlooOptions& options) {
-  const auto server = gloo_transport(options);
+  const auto meeting = gloo_transport(options);
+  const auto control = meeting->communicator("control", all(4));
+  c10::intrusive_ptr<c10d::TCPStore> agent;
+  int64_t port = 0;
+  if (meeting->rank() == 0) {
+    c10d::TCPStoreOptions served;
+    served.isServer = true;
+    served.waitWorkers = false;
+    agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", served);
+    port = agent->getPort();
+  }
+  std::vector<int64_t> ports(4);
+  control->all_gather(&port, ports.data(), sizeof port)->wait();
+  const bool odd = meeting->rank() % 2 == 1;
   for (const int attempt : {0, 1}) {
     GlooOptions client = options;
     client.launch.agent_store = true;
+    client.launch.master_port = static_cast<int>(ports[0]);
     client.launch.attempt = attempt;
-    const auto transport = gloo_transport(client);
-    const auto group = transport->communicator("world", all(transport->world_size()));
+    const auto whole = gloo_transport(client);
+    client.launch.rank = meeting->rank() / 2;
+    client.launch.world_size = 2;
+    client.launch.secret = odd ? "odd" : "even";
+    const auto half = gloo_transport(client);
     std::vector<int> ranks(4);
-    const int rank = transport->rank();
-    group->all_gather(&rank, ranks.data(), sizeof rank)->wait();
+    const int rank = meeting->rank();
+    whole->communicator("world", all(4))->all_gather(&rank, ranks.data(), sizeof rank)->wait();
     EXPECT_EQ(ranks, all(4));
+    half->communicator("world", all(2))->all_gather(&rank, ranks.data(), sizeof rank)->wait();
+    EXPECT_EQ(ranks[0], odd ? 1 : 0);
+    EXPECT_EQ(ranks[1], odd ? 3 : 2);
   }
+  control->all_gather(&port, ports.data(), sizeof port)->wait();  // the agent goes last
 }
 
 // A peer that stops before its part of an operation is an error with all names, here by the timeout.

@@ -12,13 +12,13 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "transport/reception.h"
 #include "transport/socket.h"
 
 namespace sluice::transport {
@@ -26,6 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kPurpose = "heartbeat";
 constexpr int kHubs = 2;
 constexpr uint32_t kLongestText = 4096;
 
@@ -44,15 +45,7 @@ struct Card {
   char host[256] = "";
   char address[256] = "";
   int64_t process = 0;
-  uint64_t token = 0;  // a hub's: who connects shows it
-  int32_t port = 0;    // a hub's
-  int32_t unused = 0;
-};
-
-struct Hello {
-  uint64_t token = 0;
-  int32_t rank = 0;
-  int32_t unused = 0;
+  int64_t port = 0;  // a hub's
 };
 
 struct Peer {
@@ -86,11 +79,7 @@ std::vector<Card> exchange_cards(comm::Communicator& control, const std::string&
   put(mine.host, host);
   put(mine.address, address);
   mine.process = getpid();
-  if (listener.is_open()) {
-    mine.port = port_of(listener);
-    std::random_device random;
-    mine.token = (static_cast<uint64_t>(random()) << 32) | random();
-  }
+  if (listener.is_open()) mine.port = port_of(listener);
   std::vector<Card> cards(static_cast<size_t>(control.size()));
   control.all_gather(&mine, cards.data(), sizeof mine)->wait();
   return cards;
@@ -104,11 +93,10 @@ class Heartbeat::Watch {
       : options_(std::move(options)), rank_(control.rank()), wake_(eventfd(0, EFD_CLOEXEC)) {
     if (control.size() == 1) return;
     Socket listener;
-    if (rank_ < kHubs) listener = listen_at(options_.address, control.size());
+    if (rank_ < kHubs) listener = listen_at(options_.address);
     cards_ = exchange_cards(control, options_.address, listener);
     for (int hub = 0; hub < std::min(kHubs, rank_); ++hub) connect_to_hub(hub);
-    const int expected = rank_ < kHubs ? control.size() - 1 - rank_ : 0;
-    for (int i = 0; i < expected; ++i) accept_one(listener);
+    if (listener.is_open()) receive_the_others(std::move(listener));
     thread_ = std::thread([this] { run(); });
   }
 
@@ -146,29 +134,35 @@ class Heartbeat::Watch {
 
   void connect_to_hub(int hub) {
     const Card& card = cards_[static_cast<size_t>(hub)];
-    Peer peer{.rank = hub, .socket = connect_to(card.address, card.port, options_.join_timeout_ns)};
-    const Hello hello{.token = card.token, .rank = rank_};
-    if (!write_all(peer.socket, &hello, sizeof hello)) {
-      throw base::RunError(base::text(name_of(hub), " was lost before the heartbeat began"));
-    }
-    add(std::move(peer));
+    const int port = static_cast<int>(card.port);
+    add({.rank = hub,
+         .socket = enter(card.address, port, options_.key, kPurpose, rank_, options_.join_timeout_ns)});
   }
 
-  // Strangers that don't know the token are ignored.
-  void accept_one(const Socket& listener) {
+  // A hub's part: all ranks behind it come.
+  void receive_the_others(Socket listener) {
+    Reception reception(std::move(listener), options_.key, kPurpose, {});
+    const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
     while (true) {
-      Peer peer{.socket = accept_from(listener, options_.join_timeout_ns)};
-      if (!peer.socket.is_open()) {
-        throw base::RunError(base::text("only ", peers_.size(), " of ", cards_.size() - 1,
-                                        " ranks began their heartbeat within ",
-                                        base::human_duration(options_.join_timeout_ns)));
-      }
-      Hello hello;
-      if (!read_all(peer.socket, &hello, sizeof hello, options_.join_timeout_ns)) continue;
-      if (hello.token != cards_[static_cast<size_t>(rank_)].token) continue;
-      peer.rank = hello.rank;
-      return add(std::move(peer));
+      for (Guest& guest : reception.serve()) add({.rank = guest.rank, .socket = std::move(guest.socket)});
+      if (peers_.size() == cards_.size() - 1) return;
+      const int64_t left_ns = std::chrono::nanoseconds(deadline - Clock::now()).count();
+      if (left_ns <= 0) throw_missing();
+      std::vector<pollfd> entries;
+      reception.watch(entries);
+      const int64_t pause_ms = std::min(left_ns, reception.patience_ns()) / 1'000'000 + 1;
+      poll(entries.data(), entries.size(), static_cast<int>(pause_ms));
     }
+  }
+
+  [[noreturn]] void throw_missing() const {
+    std::vector<std::string> missing;
+    for (int rank = rank_ + 1; rank < static_cast<int>(cards_.size()); ++rank) {
+      const auto is_it = [rank](const Peer& peer) { return peer.rank == rank; };
+      if (std::ranges::none_of(peers_, is_it)) missing.push_back(name_of(rank));
+    }
+    throw base::RunError(base::text("no heartbeat from ", base::join(missing, ", "), " within ",
+                                    base::human_duration(options_.join_timeout_ns)));
   }
 
   void add(Peer peer) {
@@ -267,6 +261,7 @@ class Heartbeat::Watch {
     Header header;
     while (peer.received.size() >= sizeof header) {
       std::memcpy(&header, peer.received.data(), sizeof header);
+      SLUICE_ASSERT(header.text_bytes <= kLongestText, "a heartbeat's message is too long");
       if (peer.received.size() < sizeof header + header.text_bytes) break;
       if (header.sign == Sign::kGoodbye) peer.left = true;
       const bool reported = header.sign == Sign::kFailed;

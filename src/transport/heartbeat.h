@@ -14,6 +14,7 @@
 #include <string>
 
 #include "comm/transport.h"
+#include "transport/run_key.h"
 
 namespace sluice::transport {
 
@@ -27,6 +28,7 @@ struct Loss {
 };
 
 struct HeartbeatOptions {
+  RunKey key;                           // the hubs' doors open to who knows it
   std::string address = "127.0.0.1";    // how others reach this rank
   int64_t beat_ns = 500'000'000;        // between two signs of life
   int64_t silence_ns = 15'000'000'000;  // without any: lost

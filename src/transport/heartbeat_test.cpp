@@ -35,6 +35,7 @@ void run_ranks(int ranks, const Body& body) {
       std::atomic<int> callbacks = 0;
       const auto control = world.transport(rank)->communicator("control", all);
       HeartbeatOptions options;
+      options.key = {"secret", "run", ranks};
       options.beat_ns = 20'000'000;
       options.on_lost = [&](const Loss&) { ++callbacks; };
       auto heartbeat = std::make_unique<Heartbeat>(*control, options);

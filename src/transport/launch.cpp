@@ -85,21 +85,25 @@ Launch from_sluice(const Variables& variables) {
           .local_rank = variables.integer("SLUICE_LOCAL_RANK"),
           .local_size = variables.integer("SLUICE_LOCAL_SIZE"),
           .master_address = variables.required("SLUICE_MASTER_ADDR"),
-          .master_port = variables.integer("SLUICE_MASTER_PORT")};
+          .master_port = variables.integer("SLUICE_MASTER_PORT"),
+          .listening_fd = variables.integer("SLUICE_LISTENING_FD", -1)};
 }
 
 Launch from_torchrun(const Variables& variables) {
   const std::string agent_store = variables.find("TORCHELASTIC_USE_AGENT_STORE").value_or("");
   const int world_size = variables.integer("WORLD_SIZE");
-  return {.launcher = Launcher::kTorchrun,
-          .rank = variables.integer("RANK"),
-          .world_size = world_size,
-          .local_rank = variables.integer("LOCAL_RANK"),
-          .local_size = variables.integer("LOCAL_WORLD_SIZE", world_size),
-          .master_address = variables.required("MASTER_ADDR"),
-          .master_port = variables.integer("MASTER_PORT"),
-          .agent_store = agent_store == "True" || agent_store == "true" || agent_store == "1",
-          .attempt = variables.integer("TORCHELASTIC_RESTART_COUNT", 0)};
+  const int attempt = variables.integer("TORCHELASTIC_RESTART_COUNT", 0);
+  return {
+      .launcher = Launcher::kTorchrun,
+      .rank = variables.integer("RANK"),
+      .world_size = world_size,
+      .local_rank = variables.integer("LOCAL_RANK"),
+      .local_size = variables.integer("LOCAL_WORLD_SIZE", world_size),
+      .master_address = variables.required("MASTER_ADDR"),
+      .master_port = variables.integer("MASTER_PORT"),
+      .agent_store = agent_store == "True" || agent_store == "true" || agent_store == "1",
+      .attempt = attempt,
+      .run = base::text(variables.find("TORCHELASTIC_RUN_ID").value_or("torchrun"), " attempt ", attempt)};
 }
 
 // Fills in where the ranks of an MPI job meet.
@@ -108,6 +112,7 @@ Launch meeting_of_mpi(Launch launch, const Variables& variables, const std::stri
     launch.master_address = variables.required("MASTER_ADDR");
   }
   launch.master_port = variables.integer("MASTER_PORT", derived_port(job));
+  launch.run = job;
   return launch;
 }
 
@@ -158,6 +163,9 @@ Launch from_slurm(const Variables& variables) {
   }
   launch.master_port = variables.find("MASTER_PORT") ? variables.integer("MASTER_PORT")
                                                      : derived_port(variables.required("SLURM_JOB_ID"));
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) {
+    launch.run += base::text(variables.find(name).value_or(""), ".");
+  }
   return launch;
 }
 
@@ -202,7 +210,13 @@ const char* name_of(Launcher launcher) {
 }
 
 Launch launch_from(const Environment& environment) {
-  const Launch launch = read(environment, launcher_of(environment));
+  Launch launch = read(environment, launcher_of(environment));
+  if (const auto secret = environment.find("SLUICE_SECRET"); secret != environment.end()) {
+    launch.secret = secret->second;
+  }
+  // RANK and WORLD_SIZE may have been set by hand, in a shell that ends first.
+  launch.has_parent = launch.launcher != Launcher::kNone &&
+                      (launch.launcher != Launcher::kTorchrun || environment.contains("TORCHELASTIC_RUN_ID"));
   if (launch.rank >= launch.world_size || launch.local_rank >= launch.world_size) {
     throw base::InputError(base::text(name_of(launch.launcher), " says rank ", launch.rank, " (local rank ",
                                       launch.local_rank, ") of ", launch.world_size,

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "transport/run_key.h"
+
 namespace sluice::transport {
 
 using Environment = std::map<std::string, std::string>;
@@ -22,15 +24,21 @@ struct Launch {
   int master_port = 0;                       // 0 only with one rank
   bool agent_store = false;                  // torchrun's agent already serves the store: join as a client
   int attempt = 0;                           // torchrun's restart count: keys of other attempts are stale
+  std::string run;          // the launcher's name for the run and its attempt; the same for all ranks
+  std::string secret;       // SLUICE_SECRET: what strangers don't know; "" where nobody gave one
+  int listening_fd = -1;    // rank 0 of our local launcher: already listens at master_port
+  bool has_parent = false;  // the parent process is the launcher's, which outlives its ranks
 
   bool single_host() const { return local_size == world_size; }
+  RunKey key() const { return {secret, run, world_size}; }
 };
 
 // Recognises, in this order: our local launcher (SLUICE_RANK), torchrun (TORCHELASTIC_RUN_ID, or RANK with
 // WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), MPICH and Intel MPI (PMI_RANK), Slurm (SLURM_PROCID); else
 // one rank. MASTER_ADDR and MASTER_PORT win over what Slurm and MPI imply: the first host of the job and a
-// port derived from the job's id; without them MPI ranks must share one host. Throws InputError naming the
-// variable that is missing or wrong.
+// port derived from the job's id; without them MPI ranks must share one host. SLUICE_SECRET is the operator's
+// to set, the same for all ranks; our local launcher makes one. Throws InputError naming the variable that is
+// missing or wrong.
 Launch launch_from(const Environment& environment);
 
 // Marks this process as batch work for the scheduler (unprivileged, inherited by threads made later): small

@@ -20,6 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kSignalStatus = 128;  // what shells add to a signal's number
 
 struct Child {
@@ -59,14 +60,23 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
   return pointers;
 }
 
-std::vector<std::string> environment_of(const LocalLaunch& options, int rank, int port) {
+// How the ranks of this launch find and know each other.
+struct Meeting {
+  Socket listener = listen_at(kLoopback);  // rank 0's from its start on, so the port can't be taken meanwhile
+  int port = port_of(listener);
+  std::string secret = random_secret();
+};
+
+std::vector<std::string> environment_of(const LocalLaunch& options, int rank, const Meeting& meeting) {
   Environment environment = options.environment;
   environment["SLUICE_RANK"] = std::to_string(rank);
   environment["SLUICE_WORLD_SIZE"] = std::to_string(options.ranks);
   environment["SLUICE_LOCAL_RANK"] = std::to_string(rank);
   environment["SLUICE_LOCAL_SIZE"] = std::to_string(options.ranks);
-  environment["SLUICE_MASTER_ADDR"] = "127.0.0.1";
-  environment["SLUICE_MASTER_PORT"] = std::to_string(port);
+  environment["SLUICE_MASTER_ADDR"] = kLoopback;
+  environment["SLUICE_MASTER_PORT"] = std::to_string(meeting.port);
+  environment["SLUICE_SECRET"] = meeting.secret;
+  if (rank == 0) environment["SLUICE_LISTENING_FD"] = std::to_string(meeting.listener.fd());
   std::vector<std::string> lines;
   for (const auto& [name, value] : environment) lines.push_back(base::text(name, "=", value));
   return lines;
@@ -74,10 +84,11 @@ std::vector<std::string> environment_of(const LocalLaunch& options, int rank, in
 
 // The child's side of fork: only calls that are safe between fork and exec.
 [[noreturn]] void become(char* const* command, char* const* environment, pid_t launcher,
-                         const sigset_t& signals, int error_pipe) {
+                         const sigset_t& signals, int error_pipe, int kept_open) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before the line above
   sigprocmask(SIG_SETMASK, &signals, nullptr);
+  if (kept_open >= 0) fcntl(kept_open, F_SETFD, 0);
   execvpe(command[0], command, environment);
   const int error = errno;
   static_cast<void>(!write(error_pipe, &error, sizeof error));
@@ -85,9 +96,9 @@ std::vector<std::string> environment_of(const LocalLaunch& options, int rank, in
 }
 
 // Returns once the child's exec has succeeded: it closes the pipe.
-pid_t start(const LocalLaunch& options, int rank, int port, const BlockedSignals& signals) {
+pid_t start(const LocalLaunch& options, int rank, const Meeting& meeting, const BlockedSignals& signals) {
   std::vector<std::string> command = options.command;
-  std::vector<std::string> environment = environment_of(options, rank, port);
+  std::vector<std::string> environment = environment_of(options, rank, meeting);
   const std::vector<char*> command_pointers = pointers_to(command);
   const std::vector<char*> environment_pointers = pointers_to(environment);
   int ends[2];
@@ -99,7 +110,8 @@ pid_t start(const LocalLaunch& options, int rank, int port, const BlockedSignals
   const pid_t launcher = getpid();
   const pid_t process = fork();
   if (process == 0) {
-    become(command_pointers.data(), environment_pointers.data(), launcher, signals.before(), write_end.fd());
+    become(command_pointers.data(), environment_pointers.data(), launcher, signals.before(), write_end.fd(),
+           rank == 0 ? meeting.listener.fd() : -1);
   }
   int error = process < 0 ? errno : 0;
   write_end.close();
@@ -116,11 +128,8 @@ class LocalRun {
 
   LocalResult run() {
     SLUICE_ASSERT(!options_.command.empty() && options_.ranks > 0, "nothing to launch");
-    const int port = free_port();
     try {
-      for (int rank = 0; rank < options_.ranks; ++rank) {
-        children_.push_back({start(options_, rank, port, signals_)});
-      }
+      start_all();
       while (reap() > 0) next_signal();
     } catch (...) {
       send_to_all(SIGKILL);
@@ -134,6 +143,19 @@ class LocalRun {
   }
 
  private:
+  // The launcher's own end of the listener closes behind it: when rank 0 dies, nobody listens any more.
+  void start_all() {
+    sigset_t pending;
+    sigpending(&pending);
+    if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) {
+      throw base::RunError("stopped by a signal before the ranks had started");
+    }
+    const Meeting meeting;
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      children_.push_back({start(options_, rank, meeting, signals_)});
+    }
+  }
+
   static int shell_status(int status) {
     return WIFSIGNALED(status) ? kSignalStatus + WTERMSIG(status) : WEXITSTATUS(status);
   }

@@ -26,7 +26,8 @@ struct LocalResult {
 };
 
 // Runs `command` once for each rank and returns when all have ended. SIGTERM and SIGINT that come meanwhile
-// are passed on to all (but not Ctrl-C, which the terminal sends them itself). The children are killed when
+// are passed on to all (but not Ctrl-C, which the terminal sends them itself); RunError for one that is
+// pending before the first has started. Ranks inherit the caller's signal mask. The children are killed when
 // this process dies. Children share standard input, output and error. Throws RunError when a rank cannot be
 // started. Call it from the main thread, before other threads exist: they would take its signals.
 LocalResult launch_locally(const LocalLaunch& options);

@@ -116,6 +116,35 @@ TEST(LocalLauncher, TerminationIsPassedOn) {
   std::filesystem::remove(file);
 }
 
+TEST(LocalLauncher, SignalBeforeTheFirstRankStartsNone) {
+  const std::filesystem::path file = fresh_file("early");
+  const pid_t launcher = in_process([&] {
+    sigset_t stopping;
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stopping, nullptr);
+    raise(SIGTERM);
+    try {
+      launch_locally(shell(base::text("echo up >> ", file.string()), 2));
+    } catch (const base::RunError&) {
+      _exit(7);
+    }
+  });
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(LocalLauncher, RanksShareASecretAndRankZeroAlreadyListens) {
+  const LocalResult result =
+      launch_locally(shell("test ${#SLUICE_SECRET} = 32 || exit 1; test $SLUICE_RANK = 1 && exec test -z "
+                           "\"$SLUICE_LISTENING_FD\"; "
+                           "ls -l /proc/self/fd/$SLUICE_LISTENING_FD | grep -q socket",
+                           2));
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 0}));
+}
+
 TEST(LocalLauncher, ChildrenDieWithIt) {
   const std::filesystem::path file = fresh_file("death");
   const std::string script = base::text("echo $$ >> ", file.string(), "; exec sleep 100");

@@ -1,6 +1,7 @@
 #include "transport/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -57,6 +58,40 @@ bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
   return ready > 0;
 }
 
+std::string place(const std::string& address, int port) {
+  return port == 0 ? address : base::text(address, " port ", port);
+}
+
+// The system's reason, with what to do about it where that is known.
+std::string cause(int error) {
+  const std::string reason = std::strerror(error);
+  switch (error) {
+    case EMFILE: return reason + " in this process: raise its limit (ulimit -n)";
+    case ENFILE: return reason + ": raise fs.file-max, or end other programs";
+    case EADDRINUSE:
+      return reason + ": end the program that listens there, or set MASTER_PORT to another port";
+    case EACCES: return reason + ": set MASTER_PORT to a port from 1024 on";
+    case EADDRNOTAVAIL: return reason + ": set MASTER_ADDR to an address of rank 0's machine";
+    default: return reason;
+  }
+}
+
+// 0, or why there is no connection. The socket blocks again afterwards.
+int connect_by(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
+  const int flags = fcntl(socket.fd(), F_GETFL);
+  fcntl(socket.fd(), F_SETFL, flags | O_NONBLOCK);
+  if (connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return errno;
+    if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
+    int error = 0;
+    socklen_t size = sizeof error;
+    getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) return error;
+  }
+  fcntl(socket.fd(), F_SETFL, flags);
+  return 0;
+}
+
 void send_small_messages_at_once(const Socket& socket) {
   const int on = 1;
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -79,12 +114,14 @@ void Socket::close() {
 
 int Socket::release() { return std::exchange(fd_, -1); }
 
-Socket listen_at(const std::string& address, int backlog) {
-  const Addresses addresses = resolve(address, 0, SOCK_STREAM);
+Socket listen_at(const std::string& address, int port) {
+  const Addresses addresses = resolve(address, port, SOCK_STREAM);
   Socket listener = open_socket(*addresses);
-  if (!listener.is_open() || bind(listener.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
-      listen(listener.fd(), backlog) != 0) {
-    throw base::RunError(base::text("cannot listen at ", address, ": ", std::strerror(errno)));
+  const int on = 1;  // a port whose last connections are still being forgotten is free
+  if (!listener.is_open() || setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      bind(listener.fd(), addresses->ai_addr, addresses->ai_addrlen) != 0 ||
+      listen(listener.fd(), SOMAXCONN) != 0) {
+    throw base::RunError(base::text("cannot listen at ", place(address, port), ": ", cause(errno)));
   }
   return listener;
 }
@@ -97,28 +134,39 @@ int port_of(const Socket& socket) {
   return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
+Socket inherited(int fd) {
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return Socket(fd);
+}
+
 Socket connect_to(const std::string& address, int port, int64_t timeout_ns) {
   const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(timeout_ns);
   const Addresses addresses = resolve(address, port, SOCK_STREAM);
   while (true) {
-    Socket socket = open_socket(*addresses);
-    if (connect(socket.fd(), addresses->ai_addr, addresses->ai_addrlen) == 0) {
-      send_small_messages_at_once(socket);
-      return socket;
+    int error = 0;
+    for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+      Socket socket = open_socket(*one);
+      error = socket.is_open() ? connect_by(socket, *one, deadline) : errno;
+      if (error == 0) {
+        send_small_messages_at_once(socket);
+        return socket;
+      }
     }
-    if (Clock::now() >= deadline) {
-      throw base::RunError(
-          base::text("cannot connect to ", address, " port ", port, ": ", std::strerror(errno)));
-    }
+    const std::string failure = base::text("cannot connect to ", place(address, port), ": ", cause(error));
+    if (out_of_descriptors(error)) throw base::RunError(failure);
+    if (Clock::now() >= deadline) throw Unreachable(failure);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
-Socket accept_from(const Socket& listener, int64_t timeout_ns) {
-  if (!wait_for(listener, POLLIN, Clock::now() + std::chrono::nanoseconds(timeout_ns))) return Socket();
+Socket accept_from(const Socket& listener) {
   Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   if (socket.is_open()) send_small_messages_at_once(socket);
   return socket;
+}
+
+void never_block(const Socket& socket) {
+  fcntl(socket.fd(), F_SETFL, fcntl(socket.fd(), F_GETFL) | O_NONBLOCK);
 }
 
 bool read_all(const Socket& socket, void* data, int64_t bytes, int64_t timeout_ns) {
@@ -141,6 +189,7 @@ bool write_all(const Socket& socket, const void* data, int64_t bytes) {
 std::string address_towards(const std::string& address) {
   const Addresses addresses = resolve(address, kDiscardPort, SOCK_DGRAM);
   const Socket probe = open_socket(*addresses);
+  if (!probe.is_open()) throw base::RunError(base::text("no way from here to ", address, ": ", cause(errno)));
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   char host[NI_MAXHOST] = "";
@@ -153,6 +202,8 @@ std::string address_towards(const std::string& address) {
   return host;
 }
 
-int free_port() { return port_of(listen_at("127.0.0.1", 1)); }
+bool out_of_descriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 }  // namespace sluice::transport

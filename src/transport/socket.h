@@ -1,11 +1,19 @@
-// The few socket calls that the heartbeat and the launchers need. IPv4 and IPv6; errors are RunErrors that
-// name the address.
+// The few socket calls that ranks need beside libtorch's. IPv4 and IPv6; errors are RunErrors that name the
+// address, the cause and the way out.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "base/error.h"
+
 namespace sluice::transport {
+
+// Nobody listened, or answered, in time.
+class Unreachable : public base::RunError {
+ public:
+  using RunError::RunError;
+};
 
 // Owns a file descriptor. Movable.
 class Socket {
@@ -26,15 +34,21 @@ class Socket {
   int fd_ = -1;
 };
 
-// Listens at `address` on a port that the system chooses.
-Socket listen_at(const std::string& address, int backlog);
+// Listens at `address`, on a port that the system chooses for port 0.
+Socket listen_at(const std::string& address, int port = 0);
 int port_of(const Socket& socket);
 
-// Blocks until connected; retries refusals until the timeout.
+// A descriptor that this process was started with; the processes that it starts don't get it.
+Socket inherited(int fd);
+
+// Blocks until connected to one of the host's addresses; retries refusals until the timeout, then
+// Unreachable.
 Socket connect_to(const std::string& address, int port, int64_t timeout_ns);
 
-// The next connection to `listener`, or a closed Socket after the timeout.
-Socket accept_from(const Socket& listener, int64_t timeout_ns);
+// The next connection to `listener`, without waiting; a closed Socket, and the reason in errno, if there is
+// none. REQUIRES: never_block(listener) was called.
+Socket accept_from(const Socket& listener);
+void never_block(const Socket& socket);
 
 // All `bytes`, or false on end-of-file, error or timeout.
 bool read_all(const Socket& socket, void* data, int64_t bytes, int64_t timeout_ns);
@@ -45,7 +59,7 @@ bool write_all(const Socket& socket, const void* data, int64_t bytes);
 // The address of this machine on the way to `address`: what others there can reach it by.
 std::string address_towards(const std::string& address);
 
-// A port that was free a moment ago on this machine.
-int free_port();
+// Whether the process, or the machine, cannot open any more files or connections.
+bool out_of_descriptors(int error);
 
 }  // namespace sluice::transport

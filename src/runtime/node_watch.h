@@ -1,0 +1,60 @@
+// What a rank's streams are busy with, for who looks on from another thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "graph/step_graph.h"
+
+namespace sluice::runtime {
+
+// A node under way.
+struct BusyStream {
+  int64_t serial = 0;  // counts the nodes that any stream of this rank has begun; 0: the stream is idle
+  graph::NodeKind kind = graph::NodeKind::kForward;
+  int64_t step = 0;
+  int stage = -1;
+  int micro_batch = -1;
+  int round = -1;
+  bool alone = true;  // the node has no other member to wait for
+  int64_t planned_ns = 0;
+};
+
+// Thread-safe.
+class NodeWatch {
+ public:
+  void begin(graph::Stream stream, const graph::Node& node, int64_t step) {
+    const std::lock_guard lock(mutex_);
+    at(stream) = {
+        ++serial_,       node.kind, step, node.stage, node.micro_batch, node.round, node.members.size() == 1,
+        node.duration_ns};
+  }
+  // The whole step's end, where nodes only begin here and a device runs them: no one knows which one it is
+  // at.
+  void begin_waiting(const graph::StepGraph& graph) {
+    const std::lock_guard lock(mutex_);
+    at(graph::Stream::kControl) = {.serial = ++serial_,
+                                   .kind = graph::NodeKind::kUpdate,
+                                   .step = graph.step,
+                                   .alone = false,
+                                   .planned_ns = graph.makespan_ns};
+  }
+  void end(graph::Stream stream) {
+    const std::lock_guard lock(mutex_);
+    at(stream) = {};
+  }
+  std::array<BusyStream, graph::kStreams> busy() const {
+    const std::lock_guard lock(mutex_);
+    return streams_;
+  }
+
+ private:
+  BusyStream& at(graph::Stream stream) { return streams_[static_cast<size_t>(stream)]; }
+
+  mutable std::mutex mutex_;
+  int64_t serial_ = 0;
+  std::array<BusyStream, graph::kStreams> streams_;
+};
+
+}  // namespace sluice::runtime
