@@ -1,4 +1,5 @@
-// sluice corpus build: text, JSON lines and source trees into tokens.
+// sluice corpus build: text, JSON and source trees into tokens.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -57,10 +58,38 @@ class StageProgress {
   std::optional<base::Progress> progress_;
 };
 
+int64_t other_files(const corpus::BuildResult& result) {
+  int64_t files = 0;
+  for (const auto& [ending, count] : result.other_endings) files += count;
+  return files;
+}
+
+// ".rst 12, .so 3, 4 without ending, …": the most frequent first.
+std::string endings_text(const corpus::BuildResult& result) {
+  constexpr size_t kShown = 8;
+  std::vector<std::pair<int64_t, std::string>> endings;
+  for (const auto& [ending, count] : result.other_endings) endings.emplace_back(count, ending);
+  std::ranges::sort(endings, [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> texts;
+  for (const auto& [count, ending] : endings) {
+    if (texts.size() == kShown) {
+      texts.emplace_back("…");
+      break;
+    }
+    texts.push_back(ending.empty() ? text(count, " without ending") : text(ending, " ", count));
+  }
+  return base::join(texts, ", ");
+}
+
 void warn_of_losses(const corpus::BuildResult& result) {
   const corpus::DocumentCounts& counts = result.counts;
   if (counts.binary_files > 0)
-    base::log_info(text(counts.binary_files, " files in directories are not text: passed over"));
+    base::log_info(text(counts.binary_files, " files in directories or archives are not text: passed over"));
+  if (!result.other_endings.empty()) {
+    base::log_info(text(base::human_count(other_files(result), "file", "files"),
+                        " in directories end otherwise (", endings_text(result),
+                        "): passed over; choose endings with --suffix"));
+  }
   if (counts.refused_documents > 0) {
     base::log_warning(
         text(counts.refused_documents, " documents are not UTF-8 and were left out: convert them first"));
@@ -81,6 +110,7 @@ void print_json(const corpus::BuildResult& result) {
                      {"end_id", result.end_id},
                      {"unigram_entropy_nats", result.unigram_entropy_nats},
                      {"binary_files", result.counts.binary_files},
+                     {"other_files", other_files(result)},
                      {"refused_documents", result.counts.refused_documents},
                      {"changed_documents", result.changed_documents}};
   std::cout << json.dump(2) << "\n";
@@ -127,11 +157,14 @@ void run(const std::shared_ptr<Arguments>& arguments) {
 void add_corpus(CLI::App& app) {
   CLI::App* corpus = app.add_subcommand("corpus", "Make corpora");
   corpus->require_subcommand(1);
-  CLI::App* build = corpus->add_subcommand("build", "Text, JSON lines or source trees into tokens");
+  CLI::App* build = corpus->add_subcommand("build", "Text, JSON or source trees into tokens");
   auto arguments = std::make_shared<Arguments>();
   corpus::BuildOptions& options = arguments->build;
   options.tokenizer.python = tokenizers_python();
-  build->add_option("inputs", options.inputs, "Text files (a document each), .jsonl files, directories")
+  build
+      ->add_option(
+          "inputs", options.inputs,
+          "Text files (a document each), JSON Lines or lists, directories; .gz, .zst and .bz2 of these")
       ->required();
   build
       ->add_option("--out", options.directory,
@@ -145,7 +178,7 @@ void add_corpus(CLI::App& app) {
       ->capture_default_str();
   build->add_option("--delimiter", arguments->delimiter,
                     "Cut documents after this text as well; \\n, \\t, \\r and \\\\ are understood");
-  build->add_option("--json-key", options.documents.json_key, "Key of the text in .jsonl files")
+  build->add_option("--text-key,--json-key", options.documents.text_key, "Key of the text in JSON objects")
       ->capture_default_str();
   build->add_option("--suffix", options.documents.suffixes, "Endings of the files taken from directories")
       ->delimiter(',')

@@ -1,5 +1,6 @@
 // sluice eval: mean token loss of a model on corpora.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 
@@ -65,6 +66,18 @@ struct Outcome {
   int64_t sequences = 0;
 };
 
+// A mean over nothing, or one that is no number, says nothing of the model.
+void require_loss(const Outcome& outcome, const Options& options) {
+  if (outcome.result.targets == 0) {
+    throw base::InputError(text("none of ", base::human_count(outcome.sequences, "sequence", "sequences"),
+                                " has a token that counts: their masks leave none; evaluate more with "
+                                "--sequences, or another corpus"));
+  }
+  if (std::isfinite(outcome.result.loss_sum)) return;
+  throw base::RunError(text("the loss is ", outcome.result.loss_sum, " when computed in ", options.dtype,
+                            ": the model's activations overflow; try --dtype float32"));
+}
+
 Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
                  const std::vector<corpus::Batch>& batches, const Options& options) {
   Outcome outcome;
@@ -80,6 +93,7 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
   }
   progress.finish();
   if (!options.losses.empty()) base::write_file_atomically(options.losses, losses);
+  require_loss(outcome, options);
   return outcome;
 }
 
@@ -104,6 +118,7 @@ void run(const Options& options) {
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   const corpus::Blend blend = corpus::Blend::open(prefixes, {model.shape().vocab});
+  blend.require_targets();
   const std::vector<corpus::Batch> batches = batches_of(blend, options);
   if (batches.empty()) {
     throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");

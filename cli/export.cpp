@@ -1,5 +1,6 @@
 // sluice export: a checkpoint as a Hugging Face folder.
 #include <iostream>
+#include <memory>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -21,10 +22,10 @@ struct Options {
   bool json = false;
 };
 
-// The context length that the run was trained with; imported models name none.
+// The context length that the run was trained with; 0 for an imported model, which names none.
 int64_t trained_positions(const checkpoint::Checkpoint& checkpoint) {
   const std::string& toml = checkpoint.manifest().config;
-  if (toml.empty()) return checkpoint::ExportOptions{}.max_positions;
+  if (toml.empty()) return 0;
   return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string()).data.context_length;
 }
 
@@ -44,12 +45,14 @@ void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
 }
 
 void run(const Options& options) {
-  checkpoint::Checkpoint checkpoint(*train::find_checkpoint(options.checkpoint, {}));
+  const std::unique_ptr<checkpoint::Checkpoint> opened = train::open_newest_whole(options.checkpoint);
+  checkpoint::Checkpoint& checkpoint = *opened;
   checkpoint::ExportOptions exported;
   exported.type =
       options.dtype == "bfloat16" ? checkpoint::TensorType::kBFloat16 : checkpoint::TensorType::kFloat32;
   exported.max_shard_bytes = options.max_shard_bytes;
-  exported.max_positions = options.max_positions > 0 ? options.max_positions : trained_positions(checkpoint);
+  exported.least_positions = trained_positions(checkpoint);
+  exported.positions = options.max_positions;
   checkpoint::export_checkpoint(checkpoint, options.out, exported);
   print(options, checkpoint);
 }
@@ -74,7 +77,8 @@ void add_export(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--max-positions", options->max_positions,
-                   "max_position_embeddings of config.json; 0: the context length of the run")
+                   "max_position_embeddings of config.json; 0: that of the imported model, or the context "
+                   "length of the run where that is longer")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print the result as JSON");

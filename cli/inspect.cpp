@@ -51,7 +51,7 @@ void inspect_json(const fs::path& path) {
     for (const auto& known : kSchemas) {
       if (schema == known.schema) return known.inspect(json, name);
     }
-    if (schema == "sluice.checkpoint/1") return inspect_checkpoint(path.parent_path());
+    if (schema.starts_with("sluice.checkpoint/")) return inspect_checkpoint(path.parent_path());
     refuse(path, text("has the unknown schema '", schema, "'"));
   }
   for (const auto& known : kKeys) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/part.h"
 #include "base/text.h"
 
 namespace sluice::base {
@@ -32,9 +33,12 @@ std::string read_file(const std::filesystem::path& path) {
   return std::string(reinterpret_cast<const char*>(file.data()), file.size());
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), part_(path_.string() + text(".part-", ::getpid())) {
-  descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), part_(part_of(path_)) {
+  remove_abandoned_parts(path_);
+  do {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  } while (descriptor_ >= 0 && !claim_part(descriptor_));
   if (descriptor_ < 0) {
     throw RunError(text("cannot write ", path_.string(), ": ", reason(),
                         ": choose a directory that exists and is writable"));
@@ -63,11 +67,15 @@ void AtomicFile::write(const void* data, size_t size) {
 }
 
 void AtomicFile::commit() {
-  sync_and_close(std::exchange(descriptor_, -1), path_);
+  if (::fsync(descriptor_) != 0) {
+    throw RunError(text("cannot flush ", path_.string(), " to disk: ", reason()));
+  }
+  // The part stays claimed until it has its name.
   if (::rename(part_.c_str(), path_.c_str()) != 0) {
     throw RunError(text("cannot rename ", part_.string(), " to ", path_.string(), ": ", reason()));
   }
   part_.clear();
+  ::close(std::exchange(descriptor_, -1));
   const std::filesystem::path directory = path_.parent_path();
   sync_directory(directory.empty() ? std::filesystem::path(".") : directory);
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -55,6 +56,38 @@ TEST_F(AtomicFileTest, FullDiskLeavesTheOldFile) {
   EXPECT_THROW(write_file_atomically(path, std::string(100000, 'x')), RunError);
   ::setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(read_file(path), "old");
+}
+
+// What a process does that begins to write `path` and is killed.
+void die_writing(const fs::path& path) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(path);
+    file.write("half");
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(AtomicFileTest, PartsOfKilledWritersGoWithTheNextWrite) {
+  const fs::path path = directory_ / "value";
+  die_writing(path);
+  die_writing(directory_ / "value2");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2);
+  write_file_atomically(path, "whole");
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2);
+  write_file_atomically(directory_ / "value2", "whole");
+  EXPECT_TRUE(fs::exists(path) && fs::exists(directory_ / "value2"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2);
+}
+
+TEST_F(AtomicFileTest, PartsOfLivingWritersStay) {
+  const fs::path path = directory_ / "value";
+  AtomicFile first(path);
+  first.write("first");
+  die_writing(path);  // looks for abandoned parts when it begins
+  first.commit();
+  EXPECT_EQ(read_file(path), "first");
 }
 
 TEST_F(AtomicFileTest, UnreadableFileIsAnInputError) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/permutation_table.h"
+
 namespace sluice::base {
 namespace {
 
@@ -55,6 +57,16 @@ TEST(Permutation, DiffersByStream) {
   int equal = 0;
   for (uint64_t i = 0; i < 1000; ++i) equal += first.at(i) == second.at(i);
   EXPECT_LT(equal, 20);
+}
+
+TEST(Permutation, TableHoldsTheSameValues) {
+  for (const uint64_t size : {1u, 2u, 3u, 17u, 256u, 257u, 1000u, 70'000u}) {
+    for (const uint64_t stream : {uint64_t{0}, uint64_t{5}, uint64_t{3} << 40}) {
+      const Permutation permutation(size, 11, stream);
+      const PermutationTable table(size, 11, stream);
+      for (uint64_t i = 0; i < size; ++i) ASSERT_EQ(table.at(i), permutation.at(i)) << size << " " << i;
+    }
+  }
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 #include <csignal>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/rng.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
@@ -142,7 +144,7 @@ TEST(Checkpoint, ManifestKeepsWhatItWasGiven) {
   EXPECT_EQ(manifest.sampler.at("epoch"), 3);
   EXPECT_EQ(manifest.calibration.at("schemes").at(1), 2);
   EXPECT_EQ(manifest.config, "[train]\nsteps = 100\n");
-  EXPECT_EQ(base::read_json(root / "step-7/manifest.json").at("schema"), "sluice.checkpoint/1");
+  EXPECT_EQ(base::read_json(root / "step-7/manifest.json").at("schema"), "sluice.checkpoint/2");
   checkpoint.require_model(small_shape(), TensorType::kFloat32);
 }
 
@@ -186,28 +188,128 @@ TEST(Checkpoint, DamageIsNamed) {
   EXPECT_THAT(verify_fault(directory), HasSubstr("the manifest says " + std::to_string(size)));
   fs::remove(file);
   EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors is missing"));
+  fs::create_directory(file);
+  EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors is no file"));
 }
 
-TEST(Checkpoint, DamagedManifestIsNamed) {
+// The manifest as the format's first version would hold it.
+base::Json unhashed(base::Json json) {
+  json.erase("hash");
+  json["schema"] = "sluice.checkpoint/1";
+  return json;
+}
+
+TEST(Checkpoint, FieldsThatContradictEachOtherAreNamed) {
   const TestDirectory root;
   const fs::path directory = save<float>(root.path(), 1, 2);
   const fs::path path = directory / "manifest.json";
   const base::Json good = base::read_json(path);
   const auto fault = [&](auto change) {
-    base::Json json = good;
+    base::Json json = unhashed(good);
     change(json);
     base::write_json(path, json);
-    return verify_fault(directory);
+    return message_of<DamagedCheckpoint>([&] { Checkpoint(directory).verify(); });
   };
   EXPECT_THAT(fault([](base::Json& j) { j["schema"] = "sluice.checkpoint/9"; }), HasSubstr("schema is"));
   EXPECT_THAT(fault([](base::Json& j) { j["dtype"] = "int8"; }), HasSubstr("dtype is 'int8'"));
-  EXPECT_THAT(fault([](base::Json& j) { j["files"].erase(1); }), HasSubstr("only up to element"));
+  EXPECT_THAT(fault([](base::Json& j) { j["dtype"] = "float64"; }), HasSubstr("is F32 [76], expected F64"));
+  EXPECT_THAT(fault([](base::Json& j) { j["step"] = 2; }), HasSubstr("manifest.json is of step 2"));
+  EXPECT_THAT(fault([](base::Json& j) { j["world_size"] = 3; }), HasSubstr("of 3 ranks has 2 files"));
+  EXPECT_THAT(fault([](base::Json& j) { j["files"].erase(1); }), HasSubstr("of 2 ranks has 1 files"));
   EXPECT_THAT(fault([](base::Json& j) { j["files"][0]["name"] = "../x"; }),
-              HasSubstr("'../x' is not the name"));
+              HasSubstr("called '../x', expected 'rank-0000.safetensors'"));
   EXPECT_THAT(fault([](base::Json& j) { j["files"][0]["checksum"] = "12"; }), HasSubstr("not a hash"));
   EXPECT_THAT(fault([](base::Json& j) { j["files"][0]["intervals"][0] = "x"; }), HasSubstr("[begin, end]"));
+  EXPECT_THAT(fault([](base::Json& j) {
+                j["files"][0]["intervals"][0] = {-1, 76};
+              }),
+              HasSubstr("which no bucket has"));
+  EXPECT_THAT(fault([](base::Json& j) {
+                j["files"][1]["intervals"][0] = {77, 152};
+              }),
+              HasSubstr("only up to element"));
   base::write_file_atomically(path, good.dump().substr(0, 200));
   EXPECT_THAT(verify_fault(directory), HasSubstr("manifest.json is not JSON"));
+}
+
+TEST(Checkpoint, NoFlippedBitOfAManifestPasses) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  const fs::path path = directory / "manifest.json";
+  const base::Json good = base::read_json(path);
+  const std::string bytes = base::read_file(path);
+  for (size_t bit = 0; bit < 8 * bytes.size(); bit += 5) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+    std::ofstream(path, std::ios::binary) << flipped;
+    const std::string fault = message_of<DamagedCheckpoint>([&] { Checkpoint{directory}; });
+    // White space is not content.
+    if (!fault.empty()) continue;
+    ASSERT_EQ(base::read_json(path).dump(), good.dump()) << "bit " << bit;
+  }
+}
+
+TEST(Checkpoint, FirstVersionOfTheFormatIsReadAndKnownAsSuch) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  EXPECT_TRUE(Checkpoint(directory).manifest().hashed);
+  const fs::path path = directory / "manifest.json";
+  base::write_json(path, unhashed(base::read_json(path)));
+  Checkpoint checkpoint(directory);
+  EXPECT_FALSE(checkpoint.manifest().hashed);
+  checkpoint.verify();
+}
+
+TEST(Checkpoint, WholeManifestOfANewerProgramIsNotCalledDamaged) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  base::Json json = unhashed(base::read_json(directory / "manifest.json"));
+  json["schema"] = "sluice.checkpoint/3";
+  json["hash"] = base::hash_text(base::hash_bytes(json.dump()));
+  base::write_json(directory / "manifest.json", json);
+  const auto open = [&] { Checkpoint{directory}; };
+  EXPECT_THAT(message_of<base::InputError>(open), HasSubstr("a newer program wrote it"));
+  EXPECT_EQ(message_of<base::InputError>(open).find("damaged"), std::string::npos);
+}
+
+TEST(Checkpoint, OnlyFilesThatHoldWhatIsWantedAreChecked) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  const model::ParameterTable table = model::parameter_table(small_shape());
+  overwrite_byte(directory / "rank-0001.safetensors", 300);
+  const auto fault_of_rank = [&](int rank) {
+    std::vector<base::Interval> owned;
+    for (const model::Bucket& bucket : table.buckets) {
+      owned.push_back(link::OwnerLayout{2}.owned(bucket, rank));
+    }
+    return message_of<DamagedCheckpoint>([&] { Checkpoint(directory).verify(owned); });
+  };
+  EXPECT_EQ(fault_of_rank(0), "");
+  EXPECT_THAT(fault_of_rank(1), HasSubstr("rank-0001.safetensors has checksum"));
+}
+
+TEST(Checkpoint, ParametersThatAreNotFiniteAreRefused) {
+  const TestDirectory root;
+  const model::ParameterTable table = model::parameter_table(small_shape());
+  std::vector<OwnerState> states;
+  std::vector<std::vector<float>> values;
+  for (const model::Bucket& bucket : table.buckets) {
+    values.emplace_back(static_cast<size_t>(bucket.size));
+    const float* zeros = values.back().data();
+    states.push_back({{0, bucket.size}, zeros, zeros, zeros});
+  }
+  values[1][5] = std::numeric_limits<float>::quiet_NaN();
+  Manifest manifest{.step = 1, .shape = small_shape()};
+  const fs::path directory = prepare_save(root.path(), 1);
+  manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
+  commit_save(directory, manifest, 1);
+  Checkpoint checkpoint(directory);
+  float value = 0;
+  checkpoint.read(1, {0, 1}, State::kMaster, &value);
+  EXPECT_THAT(message_of<base::InputError>([&] {
+                checkpoint.read(1, {5, 6}, State::kMaster, &value);
+              }),
+              HasSubstr("bucket 1 of the parameters holds nan"));
 }
 
 TEST(Checkpoint, HalfWrittenDirectoriesCountForNothingAndAreCleaned) {
@@ -235,6 +337,14 @@ TEST(Checkpoint, OldestGoOnlyOnceTheNewOneIsCommitted) {
   EXPECT_THAT(steps_in(root.path()), ElementsAre(10, 100));
   save<float>(root.path(), 200, 1, 1);
   EXPECT_THAT(steps_in(root.path()), ElementsAre(200));
+}
+
+TEST(Checkpoint, PruningMakesUpForAKilledCommitAndLeavesLaterOnes) {
+  const TestDirectory root;
+  for (const int64_t step : {1, 2, 3, 4}) save<float>(root.path(), step, 1, 9);
+  prune(root.path(), 3, 2);
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(2, 3, 4));
+  prune(root / "nowhere", 3, 2);
 }
 
 TEST(Checkpoint, SavingAStepAgainKeepsTheOldOneUntilTheCommit) {

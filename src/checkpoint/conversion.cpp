@@ -30,6 +30,16 @@ void write_zeros(SafetensorsWriter& writer, int64_t elements) {
   }
 }
 
+void write_imported(const std::filesystem::path& path, const std::vector<TensorInfo>& tensors,
+                    const HuggingFaceModel& model) {
+  SafetensorsWriter writer(path, tensors);
+  for (const model::Bucket& bucket : model.table().buckets) {
+    write_master(writer, model, bucket);
+    write_zeros(writer, 2 * bucket.size);
+  }
+  writer.finish();
+}
+
 }  // namespace
 
 ParameterSource float_masters(Checkpoint& checkpoint) {
@@ -46,8 +56,10 @@ ParameterSource float_masters(Checkpoint& checkpoint) {
 
 void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
                        const ExportOptions& options) {
+  ExportOptions with_companions = options;
+  with_companions.companions = checkpoint.companions();
   export_hugging_face(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
-                      options);
+                      with_companions);
 }
 
 std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root) {
@@ -61,16 +73,18 @@ std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std
     }
   }
   const std::filesystem::path directory = prepare_save(root, 0);
-  SafetensorsWriter writer(directory / record.name, tensors);
-  for (const model::Bucket& bucket : model.table().buckets) {
-    write_master(writer, model, bucket);
-    write_zeros(writer, 2 * bucket.size);
+  try {
+    write_imported(directory / record.name, tensors, model);
+    const SafetensorsFile written(directory / record.name);
+    record.bytes = written.size_bytes();
+    record.checksum = written.checksum();
+    manifest.companions = write_companions(directory, read_companions(model.folder()));
+    commit_save(directory, manifest, 1 << 30);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    throw;
   }
-  writer.finish();
-  const SafetensorsFile written(directory / record.name);
-  record.bytes = written.size_bytes();
-  record.checksum = written.checksum();
-  commit_save(directory, manifest, 1 << 30);
   return directory;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/interval.h"
 #include "base/json.h"
+#include "checkpoint/companions.h"
 #include "checkpoint/safetensors.h"
 #include "model/hugging_face.h"
 
@@ -33,7 +34,8 @@ class HuggingFaceModel {
   // The type of the first weight.
   TensorType type() const { return type_; }
 
-  // Elements `interval` of a bucket's flat array. Thread-safe.
+  // Elements `interval` of a bucket's flat array. InputError naming file and tensor when one is not finite.
+  // Thread-safe.
   void read(int bucket, base::Interval interval, float* values) const;
 
  private:
@@ -61,14 +63,17 @@ bool has_hugging_face_weights(const std::filesystem::path& folder);
 struct ExportOptions {
   TensorType type = TensorType::kFloat32;      // or kBFloat16
   int64_t max_shard_bytes = int64_t{5} << 30;  // a file's tensors; one larger tensor has its own file
-  int64_t max_positions = 2048;                // config.json's max_position_embeddings
+  std::vector<Companion> companions;  // files that go with the model; config.json is made from theirs
+  int64_t least_positions = 0;        // these two as in ExportedConfig
+  int64_t positions = 0;
 };
 
 // Gives elements `interval` of a bucket's flat array.
 using ParameterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
 
-// Writes config.json, model.safetensors or shards with their index. The folder appears only when complete.
-// InputError when `folder` exists and is not empty; RunError on a full or unwritable disk.
+// Writes config.json, model.safetensors or shards with their index, and the companions. The folder appears
+// only when complete. InputError when `folder` exists and is not empty; RunError on a full or unwritable
+// disk.
 void export_hugging_face(const std::filesystem::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options = {});
 

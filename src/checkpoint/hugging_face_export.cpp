@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/part.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 
@@ -143,18 +145,22 @@ void write_weights(const fs::path& folder, const std::vector<std::vector<Item>>&
 class AtomicFolder {
  public:
   explicit AtomicFolder(const fs::path& path)
-      : path_(path.has_filename() ? path : path.parent_path()),
-        part_(path_.string() + text(".part-", ::getpid())) {
+      : path_(path.has_filename() ? path : path.parent_path()), part_(base::part_of(path_)) {
     std::error_code ignored;
     if (fs::exists(path_, ignored) && !(fs::is_directory(path_, ignored) && fs::is_empty(path_, ignored))) {
       throw base::InputError(text(path_.string(), " exists already: name a new or empty folder"));
     }
-    fs::remove_all(part_, ignored);
-    base::make_directories(part_);
+    base::remove_abandoned_parts(path_);
+    do {
+      if (descriptor_ >= 0) ::close(descriptor_);
+      base::make_directories(part_);
+      descriptor_ = ::open(part_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    } while (descriptor_ >= 0 && !base::claim_part(descriptor_));
   }
   ~AtomicFolder() {
     std::error_code ignored;
     if (!committed_) fs::remove_all(part_, ignored);
+    if (descriptor_ >= 0) ::close(descriptor_);
   }
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -173,6 +179,7 @@ class AtomicFolder {
  private:
   fs::path path_;
   fs::path part_;
+  int descriptor_ = -1;  // keeps the lock
   bool committed_ = false;
 };
 
@@ -185,9 +192,13 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
   AtomicFolder output(folder);
   write_weights(output.part(), cut_into_files(items_of(table, options.type), options.max_shard_bytes),
                 source);
-  base::write_json(
-      output.part() / "config.json",
-      model::shape_to_hugging_face(table.shape, config_name(options.type), options.max_positions));
+  for (const Companion& companion : options.companions) {
+    base::write_file_atomically(output.part() / companion.name, companion.bytes);
+  }
+  base::write_json(output.part() / "config.json", exported_config(options.companions, table.shape,
+                                                                  {.dtype = config_name(options.type),
+                                                                   .least_positions = options.least_positions,
+                                                                   .positions = options.positions}));
   output.commit();
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -58,6 +60,13 @@ void read_transposed(const std::byte* data, TensorType type, int64_t rows, int64
       }
     }
   }
+}
+
+void require_finite(std::span<const float> values, const fs::path& file, const std::string& tensor) {
+  const auto found = std::find_if_not(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+  if (found == values.end()) return;
+  throw InputError(text(file.string(), ": tensor '", tensor, "' holds ", *found,
+                        ": no loss comes of such weights; fetch or save the model again"));
 }
 
 bool passed_over(const std::string& name, bool tied) {
@@ -160,6 +169,7 @@ void HuggingFaceModel::read(int bucket_index, Interval interval, float* values) 
       } else {
         to_floats(file->data(*info) + inside.begin * size_of(info->type), info->type, inside.size(), to);
       }
+      require_finite({to, static_cast<size_t>(inside.size())}, file->path(), tensor.name);
     }
   }
 }

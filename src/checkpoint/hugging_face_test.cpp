@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/rng.h"
+#include "checkpoint/conversion.h"
+#include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
 
 namespace sluice::checkpoint {
@@ -210,6 +213,24 @@ TEST(HuggingFace, WrongTensorsAreNamed) {
                 t[1].second.resize(2 * t[1].second.size());
               }),
               HasSubstr("is F64, expected F32, BF16 or F16"));
+}
+
+TEST(HuggingFace, WeightsThatAreNotFiniteAreNamedWhenTheyAreRead) {
+  const TestDirectory directory;
+  const model::ParameterTable table = model::parameter_table(small_shape(false));
+  export_hugging_face(directory / "m", table, fill);
+  const fs::path file = directory / "m/model.safetensors";
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    Tensors tensors = tensors_of(file);
+    for (auto& [info, values] : tensors) {
+      if (info.name == "model.layers.1.mlp.down_proj.weight") values[7] = bad;
+    }
+    write_tensors(file, tensors);
+    const HuggingFaceModel model(directory / "m");
+    EXPECT_THAT(message_of<base::InputError>([&] { import_checkpoint(model, directory / "checkpoints"); }),
+                AllOf(HasSubstr("model.layers.1.mlp.down_proj.weight' holds"), HasSubstr("fetch or save")));
+    EXPECT_FALSE(latest(directory / "checkpoints"));
+  }
 }
 
 TEST(HuggingFace, IncompleteFoldersAreNamed) {

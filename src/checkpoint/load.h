@@ -3,8 +3,10 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "checkpoint/companions.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
@@ -16,7 +18,7 @@ enum class State : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 // rank that resumes reads only the files that overlap what it owns. Not thread-safe.
 class Checkpoint {
  public:
-  // Reads the manifest. base::InputError when the directory holds none or it is invalid.
+  // Reads the manifest. Errors as in read_manifest.
   explicit Checkpoint(std::filesystem::path directory);
 
   const std::filesystem::path& directory() const { return directory_; }
@@ -25,16 +27,27 @@ class Checkpoint {
   // InputError naming the values that differ and what to set.
   void require_model(const model::Shape& shape, TensorType type) const;
 
-  // Elements `interval` of a bucket's flat array. InputError naming the file when it is missing, damaged or
-  // of another shape or type. Element must be the manifest's type: float or double.
+  // Elements `interval` of a bucket's flat array. DamagedCheckpoint naming the file when it is missing or not
+  // as it was written; InputError when a parameter is not finite. Element must be the manifest's type: float
+  // or double.
   template <typename Element>
   void read(int bucket, base::Interval interval, State state, Element* values);
 
-  // Opens and checks every file: what `read` would find out late.
+  // The model's companions. DamagedCheckpoint as above.
+  std::vector<Companion> companions() const;
+
+  // Opens and checks the files that hold something of `wanted`, an interval a bucket, or all files
+  // and companions: what `read` would find out late. Files are checked once.
+  void verify(std::span<const base::Interval> wanted);
   void verify();
 
  private:
+  size_t buckets() const { return manifest_.files.front().intervals.size(); }
   const SafetensorsFile& file(size_t index);
+  std::unique_ptr<SafetensorsFile> open(const FileRecord& record) const;
+  void require_tensors(const SafetensorsFile& file, const FileRecord& record) const;
+  template <typename Element>
+  void require_finite(int bucket, std::span<const Element> values) const;
 
   std::filesystem::path directory_;
   Manifest manifest_;

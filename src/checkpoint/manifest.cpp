@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
+#include "base/file.h"
 #include "base/hash.h"
+#include "checkpoint/companions.h"
 #include "model/hugging_face.h"
 
 namespace sluice::checkpoint {
@@ -14,29 +17,41 @@ using base::Interval;
 using base::Json;
 using base::text;
 
-constexpr const char* kSchema = "sluice.checkpoint/1";
+constexpr const char* kSchema = "sluice.checkpoint/2";
+constexpr const char* kUnhashedSchema = "sluice.checkpoint/1";
+
+Json record_to_json(const FileRecord& file) {
+  return {{"name", file.name}, {"bytes", file.bytes}, {"checksum", base::hash_text(file.checksum)}};
+}
 
 Json file_to_json(const FileRecord& file) {
-  Json intervals = Json::array();
-  for (const Interval& interval : file.intervals) intervals.push_back({interval.begin, interval.end});
-  return {{"name", file.name},
-          {"bytes", file.bytes},
-          {"checksum", base::hash_text(file.checksum)},
-          {"intervals", intervals}};
-}
-
-// Names come from outside: they must not lead out of the directory.
-std::string plain_file_name(const Json& json, const std::string& name) {
-  const auto file = base::require<std::string>(json, "name", name);
-  if (file.empty() || file.find('/') != std::string::npos || file == "..") {
-    throw InputError(text(name, ": '", file, "' is not the name of a file in the checkpoint"));
+  Json json = record_to_json(file);
+  json["intervals"] = Json::array();
+  for (const Interval& interval : file.intervals) {
+    json["intervals"].push_back({interval.begin, interval.end});
   }
-  return file;
+  return json;
 }
 
-FileRecord file_from_json(const Json& json, const std::string& name) {
-  FileRecord file{.name = plain_file_name(json, name), .bytes = base::require<int64_t>(json, "bytes", name)};
-  file.checksum = base::parse_hash(base::require<std::string>(json, "checksum", name));
+FileRecord record_from_json(const Json& json, const std::string& name) {
+  return {.name = base::require<std::string>(json, "name", name),
+          .bytes = base::require<int64_t>(json, "bytes", name),
+          .checksum = base::parse_hash(base::require<std::string>(json, "checksum", name))};
+}
+
+FileRecord companion_from_json(const Json& json, const std::string& name) {
+  FileRecord file = record_from_json(json, name);
+  if (is_companion(file.name)) return file;
+  throw InputError(text(name, ": '", file.name, "' is no file that goes with a model"));
+}
+
+// REQUIRES: `json` is the record of rank `rank`.
+FileRecord file_from_json(const Json& json, int rank, const std::string& name) {
+  FileRecord file = record_from_json(json, name);
+  if (file.name != rank_file_name(rank)) {
+    throw InputError(text(name, ": the file of rank ", rank, " is called '", file.name, "', expected '",
+                          rank_file_name(rank), "'"));
+  }
   for (const Json& interval : base::require<Json>(json, "intervals", name)) {
     if (!interval.is_array() || interval.size() != 2 || !base::holds_integer<int64_t>(interval[0]) ||
         !base::holds_integer<int64_t>(interval[1])) {
@@ -44,8 +59,47 @@ FileRecord file_from_json(const Json& json, const std::string& name) {
           text(name, ": file ", file.name, " has interval ", interval.dump(), ", expected [begin, end]"));
     }
     file.intervals.push_back({interval[0].get<int64_t>(), interval[1].get<int64_t>()});
+    if (file.intervals.back().begin < 0 || file.intervals.back().size() < 0) {
+      throw InputError(
+          text(name, ": file ", file.name, " has interval ", interval.dump(), ", which no bucket has"));
+    }
   }
   return file;
+}
+
+// Of the whole content; `json` may hold the hash already, which is no part of it.
+uint64_t hash_of(Json json) {
+  json.erase("hash");
+  return base::hash_bytes(json.dump());
+}
+
+// Whether `json` says the hash of its content.
+bool has_own_hash(const Json& json) {
+  return json.is_object() && json.contains("hash") && json["hash"] == Json(base::hash_text(hash_of(json)));
+}
+
+// Whether a program with a later format wrote this, whole.
+bool is_newer(const Json& json) {
+  constexpr std::string_view kAnySchema = "sluice.checkpoint/";
+  if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string()) return false;
+  const std::string& schema = json["schema"].get_ref<const std::string&>();
+  return schema.starts_with(kAnySchema) && schema != kSchema && schema != kUnhashedSchema &&
+         has_own_hash(json);
+}
+
+// True when the content is as it was written, false where the format's first version cannot tell. InputError
+// otherwise.
+bool require_hash(const Json& json, const std::string& name) {
+  const auto schema = base::require<std::string>(json, "schema", name);
+  if (schema == kUnhashedSchema && !json.contains("hash")) return false;
+  if (schema != kSchema) {
+    throw InputError(text(name, ": schema is '", schema, "', expected '", kSchema, "'"));
+  }
+  if (!has_own_hash(json)) {
+    throw InputError(text(name, ": its content has hash ", base::hash_text(hash_of(json)), ", but it says ",
+                          base::excerpt(json.value("hash", Json()))));
+  }
+  return true;
 }
 
 TensorType type_from_config_name(const std::string& dtype, const std::string& name) {
@@ -83,7 +137,30 @@ void require_cover(const Manifest& manifest, const std::string& name) {
   }
 }
 
+template <typename Read>
+auto damaged_unless_valid(const Read& read) {
+  try {
+    return read();
+  } catch (const InputError& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
 }  // namespace
+
+DamagedCheckpoint::DamagedCheckpoint(const std::string& fault)
+    : InputError(text(fault, ": the checkpoint is damaged: restore the file, or remove the directory to ",
+                      "resume from the step before")) {}
+
+std::optional<int64_t> step_of_directory(const std::filesystem::path& directory) {
+  constexpr std::string_view kPrefix = "step-";
+  std::string name = directory.filename().string();
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.erase(0, kPrefix.size());
+  if (name.ends_with(kPreviousSuffix)) name.resize(name.size() - kPreviousSuffix.size());
+  const std::optional<int64_t> step = base::parse_integer(name);
+  return step && *step >= 0 && name == std::to_string(*step) ? step : std::nullopt;
+}
 
 std::string rank_file_name(int rank) {
   char name[40];
@@ -94,27 +171,42 @@ std::string rank_file_name(int rank) {
 Json to_json(const Manifest& manifest) {
   Json files = Json::array();
   for (const FileRecord& file : manifest.files) files.push_back(file_to_json(file));
-  return {{"schema", kSchema},
-          {"step", manifest.step},
-          {"world_size", manifest.world_size},
-          {"dtype", config_name(manifest.type)},
-          {"model", model::shape_to_hugging_face(manifest.shape, config_name(manifest.type), 0)},
-          {"files", files},
-          {"sampler", manifest.sampler},
-          {"calibration", manifest.calibration},
-          {"config", manifest.config}};
+  Json companions = Json::array();
+  for (const FileRecord& file : manifest.companions) companions.push_back(record_to_json(file));
+  Json json = {{"schema", kSchema},
+               {"step", manifest.step},
+               {"world_size", manifest.world_size},
+               {"dtype", config_name(manifest.type)},
+               {"model", model::shape_to_hugging_face(manifest.shape, config_name(manifest.type), 0)},
+               {"files", files},
+               {"companions", companions},
+               {"sampler", manifest.sampler},
+               {"corpora", manifest.corpora},
+               {"calibration", manifest.calibration},
+               {"config", manifest.config}};
+  json["hash"] = base::hash_text(hash_of(json));
+  return json;
 }
 
 Manifest manifest_from_json(const Json& json, const std::string& name) {
-  base::require_schema(json, kSchema, name);
-  Manifest manifest{.step = base::require<int64_t>(json, "step", name),
-                    .world_size = base::require<int>(json, "world_size", name)};
+  Manifest manifest{.hashed = require_hash(json, name)};
+  manifest.step = base::require<int64_t>(json, "step", name);
+  manifest.world_size = base::require<int>(json, "world_size", name);
   manifest.type = type_from_config_name(base::require<std::string>(json, "dtype", name), name);
   manifest.shape = model::shape_from_hugging_face(base::require<Json>(json, "model", name), name);
-  for (const Json& file : base::require<Json>(json, "files", name)) {
-    manifest.files.push_back(file_from_json(file, name));
+  const auto files = base::require<Json>(json, "files", name);
+  if (manifest.step < 0 || !files.is_array() || manifest.world_size != static_cast<int64_t>(files.size())) {
+    throw InputError(text(name, ": step ", manifest.step, " of ", manifest.world_size, " ranks has ",
+                          files.size(), " files"));
+  }
+  for (const Json& file : files) {
+    manifest.files.push_back(file_from_json(file, static_cast<int>(manifest.files.size()), name));
+  }
+  for (const Json& file : base::get_or<Json>(json, "companions", Json::array(), name)) {
+    manifest.companions.push_back(companion_from_json(file, name));
   }
   manifest.sampler = base::get_or<Json>(json, "sampler", nullptr, name);
+  manifest.corpora = base::get_or<Json>(json, "corpora", nullptr, name);
   manifest.calibration = base::get_or<Json>(json, "calibration", nullptr, name);
   manifest.config = base::get_or<std::string>(json, "config", "", name);
   require_cover(manifest, name);
@@ -123,17 +215,24 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
 
 Manifest read_manifest(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "manifest.json";
+  const std::string name = path.string();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw InputError(text(directory.string(), " holds no complete checkpoint (no manifest.json): name ",
                           "another step's directory, or resume = \"auto\" takes the newest complete one"));
   }
-  try {
-    return manifest_from_json(base::read_json(path), path.string());
-  } catch (const InputError& error) {
-    throw InputError(text(error.what(), ": the checkpoint is damaged: restore the file, or remove the ",
-                          "directory to resume from the step before"));
+  const std::string bytes = base::read_file(path);
+  const Json json = damaged_unless_valid([&] { return base::parse_json(bytes, name); });
+  if (is_newer(json)) {
+    throw InputError(text(name, ": schema is ", base::excerpt(json["schema"]), ", expected '", kSchema,
+                          "': a newer program wrote it; read it with that one"));
   }
+  return damaged_unless_valid([&] {
+    Manifest manifest = manifest_from_json(json, name);
+    const std::optional<int64_t> step = step_of_directory(directory);
+    if (step.value_or(manifest.step) == manifest.step) return manifest;
+    throw InputError(text(name, " is of step ", manifest.step));
+  });
 }
 
 }  // namespace sluice::checkpoint

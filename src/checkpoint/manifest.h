@@ -1,18 +1,29 @@
 // manifest.json: what makes a directory of rank files a checkpoint. It is written last, so a directory
-// without it is half-written and counts for nothing.
+// without it is half-written and counts for nothing. It holds the checksums of all other files and its own.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/interval.h"
 #include "base/json.h"
 #include "checkpoint/tensor_type.h"
 #include "model/parameters.h"
 
 namespace sluice::checkpoint {
+
+// What lies on disk is not what was written: whoever has an older checkpoint can go on from that one. The
+// message names the file, the fault and the way out.
+class DamagedCheckpoint : public base::InputError {
+ public:
+  // `fault` names the file.
+  explicit DamagedCheckpoint(const std::string& fault);
+};
 
 // One rank's file.
 struct FileRecord {
@@ -28,20 +39,35 @@ struct Manifest {
   model::Shape shape;
   TensorType type = TensorType::kFloat32;  // of masters and Adam states: kFloat32 or kFloat64
   std::vector<FileRecord> files;
-  base::Json sampler;  // opaque here, as are the next two
+  std::vector<FileRecord> companions;  // in kCompanionDirectory, without intervals
+  base::Json sampler;                  // opaque here, as are the next three
+  base::Json corpora;
   base::Json calibration;
   std::string config;  // the run's resolved TOML
+  bool hashed = true;  // false: read from the first version of the format, in which damage may go unnoticed
 };
+
+// Where in a checkpoint its model's companions lie.
+inline constexpr const char* kCompanionDirectory = "model";
 
 // "rank-0003.safetensors".
 std::string rank_file_name(int rank);
 
-// "sluice.checkpoint/1" and back. from_json throws base::InputError naming `name` and the fault; the files'
-// intervals must cover every bucket of the shape exactly once.
+// "sluice.checkpoint/2" and back; /1, which has no hash, is read as well. from_json throws base::InputError
+// naming `name` and the fault unless the hash is that of the content, the files are those of ranks 0 to
+// world_size - 1, and their intervals cover every bucket of the shape exactly once.
 base::Json to_json(const Manifest& manifest);
 Manifest manifest_from_json(const base::Json& json, const std::string& name);
 
-// <directory>/manifest.json. InputError when absent: the directory holds no committed checkpoint.
+// <directory>/manifest.json. base::InputError when absent (the directory holds no committed checkpoint) or
+// written by a newer program; DamagedCheckpoint when it is not as it was written, or belongs to another step
+// than the directory's name says.
 Manifest read_manifest(const std::filesystem::path& directory);
+
+// What a directory is called while a new checkpoint of its step is written.
+inline constexpr std::string_view kPreviousSuffix = ".previous";
+
+// The step of a directory named "step-N" or "step-N.previous"; nothing for other names.
+std::optional<int64_t> step_of_directory(const std::filesystem::path& directory);
 
 }  // namespace sluice::checkpoint

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/safetensors.h"
 
@@ -14,20 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using base::RunError;
 using base::text;
-
-constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kPrevious = ".previous";
-
-std::string step_name(int64_t step) { return text(kPrefix, step); }
-
-// The step of "step-N" or "step-N.previous"; nothing for other names.
-std::optional<int64_t> step_of(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  if (name.ends_with(kPrevious)) name.remove_suffix(kPrevious.size());
-  const std::optional<int64_t> step = base::parse_integer(name);
-  return step && *step >= 0 && name == std::to_string(*step) ? step : std::nullopt;
-}
 
 bool committed(const fs::path& directory) {
   std::error_code ignored;
@@ -54,7 +41,7 @@ std::vector<SavedStep> step_directories(const fs::path& root) {
   std::vector<SavedStep> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(root, error)) {
-    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    const std::optional<int64_t> step = step_of_directory(entry.path());
     if (step && entry.is_directory(error)) found.push_back({*step, entry.path()});
   }
   std::sort(found.begin(), found.end(), [](const SavedStep& a, const SavedStep& b) {
@@ -88,9 +75,9 @@ fs::path prepare_save(const fs::path& root, int64_t step) {
   for (const SavedStep& found : step_directories(root)) {
     if (!committed(found.directory)) remove_tree(found.directory);
   }
-  const fs::path directory = root / step_name(step);
+  const fs::path directory = root / text("step-", step);
   if (committed(directory)) {
-    const fs::path previous = directory.string() + std::string(kPrevious);
+    const fs::path previous = directory.string() + std::string(kPreviousSuffix);
     if (fs::exists(previous)) remove_tree(previous);
     rename_directory(directory, previous);
   }
@@ -125,22 +112,35 @@ FileRecord write_rank_file(const fs::path& directory, int rank, TensorType type,
   return record;
 }
 
+std::vector<FileRecord> write_companions(const fs::path& directory, std::span<const Companion> companions) {
+  std::vector<FileRecord> records;
+  if (companions.empty()) return records;
+  base::make_directories(directory / kCompanionDirectory);
+  for (const Companion& companion : companions) {
+    base::write_file_atomically(directory / kCompanionDirectory / companion.name, companion.bytes);
+    records.push_back({.name = companion.name,
+                       .bytes = static_cast<int64_t>(companion.bytes.size()),
+                       .checksum = base::hash_bytes(companion.bytes)});
+  }
+  return records;
+}
+
 void commit_save(const fs::path& directory, const Manifest& manifest, int keep) {
   base::write_json(directory / "manifest.json", to_json(manifest));
   const fs::path root = directory.parent_path();
-  const fs::path previous = directory.string() + std::string(kPrevious);
+  const fs::path previous = directory.string() + std::string(kPreviousSuffix);
   if (fs::exists(previous)) remove_tree(previous);
-  std::vector<SavedStep> older;
   for (const SavedStep& saved : saved_steps(root)) {
-    if (saved.directory == directory) continue;
-    if (saved.step > manifest.step) {
-      remove_tree(saved.directory);  // of a future that was given up by going back
-    } else {
-      older.push_back(saved);
-    }
+    if (saved.step > manifest.step) remove_tree(saved.directory);  // of a future given up by going back
   }
-  for (size_t old = 0; old + static_cast<size_t>(std::max(keep, 1)) < older.size() + 1; ++old) {
-    remove_tree(older[old].directory);
+  prune(root, manifest.step, keep);
+}
+
+void prune(const fs::path& root, int64_t step, int keep) {
+  std::vector<SavedStep> saved = saved_steps(root);
+  std::erase_if(saved, [&](const SavedStep& later) { return later.step > step; });
+  for (size_t old = 0; old + static_cast<size_t>(std::max(keep, 1)) < saved.size(); ++old) {
+    remove_tree(saved[old].directory);
   }
 }
 

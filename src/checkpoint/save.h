@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "checkpoint/companions.h"
 #include "checkpoint/manifest.h"
 
 namespace sluice::checkpoint {
@@ -46,9 +47,17 @@ std::filesystem::path prepare_save(const std::filesystem::path& root, int64_t st
 FileRecord write_rank_file(const std::filesystem::path& directory, int rank, TensorType type,
                            std::span<const OwnerState> buckets);
 
+// One rank's, before the commit: what the manifest lists as companions. RunError as above.
+std::vector<FileRecord> write_companions(const std::filesystem::path& directory,
+                                         std::span<const Companion> companions);
+
 // Commits; then removes checkpoints of later steps, which belong to a future that was given up by going back,
 // and all but the `keep` newest of the rest (at least the new one stays).
 // REQUIRES: `manifest.files` lists every rank's record.
 void commit_save(const std::filesystem::path& directory, const Manifest& manifest, int keep);
+
+// Removes all but the `keep` newest (at least one) of the checkpoints up to `step`: what a rank 0 that was
+// killed behind a commit did not come to. Later ones stay.
+void prune(const std::filesystem::path& root, int64_t step, int keep);
 
 }  // namespace sluice::checkpoint

@@ -63,8 +63,12 @@ Data open_data(const RunConfig& config) {
   }
   const corpus::IndexedOptions indexed{config.model.shape->vocab};
   const corpus::SamplerOptions sampling = sampling_options(config.data);
-  return {corpus::Blend::open(config.data.train, indexed), sampling,
-          open_validation(config.data, indexed, sampling)};
+  Data data{corpus::Blend::open(config.data.train, indexed), sampling,
+            open_validation(config.data, indexed, sampling)};
+  data.training.require_targets();
+  if (data.validation) data.validation->blend.require_targets();
+  data.sampler().skip(1);  // what no batch can be drawn with is found here
+  return data;
 }
 
 }  // namespace sluice::config

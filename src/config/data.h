@@ -30,7 +30,8 @@ struct Data {
 };
 
 // Opens the configuration's corpora. InputError as corpus::Blend and corpus::Sampler, or when no training
-// corpus is named or both kinds of validation are. REQUIRES: config.model.shape.
+// corpus is named, both kinds of validation are, or a mask leaves nothing to learn from. REQUIRES:
+// config.model.shape.
 Data open_data(const config::RunConfig& config);
 
 }  // namespace sluice::config

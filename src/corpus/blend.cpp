@@ -64,6 +64,15 @@ std::vector<LengthSource> Blend::sources() const {
   return sources;
 }
 
+void Blend::require_targets() const {
+  for (const Part& part : parts_) {
+    if (part.corpus->has_targets()) continue;
+    throw InputError(text(part.corpus->prefix().string(),
+                          ".mask is 0 for every token, so nothing has a loss: ",
+                          "write 1 where the loss counts a token, or remove the file to count all"));
+  }
+}
+
 void Blend::read(int64_t document, int64_t begin, int64_t count, int32_t* out) const {
   const auto [part, local] = locate(document);
   parts_[part].corpus->read(local, begin, count, out);

@@ -42,6 +42,9 @@ class Blend {
   // One source a part, valid as long as the blend.
   std::vector<LengthSource> sources() const;
 
+  // InputError naming the first corpus whose mask leaves no token to learn from.
+  void require_targets() const;
+
   // As IndexedCorpus::read and read_mask, by the document's number in the blend.
   void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
   void read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* out) const;

@@ -129,7 +129,8 @@ base::Json lengths_json(const BuildResult& result) {
 
 BuildResult build_corpus(const BuildOptions& options) {
   SLUICE_ASSERT(options.tokenizer_file.empty() != (options.train_vocabulary == 0), "one tokenizer is chosen");
-  const std::vector<InputFile> files = find_inputs(options.inputs, options.documents);
+  const Inputs inputs = find_inputs(options.inputs, options.documents);
+  const std::vector<InputFile>& files = inputs.files;
   const bool trained = options.tokenizer_file.empty();
   const bool hugging_face = options.tokenizer_file.extension() == ".json";
   const std::string model = trained ? train_model(files, options) : base::read_file(options.tokenizer_file);
@@ -141,6 +142,7 @@ BuildResult build_corpus(const BuildOptions& options) {
   }
 
   BuildResult result;
+  result.other_endings = inputs.other_endings;
   result.prefix = options.directory / "corpus";
   result.tokenizer = options.directory / (hugging_face ? "tokenizer.json" : "tokenizer.model");
   result.vocabulary = tokenizer->vocabulary();
@@ -148,6 +150,7 @@ BuildResult build_corpus(const BuildOptions& options) {
   base::make_directories(options.directory);
   IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary});
   encode_files(files, options, *tokenizer, writer, result);
+  writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
   base::write_file_atomically(result.tokenizer, model);
   base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
   writer.commit();

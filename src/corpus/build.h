@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,7 @@
 namespace sluice::corpus {
 
 struct BuildOptions {
-  std::vector<std::filesystem::path> inputs;  // text files, .jsonl files, directories
+  std::vector<std::filesystem::path> inputs;  // text and JSON files, directories
   std::filesystem::path directory;            // where the corpus goes; made when absent
   std::filesystem::path tokenizer_file;       // or:
   int64_t train_vocabulary = 0;               // pieces of a tokenizer trained on the inputs
@@ -34,6 +35,7 @@ struct BuildResult {
   double unigram_entropy_nats = 0;  // a token, end-of-document tokens included
   int64_t changed_documents = 0;    // that the tokenizer does not give back as they were; ours has none
   DocumentCounts counts;
+  std::map<std::string, int64_t> other_endings;  // as in Inputs
   LengthDistribution lengths;
 };
 

@@ -26,7 +26,7 @@ void spit(const std::filesystem::path& path, const std::string& bytes) {
 std::vector<std::string> documents_of(const std::filesystem::path& path, const DocumentOptions& options,
                                       DocumentCounts& counts) {
   std::vector<std::string> documents;
-  for (const InputFile& file : find_inputs({path}, options)) {
+  for (const InputFile& file : find_inputs({path}, options).files) {
     for_each_document(file, options, counts, [&](std::string_view whole) { documents.emplace_back(whole); });
   }
   return documents;
@@ -96,7 +96,7 @@ TEST(Documents, BadJsonLinesAreNamed) {
   };
   EXPECT_THAT(error_of("{\"text\": \"ok\"}\n{\"text\": "), HasSubstr("bad.jsonl:2"));
   EXPECT_THAT(error_of("{\"body\": \"x\"}"), HasSubstr("bad.jsonl:1: there is no text under 'text'"));
-  EXPECT_THAT(error_of("{\"text\": 5}"), HasSubstr("--json-key"));
+  EXPECT_THAT(error_of("{\"text\": 5}"), HasSubstr("--text-key"));
   EXPECT_THAT(error_of("[1]"), HasSubstr("bad.jsonl:1"));
 }
 

@@ -1,9 +1,10 @@
-// Documents from files: text, JSON lines and source trees.
+// Documents from files: text, JSON and source trees, compressed or not.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,9 @@
 namespace sluice::corpus {
 
 struct DocumentOptions {
-  std::string json_key = "text";  // of a line of a .jsonl file: its document
+  std::string text_key = "text";  // of a JSON object: its document
   std::string delimiter;          // cuts documents further, each part keeping it at its end; empty: none
-  // Of the files taken from directories.
+  // Of the files taken from directories, .gz, .zst and .bz2 apart, which may follow.
   std::vector<std::string> suffixes = {".py", ".txt", ".md",   ".c",  ".cc", ".cpp",  ".h",
                                        ".rs", ".go",  ".java", ".js", ".ts", ".jsonl"};
   // Names of files and folders inside directories that are passed over; * and ? stand for any characters.
@@ -37,10 +38,14 @@ struct DocumentCounts {
   int64_t empty_documents = 0;
 };
 
+struct Inputs {
+  std::vector<InputFile> files;
+  std::map<std::string, int64_t> other_endings;  // of files in directories that are not taken: how many
+};
+
 // Files in the order given, directories recursively with their files in order of path; links to directories
 // are not followed. InputError when a path does not exist or nothing is found.
-std::vector<InputFile> find_inputs(const std::vector<std::filesystem::path>& paths,
-                                   const DocumentOptions& options);
+Inputs find_inputs(const std::vector<std::filesystem::path>& paths, const DocumentOptions& options);
 
 // Whether `name` matches a pattern with * (any characters) and ? (any one).
 bool matches_glob(std::string_view name, std::string_view pattern);
@@ -48,8 +53,10 @@ bool matches_glob(std::string_view name, std::string_view pattern);
 // The parts of `whole` after each `delimiter`, which they keep: joined they are `whole`. No empty ones.
 std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter);
 
-// Calls `visit` for each document of the file, in order. Files ending in .jsonl hold a JSON object a line,
-// all others are text. InputError naming file and line of malformed JSON.
+// Calls `visit` for each document of the file, in order. Files ending in .jsonl, .ndjson or .json hold JSON
+// objects (a line each, in a list, or over several lines), a document each; so do files of other names whose
+// first line is an object with text under text_key. All others are text, a document each. InputError naming
+// file and line of malformed JSON.
 void for_each_document(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                        const std::function<void(std::string_view)>& visit);
 

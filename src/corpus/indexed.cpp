@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -216,6 +217,45 @@ void IndexedCorpus::check_tokens(int64_t vocabulary) const {
   }
 }
 
+bool IndexedCorpus::has_targets() const {
+  if (!mask_) return true;
+  const std::byte* end = mask_->data() + mask_->size();
+  return std::any_of(mask_->data(), end, [](std::byte counts) { return counts != std::byte{0}; });
+}
+
+uint64_t IndexedCorpus::index_hash() const {
+  base::CanonicalBytes bytes;
+  bytes.add(static_cast<int64_t>(type_));
+  bytes.add(static_cast<int64_t>(base::hash_bytes(lengths_.data(), 4 * lengths_.size())));
+  bytes.add(static_cast<int64_t>(base::hash_bytes(offsets_bytes_.data(), 8 * offsets_bytes_.size())));
+  return bytes.hash();
+}
+
+namespace {
+
+void add_sampled(base::CanonicalBytes& hashes, const base::MappedFile& file) {
+  const auto size = static_cast<int64_t>(file.size());
+  hashes.add(size);
+  const auto add = [&](int64_t begin, int64_t bytes) {
+    const auto count = static_cast<size_t>(bytes);
+    hashes.add(static_cast<int64_t>(base::hash_bytes(file.data() + begin, count)));
+  };
+  constexpr int64_t kBlock = IndexedCorpus::kContentBlockBytes;
+  constexpr int64_t kLast = IndexedCorpus::kContentBlocks - 1;
+  if (size <= (kLast + 1) * kBlock) return add(0, size);
+  // size - kBlock is the last block's place; the product stays below 2^63 for files up to 32 PiB.
+  for (int64_t block = 0; block <= kLast; ++block) add((size - kBlock) * block / kLast, kBlock);
+}
+
+}  // namespace
+
+uint64_t IndexedCorpus::content_hash() const {
+  base::CanonicalBytes hashes;
+  add_sampled(hashes, tokens_file_);
+  if (mask_) add_sampled(hashes, *mask_);
+  return hashes.hash();
+}
+
 IndexedWriter::IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options)
     : prefix_(corpus_prefix(prefix)),
       options_(options),
@@ -267,12 +307,17 @@ std::string IndexedWriter::index_bytes() const {
   return bytes;
 }
 
+void IndexedWriter::retire_older() {
+  std::error_code ignored;
+  std::filesystem::remove(with_suffix(prefix_, ".idx"), ignored);
+}
+
 void IndexedWriter::commit() {
   flush_tokens();
   base::AtomicFile index(with_suffix(prefix_, ".idx"));
   index.write(index_bytes());
+  retire_older();
   std::error_code ignored;
-  std::filesystem::remove(with_suffix(prefix_, ".idx"), ignored);
   std::filesystem::remove(with_suffix(prefix_, ".mask"), ignored);
   tokens_file_.commit();
   if (mask_file_) mask_file_->commit();

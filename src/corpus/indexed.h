@@ -63,6 +63,20 @@ class IndexedCorpus {
   // [0, vocabulary).
   void check_tokens(int64_t vocabulary) const;
 
+  // Whether the loss counts any token: false when there is a mask and all of it is 0. Reads the mask up to
+  // the first token that counts.
+  bool has_targets() const;
+
+  // Of all documents' lengths and places: equal for equal .idx files.
+  uint64_t index_hash() const;
+  // Of kContentBlocks blocks of kContentBlockBytes of .bin, spread evenly over the file, and as many of
+  // .mask; of the whole file where it is not larger. So its cost has a bound at any size. What it proves: a
+  // corpus of other text, order or tokenizer has another hash; a few tokens changed in a large file may not
+  // show.
+  static constexpr int64_t kContentBlocks = 256;
+  static constexpr int64_t kContentBlockBytes = 16 << 10;
+  uint64_t content_hash() const;
+
   // Bytes of .bin and .mask handed out so far.
   int64_t read_bytes() const { return read_bytes_->load(std::memory_order_relaxed); }
 
@@ -101,6 +115,10 @@ class IndexedWriter {
   // Appends one document. `mask` holds a byte a token with MaskFile::kWrite, nothing otherwise.
   // REQUIRES: every token is in [0, vocabulary).
   void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {});
+
+  // Makes an older corpus of that prefix impossible to open, as commit() does first: before what goes with it
+  // changes.
+  void retire_older();
 
   // RunError when the disk is full. REQUIRES: called at most once, nothing added afterwards.
   void commit();

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/rng.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -160,6 +161,7 @@ Sampler::Sampler(const std::vector<LengthSource>& sources, const SamplerOptions&
 // The corpus with the largest weight · delivered − own tokens · all weights; the first one on a tie. Before
 // anything is delivered one token is assumed, so that the largest weight begins.
 size_t Sampler::lagging_source() const {
+  if (sources_.size() == 1) return 0;
   size_t best = 0;
   __int128 largest_lag = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
@@ -173,50 +175,71 @@ size_t Sampler::lagging_source() const {
   return best;
 }
 
-Sample Sampler::peek(Source& source) const {
+const Sampler::Document& Sampler::current_document(Source& source) const {
+  if (source.current) return *source.current;
   const auto count = static_cast<int64_t>(source.documents.size());
   const int64_t epoch = source.cursor.position / count;
   if (epoch != source.epoch) {
     source.epoch = epoch;
-    source.permutation = base::Permutation(static_cast<uint64_t>(count), options_.seed,
-                                           source.stream + static_cast<uint64_t>(epoch));
+    source.order = base::PermutationTable(static_cast<uint64_t>(count), options_.seed,
+                                          source.stream + static_cast<uint64_t>(epoch));
   }
-  const uint64_t at = source.permutation.at(static_cast<uint64_t>(source.cursor.position % count));
-  const Document& document = source.documents[at];
+  const uint64_t at = source.order.at(static_cast<uint64_t>(source.cursor.position % count));
+  return source.current.emplace(source.documents[at]);
+}
+
+Sample Sampler::peek(Source& source) const {
+  const Document& document = current_document(source);
   const int64_t begin = source.cursor.begin_token;
   return {source.first_document + document.index, begin,
           std::min(document.length_tokens - begin, options_.context_length)};
 }
 
 void Sampler::take(Source& source, const Sample& sample) {
-  const auto count = static_cast<int64_t>(source.documents.size());
-  const uint64_t at = source.permutation.at(static_cast<uint64_t>(source.cursor.position % count));
-  if (has_more(options_, sample, source.documents[at].length_tokens)) {
+  if (has_more(options_, sample, source.current->length_tokens)) {
     source.cursor.begin_token += sample.length_tokens;
   } else {
     source.cursor.begin_token = 0;
     ++source.cursor.position;
+    source.current.reset();
   }
   source.cursor.delivered_tokens += sample.length_tokens;
   delivered_tokens_ += sample.length_tokens;
 }
 
-Batch Sampler::next() {
-  Batch batch;
-  batch.step = step_++;
+// Calls `visit` for each sequence of the next batch.
+template <typename Visit>
+void Sampler::draw_batch(const Visit& visit) {
+  ++step_;
+  int64_t sequences = 0;
+  int64_t tokens = 0;
   while (true) {
     Source& source = sources_[lagging_source()];
     const Sample sample = peek(source);
-    if (!batch.samples.empty() && batch.tokens + sample.length_tokens > options_.tokens_per_step)
-      return batch;
+    if (sequences > 0 && tokens + sample.length_tokens > options_.tokens_per_step) return;
+    if (sequences == kMostSequences) {
+      throw InputError(text("data.tokens_per_step is ", options_.tokens_per_step, ": ",
+                            base::human_count(sequences), " sequences have only ", tokens,
+                            " tokens, and a batch holds no more of them; set it to that at most"));
+    }
     take(source, sample);
-    batch.samples.push_back(sample);
-    batch.tokens += sample.length_tokens;
+    visit(sample);
+    ++sequences;
+    tokens += sample.length_tokens;
   }
 }
 
+Batch Sampler::next() {
+  Batch batch{.step = step_};
+  draw_batch([&](const Sample& sample) {
+    batch.samples.push_back(sample);
+    batch.tokens += sample.length_tokens;
+  });
+  return batch;
+}
+
 void Sampler::skip(int64_t steps) {
-  for (int64_t i = 0; i < steps; ++i) next();
+  for (int64_t i = 0; i < steps; ++i) draw_batch([](const Sample&) {});
 }
 
 SamplerState Sampler::state() const {
@@ -234,13 +257,26 @@ void Sampler::restore(const SamplerState& state, const std::string& where) {
   step_ = state.step;
   delivered_tokens_ = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
+    Source& source = sources_[i];
     const SamplerState::Cursor& cursor = state.cursors[i];
-    if (cursor.position < 0 || cursor.begin_token < 0 || cursor.delivered_tokens < 0) {
-      throw InputError(text(where, ": cursor ", i, " of the sampler has a negative value: it is damaged"));
+    source.current.reset();
+    source.cursor = cursor;
+    if (cursor.position < 0 || cursor.delivered_tokens < 0 || !begins_sequence(source)) {
+      throw InputError(text(where, ": cursor ", i,
+                            " of the sampler stands where no sequence begins (document ", cursor.position,
+                            ", token ", cursor.begin_token, "): it is damaged"));
     }
-    sources_[i].cursor = cursor;
-    delivered_tokens_ += state.cursors[i].delivered_tokens;
+    delivered_tokens_ += cursor.delivered_tokens;
   }
+}
+
+// Whether the cursor stands on the first token of a sequence.
+bool Sampler::begins_sequence(Source& source) const {
+  const int64_t begin = source.cursor.begin_token;
+  if (begin == 0) return true;
+  if (options_.overflow != Overflow::kSplit || begin < 0 || begin % options_.context_length != 0)
+    return false;
+  return current_document(source).length_tokens - begin >= kShortest;
 }
 
 std::vector<int64_t> Sampler::epochs() const {

@@ -8,11 +8,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
-#include "base/rng.h"
+#include "base/permutation_table.h"
 #include "corpus/blend.h"
 
 namespace sluice::corpus {
@@ -93,8 +94,11 @@ class Sampler {
   // below 1, validation_ppm outside [0, 1000000], or a corpus has no document to sample.
   Sampler(const std::vector<LengthSource>& sources, const SamplerOptions& options);
 
+  // InputError when the batch would hold more than kMostSequences: tokens_per_step is far too large then.
+  static constexpr int64_t kMostSequences = 1 << 20;
   Batch next();
-  // As `steps` calls of next(). Reads no tokens; about 1 µs a sequence.
+  // As `steps` calls of next(). Each batch begins where the one before it ended, and each epoch has an order
+  // of its own, so all sequences are drawn: some 20 ns each, without reading tokens.
   void skip(int64_t steps);
 
   SamplerState state() const;
@@ -118,13 +122,18 @@ class Sampler {
     int64_t weight_ppm = 0;
     uint64_t stream = 0;  // of its permutations
     SamplerState::Cursor cursor;
-    int64_t epoch = -1;  // of `permutation`
-    base::Permutation permutation{1, 0, 0};
+    int64_t epoch = -1;  // of `order`
+    base::PermutationTable order{1, 0, 0};
+    std::optional<Document> current;  // the document at the cursor, once it is looked at
   };
 
   size_t lagging_source() const;
+  const Document& current_document(Source& source) const;
   Sample peek(Source& source) const;
   void take(Source& source, const Sample& sample);
+  bool begins_sequence(Source& source) const;
+  template <typename Visit>
+  void draw_batch(const Visit& visit);
 
   SamplerOptions options_;
   std::vector<Source> sources_;

@@ -5,8 +5,10 @@
 
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace sluice::corpus {
 namespace {
@@ -308,6 +310,50 @@ TEST(Blend, NumbersDocumentsThroughAllCorpora) {
   EXPECT_EQ(mask[0], 0);
   EXPECT_THROW(Blend::open({}), base::InputError);
   EXPECT_THROW(Blend::open({{fixtures / "uint16", 0.0}}), base::InputError);
+}
+
+TEST(Sampler, SkippingFarIsDrawingFar) {
+  const std::vector<int32_t> a = random_lengths(60, 300, 1);
+  const std::vector<int32_t> b = random_lengths(23, 900, 2);
+  for (const std::vector<LengthSource>& sources :
+       {std::vector<LengthSource>{{a, 500'000}}, std::vector<LengthSource>{{a, 500'000}, {b, 300'000}}}) {
+    const SamplerOptions options{.context_length = 128, .overflow = Overflow::kSplit, .tokens_per_step = 700};
+    Sampler skipping(sources, options);
+    Sampler drawing(sources, options);
+    skipping.skip(5'000);
+    for (int step = 0; step < 5'000; ++step) drawing.next();
+    EXPECT_EQ(skipping.state(), drawing.state());
+    EXPECT_EQ(skipping.next(), drawing.next());
+  }
+}
+
+TEST(Sampler, BatchOfMillionsOfSequencesIsRefused) {
+  const std::vector<int32_t> lengths = {10, 20};
+  Sampler sampler({{lengths}}, {.tokens_per_step = (int64_t{1} << 31) - 1});
+  try {
+    sampler.next();
+    FAIL() << "a batch of 2^31 tokens is drawn from documents of 30";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("data.tokens_per_step is 2147483647"));
+    EXPECT_THAT(error.what(), HasSubstr("set it to that at most"));
+  }
+}
+
+TEST(Sampler, CursorInsideASequenceIsDamage) {
+  const std::vector<int32_t> lengths = {10, 25, 12};
+  for (const auto& [overflow, begin_token, fault] :
+       {std::tuple{Overflow::kTruncate, 10, true}, std::tuple{Overflow::kSplit, 7, true},
+        std::tuple{Overflow::kSplit, -10, true}, std::tuple{Overflow::kSplit, 30, true},
+        std::tuple{Overflow::kTruncate, 0, false}}) {
+    Sampler sampler({{lengths}}, {.context_length = 10, .overflow = overflow, .tokens_per_step = 20});
+    SamplerState state = sampler.state();
+    state.cursors[0].begin_token = begin_token;
+    if (fault) {
+      EXPECT_THROW(sampler.restore(state), base::InputError) << begin_token;
+    } else {
+      sampler.restore(state);
+    }
+  }
 }
 
 }  // namespace

@@ -4,19 +4,21 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/save.h"
 
 namespace sluice::train {
 
 namespace fs = std::filesystem;
+using base::text;
+
+checkpoint::TensorType master_type(const runtime::Precision& precision) {
+  return precision.master() == comm::DType::kFloat64 ? checkpoint::TensorType::kFloat64
+                                                     : checkpoint::TensorType::kFloat32;
+}
 
 namespace {
-
-checkpoint::TensorType tensor_type(const runtime::ParameterStore& store) {
-  const bool wide = store.options().precision.master() == comm::DType::kFloat64;
-  return wide ? checkpoint::TensorType::kFloat64 : checkpoint::TensorType::kFloat32;
-}
 
 // Owner slices in host memory, and what write_rank_file wants of them.
 struct HostSlices {
@@ -65,17 +67,20 @@ void save_checkpoint(Control& control, const runtime::ParameterStore& store, con
   });
   directory = control.broadcast(directory);
   checkpoint::FileRecord record;
+  checkpoint::Manifest manifest;
   control.together("writing the checkpoint", [&] {
     const HostSlices slices(store);
-    record = checkpoint::write_rank_file(directory, control.rank(), tensor_type(store), slices.buckets);
+    record = checkpoint::write_rank_file(directory, control.rank(), master_type(store.options().precision),
+                                         slices.buckets);
+    manifest.companions = checkpoint::write_companions(directory, state.companions);
   });
-  checkpoint::Manifest manifest;
   manifest.step = state.step;
   manifest.world_size = control.world_size();
   manifest.shape = store.table().shape;
-  manifest.type = tensor_type(store);
+  manifest.type = master_type(store.options().precision);
   manifest.files = gather_records(control, record);
   if (state.sampler) manifest.sampler = corpus::to_json(*state.sampler);
+  manifest.corpora = corpus::to_json(state.corpora);
   manifest.calibration = state.calibration;
   manifest.config = state.config;
   control.together("committing the checkpoint", [&] {
@@ -83,21 +88,48 @@ void save_checkpoint(Control& control, const runtime::ParameterStore& store, con
   });
 }
 
-std::optional<fs::path> find_checkpoint(const std::string& resume, const fs::path& root) {
-  if (resume.empty()) return std::nullopt;
-  if (resume == "auto") {
-    const auto newest = checkpoint::latest(root);
-    return newest ? std::optional(newest->directory) : std::nullopt;
+namespace {
+
+std::vector<fs::path> newest_first(const fs::path& root) {
+  std::vector<fs::path> directories;
+  for (const checkpoint::SavedStep& saved : checkpoint::saved_steps(root)) {
+    directories.insert(directories.begin(), saved.directory);
   }
+  return directories;
+}
+
+}  // namespace
+
+std::vector<fs::path> find_checkpoints(const std::string& resume, const fs::path& root) {
+  if (resume.empty()) return {};
+  if (resume == "auto") return newest_first(root);
   const fs::path path(resume);
-  if (fs::exists(path / "manifest.json")) return path;
+  if (fs::exists(path / "manifest.json")) return {path};
   for (const fs::path& candidate : {path, path / "checkpoints"}) {
-    if (const auto newest = checkpoint::latest(candidate)) return newest->directory;
+    if (std::vector<fs::path> found = newest_first(candidate); !found.empty()) return found;
   }
-  throw base::InputError(
-      base::text("[checkpoint] ", resume,
-                 " holds no committed checkpoint: name a step-N directory with a manifest.json, "
-                 "or a run directory"));
+  throw base::InputError(text("[checkpoint] ", resume,
+                              " holds no committed checkpoint: name a step-N directory with a manifest.json, "
+                              "or a run directory"));
+}
+
+std::unique_ptr<checkpoint::Checkpoint> open_newest_whole(const fs::path& path) {
+  const std::vector<fs::path> directories = find_checkpoints(path.string(), {});
+  for (const fs::path& directory : directories) {
+    try {
+      auto checkpoint = std::make_unique<checkpoint::Checkpoint>(directory);
+      checkpoint->verify();
+      return checkpoint;
+    } catch (const checkpoint::DamagedCheckpoint& damage) {
+      if (directory == directories.back()) throw;
+      base::log_warning(passed_over(directory, damage.what()));
+    }
+  }
+  return nullptr;  // not reached: find_checkpoints gives at least one
+}
+
+std::string passed_over(const fs::path& directory, const std::string& fault) {
+  return text(directory.string(), " is passed over: ", fault);
 }
 
 namespace {
@@ -122,8 +154,8 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
 }  // namespace
 
 void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store) {
-  checkpoint.require_model(store.table().shape, tensor_type(store));
-  if (tensor_type(store) == checkpoint::TensorType::kFloat64) {
+  checkpoint.require_model(store.table().shape, master_type(store.options().precision));
+  if (master_type(store.options().precision) == checkpoint::TensorType::kFloat64) {
     load_slices<double>(checkpoint, store, c10::ScalarType::Double);
   } else {
     load_slices<float>(checkpoint, store, c10::ScalarType::Float);
@@ -131,15 +163,30 @@ void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore
   store.refresh_compute_copies();
 }
 
+namespace {
+
+void read_data(const checkpoint::Manifest& manifest, const std::string& name, RunState& state) {
+  if (!manifest.corpora.is_null()) state.corpora = corpus::identities_from_json(manifest.corpora, name);
+  if (manifest.sampler.is_null()) return;
+  state.sampler = corpus::sampler_state_from_json(manifest.sampler, name);
+  if (state.sampler->step == manifest.step) return;
+  throw base::InputError(text(name, ": the sampler stands at step ", state.sampler->step,
+                              ", the parameters at ", manifest.step));
+}
+
+}  // namespace
+
 RunState run_state(const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   RunState state;
   state.step = manifest.step;
-  if (!manifest.sampler.is_null()) {
-    state.sampler = corpus::sampler_state_from_json(manifest.sampler, checkpoint.directory().string());
-  }
   state.calibration = manifest.calibration;
   state.config = manifest.config;
+  try {
+    read_data(manifest, (checkpoint.directory() / "manifest.json").string(), state);
+  } catch (const base::InputError& error) {
+    throw checkpoint::DamagedCheckpoint(error.what());
+  }
   return state;
 }
 

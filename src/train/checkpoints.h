@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "checkpoint/load.h"
+#include "corpus/identity.h"
 #include "corpus/sampler.h"
 #include "runtime/parameter_store.h"
 #include "train/control.h"
@@ -18,22 +21,36 @@ namespace sluice::train {
 struct RunState {
   int64_t step = 0;                             // steps done; the next step's number
   std::optional<corpus::SamplerState> sampler;  // none in imported models: data begin anew
+  std::vector<corpus::CorpusIdentity> corpora;  // trained on; none in imported models and by older programs
   base::Json calibration;
-  std::string config;  // resolved TOML
+  std::string config;                             // resolved TOML
+  std::vector<checkpoint::Companion> companions;  // on rank 0 alone, which writes them
 };
+
+// Of the masters and Adam states of runs that compute so.
+checkpoint::TensorType master_type(const runtime::Precision& precision);
 
 // Collective. Every rank writes its slices, rank 0 commits; then all but `keep` are removed. Throws on every
 // rank when any rank failed; what was saved before stays.
 void save_checkpoint(Control& control, const runtime::ParameterStore& store, const RunState& state,
                      const std::filesystem::path& root, int keep);
 
-// The checkpoint that `resume` means: "" none; "auto" the newest under `root`, none if there is none; else a
-// directory with a manifest, or one that holds step-N directories. InputError when there is none in it.
-std::optional<std::filesystem::path> find_checkpoint(const std::string& resume,
-                                                     const std::filesystem::path& root);
+// The checkpoints that `resume` may mean, the newest first: "" none; "auto" those under `root`, perhaps none;
+// else a directory with a manifest, or those in a directory that holds step-N directories. InputError when
+// there is none in it.
+std::vector<std::filesystem::path> find_checkpoints(const std::string& resume,
+                                                    const std::filesystem::path& root);
+
+// The newest whole checkpoint that `path` means, all of its files checked; warns of those passed over.
+// DamagedCheckpoint when there is no whole one, InputError as find_checkpoints.
+std::unique_ptr<checkpoint::Checkpoint> open_newest_whole(const std::filesystem::path& path);
+
+// "runs/a/checkpoints/step-20 is passed over: ", and why.
+std::string passed_over(const std::filesystem::path& directory, const std::string& fault);
 
 // Fills the owner slices. InputError as checkpoint::Checkpoint.
 void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store);
+// DamagedCheckpoint when the sampler's state or the corpora are none, or of another step.
 RunState run_state(const checkpoint::Checkpoint& checkpoint);
 
 }  // namespace sluice::train

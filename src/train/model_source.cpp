@@ -45,7 +45,7 @@ ModelSource open_model(const std::filesystem::path& path) {
   if (std::filesystem::exists(path / "config.json", ignored)) {
     source.hugging_face = std::make_unique<checkpoint::HuggingFaceModel>(path);
   } else {
-    source.checkpoint = std::make_unique<checkpoint::Checkpoint>(*find_checkpoint(path.string(), {}));
+    source.checkpoint = open_newest_whole(path);
   }
   return source;
 }

@@ -25,7 +25,7 @@ struct ModelSource {
   void load(runtime::ParameterStore& store);
 };
 
-// A folder with config.json and weights; else as find_checkpoint. InputError when it is neither.
+// A folder with config.json and weights; else as open_newest_whole. InputError when it is neither.
 ModelSource open_model(const std::filesystem::path& path);
 
 }  // namespace sluice::train

@@ -10,7 +10,9 @@
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/save.h"
+#include "config/changes.h"
 #include "config/run_planning.h"
+#include "link/layout.h"
 #include "ops/device.h"
 #include "ops/tensor_memory.h"
 #include "runtime/make_executor.h"
@@ -113,13 +115,30 @@ void RunContext::read_configuration() {
 void RunContext::open() {
   meet();
   read_configuration();
-  control_->together("opening the corpora", [&] { data_ = config::open_data(config_); });
   compare_configurations();
+  open_corpora();
   lock_directory();
   open_checkpoint();
   open_device();
   open_planner();
   open_parameters();
+}
+
+// Each rank reads its own copy of what may be different files: a node's own disk.
+void RunContext::open_corpora() {
+  control_->together("opening the corpora", [&] {
+    data_ = config::open_data(config_);
+    corpora_ = corpus::identities(data_->training);
+  });
+  const auto own = static_cast<int64_t>(base::hash_bytes(corpus::to_json(corpora_).dump()));
+  const auto words = control_->gather({&own, 1});
+  control_->together("comparing corpora", [&] {
+    for (size_t other = 1; other < words.size(); ++other) {
+      if (words[other] == words[0]) continue;
+      throw base::InputError(text("the corpora of rank ", other, " have other tokens than those of rank 0: ",
+                                  "copy the same files to all machines"));
+    }
+  });
 }
 
 // Everything that decides the numbers must be the same on all ranks: a different learning rate would train
@@ -141,26 +160,119 @@ void RunContext::compare_configurations() {
   });
 }
 
-// Rank 0 decides which checkpoint: on a shared file system others may see an older directory.
+// The newest checkpoint that all ranks find whole, each looking at what it will own.
 void RunContext::open_checkpoint() {
-  std::string directory;
+  const std::vector<fs::path> directories = find_checkpoints();
+  for (const fs::path& directory : directories) {
+    const std::exception_ptr damage = open_if_whole(directory);
+    const int64_t own_word = damage ? 1 : 0;
+    int finder = 0;
+    for (const auto& word : control_->gather({&own_word, 1})) {
+      if (word[0] != 0) break;
+      ++finder;
+    }
+    if (finder == control_->world_size()) return take_checkpoint();
+    if (directory == directories.back()) {
+      control_->together("opening the checkpoint", [&] {
+        if (damage) std::rethrow_exception(damage);
+      });
+    }
+    if (rank() == finder) base::log_warning(passed_over(directory, describe(damage).what()));
+  }
+}
+
+// Rank 0 decides which there are: on a shared file system others may see an older directory.
+std::vector<fs::path> RunContext::find_checkpoints() {
+  std::vector<std::string> names;
   control_->together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
-    const fs::path root = config_.log.dir / "checkpoints";
-    if (const auto found = find_checkpoint(options_.resume, root)) directory = found->string();
-    if (options_.resume.empty() && !options_.dry_run && checkpoint::latest(root)) {
-      throw base::InputError(text(root.string(),
-                                  " holds checkpoints of an earlier run: continue it with --resume "
-                                  "auto, or set another log.dir"));
+    const std::vector<fs::path> found =
+        train::find_checkpoints(options_.resume, config_.log.dir / "checkpoints");
+    if (!options_.dry_run) require_own_run(found);
+    for (const fs::path& directory : found) names.push_back(directory.string());
+    const bool from_folder = found.empty() && !config_.model.hf.empty();
+    if (from_folder) resumed_.companions = checkpoint::read_companions(config_.model.hf);
+  });
+  const std::string all = control_->broadcast(base::join(names, std::string(1, '\0')));
+  if (all.empty()) return {};
+  std::vector<fs::path> directories;
+  for (const std::string& name : base::split(all, '\0')) directories.emplace_back(name);
+  return directories;
+}
+
+// InputError when training would write over an earlier run that it doesn't continue.
+void RunContext::require_own_run(const std::vector<fs::path>& found) const {
+  const fs::path root = config_.log.dir / "checkpoints";
+  std::error_code ignored;
+  if (!checkpoint::latest(root)) return;
+  if (!found.empty() && fs::equivalent(fs::absolute(found.front()).parent_path(), root, ignored)) return;
+  throw base::InputError(text(root.string(), " holds checkpoints of an earlier run",
+                              found.empty() ? "" : text(", which ", found.front().string(), " is none of"),
+                              ": continue it with --resume auto, or set another log.dir"));
+}
+
+// Null, or on some ranks the damage that they found.
+std::exception_ptr RunContext::open_if_whole(const fs::path& directory) {
+  std::exception_ptr damage;
+  control_->together("opening the checkpoint", [&] {
+    try {
+      if (!fs::exists(directory / "manifest.json")) {
+        throw base::InputError(text(directory.string(), " is seen by rank 0 but not by rank ", rank(),
+                                    ": put log.dir where all ranks see the same files"));
+      }
+      checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
+      resumed_ = run_state(*checkpoint_);
+      checkpoint_->require_model(*config_.model.shape, master_type(precision_of(config_.train.dtype)));
+      std::vector<base::Interval> owned;
+      for (const model::Bucket& bucket : table_.buckets) {
+        owned.push_back(link::OwnerLayout{options_.launch.world_size}.owned(bucket, rank()));
+      }
+      checkpoint_->verify(owned);
+      if (rank() == 0) resumed_.companions = checkpoint_->companions();
+    } catch (const checkpoint::DamagedCheckpoint&) {
+      damage = std::current_exception();
     }
   });
-  directory = control_->broadcast(directory);
-  control_->together("opening the checkpoint", [&] {
-    if (directory.empty()) return;
-    checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
-    resumed_ = run_state(*checkpoint_);
+  return damage;
+}
+
+void RunContext::take_checkpoint() {
+  tell_of_checkpoint();
+  control_->together("taking up the checkpoint", [&] {
+    if (!resumed_.corpora.empty()) {
+      corpus::require_same(resumed_.corpora, corpora_, data_->training, checkpoint_->directory().string());
+    }
     take_proposal_of_checkpoint();
   });
+}
+
+void RunContext::tell_of_checkpoint() const {
+  if (rank() != 0) return;
+  const std::string name = checkpoint_->directory().string();
+  base::log_info(text("resuming from ", name, " after ", base::human_count(resumed_.step, "step", "steps")));
+  tell_of_changes(name);
+  if (checkpoint_->manifest().hashed) return;
+  base::log_warning(text(name,
+                         " is of an older program: its manifest has no hash, so that damage to figures ",
+                         "in it may go unnoticed, and its corpora are known by their lengths alone; new ",
+                         "checkpoints have both"));
+}
+
+void RunContext::tell_of_changes(const std::string& checkpoint) const {
+  if (resumed_.config.empty()) return;  // an imported model
+  try {
+    config::RunConfig then = config::parse_config(resumed_.config, checkpoint);
+    then.model = config_.model;  // it fits: its shape was compared, and a folder may have moved
+    if (then.parallel.proposed) {  // what "auto" came to
+      then.parallel.strategies.clear();
+      then.parallel.proposed = false;
+    }
+    for (const std::string& line : config::changes(then, config_)) {
+      base::log_info(text("since then changed: ", line));
+    }
+  } catch (const base::InputError& error) {
+    base::log_warning(text("what changed since then cannot be said: ", error.what()));
+  }
 }
 
 // A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the

@@ -56,6 +56,7 @@ class RunContext {
   const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
   const base::Json& calibration() const { return calibration_; }
   const config::Data& data() const { return *data_; }
+  const std::vector<corpus::CorpusIdentity>& corpora() const { return corpora_; }
   Control& control() { return *control_; }
   const profile::RankDevice& device() const { return device_; }
   comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
@@ -70,8 +71,15 @@ class RunContext {
   void meet();
   void lock_directory();
   void read_configuration();
+  void open_corpora();
   void compare_configurations();
   void open_checkpoint();
+  std::vector<std::filesystem::path> find_checkpoints();
+  void require_own_run(const std::vector<std::filesystem::path>& found) const;
+  std::exception_ptr open_if_whole(const std::filesystem::path& directory);
+  void take_checkpoint();
+  void tell_of_checkpoint() const;
+  void tell_of_changes(const std::string& checkpoint) const;
   void take_proposal_of_checkpoint();
   void open_device();
   void open_planner();
@@ -95,6 +103,7 @@ class RunContext {
   std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before
   runtime::NodeWatch nodes_;
   std::optional<config::Data> data_;
+  std::vector<corpus::CorpusIdentity> corpora_;  // data_'s, for training
   model::ParameterTable table_;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   RunState resumed_;

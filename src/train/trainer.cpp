@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/save.h"
 #include "report/plan_table.h"
 #include "report/run_files.h"
 #include "report/step_metrics.h"
@@ -133,6 +134,7 @@ class Trainer::Impl {
   void require_finite(const runtime::StepResult& result, int64_t step);
   bool evaluation_due(int64_t steps_done, bool last) const;
   void make_up_evaluation();
+  void warn_without_targets(const runtime::StepResult& result, int64_t step) const;
   void finish_step(const PreparedStep& step, const StepEnd& end);
   std::exception_ptr try_to_evaluate(int64_t after_step);
   void evaluate(int64_t after_step);
@@ -153,6 +155,7 @@ void Trainer::Impl::open_run_files() {
   run_.control().together("opening the run directory", [&] {
     if (run_.rank() != 0) return;
     base::make_directories(config_.log.dir);
+    checkpoint::prune(config_.log.dir / "checkpoints", run_.resumed().step, config_.checkpoint.keep);
     base::write_file_atomically(config_.log.dir / "config.toml", config::to_toml(config_));
     base::write_json(config_.log.dir / "calibration.json", run_.calibration());
     metrics_ = std::make_unique<report::MetricsWriter>(
@@ -250,6 +253,7 @@ void Trainer::Impl::run() {
       write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir);
     }
     require_finite(result, metrics.step);
+    warn_without_targets(result, metrics.step);
     finish_step(*step, {.agreement = agreement, .last = !upcoming.step});
     step = std::move(upcoming.step);
   }
@@ -294,6 +298,14 @@ void Trainer::Impl::make_up_evaluation() {
   if (done == 0 || !evaluation_due(done, done >= config_.train.steps)) return;
   const int64_t missing = run_.rank() == 0 && !metrics_->has_evaluation(done - 1) ? 1 : 0;
   if (run_.control().gather({&missing, 1})[0][0] != 0) evaluate(done - 1);
+}
+
+// A batch may be unlucky: its sequences cut in front of the tokens that count. The step goes on, so that the
+// rate's and the sampler's course stay what they are without masks.
+void Trainer::Impl::warn_without_targets(const runtime::StepResult& result, int64_t step) const {
+  if (result.targets > 0 || run_.rank() != 0) return;
+  base::log_warning(text("step ", step, " has no token that counts: the corpora's masks leave none, so its ",
+                         "loss of 0 means nothing, and only momentum and weight decay moved the parameters"));
 }
 
 // Who asked to stop may not leave much time: saving comes first then, and evaluation waits until the run
@@ -379,7 +391,9 @@ void Trainer::Impl::save(const PreparedStep& last) {
   RunState state;
   state.step = last.plan.step + 1;
   state.sampler = last.sampler_after;
+  state.corpora = run_.corpora();
   state.calibration = run_.calibration();
+  state.companions = run_.resumed().companions;
   state.config = config::to_toml(config_);
   run_.require_directory();
   save_checkpoint(run_.control(), run_.engine().store(), state, config_.log.dir / "checkpoints",
@@ -395,9 +409,10 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   const int64_t left_ns = elapsed_ns(begin_) * (config_.train.steps - metrics.step - 1) / done;
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
-                "step %lld/%lld  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
-                static_cast<long long>(metrics.step + 1), static_cast<long long>(config_.train.steps),
-                metrics.loss, metrics.grad_norm, metrics.time_ms, metrics.predicted_ms, metrics.tokens_per_s);
+                "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
+                static_cast<long long>(metrics.step), static_cast<long long>(metrics.step + 1),
+                static_cast<long long>(config_.train.steps), metrics.loss, metrics.grad_norm, metrics.time_ms,
+                metrics.predicted_ms, metrics.tokens_per_s);
   base::log_info(text(numbers, "  ", metrics.strategy, "  eta ", base::human_duration(left_ns)));
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import unittest
 
 from commands import CommandTest, call
@@ -77,6 +78,37 @@ class ModelCommands(CommandTest):
         continued = json.loads((self.folder / "continued" / "metrics.jsonl").read_text().splitlines()[0])
         self.assertEqual((continued["step"], continued["tokens"]), (0, first["tokens"]))
         self.assertLess(continued["loss"], first["loss"])
+
+    def test_what_goes_with_a_model_travels_through_training(self):
+        source = self.folder / "with_tokenizer"
+        shutil.copytree(self.folder / "model", source)
+        config = json.loads((source / "config.json").read_text())
+        config |= {"bos_token_id": 1, "eos_token_id": [2, 7], "max_position_embeddings": 4096}
+        (source / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "chat_template.jinja")
+        for name in names:
+            (source / name).write_text(f"what {name} says")
+        self.done("import", source, "--out", self.folder / "companions")
+        self.done("train", "--config", self.config, "--resume", self.folder / "companions",
+                  "--set", f"log.dir={self.folder}/kept")
+        self.done("export", self.folder / "kept", "--out", self.folder / "trained")
+        for name in (*names, "config.json"):
+            with self.subTest(name):
+                self.assertEqual((self.folder / "trained" / name).read_bytes(), (source / name).read_bytes())
+
+    def test_weights_that_are_not_finite_are_refused(self):
+        folder = self.folder / "not_finite"
+        shutil.copytree(self.folder / "model", folder)
+        weights = bytearray((folder / "model.safetensors").read_bytes())
+        weights[-4:] = b"\x00\x00\xc0\x7f"  # a float32 NaN
+        (folder / "model.safetensors").write_bytes(weights)
+        corpus = self.folder / "corpus" / "corpus"
+        for arguments in (("import", folder, "--out", self.folder / "refused"),
+                          ("eval", "--model", folder, "--corpus", corpus)):
+            with self.subTest(arguments[0]):
+                result = call(*arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn("' holds nan", result.stderr)
 
     def test_folder_and_checkpoint_have_one_loss_however_batched(self):
         checkpoint = self.eval(self.folder / "run")

@@ -19,7 +19,7 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
          "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": VOCABULARY,
          "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": 10000.0,
          "max_position_embeddings": 128, "torch_dtype": "float32"}
-PROGRESS = re.compile(r"(\[rank 0\] )?(step \d+/|saved checkpoint after)")
+PROGRESS = re.compile(r"(\[rank 0\] )?(step \d+ \(|saved checkpoint after|resuming from|since then changed)")
 TABLE = []
 
 
@@ -174,23 +174,79 @@ class Checkpoints(BadInput):
         self.train("run", RANKS)
         self.last = run / "checkpoints" / "step-2"
 
-    def test_corrupt_file(self):
-        path = self.last / "rank-0001.safetensors"
+    def corrupt(self, step):
+        """Flips a bit of a rank's file."""
+        path = self.last.parent / f"step-{step}" / "rank-0001.safetensors"
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
+
+    def test_corrupt_file(self):
+        self.corrupt(2)
         self.refuse("corrupt checkpoint", 2, r"rank-0001\.safetensors has checksum", "damaged",
-                    arguments=["--resume", "auto"], checkpoint__every=1)
+                    arguments=["--resume", "run/checkpoints/step-2"], checkpoint__every=1)
 
     def test_missing_file(self):
         (self.last / "rank-0001.safetensors").unlink()
         self.refuse("checkpoint without one file", 2, r"rank-0001\.safetensors is missing", "damaged",
-                    arguments=["--resume", "auto"], checkpoint__every=1)
+                    arguments=["--resume", "run/checkpoints/step-2"], checkpoint__every=1)
 
     def test_manifest_that_is_no_json(self):
-        (self.last / "manifest.json").write_text('{"schema": "sluice.checkpoint/1",')
-        self.refuse("corrupt manifest", 2, r"manifest\.json is not JSON", arguments=["--resume", "auto"],
-                    checkpoint__every=1)
+        (self.last / "manifest.json").write_text('{"schema": "sluice.checkpoint/2",')
+        self.refuse("corrupt manifest", 2, r"manifest\.json is not JSON",
+                    arguments=["--resume", "run/checkpoints/step-2"], checkpoint__every=1)
+
+    def test_damaged_ones_are_passed_over(self):
+        expected = losses(self.directory / "run")
+        for damage in (lambda: self.corrupt(2), lambda: (self.last / "rank-0000.safetensors").unlink(),
+                       lambda: (self.last / "manifest.json").write_text("{")):
+            damage()
+            outcome = self.train("run", RANKS, "--resume", "auto")
+            self.assertIn("step-2 is passed over: ", outcome.stderr)
+            self.assertRegex(outcome.stderr, r"resuming from \S+step-1 after 1 step")
+            self.assertEqual(committed_steps(self.directory / "run"), [1, 2])
+            self.assertEqual(losses(self.directory / "run"), expected)
+
+    def test_all_of_them_damaged(self):
+        before = (self.directory / "run" / "metrics.jsonl").read_bytes()
+        self.corrupt(1)
+        self.corrupt(2)
+        outcome = self.finish(self.start_train("run", RANKS, "--resume", "auto"))
+        self.assertEqual(outcome.status, 2, str(outcome))
+        self.assertIn("step-2 is passed over: ", outcome.stderr)
+        self.assertRegex(outcome.stderr, r"step-1/rank-0001\.safetensors has checksum")
+        self.assertEqual((self.directory / "run" / "metrics.jsonl").read_bytes(), before)
+
+    def test_another_runs_checkpoint_does_not_write_over_this_run(self):
+        shutil.copytree(self.last, self.directory / "imported" / "step-2")
+        self.refuse("another run's checkpoint in a used log.dir", 2, "run/checkpoints holds checkpoints",
+                    "imported/step-2 is none of", "set another log.dir", arguments=["--resume", "imported"])
+        self.train("run", RANKS, "--resume", "run/checkpoints/step-1")  # this run, gone back
+
+    def test_other_tokens_of_equal_lengths(self):
+        documents = make_documents()
+        documents[5][0] ^= 1
+        write_corpus(self.directory / "corpus", documents)
+        self.refuse("corpus with another token", 2, "corpus corpus is not the one that", "other tokens",
+                    arguments=["--resume", "auto"], train__steps=3)
+
+    def test_what_changed_is_said(self):
+        self.config("run", train__steps=3, checkpoint__every=1, parallel__strategies=STRATEGIES,
+                    optimizer__lr=2e-2, optimizer__decay="linear", data__tokens_per_step=600)
+        outcome = self.train("run", RANKS, "--resume", "auto")
+        changed = [line.split("since then changed: ")[1] for line in outcome.stderr.splitlines()
+                   if "since then changed" in line]
+        self.assertEqual(changed, ["data.tokens_per_step is 600, was 512", "optimizer.decay is 'linear', was 'cosine'",
+                                   "optimizer.lr is 0.02, was 0.01", "train.steps is 3, was 2"])
+
+    def test_a_manifest_of_the_first_version(self):
+        path = self.last / "manifest.json"
+        manifest = json.loads(path.read_text())
+        for key in ("hash", "corpora", "companions"):
+            del manifest[key]
+        path.write_text(json.dumps(manifest | {"schema": "sluice.checkpoint/1"}))
+        self.config("run", train__steps=3, checkpoint__every=1, parallel__strategies=STRATEGIES)
+        self.assertIn("its manifest has no hash", self.train("run", RANKS, "--resume", "auto").stderr)
 
     def test_half_written_by_name(self):
         (self.last / "manifest.json").unlink()
@@ -212,6 +268,25 @@ class Checkpoints(BadInput):
 
     def test_nothing_there(self):
         self.refuse("--resume of an empty place", 2, "nowhere", "name a", arguments=["--resume", "nowhere"])
+
+
+class Data(BadInput):
+    def test_mask_without_targets(self):
+        (self.directory / "corpus.mask").write_bytes(bytes(sum(map(len, make_documents()))))
+        self.refuse("mask of zeros", 2, r"corpus\.mask is 0 for every token", "remove the file")
+
+    def test_steps_without_targets_are_said(self):
+        """Only the last document counts: most steps meet none of its tokens."""
+        documents = make_documents()
+        mask = bytearray(sum(map(len, documents)))
+        mask[-len(documents[-1]):] = bytes([1]) * len(documents[-1])
+        (self.directory / "corpus.mask").write_bytes(mask)
+        self.config("run", parallel__strategies=STRATEGIES, train__steps=3)
+        self.assertIn("has no token that counts", self.train("run", RANKS).stderr)
+
+    def test_batch_of_millions_of_sequences(self):
+        self.refuse("tokens_per_step near 2^31", 2, "data.tokens_per_step is 2147483647", "at most",
+                    arguments=["--dry-run"], data__tokens_per_step=2**31 - 1)
 
 
 class Models(BadInput):

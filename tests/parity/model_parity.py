@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import LlamaForCausalLM
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import program
 import reference
@@ -130,8 +131,45 @@ def compare(comparison, sluice, scratch, name):
         compare_logits(comparison, where, scratch / "logits.safetensors", model, sequences)
 
 
+def make_companions(folder):
+    """What a model has beside its weights: a tokenizer with a chat template, settings of generation, token ids."""
+    words = {word: index for index, word in enumerate(["<unk>", "<s>", "</s>", "<turn>", "one", "two", "three"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    fast.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    fast.save_pretrained(folder)
+    model = reference.random_model(reference.llama_config(**SHAPE), seed=5, scale=8)
+    model.config.bos_token_id, model.config.eos_token_id = 1, 2
+    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=[2, 3], do_sample=True, temperature=0.6)
+    model.save_pretrained(folder)
+
+
+def compare_companions(comparison, sluice, scratch):
+    """transformers loads the exported folder as it loaded the imported one."""
+    original, exported = scratch / "original", scratch / "exported"
+    make_companions(original)
+    program.run(sluice, "import", original, "--out", scratch / "imported")
+    program.run(sluice, "export", scratch / "imported", "--out", exported)
+
+    def loaded(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        chat = [{"role": "user", "content": "one two"}]
+        return {"ids": tokenizer("one three nothing")["input_ids"],
+                "special tokens": tokenizer.special_tokens_map,
+                "chat": tokenizer.apply_chat_template(chat, tokenize=False),
+                "generation": GenerationConfig.from_pretrained(folder).to_dict(),
+                "config": model.config.to_diff_dict()}
+    ours, theirs = loaded(exported), loaded(original)
+    for what, value in theirs.items():
+        comparison.equal(f"companions: {what}", ours[what], value)
+
+
 def main():
     comparison = program.Comparison()
+    with tempfile.TemporaryDirectory() as scratch:
+        compare_companions(comparison, sys.argv[1], Path(scratch))
     for name in CASES:
         with tempfile.TemporaryDirectory() as scratch:
             compare(comparison, sys.argv[1], Path(scratch), name)

@@ -1,0 +1,45 @@
+#include "config/changes.h"
+
+#include <toml++/toml.h>
+
+#include <sstream>
+
+#include "base/text.h"
+
+namespace sluice::config {
+
+namespace {
+
+std::string to_text(const toml::node* value) {
+  if (value == nullptr) return "not set";
+  std::ostringstream out;
+  value->visit([&](const auto& node) { out << node; });
+  return out.str();
+}
+
+}  // namespace
+
+std::vector<std::string> changes(const RunConfig& then, const RunConfig& now) {
+  const auto relevant = [](RunConfig config) {
+    config.log = {};
+    config.train.threads = 0;
+    config.train.join_timeout_s = 0;
+    return toml::parse(to_toml(config));
+  };
+  const toml::table before = relevant(then);
+  const toml::table after = relevant(now);
+  std::vector<std::string> lines;
+  for (const auto& [section, keys] : after) {
+    // A key stands in both, except for those of [model]: hf, or the keys of a shape.
+    toml::table both = *before[section].as_table();
+    for (const auto& [key, value] : *keys.as_table()) both.insert_or_assign(key, value);
+    for (const auto& [key, unused] : both) {
+      const std::string was = to_text(before[section].as_table()->get(key));
+      const std::string is = to_text(keys.as_table()->get(key));
+      if (was != is) lines.push_back(base::text(section.str(), ".", key.str(), " is ", is, ", was ", was));
+    }
+  }
+  return lines;
+}
+
+}  // namespace sluice::config

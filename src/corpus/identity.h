@@ -1,0 +1,32 @@
+// What a corpus held when a run began, so that a resumed run can tell whether it still does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "corpus/blend.h"
+
+namespace sluice::corpus {
+
+struct CorpusIdentity {
+  int64_t documents = 0;
+  int64_t tokens = 0;
+  uint64_t index = 0;    // IndexedCorpus::index_hash
+  uint64_t content = 0;  // IndexedCorpus::content_hash, which says what it proves
+  bool operator==(const CorpusIdentity&) const = default;
+};
+
+// One a part. Reads at most some MiB of each corpus.
+std::vector<CorpusIdentity> identities(const Blend& blend);
+
+// InputError naming `where` the identities `then` came from, unless they are `now`, those of `blend`.
+void require_same(const std::vector<CorpusIdentity>& then, const std::vector<CorpusIdentity>& now,
+                  const Blend& blend, const std::string& where);
+
+// [{documents, tokens, index, content}, …] and back; InputError naming `name`.
+base::Json to_json(const std::vector<CorpusIdentity>& identities);
+std::vector<CorpusIdentity> identities_from_json(const base::Json& json, const std::string& name);
+
+}  // namespace sluice::corpus
