@@ -2,16 +2,20 @@
 // exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible.
 #include <malloc.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "cli/command.h"
 #if SLUICE_TORCH
@@ -19,6 +23,34 @@
 #endif
 
 namespace {
+
+constexpr const char* kOutOfMemory = "out of memory: allow the process more, or give it a smaller input";
+
+// Of an exception that no main can catch: in a thread, or before main while libraries set themselves up.
+// Memory may be what is missing, so none is taken.
+[[noreturn]] void end_unhandled() {
+  const auto say = [](std::string_view line) {
+    [[maybe_unused]] const ssize_t wrote = ::write(STDERR_FILENO, line.data(), line.size());
+  };
+  say("sluice: ");
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+    say("internal error: terminated");
+  } catch (const std::bad_alloc&) {
+    say(kOutOfMemory);
+  } catch (const std::exception& error) {
+    const std::string_view message = error.what();
+    say(message.substr(0, message.find_first_of("\n\x1b")));
+  } catch (...) {
+    say("internal error: something unknown was thrown");
+  }
+  say("\n");
+  ::_exit(1);
+}
+
+// Runs before the libraries' own constructors, libtorch's among them.
+void watch_for_unhandled() { std::set_terminate(&end_unhandled); }
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)() = &watch_for_unhandled;
 
 // Tensors that are freed and allocated every layer should not go back to the kernel in between. 32 MiB is the
 // largest threshold that glibc takes.
@@ -60,8 +92,9 @@ void add_commands(CLI::App& app) {
 #endif
 }
 
-int fail(const std::exception& error, int exit_status) {
-  std::fprintf(stderr, "sluice: %s\n", error.what());
+int fail(const std::string& message, int exit_status) {
+  std::cout.flush();
+  std::fprintf(stderr, "sluice: %s\n", sluice::base::printable(message).c_str());
   return exit_status;
 }
 
@@ -84,6 +117,8 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int a
 
 int main(int argc, char** argv) {
   set_process_up();
+  const sluice::base::PrintableStream out(std::cout);
+  const sluice::base::PrintableStream err(std::cerr);
   CLI::App app("Sluice trains Transformers on sequences of very different lengths.", "sluice");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice 0.1.0");
@@ -94,10 +129,13 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(sluice::base::InputError(usage_fault(app, error, argc, argv)), 2);
+    return fail(usage_fault(app, error, argc, argv), 2);
   } catch (const sluice::base::Error& error) {
-    return fail(error, error.exit_status());
+    return fail(error.what(), error.exit_status());
+  } catch (const std::bad_alloc&) {
+    return fail(kOutOfMemory, 1);
   } catch (const std::exception& error) {
-    return fail(error, 1);
+    const std::string message = error.what();  // libtorch's goes on with its stack
+    return fail(message.substr(0, message.find('\n')), 1);
   }
 }
