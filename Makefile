@@ -64,9 +64,11 @@ processors: build ## Run the tests as other processors would: older instruction 
 	  echo "$$setting"; env $$setting $(CTEST) --test-dir $(BUILD) -j $(JOBS) -LE repository || exit 1; \
 	done
 
-fuzz: bootstrap ## Read and use 10^6 damaged input files under ASan+UBSan
+fuzz: bootstrap ## Read and use 10^6 damaged inputs under ASan+UBSan, and run 5,000 commands on damaged files
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
 	ASAN_OPTIONS=max_allocation_size_mb=256 build-asan/input_fuzz --count 1000000
+	$(MAKE) build
+	SLUICE=$(SLUICE) $(PYTHON) -B tests/fuzz/command_fuzz.py --count 5000 --jobs $(JOBS)
 
 determinism: bootstrap ## Compare the plans of four builds: g++ and clang++, without and with all optimisation
 	@tools/bootstrap --developer

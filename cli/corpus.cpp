@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -113,7 +114,7 @@ void print_json(const corpus::BuildResult& result) {
                      {"other_files", other_files(result)},
                      {"refused_documents", result.counts.refused_documents},
                      {"changed_documents", result.changed_documents}};
-  std::cout << json.dump(2) << "\n";
+  std::cout << base::json_text(json, 2) << "\n";
 }
 
 void print_text(const corpus::BuildResult& result) {

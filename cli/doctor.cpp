@@ -4,10 +4,11 @@
 #include <filesystem>
 #include <iostream>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/print.h"
 #include "profile/machine.h"
 
 namespace sluice::cli {
@@ -56,9 +57,9 @@ std::vector<Finding> examine() {
   return findings;
 }
 
-void print(const std::vector<Finding>& findings) {
+void print_all(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
-    std::printf("%-4s %-12s %s\n", finding.works ? "ok" : "--", finding.what.c_str(), finding.detail.c_str());
+    print("%-4s %-12s %s\n", finding.works ? "ok" : "--", finding.what.c_str(), finding.detail.c_str());
   }
 }
 
@@ -79,9 +80,9 @@ void add_doctor(CLI::App& app) {
   command->callback([as_json] {
     const std::vector<Finding> findings = examine();
     if (*as_json) {
-      std::cout << to_json(findings).dump(2) << '\n';
+      std::cout << base::json_text(to_json(findings), 2) << '\n';
     } else {
-      print(findings);
+      print_all(findings);
     }
   });
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -88,7 +89,8 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
     outcome.result.loss_sum += result.loss_sum;
     outcome.result.targets += result.targets;
     outcome.sequences += static_cast<int64_t>(batch.samples.size());
-    if (!options.losses.empty()) losses += sequence_json(batch.samples.front(), result).dump() + "\n";
+    if (!options.losses.empty())
+      losses += base::json_text(sequence_json(batch.samples.front(), result)) + "\n";
     progress.advance(1);
   }
   progress.finish();
@@ -103,7 +105,7 @@ void print(const Options& options, const train::ModelSource& model, const Outcom
                              {"loss", outcome.result.mean_loss()},
                              {"targets", outcome.result.targets},
                              {"sequences", outcome.sequences}};
-    std::cout << json.dump(2) << "\n";
+    std::cout << base::json_text(json, 2) << "\n";
     return;
   }
   char loss[32];

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "cli/command.h"
@@ -37,7 +38,7 @@ void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
                              {"step", manifest.step},
                              {"parameters", manifest.shape.parameters()},
                              {"dtype", options.dtype}};
-    std::cout << json.dump(2) << "\n";
+    std::cout << base::json_text(json, 2) << "\n";
     return;
   }
   std::cout << base::text(options.out.string(), ": ", base::human_count(manifest.shape.parameters()),

@@ -7,6 +7,7 @@
 #include <new>
 #include <system_error>
 
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace sluice::cli {
@@ -31,7 +32,7 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
   } catch (const std::bad_alloc&) {
     static_cast<void>(!::write(STDERR_FILENO, kOutOfMemory, sizeof kOutOfMemory - 1));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice: %s\n", describe_failure(error).c_str());
+    std::fprintf(stderr, "sluice: %s\n", base::printable(describe_failure(error)).c_str());
   } catch (...) {
     std::fputs("sluice: an unknown failure\n", stderr);
   }
@@ -54,7 +55,8 @@ std::string describe_failure(const std::exception& error) {
                       " (ulimit -u), or memory for its stack is missing (ulimit -v ",
                       limit_text(RLIMIT_AS, true), "): raise the limit, or lower train.threads");
   }
-  return error.what();
+  const std::string message = error.what();  // libtorch's goes on with its stack
+  return message.substr(0, message.find('\n'));
 }
 
 }  // namespace sluice::cli

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/save.h"
@@ -28,7 +29,7 @@ void run(const Options& options) {
     const base::Json json = {{"checkpoint", directory.string()},
                              {"parameters", model.shape().parameters()},
                              {"dtype", checkpoint::config_name(model.type())}};
-    std::cout << json.dump(2) << "\n";
+    std::cout << base::json_text(json, 2) << "\n";
     return;
   }
   std::cout << base::text(directory.string(), ": ", base::human_count(model.shape().parameters()),

@@ -8,11 +8,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "cli/environment.h"
+#include "cli/print.h"
 #include "config/run_config.h"
 #include "corpus/indexed.h"
 #include "corpus/length_chart.h"
@@ -52,9 +54,7 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_beside(const fs::path& prefix) {
   return nullptr;
 }
 
-std::string quoted(const std::string& value) {
-  return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string quoted(const std::string& value) { return base::json_text(value); }
 
 std::string shape_text(const model::Shape& shape) {
   return text(human_count(shape.parameters()), " parameters: ", shape.layers, " layers, hidden ",
@@ -64,22 +64,22 @@ std::string shape_text(const model::Shape& shape) {
 }
 
 void print_tensor(const checkpoint::TensorInfo& tensor) {
-  std::printf("  %-52s %-5s %-18s %s\n", tensor.name.c_str(), tensor.format_type.c_str(),
-              checkpoint::shape_text(tensor.shape).c_str(),
-              human_bytes(static_cast<double>(tensor.end_byte - tensor.begin_byte)).c_str());
+  print("  %-52s %-5s %-18s %s\n", tensor.name.c_str(), tensor.format_type.c_str(),
+        checkpoint::shape_text(tensor.shape).c_str(),
+        human_bytes(static_cast<double>(tensor.end_byte - tensor.begin_byte)).c_str());
 }
 
 void print_layer_times(const cost::CostModel::Options& options) {
-  std::printf("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
-              "forward", "input grad.", "weight grad.");
+  print("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
+        "forward", "input grad.", "weight grad.");
   for (const auto& [tp, layer] : options.layer_by_tp) {
     for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
       const auto duration = [&](const cost::Quadratic& times) {
         return base::human_duration(times.of_sequences({&length, 1}));
       };
-      std::printf("%4d %10lld %12s %12s %12s\n", tp, static_cast<long long>(length),
-                  duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
-                  duration(layer.backward_weight).c_str());
+      print("%4d %10lld %12s %12s %12s\n", tp, static_cast<long long>(length),
+            duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
+            duration(layer.backward_weight).c_str());
     }
   }
 }
@@ -87,18 +87,18 @@ void print_layer_times(const cost::CostModel::Options& options) {
 void print_scheme_times(const cost::CostModel::Options& options) {
   constexpr int kShownGpus = 64;
   const cost::CostModel cost(options);
-  std::printf("%9s %12s %12s %12s %9s %9s   a stage, forward and backward, of one sequence\n", "scheme",
-              "512 tokens", "4096 tokens", "32768 tokens", "util_len", "max_len");
+  print("%9s %12s %12s %12s %9s %9s   a stage, forward and backward, of one sequence\n", "scheme",
+        "512 tokens", "4096 tokens", "32768 tokens", "util_len", "max_len");
   for (const auto& [degrees, row] : options.scheme_times) {
     const strategy::Scheme scheme{.tp = degrees.first, .pp = degrees.second};
     const auto duration = [&times = row.stage](int64_t length) {
       return base::human_duration(times.of_sequences({&length, 1}));
     };
-    std::printf("%9s %12s %12s %12s %9lld %9lld\n", to_text(scheme).c_str(), duration(512).c_str(),
-                duration(4096).c_str(), duration(32768).c_str(), static_cast<long long>(row.util_len_tokens),
-                static_cast<long long>(cost.max_len_tokens(scheme, kShownGpus)));
+    print("%9s %12s %12s %12s %9lld %9lld\n", to_text(scheme).c_str(), duration(512).c_str(),
+          duration(4096).c_str(), duration(32768).c_str(), static_cast<long long>(row.util_len_tokens),
+          static_cast<long long>(cost.max_len_tokens(scheme, kShownGpus)));
   }
-  std::printf("max_len is that of %d GPUs, which share the optimiser's states\n", kShownGpus);
+  print("max_len is that of %d GPUs, which share the optimiser's states\n", kShownGpus);
 }
 
 }  // namespace
@@ -146,7 +146,6 @@ void inspect_safetensors(const fs::path& path) {
                       "\n");
   }
   std::fflush(stdout);
-  std::cout.flush();
   for (const checkpoint::TensorInfo& tensor : file.tensors()) print_tensor(tensor);
 }
 
@@ -163,22 +162,21 @@ void inspect_metrics(const fs::path& path) {
     lines.push_back(base::parse_json(line, text(path.string(), ":", lines.size() + 1)));
   }
   const size_t every = 1 + lines.size() / kShownSteps;
-  std::printf("%s: %zu lines%s\n", path.c_str(), lines.size(),
-              every > 1 ? text(", every ", every, "th shown, and evaluations").c_str() : "");
-  std::printf("%8s %9s %9s %9s %9s %10s  %s\n", "step", "loss", "norm", "ms", "predicted", "tokens/s",
-              "strategy");
+  print("%s: %zu lines%s\n", path.c_str(), lines.size(),
+        every > 1 ? text(", every ", every, "th shown, and evaluations").c_str() : "");
+  print("%8s %9s %9s %9s %9s %10s  %s\n", "step", "loss", "norm", "ms", "predicted", "tokens/s", "strategy");
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto number = [&](const char* key) {
       return base::get_or<double>(lines[i], key, 0, path.string());
     };
     const auto step = base::require<int64_t>(lines[i], "step", path.string());
     if (lines[i].contains("validation_loss")) {
-      std::printf("%8lld %9.4f  validation, %.0f targets\n", static_cast<long long>(step),
-                  number("validation_loss"), number("targets"));
+      print("%8lld %9.4f  validation, %.0f targets\n", static_cast<long long>(step),
+            number("validation_loss"), number("targets"));
     } else if (i % every == 0 || i + 1 == lines.size()) {
-      std::printf("%8lld %9.4f %9.4f %9.1f %9.1f %10.0f  %s\n", static_cast<long long>(step), number("loss"),
-                  number("grad_norm"), number("time_ms"), number("predicted_ms"), number("tokens_per_s"),
-                  base::get_or<std::string>(lines[i], "strategy", "", path.string()).c_str());
+      print("%8lld %9.4f %9.4f %9.1f %9.1f %10.0f  %s\n", static_cast<long long>(step), number("loss"),
+            number("grad_norm"), number("time_ms"), number("predicted_ms"), number("tokens_per_s"),
+            base::get_or<std::string>(lines[i], "strategy", "", path.string()).c_str());
     }
   }
 }
@@ -221,12 +219,12 @@ void inspect_checkpoint(const fs::path& directory) {
     std::cout << text("  ", file.name, ": ", human_bytes(static_cast<double>(file.bytes)), ", owns ",
                       human_count(elements), " parameters\n");
   }
-  std::cout << text(
-      "  sampler: ", manifest.sampler.is_null() ? "none" : manifest.sampler.dump(), "\n  calibration: ",
-      manifest.calibration.is_null()
-          ? "none"
-          : base::get_or<std::string>(manifest.calibration, "source", "unknown", directory.string()),
-      "\n  configuration: ", manifest.config.empty() ? "none" : "as trained", "\n");
+  std::cout << text("  sampler: ", manifest.sampler.is_null() ? "none" : base::json_text(manifest.sampler),
+                    "\n  calibration: ",
+                    manifest.calibration.is_null() ? "none"
+                                                   : base::get_or<std::string>(manifest.calibration, "source",
+                                                                               "unknown", directory.string()),
+                    "\n  configuration: ", manifest.config.empty() ? "none" : "as trained", "\n");
   checkpoint.verify();
   std::cout << "  all files are whole: sizes and checksums agree\n";
 }
@@ -238,7 +236,6 @@ void inspect_hugging_face(const fs::path& folder) {
   const checkpoint::HuggingFaceModel model(folder);
   std::cout << text(folder.string(), ": Hugging Face folder, ", checkpoint::config_name(model.type()), "\n  ",
                     shape_text(model.shape()), "\n");
-  std::cout.flush();
 }
 
 void inspect_run(const fs::path& directory) {
@@ -247,7 +244,6 @@ void inspect_run(const fs::path& directory) {
   for (const checkpoint::SavedStep& saved : checkpoint::saved_steps(root)) {
     std::cout << text("  checkpoint after ", saved.step, " steps: ", saved.directory.string(), "\n");
   }
-  std::cout.flush();
   if (fs::exists(directory / "metrics.jsonl")) inspect_metrics(directory / "metrics.jsonl");
 }
 
@@ -262,7 +258,6 @@ void inspect_calibration(const Json& json, const std::string& name) {
   const cost::CostModel::Options& options = calibration.options;
   std::cout << text(name, ": calibration, ", calibration.hardware, "; ", calibration.source, "\n  ",
                     shape_text(options.shape), "\n");
-  std::cout.flush();
   if (options.scheme_times.empty()) {
     print_layer_times(options);
   } else {
@@ -272,9 +267,8 @@ void inspect_calibration(const Json& json, const std::string& name) {
     return text(base::human_duration(times.latency_ns), " + ",
                 human_bytes(static_cast<double>(times.bytes_per_s)), "/s");
   };
-  std::printf("links: inside a node %s, between nodes %s; memory of a rank %s\n", link(options.intra).c_str(),
-              link(options.inter).c_str(),
-              human_bytes(static_cast<double>(options.memory.device_bytes)).c_str());
+  print("links: inside a node %s, between nodes %s; memory of a rank %s\n", link(options.intra).c_str(),
+        link(options.inter).c_str(), human_bytes(static_cast<double>(options.memory.device_bytes)).c_str());
 }
 
 void inspect_strategies(const Json& json, const std::string& name) {
@@ -301,13 +295,13 @@ void inspect_trace(const Json& json, const std::string& name) {
     sum_us += duration_us;
     end_us = std::max(end_us, base::get_or<double>(event, "ts", 0, name) + duration_us);
   }
-  std::printf("%s: timeline of %s; chrome://tracing or ui.perfetto.dev draws it\n", name.c_str(),
-              base::human_duration(static_cast<int64_t>(end_us * 1e3)).c_str());
-  std::printf("%6s %-16s %7s %12s\n", "rank", "work", "nodes", "time");
+  print("%s: timeline of %s; chrome://tracing or ui.perfetto.dev draws it\n", name.c_str(),
+        base::human_duration(static_cast<int64_t>(end_us * 1e3)).c_str());
+  print("%6s %-16s %7s %12s\n", "rank", "work", "nodes", "time");
   for (const auto& [key, total] : totals) {
-    std::printf("%6lld %-16s %7lld %12s\n", static_cast<long long>(key.first), key.second.c_str(),
-                static_cast<long long>(total.first),
-                base::human_duration(static_cast<int64_t>(total.second * 1e3)).c_str());
+    print("%6lld %-16s %7lld %12s\n", static_cast<long long>(key.first), key.second.c_str(),
+          static_cast<long long>(total.first),
+          base::human_duration(static_cast<int64_t>(total.second * 1e3)).c_str());
   }
 }
 
@@ -319,7 +313,7 @@ void inspect_weight_map(const Json& json, const std::string& name) {
   const Json weight_map = base::require<Json>(json, "weight_map", name);
   std::map<std::string, int64_t> tensors;
   for (const auto& [tensor, file] : weight_map.items())
-    ++tensors[file.is_string() ? file.get<std::string>() : file.dump()];
+    ++tensors[file.is_string() ? file.get<std::string>() : base::json_text(file)];
   std::cout << text(name, ": index of ", tensors.size(), " safetensors files\n");
   for (const auto& [file, count] : tensors) std::cout << text("  ", file, ": ", count, " tensors\n");
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -51,7 +52,7 @@ void run(const Arguments& arguments) {
   if (!arguments.svg.empty()) base::write_file_atomically(arguments.svg, corpus::lengths_svg(all));
   if (!arguments.out.empty()) base::write_file_atomically(arguments.out, corpus::lengths_text(summary(all)));
   if (arguments.json) {
-    std::cout << summary(all).dump() << "\n";
+    std::cout << base::json_text(summary(all)) << "\n";
     return;
   }
   std::cout << corpus::lengths_table(all);

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/failure.h"
@@ -87,8 +88,9 @@ void add_commands(CLI::App& app) {
 #endif
 }
 
-int fail(const std::exception& error, int exit_status) {
-  std::fprintf(stderr, "sluice: %s\n", error.what());
+int fail(const std::string& message, int exit_status) {
+  std::cout.flush();
+  std::fprintf(stderr, "sluice: %s\n", sluice::base::printable(message).c_str());
   return exit_status;
 }
 
@@ -111,6 +113,8 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int a
 
 int main(int argc, char** argv) {
   set_process_up();
+  const sluice::base::PrintableStream out(std::cout);
+  const sluice::base::PrintableStream err(std::cerr);
   CLI::App app("Sluice trains Transformers on sequences of very different lengths.", "sluice");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice 0.1.0");
@@ -121,10 +125,10 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(sluice::base::InputError(usage_fault(app, error, argc, argv)), 2);
+    return fail(usage_fault(app, error, argc, argv), 2);
   } catch (const sluice::base::Error& error) {
-    return fail(error, error.exit_status());
+    return fail(error.what(), error.exit_status());
   } catch (const std::exception& error) {
-    return fail(sluice::base::RunError(sluice::cli::describe_failure(error)), 1);
+    return fail(sluice::cli::describe_failure(error), 1);
   }
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -70,7 +71,7 @@ void plan_one(Planning& planning, const Arguments& arguments) {
   const strategy::StepPlan plan = plan_next(planning);
   if (!arguments.out.empty()) base::write_json(arguments.out, strategy::to_json(plan));
   if (arguments.json) {
-    std::cout << strategy::to_json(plan).dump() << "\n";
+    std::cout << base::json_text(strategy::to_json(plan)) << "\n";
   } else {
     std::cout << report::plan_table(plan) << "\n";
   }
@@ -110,7 +111,7 @@ void plan_several(Planning& planning, const Arguments& arguments) {
     const strategy::StepPlan plan = plan_next(planning);
     base::Json line = strategy::to_json(plan);
     line["planning_ns"] = plan.planning_ns;
-    lines.write(line.dump());
+    lines.write(base::json_text(line));
     planning_ns += plan.planning_ns;
     estimated_ns += plan.estimated_ns;
     tokens += plan.tokens();

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -51,7 +52,7 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
     const base::Json json = cost::to_json(found.calibration, schemes_of(found), rank.launch.world_size);
     base::write_json(options.out, json);
     if (options.json) {
-      std::cout << json.dump(2) << std::endl;
+      std::cout << base::json_text(json, 2) << std::endl;
     } else {
       std::cout << profile::profile_table(found) << "\nwritten to " << options.out.string() << std::endl;
     }

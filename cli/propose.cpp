@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/planning.h"
@@ -37,7 +38,7 @@ void run(const Arguments& arguments) {
       config::strategies_to_json(config::propose(task), task.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
-    std::cout << file.dump() << "\n";
+    std::cout << base::json_text(file) << "\n";
   } else {
     std::cout << report::strategies_table(file, "the proposal");
   }

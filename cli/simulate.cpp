@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -112,7 +112,7 @@ void run(const Arguments& arguments) {
     report::write_report(arguments.out, arguments.out / "report.html");
   }
   if (arguments.json) {
-    std::cout << summary.dump() << "\n";
+    std::cout << base::json_text(summary) << "\n";
   } else {
     std::cout << study::comparison_table(results);
   }

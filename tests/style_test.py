@@ -22,6 +22,7 @@ RULES = [
      ("src/transport/heartbeat.cpp",)),  # a token that keeps strangers out of the ring of heartbeats
 ]
 RULES = [(re.compile(pattern), advice, allowed) for pattern, advice, allowed in RULES]
+PASSES_BY = re.compile(r"(?<![\w.>])std::(?:printf|puts|fwrite|clog)\b")  # what main puts before std::cout
 
 
 def faults_of(path):
@@ -32,6 +33,9 @@ def faults_of(path):
         yield f"{path}: a header needs #pragma once"
     if path.suffix == ".h" and not source.startswith(("//", "/*")):
         yield f"{path}: a header begins with a comment that says what it is"
+    if path.parts[0] == "cli":
+        for match in PASSES_BY.finditer(code):
+            yield f"{path}:{repository.line_of(code, match.start())}: {match.group()}: use std::cout or cli/print.h"
     if path.parts[0] != "src" or is_test:
         return
     for pattern, advice, allowed in RULES:

@@ -1,21 +1,17 @@
-#include "base/json.h"
-
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/json_fields.h"
+#include "base/utf8.h"
 
 namespace sluice::base {
 
 namespace {
 
-constexpr size_t kExcerptSize = 200;
-
-// Cut between characters.
-std::string beginning(std::string_view whole) {
-  if (whole.size() <= kExcerptSize) return std::string(whole);
-  size_t size = kExcerptSize;
-  while (size > 0 && (static_cast<unsigned char>(whole[size]) & 0xC0) == 0x80) --size;
-  return text(whole.substr(0, size), "…");
+// "[json.exception.parse_error.101] parse error at line 1, …" -> "parse error at line 1, …"
+std::string_view without_library_name(std::string_view message) {
+  const size_t end = message.find("] ");
+  return message.starts_with('[') && end != std::string_view::npos ? message.substr(end + 2) : message;
 }
 
 // How many lists and objects stand inside one another.
@@ -42,21 +38,36 @@ Json parse_json(const std::string& bytes, const std::string& name) {
   const int64_t depth = depth_of(bytes);
   if (depth > kDeepestJson) {
     throw InputError(
-        text(name, ": ", depth, " values stand inside one another, at most ", kDeepestJson, " may"));
+        text(name, ": ", depth, " values stand inside one another: give at most ", kDeepestJson));
   }
   try {
     return Json::parse(bytes);
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(text(name, " is not JSON: ", beginning(error.what())));
+    throw InputError(text(name, " is not JSON: ", beginning(without_library_name(error.what()))));
   }
 }
 
-std::string excerpt(const Json& value) { return beginning(value.dump()); }
+std::string json_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string excerpt(const Json& value) { return beginning(json_text(value)); }
+
+const Json& member(const Json& value, const std::string& key, const std::string& name) {
+  if (!value.is_object() || !value.contains(key)) {
+    throw InputError(text(name, ": key '", key, "' is missing: add it"));
+  }
+  return value.at(key);
+}
+
+void refuse(const Json& value, const std::string& key, const std::string& expected, const std::string& name) {
+  throw InputError(text(name, ": key '", key, "' is ", excerpt(value), ": give ", expected));
+}
 
 Json read_json(const std::filesystem::path& path) { return parse_json(read_file(path), path.string()); }
 
 void write_json(const std::filesystem::path& path, const Json& value) {
-  write_file_atomically(path, value.dump(2) + "\n");
+  write_file_atomically(path, json_text(value, 2) + "\n");
 }
 
 void require_schema(const Json& value, const std::string& schema, const std::string& name) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/text.h"
 
 namespace sluice::base {
@@ -47,7 +48,7 @@ void configure_log(const LogOptions& options) {
 }
 
 void log(LogLevel level, const std::string& line) {
-  spdlog::default_logger()->log(spdlog_level(level), line);
+  spdlog::default_logger()->log(spdlog_level(level), printable(line));
 }
 
 }  // namespace sluice::base

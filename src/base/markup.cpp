@@ -6,29 +6,13 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace sluice::base {
 
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-// Bytes of the well-formed UTF-8 character (RFC 3629) that `bytes` begins with; 0: none.
-size_t character_size(std::string_view bytes) {
-  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
-  const uint8_t lead = at(0);
-  if (lead < 0x80) return 1;
-  const size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || bytes.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((at(i) & 0xC0) != 0x80) return 0;
-  }
-  const uint8_t second = at(1);
-  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-  const bool surrogate = lead == 0xED && second >= 0xA0;
-  const bool beyond = lead == 0xF4 && second >= 0x90;
-  return overlong || surrogate || beyond ? 0 : size;
-}
 
 bool is_forbidden(char c) {
   const auto byte = static_cast<uint8_t>(c);
@@ -47,7 +31,7 @@ std::string escaped(std::string_view value) {
   std::string out;
   out.reserve(value.size());
   while (!value.empty()) {
-    const size_t size = character_size(value);
+    const size_t size = utf8_character_size(value);
     if (size == 0 || is_forbidden(value.front())) {
       out += kReplacement;
     } else if (value.front() == '<') {

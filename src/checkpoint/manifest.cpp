@@ -55,8 +55,8 @@ FileRecord file_from_json(const Json& json, int rank, const std::string& name) {
   for (const Json& interval : base::require<Json>(json, "intervals", name)) {
     if (!interval.is_array() || interval.size() != 2 || !base::holds_integer<int64_t>(interval[0]) ||
         !base::holds_integer<int64_t>(interval[1])) {
-      throw InputError(
-          text(name, ": file ", file.name, " has interval ", interval.dump(), ", expected [begin, end]"));
+      throw InputError(text(name, ": file ", file.name, " has interval ", base::excerpt(interval),
+                            ", expected [begin, end]"));
     }
     file.intervals.push_back({interval[0].get<int64_t>(), interval[1].get<int64_t>()});
     if (file.intervals.back().begin < 0 || file.intervals.back().size() < 0) {

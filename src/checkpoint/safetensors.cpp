@@ -42,7 +42,7 @@ std::vector<int64_t> integers(const Json& entry, const char* key, const std::str
   std::vector<int64_t> values;
   for (const Json& value : list) {
     if (!base::holds_integer<int64_t>(value) || value.get<int64_t>() < 0) {
-      throw InputError(text(name, ": key '", key, "' holds ", value.dump(), ", not a size", kWayOut));
+      throw InputError(text(name, ": key '", key, "' holds ", base::excerpt(value), ", not a size", kWayOut));
     }
     values.push_back(value.get<int64_t>());
   }

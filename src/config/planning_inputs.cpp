@@ -1,14 +1,12 @@
 #include "config/planning_inputs.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/toml.h"
 #include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"
@@ -37,16 +35,6 @@ std::string suggestion(const std::string& value, const std::vector<std::string>&
   const std::string nearest = base::nearest_word(value, known);
   return text(nearest.empty() ? "" : text("did you mean '", nearest, "'? "), "known are ",
               base::join(known, ", "));
-}
-
-Json toml_as_json(const std::string& path) {
-  try {
-    std::ostringstream out;
-    out << toml::json_formatter(toml::parse(base::read_file(path), path));
-    return base::parse_json(out.str(), path);
-  } catch (const toml::parse_error& error) {
-    throw InputError(text(path, ":", error.source().begin.line, ": ", error.description()));
-  }
 }
 
 bool is_preset(const std::string& name) {
@@ -196,8 +184,9 @@ strategy::Cluster find_cluster(const std::string& name, int nodes) {
                           "' is no preset and no file: ", suggestion(name, strategy::cluster_preset_names()),
                           "; or give a JSON or TOML file"));
   }
-  return strategy::cluster_from_json(name.ends_with(".toml") ? toml_as_json(name) : base::read_json(name),
-                                     name);
+  const std::string bytes = base::read_file(name);
+  return strategy::cluster_from_json(
+      name.ends_with(".toml") ? base::parse_toml_as_json(bytes, name) : base::parse_json(bytes, name), name);
 }
 
 PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {

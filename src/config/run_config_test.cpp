@@ -64,10 +64,34 @@ TEST(RunConfig, UnknownKeyNamesTheNearest) {
 TEST(RunConfig, RefusesWhatIsOutOfRange) {
   EXPECT_NE(fault(kSmall, {"data.context_length=1"}).find("data.context_length is 1"), std::string::npos);
   EXPECT_NE(fault(kSmall, {"train.dtype=int8"}).find("float32, bfloat16, float64"), std::string::npos);
-  EXPECT_NE(fault(kSmall, {"train.steps=many"}).find("is not a whole number"), std::string::npos);
+  EXPECT_NE(
+      fault(kSmall, {"train.steps=many"}).find("--set: train.steps is 'many': give a whole number from 1 to"),
+      std::string::npos);
   EXPECT_NE(fault(kSmall, {"model.hf=somewhere"}).find("keep one"), std::string::npos);
   EXPECT_NE(fault("[model]\nlayers = = 3").find("run.toml:2"), std::string::npos);
   EXPECT_NE(fault("").find("model.layers is missing"), std::string::npos);
+}
+
+TEST(RunConfig, FaultsNamePlaceValueAndWayOut) {
+  EXPECT_EQ(fault("[train]\nsteps = \"x\""),
+            "[config] run.toml:2: train.steps is 'x': give a whole number from 1 to 1099511627776");
+  EXPECT_EQ(fault("[log]\ntensorboard = 1"), "[config] run.toml:2: log.tensorboard is 1: give true or false");
+  EXPECT_EQ(fault("[optimizer]\nlr = nan"),
+            "[config] run.toml:2: optimizer.lr is nan: give a number from 0 to 1000");
+  EXPECT_EQ(fault(kSmall, {"model.layers=10000000"}),
+            "[config] --set: model.layers is 10000000: give a whole number from 1 to 4096");
+  EXPECT_NE(fault(kSmall, {"model.hidden=1048576", "model.heads=1", "model.kv_heads=1",
+                           "model.ffn_hidden=16777216", "model.layers=4096"})
+                .find("[config] run.toml: model: head_dim is 1048576"),
+            std::string::npos);
+}
+
+TEST(RunConfig, DeepKeysAreRefused) {
+  std::string header = "[a";
+  for (int i = 0; i < 50'000; ++i) header += ".a";
+  EXPECT_NE(fault(header + "]").find("[config] run.toml:1: a key has more than 16 parts"), std::string::npos);
+  EXPECT_NE(fault(kSmall, {"model." + header.substr(1) + "=1"}).find("unknown key"), std::string::npos);
+  EXPECT_NE(fault(kSmall, {"train.steps=1\nx = 2"}).find("more than one line"), std::string::npos);
 }
 
 }  // namespace

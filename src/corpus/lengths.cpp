@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "corpus/indexed.h"
 
@@ -107,7 +108,7 @@ Json to_json(const LengthDistribution& lengths) {
 std::string lengths_text(const Json& json) {
   std::vector<std::string> lines;
   for (const auto& [key, value] : json.items())
-    lines.push_back(text("  ", Json(key).dump(), ": ", value.dump()));
+    lines.push_back(text("  ", base::json_text(key), ": ", base::json_text(value)));
   return text("{\n", base::join(lines, ",\n"), "\n}\n");
 }
 

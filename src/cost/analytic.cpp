@@ -30,27 +30,37 @@ class Analysis {
     const double gathers = 4 * collective_ns_per_token();
     const double constant = rates_.layer_overhead_ns + 4 * collective_latency_ns();
     const double attention = 2 * real(shape_.q_width()) / tp_;  // FLOPs over l²
-    return {Quadratic::from_ns(attention / rates_.attention_forward_flops_per_ns,
-                               products + elementwise + gathers, constant),
-            Quadratic::from_ns(2.5 * attention / rates_.attention_backward_flops_per_ns,
-                               products + 2 * elementwise + gathers, constant),
-            Quadratic::from_ns(0, products + gathers, constant)};
+    return {
+        times(attention / rates_.attention_forward_flops_per_ns, products + elementwise + gathers, constant),
+        times(2.5 * attention / rates_.attention_backward_flops_per_ns, products + 2 * elementwise + gathers,
+              constant),
+        times(0, products + gathers, constant)};
   }
 
   EndTimes ends() const {
     const double rows = 2 * real(shape_.hidden) * element_bytes_ / rates_.elementwise_bytes_per_ns;
     const double once = collective_ns_per_token();
     const double constant = rates_.layer_overhead_ns + collective_latency_ns();
-    const Quadratic embedding = Quadratic::from_ns(0, rows + once, constant);
+    const Quadratic embedding = times(0, rows + once, constant);
     const double products = 3 * real(model::head_flops_per_token(shape_)) / tp_ / rates_.product_flops_per_ns;
     // Cross-entropy reads logits for the maximum and the sum and rewrites them as gradients.
     const double softmax = 4 * real(shape_.vocab) * element_bytes_ / tp_ / rates_.elementwise_bytes_per_ns;
     return {embedding, embedding,
-            Quadratic::from_ns(0, products + softmax + 2 * rows + 2 * once,
-                               rates_.layer_overhead_ns + 5 * collective_latency_ns())};
+            times(0, products + softmax + 2 * rows + 2 * once,
+                  rates_.layer_overhead_ns + 5 * collective_latency_ns())};
   }
 
  private:
+  // A wide model on a slow device leaves the range of coefficients.
+  Quadratic times(double a_ns, double b_ns, double c_ns) const {
+    constexpr double kMostNs = 0x1p31;
+    if (std::max(a_ns, b_ns) < kMostNs) return Quadratic::from_ns(a_ns, b_ns, c_ns);
+    throw base::InputError(base::text(
+        "at ", rates_.product_flops_per_ns, " FLOPs a nanosecond a token takes ", std::max(a_ns, b_ns) / 1e9,
+        " s in one layer, or an end, of a model with hidden ", shape_.hidden, ", heads ", shape_.heads,
+        " of ", shape_.head_dim, ", ffn_hidden ", shape_.ffn_hidden, " and vocab ", shape_.vocab,
+        ": give a smaller model or a faster machine"));
+  }
   double elementwise_bytes() const {
     return element_bytes_ *
            real(10 * shape_.hidden + 2 * (shape_.q_width() + shape_.kv_width()) + 3 * shape_.ffn_hidden);

@@ -184,6 +184,19 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
             Quadratic::from_ns(128.0 / 4, products / 2 + elementwise / 2 + gathers, 1000 + 4 * 70));
 }
 
+TEST(Analytic, WideModelOnASlowMachineIsTheUsersFault) {
+  model::Shape shape = model::test_shape();
+  shape.hidden = 1'000'000;
+  shape.ffn_hidden = 10'000'000;
+  const std::vector<int> degrees = {1};
+  try {
+    analytic_options(shape, {.product_flops_per_ns = 30}, {.device_bytes = 1}, degrees, 8);
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("hidden 1000000"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
   // Two key heads on four ranks: a rank has a head of 32 for queries, keys and values, and 84 of the MLP.
   const LayerBytes bytes = layer_bytes_per_token(model::test_shape(), 4, 4);

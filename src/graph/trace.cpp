@@ -5,14 +5,14 @@
 #include <set>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "graph/memory.h"
 
 namespace sluice::graph {
 
 namespace {
 
-std::string quoted(const std::string& value) { return base::Json(value).dump(); }
+std::string quoted(const std::string& value) { return base::json_text(value); }
 
 // Writes one event a line, with commas between. Traces have millions of fields: no streams here.
 class EventList {

@@ -61,6 +61,7 @@ struct Trace {
   std::vector<TraceRecord> records;
   std::vector<TraceCounter> counters;
 };
+inline constexpr int kMostTraceRanks = 1 << 20;
 // Reads such a file, one event a line; events of other kinds than chrome_trace writes are skipped. InputError
 // naming `name`, the line and what is wrong.
 Trace parse_chrome_trace(const std::string& bytes, const std::string& name);

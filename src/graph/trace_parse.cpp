@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "graph/trace.h"
 
 namespace sluice::graph {
@@ -12,17 +12,14 @@ using base::text;
 
 namespace {
 
+constexpr base::Range<double> kMicroseconds{-1e14, 1e14};
+
 int64_t nanoseconds(const Json& event, const char* key, const std::string& place) {
-  const auto microseconds = base::require<double>(event, key, place);
-  if (!std::isfinite(microseconds) || std::abs(microseconds) > 1e15)
-    throw base::InputError(text(place, ": key '", key, "' is no time: ", microseconds));
-  return std::llround(microseconds * 1000);
+  return std::llround(base::require_in(event, key, kMicroseconds, place) * 1000);
 }
 
 int rank_of(const Json& event, const std::string& place) {
-  const auto rank = base::require<int>(event, "pid", place);
-  if (rank < 0) throw base::InputError(text(place, ": key 'pid' is a rank and cannot be ", rank));
-  return rank;
+  return base::require_in<int>(event, "pid", {0, kMostTraceRanks - 1}, place);
 }
 
 TraceRecord parse_record(const Json& event, const std::string& place) {
@@ -30,9 +27,7 @@ TraceRecord parse_record(const Json& event, const std::string& place) {
   record.label = base::require<std::string>(event, "name", place);
   record.category = base::require<std::string>(event, "cat", place);
   record.rank = rank_of(event, place);
-  const auto thread = base::require<int>(event, "tid", place);
-  if (thread < 1 || thread > kStreams)
-    throw base::InputError(text(place, ": key 'tid' is a stream, 1 to ", kStreams, ", not ", thread));
+  const int thread = base::require_in<int>(event, "tid", {1, kStreams}, place);
   record.stream = static_cast<Stream>(thread - 1);
   record.start_ns = nanoseconds(event, "ts", place);
   record.end_ns = record.start_ns + nanoseconds(event, "dur", place);

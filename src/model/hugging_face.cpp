@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
+#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -88,7 +90,7 @@ void require_off(const Json& config, const std::string& key, const std::string& 
 // InputError when the key is there, not null, and not `only`.
 void require_only(const Json& config, const std::string& key, const Json& only, const std::string& name) {
   if (config.contains(key) && !config.at(key).is_null() && config.at(key) != only) {
-    refuse(name, key, config.at(key), text(key, " ", only.dump()));
+    refuse(name, key, config.at(key), text(key, " ", base::json_text(only)));
   }
 }
 
@@ -122,19 +124,15 @@ void refuse_unsupported(const Json& config, bool mistral, const std::string& nam
   }
 }
 
-// rope[key]; InputError unless it is a positive number.
-double positive_number(const Json& rope, const std::string& key, const std::string& name) {
-  const Json& value = rope.contains(key) ? rope.at(key) : Json();
-  if (!value.is_number() || !(value.get<double>() > 0)) {
-    throw InputError(text(name, ": ", key, " is ", base::excerpt(value), " but must be a positive number"));
-  }
-  return value.get<double>();
+// rope[key], or `fallback` when absent or null.
+double factor_or(double fallback, const Json& rope, const std::string& key, const std::string& name) {
+  if (!rope.contains(key) || rope.at(key).is_null()) return fallback;
+  return base::require_in(rope, key, kShapeRanges.rope_factor, name);
 }
 
-double positive_number_or(double fallback, const Json& rope, const std::string& key,
-                          const std::string& name) {
-  if (!rope.contains(key) || rope.at(key).is_null()) return fallback;
-  return positive_number(rope, key, name);
+double theta_or(double fallback, const Json& rope, const std::string& name) {
+  if (!rope.contains("rope_theta") || rope.at("rope_theta").is_null()) return fallback;
+  return base::require_in(rope, "rope_theta", kShapeRanges.rope_theta, name);
 }
 
 struct RopeType {
@@ -201,22 +199,25 @@ Rope rope_from_hugging_face(const Json& config, const std::string& name) {
   const RopeType& type = rope_type_of(dictionary, where);
   refuse_unknown_rope_keys(dictionary, type, where);
 
-  Rope rope{.theta = positive_number_or(10000.0, config, "rope_theta", name), .scaling = type.scaling};
-  rope.theta = positive_number_or(rope.theta, dictionary, "rope_theta", where);
+  Rope rope{.theta = theta_or(10000.0, config, name), .scaling = type.scaling};
+  rope.theta = theta_or(rope.theta, dictionary, where);
   if (rope.scaling == RopeScaling::kNone) return rope;
-  rope.factor = positive_number(dictionary, "factor", where);
+  const auto factor = [&](const char* factor_key) {
+    return base::require_in(dictionary, factor_key, kShapeRanges.rope_factor, where);
+  };
+  rope.factor = factor("factor");
   if (rope.scaling == RopeScaling::kLinear) return rope;
 
   const auto max_positions = get_or<int64_t>(config, "max_position_embeddings", 2048, name);
   rope.original_max_position_embeddings =
       get_or<int64_t>(dictionary, "original_max_position_embeddings", max_positions, where);
   if (rope.scaling == RopeScaling::kLlama3) {
-    rope.low_freq_factor = positive_number(dictionary, "low_freq_factor", where);
-    rope.high_freq_factor = positive_number(dictionary, "high_freq_factor", where);
+    rope.low_freq_factor = factor("low_freq_factor");
+    rope.high_freq_factor = factor("high_freq_factor");
   } else {
-    rope.beta_fast = positive_number_or(rope.beta_fast, dictionary, "beta_fast", where);
-    rope.beta_slow = positive_number_or(rope.beta_slow, dictionary, "beta_slow", where);
-    rope.attention_factor = positive_number_or(0.0, dictionary, "attention_factor", where);
+    rope.beta_fast = factor_or(rope.beta_fast, dictionary, "beta_fast", where);
+    rope.beta_slow = factor_or(rope.beta_slow, dictionary, "beta_slow", where);
+    rope.attention_factor = factor_or(0.0, dictionary, "attention_factor", where);
   }
   return rope;
 }
@@ -244,11 +245,11 @@ Json rope_to_hugging_face(const Rope& rope) {
 
 int64_t head_dim_of(const Json& config, const Shape& shape, const std::string& name) {
   if (config.contains("head_dim") && !config.at("head_dim").is_null()) {
-    return base::require<int64_t>(config, "head_dim", name);
+    return base::require_in(config, "head_dim", kShapeRanges.head_dim, name);
   }
-  if (shape.heads < 1 || shape.hidden % shape.heads != 0) {
+  if (shape.hidden % shape.heads != 0) {
     throw InputError(text(name, ": num_attention_heads ", shape.heads, " does not divide hidden_size ",
-                          shape.hidden, " and head_dim is missing"));
+                          shape.hidden, " and head_dim is missing: add it"));
   }
   return shape.hidden / shape.heads;
 }
@@ -277,19 +278,22 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   if (!config.is_object()) throw InputError(text(name, ": a config.json holds an object"));
   const bool mistral = is_mistral(config, name);
   refuse_unsupported(config, mistral, name);
-  const auto count = [&](const char* key) { return base::require<int64_t>(config, key, name); };
+  const ShapeRanges& ranges = kShapeRanges;
+  const auto count = [&](const char* key, const base::Range<int64_t>& range) {
+    return base::require_in(config, key, range, name);
+  };
 
   Shape shape;
-  shape.layers = count("num_hidden_layers");
-  shape.hidden = count("hidden_size");
-  shape.heads = count("num_attention_heads");
+  shape.layers = count("num_hidden_layers", ranges.layers);
+  shape.hidden = count("hidden_size", ranges.hidden);
+  shape.heads = count("num_attention_heads", ranges.heads);
   // What transformers takes for an absent key; null means as many as heads in both.
   const bool has_kv_heads = config.contains("num_key_value_heads");
   const int64_t default_kv_heads = mistral && !has_kv_heads ? 8 : shape.heads;
   shape.kv_heads = get_or<int64_t>(config, "num_key_value_heads", default_kv_heads, name);
   shape.head_dim = head_dim_of(config, shape, name);
-  shape.ffn_hidden = count("intermediate_size");
-  shape.vocab = count("vocab_size");
+  shape.ffn_hidden = count("intermediate_size", ranges.ffn_hidden);
+  shape.vocab = count("vocab_size", ranges.vocab);
   shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", false, name);
   shape.norm_eps = get_or<double>(config, "rms_norm_eps", 1e-6, name);
   shape.rope = rope_from_hugging_face(config, name);

@@ -116,15 +116,17 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
       {[](Json& j) { j["logit_scale"] = 2; }, "logit_scale is 2"},
       {[](Json& j) { j["num_local_experts"] = 8; }, "num_local_experts is 8"},
       {[](Json& j) { j.erase("hidden_size"); }, "'hidden_size' is missing"},
-      {[](Json& j) { j["hidden_size"] = "64"; }, "'hidden_size' has an unexpected value: \"64\""},
-      {[](Json& j) { j["num_hidden_layers"] = 2.5; }, "'num_hidden_layers' has an unexpected value: 2.5"},
-      {[](Json& j) { j["num_hidden_layers"] = 0; }, "layers is 0"},
-      {[](Json& j) { j["num_key_value_heads"] = 3; }, "heads 8 is not a multiple of kv_heads 3"},
+      {[](Json& j) { j["hidden_size"] = "64"; },
+       "'hidden_size' is \"64\": give a whole number from 1 to 1048576"},
+      {[](Json& j) { j["num_hidden_layers"] = 2.5; }, "'num_hidden_layers' is 2.5: give a whole number"},
+      {[](Json& j) { j["num_hidden_layers"] = 0; },
+       "'num_hidden_layers' is 0: give a whole number from 1 to 4096"},
+      {[](Json& j) { j["num_key_value_heads"] = 3; }, "heads is 8, no multiple of the 3 kv_heads"},
       {[](Json& j) { j["num_attention_heads"] = 6; }, "num_attention_heads 6 does not divide hidden_size 64"},
-      {[](Json& j) { j["num_attention_heads"] = 0; }, "num_attention_heads 0 does not divide"},
+      {[](Json& j) { j["num_attention_heads"] = 0; }, "'num_attention_heads' is 0"},
       {[](Json& j) { j["tie_word_embeddings"] = 1; }, "'tie_word_embeddings' has an unexpected value"},
-      {[](Json& j) { j["rope_theta"] = -1; }, "rope_theta is -1"},
-      {[](Json& j) { j["rope_theta"] = "big"; }, "rope_theta is \"big\""},
+      {[](Json& j) { j["rope_theta"] = -1; }, "'rope_theta' is -1: give a number from"},
+      {[](Json& j) { j["rope_theta"] = "big"; }, "'rope_theta' is \"big\": give a number from"},
       {[](Json& j) { j["rope_scaling"] = 3; }, "rope_scaling is 3"},
       {[](Json& j) {
          j["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2}};
@@ -141,7 +143,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", "linear"}};
        },
-       "rope_scaling: factor is null"},
+       "rope_scaling: key 'factor' is missing"},
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2}, {"mscale", 1}};
        },
@@ -149,7 +151,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8}, {"high_freq_factor", 4}};
        },
-       "low_freq_factor is null"},
+       "'low_freq_factor' is missing"},
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"truncate", false}};
        },
@@ -157,7 +159,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"attention_factor", 0}};
        },
-       "attention_factor is 0"},
+       "'attention_factor' is 0: give a number from"},
       {[](Json& j) {
          j["rope_parameters"] = {{"full_attention", {{"rope_type", "default"}}}};
        },

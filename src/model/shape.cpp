@@ -1,26 +1,15 @@
 #include "model/shape.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "base/text.h"
 #include "model/parameters.h"
+#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
 
 using base::InputError;
 using base::text;
-
-// The upper limits keep every product of two widths, and all bytes of a model, inside 64 bits.
-constexpr int64_t kLargest = int64_t{1} << 24;
-constexpr int64_t kMostParameters = int64_t{1} << 48;
-
-void require_at_least_one(const char* key, int64_t value) {
-  if (value < 1) throw InputError(text("model: ", key, " is ", value, " but must be at least 1"));
-  if (value > kLargest)
-    throw InputError(text("model: ", key, " is ", value, " but must be at most ", kLargest));
-}
 
 __int128 wide_parameters(const Shape& shape) {
   const __int128 hidden = shape.hidden;
@@ -30,61 +19,52 @@ __int128 wide_parameters(const Shape& shape) {
 }
 
 void validate_rope(const Rope& rope) {
-  const auto require_positive = [](const char* key, double value) {
-    if (!(value > 0) || !std::isfinite(value)) {
-      throw InputError(text("model: ", key, " is ", value, " but must be a positive number"));
-    }
-  };
-  require_positive("rope_theta", rope.theta);
+  const ShapeRanges& ranges = kShapeRanges;
+  base::require_in_range("model: rope_theta", rope.theta, ranges.rope_theta);
   if (rope.scaling == RopeScaling::kNone) return;
-  require_positive("rope factor", rope.factor);
+  base::require_in_range("model: rope factor", rope.factor, ranges.rope_factor);
+  if (rope.scaling == RopeScaling::kLinear) return;
+  base::require_in_range("model: rope original_max_position_embeddings",
+                         rope.original_max_position_embeddings, ranges.max_positions);
   if (rope.scaling == RopeScaling::kLlama3) {
-    require_positive("rope low_freq_factor", rope.low_freq_factor);
-    if (!(rope.high_freq_factor > rope.low_freq_factor)) {
-      throw InputError(text("model: rope high_freq_factor ", rope.high_freq_factor,
-                            " must be above low_freq_factor ", rope.low_freq_factor));
-    }
+    base::require_in_range("model: rope low_freq_factor", rope.low_freq_factor, ranges.rope_factor);
+    base::require_in_range("model: rope high_freq_factor", rope.high_freq_factor, ranges.rope_factor);
+    if (rope.high_freq_factor > rope.low_freq_factor) return;
+    throw InputError(text("model: rope high_freq_factor is ", rope.high_freq_factor,
+                          ": give one above low_freq_factor ", rope.low_freq_factor));
   }
-  if (rope.scaling == RopeScaling::kYarn) {
-    require_positive("rope beta_slow", rope.beta_slow);
-    if (!(rope.beta_fast >= rope.beta_slow) || !std::isfinite(rope.beta_fast)) {
-      throw InputError(text("model: rope beta_fast ", rope.beta_fast,
-                            " must be a number of at least beta_slow ", rope.beta_slow));
-    }
-    if (!(rope.theta > 1)) {
-      throw InputError(text("model: rope_theta is ", rope.theta, " but must be above 1 for rope type yarn"));
-    }
-    if (!(rope.attention_factor >= 0)) {
-      throw InputError(
-          text("model: rope attention_factor is ", rope.attention_factor, " but must be positive"));
-    }
-  }
-  if (rope.scaling != RopeScaling::kLinear) {
-    require_at_least_one("rope original_max_position_embeddings", rope.original_max_position_embeddings);
+  base::require_in_range("model: rope beta_slow", rope.beta_slow, ranges.rope_factor);
+  base::require_in_range("model: rope beta_fast", rope.beta_fast, {rope.beta_slow, ranges.rope_factor.most});
+  base::require_in_range("model: rope attention_factor", rope.attention_factor,
+                         {0.0, ranges.rope_factor.most});
+  if (!(rope.theta > 1)) {
+    throw InputError(text("model: rope_theta is ", rope.theta, ": rope type yarn needs one above 1"));
   }
 }
 
 }  // namespace
 
 void validate(const Shape& shape) {
-  require_at_least_one("layers", shape.layers);
-  require_at_least_one("hidden", shape.hidden);
-  require_at_least_one("heads", shape.heads);
-  require_at_least_one("kv_heads", shape.kv_heads);
-  require_at_least_one("head_dim", shape.head_dim);
-  require_at_least_one("ffn_hidden", shape.ffn_hidden);
-  require_at_least_one("vocab", shape.vocab);
+  const ShapeRanges& ranges = kShapeRanges;
+  base::require_in_range("model: layers", shape.layers, ranges.layers);
+  base::require_in_range("model: hidden", shape.hidden, ranges.hidden);
+  base::require_in_range("model: heads", shape.heads, ranges.heads);
+  base::require_in_range("model: kv_heads", shape.kv_heads, ranges.heads);
+  base::require_in_range("model: head_dim", shape.head_dim, ranges.head_dim);
+  base::require_in_range("model: ffn_hidden", shape.ffn_hidden, ranges.ffn_hidden);
+  base::require_in_range("model: vocab", shape.vocab, ranges.vocab);
+  base::require_in_range("model: norm_eps", shape.norm_eps, ranges.norm_eps);
   if (shape.heads % shape.kv_heads != 0) {
-    throw InputError(text("model: heads ", shape.heads, " is not a multiple of kv_heads ", shape.kv_heads));
-  }
-  if (wide_parameters(shape) > kMostParameters) {
-    throw InputError(text("model: it has more than ", kMostParameters, " parameters"));
+    throw InputError(text("model: heads is ", shape.heads, ", no multiple of the ", shape.kv_heads,
+                          " kv_heads: give one that is"));
   }
   if (shape.head_dim % 2 != 0) {
-    throw InputError(text("model: head_dim ", shape.head_dim, " is odd but rotary positions need pairs"));
+    throw InputError(text("model: head_dim is ", shape.head_dim, ": rotary positions need an even one"));
   }
-  if (!(shape.norm_eps >= 0) || !std::isfinite(shape.norm_eps)) {
-    throw InputError(text("model: norm_eps is ", shape.norm_eps, " but must be at least 0"));
+  if (wide_parameters(shape) > ranges.parameters.most) {
+    throw InputError(text("model: ", shape.layers, " layers of hidden ", shape.hidden, " and ffn_hidden ",
+                          shape.ffn_hidden, " have more than ", ranges.parameters.most,
+                          " parameters: lower one"));
   }
   validate_rope(shape.rope);
 }

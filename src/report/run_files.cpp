@@ -1,17 +1,15 @@
 #include "report/run_files.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <regex>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/text.h"
+#include "base/toml.h"
 #include "report/page.h"
 
 namespace sluice::report {
@@ -26,17 +24,25 @@ namespace {
 
 constexpr size_t kMostTimelines = 8;
 
+// What a line of metrics.jsonl may hold: counts, bytes and nanoseconds whose sums stay inside 64 bits.
+constexpr base::Range<int64_t> kCounts{0, int64_t{1} << 58};
+constexpr base::Range<double> kMilliseconds{0, 1e11};
+
+int64_t count(const Json& line, const char* key, const std::string& place) {
+  if (!line.contains(key) || line.at(key).is_null()) return 0;
+  return base::require_in(line, key, kCounts, place);
+}
+
 // key of a line in milliseconds -> nanoseconds; 0 where it is missing or null.
-int64_t duration_ns(const Json& line, const std::string& key, const std::string& place) {
-  const auto ms = base::get_or<double>(line, key, 0, place);
-  if (!(ms >= 0) || ms > 1e12) throw InputError(text(place, ": key '", key, "' is no duration: ", ms));
-  return std::llround(ms * 1e6);
+int64_t duration_ns(const Json& line, const char* key, const std::string& place) {
+  if (!line.contains(key) || line.at(key).is_null()) return 0;
+  return std::llround(base::require_in(line, key, kMilliseconds, place) * 1e6);
 }
 
 TimeShares shares_of(const Json& line, const std::string& place) {
   if (!line.contains("rank_time_ns")) return {};
   const auto json = base::require<Json>(line, "rank_time_ns", place);
-  const auto share = [&](const char* key) { return base::get_or<int64_t>(json, key, 0, place); };
+  const auto share = [&](const char* key) { return json.is_object() ? count(json, key, place) : 0; };
   return {.compute_ns = share("compute"),
           .ring_ns = share("ring"),
           .link_ns = share("link"),
@@ -48,24 +54,36 @@ TimeShares shares_of(const Json& line, const std::string& place) {
 
 StepRecord step_of(const Json& line, const std::string& place) {
   StepRecord step;
-  step.step = base::require<int64_t>(line, "step", place);
-  step.tokens = base::get_or<int64_t>(line, "tokens", 0, place);
-  step.sequences = base::get_or<int64_t>(line, "sequences", 0, place);
+  step.step = base::require_in(line, "step", kCounts, place);
+  step.tokens = count(line, "tokens", place);
+  step.sequences = count(line, "sequences", place);
   step.strategy = base::get_or<std::string>(line, "strategy", "", place);
   step.fallback = base::get_or<std::string>(line, "fallback", "", place);
-  base::require<double>(line, "time_ms", place);
+  base::require_in(line, "time_ms", kMilliseconds, place);
   step.time_ns = duration_ns(line, "time_ms", place);
   step.predicted_ns = duration_ns(line, "predicted_ms", place);
   step.lower_bound_ns = duration_ns(line, "lower_bound_ms", place);
   step.planning_ns = duration_ns(line, "planning_ms", place);
   step.link_exposed_ns = duration_ns(line, "link_exposed_ms", place);
   step.gap_ppm = base::get_or<int64_t>(line, "gap_ppm", 0, place);
-  step.peak_bytes = base::get_or<int64_t>(line, "peak_bytes", 0, place);
-  step.predicted_peak_bytes = base::get_or<int64_t>(line, "predicted_peak_bytes", 0, place);
+  step.peak_bytes = count(line, "peak_bytes", place);
+  step.predicted_peak_bytes = count(line, "predicted_peak_bytes", place);
   step.shares = shares_of(line, place);
   if (line.contains("loss") && !line["loss"].is_null())
     step.loss = base::require<double>(line, "loss", place);
   return step;
+}
+
+// Sums of a run's steps are taken in 64 bits: InputError for the line that would not fit.
+void require_summable(const SystemRun& run, StepRecord& sums, const std::string& place) {
+  const StepRecord& step = run.steps.back();
+  sums.tokens += step.tokens;
+  sums.time_ns += step.time_ns;
+  sums.shares += step.shares;
+  if (std::max({sums.tokens, sums.time_ns, sums.shares.total_ns()}) > int64_t{1} << 61) {
+    throw InputError(text(place, ": tokens or times of the steps up to this one add up to more than ",
+                          int64_t{1} << 61, ": correct the line"));
+  }
 }
 
 // The run that a line belongs to.
@@ -83,6 +101,7 @@ void read_metrics(const fs::path& path, RunData& data) {
     throw InputError(
         text(path.string(), " is missing: give the directory of a run that train or simulate wrote"));
   const std::vector<std::string> lines = base::split(base::read_file(path), '\n');
+  std::map<std::string, StepRecord> sums;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     const std::string place = text(path.string(), ":", i + 1);
@@ -91,10 +110,12 @@ void read_metrics(const fs::path& path, RunData& data) {
     const Json line = base::parse_json(lines[i], place);
     if (line.is_object() && line.contains("validation_loss")) {
       if (line["validation_loss"].is_null()) continue;
-      data.evaluations.push_back({.step = base::require<int64_t>(line, "step", place),
+      data.evaluations.push_back({.step = base::require_in(line, "step", kCounts, place),
                                   .validation_loss = base::require<double>(line, "validation_loss", place)});
     } else {
-      run_of(data, line, place).steps.push_back(step_of(line, place));
+      SystemRun& run = run_of(data, line, place);
+      run.steps.push_back(step_of(line, place));
+      require_summable(run, sums[run.name], place);
     }
   }
   const bool any = std::ranges::any_of(data.systems, [](const SystemRun& run) { return !run.steps.empty(); });
@@ -106,9 +127,10 @@ void read_simulation(const fs::path& path, RunData& data) {
   const Json file = base::read_json(path);
   base::require_schema(file, "sluice.simulation/1", name);
   data.simulated = true;
-  data.ranks = base::get_or<int>(file, "ranks", 0, name);
+  if (file.contains("ranks"))
+    data.ranks = base::require_in<int>(file, "ranks", {0, graph::kMostTraceRanks}, name);
   data.hardware = base::get_or<std::string>(file, "hardware", "", name);
-  data.device_bytes = base::get_or<int64_t>(file, "device_bytes", 0, name);
+  data.device_bytes = count(file, "device_bytes", name);
   const auto systems = base::require<Json>(file, "systems", name);
   for (const auto& [system, json] : systems.items()) {
     data.systems.push_back({.name = system,
@@ -124,16 +146,6 @@ void read_simulation(const fs::path& path, RunData& data) {
   if (file.contains("lengths"))
     data.lengths =
         corpus::lengths_from_json({{"schema", "sluice.lengths/1"}, {"lengths", file["lengths"]}}, name);
-}
-
-Json read_toml(const fs::path& path) {
-  try {
-    std::ostringstream out;
-    out << toml::json_formatter(toml::parse(base::read_file(path), path.string()));
-    return base::parse_json(out.str(), path.string());
-  } catch (const toml::parse_error& error) {
-    throw InputError(text(path.string(), ":", error.source().begin.line, ": ", error.description()));
-  }
 }
 
 // Facts of a training run, from sections of its configuration. Everything in it is optional: any of it may be
@@ -223,7 +235,7 @@ void read_training(const fs::path& directory, RunData& data) {
       {.name = "sluice", .title = "Sluice", .configuration = "", .infeasible = "", .steps = {}});
   data.ranks = count_rank_logs(directory);
   if (const fs::path path = directory / "config.toml"; fs::exists(path)) {
-    const Json config = read_toml(path);
+    const Json config = base::parse_toml_as_json(base::read_file(path), path.string());
     ConfigFacts(config, path.string(), data).add_all();
   }
   if (const fs::path path = directory / "calibration.json"; fs::exists(path)) {
@@ -274,6 +286,15 @@ std::vector<int64_t> peaks_of(const graph::Trace& trace, int ranks) {
   return any ? peaks : std::vector<int64_t>{};
 }
 
+// Shares of time are sums over the ranks, in 64 bits.
+void require_summable(const graph::Trace& trace, int ranks, const std::string& name) {
+  int64_t end_ns = 0;
+  for (const graph::TraceRecord& record : trace.records) end_ns = std::max(end_ns, record.end_ns);
+  if (end_ns <= (int64_t{1} << 61) / std::max(1, ranks)) return;
+  throw InputError(text(name, ": ", ranks, " ranks that run until ", base::human_duration(end_ns),
+                        " are too much to add up: write the timeline again"));
+}
+
 void read_timelines(const fs::path& directory, RunData& data) {
   const std::vector<TraceFile> files = trace_files(directory, data);
   std::vector<std::string> left_out;
@@ -284,6 +305,7 @@ void read_timelines(const fs::path& directory, RunData& data) {
     }
     const graph::Trace trace = graph::parse_chrome_trace(base::read_file(file.path), file.path.string());
     for (const graph::TraceRecord& record : trace.records) data.ranks = std::max(data.ranks, record.rank + 1);
+    require_summable(trace, data.ranks, file.path.string());
     Timeline timeline{.step = file.step,
                       .system = data.simulated && !file.suffix.empty() ? file.suffix : "sluice"};
     timeline.measured = !data.simulated && file.suffix.empty();

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "report/tensorboard.h"
 
@@ -75,7 +76,7 @@ struct MetricsWriter::State {
   }
 
   void write_line(const base::Json& line) {
-    lines << line.dump() << '\n';
+    lines << base::json_text(line) << '\n';
     lines.flush();
     if (!lines)
       throw base::RunError(base::text("cannot write ", path.string(), ": free space and resume the run"));
@@ -145,19 +146,26 @@ double mean_loss(std::vector<StepMetrics>::const_iterator begin,
   return sum / static_cast<double>(std::max<int64_t>(1, end - begin));
 }
 
+// How the loss of the first steps became that of the last; no step is among both.
+std::string loss_text(const std::vector<StepMetrics>& steps) {
+  const int64_t window = std::min<int64_t>(10, static_cast<int64_t>(steps.size()) / 2);
+  if (window == 0) return base::text(fixed(steps.front().loss, 4), " (of the one step)");
+  const double first = mean_loss(steps.begin(), steps.begin() + window);
+  const double last = mean_loss(steps.end() - window, steps.end());
+  const std::string which = window == 1 ? "" : base::text(" ", window);
+  return base::text(fixed(first, 4), " (first", which, ") -> ", fixed(last, 4), " (last", which, "), ",
+                    fixed(100 * (last / first - 1), 1), " %");
+}
+
 }  // namespace
 
 std::string RunSummary::text() const {
   if (steps_.empty()) return "no steps were run";
-  const int64_t window = std::min<int64_t>(10, static_cast<int64_t>(steps_.size()));
-  const double first = mean_loss(steps_.begin(), steps_.begin() + window);
-  const double last = mean_loss(steps_.end() - window, steps_.end());
   std::map<std::string, int64_t> strategies;
   for (const StepMetrics& step : steps_) ++strategies[step.strategy];
   std::vector<std::string> lines;
   lines.push_back(base::text("steps           ", steps_.front().step, " to ", steps_.back().step));
-  lines.push_back(base::text("loss            ", fixed(first, 4), " (first ", window, ") -> ", fixed(last, 4),
-                             " (last ", window, "), ", fixed(100 * (last / first - 1), 1), " %"));
+  lines.push_back("loss            " + loss_text(steps_));
   if (!evaluations_.empty()) {
     lines.push_back(base::text("validation loss ", fixed(evaluations_.back().validation_loss, 4), " over ",
                                base::human_count(evaluations_.back().targets), " targets"));

@@ -91,6 +91,18 @@ TEST(Metrics, FallbackIsNullOrItsReason) {
   EXPECT_NE(summary.text().find("fallbacks       1 step without"), std::string::npos) << summary.text();
 }
 
+TEST(Metrics, SummaryOfFewStepsComparesNoneWithItself) {
+  const auto text_of = [](int64_t steps) {
+    RunSummary summary;
+    for (int64_t step = 0; step < steps; ++step)
+      summary.add(metrics_of(step, 8.0 / static_cast<double>(step + 1)));
+    return summary.text();
+  };
+  EXPECT_NE(text_of(1).find("8.0000 (of the one step)\n"), std::string::npos) << text_of(1);
+  EXPECT_NE(text_of(2).find("8.0000 (first) -> 4.0000 (last), -50.0 %"), std::string::npos) << text_of(2);
+  EXPECT_NE(text_of(6).find("(first 3) -> 1.6444 (last 3), -66.4 %"), std::string::npos) << text_of(6);
+}
+
 TEST(TensorBoard, ChecksumOfTheStandardVector) { EXPECT_EQ(crc32c("123456789"), 0xE3069283u); }
 
 TEST(TensorBoard, RecordsAreFramed) {

@@ -1,9 +1,9 @@
 #include "strategy/cluster.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "strategy/text_cursor.h"
 
@@ -17,6 +17,13 @@ using base::text;
 constexpr const char* kSchema = "sluice.cluster/1";
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
+
+// What the figures of a cluster may be: far beyond any machine on either side.
+constexpr base::Range<int> kDevices{1, static_cast<int>(kMaxRanks)};
+constexpr base::Range<int64_t> kMemoryBytes{1, int64_t{1} << 50};
+constexpr base::Range<double> kFlopsPerNs{1e-3, 1e9};
+constexpr base::Range<double> kBytesPerNs{1e-6, 1e6};
+constexpr base::Range<double> kLatencyNs{0, 1e9};  // a second
 
 // One core a rank over loopback: 24 µs for a small message and 1 byte/ns in a ring, measured with Gloo on
 // two cores; FP32 products of a small model. A probe of the machine replaces it in training.
@@ -107,8 +114,8 @@ LinkSpeed link_from_json(const Json& json, const std::string& key, const std::st
   const auto link = base::require<Json>(json, key, name);
   const std::string where = text(name, ": ", key);
   refuse_unknown_keys(link, {"bytes_per_ns", "latency_ns"}, where);
-  return {.bytes_per_ns = base::require<double>(link, "bytes_per_ns", where),
-          .latency_ns = base::require<double>(link, "latency_ns", where)};
+  return {.bytes_per_ns = base::require_in(link, "bytes_per_ns", kBytesPerNs, where),
+          .latency_ns = base::require_in(link, "latency_ns", kLatencyNs, where)};
 }
 
 }  // namespace
@@ -149,17 +156,18 @@ Cluster cluster_from_json(const Json& json, const std::string& name) {
   const Json own = to_json(Cluster());
   for (const auto& [key, value] : own.items()) known.push_back(key);
   refuse_unknown_keys(json, known, name);
-  const Cluster cluster = {.name = base::require<std::string>(json, "name", name),
-                           .nodes = base::require<int>(json, "nodes", name),
-                           .gpus_per_node = base::require<int>(json, "gpus_per_node", name),
-                           .device_memory_bytes = base::require<int64_t>(json, "device_memory_bytes", name),
-                           .flops_per_ns = base::require<double>(json, "flops_per_ns", name),
-                           .intra_node = link_from_json(json, "intra_node", name),
-                           .inter_node = link_from_json(json, "inter_node", name),
-                           .nics_per_node = base::get_or<int>(
-                               json, "nics_per_node", base::require<int>(json, "gpus_per_node", name), name),
-                           .host_bytes_per_ns = base::require<double>(json, "host_bytes_per_ns", name),
-                           .host_memory_bytes = base::require<int64_t>(json, "host_memory_bytes", name)};
+  const Cluster cluster = {
+      .name = base::require<std::string>(json, "name", name),
+      .nodes = base::require_in(json, "nodes", kDevices, name),
+      .gpus_per_node = base::require_in(json, "gpus_per_node", kDevices, name),
+      .device_memory_bytes = base::require_in(json, "device_memory_bytes", kMemoryBytes, name),
+      .flops_per_ns = base::require_in(json, "flops_per_ns", kFlopsPerNs, name),
+      .intra_node = link_from_json(json, "intra_node", name),
+      .inter_node = link_from_json(json, "inter_node", name),
+      .nics_per_node = base::require_in(
+          json, json.contains("nics_per_node") ? "nics_per_node" : "gpus_per_node", kDevices, name),
+      .host_bytes_per_ns = base::require_in(json, "host_bytes_per_ns", kBytesPerNs, name),
+      .host_memory_bytes = base::require_in(json, "host_memory_bytes", kMemoryBytes, name)};
   try {
     validate(cluster);
   } catch (const InputError& error) {
@@ -169,37 +177,28 @@ Cluster cluster_from_json(const Json& json, const std::string& name) {
 }
 
 void validate(const Cluster& cluster) {
-  const auto require_count = [](const char* key, int64_t value) {
-    if (value < 1) throw InputError(text("cluster: ", key, " is ", value, " but must be at least 1"));
+  const auto require = [](const char* key, auto value, const auto& range) {
+    base::require_in_range(text("cluster: ", key), value, range);
   };
-  const auto require_speed = [](const char* key, double value) {
-    if (!(value > 0) || !std::isfinite(value)) {
-      throw InputError(text("cluster: ", key, " is ", value, " but must be a positive number"));
-    }
-  };
-  const auto require_link = [&](const std::string& key, const LinkSpeed& link) {
-    require_speed((key + ".bytes_per_ns").c_str(), link.bytes_per_ns);
-    if (!(link.latency_ns >= 0) || !std::isfinite(link.latency_ns)) {
-      throw InputError(text("cluster: ", key, ".latency_ns is ", link.latency_ns, " but must be at least 0"));
-    }
-  };
-  require_count("nodes", cluster.nodes);
-  require_count("gpus_per_node", cluster.gpus_per_node);
+  require("nodes", cluster.nodes, kDevices);
+  require("gpus_per_node", cluster.gpus_per_node, kDevices);
   if (int64_t{cluster.nodes} * cluster.gpus_per_node > kMaxRanks) {
     throw InputError(text("cluster: ", cluster.nodes, " nodes of ", cluster.gpus_per_node,
-                          " devices are more than ", kMaxRanks, " devices"));
+                          " devices are more than ", kMaxRanks, " devices: lower one"));
   }
-  require_count("nics_per_node", cluster.nics_per_node);
+  require("nics_per_node", cluster.nics_per_node, kDevices);
   if (cluster.gpus_per_node % cluster.nics_per_node != 0) {
     throw InputError(text("cluster: nics_per_node is ", cluster.nics_per_node, " but must divide the ",
                           cluster.gpus_per_node, " devices of a node"));
   }
-  require_count("device_memory_bytes", cluster.device_memory_bytes);
-  require_speed("flops_per_ns", cluster.flops_per_ns);
-  require_link("intra_node", cluster.intra_node);
-  require_link("inter_node", cluster.inter_node);
-  require_speed("host_bytes_per_ns", cluster.host_bytes_per_ns);
-  require_count("host_memory_bytes", cluster.host_memory_bytes);
+  require("device_memory_bytes", cluster.device_memory_bytes, kMemoryBytes);
+  require("flops_per_ns", cluster.flops_per_ns, kFlopsPerNs);
+  require("intra_node.bytes_per_ns", cluster.intra_node.bytes_per_ns, kBytesPerNs);
+  require("intra_node.latency_ns", cluster.intra_node.latency_ns, kLatencyNs);
+  require("inter_node.bytes_per_ns", cluster.inter_node.bytes_per_ns, kBytesPerNs);
+  require("inter_node.latency_ns", cluster.inter_node.latency_ns, kLatencyNs);
+  require("host_bytes_per_ns", cluster.host_bytes_per_ns, kBytesPerNs);
+  require("host_memory_bytes", cluster.host_memory_bytes, kMemoryBytes);
 }
 
 }  // namespace sluice::strategy

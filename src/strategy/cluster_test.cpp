@@ -37,16 +37,18 @@ TEST(ClusterJson, EachFaultNamesFileAndKey) {
   const std::pair<std::function<void(Json&)>, std::string> faults[] = {
       {[](Json& j) { j["schema"] = "x"; }, "schema is 'x'"},
       {[](Json& j) { j.erase("name"); }, "'name' is missing"},
-      {[](Json& j) { j["nodes"] = 1.5; }, "'nodes' has an unexpected value"},
-      {[](Json& j) { j["gpus_per_node"] = 0; }, "gpus_per_node is 0"},
+      {[](Json& j) { j["nodes"] = 1.5; }, "'nodes' is 1.5: give a whole number"},
+      {[](Json& j) { j["gpus_per_node"] = 0; }, "'gpus_per_node' is 0: give a"},
       {[](Json& j) { j["nodes"] = 1000000; }, "more than 1048576 devices"},
-      {[](Json& j) { j["device_memory_bytes"] = -1; }, "device_memory_bytes is -1"},
-      {[](Json& j) { j["flops_per_ns"] = 0; }, "flops_per_ns is 0"},
+      {[](Json& j) { j["device_memory_bytes"] = -1; }, "'device_memory_bytes' is -1: give a"},
+      {[](Json& j) { j["flops_per_ns"] = 0; }, "'flops_per_ns' is 0: give a"},
       {[](Json& j) { j["intra_node"] = 3; }, "intra_node: key 'bytes_per_ns' is missing"},
-      {[](Json& j) { j["intra_node"]["bytes_per_ns"] = -2; }, "intra_node.bytes_per_ns is -2"},
-      {[](Json& j) { j["inter_node"]["latency_ns"] = -2; }, "inter_node.latency_ns is -2"},
-      {[](Json& j) { j["host_bytes_per_ns"] = "fast"; },
-       "'host_bytes_per_ns' has an unexpected value: \"fast\""},
+      {[](Json& j) { j["intra_node"]["bytes_per_ns"] = -2; },
+       "intra_node: key 'bytes_per_ns' is -2: give a number"},
+      {[](Json& j) { j["inter_node"]["latency_ns"] = -2; }, "inter_node: key 'latency_ns' is -2"},
+      {[](Json& j) { j["inter_node"]["latency_ns"] = 1e300; },
+       "inter_node: key 'latency_ns' is 1e+300: give a number from 0 to 1e+09"},
+      {[](Json& j) { j["host_bytes_per_ns"] = "fast"; }, "'host_bytes_per_ns' is \"fast\": give a number"},
       {[](Json& j) { j.erase("host_memory_bytes"); }, "'host_memory_bytes' is missing"},
       {[](Json& j) { j["nics_per_nod"] = 4; }, "unknown key 'nics_per_nod': did you mean 'nics_per_node'?"},
       {[](Json& j) { j["intra_node"]["latency"] = 4; }, "intra_node: unknown key 'latency'"},
@@ -78,7 +80,7 @@ TEST(Cluster, LinkWithoutBandwidthIsRefused) {
     FAIL();
   } catch (const base::InputError& error) {
     EXPECT_STREQ(error.what(),
-                 "mine.json: cluster: inter_node.bytes_per_ns is 0 but must be a positive number");
+                 "mine.json: inter_node: key 'bytes_per_ns' is 0: give a number from 1e-06 to 1e+06");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "report/run_summary.h"
 #include "study/simulation.h"
@@ -155,7 +156,7 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
   std::string lines;
   for (const SystemResult& result : results) {
     for (const report::StepRecord& step : result.run.steps) {
-      lines += metrics_json(result.run.name, step).dump() + "\n";
+      lines += base::json_text(metrics_json(result.run.name, step)) + "\n";
     }
   }
   return lines;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "report/figures.h"
 
 namespace sluice::study {
 namespace {
@@ -14,6 +15,13 @@ TEST(System, NamesAreDistinctAndFound) {
   for (const SystemKind& kind : system_kinds()) {
     EXPECT_TRUE(names.insert(kind.name).second) << kind.name;
     EXPECT_EQ(&system_kind(kind.name), &kind);
+  }
+}
+
+TEST(System, EachHasItsOwnColourInReports) {
+  std::set<std::string> styles;
+  for (size_t index = 0; index < system_kinds().size(); ++index) {
+    EXPECT_TRUE(styles.insert(report::system_style(index)).second) << system_kinds()[index].name;
   }
 }
 

@@ -84,7 +84,7 @@ inter_node = {bytes_per_ns = 0, latency_ns = 1e4}
 host_bytes_per_ns = 20
 host_memory_bytes = 1_000_000_000_000
 """)
-        self.fails(2, "inter_node.bytes_per_ns is 0", "--cluster", cluster, "--model", "llama-7b", "--lengths",
+        self.fails(2, "inter_node: key 'bytes_per_ns' is 0: give a number from", "--cluster", cluster, "--model", "llama-7b", "--lengths",
                    self.folder / "lengths.txt")
 
     def test_run_configuration_is_simulated(self):

@@ -1,26 +1,17 @@
-// input_fuzz --count N --seed S: calibrations, strategies, lengths, clusters and plans as files may hold
-// them, damaged at random. Reading one ends in a result or in an error with a message. What was accepted is
-// written and read again, which must give the same, and is used: batches are planned with calibrations and
-// strategies. Meant for the sanitizers. Exit status 1 with the first case that fails in another way.
+// input_fuzz --count N --seed S: every kind of file that Sluice reads, damaged at random. Reading one ends in
+// a result or in an error with a message of one line; what was accepted is used. Meant for the sanitizers.
+// Exit status 1 with the first case that fails in another way.
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
-#include <span>
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/strategy_file.h"
-#include "corpus/lengths.h"
-#include "cost/analytic.h"
-#include "cost/calibration.h"
-#include "cost/shipped.h"
-#include "model/test_shape.h"
-#include "mutate.h"
-#include "plan/planner.h"
+#include "inputs.h"
 #include "program.h"
-#include "strategy/cluster.h"
 
 // Called by the sanitizers before they end the program.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
@@ -28,131 +19,9 @@ extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*call
 namespace sluice::fuzz {
 namespace {
 
-using base::Json;
-using base::Rng;
 using base::text;
 
-constexpr int kWorldSize = 8;
 constexpr unsigned kLongestCaseSeconds = 60;
-
-cost::Calibration sound_calibration() {
-  constexpr int kDegrees[] = {1, 2};
-  return {
-      .hardware = "none",
-      .source = "analytic",
-      .options = cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, kDegrees, 4)};
-}
-
-std::vector<strategy::Sequence> sequences_of(std::span<const int64_t> lengths) {
-  std::vector<strategy::Sequence> sequences;
-  for (const int64_t length : lengths) {
-    sequences.push_back({.document = static_cast<int64_t>(sequences.size()), .length_tokens = length});
-  }
-  return sequences;
-}
-
-strategy::StepPlan plan_batch(const std::string& strategy, const cost::CostModel& cost,
-                              std::span<const int64_t> lengths) {
-  const plan::Planner planner({.world_size = kWorldSize,
-                               .candidates = {strategy::parse_strategy(strategy, kWorldSize)},
-                               .effort = plan::Effort::kQuick},
-                              cost);
-  return planner.plan(1, sequences_of(lengths));
-}
-
-// The undamaged inputs.
-struct Sound {
-  cost::CostModel cost{sound_calibration().options};
-  Json calibration = to_json(sound_calibration(), {{1, 1, 1}, {1, 2, 1}}, kWorldSize);
-  Json table = to_json(cost::shipped("a800-7b"), {}, kWorldSize);
-  Json plan = to_json(plan_batch("<1,2,1> + 2x<2,1,1>", cost, std::vector<int64_t>{700, 300, 300, 64, 5, 1}));
-  Json lengths = to_json(corpus::LengthDistribution(std::vector<int32_t>{3, 3, 17, 900, 900, 131072}));
-  Json cluster = to_json(strategy::cluster_preset("a800x8", 2));
-  Json strategies = config::strategies_to_json(
-      {{.strategy = strategy::parse_strategy("<2,2,1> + 2x<1,2,1>", kWorldSize), .max_len_tokens = 4096},
-       {.strategy = strategy::parse_strategy("<1,2,3>", kWorldSize), .max_len_tokens = 9000}},
-      {{900, 17}}, {{"context_length", 4096}});
-  std::string strategy = "1x<2,2,1> + 2x<1,1,2>";
-  std::string strategies_text = "# mine\n1x<2,2,1> + 2x<1,1,2>\n\n 8x<1,1,1> # small\n<1,8,1>\n";
-  std::string lengths_text = "# tokens\n17\n3 # three\n\n900\n131072\n";
-};
-
-void read_calibration(const Json& json) {
-  const cost::Calibration calibration = cost::calibration_from_json(json, "case");
-  const Json written = to_json(calibration, {}, kWorldSize);
-  require(to_json(cost::calibration_from_json(written, "again"), {}, kWorldSize) == written,
-          "a calibration changes when it is read again");
-  const cost::CostModel cost(calibration.options);
-  for (const char* strategy : {"2x<1,1,1>", "<2,2,1> + <1,3,1>"}) {
-    try {
-      plan_batch(strategy, cost, std::vector<int64_t>{2000, 600, 600, 33, 1});
-    } catch (const base::Error&) {
-    }
-  }
-}
-
-void read_plan(const Json& json) {
-  const strategy::StepPlan plan = strategy::step_plan_from_json(json, kWorldSize, "case");
-  const Json written = to_json(plan);
-  require(to_json(strategy::step_plan_from_json(written, kWorldSize, "again")) == written,
-          "a plan changes when it is read again");
-}
-
-void read_lengths(const Json& json) {
-  const corpus::LengthDistribution lengths = corpus::lengths_from_json(json, "case");
-  const Json written = to_json(lengths);
-  require(to_json(corpus::lengths_from_json(written, "again")) == written,
-          "lengths change when they are read again");
-}
-
-void read_cluster(const Json& json) {
-  const strategy::Cluster cluster = strategy::cluster_from_json(json, "case");
-  require(strategy::cluster_from_json(to_json(cluster), "again") == cluster,
-          "a cluster changes when it is read again");
-  cost::rates_of(cluster);
-}
-
-void read_strategy(const std::string& input, const Sound& sound) {
-  const strategy::Strategy strategy = strategy::parse_strategy(input, kWorldSize);
-  const std::string written = to_text(strategy);
-  require(to_text(strategy::parse_strategy(written, kWorldSize)) == written,
-          "a strategy changes when it is read again");
-  plan_batch(input, sound.cost, std::vector<int64_t>{100, 50, 20});
-}
-
-void plan_with(const std::vector<strategy::Strategy>& strategies, const Sound& sound) {
-  for (const strategy::Strategy& strategy : strategies) {
-    plan_batch(to_text(strategy), sound.cost, std::vector<int64_t>{100, 50, 20});
-  }
-}
-
-// Damaged values, then sometimes damaged bytes.
-Json damaged_json(const Json& sound, Rng& rng) {
-  const Json values = rng.below(4) > 0 ? damage(sound, rng) : sound;
-  const std::string bytes = values.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return base::parse_json(rng.below(3) == 0 ? damage(bytes, rng) : bytes, "case");
-}
-
-void run_case(const Sound& sound, uint64_t seed) {
-  Rng rng(seed, 4);
-  switch (rng.below(12)) {
-    case 0: return read_strategy(damage(sound.strategy, rng), sound);
-    case 1: corpus::lengths_from_text(damage(sound.lengths_text, rng), "case"); return;
-    case 2: return read_lengths(damaged_json(sound.lengths, rng));
-    case 3: return read_cluster(damaged_json(sound.cluster, rng));
-    case 4:
-      return plan_with(config::strategies_from_text(damage(sound.strategies_text, rng), "case", kWorldSize),
-                       sound);
-    case 5:
-    case 6:
-      return plan_with(config::strategies_from_json(damaged_json(sound.strategies, rng), "case", kWorldSize),
-                       sound);
-    case 7:
-    case 8: return read_plan(damaged_json(sound.plan, rng));
-    case 9: return read_calibration(damaged_json(sound.table, rng));
-    default: return read_calibration(damaged_json(sound.calibration, rng));
-  }
-}
 
 uint64_t current_case = 0;
 
@@ -166,21 +35,42 @@ void name_case() {
   _exit(128 + number);
 }
 
-// An input that is refused must say why, in a message of a readable size.
-void run_watched_case(const Sound& sound, uint64_t seed, int64_t& refused) {
+// An input that is refused must say why, in a message of a readable size that names no library's exception.
+void run_watched_case(const std::vector<Input>& inputs, uint64_t seed, int64_t& refused) {
   current_case = seed;
   alarm(kLongestCaseSeconds);
+  base::Rng rng(seed, 4);
+  const Input& input = inputs[rng.below(inputs.size())];
   try {
-    run_case(sound, seed);
-  } catch (const base::RunError&) {
-    throw;
+    input.read_damaged(rng);
+  } catch (const base::RunError& error) {
+    throw base::RunError(text(input.name, ": ", error.what()));
   } catch (const base::Error& error) {
     ++refused;
     const std::string message = error.what();
-    require(!message.empty() && message.size() < 2000,
-            text("no message of a readable size: '", message, "'"));
+    require(!message.empty() && message.size() < 2000 && message.find(": ") != std::string::npos &&
+                message.find("exception") == std::string::npos,
+            text(input.name, ": no message of a readable size with a way out: '", message, "'"));
+  } catch (const std::exception& error) {
+    throw base::RunError(text(input.name, ": ", error.what()));
   }
 }
+
+// A folder of this process that is removed at the end.
+class Scratch {
+ public:
+  Scratch() : path_(std::filesystem::temp_directory_path() / text("sluice-input-fuzz-", getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace
 }  // namespace sluice::fuzz
@@ -189,12 +79,14 @@ int main(int argc, char** argv) {
   using namespace sluice::fuzz;
   if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(name_case);
   std::signal(SIGALRM, end_by_signal);
-  const Sound sound;
+  const Scratch scratch;
+  std::vector<Input> inputs = planning_inputs();
+  for (Input& input : file_inputs(scratch.path())) inputs.push_back(std::move(input));
   int64_t refused = 0;
   return run_program(
       {.name = "input_fuzz",
        .count = 2000,
-       .run_case = [&](const Cases&, uint64_t seed) { run_watched_case(sound, seed, refused); },
+       .run_case = [&](const Cases&, uint64_t seed) { run_watched_case(inputs, seed, refused); },
        .summary =
            [&](const Cases& cases) {
              return text(cases.count, " inputs: ", refused, " refused with a message, the others read");

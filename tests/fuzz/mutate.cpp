@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/json_fields.h"
+
 namespace sluice::fuzz {
 namespace {
 
@@ -105,14 +107,38 @@ void damage_once(Json& json, Rng& rng) {
   }
 }
 
+// The first number behind `at` becomes another.
+void replace_number(std::string& text, size_t at, Rng& rng) {
+  static const std::vector<std::string> numbers = {"0",
+                                                   "-1",
+                                                   "0.5",
+                                                   "1e-320",
+                                                   "1e308",
+                                                   "1e999",
+                                                   "nan",
+                                                   "inf",
+                                                   "2147483647",
+                                                   "2147483648",
+                                                   "4294967296",
+                                                   "1000000",
+                                                   "9223372036854775807",
+                                                   "-9223372036854775808",
+                                                   "18446744073709551615"};
+  const size_t begin = text.find_first_of("0123456789", at);
+  if (begin == std::string::npos) return;
+  const size_t end = std::min(text.find_first_not_of("0123456789.", begin), text.size());
+  text.replace(begin, end - begin, any_of(numbers, rng));
+}
+
 void damage_once(std::string& text, Rng& rng) {
   const size_t at = rng.below(text.size() + 1);
   const size_t size = std::min<size_t>(text.size() - at, rng.between(1, 8));
-  switch (rng.below(5)) {
+  switch (rng.below(6)) {
     case 0: text.erase(at, size); break;
     case 1: text.insert(at, text.substr(at, size)); break;
     case 2: text.insert(at, 1, "0123456789-+.eE<>x,\"{}[]: \n\t#\\"[rng.below(30)]); break;
     case 3: text.insert(at, 1, static_cast<char>(rng.below(256))); break;
+    case 4: replace_number(text, at, rng); break;
     default:
       if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << rng.below(8)));
   }
@@ -129,5 +155,10 @@ T damaged(T input, Rng& rng) {
 Json damage(Json json, Rng& rng) { return damaged(std::move(json), rng); }
 
 std::string damage(std::string text, Rng& rng) { return damaged(std::move(text), rng); }
+
+Json damaged_json(const Json& sound, Rng& rng) {
+  const std::string bytes = base::json_text(rng.below(4) > 0 ? damage(sound, rng) : sound);
+  return base::parse_json(rng.below(3) == 0 ? damage(bytes, rng) : bytes, "case");
+}
 
 }  // namespace sluice::fuzz

@@ -1,6 +1,7 @@
 """Runs the long tests and writes what they found, with the machine they ran on, to soak.json and soak.md.
 
-soak.py --results FOLDER [--kills N] [--trials N] [--plans N] [--laned N] [--threaded N] [--checked N] [--inputs N];
+soak.py --results FOLDER [--kills N] [--trials N] [--plans N] [--laned N] [--threaded N] [--checked N] [--inputs N]
+[--commands N];
 $SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ and $PLAN_INSTANCES name the programs.
 """
 
@@ -20,6 +21,7 @@ from harness import hardware, revision
 
 KILLS_TEST = TESTS / "integration" / "kills_test.py"
 CHECKER_TEST = TESTS / "checker" / "checker_test.py"
+COMMAND_FUZZ = TESTS / "fuzz" / "command_fuzz.py"
 
 
 def run(name, command):
@@ -48,6 +50,7 @@ def markdown(results):
     kills, trials = results["kills"], results["trials"]
     plans, threaded = results["plans"], results["threaded_plans"]
     laned, checked, inputs = results["laned_plans"], results["checked_plans"], results["inputs"]
+    commands = results["commands"]
     state = {True: "passed", False: "FAILED"}
     lines = ["# Soak", "", f"`make soak` on {results['hardware']}; revision {results['revision']}.", "",
              "| test | count | result | seconds |", "| --- | --- | --- | --- |",
@@ -63,7 +66,9 @@ def markdown(results):
              f"| {threaded['seconds']} |",
              f"| random batches planned, every plan checked independently | {checked['count']} "
              f"| {state[checked['passed']]} | {checked['seconds']} |",
-             f"| damaged input files | {inputs['count']} | {state[inputs['passed']]} | {inputs['seconds']} |", ""]
+             f"| damaged input files | {inputs['count']} | {state[inputs['passed']]} | {inputs['seconds']} |",
+             f"| commands on damaged files and odd arguments | {commands['count']} | {state[commands['passed']]} "
+             f"| {commands['seconds']} |", ""]
     if kills["seen"]:
         seen = kills["seen"]
         lines += [f"{seen['while_saving']} of {seen['kills']} kills struck while a checkpoint was being written. All "
@@ -84,6 +89,7 @@ def main():
     parser.add_argument("--threaded", type=int, default=100)
     parser.add_argument("--checked", type=int, default=500, help="instances, of about four plans each")
     parser.add_argument("--inputs", type=int, default=200_000)
+    parser.add_argument("--commands", type=int, default=5000)
     options = parser.parse_args()
     fuzz = os.environ["PLAN_FUZZ"]
     results = {
@@ -104,12 +110,16 @@ def main():
                           **run("checked plans", [sys.executable, str(CHECKER_TEST), "--count", str(options.checked),
                                                   "--seed", "300000"])},
         "inputs": {"count": options.inputs,
-                   **run("inputs", [os.environ["INPUT_FUZZ"], "--count", str(options.inputs), "--seed", "400000"])}}
+                   **run("inputs", [os.environ["INPUT_FUZZ"], "--count", str(options.inputs), "--seed", "400000"])},
+        "commands": {"count": options.commands,
+                     **run("commands", [sys.executable, str(COMMAND_FUZZ), "--count", str(options.commands),
+                                        "--seed", "600000", "--jobs", str(os.cpu_count())])}}
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "soak.json").write_text(json.dumps(results, indent=1) + "\n")
     (options.results / "soak.md").write_text(markdown(results))
     print(markdown(results))
-    tests = ("kills", "trials", "plans", "laned_plans", "threaded_plans", "checked_plans", "inputs")
+    tests = ("kills", "trials", "plans", "laned_plans", "threaded_plans", "checked_plans", "inputs",
+             "commands")
     passed = all(results[test]["passed"] for test in tests)
     sys.exit(0 if passed else 1)
 

@@ -1,0 +1,42 @@
+// Reading figures of JSON objects within their ranges, and writing JSON as text.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "base/json.h"
+#include "base/range.h"
+
+namespace sluice::base {
+
+// The value as text, on one line or with so many spaces a level. Bytes that are not UTF-8, which paths may
+// hold, become U+FFFD.
+std::string json_text(const Json& value, int indent = -1);
+
+// value[key]; InputError when there is none.
+const Json& member(const Json& value, const std::string& key, const std::string& name);
+
+// InputError "NAME: key 'KEY' is VALUE: give EXPECTED".
+[[noreturn]] void refuse(const Json& value, const std::string& key, const std::string& expected,
+                         const std::string& name);
+
+// Whether `value` is a number that T can hold. Reading others, the library would cut floats and wrap
+// integers.
+template <typename T>
+bool holds_number(const Json& value) {
+  if constexpr (std::is_integral_v<T>) {
+    return holds_integer<T>(value);
+  } else {
+    return value.is_number();
+  }
+}
+
+// value[key] within `range`. InputError naming `name`, `key`, the value and the range.
+template <typename T>
+T require_in(const Json& value, const std::string& key, const Range<T>& range, const std::string& name) {
+  const Json& found = member(value, key, name);
+  if (!holds_number<T>(found) || !range.holds(found.get<T>())) refuse(found, key, expectation(range), name);
+  return found.get<T>();
+}
+
+}  // namespace sluice::base

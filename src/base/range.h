@@ -1,0 +1,33 @@
+// Which values a figure may have, and how errors say so. Each format states its ranges once, beside its keys.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::base {
+
+// Both ends belong to it.
+template <typename T>
+struct Range {
+  T least;
+  T most;
+  bool holds(T value) const { return value >= least && value <= most; }  // never NaN
+};
+
+// "a whole number from 1 to 4096"
+template <typename T>
+std::string expectation(const Range<T>& range) {
+  return text(std::is_floating_point_v<T> ? "a number" : "a whole number", " from ", range.least, " to ",
+              range.most);
+}
+
+// InputError unless the range holds the value; `what` names it: "cluster: nodes".
+template <typename T>
+void require_in_range(const std::string& what, T value, const Range<T>& range) {
+  if (!range.holds(value)) throw InputError(text(what, " is ", value, ": give ", expectation(range)));
+}
+
+}  // namespace sluice::base

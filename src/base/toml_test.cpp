@@ -1,0 +1,46 @@
+#include "base/toml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice::base {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::string repeated(const std::string& part, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += part;
+  return out;
+}
+
+TEST(Toml, KeysOfManyPartsAreRefused) {
+  for (const std::string& bytes :
+       {"[" + repeated("a.", 50'000) + "a]", repeated("a . \"b\" . ", 50'000) + "c = 1",
+        "x = {" + repeated("'a'.", 50'000) + "b = 1}", "[[" + repeated("a.", 50'000) + "a]]"}) {
+    EXPECT_THAT([&] { parse_toml("\n" + bytes, "run.toml"); },
+                ThrowsMessage<InputError>(HasSubstr("run.toml:2: a key has more than 16 parts")));
+  }
+}
+
+TEST(Toml, ManyLevelsOfValuesAreRefused) {
+  EXPECT_THROW(parse_toml("x = " + repeated("[", 100'000), "x"), InputError);
+  EXPECT_THROW(parse_toml("x = " + repeated("{a.b.c.d = ", 100'000), "x"), InputError);
+}
+
+TEST(Toml, DotsElsewhereAreNoKeys) {
+  const std::string numbers = "x = [" + repeated("0.5, ", 1000) + "1.5]\n";
+  EXPECT_EQ(parse_toml_as_json(numbers, "x").at("x").size(), 1001);
+  const std::string dots(1000, '.');
+  EXPECT_EQ(parse_toml_as_json("x = \"" + dots + "\" # " + dots + "\ny = '" + dots + "'", "x").at("y"), dots);
+  EXPECT_EQ(parse_toml_as_json("\"a.\\\"b" + dots + "\" = 1", "x").size(), 1);
+}
+
+TEST(Toml, FaultsNameTheLine) {
+  EXPECT_THAT([] { parse_toml("a = 1\nb = \n", "run.toml"); },
+              ThrowsMessage<InputError>(HasSubstr("run.toml:2: ")));
+}
+
+}  // namespace
+}  // namespace sluice::base

@@ -1,0 +1,38 @@
+#include "base/utf8.h"
+
+#include <cstdint>
+
+namespace sluice::base {
+
+size_t utf8_character_size(std::string_view bytes) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+  const uint8_t lead = at(0);
+  if (lead < 0x80) return 1;
+  const size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || bytes.size() < size) return 0;
+  for (size_t i = 1; i < size; ++i) {
+    if ((at(i) & 0xC0) != 0x80) return 0;
+  }
+  const uint8_t second = at(1);
+  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
+  const bool surrogate = lead == 0xED && second >= 0xA0;
+  const bool beyond = lead == 0xF4 && second >= 0x90;
+  return overlong || surrogate || beyond ? 0 : size;
+}
+
+char32_t utf8_code_point(std::string_view character) {
+  const auto lead = static_cast<uint8_t>(character[0]);
+  if (character.size() == 1) return lead;
+  char32_t point = lead & (0xFF >> (character.size() + 1));
+  for (const char c : character.substr(1)) point = point << 6 | (static_cast<uint8_t>(c) & 0x3F);
+  return point;
+}
+
+std::string beginning(std::string_view value, size_t most_bytes) {
+  if (value.size() <= most_bytes) return std::string(value);
+  size_t size = most_bytes;
+  while (size > 0 && (static_cast<uint8_t>(value[size]) & 0xC0) == 0x80) --size;
+  return std::string(value.substr(0, size)) + "…";
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,123 @@
+#include "config/toml_section.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/utf8.h"
+
+namespace sluice::config {
+
+using base::InputError;
+using base::text;
+
+namespace {
+
+std::string excerpt(const toml::node& value) {
+  std::ostringstream out;
+  value.visit([&](const auto& typed) { out << typed; });
+  return base::beginning(out.str());
+}
+
+}  // namespace
+
+std::string place_of(const std::string& file, const toml::node& value) {
+  const auto line = value.source().begin.line;
+  return line == 0 ? "--set" : text(file, ":", line);
+}
+
+void TomlSection::read(const std::string& key, std::string& value) {
+  const toml::node* found = node(key);
+  if (found == nullptr) return;
+  const auto given = found->value_exact<std::string>();
+  if (!given) refuse(key, text("a text, such as \"", value, "\""));
+  value = *given;
+}
+
+void TomlSection::read(const std::string& key, bool& value) {
+  const toml::node* found = node(key);
+  if (found == nullptr) return;
+  const auto given = found->value_exact<bool>();
+  if (!given) refuse(key, "true or false");
+  value = *given;
+}
+
+void TomlSection::read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range) {
+  const toml::node* found = node(key);
+  if (found == nullptr) return;
+  const auto given = found->value_exact<int64_t>();
+  if (!given || !range.holds(*given)) refuse(key, base::expectation(range));
+  value = *given;
+}
+
+void TomlSection::read_in(const std::string& key, int& value, const base::Range<int>& range) {
+  int64_t wide = value;
+  read_in(key, wide, {range.least, range.most});
+  value = static_cast<int>(wide);
+}
+
+void TomlSection::read_in(const std::string& key, double& value, const base::Range<double>& range) {
+  const toml::node* found = node(key);
+  if (found == nullptr) return;
+  const auto given = found->value<double>();  // of a whole number, too
+  if (!found->is_number() || !given || !range.holds(*given)) refuse(key, base::expectation(range));
+  value = *given;
+}
+
+void TomlSection::read_choice(const std::string& key, std::string& value,
+                              const std::vector<std::string>& choices) {
+  const toml::node* found = node(key);
+  if (found == nullptr) return;
+  const auto given = found->value_exact<std::string>();
+  if (!given || std::ranges::count(choices, *given) == 0) {
+    refuse(key, text("one of ", base::join(choices, ", ")));
+  }
+  value = *given;
+}
+
+std::vector<std::string> TomlSection::read_texts(const std::string& key) {
+  const toml::node* found = node(key);
+  std::vector<std::string> texts;
+  if (found == nullptr) return texts;
+  if (const auto single = found->value_exact<std::string>()) return {*single};
+  const toml::array* array = found->as_array();
+  if (array == nullptr) refuse(key, "a text or a list of texts");
+  for (const toml::node& item : *array) {
+    const auto value = item.value_exact<std::string>();
+    if (!value) refuse(key, "a list of nothing but texts");
+    texts.push_back(*value);
+  }
+  return texts;
+}
+
+const toml::node* TomlSection::node(const std::string& key) {
+  known_.push_back(key);
+  return has(key) ? table_->get(key) : nullptr;
+}
+
+void TomlSection::refuse(const std::string& key, const std::string& expected) const {
+  const toml::node& value = *table_->get(key);
+  throw InputError(text("[config] ", place_of(file_, value), ": ", name_, ".", key, " is ", excerpt(value),
+                        ": give ", expected));
+}
+
+void TomlSection::wrong(const std::string& key, const std::string& fault) const {
+  throw InputError(text("[config] ", file_, ": ", name_, ".", key, " ", fault));
+}
+
+void TomlSection::finish() const {
+  if (table_ == nullptr) return;
+  for (const auto& [key, value] : *table_) {
+    const std::string found(key.str());
+    if (std::ranges::find(known_, found) != known_.end()) continue;
+    const std::string nearest = base::nearest_word(found, known_);
+    const std::string hint = nearest.empty() ? text("known keys: ", base::join(known_, ", "))
+                                             : text("did you mean '", nearest, "'?");
+    throw InputError(text("[config] ", place_of(file_, value), ": unknown key '", name_, ".",
+                          base::beginning(found), "': ", hint));
+  }
+}
+
+}  // namespace sluice::config

@@ -1,0 +1,52 @@
+// One section of a TOML file while it is read. Include only in .cpp files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/range.h"
+#include "base/toml.h"
+
+namespace sluice::config {
+
+// Knows every key asked for, so that unknown ones are found. A key that is absent leaves the value as it is.
+// Every fault is an InputError that names file, line, key, value and what may stand there.
+class TomlSection {
+ public:
+  // root[name]; without it all keys are absent. `root` must outlive the section.
+  TomlSection(const toml::table& root, std::string name, std::string file)
+      : table_(root[name].as_table()), name_(std::move(name)), file_(std::move(file)) {}
+
+  bool has(const std::string& key) const { return table_ != nullptr && table_->contains(key); }
+
+  void read(const std::string& key, std::string& value);
+  void read(const std::string& key, bool& value);
+  void read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range);
+  void read_in(const std::string& key, int& value, const base::Range<int>& range);
+  void read_in(const std::string& key, double& value, const base::Range<double>& range);
+  void read_choice(const std::string& key, std::string& value, const std::vector<std::string>& choices);
+  // A text or a list of texts; none when absent.
+  std::vector<std::string> read_texts(const std::string& key);
+  // For other kinds of values; null when absent.
+  const toml::node* node(const std::string& key);
+
+  // "[config] FILE:LINE: SECTION.KEY is VALUE: give EXPECTED"
+  [[noreturn]] void refuse(const std::string& key, const std::string& expected) const;
+  // "[config] FILE: SECTION.KEY FAULT"
+  [[noreturn]] void wrong(const std::string& key, const std::string& fault) const;
+
+  // Refuses keys that nobody asked for.
+  void finish() const;
+
+ private:
+  const toml::table* table_;
+  std::string name_;
+  std::string file_;
+  std::vector<std::string> known_;
+};
+
+// "FILE:LINE", or "--set" for a value that stands in no file.
+std::string place_of(const std::string& file, const toml::node& value);
+
+}  // namespace sluice::config

@@ -1,0 +1,291 @@
+"""Runs the program's commands on damaged files and odd arguments, each as a process of its own.
+
+Every process has to end by itself within the limit, with an exit code that docs/formats.md names and within a
+gigabyte beyond what the sound command takes. Nothing of it reaches the terminal raw, no library's exception is named,
+and a fault is one line that begins with the program's name. The same seed runs the same cases.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+
+import damage
+
+CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
+INTERNAL = re.compile(rb"internal error|json\.exception|terminate called|std::|Sanitizer|runtime error|basic_string|vector::")
+SHAPE = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 384, "rope_theta": 10000.0, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 512, "tie_word_embeddings": False}
+CLUSTER = {"schema": "sluice.cluster/1", "name": "mine", "nodes": 2, "gpus_per_node": 4,
+           "device_memory_bytes": 20_000_000_000, "flops_per_ns": 1e4,
+           "intra_node": {"bytes_per_ns": 100.0, "latency_ns": 5e3},
+           "inter_node": {"bytes_per_ns": 10.0, "latency_ns": 1e4}, "nics_per_node": 4, "host_bytes_per_ns": 20.0,
+           "host_memory_bytes": 1_000_000_000_000}
+SMALL = ["--context", "2048", "--tokens-per-step", "6000"]
+
+
+def run_configuration(folder):
+    return f"""[model]
+layers = 3
+hidden = 64
+heads = 4
+kv_heads = 2
+ffn_hidden = 96
+vocab = 384
+rope_theta = 10000.0
+[data]
+train = [["{folder}/corpus/corpus", 1.0]]
+validation_fraction = 0.1
+context_length = 128
+tokens_per_step = 512
+seed = 3
+[train]
+steps = 2
+threads = 1
+[optimizer]
+lr = 1e-3
+betas = [0.9, 0.95]
+warmup_steps = 1
+[parallel]
+strategies = ["<1,1,1>"]
+select = "best"
+calibration = "analytic"
+gpus_per_node = 4
+[cluster]
+preset = "local"
+nodes = 1
+[memory]
+device_gib = 1.0
+margin_gib = 0.1
+offload = "auto"
+[checkpoint]
+every = 2
+keep = 2
+[log]
+dir = "{folder}/run"
+tensorboard = true
+trace_steps = [1]
+"""
+
+
+def safetensors(path):
+    header = json.dumps({"__metadata__": {"format": "pt"},
+                         "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+                         "b": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(32))
+
+
+class Sound:
+    """A folder of undamaged files, and the commands that read them: (files that may be damaged, arguments)."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        at = folder.joinpath
+        (folder / "hf").mkdir()
+        at("hf/config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "model_type": "llama", **SHAPE}))
+        at("cluster.json").write_text(json.dumps(CLUSTER))
+        lengths = [16 + 37 * i % 1900 for i in range(60)]
+        at("lengths.txt").write_text("# tokens\n" + "\n".join(map(str, lengths)) + "\n")
+        at("strategies.txt").write_text("# mine\n1x<2,2,1> + 2x<1,1,2>\n8x<1,1,1>\n")
+        at("text.txt").write_text("\n\n\n".join(f"document {i} " + "word " * (i % 50) for i in range(200)))
+        at("documents.jsonl").write_text("\n".join(json.dumps({"text": f"document {i}"}) for i in range(50)))
+        at("run.toml").write_text(run_configuration(folder))
+        safetensors(at("tensors.safetensors"))
+        self.has_training = self.call("train", "--help").returncode == 0
+        self.make("lengths", at("lengths.txt"), "--out", at("lengths.json"))
+        self.make("corpus", "build", at("text.txt"), "--out", at("corpus"), "--train-tokenizer", 384, "--delimiter", "\n\n\n")
+        planning = ["--gpus", 8, "--cluster", at("cluster.json"), "--model", at("hf"), "--lengths", at("lengths.json"), *SMALL]
+        self.make("propose", *planning, "--max", 2, "--max-cp", 2, "--out", at("strategies.json"))
+        self.make("plan", *planning, "--strategies", at("strategies.txt"), "--out", at("plan.json"))
+        self.make("simulate", *planning, "--strategies", at("strategies.txt"), "--steps", 2, "--compare", "megatron",
+                  "--out", at("simulated"), "--trace-steps", 1)
+        self.commands = self.torch_free(planning)
+        if self.has_training:
+            self.make("train", "--config", at("run.toml"))
+            self.make("export", at("run"), "--out", at("exported"))
+            self.commands += self.torch()
+        self.files = {path: path.read_bytes() for files, _ in self.commands for path in files}
+
+    def call(self, *arguments):
+        return subprocess.run([self.program, *map(str, arguments)], capture_output=True)
+
+    def make(self, *arguments):
+        result = self.call(*arguments)
+        if result.returncode != 0:
+            raise RuntimeError(f"{arguments}: {result.stderr.decode()}")
+
+    def torch_free(self, planning):
+        at = self.folder.joinpath
+        table = pathlib.Path(__file__).resolve().parents[2] / "data/calibrations/a800-7b.json"
+        calibration = at("calibration.json")
+        shutil.copy(table, calibration)
+        corpus = [at("corpus/corpus.idx"), at("corpus/corpus.bin")]
+        simulated = [at("simulated") / name for name in ("simulation.json", "metrics.jsonl", "trace-1.json")]
+        inspected = ["hf/config.json", "lengths.json", "strategies.json", "plan.json", "calibration.json", "run.toml",
+                     "simulated/metrics.jsonl", "simulated/trace-1.json", "tensors.safetensors", "corpus/tokenizer.model"]
+        commands = [([at(name)], ["inspect", at(name)]) for name in inspected]
+        return commands + [
+            (corpus, ["inspect", at("corpus/corpus")]),
+            (corpus, ["lengths", at("corpus/corpus"), "--json"]),
+            ([at("lengths.txt")], ["lengths", at("lengths.txt")]),
+            ([at("lengths.json")], ["lengths", at("lengths.json"), "--svg", "{out}/lengths.svg"]),
+            ([at("hf/config.json"), at("cluster.json"), at("strategies.txt"), at("lengths.json")],
+             ["plan", *planning, "--strategies", at("strategies.txt"), "--json"]),
+            ([at("strategies.json"), at("cluster.json")],
+             ["plan", *planning, "--strategies", at("strategies.json"), "--explain"]),
+            ([calibration], ["plan", "--gpus", 16, "--calibration", calibration, "--lengths", at("lengths.txt"), *SMALL,
+                             "--strategies", "4x<4,1,1>"]),
+            ([at("lengths.txt"), at("cluster.json")], ["propose", *planning[:-6], "--lengths", at("lengths.txt"), *SMALL,
+                                                       "--max", 2, "--max-cp", 2]),
+            ([at("hf/config.json"), at("cluster.json")], ["simulate", *planning, "--strategies", at("strategies.txt"),
+                                                          "--steps", 1, "--out", "{out}/simulated"]),
+            ([at("run.toml")], ["simulate", "--config", at("run.toml"), "--steps", 1]),
+            (simulated, ["report", at("simulated"), "--out", "{out}/report.html"]),
+            ([at("text.txt")], ["corpus", "build", at("text.txt"), "--out", "{out}/corpus", "--tokenizer",
+                                at("corpus/tokenizer.model"), "--delimiter", "\n\n\n"]),
+            ([at("documents.jsonl"), at("corpus/tokenizer.model")],
+             ["corpus", "build", at("documents.jsonl"), "--out", "{out}/corpus", "--tokenizer", at("corpus/tokenizer.model")]),
+        ]
+
+    def torch(self):
+        at = self.folder.joinpath
+        step = at("run/checkpoints/step-2")
+        checkpoint = [step / "manifest.json", step / "manifest.json", *step.glob("*.safetensors")]
+        exported = [at("exported/config.json"), *at("exported").glob("*.safetensors")]
+        run = [at("run") / name for name in ("config.toml", "calibration.json", "metrics.jsonl", "trace-1.json")]
+        corpus = ["--corpus", at("corpus/corpus"), "--context-length", 128, "--threads", 1]
+        return [
+            ([at("run.toml"), at("run.toml"), at("corpus/corpus.idx")], ["train", "--dry-run", "--config", at("run.toml")]),
+            (checkpoint, ["inspect", step]),
+            (checkpoint, ["export", step, "--out", "{out}/model"]),
+            (checkpoint, ["eval", "--model", step, *corpus]),
+            (exported, ["import", at("exported"), "--out", "{out}/imported"]),
+            (exported, ["eval", "--model", at("exported"), *corpus]),
+            (run, ["report", at("run"), "--out", "{out}/report.html"]),
+        ]
+
+
+def odd_arguments(arguments, rng):
+    """One word becomes another."""
+    arguments = list(arguments)
+    at = rng.randrange(1, len(arguments))
+    words = [number for number in damage.NUMBERS] + [escape for escape in damage.ESCAPES if "\0" not in escape]
+    arguments[at] = rng.choice(words)
+    return arguments
+
+
+class Case:
+    """One command on a copy of the sound folder in which a file is damaged, or with an odd argument."""
+
+    def __init__(self, sound, seed):
+        rng = random.Random(seed)
+        files, arguments = rng.choice(sound.commands)
+        self.arguments, self.damaged = [str(argument) for argument in arguments], None
+        if rng.randrange(8) == 0:
+            self.arguments = odd_arguments(self.arguments, rng)
+        else:
+            self.damaged = rng.choice(files)
+            self.content = damage.damaged(self.damaged, sound.files[self.damaged], rng)
+
+    def run(self, sound, folder, seconds):
+        """(exit code, peak bytes, stdout, stderr); None for the code: it had to be ended."""
+        copy, out = folder / "copy", folder / "out"
+        for each in (copy, out):
+            shutil.rmtree(each, ignore_errors=True)
+        out.mkdir()
+        arguments = [argument.replace("{out}", str(out)) for argument in self.arguments]
+        if self.damaged:
+            shutil.copytree(sound.folder, copy)
+            (copy / self.damaged.relative_to(sound.folder)).write_bytes(self.content)
+            arguments = [argument.replace(str(sound.folder), str(copy)) for argument in arguments]
+        with open(folder / "stdout", "w+b") as stdout, open(folder / "stderr", "w+b") as stderr:
+            process = subprocess.Popen([sound.program, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
+                                       stderr=stderr, cwd=folder)
+            timer = threading.Timer(seconds, process.kill)
+            timer.start()
+            _, status, usage = os.wait4(process.pid, 0)
+            hung = not timer.is_alive()
+            timer.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            for stream in (stdout, stderr):
+                stream.seek(0)
+            return None if hung else process.returncode, usage.ru_maxrss * 1024, stdout.read(), stderr.read()
+
+
+def faults_of(code, peak_bytes, stdout, stderr, most_bytes):
+    if code is None:
+        yield "it did not end in time"
+        return
+    if code not in (0, 1, 2, 3):
+        yield f"it ended with {code}"
+    if peak_bytes > most_bytes:
+        yield f"it took {peak_bytes >> 20} MiB"
+    if CONTROL.search(stdout) or CONTROL.search(stderr):
+        yield "it printed control characters"
+    if INTERNAL.search(stderr):
+        yield "it named its insides"
+    if code in (1, 2, 3):
+        own = [line for line in stderr.split(b"\n") if line.startswith((b"sluice: ", b"[config] "))]
+        if not stderr.strip():
+            yield "it failed without a word"
+        elif stderr.count(b"\n") > 6:
+            yield "it took more than a few lines"
+        elif not own and code != 1 and b": " not in stderr:
+            yield "it named no way out"
+
+
+def worker(sound, seeds, seconds, most_bytes, found, codes):
+    with tempfile.TemporaryDirectory() as name:
+        for seed in seeds:
+            case = Case(sound, seed)
+            result = case.run(sound, pathlib.Path(name), seconds)
+            codes[result[0]] = codes.get(result[0], 0) + 1
+            for fault in faults_of(*result, most_bytes):
+                file = case.damaged.relative_to(sound.folder) if case.damaged else "its arguments"
+                shown = " ".join(case.arguments).encode("unicode_escape").decode()
+                message = result[3][-600:].decode(errors="backslashreplace").encode("unicode_escape").decode()
+                found.append(f"case {seed}: {fault}: {shown} with {file} damaged: {message}")
+                print(found[-1], flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sluice", default=os.environ.get("SLUICE", "build/sluice"))
+    parser.add_argument("--count", type=int, default=60, help="cases")
+    parser.add_argument("--seed", type=int, default=1, help="of the first case; the next one's is one more")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--seconds", type=float, default=10, help="after which a process counts as hung")
+    parser.add_argument("--mib", type=int, default=1024, help="that a process may take beyond the sound commands")
+    options = parser.parse_args()
+    program = str(pathlib.Path(options.sluice).resolve())
+    found, codes = [], {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name) / "sound"
+        folder.mkdir()
+        sound = Sound(program, folder)
+        usual_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        most_bytes = usual_bytes + (options.mib << 20)
+        seeds = range(options.seed, options.seed + options.count)
+        threads = [threading.Thread(target=worker, args=(sound, seeds[job::options.jobs], options.seconds, most_bytes,
+                                                         found, codes)) for job in range(options.jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    ended = ", ".join(f"{count} with {code}" for code, count in sorted(codes.items(), key=str))
+    print(f"{options.count} commands, {len(found)} faults; ended: {ended}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
