@@ -7,6 +7,7 @@ import shutil
 import check
 from fault import RUNNING, Group
 from job import Broken
+from phase import Missed
 from trial import Skipped
 
 FAULTS = Group("disk")
@@ -42,8 +43,10 @@ def disk_full(trial):
     trial.reach(job)
     filler = fill(trial)
     endings = trial.ends(job, 0, 1)
-    if trial.phase != "end" or endings["launcher"].status == 1:
+    if endings["launcher"].status == 1:
         trial.says(endings, "No space left on device|free space")
+    elif trial.phase != "end":
+        raise Missed
     filler.unlink()
     trial.resume()
 
