@@ -203,7 +203,11 @@ def main():
     become_root()
     rows = []
     with tempfile.TemporaryDirectory(prefix="sluice-trial-", ignore_cleanup_errors=True) as folder:
-        testbed = Testbed(pathlib.Path(folder))
+        try:
+            testbed = Testbed(pathlib.Path(folder))
+        except Broken as reason:
+            print(f"trial: nothing was tried: {reason}")
+            return 1
         with contextlib.suppress(KeyboardInterrupt):
             for number, (case, seed) in enumerate(trials, 1):
                 rows.append(run_case(testbed, case, seed, options.keep))

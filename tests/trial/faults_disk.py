@@ -7,6 +7,7 @@ import shutil
 import check
 from fault import RUNNING, Group
 from job import Broken
+from phase import Missed
 from trial import Skipped
 
 FAULTS = Group("disk")
@@ -14,12 +15,16 @@ MS_RDONLY, MS_REMOUNT, MS_BIND, MNT_DETACH = 1, 32, 4096, 2
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def mount_run(trial, options):
-    """A file system of its own for the run directory, as long as the trial."""
-    trial.run.mkdir()
-    if LIBC.mount(b"none", os.fsencode(trial.run), b"tmpfs", 0, options.encode()) != 0:
+def mount_small(trial, folder, options):
+    """A file system of its own for a folder, as long as the trial."""
+    folder.mkdir(exist_ok=True)
+    if LIBC.mount(b"none", os.fsencode(folder), b"tmpfs", 0, options.encode()) != 0:
         raise Skipped("mounting is not allowed here")
-    trial.at_the_end(LIBC.umount2, os.fsencode(trial.run), MNT_DETACH)
+    trial.at_the_end(unmount, folder)
+
+
+def unmount(folder):
+    LIBC.umount2(os.fsencode(folder), MNT_DETACH)
 
 
 def fill(trial):
@@ -37,20 +42,22 @@ def fill(trial):
 
 @FAULTS("the disk is full", ("join", *RUNNING, "end"), "ends 1 and says so; at the end warns")
 def disk_full(trial):
-    mount_run(trial, "size=64m")
+    mount_small(trial, trial.run, "size=64m")
     job = trial.start()
     trial.reach(job)
     filler = fill(trial)
     endings = trial.ends(job, 0, 1)
-    if trial.phase != "end" or endings["launcher"].status == 1:
+    if endings["launcher"].status == 1:
         trial.says(endings, "No space left on device|free space")
+    elif trial.phase != "end":
+        raise Missed
     filler.unlink()
     trial.resume()
 
 
 @FAULTS("the disk is full, and stays so when the run is started again", ("save",), "ends 1 both times")
 def disk_stays_full(trial):
-    mount_run(trial, "size=64m")
+    mount_small(trial, trial.run, "size=64m")
     job = trial.start()
     trial.reach(job)
     filler = fill(trial)
@@ -64,7 +71,7 @@ def disk_stays_full(trial):
 
 @FAULTS("no inodes are left", ("join", "save"), "ends 1 and says so")
 def no_inodes(trial):
-    mount_run(trial, "size=64m,nr_inodes=200")
+    mount_small(trial, trial.run, "size=64m,nr_inodes=200")
     job = trial.start()
     trial.reach(job)
     fillers = []
@@ -96,7 +103,7 @@ def read_only(trial):
     source = os.fsencode(trial.run)
     if LIBC.mount(source, source, None, MS_BIND, None) != 0:
         raise Skipped("mounting is not allowed here")
-    trial.at_the_end(LIBC.umount2, source, MNT_DETACH)
+    trial.at_the_end(unmount, trial.run)
     LIBC.mount(None, source, None, MS_REMOUNT | MS_BIND | MS_RDONLY, None)
     trial.ends(trial.start(), 1, says="Read-only file system")
     LIBC.mount(None, source, None, MS_REMOUNT | MS_BIND, None)

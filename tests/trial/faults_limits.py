@@ -14,29 +14,22 @@ CLEAN = "ends 1 with a clean line"
 GOES_ON = "goes on"
 
 
-def descriptors(count):
+# What a program says that did not expect its end.
+UNCLEAN = ("terminate called", "internal error", "Aborted", "Segmentation", "core dumped")
+
+
+def limited(name, option):
+    """A limit that may be too low: then a line says so."""
     def strike(trial):
-        job = trial.start(prefix=["prlimit", f"--nofile={count}", "--"])
-        trial.ends(job, 0, 1, 2)
-    FAULTS.add(f"{count} file descriptors", ("start",), "ends 0, or 1 with a clean line", strike)
+        endings = trial.ends(trial.start(prefix=["prlimit", option, "--"]), 0, 1, 2, 127)
+        trial.never_says(endings, *UNCLEAN)
+    FAULTS.add(name, ("start",), "ends 0, or 1 with a clean line", strike)
 
 
 for few in (8, 16, 24, 32, 48):
-    descriptors(few)
-
-
-def memory(mebibytes):
-    def strike(trial):
-        job = trial.start(prefix=["prlimit", f"--as={mebibytes << 20}", "--"])
-        endings = trial.ends(job, 0, 1, 2, 127)
-        for ending in endings.values():
-            for word in ("terminate called", "internal error", "Aborted", "Segmentation"):
-                trial.never_says(ending, word)
-    FAULTS.add(f"{mebibytes} MiB of address space", ("start",), "ends 0, or 1 with a clean line", strike)
-
-
-for little in (300, 700, 1000, 1400, 2000):
-    memory(little)
+    limited(f"{few} file descriptors", f"--nofile={few}")
+for mebibytes in (300, 700, 1000, 1400, 2000):
+    limited(f"{mebibytes} MiB of address space", f"--as={mebibytes << 20}")
 
 
 @FAULTS("no standard streams", ("start",), GOES_ON)

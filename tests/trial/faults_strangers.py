@@ -87,7 +87,7 @@ def called_by(name, greet, each):
             callers = Callers(job, greet, each)
         trial.at_the_end(callers.close)
         endings = trial.ends(job, 0)
-        trial.never_says(endings["launcher"], "\x1b]0;owned")
+        trial.never_says(endings, "\x1b]0;owned")
         if not callers.called:
             raise Broken("the run listened nowhere: nothing was tried")
         trial.complete()

@@ -17,8 +17,8 @@ PROGRAM = os.path.abspath(SLUICE)
 RANKS = 3
 # How long a run that something happened to may take to end: far beyond what any machine needs, since only a run
 # that is stuck must be told from a slow one.
-STUCK_S = 150
-LEFTOVER_S = 20
+STUCK_S = 300
+LEFTOVER_S = 60
 
 
 class Broken(AssertionError):

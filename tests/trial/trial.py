@@ -6,14 +6,12 @@ import random
 import re
 import shutil
 import signal
-import tempfile
 import time
 
 import check
-import phase
-from harness import (base_settings, committed_steps, make_documents, merged, to_toml, wait_until,
-                     write_corpus)
+from harness import base_settings, committed_steps, make_documents, merged, to_toml, wait_until, write_corpus
 from job import LEFTOVER_S, RANKS, STUCK_S, Broken, Job, end_all, processes_of
+from phase import Moment, metrics_lines
 
 STEPS = 10
 SAVED_EVERY = 2
@@ -51,9 +49,13 @@ class Testbed:
         folder = folder or self.folder
         traced = {"log.dir": name, "log.trace_steps": list(range(STEPS))}
         (folder / f"{name}.toml").write_text(to_toml(settings(**{**traced, **changes})))
-        job = Job(folder, f"undisturbed-{os.getpid()}")
+        token = f"undisturbed-{os.getpid()}"
+        job = Job(folder, token)
         job.start_locally(name)
-        ending = job.wait()["launcher"]
+        try:
+            ending = job.wait()["launcher"]
+        finally:
+            end_all(token)
         if ending.status != 0:
             raise Broken(f"the undisturbed run failed: {ending.output[-2000:]}")
         return check.Undisturbed(folder / name)
@@ -65,13 +67,13 @@ class Testbed:
         folder = self.folder / "stopped"
         folder.mkdir()
         (folder / "tmp").mkdir()
-        link_corpus(self.folder, folder)
+        copy_corpus(self.folder, folder)
         (folder / "run.toml").write_text(to_toml(settings()))
         token = f"stopped-{os.getpid()}"
         job = Job(folder, token)
         job.start_locally("run", "--resume", "auto")
         lines = self.undisturbed.lines_before(2 * SAVED_EVERY + 1)
-        wait_until(lambda: phase.metrics_lines(folder / "run") >= lines or not job.running(), STUCK_S, 0.001)
+        wait_until(lambda: metrics_lines(folder / "run") >= lines or not job.running(), STUCK_S, 0.001)
         job.signal_group(signal.SIGKILL)
         job.wait()
         wait_until(lambda: not processes_of(token), STUCK_S)
@@ -82,7 +84,7 @@ class Testbed:
         return folder
 
 
-def link_corpus(source, target):
+def copy_corpus(source, target):
     for suffix in ("bin", "idx"):
         shutil.copyfile(source / f"corpus.{suffix}", target / f"corpus.{suffix}")
 
@@ -98,11 +100,11 @@ class Trial:
         self.token = f"{os.getpid()}-{seed}-{time.monotonic_ns()}"
         self.directory = folder
         self.run = folder / "run"
-        self.jobs, self.undone = [], []
+        self.jobs, self.cleanups = [], []
         self.finished = False
         self.committed = 0
         (folder / "tmp").mkdir()
-        link_corpus(testbed.folder, folder)
+        copy_corpus(testbed.folder, folder)
         self.changes = {}
         self.configure()
 
@@ -127,7 +129,7 @@ class Trial:
 
     def reach(self, job, phase_name=None):
         """Waits for the trial's phase, or another one, of a job."""
-        phase.Moment(self, job, self.run).reach(phase_name or self.phase)
+        Moment(self, job, self.run).reach(phase_name or self.phase)
         job.note_ports()
         self.committed = max(self.committed, check.newest(self.run))
 
@@ -143,7 +145,7 @@ class Trial:
 
     def at_the_end(self, action, *arguments):
         """Has an action done when the trial is over, however it ends."""
-        self.undone.append((action, arguments))
+        self.cleanups.append((action, arguments))
 
     def ends(self, job, *statuses, says=None):
         """Waits for a job; each of its processes must end with one of the statuses, and nothing may be left. Returns
@@ -168,9 +170,11 @@ class Trial:
             raise Broken(f"nobody says {pattern!r}: {'; '.join(map(str, endings.values()))}")
 
     @staticmethod
-    def never_says(ending, text):
-        if text in ending.output:
-            raise Broken(f"{ending.name} says {text!r}")
+    def never_says(endings, *texts):
+        for ending in endings.values():
+            for text in texts:
+                if text in ending.output:
+                    raise Broken(f"{ending.name} says {text!r}")
 
     def nothing_lost(self):
         now = check.newest(self.run)
@@ -218,7 +222,7 @@ class Trial:
             self.nothing_left()
         finally:
             end_all(self.token)
-            for action, arguments in reversed(self.undone):
+            for action, arguments in reversed(self.cleanups):
                 action(*arguments)
 
     def nothing_left(self):
