@@ -30,7 +30,7 @@ using base::Json;
 using base::Rng;
 using base::text;
 
-constexpr const char* kRunConfig = R"([model]
+const std::string kRunConfig = R"([model]
 layers = 4
 hidden = 128
 heads = 4
@@ -57,7 +57,7 @@ dir = "runs/x"
 trace_steps = [3, 17]
 )";
 
-constexpr const char* kCluster = R"(schema = "sluice.cluster/1"
+const std::string kCluster = R"(schema = "sluice.cluster/1"
 name = "mine"
 nodes = 2
 gpus_per_node = 8
@@ -166,7 +166,7 @@ std::vector<Input> texts() {
       {"run.toml", [](Rng& rng) { read_config(damage(kRunConfig, rng)); }},
       {"--set",
        [](Rng& rng) {
-         config::parse_config(kRunConfig, "case", {damage("parallel.strategies=[\"<2,1,1>\"]", rng)});
+         config::parse_config(kRunConfig, "case", {damage(std::string("parallel.strategies=[\"<2,1,1>\"]"), rng)});
        }},
       {"cluster.toml",
        [](Rng& rng) {
