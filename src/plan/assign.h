@@ -1,4 +1,4 @@
-// Dispatch for `Method::kOurs`: sequences to pipelines by prices, then moves and swaps on an estimate that
+// Dispatch for plan::ours(): sequences to pipelines by prices, then moves and swaps on an estimate that
 // changes in constant time.
 #pragma once
 
