@@ -97,10 +97,10 @@ class RunContext {
   profile::RankDevice device_;
   int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
   std::unique_ptr<Control> control_;
+  std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   std::unique_ptr<transport::ParentWatch> parent_watch_;
   std::unique_ptr<RunLock> lock_;  // rank 0
-  std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before
   runtime::NodeWatch nodes_;
   std::optional<config::Data> data_;
   std::vector<corpus::CorpusIdentity> corpora_;  // data_'s, for training
