@@ -32,7 +32,7 @@ set(SLUICE_CUDA_FOUND ON)
 message(STATUS "With CUDA of ${cuda_root}")
 
 set(CMAKE_CUDA_COMPILER ${SLUICE_NVCC})
-set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100-real)
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 100)  # 100 also as PTX, for later GPUs
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
