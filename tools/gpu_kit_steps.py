@@ -76,6 +76,7 @@ def test_steps():
         tests("runtime_test", "DeviceExecutor.*", 120),
         tests("runtime_test", "DeviceExecutor.*", 180, name=" without caching of memory",
               environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
+        Step("training: corpus", run_of("corpus"), 120),
         Step("training: learns", run_of("learns"), 240, judge_measurement),
         Step("training: strategies agree", run_of("agree"), 240, judge_measurement),
         Step("training: offload overlaps", run_of("offload"), 180, judge_measurement),
