@@ -54,6 +54,8 @@ toml::table parse_toml(const std::string& bytes, const std::string& name) {
     return toml::parse(bytes, name);
   } catch (const toml::parse_error& error) {
     throw InputError(text(name, ":", error.source().begin.line, ": ", error.description()));
+  } catch (const std::invalid_argument& error) {
+    throw InputError(text(name, ": ", error.what(), ": correct it"));
   }
 }
 

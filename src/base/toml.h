@@ -1,9 +1,18 @@
 // Reading TOML. Include only in .cpp files: the library is large.
 #pragma once
 
-#include <toml++/toml.h>
-
+#include <stdexcept>
 #include <string>
+
+// Some malformed texts fail assertions of the library: as faults of the text they are thrown, too.
+#define TOML_ASSERT(condition) \
+  (static_cast<bool>(condition) ? void() : throw std::invalid_argument("Error while parsing: not TOML"))
+#pragma GCC diagnostic push
+#ifndef __clang__
+#pragma GCC diagnostic ignored "-Wterminate"  // where the library may not throw
+#endif
+#include <toml++/toml.h>
+#pragma GCC diagnostic pop
 
 #include "base/json.h"
 
