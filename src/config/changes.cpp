@@ -2,6 +2,7 @@
 
 #include <toml++/toml.h>
 
+#include <charconv>
 #include <sstream>
 
 #include "base/text.h"
@@ -10,8 +11,21 @@ namespace sluice::config {
 
 namespace {
 
+// Numbers as short as they read back to themselves.
 std::string to_text(const toml::node* value) {
   if (value == nullptr) return "not set";
+  if (const toml::array* list = value->as_array()) {
+    std::vector<std::string> parts;
+    for (const toml::node& part : *list) parts.push_back(to_text(&part));
+    return base::text("[", base::join(parts, ", "), "]");
+  }
+  if (value->is_floating_point()) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, value->as_floating_point()->get(),
+                                   std::chars_format::general)
+                         .ptr;
+    return {digits, end};
+  }
   std::ostringstream out;
   value->visit([&](const auto& node) { out << node; });
   return out.str();

@@ -25,10 +25,10 @@ TEST(Changes, EachKeyHasALineWithBothValues) {
   now.optimizer.betas = {0.8, 0.95};
   now.optimizer.decay = "linear";
   now.data.tokens_per_step = 100;
-  EXPECT_THAT(changes(small(), now),
-              UnorderedElementsAre(
-                  "optimizer.lr is 0.001, was 0.0003", "optimizer.betas is [ 0.8, 0.95 ], was [ 0.9, 0.95 ]",
-                  "optimizer.decay is 'linear', was 'cosine'", "data.tokens_per_step is 100, was 16384"));
+  EXPECT_THAT(changes(small(), now), UnorderedElementsAre("optimizer.lr is 0.001, was 0.0003",
+                                                          "optimizer.betas is [0.8, 0.95], was [0.9, 0.95]",
+                                                          "optimizer.decay is 'linear', was 'cosine'",
+                                                          "data.tokens_per_step is 100, was 16384"));
 }
 
 TEST(Changes, WhatDoesNotReachTheNumbersIsLeftOut) {
