@@ -48,7 +48,7 @@ struct Candidate {
 // With one pipeline of all ranks for each of the TP degrees.
 std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std::vector<int>& degrees) {
   for (const int tp : degrees) {
-    inputs.strategies.push_back(
+    inputs.choices.strategies.push_back(
         strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ">"), kRanks));
   }
   return study::system_kind("sluice").make(inputs);
