@@ -241,6 +241,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
     const int middle = low + (high - low) / 2;
     (in_time(middle) ? high : low) = middle;
   }
+  high = std::min(high, static_cast<int>(times_.size()) - 1);  // no time may be enough; the last says most
   const int64_t end_ns =
       time_ns(high) +
       static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kUsedParts) / kUsedParts / kFullPart);
