@@ -73,10 +73,11 @@ TEST(RunConfig, RefusesWhatIsOutOfRange) {
 }
 
 TEST(RunConfig, FaultsNamePlaceValueAndWayOut) {
-  EXPECT_EQ(fault("[train]\nsteps = \"x\""),
+  const auto with = [](const std::string& lines) { return fault(lines + kSmall); };
+  EXPECT_EQ(with("[train]\nsteps = \"x\""),
             "[config] run.toml:2: train.steps is 'x': give a whole number from 1 to 1099511627776");
-  EXPECT_EQ(fault("[log]\ntensorboard = 1"), "[config] run.toml:2: log.tensorboard is 1: give true or false");
-  EXPECT_EQ(fault("[optimizer]\nlr = nan"),
+  EXPECT_EQ(with("[log]\ntensorboard = 1"), "[config] run.toml:2: log.tensorboard is 1: give true or false");
+  EXPECT_EQ(with("[optimizer]\nlr = nan"),
             "[config] run.toml:2: optimizer.lr is nan: give a number from 0 to 1000");
   EXPECT_EQ(fault(kSmall, {"model.layers=10000000"}),
             "[config] --set: model.layers is 10000000: give a whole number from 1 to 4096");

@@ -88,7 +88,9 @@ class MemoryPolicies(TestCase):
     def test_auto_keeps_what_fits_and_saves_where_it_must(self):
         _, peaks, _ = self.trained("kept", "2x<1,1,1>", **POLICIES["keep"])
         roomy, auto, _ = self.trained("roomy", "2x<1,1,1>")
-        self.assertEqual(auto, peaks)
+        for (measured, predicted), (kept, expected) in zip(auto, peaks, strict=True):
+            self.assertEqual(predicted, expected)
+            self.assertAlmostEqual(measured, kept, delta=1e-3 * kept)  # the heap rounds blocks up, to what lies free
         tight_gib = 0.75 * peaks[0][1] / 2**30
         found, tight, _ = self.trained("tight", "2x<1,1,1>", memory__device_gib=tight_gib, memory__margin_gib=0.0)
         for step, (loss, _) in roomy.items():
