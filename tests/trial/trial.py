@@ -195,8 +195,8 @@ class Trial:
         job = self.job()
         job.start_locally("run", "--resume", "auto")
         ending = self.ends(job, 0, says=says)["launcher"]
-        first = re.search(r"step (\d+)/", ending.output)
-        if first and int(first.group(1)) != saved + 1:
+        first = re.search(r"step (\d+) \(", ending.output)
+        if first and int(first.group(1)) != saved:  # steps count from 0
             raise Broken(f"continued with step {first.group(1)} of the checkpoint after {saved}")
         self.complete()
         return ending
