@@ -2,6 +2,7 @@
 the seed draws. Phases of a step are aimed at by the measured timeline of the undisturbed run."""
 
 import os
+import signal
 import time
 
 from harness import wait_until
@@ -29,6 +30,16 @@ def being_written(run):
                for name in names if name.startswith("step-"))
 
 
+def holds_signals(process_id):
+    """Whether a process has begun to hold SIGTERM back, which `sluice train` does before its libraries' own code runs."""
+    try:
+        with open(f"/proc/{process_id}/status") as status:
+            words = dict(line.split(":", 1) for line in status if line.startswith(("SigBlk", "SigCgt")))
+    except OSError:
+        return False
+    return any(int(mask, 16) >> (signal.SIGTERM - 1) & 1 for mask in words.values())
+
+
 class Moment:
     """Waits for phases of one job of a trial."""
 
@@ -49,7 +60,9 @@ class Moment:
         getattr(self, f"reach_{phase}")()
 
     def reach_start(self):
-        """The processes have begun: libraries load, nothing is read yet."""
+        """The processes have begun: libraries load, nothing is read yet. The kernel's and the loader's own time comes
+        before: a program cannot answer for signals then (docs/operating.md)."""
+        self.until(lambda: all(holds_signals(process.pid) for process in self.job.processes.values()))
         self.pause(0, 0.3)
 
     def reach_join(self):
