@@ -260,9 +260,10 @@ void Trainer::Impl::run() {
   run_.leave();
   if (run_.rank() != 0) return;
   const bool nothing_left = run_.resumed().step >= config_.train.steps;
-  base::log_info(
+  const std::string outcome =
       nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
-                   : summary_.text());
+                   : summary_.text();
+  for (const std::string& line : base::split(outcome, '\n')) base::log_info(line);
   write_report();
 }
 
