@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/feistel.h"
+
 namespace sluice::base {
 
 uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t counter) {
@@ -41,23 +43,13 @@ uint64_t Rng::below(uint64_t bound) {
 }
 
 Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t stream)
-    : size_(size), seed_(seed), stream_(stream), half_bits_(1) {
-  while (half_bits_ < 31 && (uint64_t{1} << (2 * half_bits_)) < size) ++half_bits_;
-}
+    : size_(size), seed_(seed), stream_(stream), half_bits_(feistel::half_bits_of(size)) {}
 
 uint64_t Permutation::at(uint64_t index) const {
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
-  do {
-    uint64_t left = index >> half_bits_;
-    uint64_t right = index & mask;
-    for (uint64_t round = 0; round < 4; ++round) {
-      const uint64_t mixed = left ^ (random_bits(seed_, stream_ * 4 + round, right) & mask);
-      left = right;
-      right = mixed;
-    }
-    index = left << half_bits_ | right;
-  } while (index >= size_);
-  return index;
+  return feistel::permuted(index, size_, half_bits_, [&](uint64_t round, uint64_t half) {
+    return random_bits(seed_, stream_ * feistel::kRounds + round, half) & mask;
+  });
 }
 
 }  // namespace sluice::base

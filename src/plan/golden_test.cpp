@@ -1,12 +1,9 @@
 // Plans as text: every file of tests/golden/plan holds a name, a description, a batch and the plan that comes
 // of it. SLUICE_UPDATE_GOLDEN=1 rewrites what is expected; review the difference.
+#include "base/golden.h"
+
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <map>
-
-#include "base/file.h"
 #include "base/text.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
@@ -14,39 +11,8 @@
 namespace sluice::plan {
 namespace {
 
+using base::Golden;
 using base::text;
-
-constexpr const char* kDivider = "----\n";
-
-std::filesystem::path folder() {
-  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "tests/golden/plan";
-}
-
-// "key: value" lines; "candidate" and "policy" may stand several times.
-struct Golden {
-  std::map<std::string, std::vector<std::string>> values;
-  std::string head;
-  std::string expected;
-
-  int64_t number(const std::string& key, int64_t otherwise) const {
-    const auto found = values.find(key);
-    return found == values.end() ? otherwise : base::parse_integer(found->second.front()).value();
-  }
-};
-
-Golden read_golden(const std::filesystem::path& path) {
-  Golden golden;
-  const std::string bytes = base::read_file(path);
-  const size_t divider = bytes.find(kDivider);
-  golden.head = bytes.substr(0, divider);
-  golden.expected = divider == std::string::npos ? "" : bytes.substr(divider + std::string(kDivider).size());
-  for (const std::string& line : base::split(golden.head, '\n')) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    golden.values[line.substr(0, colon)].emplace_back(base::trim(line.substr(colon + 1)));
-  }
-  return golden;
-}
 
 // "100, 3 x 250".
 std::vector<strategy::Sequence> batch_of(const std::string& lengths) {
@@ -86,10 +52,9 @@ std::string planned(const Golden& golden) {
     for (const std::string& permille : policies->second)
       options.policies.push_back({.offload_permille = static_cast<int>(*base::parse_integer(permille))});
   }
-  if (golden.values.contains("method")) options.method = exact();
+  if (golden.has("method")) options.method = exact();
   const cost::CostModel cost = test_cost(golden.number("device_bytes", 128'000'000));
-  const strategy::StepPlan plan =
-      Planner(options, cost).plan(0, batch_of(golden.values.at("lengths").front()));
+  const strategy::StepPlan plan = Planner(options, cost).plan(0, batch_of(golden.value("lengths")));
   std::string out =
       text(to_text(plan.strategy()), ": ", plan.estimated_ns, " ns, at least ", plan.lower_bound_ns, " ns\n");
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
@@ -100,19 +65,9 @@ std::string planned(const Golden& golden) {
 }
 
 TEST(Golden, PlansAreAsReviewed) {
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
-    if (entry.path().extension() != ".txt") continue;
-    ++files;
-    const Golden golden = read_golden(entry.path());
-    const std::string actual = planned(golden);
-    if (std::getenv("SLUICE_UPDATE_GOLDEN") != nullptr) {
-      base::write_file_atomically(entry.path(), golden.head + kDivider + actual);
-    } else {
-      EXPECT_EQ(actual, golden.expected) << entry.path();
-    }
-  }
-  EXPECT_GE(files, 12);
+  const bool rewrite = std::getenv("SLUICE_UPDATE_GOLDEN") != nullptr;
+  const auto use = rewrite ? base::GoldenUse::kRewrite : base::GoldenUse::kCompare;
+  EXPECT_GE(base::check_golden("plan", use, planned), 12);
 }
 
 }  // namespace
