@@ -7,7 +7,8 @@
 //   gradient   = cross_entropy_gradient(logits, statistics, whole, targets, begin, dtype)
 //
 // R rows of a shard of V columns that begins at column `begin` of the vocabulary; targets are vocabulary
-// ids, int64. Everything but the gradient is in the logits' type, which is float or double.
+// ids, int64. Everything but the gradient is in the logits' type, which is float or double. On a GPU logits
+// may be bfloat16, as a product rounds them, once; the statistics are then float.
 //
 // Between the two functions the logits' memory is theirs. A processor keeps exp(logit - the shard's row
 // maximum) there, because exponentials cost it more than memory; a GPU leaves the logits and takes

@@ -1,5 +1,6 @@
 // ops/cross_entropy.h, whose source has the derivation. The statistics read each logit once, the gradient
-// reads it a second time and writes it narrow: exponentials are never stored.
+// reads it a second time and may take its place: exponentials are never stored. Both are bound by memory: 6
+// bytes for each bfloat16 logit, 10 for a float one whose gradient is narrow.
 #include <cfloat>
 #include <cmath>
 
@@ -36,11 +37,11 @@ __device__ SoftmaxSum block_merge(SoftmaxSum own) {
 }
 
 // A block for each row.
-template <int kWide>
-__global__ void row_statistics(const float* logits, const int64_t* targets, int64_t begin, float* statistics,
+template <typename L, int kWide>
+__global__ void row_statistics(const L* logits, const int64_t* targets, int64_t begin, float* statistics,
                                int64_t columns) {
   const int64_t row = blockIdx.x;
-  const float* of_row = logits + row * columns;
+  const L* of_row = logits + row * columns;
   SoftmaxSum own;
   SLUICE_UNROLL_BY(4)
   for (int64_t column = threadIdx.x * kWide; column < columns; column += kThreads * kWide) {
@@ -58,46 +59,52 @@ __global__ void row_statistics(const float* logits, const int64_t* targets, int6
   const int64_t target = targets[row] - begin;
   statistics[row * 3] = all.maximum;
   statistics[row * 3 + 1] = all.sum;
-  statistics[row * 3 + 2] = target >= 0 && target < columns ? of_row[target] : -INFINITY;
+  statistics[row * 3 + 2] = target >= 0 && target < columns ? widen(of_row[target]) : -INFINITY;
 }
 
-template <typename S, int kWide>
-__global__ void cross_entropy_gradient(const float* logits, const float* whole, const int64_t* targets,
-                                       int64_t begin, S* gradient, int64_t vectors, int64_t columns) {
+template <typename L, typename S, int kWide>
+__global__ void cross_entropy_gradient(const CrossEntropyGradient of, int64_t vectors) {
   if (global_thread() >= vectors) return;
-  const int64_t in_row = columns / kWide, row = global_thread() / in_row;
-  const int64_t column = global_thread() % in_row * kWide, target = targets[row] - begin;
-  const float maximum = whole[row * 3], inverse_sum = 1.0F / whole[row * 3 + 1];
-  Floats<kWide> l = load<kWide>(logits + row * columns + column);
+  const int64_t in_row = of.columns / kWide, row = global_thread() / in_row;
+  const int64_t column = global_thread() % in_row * kWide, target = of.targets[row] - of.begin;
+  const float maximum = of.whole[row * 3], inverse_sum = 1.0F / of.whole[row * 3 + 1];
+  Floats<kWide> l = load<kWide>(static_cast<const L*>(of.logits) + row * of.columns + column);
   SLUICE_UNROLL
   for (int i = 0; i < kWide; ++i) {
     l.at[i] = expf(l.at[i] - maximum) * inverse_sum - (column + i == target ? 1.0F : 0.0F);
   }
-  store<kWide>(gradient + row * columns + column, l);
+  store<kWide>(static_cast<S*>(of.gradient) + row * of.columns + column, l);
+}
+
+template <typename L, typename S>
+Status launch_gradient_of(const CrossEntropyGradient& of, Stream stream) {
+  const int64_t elements = of.rows * of.columns;
+  if (can_be_wide<S>(of.columns, {of.logits, of.gradient})) {
+    const int64_t vectors = elements / kWidest<S>;
+    return launch(cross_entropy_gradient<L, S, kWidest<S>>, blocks_for(vectors), stream,
+                  CrossEntropyGradient(of), vectors);
+  }
+  return launch(cross_entropy_gradient<L, S, 1>, blocks_for(elements), stream, CrossEntropyGradient(of),
+                int64_t{elements});
 }
 
 }  // namespace
 
-Status launch_row_statistics(const float* logits, const int64_t* targets, int64_t begin, float* statistics,
-                             int64_t rows, int64_t columns, Stream stream) {
-  const bool wide = can_be_wide<float>(columns, {logits});
-  return launch(wide ? row_statistics<kWidest<float>> : row_statistics<1>, rows, stream, logits, targets,
-                begin, statistics, columns);
+Status launch_row_statistics(Element element, const void* logits, const int64_t* targets, int64_t begin,
+                             float* statistics, int64_t rows, int64_t columns, Stream stream) {
+  return visit_element(element, [&]<typename L>() {
+    const bool wide = can_be_wide<L>(columns, {logits});
+    return launch(wide ? row_statistics<L, kWidest<L>> : row_statistics<L, 1>, rows, stream,
+                  static_cast<const L*>(logits), targets, begin, statistics, columns);
+  });
 }
 
-Status launch_cross_entropy_gradient(Element element, const float* logits, const float* whole,
-                                     const int64_t* targets, int64_t begin, void* gradient, int64_t rows,
-                                     int64_t columns, Stream stream) {
-  return visit_element(element, [&]<typename S>() {
-    auto* out = static_cast<S*>(gradient);
-    if (can_be_wide<S>(columns, {logits, gradient})) {
-      const int64_t vectors = rows * columns / kWidest<S>;
-      return launch(cross_entropy_gradient<S, kWidest<S>>, blocks_for(vectors), stream, logits, whole,
-                    targets, begin, out, vectors, columns);
-    }
-    return launch(cross_entropy_gradient<S, 1>, blocks_for(rows * columns), stream, logits, whole, targets,
-                  begin, out, rows * columns, columns);
-  });
+Status launch_cross_entropy_gradient(const CrossEntropyGradient& gradient, Stream stream) {
+  if (gradient.logits_element == Element::kBFloat16)
+    return launch_gradient_of<BFloat16, BFloat16>(gradient, stream);
+  if (gradient.gradient_element == Element::kBFloat16)
+    return launch_gradient_of<float, BFloat16>(gradient, stream);
+  return launch_gradient_of<float, float>(gradient, stream);
 }
 
 }  // namespace sluice::ops::kernels

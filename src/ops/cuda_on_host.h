@@ -17,6 +17,8 @@
 
 #define __device__
 #define __global__
+#define __host__
+#define __grid_constant__
 #define __shared__ static
 
 namespace sluice::ops::kernels {

@@ -103,6 +103,12 @@ TEST_P(DeviceOps, CrossEntropy) {
     expect_close(a.narrow(1, 0, 2), e.narrow(1, 0, 2), "statistics");
     expect_close(cross_entropy_gradient(wide, a, a, target.gpu, 3, GetParam()),
                  aten::cross_entropy_gradient(logits.cpu, e, e, target.cpu, 3, at::kDouble), "dlogits");
+    if (GetParam() != at::kBFloat16) continue;
+    const at::Tensor narrow = row_statistics(logits.gpu, target.gpu, 3);
+    expect_close(narrow.select(1, 1), a.select(1, 1).cpu().to(at::kDouble), "statistics of narrow logits");
+    const at::Tensor gradient =
+        cross_entropy_gradient(logits.gpu, narrow, narrow, target.gpu, 3, at::kBFloat16);
+    EXPECT_TRUE(gradient.is_alias_of(logits.gpu));
   }
 }
 

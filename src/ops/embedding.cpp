@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "ops/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -85,6 +86,9 @@ void fused_embedding_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, 
 }  // namespace
 
 at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64_t row_begin) {
+  if constexpr (gpu::kBuilt) {
+    if (gpu::can({weight_VH})) return gpu::embedding_lookup(weight_VH, ids_T, row_begin);
+  }
   if (!is_dense_cpu(weight_VH) || !is_dense_cpu(ids_T))
     return aten::embedding_lookup(weight_VH, ids_T, row_begin);
   at::Tensor x_TH = at::empty({ids_T.size(0), weight_VH.size(1)}, weight_VH.options());
@@ -96,6 +100,11 @@ at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T
 void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, int64_t row_begin,
                                const at::Tensor& dweight_VH) {
   const bool wide = dweight_VH.scalar_type() == accumulator_type(dx_TH);
+  if constexpr (gpu::kBuilt) {
+    if (wide && gpu::can({dx_TH, dweight_VH})) {
+      return gpu::embedding_lookup_backward(dx_TH, ids_T, row_begin, dweight_VH);
+    }
+  }
   if (!wide || !is_dense_cpu(dx_TH) || !is_dense_cpu(ids_T) || !is_dense_cpu(dweight_VH)) {
     return aten::embedding_lookup_backward(dx_TH, ids_T, row_begin, dweight_VH);
   }

@@ -33,6 +33,12 @@ RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_T
 void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
             Rotation rotation);
 
+at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64_t row_begin);
+// dweight is float.
+void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, int64_t row_begin,
+                               const at::Tensor& dweight_VH);
+
+// Logits of bfloat16 have statistics in float.
 at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin);
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
                                   const at::Tensor& target_R, int64_t begin, at::ScalarType dtype);

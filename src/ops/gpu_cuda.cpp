@@ -1,5 +1,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/sort.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -115,11 +116,42 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
              [&](cudaStream_t stream) { return kernels::launch_rotary(element_of(x_TND), rotary, stream); });
 }
 
+at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64_t row_begin) {
+  at::Tensor x_TH = at::empty({ids_T.size(0), weight_VH.size(1)}, weight_VH.options());
+  const kernels::EmbeddingLookup lookup{.table = readable(weight_VH),
+                                        .ids = ids_T.const_data_ptr<int64_t>(),
+                                        .begin = row_begin,
+                                        .x = writable(x_TH),
+                                        .rows = weight_VH.size(0),
+                                        .tokens = ids_T.size(0),
+                                        .width = weight_VH.size(1)};
+  launch_for(x_TH, "an embedding's lookup", [&](cudaStream_t stream) {
+    return kernels::launch_embedding_lookup(element_of(x_TH), lookup, stream);
+  });
+  return x_TH;
+}
+
+void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, int64_t row_begin,
+                               const at::Tensor& dweight_VH) {
+  const auto [sorted_T, token_T] = at::sort(ids_T, /*stable=*/true, /*dim=*/0, /*descending=*/false);
+  const kernels::EmbeddingGradient gradient{.dx = readable(dx_TH),
+                                            .sorted_ids = sorted_T.const_data_ptr<int64_t>(),
+                                            .token_of = token_T.const_data_ptr<int64_t>(),
+                                            .begin = row_begin,
+                                            .dtable = dweight_VH.mutable_data_ptr<float>(),
+                                            .rows = dweight_VH.size(0),
+                                            .tokens = ids_T.size(0),
+                                            .width = dweight_VH.size(1)};
+  launch_for(dx_TH, "an embedding's gradient", [&](cudaStream_t stream) {
+    return kernels::launch_embedding_gradient(element_of(dx_TH), gradient, stream);
+  });
+}
+
 at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
-  at::Tensor statistics_R3 = at::empty({logits_RV.size(0), 3}, logits_RV.options());
+  at::Tensor statistics_R3 = at::empty({logits_RV.size(0), 3}, logits_RV.options().dtype(at::kFloat));
   launch_for(logits_RV, "softmax statistics", [&](cudaStream_t stream) {
     return kernels::launch_row_statistics(
-        logits_RV.const_data_ptr<float>(), target_R.const_data_ptr<int64_t>(), begin,
+        element_of(logits_RV), readable(logits_RV), target_R.const_data_ptr<int64_t>(), begin,
         statistics_R3.mutable_data_ptr<float>(), logits_RV.size(0), logits_RV.size(1), stream);
   });
   return statistics_R3;
@@ -127,13 +159,20 @@ at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_
 
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
                                   const at::Tensor& target_R, int64_t begin, at::ScalarType dtype) {
-  at::Tensor gradient_RV = at::empty_like(logits_RV, logits_RV.options().dtype(dtype));
-  launch_for(logits_RV, "the gradient of logits", [&](cudaStream_t stream) {
-    return kernels::launch_cross_entropy_gradient(
-        element_of(gradient_RV), logits_RV.const_data_ptr<float>(),
-        whole_R3.contiguous().const_data_ptr<float>(), target_R.const_data_ptr<int64_t>(), begin,
-        writable(gradient_RV), logits_RV.size(0), logits_RV.size(1), stream);
-  });
+  const bool in_place = logits_RV.scalar_type() == dtype;
+  at::Tensor gradient_RV = in_place ? logits_RV : at::empty_like(logits_RV, logits_RV.options().dtype(dtype));
+  const at::Tensor whole = whole_R3.contiguous();
+  const kernels::CrossEntropyGradient gradient{.logits_element = element_of(logits_RV),
+                                               .gradient_element = element_of(gradient_RV),
+                                               .logits = readable(logits_RV),
+                                               .whole = whole.const_data_ptr<float>(),
+                                               .targets = target_R.const_data_ptr<int64_t>(),
+                                               .begin = begin,
+                                               .gradient = writable(gradient_RV),
+                                               .rows = logits_RV.size(0),
+                                               .columns = logits_RV.size(1)};
+  launch_for(logits_RV, "the gradient of logits",
+             [&](cudaStream_t stream) { return kernels::launch_cross_entropy_gradient(gradient, stream); });
   return gradient_RV;
 }
 

@@ -93,12 +93,45 @@ Status launch_rotary(Element element, const Rotary& rotary, Stream stream);
 
 // logits [rows, columns] -> statistics [rows, 3]: maximum, Σ exp(logit - maximum), the target's logit,
 // -infinity when targets[r] - begin is no column.
-Status launch_row_statistics(const float* logits, const int64_t* targets, int64_t begin, float* statistics,
-                             int64_t rows, int64_t columns, Stream stream);
-// gradient = exp(logit - whole maximum) / whole sum - [column is the target], in `element`. `gradient` may be
-// `logits`.
-Status launch_cross_entropy_gradient(Element element, const float* logits, const float* whole,
-                                     const int64_t* targets, int64_t begin, void* gradient, int64_t rows,
-                                     int64_t columns, Stream stream);
+Status launch_row_statistics(Element element, const void* logits, const int64_t* targets, int64_t begin,
+                             float* statistics, int64_t rows, int64_t columns, Stream stream);
+// gradient = exp(logit - whole maximum) / whole sum - [column is the target]. `gradient` may be `logits`
+// where their elements agree. REQUIRES: not bfloat16 logits with a float gradient.
+struct CrossEntropyGradient {
+  Element logits_element = Element::kFloat32;
+  Element gradient_element = Element::kFloat32;
+  const void* logits = nullptr;      // [rows, columns]
+  const float* whole = nullptr;      // [rows, 3]
+  const int64_t* targets = nullptr;  // [rows]
+  int64_t begin = 0;
+  void* gradient = nullptr;  // [rows, columns]
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+Status launch_cross_entropy_gradient(const CrossEntropyGradient& gradient, Stream stream);
+
+struct EmbeddingLookup {
+  const void* table = nullptr;   // [rows, width]
+  const int64_t* ids = nullptr;  // [tokens]
+  int64_t begin = 0;             // the id of the table's first row
+  void* x = nullptr;             // [tokens, width]; zeros where an id has no row
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  int64_t width = 0;
+};
+Status launch_embedding_lookup(Element element, const EmbeddingLookup& lookup, Stream stream);
+
+// dtable[id - begin] += the rows of dx of the tokens with that id, one after the other.
+struct EmbeddingGradient {
+  const void* dx = nullptr;             // [tokens, width]
+  const int64_t* sorted_ids = nullptr;  // [tokens]: ascending, equal ones in the order of tokens
+  const int64_t* token_of = nullptr;    // [tokens]: whose id stands there
+  int64_t begin = 0;
+  float* dtable = nullptr;  // [rows, width]
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  int64_t width = 0;
+};
+Status launch_embedding_gradient(Element element, const EmbeddingGradient& gradient, Stream stream);
 
 }  // namespace sluice::ops::kernels

@@ -4,9 +4,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #define SLUICE_CUDA_ON_HOST
 #include "ops/cross_entropy.h"
 #include "ops/cross_entropy_kernels.cu"
+#include "ops/embedding.h"
+#include "ops/embedding_kernels.cu"
 #include "ops/norm.h"
 #include "ops/norm_kernels.cu"
 #include "ops/rotary.h"
@@ -139,29 +143,80 @@ TEST_P(Kernels, RotaryOfHeadsInWiderRows) {
   }
 }
 
-TEST_P(Kernels, CrossEntropyOfAShard) {
-  for (const int64_t columns : {1, 29, 1024, 5000}) {
-    const int64_t rows = 4, begin = 10;
-    const at::Tensor logits = at::randn({rows, columns}, at::kFloat) * 5;
-    logits[0].fill_(-1e30);  // and all but one as low: nothing to lose but the one
-    logits[0][columns - 1] = 3.0;
-    const at::Tensor target =
-        at::tensor({begin + columns - 1, int64_t{0}, begin, begin + columns}, at::kLong);
-    const at::Tensor statistics = at::empty({rows, 3}, at::kFloat);
-    kernels::launch_row_statistics(logits.data_ptr<float>(), target.data_ptr<int64_t>(), begin,
-                                   statistics.data_ptr<float>(), rows, columns, {});
-    const at::Tensor twin = wide(logits), expected = aten::row_statistics(twin, target, begin);
-    expect_close(statistics.narrow(1, 0, 2), expected.narrow(1, 0, 2));
-    EXPECT_TRUE(at::equal(statistics.select(1, 2), expected.select(1, 2).to(at::kFloat)));
+kernels::Element element_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? kernels::Element::kBFloat16 : kernels::Element::kFloat32;
+}
 
-    // As if another shard had greater logits.
-    at::Tensor whole = expected.clone();
-    whole.select(1, 0).add_(1.0);
-    const at::Tensor gradient = empty({rows, columns}), whole_float = whole.to(at::kFloat);
-    kernels::launch_cross_entropy_gradient(element(), logits.data_ptr<float>(), whole_float.data_ptr<float>(),
-                                           target.data_ptr<int64_t>(), begin, gradient.data_ptr(), rows,
-                                           columns, {});
-    expect_close(gradient, aten::cross_entropy_gradient(twin, expected, whole, target, begin, at::kDouble));
+// Logits in float and, where the gradient is bfloat16, in bfloat16 too: the gradient then takes their place.
+TEST_P(Kernels, CrossEntropyOfAShard) {
+  for (const at::ScalarType type : std::set{at::kFloat, GetParam()}) {
+    for (const int64_t columns : {1, 29, 1024, 5000}) {
+      const int64_t rows = 4, begin = 10;
+      const at::Tensor logits = (at::randn({rows, columns}, at::kFloat) * 5).to(type);
+      logits[0].fill_(-1e30);  // and all but one as low: nothing to lose but the one
+      logits[0][columns - 1] = 3.0;
+      const at::Tensor target =
+          at::tensor({begin + columns - 1, int64_t{0}, begin, begin + columns}, at::kLong);
+      const at::Tensor statistics = at::empty({rows, 3}, at::kFloat);
+      kernels::launch_row_statistics(element_of(logits), logits.data_ptr(), target.data_ptr<int64_t>(), begin,
+                                     statistics.data_ptr<float>(), rows, columns, {});
+      const at::Tensor twin = wide(logits), expected = aten::row_statistics(twin, target, begin);
+      expect_close(statistics.narrow(1, 0, 2), expected.narrow(1, 0, 2));
+      EXPECT_TRUE(at::equal(statistics.select(1, 2), expected.select(1, 2).to(at::kFloat)));
+
+      // As if another shard had greater logits.
+      at::Tensor whole = expected.clone();
+      whole.select(1, 0).add_(1.0);
+      const at::Tensor whole_float = whole.to(at::kFloat);
+      const at::Tensor gradient = type == GetParam() ? logits : empty({rows, columns});
+      kernels::launch_cross_entropy_gradient({.logits_element = element_of(logits),
+                                              .gradient_element = element(),
+                                              .logits = logits.data_ptr(),
+                                              .whole = whole_float.data_ptr<float>(),
+                                              .targets = target.data_ptr<int64_t>(),
+                                              .begin = begin,
+                                              .gradient = gradient.data_ptr(),
+                                              .rows = rows,
+                                              .columns = columns},
+                                             {});
+      expect_close(gradient, aten::cross_entropy_gradient(twin, expected, whole, target, begin, at::kDouble));
+    }
+  }
+}
+
+// Ids of other shards, ids that occur once and more often than rows are read ahead; ids at the ends.
+TEST_P(Kernels, Embedding) {
+  const at::Tensor ids = at::tensor({4, 5, 16, 17, 4, -1, 8, 8, 8, 5, 8, 8, 16, 8, 8, 8, 8, 8}, at::kLong);
+  const int64_t tokens = ids.size(0), rows = 12, begin = 5;
+  for (const int64_t width : {1, 7, 8, 264, 2056}) {
+    const at::Tensor table = random({rows, width}), x = empty({tokens, width}), dx = random({tokens, width});
+    ASSERT_EQ(kernels::launch_embedding_lookup(element(),
+                                               {.table = table.data_ptr(),
+                                                .ids = ids.data_ptr<int64_t>(),
+                                                .begin = begin,
+                                                .x = x.data_ptr(),
+                                                .rows = rows,
+                                                .tokens = tokens,
+                                                .width = width},
+                                               {}),
+              0);
+    EXPECT_TRUE(at::equal(wide(x), aten::embedding_lookup(wide(table), ids, begin)));
+
+    const auto [sorted, token] = at::sort(ids, /*stable=*/true, 0, /*descending=*/false);
+    const at::Tensor dtable = at::ones({rows, width}, at::kFloat), expected = wide(dtable);
+    ASSERT_EQ(kernels::launch_embedding_gradient(element(),
+                                                 {.dx = dx.data_ptr(),
+                                                  .sorted_ids = sorted.data_ptr<int64_t>(),
+                                                  .token_of = token.data_ptr<int64_t>(),
+                                                  .begin = begin,
+                                                  .dtable = dtable.data_ptr<float>(),
+                                                  .rows = rows,
+                                                  .tokens = tokens,
+                                                  .width = width},
+                                                 {}),
+              0);
+    aten::embedding_lookup_backward(wide(dx), ids, begin, expected);
+    expect_close(dtable, expected);
   }
 }
 
