@@ -51,6 +51,9 @@ struct Group {
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
   double scale = 1.0 / static_cast<double>(targets);
   if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
+#ifdef SLUICE_CUDA
+  if (update_by_kernel(store, options, scale)) return;
+#endif
   const at::Tensor step =
       at::full({}, static_cast<double>(options.update),
                at::TensorOptions().dtype(c10::ScalarType::Float).device(store.options().device));

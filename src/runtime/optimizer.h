@@ -22,7 +22,13 @@ struct AdamW {
 double squared_gradient_norm(const ParameterStore& store);
 
 // Divides gradients by `targets`, clips to `options.clip` given the global norm of the divided gradients,
-// and applies one AdamW update to every owner slice; refreshes the compute copies.
+// and applies one AdamW update to every owner slice; refreshes the compute copies. Leaves undefined what the
+// gradients are afterwards.
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm);
+
+// The same in one pass over a GPU's memory, gradients already to be multiplied by `gradient_scale`. False,
+// with nothing done, for stores that the kernel does not take: on the CPU, or in double. Built with CUDA
+// only.
+bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradient_scale);
 
 }  // namespace sluice::runtime

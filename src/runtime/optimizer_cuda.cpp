@@ -1,0 +1,59 @@
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cmath>
+
+#include "runtime/optimizer.h"
+#include "runtime/optimizer_kernels.h"
+#include "transport/cuda_check.h"
+
+namespace sluice::runtime {
+namespace {
+
+AdamWStep step_of(const AdamW& options, double gradient_scale) {
+  const auto update = static_cast<double>(options.update);
+  return {.gradient_scale = static_cast<float>(gradient_scale),
+          .beta1 = static_cast<float>(options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .eps = static_cast<float>(options.eps),
+          .step_size = static_cast<float>(options.lr / (1.0 - std::pow(options.beta1, update))),
+          .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, update)))};
+}
+
+// Elements `run` of a bucket, all of one parameter and of the slice.
+AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval run, double decay) {
+  const int64_t offset = run.begin - slice.owned.begin;
+  const auto at = [&](const at::Tensor& tensor) { return tensor.mutable_data_ptr<float>() + offset; };
+  const bool own_copy = !copy.is_alias_of(slice.master);
+  return {.master = at(slice.master),
+          .gradient = at(slice.gradient),
+          .exp_avg = at(slice.exp_avg),
+          .exp_avg_sq = at(slice.exp_avg_sq),
+          .copy = own_copy ? static_cast<uint16_t*>(copy.mutable_data_ptr()) + offset : nullptr,
+          .elements = run.size(),
+          .kept = static_cast<float>(1.0 - decay)};
+}
+
+}  // namespace
+
+bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradient_scale) {
+  const ParameterStore::Options& of = store.options();
+  if (!of.device.is_cuda() || of.precision.master() != comm::DType::kFloat32) return false;
+  std::vector<AdamWRun> runs;
+  for (const model::Bucket& bucket : store.table().buckets) {
+    const OwnerSlice& slice = store.owner(bucket.index);
+    for (const model::Parameter& parameter : bucket.parameters) {
+      const base::Interval run =
+          base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
+      const double decay = parameter.one_dimensional() ? 0.0 : options.lr * options.weight_decay;
+      if (!run.empty()) runs.push_back(run_of(slice, store.compute_copy(bucket.index), run, decay));
+    }
+  }
+  const c10::cuda::CUDAGuard guard(of.device);
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(of.device.index()).stream();
+  transport::cuda_check(launch_adamw(runs, step_of(options, gradient_scale), stream),
+                        "the optimiser's update");
+  return true;
+}
+
+}  // namespace sluice::runtime
