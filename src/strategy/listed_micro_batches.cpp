@@ -92,6 +92,10 @@ class UnitReader {
         throw InputError(text(name_of(spots[i]), ": its memory policy is '", to_text(own.memory),
                               "' but ring ", ring, " has '", to_text(first.memory), "' on its first lane"));
       }
+      if (own.nested_lanes != first.nested_lanes) {
+        throw InputError(text(name_of(spots[i]), ": its nested_lanes are ", own.nested_lanes, " but ring ",
+                              ring, " has ", first.nested_lanes, " on its first lane"));
+      }
       if (own.exchange != first.exchange) {
         throw InputError(text(name_of(spots[i]), ": its exchange is '", strategy::name_of(own.exchange),
                               "' but ring ", ring, " has '", strategy::name_of(first.exchange),
@@ -106,24 +110,29 @@ class UnitReader {
     return unit;
   }
 
-  // A ring's first lane has a part of each sequence that is shared, for the last chunk is never empty.
+  // The first lane has a part of each sequence that is shared, for the last chunk is never empty; where heads
+  // are exchanged nothing else is there.
   Unit unit_of(int ring, const std::vector<Spot>& spots) const {
     Unit unit{.first_lane = static_cast<int>(spots.front().lane),
               .lanes = static_cast<int>(spots.size()),
               .sequences = {},
               .exchange = at(spots.front()).exchange,
+              .nested_lanes = at(spots.front()).nested_lanes,
               .memory = at(spots.front()).memory,
               .ring = ring};
+    const auto is_own = [&](const Piece& piece) {
+      return unit.exchange == Exchange::kRing && is_whole(piece);
+    };
     for (const Piece& piece : at(spots.front()).pieces) {
       const bool again = !unit.sequences.empty() && unit.sequences.back().sequence == piece.sequence;
-      if (!is_whole(piece) && !again) unit.sequences.push_back(sequence_of(piece));
+      if (!is_own(piece) && !again) unit.sequences.push_back(sequence_of(piece));
     }
     std::vector<std::vector<UnitSequence>> own;
     for (size_t place = 0; place < spots.size(); ++place) {
       own.emplace_back();
       std::vector<Piece> shared;
       for (const Piece& piece : at(spots[place]).pieces) {
-        if (is_whole(piece)) {
+        if (is_own(piece)) {
           own.back().push_back(sequence_of(piece));
         } else {
           shared.push_back(piece);
@@ -132,7 +141,8 @@ class UnitReader {
       if (shared != unit.pieces_on(static_cast<int>(spots[place].lane))) {
         throw InputError(text(name_of(spots[place]), ": its pieces are not chunks ", place, " and ",
                               2 * spots.size() - 1 - place, " of each sequence of ring ", ring,
-                              ", in the order of the ring's first lane, beside whole sequences"));
+                              ", in the order of the ring's first lane",
+                              unit.exchange == Exchange::kRing ? ", beside whole sequences" : ""));
       }
     }
     if (std::ranges::any_of(own, [](const auto& lane) { return !lane.empty(); })) unit.own = std::move(own);

@@ -85,7 +85,9 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 // - every unit lies on lanes of its pipeline, in the order of injection, and gives each of them tokens, but
 // no
 //   more than the pipeline's max_len_tokens;
-// - units of several lanes have different numbers >= 0 and exchange over a ring; none belongs to a pass.
+// - units of several lanes have different numbers >= 0; those that exchange heads have no whole sequences
+//   beside the shared ones, and nested runs divide their lanes; none belongs to a pass.
+// Whether the model has heads enough is for those to say who know it: cost::exchange_fault.
 void validate(const StepPlan& plan, int world_size);
 
 }  // namespace sluice::strategy

@@ -24,6 +24,7 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
   Json json = {{"ring", shared ? Json(unit.ring) : Json()},
                {"exchange", shared ? Json(name_of(unit.exchange)) : Json()},
                {"pieces", std::move(pieces)}};
+  if (shared && unit.exchange == Exchange::kNested) json["nested_lanes"] = unit.nested_lanes;
   if (!unit.memory.keeps_all()) {
     json["memory"] = {{"recompute", unit.memory.recompute},
                       {"offload_permille", unit.memory.offload_permille}};
@@ -74,6 +75,7 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
     micro_batch.ring = base::require<int>(json, "ring", name);
     const auto exchange = base::get_or<std::string>(json, "exchange", "ring", name);
     micro_batch.exchange = with_name(name, [&] { return parse_exchange(exchange); });
+    micro_batch.nested_lanes = base::get_or<int>(json, "nested_lanes", 0, name);
   }
   if (json.is_object() && json.contains("memory")) {
     const Json& memory = json.at("memory");

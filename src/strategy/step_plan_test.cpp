@@ -109,8 +109,18 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
        "pipeline 0: its units do not stand in the order of injection"},
       {[](StepPlan& p) { unit(p, 1, 0).memory.offload_permille = 1001; },
        "micro-batch 0 of lane 0 of pipeline 1: offload_permille is 1001"},
-      {[](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kHeads; },
-       "ring 4 of pipeline 0: its exchange is 'heads', but only ring runs yet"},
+      {[](StepPlan& p) { unit(p, 1, 0).exchange = Exchange::kHeads; },
+       "micro-batch 0 of lane 0 of pipeline 1: its exchange is 'heads' on one lane"},
+      {[](StepPlan& p) {
+         Unit& shared = unit(p, 0, 1);
+         shared.exchange = Exchange::kHeads;
+         shared.own = {{shared.sequences.back()}, {}};
+       },
+       "ring 4 of pipeline 0: its exchange is 'heads', but whole sequences stand beside the shared ones"},
+      {[](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kNested; },
+       "its exchange is 'nested' with runs of 0 lanes: choose a divisor of its 2 lanes"},
+      {[](StepPlan& p) { unit(p, 0, 1).nested_lanes = 2; },
+       "its exchange is 'ring', which has no runs of 2 lanes"},
       {[](StepPlan& p) { unit(p, 0, 0).pass = 0; }, "micro-batch 0 of lane 0 of pipeline 0: it is in a pass"},
       {[](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 4; }, "sequence 4 is outside [0, 4)"},
       {[](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = -1; }, "sequence -1 is outside [0, 4)"},
@@ -163,6 +173,7 @@ TEST(CanonicalBytes, EveryPartOfTheIdentityChangesThem) {
       [](StepPlan& p) { unit(p, 0, 1).ring = 5; },
       [](StepPlan& p) { unit(p, 0, 1).lanes = 1; },
       [](StepPlan& p) { unit(p, 0, 1).exchange = Exchange::kHeads; },
+      [](StepPlan& p) { unit(p, 0, 1).nested_lanes = 2; },
       [](StepPlan& p) { unit(p, 0, 1).pass = 0; },
       [](StepPlan& p) { unit(p, 1, 0).sequences[0].sequence = 2; },
       [](StepPlan& p) { unit(p, 1, 0).sequences[0].length_tokens = 2; },
@@ -199,6 +210,21 @@ TEST(StepPlanJson, RoundTripKeepsEverythingButMeasuredTime) {
   EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["exchange"], "ring");
   EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["ring"].is_null());
   EXPECT_TRUE(json["pipelines"][0]["lanes"][0][0]["exchange"].is_null());
+}
+
+// All of a sequence of one token lies on the first lane, and is shared all the same.
+TEST(StepPlanJson, ExchangedHeadsShareEverySequence) {
+  StepPlan plan = example_plan();
+  plan.sequences.push_back({.length_tokens = 1});
+  unit(plan, 0, 1).sequences.push_back({4, 1});
+  unit(plan, 0, 1).exchange = Exchange::kHeads;
+  Json json = to_json(plan);
+  EXPECT_EQ(json["pipelines"][0]["lanes"][1][0]["exchange"], "heads");
+  EXPECT_FALSE(json["pipelines"][0]["lanes"][1][0].contains("nested_lanes"));
+  EXPECT_EQ(step_plan_from_json(json, kWorldSize, "plan.json").pipelines, plan.pipelines);
+  json["pipelines"][0]["lanes"][1][0]["nested_lanes"] = 2;
+  EXPECT_THAT([&] { step_plan_from_json(json, kWorldSize, "plan.json"); },
+              ThrowsMessage<InputError>(HasSubstr("its nested_lanes are 0 but ring 4 has 2")));
 }
 
 TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {

@@ -61,10 +61,7 @@ class UnitChecks {
       } catch (const InputError& error) {
         throw InputError(text(name, ": ", error.what()));
       }
-      if (unit.exchange != Exchange::kRing) {
-        throw InputError(
-            text(name, ": its exchange is '", name_of(unit.exchange), "', but only ring runs yet"));
-      }
+      check_exchange(unit, name);
       if (unit.pass)
         throw InputError(text(name, ": it is in a pass, but lanes that share parameters cannot run yet"));
       if (unit.lanes > 1 && unit.ring < 0) throw InputError(text(name, ": a ring's number is at least 0"));
@@ -84,6 +81,24 @@ class UnitChecks {
   }
 
  private:
+  static void check_exchange(const Unit& unit, const std::string& name) {
+    const std::string exchange = text(name, ": its exchange is '", name_of(unit.exchange), "'");
+    if (unit.exchange != Exchange::kRing && unit.lanes == 1)
+      throw InputError(text(exchange, " on one lane, which has nothing to exchange"));
+    if (unit.exchange != Exchange::kRing && !unit.own.empty()) {
+      throw InputError(text(exchange,
+                            ", but whole sequences stand beside the shared ones: cut them too, or "
+                            "give them units of their own"));
+    }
+    const bool nested = unit.exchange == Exchange::kNested;
+    const int runs = unit.nested_lanes;
+    if (nested && (runs < 2 || runs >= unit.lanes || unit.lanes % runs != 0)) {
+      throw InputError(text(exchange, " with runs of ", runs, " lanes: choose a divisor of its ", unit.lanes,
+                            " lanes between 2 and ", unit.lanes / 2, ", or another exchange"));
+    }
+    if (!nested && runs != 0) throw InputError(text(exchange, ", which has no runs of ", runs, " lanes"));
+  }
+
   void check_order(size_t pipeline, int lanes) const {
     const auto order = injection_order(units_by_lane(pipeline_.units, lanes));
     if (order && std::ranges::is_sorted(*order)) return;

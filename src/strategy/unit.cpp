@@ -23,6 +23,15 @@ Exchange parse_exchange(const std::string& name) {
   throw base::InputError(base::text("exchange is '", name, "': choose ring, heads or nested"));
 }
 
+int Unit::head_lanes() const {
+  switch (exchange) {
+    case Exchange::kRing: return 1;
+    case Exchange::kHeads: return lanes;
+    case Exchange::kNested: return nested_lanes;
+  }
+  SLUICE_ASSERT(false, "unknown exchange");
+}
+
 base::Interval causal_chunk(int64_t length_tokens, int lanes, int chunk) {
   SLUICE_ASSERT(lanes >= 1 && chunk >= 0 && chunk < 2 * lanes,
                 base::text("chunk ", chunk, " on ", lanes, " lanes"));

@@ -24,7 +24,8 @@ struct Piece {
 
 // How lanes that share sequences see each other's keys and values. kRing: blocks of them go round while each
 // lane attends to the block before. kHeads (Ulysses): before attention a lane gives away all heads but its
-// own part, after it takes its tokens back. kNested: heads inside a node, a ring between nodes.
+// own part, after it takes its tokens back. kNested: runs of neighbouring lanes, such as those of a node,
+// exchange heads; blocks of the keys and values of a run's heads go round from run to run.
 enum class Exchange : uint8_t { kRing, kHeads, kNested };
 const char* name_of(Exchange exchange);  // "ring", "heads", "nested"
 // InputError listing the names for any other.
@@ -45,6 +46,7 @@ struct Unit {
   // Several lanes: the whole sequences that a lane has behind its parts, by lane; empty: none has any.
   std::vector<std::vector<UnitSequence>> own = {};
   Exchange exchange = Exchange::kRing;  // of several lanes
+  int nested_lanes = 0;                 // kNested: lanes of a run that exchanges heads; else 0
   MemoryPolicy memory = {};             // of the activations
   int ring = 0;                         // several lanes: what plan.json calls the unit; no two have the same
   // Units with the same one run as one event, because their lanes share parameters; none: alone, as all do
@@ -52,6 +54,8 @@ struct Unit {
   std::optional<int> pass = std::nullopt;
 
   int end_lane() const { return first_lane + lanes; }
+  // How many neighbouring lanes exchange heads: 1 in a ring, all with kHeads.
+  int head_lanes() const;
   bool covers(int lane) const { return first_lane <= lane && lane < end_lane(); }
   // REQUIRES: covers(lane).
   std::vector<Piece> pieces_on(int lane) const;
