@@ -259,11 +259,12 @@ class LayerBench {
                                  .scale = 1.0 / std::sqrt(static_cast<double>(d))};
     };
     const ops::AttentionInput input = split(qkv), parts = split(dqkv);
-    const ops::AttentionResult result = ops::attention(input, layout_.sequences);
+    const ops::AttentionResult result = ops::attention(input, layout_.attended.sequences);
     const at::Tensor dout = random(heads * d).view({load_.tokens(), heads, d});
-    print("attention forward", attention_flops(), 0, time([&] { ops::attention(input, layout_.sequences); }));
+    print("attention forward", attention_flops(), 0,
+          time([&] { ops::attention(input, layout_.attended.sequences); }));
     print("attention backward", 2 * attention_flops(), 0, time([&] {
-            ops::attention_backward(dout, input, result, layout_.sequences,
+            ops::attention_backward(dout, input, result, layout_.attended.sequences,
                                     {parts.q_TND, parts.k_TKD, parts.v_TKD});
           }));
     const at::Tensor rotating = qkv.narrow(1, 0, heads + kv_heads);

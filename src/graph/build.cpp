@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_time.h"
+#include "cost/exchange.h"
 #include "graph/clock.h"
 #include "graph/lower.h"
 #include "graph/verifier.h"
@@ -46,6 +47,8 @@ StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& tab
                 const cost::CostModel& cost, int world_size, const BuildOptions& options,
                 std::vector<PassTime>* times) {
   Passes passes(options.disabled_passes, times);
+  if (const std::string fault = cost::exchange_fault(table.shape, plan); !fault.empty())
+    throw base::InputError(fault);
   const ModelProgram program = model_program(table);
   std::shared_ptr<const LinkPlan> links;
   std::vector<int> rounds;

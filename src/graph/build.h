@@ -27,8 +27,8 @@ struct PassTime {
 };
 
 // link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without micro-batches
-// take no part. InputError when a scheme cannot cut the model; InfeasibleError naming rank, peak and capacity
-// when the program needs more memory than a device has.
+// take no part. InputError when a scheme cannot cut the model, or a unit's lanes its heads; InfeasibleError
+// naming rank, peak and capacity when the program needs more memory than a device has.
 StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
                 const cost::CostModel& cost, int world_size, const BuildOptions& options = {},
                 std::vector<PassTime>* times = nullptr);

@@ -46,6 +46,20 @@ TEST(Build, RandomPlansAreProved) {
   }
 }
 
+TEST(Build, LanesThatExchangeMoreHeadsThanThereAreAreRefused) {
+  const Small small;
+  strategy::StepPlan plan = testing::plan_from_text("<4,1,4>", {"ring 40/-/-/-"}, 16);
+  plan.pipelines[0].units[0].exchange = strategy::Exchange::kHeads;
+  EXPECT_THAT(
+      [&] { graph::build(plan, small.table, small.cost, 16); },
+      ::testing::ThrowsMessage<base::InputError>(
+          "ring 0 of pipeline 0 <4,1,4>: 4 lanes exchange heads, but of the model's 12 a TP rank has 3: "
+          "use fewer lanes, nested with runs of at most 3, or a ring"));
+  plan.pipelines[0].units[0].exchange = strategy::Exchange::kNested;
+  plan.pipelines[0].units[0].nested_lanes = 2;
+  EXPECT_NO_THROW(graph::build(plan, small.table, small.cost, 16));
+}
+
 TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     const auto random = random_case(seed, {.max_lanes = 3, .policies = seed % 2 == 0});

@@ -7,19 +7,18 @@
 #include <ATen/core/Tensor.h>
 
 #include "layers/context.h"
+#include "layers/lane_attention.h"
 #include "layers/micro_batch_layout.h"
 #include "layers/parameters.h"
-#include "ops/attention.h"
 
 namespace sluice::layers {
 
-// What the backward needs of a forward. The norm's scale and qkv may be missing: restore_attention makes them
-// again.
+// What the backward needs of a forward. The norm's scale and what drop_exchanged leaves out may be missing:
+// restore_attention makes them again.
 struct AttentionSaved {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
-  at::Tensor qkv_TP;  // q and k after rotation
-  ops::AttentionResult attention;
+  Attended attended;
 };
 
 // What the weight gradients need of a backward.
@@ -36,7 +35,7 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
                              const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved);
 
 // Makes what is missing of `saved` again, bit for bit, from its input; attention itself is not run. With
-// tp > 1 one all-gather.
+// tp > 1 one all-gather; heads are exchanged again.
 void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
                        const LayerParameters& weights, AttentionSaved& saved);
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "layers/ring_channel.h"
+#include "layers/lane_channel.h"
 #include "layers/tensor_parallel.h"
 #include "model/shape.h"
 #include "ops/rotary.h"
@@ -16,7 +16,7 @@ namespace sluice::layers {
 struct LayerContext {
   model::Shape shape;
   TensorParallel parallel;
-  RingChannel* ring = nullptr;     // borrowed; null: no micro-batch is tied
+  LaneChannel* lanes = nullptr;    // borrowed; null: no unit lies on several
   ops::RotaryTable rotary;         // positions up to the longest sequence
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 

@@ -25,16 +25,17 @@ void restore_mlp(const LayerContext& context, const LayerParameters& weights, La
 void drop_recomputable(LayerSaved& saved) {
   saved.mlp = {};
   saved.attention.inverse_rms_S.reset();
-  saved.attention.qkv_TP.reset();
+  drop_exchanged(saved.attention.attended);
 }
 
 std::vector<SavedRows> rows_of(LayerSaved& saved) {
   auto& [attention, mlp] = saved;
   return {{attention.x_SH},
           {attention.inverse_rms_S},
-          {attention.qkv_TP},
-          {attention.attention.out_TND},
-          {attention.attention.lse_NT, 1},
+          {attention.attended.qkv_AR},
+          {attention.attended.result.out_TND},
+          {attention.attended.result.lse_NT, 1},
+          {attention.attended.a_TQ},
           {mlp.x_SH},
           {mlp.inverse_rms_S},
           {mlp.gate_up_TG}};
@@ -42,8 +43,9 @@ std::vector<SavedRows> rows_of(LayerSaved& saved) {
 
 int64_t bytes_of(const LayerSaved& saved) {
   const auto& [attention, mlp] = saved;
-  return bytes_of({attention.x_SH, attention.inverse_rms_S, attention.qkv_TP, attention.attention.out_TND,
-                   attention.attention.lse_NT, mlp.x_SH, mlp.inverse_rms_S, mlp.gate_up_TG});
+  const Attended& attended = attention.attended;
+  return bytes_of({attention.x_SH, attention.inverse_rms_S, attended.qkv_AR, attended.result.out_TND,
+                   attended.result.lse_NT, attended.a_TQ, mlp.x_SH, mlp.inverse_rms_S, mlp.gate_up_TG});
 }
 
 int64_t bytes_of(const LayerDeferred& deferred) {

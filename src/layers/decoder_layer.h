@@ -21,7 +21,7 @@ struct LayerSaved {
 
 // Leaves only what a backward cannot make again without running attention: the layer's input, attention's
 // output and log-sum-exp (LightSeq's border). The backwards below then begin with the missing rest; with
-// tp > 1 that takes two all-gathers and a reduce-scatter.
+// tp > 1 that takes two all-gathers and a reduce-scatter, where lanes exchange heads that exchange again.
 void drop_recomputable(LayerSaved& saved);
 
 // The tensors of a LayerSaved and the dimension along which their rows lie; those that are missing too.

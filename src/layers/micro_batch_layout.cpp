@@ -1,6 +1,8 @@
 #include "layers/micro_batch_layout.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,10 +11,9 @@
 namespace sluice::layers {
 namespace {
 
-MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
-  SLUICE_ASSERT(!pieces.empty(), "a micro-batch without pieces");
-  MicroBatchLayout layout;
-  std::vector<int64_t> lengths, positions;
+// A sequence's pieces that follow each other count as one.
+ops::PackedSequences packed(const std::vector<PieceSpan>& pieces, const at::Device& device) {
+  std::vector<int64_t> lengths;
   int before = -1;
   for (const PieceSpan& piece : pieces) {
     if (piece.shared >= 0 && piece.shared == before) {
@@ -21,28 +22,121 @@ MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at:
       lengths.push_back(piece.length);
     }
     before = piece.shared;
+  }
+  return ops::packed_sequences(lengths, device);
+}
+
+MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
+  SLUICE_ASSERT(!pieces.empty(), "a micro-batch without pieces");
+  MicroBatchLayout layout;
+  std::vector<int64_t> positions;
+  for (const PieceSpan& piece : pieces) {
     for (int64_t i = 0; i < piece.length; ++i) positions.push_back(piece.begin + i);
     layout.longest = std::max(layout.longest, piece.begin + piece.length);
   }
-  layout.sequences = ops::packed_sequences(lengths, device);
-  layout.tokens = layout.sequences.begins.back();
+  layout.tokens = static_cast<int64_t>(positions.size());
   layout.rows = (layout.tokens + tp - 1) / tp * tp;
   layout.position_T = row_values(positions, layout, device, 0);
   return layout;
+}
+
+// The rows of a run of lanes, sequence by sequence.
+struct RunRows {
+  std::vector<PieceSpan> pieces;   // chunks that follow each other are one piece
+  std::vector<int64_t> wire_rows;  // where the rows lie when they lie lane after lane
+};
+
+// Chunks of lanes that stand side by side make coarser chunks of the same cutting.
+RunRows run_rows(std::span<const std::vector<PieceSpan>> lanes) {
+  struct Placed {
+    PieceSpan piece;
+    int64_t wire_row = 0;
+  };
+  std::vector<Placed> placed;
+  int64_t row = 0;
+  for (const std::vector<PieceSpan>& pieces : lanes) {
+    for (const PieceSpan& piece : pieces) {
+      SLUICE_ASSERT(piece.shared >= 0, "a lane that exchanges heads has a sequence of its own");
+      placed.push_back({piece, row});
+      row += piece.length;
+    }
+  }
+  std::ranges::sort(placed, {}, [](const Placed& p) { return std::pair(p.piece.shared, p.piece.begin); });
+  RunRows run;
+  for (const auto& [piece, wire_row] : placed) {
+    for (int64_t i = 0; i < piece.length; ++i) run.wire_rows.push_back(wire_row + i);
+    PieceSpan* last = run.pieces.empty() ? nullptr : &run.pieces.back();
+    if (last != nullptr && last->shared == piece.shared && last->begin + last->length == piece.begin) {
+      last->length += piece.length;
+    } else {
+      run.pieces.push_back(piece);
+    }
+  }
+  return run;
+}
+
+at::Tensor indices(const std::vector<int64_t>& values, const at::Device& device) {
+  const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
+  std::ranges::copy(values, host.mutable_data_ptr<int64_t>());
+  return ops::upload(host, device);
+}
+
+HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire_rows,
+                         const at::Device& device) {
+  const int first = unit.lane / unit.head_lanes * unit.head_lanes;
+  HeadsLayout heads{.lane = unit.lane - first};
+  for (int lane = first; lane < first + unit.head_lanes; ++lane) {
+    heads.members.push_back(unit.members[static_cast<size_t>(lane)]);
+    int64_t& rows = heads.lane_rows.emplace_back(0);
+    for (const PieceSpan& piece : unit.lanes[static_cast<size_t>(lane)]) rows += piece.length;
+  }
+  std::vector<int64_t> attended_rows(wire_rows.size());
+  for (size_t row = 0; row < wire_rows.size(); ++row)
+    attended_rows[static_cast<size_t>(wire_rows[row])] = static_cast<int64_t>(row);
+  heads.wire_row_A = indices(wire_rows, device);
+  heads.attended_row_A = indices(attended_rows, device);
+  return heads;
+}
+
+// The ring of the unit's runs, of which each lane meets those with its own heads.
+RingSpans ring_of_runs(const UnitSpans& unit, std::vector<std::vector<PieceSpan>> runs) {
+  const auto lanes = static_cast<int>(unit.lanes.size());
+  const auto member_after = [&](int further) {
+    return unit.members[static_cast<size_t>((unit.lane + further) % lanes)];
+  };
+  return {.lane = unit.lane / unit.head_lanes,
+          .next = member_after(unit.head_lanes),
+          .previous = member_after(lanes - unit.head_lanes),
+          .lanes = std::move(runs)};
 }
 
 }  // namespace
 
 MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
   for (const PieceSpan& piece : pieces) {
-    SLUICE_ASSERT(piece.shared < 0 && piece.begin == 0, "a piece of a ring in a micro-batch without one");
+    SLUICE_ASSERT(piece.shared < 0 && piece.begin == 0, "a piece of a unit of several lanes on one lane");
   }
-  return rows_of(pieces, tp, device);
+  MicroBatchLayout layout = rows_of(pieces, tp, device);
+  layout.attended.sequences = packed(pieces, device);
+  return layout;
 }
 
-MicroBatchLayout ring_micro_batch_layout(const RingSpans& ring, int tp, const at::Device& device) {
-  MicroBatchLayout layout = rows_of(ring.lanes[static_cast<size_t>(ring.lane)], tp, device);
-  layout.ring = ring_layout(ring);
+MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device) {
+  const std::vector<PieceSpan>& own = unit.lanes[static_cast<size_t>(unit.lane)];
+  MicroBatchLayout layout = rows_of(own, tp, device);
+  if (unit.head_lanes == 1) {
+    layout.attended = {packed(own, device), ring_layout(ring_of_runs(unit, unit.lanes))};
+    return layout;
+  }
+  const int own_run = unit.lane / unit.head_lanes;
+  std::vector<std::vector<PieceSpan>> runs;
+  for (size_t first = 0; first < unit.lanes.size(); first += static_cast<size_t>(unit.head_lanes)) {
+    RunRows rows = run_rows(std::span(unit.lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
+    if (static_cast<int>(runs.size()) == own_run) layout.heads = heads_layout(unit, rows.wire_rows, device);
+    runs.push_back(std::move(rows.pieces));
+  }
+  layout.attended.sequences = packed(runs[static_cast<size_t>(own_run)], device);
+  if (runs.size() > 1) layout.attended.ring = ring_layout(ring_of_runs(unit, std::move(runs)));
   return layout;
 }
 

@@ -6,27 +6,42 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/head_exchange.h"
 #include "layers/ring_layout.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
 
+// The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its run.
+struct AttendedRows {
+  ops::PackedSequences sequences;  // what attends without other lanes' keys: a sequence's pieces are one
+  RingLayout ring;                 // whose blocks have the other keys
+};
+
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
 // many rows. Immutable once made; shared by all layers of a stage.
 struct MicroBatchLayout {
-  ops::PackedSequences sequences;  // what attends without the other lanes: a sequence's pieces are one
-  at::Tensor position_T;           // int64 [rows] on the layers' device; inert rows 0
+  at::Tensor position_T;  // int64 [rows] on the layers' device; inert rows 0
   int64_t tokens = 0;
   int64_t rows = 0;  // tokens rounded up to a multiple of tp
-  RingLayout ring;
+  HeadsLayout heads;
+  AttendedRows attended;
   int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
 };
 
 // Of whole sequences. REQUIRES: at least one piece, every length > 0.
 MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device);
 
-// Of one lane of a ring; likewise.
-MicroBatchLayout ring_micro_batch_layout(const RingSpans& ring, int tp, const at::Device& device);
+// The micro-batches of a unit of several lanes, seen from one of them.
+struct UnitSpans {
+  int lane = 0;                               // this lane's place in the unit
+  int head_lanes = 1;                         // neighbouring lanes that exchange heads; divides the lanes
+  std::vector<int> members;                   // of the lanes' communicator, by lane of the unit
+  std::vector<std::vector<PieceSpan>> lanes;  // the micro-batches, by lane of the unit
+};
+
+// Of that lane; likewise. REQUIRES: causal cutting; where heads are exchanged no piece is a lane's own.
+MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device);
 
 // `values`, one a token, followed by `filler` for the inert rows, on `device`: token ids and targets as
 // int64, with -1 for rows that have none.

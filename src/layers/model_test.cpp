@@ -252,7 +252,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   for (size_t i = 0; i < saved.size(); ++i) {
     x = layer_forward(context, layout, layer(flats, i), x, &saved[i]);
     EXPECT_EQ(bytes_of(saved[i]), saved_bytes(c.shape, cut_of_rank, layout.rows));
-    saved[i].attention.attention.lse_NT.add_(c.lse_error);
+    saved[i].attention.attended.result.lse_NT.add_(c.lse_error);
     if (c.activations == Activations::kKeep) continue;
     drop_recomputable(saved[i]);
     EXPECT_EQ(bytes_of(saved[i]), border_bytes(c.shape, cut_of_rank, layout.rows));
@@ -441,11 +441,36 @@ TEST(Layout, RowsAreATpMultipleAndPositionsRestart) {
 }
 
 TEST(Layout, PiecesOfARingKeepTheirPositionsAndAttendToEachOther) {
-  const RingSpans ring{.lane = 0, .lanes = {{{2, 0, 3}, {1, 6, 3}, {2}}, {{2, 2, 3}, {2, 4, 3}}}};
-  const MicroBatchLayout layout = ring_micro_batch_layout(ring, 1, at::kCPU);
+  const UnitSpans unit{
+      .lane = 0, .members = {4, 7}, .lanes = {{{2, 0, 3}, {1, 6, 3}, {2}}, {{2, 2, 3}, {2, 4, 3}}}};
+  const MicroBatchLayout layout = unit_micro_batch_layout(unit, 1, at::kCPU);
   EXPECT_TRUE(at::equal(layout.position_T, at::tensor({0, 1, 6, 0, 1}, at::kLong)));
-  EXPECT_EQ(layout.sequences.begins, (std::vector<int64_t>{0, 3, 5}));
+  EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 3, 5}));
   EXPECT_EQ(layout.longest, 7);
+  EXPECT_EQ(layout.attended.ring.next, 7);
+  EXPECT_FALSE(layout.heads.exchanges());
+}
+
+// Ten tokens of one sequence and three of another over four lanes in two runs: chunks of neighbours make one.
+TEST(Layout, RunsOfLanesHaveTheirSequencesInOrder) {
+  const UnitSpans unit{.lane = 1,
+                       .head_lanes = 2,
+                       .members = {0, 2, 4, 6},
+                       .lanes = {{{1, 0, 5}, {2, 8, 5}, {1, 2, 8}},
+                                 {{1, 1, 5}, {1, 7, 5}, {1, 1, 8}},
+                                 {{1, 2, 5}, {1, 6, 5}},
+                                 {{2, 3, 5}, {1, 5, 5}, {1, 0, 8}}}};
+  const MicroBatchLayout layout = unit_micro_batch_layout(unit, 1, at::kCPU);
+  EXPECT_EQ(layout.heads.lane, 1);
+  EXPECT_EQ(layout.heads.members, (std::vector<int>{0, 2}));
+  EXPECT_EQ(layout.heads.lane_rows, (std::vector<int64_t>{4, 3}));
+  EXPECT_TRUE(at::equal(layout.heads.wire_row_A, at::tensor({0, 4, 5, 1, 2, 6, 3}, at::kLong)));
+  EXPECT_TRUE(at::equal(layout.heads.attended_row_A, at::tensor({0, 3, 4, 6, 1, 2, 5}, at::kLong)));
+  EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 5, 7}));
+  EXPECT_EQ(layout.attended.ring.lanes, 2);
+  EXPECT_EQ(layout.attended.ring.next, 6);
+  EXPECT_EQ(layout.attended.ring.previous, 6);
+  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({1, 7, 1}, at::kLong)));
 }
 
 TEST(Model, HeadChunksDoNotChangeTheResult) {

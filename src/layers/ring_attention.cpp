@@ -17,12 +17,19 @@
 namespace sluice::layers {
 namespace {
 
-using Passing = std::optional<RingChannel::Passing>;
+using Passing = std::optional<LaneChannel::Passing>;
+
+// One step of all lanes: a block goes to the next lane while another comes from the one before.
+Passing pass(LaneChannel& channel, const RingLayout& ring, const at::Tensor& to, const at::Tensor& from) {
+  using Parcel = LaneChannel::Parcel;
+  return channel.exchange(
+      std::array{Parcel{from, ring.previous, Parcel::Way::kFrom}, Parcel{to, ring.next, Parcel::Way::kTo}});
+}
 
 // Keys and values on their way: what a lane attends to, and what comes next.
 class Blocks {
  public:
-  Blocks(RingChannel& channel, const RingLayout& ring, const ops::AttentionInput& input)
+  Blocks(LaneChannel& channel, const RingLayout& ring, const ops::AttentionInput& input)
       : channel_(channel), ring_(ring), heads_(input.k_TKD.size(1)) {
     for (at::Tensor& buffer : buffers_) {
       buffer = at::empty({ring.most_rows(), 2 * heads_, input.k_TKD.size(2)}, input.k_TKD.options());
@@ -40,7 +47,7 @@ class Blocks {
   // Begins to pass the step's block on, for the next step's; after the last step there is none.
   Passing pass_on(int step) {
     if (step + 1 == ring_.lanes) return std::nullopt;
-    return channel_.pass(of_step(step), ring_.next, of_step(step + 1), ring_.previous);
+    return pass(channel_, ring_, of_step(step), of_step(step + 1));
   }
 
   // Queries of the input, keys and values of the step's block.
@@ -54,7 +61,7 @@ class Blocks {
     return buffers_[static_cast<size_t>(step % 2)].narrow(0, 0, ring_.rows_in_step(step));
   }
 
-  RingChannel& channel_;
+  LaneChannel& channel_;
   const RingLayout& ring_;
   int64_t heads_;
   std::array<at::Tensor, 2> buffers_;
@@ -64,7 +71,7 @@ class Blocks {
 // out at the first step after their block's own and are home after the last.
 class BlockGradients {
  public:
-  BlockGradients(RingChannel& channel, const RingLayout& ring, const ops::AttentionInput& input,
+  BlockGradients(LaneChannel& channel, const RingLayout& ring, const ops::AttentionInput& input,
                  const at::TensorOptions& wide)
       : channel_(channel), ring_(ring), keys_(input.k_TKD), wide_(wide) {}
 
@@ -81,7 +88,7 @@ class BlockGradients {
     }
     sent_BJD_ = own_BJD.to(keys_.scalar_type());
     come_BJD_ = at::empty({ring_.rows_in_step(step + 1), 2 * keys_.size(1), keys_.size(2)}, keys_.options());
-    passing_ = channel_.pass(sent_BJD_, ring_.next, come_BJD_, ring_.previous);
+    passing_ = pass(channel_, ring_, sent_BJD_, come_BJD_);
   }
 
   void add_home(const ops::AttentionGradient& gradient) {
@@ -98,7 +105,7 @@ class BlockGradients {
   }
 
  private:
-  RingChannel& channel_;
+  LaneChannel& channel_;
   const RingLayout& ring_;
   at::Tensor keys_;
   at::TensorOptions wide_;
@@ -108,15 +115,15 @@ class BlockGradients {
 
 }  // namespace
 
-ops::AttentionResult ring_attention(RingChannel& channel, const MicroBatchLayout& layout,
+ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& rows,
                                     const ops::AttentionInput& input) {
-  const RingLayout& ring = layout.ring;
+  const RingLayout& ring = rows.ring;
   Blocks blocks(channel, ring, input);
   ops::AttentionResult seen;
   for (int step = 0; step < ring.lanes; ++step) {
     Passing passing = blocks.pass_on(step);
     if (step == 0) {
-      seen = ops::attention(input, layout.sequences);
+      seen = ops::attention(input, rows.sequences);
       seen.out_TND = seen.out_TND.to(seen.lse_NT.scalar_type());
     } else {
       ops::attend_blocks(blocks.with_keys_of(input, step), ring.steps[static_cast<size_t>(step - 1)], seen);
@@ -127,10 +134,10 @@ ops::AttentionResult ring_attention(RingChannel& channel, const MicroBatchLayout
   return seen;
 }
 
-void ring_attention_backward(RingChannel& channel, const MicroBatchLayout& layout, const at::Tensor& dout_TND,
+void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, const at::Tensor& dout_TND,
                              const ops::AttentionInput& input, const ops::AttentionResult& saved,
                              const ops::AttentionGradient& gradient) {
-  const RingLayout& ring = layout.ring;
+  const RingLayout& ring = rows.ring;
   const int64_t heads = input.k_TKD.size(1);
   const at::TensorOptions wide = saved.lse_NT.options();
   Blocks blocks(channel, ring, input);
@@ -139,7 +146,7 @@ void ring_attention_backward(RingChannel& channel, const MicroBatchLayout& layou
   for (int step = 0; step < ring.lanes; ++step) {
     Passing passing = blocks.pass_on(step);
     if (step == 0) {
-      ops::attention_backward(dout_TND, input, saved, layout.sequences, gradient);
+      ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
       dq_TND = gradient.dq_TND.to(wide.dtype());
     } else {
       const at::Tensor own_BJD = gradients.contribution(step);

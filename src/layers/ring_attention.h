@@ -2,8 +2,8 @@
 // Attention, Liu et al. 2023), with causal cutting so that every lane has as much to do in every step.
 #pragma once
 
+#include "layers/lane_channel.h"
 #include "layers/micro_batch_layout.h"
-#include "layers/ring_channel.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
@@ -11,13 +11,12 @@ namespace sluice::layers {
 // All lanes of the ring call it at once, with their own rows. While a lane attends to one block the next is
 // on its way; sequences of its own move nothing. Returns what ops::attention would for the lane's rows if
 // it held all keys. Memory beside the result: two blocks of keys and values.
-// REQUIRES: the layout is of ring_micro_batch_layout.
-ops::AttentionResult ring_attention(RingChannel& channel, const MicroBatchLayout& layout,
+ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& rows,
                                     const ops::AttentionInput& input);
 
 // Keys and values go round again, and the sums of their gradients one step behind them, in the inputs' type.
 // Writes all rows of `gradient`, which must not be the input. Memory: two blocks and three of gradients.
-void ring_attention_backward(RingChannel& channel, const MicroBatchLayout& layout, const at::Tensor& dout_TND,
+void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, const at::Tensor& dout_TND,
                              const ops::AttentionInput& input, const ops::AttentionResult& saved,
                              const ops::AttentionGradient& gradient);
 

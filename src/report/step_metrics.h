@@ -30,7 +30,7 @@ struct StepMetrics {
   double lr = 0;
   int64_t pull_bytes = 0;  // received by all ranks
   int64_t push_bytes = 0;
-  int64_t ring_bytes = 0;      // keys, values and their gradients, sent between lanes
+  int64_t ring_bytes = 0;      // for attention, sent between lanes by whichever exchange
   int64_t corpus_bytes = 0;    // tokens, targets and masks that all ranks read
   double link_exposed_ms = 0;  // step time in which the compute stream waited for pull or push
   int64_t peak_bytes = 0;      // of the fullest rank

@@ -44,7 +44,7 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
   std::iota(world.begin(), world.end(), 0);
   activation_ = transport.communicator("activation", world);
   gradient_ = transport.communicator("gradient", world);
-  if (any_lanes(candidates)) ring_ = transport.communicator("ring", world);
+  if (any_lanes(candidates)) lanes_ = transport.communicator("lanes", world);
   link_inter_ = transport.communicator("link-inter", world);
   link_intra_ = transport.communicator("link-intra", world);
   control_ = control.communicator("step-control", world);

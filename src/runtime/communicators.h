@@ -13,15 +13,15 @@ namespace sluice::runtime {
 class Communicators {
  public:
   // Collective over all ranks: one tensor-parallel communicator for each distinct set of ranks over all
-  // candidates, and the world's: stage transfers in each direction, rings, link levels, control. `control`
-  // moves host memory; it may be `transport` itself where that does.
+  // candidates, and the world's: stage transfers in each direction, exchanges of lanes, link levels, control.
+  // `control` moves host memory; it may be `transport` itself where that does.
   Communicators(comm::Transport& transport, comm::Transport& control,
                 const std::vector<strategy::Strategy>& candidates);
 
   comm::Communicator& activation() { return *activation_; }  // stage s -> s+1
   comm::Communicator& gradient() { return *gradient_; }      // stage s+1 -> s
   // Between lanes; null when no candidate has pipelines of several.
-  comm::Communicator* ring() { return ring_.get(); }
+  comm::Communicator* lanes() { return lanes_.get(); }
   comm::Communicator& link_inter() { return *link_inter_; }
   comm::Communicator& link_intra() { return *link_intra_; }
   comm::Communicator& control() { return *control_; }  // scalars of the step graph
@@ -31,7 +31,7 @@ class Communicators {
  private:
   std::unique_ptr<comm::Communicator> activation_;
   std::unique_ptr<comm::Communicator> gradient_;
-  std::unique_ptr<comm::Communicator> ring_;
+  std::unique_ptr<comm::Communicator> lanes_;
   std::unique_ptr<comm::Communicator> link_inter_;
   std::unique_ptr<comm::Communicator> link_intra_;
   std::unique_ptr<comm::Communicator> control_;

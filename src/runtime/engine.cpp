@@ -24,7 +24,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
           table.shape, {}, options.context_length,
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
-  if (communicators_.ring() != nullptr) ring_.emplace(*communicators_.ring());
+  if (communicators_.lanes() != nullptr) lanes_.emplace(*communicators_.lanes());
 }
 
 Engine::~Engine() = default;
@@ -53,7 +53,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .communicators = communicators_,
                      .link_inter = link_inter_,
                      .link_intra = link_intra_,
-                     .ring = ring_ ? &*ring_ : nullptr,
+                     .lanes = lanes_ ? &*lanes_ : nullptr,
                      .wires = wires,
                      .context = context_},
                     optimizer);
@@ -67,7 +67,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
   if (optimizer != nullptr)
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
-  result.ring_bytes = runner.ring_bytes();
+  result.exchange_bytes = runner.exchange_bytes();
   result.host_peak_bytes = runner.peak_host_bytes();
   const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);
   result.peak_bytes = counted_bytes > 0

@@ -28,7 +28,7 @@ struct StepResult {
   double gradient_norm = 0;     // of the mean loss, before clipping; 0 for evaluation
   int64_t pulled_bytes = 0;     // received by this rank
   int64_t pushed_bytes = 0;     // sent by this rank
-  int64_t ring_bytes = 0;       // sent by this rank to other lanes
+  int64_t exchange_bytes = 0;   // sent by this rank to other lanes
   int64_t host_peak_bytes = 0;  // offloaded activations of this rank
   // Of this rank's device, in tensors, where they are counted (ops/tensor_memory.h); elsewhere parameters,
   // accumulators, owner slices and what is kept of activations.
@@ -77,7 +77,7 @@ class Engine {
   Communicators communicators_;
   LinkRunner link_inter_;
   LinkRunner link_intra_;
-  std::optional<layers::RingChannel> ring_;  // keeps its stream from step to step
+  std::optional<layers::LaneChannel> lanes_;  // keeps its stream from step to step
   std::unique_ptr<Executor> executor_;
   layers::LayerContext context_;  // of one rank; a step sets the TP group
   std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;

@@ -21,12 +21,13 @@ using graph::NodeKind;
 
 namespace {
 
-// Pieces that are no whole sequences are shared with the other lanes of a unit.
-std::vector<layers::PieceSpan> spans_of(const std::vector<strategy::Piece>& pieces,
+// What one lane has of a unit. Where heads are exchanged all of it is shared with the other lanes, in a ring
+// what is no whole sequence.
+std::vector<layers::PieceSpan> spans_of(const strategy::Unit& unit, int lane,
                                         const strategy::StepPlan& plan) {
   std::vector<layers::PieceSpan> spans;
-  for (const strategy::Piece& piece : pieces) {
-    const int shared = plan.is_whole(piece) ? -1 : int{piece.sequence};
+  for (const strategy::Piece& piece : unit.pieces_on(lane)) {
+    const int shared = unit.head_lanes() == 1 && plan.is_whole(piece) ? -1 : int{piece.sequence};
     spans.push_back({.length = piece.tokens(), .begin = piece.begin, .shared = shared});
   }
   return spans;
@@ -41,7 +42,7 @@ StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens
       resources_(resources),
       optimizer_(optimizer),
       place_(strategy::places(graph.plan.strategy(), graph.world_size)[static_cast<size_t>(rank)]) {
-  if (resources_.ring != nullptr) ring_bytes_before_ = resources_.ring->sent_bytes();
+  if (resources_.lanes != nullptr) exchange_bytes_before_ = resources_.lanes->sent_bytes();
   resources_.store.open_step(graph.links->layout.holdings(rank));
   pull_memories_ = pull_memories(resources_.store);
   push_memories_ = push_memories(resources_.store);
@@ -83,7 +84,7 @@ void StepRunner::open_stage(const StepTokens& tokens) {
     head_gradient_ = head_views(&ComputeShard::gradients);
   }
 
-  resources_.context.ring = resources_.ring;
+  resources_.context.lanes = resources_.lanes;
   open_micro_batches(tokens);
 }
 
@@ -115,16 +116,13 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
   const c10::Device device = resources_.store.options().device;
   const int tp = pipeline_->scheme.tp;
   if (unit.lanes == 1)
-    return layers::micro_batch_layout(spans_of(unit.pieces_on(place_.lane), graph_.plan), tp, device);
-  layers::RingSpans ring{.lane = place_.lane - unit.first_lane};
-  for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
-    ring.lanes.push_back(spans_of(unit.pieces_on(lane), graph_.plan));
-  const auto rank_at = [&](int lane) {
-    return pipeline_->rank_of(place_.stage, unit.first_lane + lane % unit.lanes, place_.t);
-  };
-  ring.next = rank_at(ring.lane + 1);
-  ring.previous = rank_at(ring.lane + unit.lanes - 1);
-  return layers::ring_micro_batch_layout(ring, tp, device);
+    return layers::micro_batch_layout(spans_of(unit, place_.lane, graph_.plan), tp, device);
+  layers::UnitSpans spans{.lane = place_.lane - unit.first_lane, .head_lanes = unit.head_lanes()};
+  for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
+    spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
+    spans.lanes.push_back(spans_of(unit, lane, graph_.plan));
+  }
+  return layers::unit_micro_batch_layout(spans, tp, device);
 }
 
 void StepRunner::run(const Node& node) {

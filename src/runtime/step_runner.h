@@ -27,9 +27,9 @@ struct StepResources {
   Communicators& communicators;
   LinkRunner& link_inter;
   LinkRunner& link_intra;
-  layers::RingChannel* ring;  // null when no candidate has pipelines of several lanes
+  layers::LaneChannel* lanes;  // null when no candidate has pipelines of several lanes
   const LinkWires& wires;
-  layers::LayerContext context;  // its `parallel` and `ring` are set by the step
+  layers::LayerContext context;  // its `parallel` and `lanes` are set by the step
 };
 
 // Sums over all ranks, known after ReduceScalars.
@@ -54,9 +54,9 @@ class StepRunner final : public NodeRunner {
   int64_t peak_activation_bytes() const { return activations_.peak_bytes(); }
   // Most that offloaded rows took of host memory at any time.
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
-  // That this rank's rings sent.
-  int64_t ring_bytes() const {
-    return resources_.ring != nullptr ? resources_.ring->sent_bytes() - ring_bytes_before_ : 0;
+  // That this rank sent to other lanes.
+  int64_t exchange_bytes() const {
+    return resources_.lanes != nullptr ? resources_.lanes->sent_bytes() - exchange_bytes_before_ : 0;
   }
 
  private:
@@ -113,7 +113,7 @@ class StepRunner final : public NodeRunner {
   std::optional<layers::EmbeddingParameters> embedding_, embedding_gradient_;
   std::optional<layers::HeadParameters> head_, head_gradient_;
   std::map<int, MicroBatch> micro_batches_;  // by unit, of those that lie on this lane
-  int64_t ring_bytes_before_ = 0;
+  int64_t exchange_bytes_before_ = 0;
 
   LinkRunner::Memories pull_memories_;
   LinkRunner::Memories push_memories_;

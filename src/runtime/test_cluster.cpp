@@ -14,6 +14,7 @@
 #include "cost/layer_bytes.h"
 #include "graph/build.h"
 #include "graph/memory.h"
+#include "model/head_parts.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "transport/device_transport.h"
@@ -163,19 +164,64 @@ strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequenc
   return plan;
 }
 
+strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                               const strategy::Strategy& strategy, int64_t max_tokens) {
+  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
+  base::Rng rng(13, static_cast<uint64_t>(step));
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const size_t pipeline = i % plan.pipelines.size();
+    strategy::PipelinePlan& to = plan.pipelines[pipeline];
+    const int cp = to.pipeline.scheme.cp;
+    const strategy::UnitSequence added = unit_sequence(plan, i);
+    if (!to.units.empty() && to.units.back().lanes > 1 &&
+        to.units.back().tokens() + (added.length_tokens + 1) / 2 <= max_tokens) {
+      to.units.back().sequences.push_back(added);
+      continue;
+    }
+    const auto most = static_cast<int>(std::min<int64_t>(cp, added.length_tokens / 2));
+    const int lanes = most > 1 ? static_cast<int>(rng.between(2, most)) : 1;
+    const int first = static_cast<int>(rng.between(0, cp - lanes));
+    if (lanes > 1) add_ring(plan, pipeline, i, first, lanes);
+    if (lanes == 1) to.units.push_back({.first_lane = first, .sequences = {added}});
+  }
+  put_in_order(plan);
+  return plan;
+}
+
 namespace {
 
-// Forward once, backward twice: k − 1 times every key and value of each ring's tokens, on all TP ranks.
-int64_t ring_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape& shape, comm::DType dtype) {
+// What lanes send in one forward and in one backward of a layer, on one TP rank. Of heads: a lane sends its
+// rows of the others' queries, keys and values, and the others' rows of its own outputs; backward their
+// gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as well.
+std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, const model::HeadCounts& heads,
+                                                int64_t head_bytes) {
+  const int run = unit.head_lanes();
+  int64_t tokens = 0, headed = 0, ringed = 0;
+  for (const strategy::UnitSequence& shared : unit.sequences) tokens += shared.length_tokens;
+  for (int lane = 0; lane < unit.lanes; ++lane) {
+    int64_t run_tokens = 0;
+    for (int other = lane / run * run; other < lane / run * run + run; ++other)
+      run_tokens += unit.tokens_on(unit.first_lane + other);
+    const model::HeadPart part = model::head_part(heads, run, lane % run);
+    const int64_t others = run == 1 ? 0 : run_tokens - unit.tokens_on(unit.first_lane + lane);
+    headed += 2 * (part.queries.size() + part.keys.size()) * others * head_bytes;
+    if (lane < run) ringed += (unit.lanes / run - 1) * tokens * 2 * part.keys.size() * head_bytes;
+  }
+  return {headed + ringed, headed + 2 * ringed};
+}
+
+int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape& shape,
+                                  comm::DType dtype) {
   int64_t bytes = 0;
+  const int64_t head_bytes = shape.head_dim * comm::size_of(dtype);
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const int tp = pipeline.pipeline.scheme.tp;
-    const int64_t kv_heads = tp * std::max<int64_t>(1, shape.kv_heads / tp);
-    const int64_t per_token = 2 * kv_heads * shape.head_dim * comm::size_of(dtype);
     for (const strategy::Unit& unit : pipeline.units) {
       if (unit.lanes == 1) continue;
-      for (const strategy::UnitSequence& shared : unit.sequences)
-        bytes += shape.layers * 3 * (unit.lanes - 1) * shared.length_tokens * per_token;
+      const auto [forward, backward] = unit_exchange_bytes(unit, model::head_counts(shape, tp), head_bytes);
+      // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
+      const int64_t again = unit.memory.recompute && unit.head_lanes() > 1 ? 2 * forward - backward : 0;
+      bytes += shape.layers * tp * (forward + backward + again);
     }
   }
   return bytes;
@@ -260,6 +306,7 @@ class RankRun {
     strategy::StepPlan plan =
         options_.plan(step, random_batch(3, step, options_.sequences, 64), strategy, options_.max_tokens);
     set_policies(plan);
+    set_exchanges(plan);
     strategy::validate(plan, options_.world_size);
     graph::BuildOptions build;
     build.link_plans = &link_plans_;
@@ -274,19 +321,19 @@ class RankRun {
     const auto ranks = static_cast<size_t>(options_.world_size);
     if (record_.pulled_bytes.size() <= at) {
       record_.pulled_bytes.resize(at + 1);
-      record_.ring_bytes.resize(at + 1);
+      record_.exchange_bytes.resize(at + 1);
       record_.peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
       record_.predicted_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
       record_.host_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
     }
     record_.pulled_bytes[at] += result.pulled_bytes;
-    record_.ring_bytes[at] += result.ring_bytes;
+    record_.exchange_bytes[at] += result.exchange_bytes;
     const auto rank = static_cast<size_t>(rank_);
     record_.peak_bytes[at][rank] = result.peak_bytes;
     record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
-    record_.expected_ring_bytes.push_back(ring_bytes_by_formula(plan, table_.shape, options_.dtype));
+    record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(plan, table_.shape, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);
@@ -297,6 +344,24 @@ class RankRun {
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
       for (size_t i = 0; i < pipeline.units.size(); ++i)
         pipeline.units[i].memory = options_.policies[i % options_.policies.size()];
+    }
+  }
+
+  void set_exchanges(strategy::StepPlan& plan) const {
+    size_t next = 0;
+    for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+      const int64_t heads = model::head_counts(table_.shape, pipeline.pipeline.scheme.tp).queries;
+      for (strategy::Unit& unit : pipeline.units) {
+        if (unit.lanes == 1) continue;
+        const int wanted = options_.exchanges[next++ % options_.exchanges.size()].head_lanes;
+        const int run = wanted == 0 ? unit.lanes : wanted;
+        if (run == 1 || unit.lanes % run != 0 || run > heads) continue;
+        unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
+        unit.nested_lanes = run == unit.lanes ? 0 : run;
+        for (const auto& lane : unit.own)
+          unit.sequences.insert(unit.sequences.end(), lane.begin(), lane.end());
+        unit.own.clear();
+      }
     }
   }
 

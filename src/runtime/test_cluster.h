@@ -36,6 +36,16 @@ strategy::StepPlan ringed_plan(int64_t step, const std::vector<strategy::Sequenc
 strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
                                const strategy::Strategy& strategy, int64_t max_tokens);
 
+// Several sequences in every unit, as many as `max_tokens` allows, on all lanes or on a random run of them.
+strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                               const strategy::Strategy& strategy, int64_t max_tokens);
+
+// How a unit's lanes exchange: a ring, or heads within runs of so many lanes, as far as it divides the
+// unit's and the model has heads; 0: of all of them.
+struct LaneExchange {
+  int head_lanes = 1;
+};
+
 // The same batches for every run: token ids are a learnable function of document and position.
 std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences, int64_t longest);
 int64_t token_at(int64_t document, int64_t position, int64_t vocab);
@@ -47,9 +57,9 @@ struct RunRecord {
   std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
   // Of all ranks, by step.
   std::vector<int64_t> pulled_bytes;
-  std::vector<int64_t> ring_bytes;
-  std::vector<int64_t> expected_ring_bytes;  // by the formula
-  std::vector<int64_t> step_ns;              // of rank 0
+  std::vector<int64_t> exchange_bytes;
+  std::vector<int64_t> expected_exchange_bytes;  // by the formula
+  std::vector<int64_t> step_ns;                  // of rank 0
   // By step and rank.
   std::vector<std::vector<int64_t>> peak_bytes;
   std::vector<std::vector<int64_t>> predicted_peak_bytes;
@@ -74,6 +84,9 @@ struct RunOptions {
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
   // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.
   std::vector<strategy::MemoryPolicy> policies;
+  // Unit i of several lanes exchanges as exchanges[i mod size] says; where that is heads, whole sequences
+  // beside the shared ones are cut too.
+  std::vector<LaneExchange> exchanges = {{}};
 };
 // Trains from the same initial weights on the same batches, all ranks in this process.
 RunRecord run_in_process(const RunOptions& options);

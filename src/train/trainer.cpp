@@ -58,7 +58,7 @@ StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
   StepWord word;
   word.pulled_bytes = result.pulled_bytes;
   word.pushed_bytes = result.pushed_bytes;
-  word.ring_bytes = result.ring_bytes;
+  word.ring_bytes = result.exchange_bytes;
   word.corpus_bytes = step.corpus_bytes;
   word.peak_bytes = result.peak_bytes;
   word.link_exposed_ns = result.timing.link_exposed_ns;

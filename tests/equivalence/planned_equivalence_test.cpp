@@ -35,7 +35,7 @@ struct Chosen {
 
 // Trains with the planner's plans and compares with one rank.
 Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector<std::string>& texts,
-                          int64_t device_bytes, std::vector<int64_t>* ring_bytes = nullptr) {
+                          int64_t device_bytes, std::vector<int64_t>* exchange_bytes = nullptr) {
   const runtime::RunRecord reference = runtime::run_in_process({});
   runtime::RunOptions run{.world_size = kWorld, .strategies = texts, .device_bytes = device_bytes};
   const plan::Planner planner(options, runtime::small_cost(run.shape, run.gpus_per_node, device_bytes));
@@ -52,8 +52,8 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
     return plan;
   };
   const runtime::RunRecord record = runtime::run_in_process(run);
-  EXPECT_EQ(record.ring_bytes, record.expected_ring_bytes);
-  if (ring_bytes != nullptr) *ring_bytes = record.ring_bytes;
+  EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
+  if (exchange_bytes != nullptr) *exchange_bytes = record.exchange_bytes;
   for (size_t step = 0; step < reference.losses.size(); ++step) {
     EXPECT_NEAR(record.losses.at(step), reference.losses[step],
                 kTolerance * std::abs(reference.losses[step]));
@@ -105,11 +105,11 @@ TEST(PlannedEquivalence, Published) {
 }
 
 TEST(PlannedEquivalence, OursOnLanesWhereMemoryIsTight) {
-  std::vector<int64_t> ring_bytes;
+  std::vector<int64_t> exchange_bytes;
   const Chosen chosen = expect_as_one_rank(options_of(kWithLanes, plan::Selection::kCycle), kWithLanes,
-                                           tight_bytes(), &ring_bytes);
+                                           tight_bytes(), &exchange_bytes);
   EXPECT_GE(chosen.strategies.size(), 4u);
-  EXPECT_GT(*std::ranges::max_element(ring_bytes), 0);
+  EXPECT_GT(*std::ranges::max_element(exchange_bytes), 0);
 }
 
 TEST(PlannedEquivalence, OursUnderMemoryPolicies) {

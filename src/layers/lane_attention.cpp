@@ -1,0 +1,174 @@
+#include "layers/lane_attention.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "layers/head_exchange.h"
+#include "layers/ring_attention.h"
+#include "model/head_parts.h"
+
+namespace sluice::layers {
+namespace {
+
+using model::HeadCounts;
+using model::HeadPart;
+
+HeadCounts heads_of(const LayerContext& context) { return {context.local_heads(), context.local_kv_heads()}; }
+
+// The heads that this lane attends with.
+HeadPart own_part(const LayerContext& context, const MicroBatchLayout& layout) {
+  if (!layout.heads.exchanges()) return model::head_part(heads_of(context), 1, 0);
+  return model::head_part(heads_of(context), layout.heads.lanes(), layout.heads.lane);
+}
+
+HeadCut query_cut(const LayerContext& context, const HeadsLayout& layout) {
+  HeadCut cut;
+  for (int lane = 0; lane < layout.lanes(); ++lane)
+    cut.push_back({model::head_part(heads_of(context), layout.lanes(), lane).queries});
+  return cut;
+}
+
+// Of heads that lie as qkv_TP has them: queries, keys, values.
+HeadCut qkv_cut(const LayerContext& context, const HeadsLayout& layout) {
+  const auto [queries, keys] = heads_of(context);
+  HeadCut cut;
+  for (int lane = 0; lane < layout.lanes(); ++lane) {
+    const HeadPart part = model::head_part({queries, keys}, layout.lanes(), lane);
+    const auto behind = [&](int64_t first) {
+      return base::Interval{first + part.keys.begin, first + part.keys.end};
+    };
+    cut.push_back({part.queries, behind(queries), behind(queries + keys)});
+  }
+  return cut;
+}
+
+at::Tensor heads_view(const at::Tensor& x_TW, int64_t dimension) {
+  return x_TW.view({x_TW.size(0), -1, dimension});
+}
+
+// Heads of `qkv_ARD`, which has so many queries and keys, as kernels take them.
+ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, const HeadPart& run,
+                             const at::Tensor& qkv_AR) {
+  const at::Tensor heads_AHD = heads_view(qkv_AR, context.shape.head_dim);
+  const int64_t queries = part.queries.size(), keys = part.keys.size();
+  return {.q_TND = heads_AHD.narrow(1, run.queries.begin, run.queries.size()),
+          .k_TKD = heads_AHD.narrow(1, queries + run.keys.begin, run.keys.size()),
+          .v_TKD = heads_AHD.narrow(1, queries + keys + run.keys.begin, run.keys.size()),
+          .scale = 1.0 / std::sqrt(static_cast<double>(context.shape.head_dim))};
+}
+
+ops::AttentionResult attend_run(const LayerContext& context, const AttendedRows& rows,
+                                const ops::AttentionInput& input) {
+  return rows.ring.lanes > 1 ? ring_attention(*context.lanes, rows, input)
+                             : ops::attention(input, rows.sequences);
+}
+
+// Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
+ops::AttentionResult attend_rows(const LayerContext& context, const MicroBatchLayout& layout,
+                                 const HeadPart& part, const at::Tensor& qkv_AR) {
+  std::vector<at::Tensor> out, lse;
+  ops::AttentionResult result;
+  for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
+    result = attend_run(context, layout.attended, input_of(context, part, run, qkv_AR));
+    out.push_back(std::move(result.out_TND));
+    lse.push_back(std::move(result.lse_NT));
+  }
+  result.out_TND = out.size() == 1 ? out.front() : at::cat(out, 1);
+  result.lse_NT = lse.size() == 1 ? lse.front() : at::cat(lse);
+  return result;
+}
+
+ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& run) {
+  return {whole.out_TND.narrow(1, run.queries.begin, run.queries.size()),
+          whole.lse_NT.narrow(0, run.queries.begin, run.queries.size()), whole.rng};
+}
+
+// Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
+at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
+                                const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended) {
+  const AttendedRows& rows = layout.attended;
+  const bool ring = rows.ring.lanes > 1;
+  const at::Tensor dqkv_AR = ring ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
+  for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
+    const ops::AttentionInput input = input_of(context, part, run, attended.qkv_AR);
+    const ops::AttentionInput parts = input_of(context, part, run, dqkv_AR);
+    const ops::AttentionGradient gradient{parts.q_TND, parts.k_TKD, parts.v_TKD};
+    const at::Tensor dout_run_AND = dout_AND.narrow(1, run.queries.begin, run.queries.size());
+    const ops::AttentionResult saved = of_run(attended.result, run);
+    if (ring) {
+      ring_attention_backward(*context.lanes, rows, dout_run_AND, input, saved, gradient);
+    } else {
+      ops::attention_backward(dout_run_AND, input, saved, rows.sequences, gradient);
+    }
+  }
+  return dqkv_AR;
+}
+
+// Heads of this lane's rows as those of its run's.
+at::Tensor exchanged(const LayerContext& context, const MicroBatchLayout& layout, const HeadCut& cut,
+                     const at::Tensor& x_TW) {
+  return to_heads(*context.lanes, layout.heads, cut, heads_view(x_TW, context.shape.head_dim));
+}
+
+// And back, `width` wide.
+at::Tensor returned(const LayerContext& context, const MicroBatchLayout& layout, const HeadCut& cut,
+                    const at::Tensor& y_AHD, int64_t width) {
+  const at::Tensor x_TW = at::empty({layout.rows, width}, y_AHD.options());
+  to_tokens(*context.lanes, layout.heads, cut, y_AHD, heads_view(x_TW, context.shape.head_dim));
+  return x_TW;
+}
+
+}  // namespace
+
+Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP) {
+  const HeadPart part = own_part(context, layout);
+  Attended attended;
+  const bool exchanges = layout.heads.exchanges();
+  attended.qkv_AR = qkv_TP;
+  if (exchanges)
+    attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
+  qkv_TP.reset();
+  attended.result = attend_rows(context, layout, part, attended.qkv_AR);
+  if (!exchanges) return attended;
+  const int64_t width = context.local_heads() * context.shape.head_dim;
+  attended.a_TQ = returned(context, layout, query_cut(context, layout.heads), attended.result.out_TND, width);
+  return attended;
+}
+
+void drop_exchanged(Attended& attended) {
+  attended.qkv_AR.reset();
+  if (attended.a_TQ.defined()) attended.result.out_TND.reset();
+}
+
+void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
+             Attended& attended) {
+  attended.qkv_AR = qkv_TP;
+  if (!layout.heads.exchanges()) return;
+  attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
+  attended.result.out_TND = exchanged(context, layout, query_cut(context, layout.heads), attended.a_TQ);
+}
+
+at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
+                           Attended& attended) {
+  const bool exchanges = layout.heads.exchanges();
+  const int64_t dimension = context.shape.head_dim;
+  at::Tensor dout_AND = heads_view(da_TQ, dimension);
+  if (exchanges) dout_AND = exchanged(context, layout, query_cut(context, layout.heads), da_TQ);
+  da_TQ.reset();
+  const at::Tensor dqkv_AR =
+      attend_rows_backward(context, layout, own_part(context, layout), dout_AND, attended);
+  attended.qkv_AR.reset();
+  if (!exchanges) return dqkv_AR;
+  attended.result = {};
+  dout_AND.reset();
+  const int64_t heads = context.local_heads() + 2 * context.local_kv_heads();
+  return returned(context, layout, qkv_cut(context, layout.heads), heads_view(dqkv_AR, dimension),
+                  heads * dimension);
+}
+
+}  // namespace sluice::layers

@@ -1,0 +1,40 @@
+// Attention of one lane's micro-batch, with whatever the unit's lanes exchange for it: heads within runs of
+// lanes, blocks of keys and values between runs, both, or nothing.
+//
+// Row and width names: T the lane's rows, A those that it attends with (head_exchange.h); P all its query,
+// key and value heads × head_dim, Q its query heads', R and O the same of the heads that it attends with.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "layers/context.h"
+#include "layers/micro_batch_layout.h"
+#include "ops/attention.h"
+
+namespace sluice::layers {
+
+// What a backward needs of a forward.
+struct Attended {
+  at::Tensor qkv_AR;            // queries and keys rotated
+  ops::AttentionResult result;  // of those rows and heads
+  at::Tensor a_TQ;  // the lane's tokens of all heads; undefined: heads stay, and it is result's output
+
+  // What the layer goes on with.
+  at::Tensor output_TQ() const { return a_TQ.defined() ? a_TQ : result.out_TND.flatten(1); }
+};
+
+// qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once.
+Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP);
+
+// Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
+// log-sum-exp.
+void drop_exchanged(Attended& attended);
+// Makes the rest again, to the bit.
+void restore(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
+             Attended& attended);
+
+// The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone.
+at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
+                           Attended& attended);
+
+}  // namespace sluice::layers

@@ -1,0 +1,334 @@
+// Attention of lanes, by every exchange, on real threads over the fake transport against ops::attention of
+// whole sequences on one rank.
+#include "layers/lane_attention.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "comm/fake.h"
+#include "layers/ring_attention.h"
+#include "model/head_parts.h"
+
+namespace sluice::layers {
+namespace {
+
+constexpr int64_t kDimensions = 8;
+
+// A sequence that all lanes share (lane -1) or one of a lane's own.
+struct Sequence {
+  int64_t length = 0;
+  int lane = -1;
+};
+
+struct Case {
+  int lanes = 1;
+  std::vector<Sequence> sequences;
+  at::ScalarType dtype = at::kDouble;
+  int head_lanes = 1;
+  model::HeadCounts heads = {6, 2};
+
+  int64_t shared_tokens() const {
+    int64_t tokens = 0;
+    for (const Sequence& sequence : sequences) tokens += sequence.lane < 0 ? sequence.length : 0;
+    return tokens;
+  }
+};
+
+// Values of all tokens, sequence by sequence.
+struct Values {
+  at::Tensor q, k, v, dout;
+};
+
+struct Outcome {
+  at::Tensor out, dq, dk, dv;
+};
+
+Values random_values(const Case& c) {
+  int64_t rows = 0;
+  for (const Sequence& sequence : c.sequences) rows += sequence.length;
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  const auto random = [&](int64_t heads) {
+    return at::randn({rows, heads, kDimensions}, generator, at::dtype(at::kDouble)).to(c.dtype);
+  };
+  const auto [queries, keys] = c.heads;
+  return {random(queries), random(keys), random(keys), random(queries)};
+}
+
+ops::AttentionInput input_of(const Values& values) {
+  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions))};
+}
+
+Outcome run_whole(const Case& c, const Values& values) {
+  std::vector<int64_t> lengths;
+  for (const Sequence& sequence : c.sequences) lengths.push_back(sequence.length);
+  const ops::PackedSequences packed = ops::packed_sequences(lengths, at::kCPU);
+  const ops::AttentionInput input = input_of(values);
+  const ops::AttentionResult saved = ops::attention(input, packed);
+  const ops::AttentionGradient gradient{at::empty_like(values.q), at::empty_like(values.k),
+                                        at::empty_like(values.v)};
+  ops::attention_backward(values.dout, input, saved, packed, gradient);
+  return {saved.out_TND, gradient.dq_TND, gradient.dk_TKD, gradient.dv_TKD};
+}
+
+// The pieces of one lane in the order of sequences, and their rows in Values.
+struct Lane {
+  std::vector<PieceSpan> pieces;
+  std::vector<base::Interval> rows;
+};
+
+Lane lane_of(const Case& c, int lane) {
+  Lane result;
+  int64_t row = 0;
+  for (size_t i = 0; i < c.sequences.size(); ++i) {
+    const auto [length, owner] = c.sequences[i];
+    if (owner == lane) {
+      result.pieces.push_back({.length = length});
+      result.rows.push_back({row, row + length});
+    }
+    for (const int chunk : {lane, 2 * c.lanes - 1 - lane}) {
+      const base::Interval tokens = base::even_part(length, 2 * c.lanes, chunk);
+      if (owner >= 0 || tokens.empty()) continue;
+      result.pieces.push_back({tokens.size(), tokens.begin, static_cast<int>(i)});
+      result.rows.push_back({row + tokens.begin, row + tokens.end});
+    }
+    row += length;
+  }
+  return result;
+}
+
+at::Tensor take(const at::Tensor& whole, const std::vector<base::Interval>& rows) {
+  std::vector<at::Tensor> parts;
+  for (const base::Interval part : rows) parts.push_back(whole.narrow(0, part.begin, part.size()));
+  return at::cat(parts);
+}
+
+void put(const at::Tensor& rows_of_lane, const std::vector<base::Interval>& rows, const at::Tensor& whole) {
+  int64_t row = 0;
+  for (const base::Interval part : rows) {
+    whole.narrow(0, part.begin, part.size()).copy_(rows_of_lane.narrow(0, row, part.size()));
+    row += part.size();
+  }
+}
+
+struct Bytes {
+  int64_t forward = 0, restore = 0, backward = 0;
+};
+
+LayerContext context_of(const Case& c, LaneChannel& channel) {
+  LayerContext context;
+  context.shape.heads = c.heads.queries;
+  context.shape.kv_heads = c.heads.keys;
+  context.shape.head_dim = kDimensions;
+  context.lanes = &channel;
+  return context;
+}
+
+UnitSpans spans_of(const Case& c, int lane) {
+  UnitSpans unit{.lane = lane, .head_lanes = c.head_lanes};
+  for (int other = 0; other < c.lanes; ++other) {
+    unit.members.push_back(other);
+    unit.lanes.push_back(lane_of(c, other).pieces);
+  }
+  return unit;
+}
+
+// What one lane does; writes its rows of the outcome. Everything that can be made again is.
+Bytes run_lane(const Case& c, const Values& values, int lane, comm::Communicator& communicator,
+               const Outcome& outcome) {
+  const std::vector<base::Interval> rows = lane_of(c, lane).rows;
+  const MicroBatchLayout layout = unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU);
+  const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
+  const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
+  LaneChannel channel(communicator);
+  const LayerContext context = context_of(c, channel);
+  Attended attended = attend(context, layout, qkv.clone());
+  const Bytes bytes{.forward = channel.sent_bytes()};
+  const Attended before = attended;
+  drop_exchanged(attended);
+  restore(context, layout, qkv.clone(), attended);
+  EXPECT_TRUE(attended.qkv_AR.equal(before.qkv_AR) && attended.result.out_TND.equal(before.result.out_TND));
+  const int64_t restored_bytes = channel.sent_bytes();
+  put(attended.output_TQ().view_as(own.q), rows, outcome.out);
+  const at::Tensor dqkv = attend_backward(context, layout, own.dout.flatten(1), attended);
+  const at::Tensor gradient = dqkv.view({dqkv.size(0), -1, kDimensions});
+  const auto [queries, keys] = c.heads;
+  put(gradient.narrow(1, 0, queries), rows, outcome.dq);
+  put(gradient.narrow(1, queries, keys), rows, outcome.dk);
+  put(gradient.narrow(1, queries + keys, keys), rows, outcome.dv);
+  return {bytes.forward, restored_bytes - bytes.forward, channel.sent_bytes() - restored_bytes};
+}
+
+// In one forward: a lane's rows of the others' queries, keys and values, and the others' rows of its outputs.
+int64_t head_bytes_by_formula(const Case& c, int64_t head_bytes) {
+  int64_t bytes = 0;
+  for (int lane = 0; lane < c.lanes && c.head_lanes > 1; ++lane) {
+    const model::HeadPart part = model::head_part(c.heads, c.head_lanes, lane % c.head_lanes);
+    const int first = lane / c.head_lanes * c.head_lanes;
+    for (int other = first; other < first + c.head_lanes; ++other) {
+      if (other == lane) continue;
+      for (const PieceSpan& piece : lane_of(c, other).pieces)
+        bytes += 2 * (part.queries.size() + part.keys.size()) * piece.length * head_bytes;
+    }
+  }
+  return bytes;
+}
+
+void expect_bytes(const Case& c, const Bytes& sent, int64_t head_bytes) {
+  const int64_t headed = head_bytes_by_formula(c, head_bytes);
+  int64_t keys = 0;  // of a run's lanes
+  for (int lane = 0; lane < c.head_lanes; ++lane)
+    keys += model::head_part(c.heads, c.head_lanes, lane).keys.size();
+  const int runs = c.lanes / c.head_lanes;
+  const int64_t ring_forward = ring_forward_bytes(runs, c.shared_tokens(), 2 * keys * head_bytes);
+  EXPECT_EQ(sent.forward, headed + ring_forward);
+  EXPECT_EQ(sent.restore, headed);
+  EXPECT_EQ(sent.backward, headed + ring_backward_bytes(runs, c.shared_tokens(), 2 * keys * head_bytes));
+  // All lanes together, by the rule of thumb: 2·(⌈H/k⌉ + copies of key heads)·d·s·(k − 1)/k a lane.
+  const model::HeadCounts most = model::most_heads(c.heads, c.head_lanes);
+  EXPECT_LE(headed, 2 * (most.queries + most.keys) * head_bytes * c.shared_tokens() * (c.head_lanes - 1));
+}
+
+Outcome run_lanes(const Case& c, const Values& values) {
+  comm::FakeWorld world(c.lanes, {.max_delay_ns = 100'000});
+  const Outcome outcome{at::zeros_like(values.q), at::zeros_like(values.q), at::zeros_like(values.k),
+                        at::zeros_like(values.v)};
+  std::vector<int> members(static_cast<size_t>(c.lanes));
+  std::iota(members.begin(), members.end(), 0);
+  std::vector<Bytes> sent(members.size());
+  std::vector<std::thread> threads;
+  for (int lane = 0; lane < c.lanes; ++lane) {
+    threads.emplace_back([&, lane] {
+      const comm::FakeWorld::Participant participant(world, lane);
+      const auto communicator = world.transport(lane)->communicator("lanes", members);
+      sent[static_cast<size_t>(lane)] = run_lane(c, values, lane, *communicator, outcome);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Bytes all;
+  for (const Bytes& of_lane : sent) {
+    all.forward += of_lane.forward;
+    all.restore += of_lane.restore;
+    all.backward += of_lane.backward;
+  }
+  expect_bytes(c, all, kDimensions * static_cast<int64_t>(values.k.element_size()));
+  return outcome;
+}
+
+void expect_close(const Outcome& actual, const Outcome& expected, double tolerance) {
+  const auto check = [&](const at::Tensor& a, const at::Tensor& e, const char* what) {
+    EXPECT_LE((a - e).abs().max().item<double>(), tolerance * e.abs().max().item<double>()) << what;
+  };
+  check(actual.out, expected.out, "out");
+  check(actual.dq, expected.dq, "dq");
+  check(actual.dk, expected.dk, "dk");
+  check(actual.dv, expected.dv, "dv");
+}
+
+class RingAttention : public testing::TestWithParam<int> {};
+
+TEST_P(RingAttention, OfOneSequenceEqualsOnePiece) {
+  const Case c{GetParam(), {{.length = 331}}};  // several tiles of queries and of keys
+  const Values values = random_values(c);
+  expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+}
+
+TEST_P(RingAttention, LeavesSequencesOfALaneAlone) {
+  Case c{GetParam(), {{.length = 2, .lane = 0}, {.length = 29}, {.length = 5, .lane = 0}, {.length = 14}}};
+  for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 3 + lane, .lane = lane});
+  const Values values = random_values(c);
+  expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+}
+
+TEST_P(RingAttention, MovesNothingForSequencesOfALane) {
+  Case c{GetParam(), {}};
+  for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 3 + lane, .lane = lane});
+  const Values values = random_values(c);
+  expect_close(run_lanes(c, values), run_whole(c, values), 0);
+}
+
+TEST_P(RingAttention, InSinglePrecision) {
+  const Case c{GetParam(), {{.length = 90}}, at::kFloat};
+  const Values values = random_values(c);
+  expect_close(run_lanes(c, values), run_whole(c, values), 2e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lanes, RingAttention, testing::Range(1, 8));
+
+// Runs of every number of lanes that divides 1 to 8 of them: rings, heads, and both nested.
+std::vector<std::pair<int, int>> lanes_and_runs() {
+  std::vector<std::pair<int, int>> all;
+  for (int lanes = 2; lanes <= 8; ++lanes) {
+    for (int run = 2; run <= lanes; ++run) {
+      if (lanes % run == 0) all.emplace_back(lanes, run);
+    }
+  }
+  return all;
+}
+
+class HeadExchange : public testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  static Case of(std::vector<Sequence> sequences, model::HeadCounts heads,
+                 at::ScalarType dtype = at::kDouble) {
+    return {.lanes = GetParam().first,
+            .sequences = std::move(sequences),
+            .dtype = dtype,
+            .head_lanes = GetParam().second,
+            .heads = heads};
+  }
+  static void expect_as_whole(const Case& c, double tolerance) {
+    const Values values = random_values(c);
+    expect_close(run_lanes(c, values), run_whole(c, values), tolerance);
+  }
+};
+
+// Twelve heads are even over 2, 3, 4 and 6 lanes and uneven over 5, 7 and 8; keys are copied where lanes end
+// inside a group.
+TEST_P(HeadExchange, OfOneSequenceEqualsOnePiece) {
+  for (const model::HeadCounts heads : {model::HeadCounts{12, 12}, {12, 4}, {8, 1}, {9, 3}})
+    expect_as_whole(of({{.length = 331}}, heads), 1e-13);
+}
+
+TEST_P(HeadExchange, OfPackedSequences) {
+  const std::vector<Sequence> sequences = {
+      {.length = 29}, {.length = 1}, {.length = 160}, {.length = 3}, {.length = 77}};
+  expect_as_whole(of(sequences, {12, 4}), 1e-13);
+}
+
+TEST_P(HeadExchange, InSinglePrecision) { expect_as_whole(of({{.length = 90}}, {12, 4}, at::kFloat), 2e-6); }
+
+// Copies' gradients are added in float: the error is that of rounding what travels.
+TEST_P(HeadExchange, InBfloat16) { expect_as_whole(of({{.length = 120}}, {8, 1}, at::kBFloat16), 2e-2); }
+
+INSTANTIATE_TEST_SUITE_P(Lanes, HeadExchange, testing::ValuesIn(lanes_and_runs()), [](const auto& info) {
+  return base::text(info.param.first, "LanesInRunsOf", info.param.second);
+});
+
+TEST(RingLayout, LanesSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes) {
+  // 12 tokens on three lanes: chunks 0 and 5, 1 and 4, 2 and 3.
+  const RingSpans ring{.lane = 1,
+                       .next = 2,
+                       .previous = 0,
+                       .lanes = {{{2, 0, 7}, {2, 10, 7}}, {{2, 2, 7}, {2, 8, 7}}, {{2, 4, 7}, {2, 6, 7}}}};
+  const RingLayout layout = ring_layout(ring);
+  ASSERT_EQ(layout.steps.size(), 2u);
+  ASSERT_EQ(layout.steps[0].size(), 1u);  // of lane 0
+  EXPECT_EQ(layout.steps[0][0].queries, (base::Interval{0, 4}));
+  EXPECT_EQ(layout.steps[0][0].keys, (base::Interval{0, 2}));
+  ASSERT_EQ(layout.steps[1].size(), 1u);  // of lane 2
+  EXPECT_EQ(layout.steps[1][0].queries, (base::Interval{2, 4}));
+  EXPECT_EQ(layout.steps[1][0].keys, (base::Interval{0, 4}));
+}
+
+}  // namespace
+}  // namespace sluice::layers

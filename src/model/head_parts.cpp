@@ -1,0 +1,43 @@
+#include "model/head_parts.h"
+
+#include <algorithm>
+
+namespace sluice::model {
+
+HeadCounts head_counts(const Shape& shape, int tp) {
+  return {shape.heads / tp, std::max<int64_t>(1, shape.kv_heads / tp)};
+}
+
+HeadPart head_part(const HeadCounts& heads, int lanes, int lane) {
+  const int64_t group = heads.queries / heads.keys;
+  const base::Interval queries = base::even_part(heads.queries, lanes, lane);
+  return {queries, {queries.begin / group, (queries.end + group - 1) / group}};
+}
+
+HeadCounts most_heads(const HeadCounts& heads, int lanes) {
+  HeadCounts most;
+  for (int lane = 0; lane < lanes; ++lane) {
+    const HeadPart part = head_part(heads, lanes, lane);
+    most.queries = std::max(most.queries, part.queries.size());
+    most.keys = std::max(most.keys, part.keys.size());
+  }
+  return most;
+}
+
+std::vector<HeadPart> uniform_runs(const HeadCounts& heads, const HeadPart& part) {
+  const int64_t group = heads.queries / heads.keys;
+  std::vector<HeadPart> runs;
+  int64_t query = 0;
+  for (int64_t key = part.keys.begin; key < part.keys.end; ++key) {
+    const int64_t served = base::intersect({key * group, (key + 1) * group}, part.queries).size();
+    const int64_t own_key = key - part.keys.begin;
+    if (runs.empty() || runs.back().queries.size() != served * runs.back().keys.size()) {
+      runs.push_back({{query, query}, {own_key, own_key}});
+    }
+    runs.back().queries.end = query += served;
+    runs.back().keys.end = own_key + 1;
+  }
+  return runs;
+}
+
+}  // namespace sluice::model

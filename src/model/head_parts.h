@@ -1,0 +1,37 @@
+// Attention heads cut over lanes that exchange them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/interval.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+// One TP rank's heads: those that its lanes can exchange.
+struct HeadCounts {
+  int64_t queries = 0;
+  int64_t keys = 0;  // divides queries
+};
+// REQUIRES: tp cuts the shape (tp_fault). Key heads are not cut below one.
+HeadCounts head_counts(const Shape& shape, int tp);
+
+// What one of several lanes attends with: its even part of the query heads, and every key head that one of
+// them needs. Where parts end inside a group of queries, or there are more lanes than key heads, several
+// lanes have the same key head.
+struct HeadPart {
+  base::Interval queries;
+  base::Interval keys;
+  int64_t query_key_value_heads() const { return queries.size() + 2 * keys.size(); }
+};
+// REQUIRES: 0 <= lane < lanes.
+HeadPart head_part(const HeadCounts& heads, int lanes, int lane);
+// The most that any of them has of each.
+HeadCounts most_heads(const HeadCounts& heads, int lanes);
+
+// A part's heads as runs in which every key head serves as many queries, which is how kernels want them; at
+// most three. Counted from the part's first heads.
+std::vector<HeadPart> uniform_runs(const HeadCounts& heads, const HeadPart& part);
+
+}  // namespace sluice::model
