@@ -43,6 +43,8 @@ class MicroBatch:
     """Micro-batches of a pipeline with the same ring share sequences and exchange keys and values."""
     exchange: str | None
     """How they do that: "ring", "heads" or "nested"; None where `ring` is."""
+    nested_lanes: int | None
+    """Of "nested": how many neighbouring lanes exchange heads; else None."""
     pieces: list[Piece]
 
     @property
@@ -292,7 +294,12 @@ def _pipeline_of(json: dict[str, Any]) -> Pipeline:
 
 
 def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:
-    return MicroBatch(ring=json["ring"], exchange=json["exchange"], pieces=[Piece(**piece) for piece in json["pieces"]])
+    return MicroBatch(
+        ring=json["ring"],
+        exchange=json["exchange"],
+        nested_lanes=json.get("nested_lanes"),
+        pieces=[Piece(**piece) for piece in json["pieces"]],
+    )
 
 
 def proposal_of(json: dict[str, Any]) -> Proposal:
