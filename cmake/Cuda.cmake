@@ -40,9 +40,21 @@ set(CMAKE_CUDA17_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know
 # A kernel that spills registers to memory, or keeps an array there, is slower than it looks: it does not build.
 add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xptxas --warn-on-spills,--warn-on-local-memory-usage,--warning-as-error>")
 
+# cuDNN's frontend, header-only, which tools/bootstrap fetches. Without it, flash attention does all of attention.
+find_path(SLUICE_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h PATHS ${SLUICE_DEPS}/cudnn-frontend/include)
+find_path(SLUICE_CUDNN_INCLUDE cudnn.h
+  PATHS ${cuda_root}/include ${SLUICE_SITE_PACKAGES}/nvidia/cudnn/include)
+
 sluice_torch_library(c10_cuda)
 target_link_libraries(torch::c10_cuda INTERFACE torch::c10)
 add_library(sluice_cuda INTERFACE)
 target_include_directories(sluice_cuda SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE} ${SLUICE_NCCL_INCLUDE})
 target_compile_definitions(sluice_cuda INTERFACE SLUICE_CUDA=1)
 target_link_libraries(sluice_cuda INTERFACE torch::c10_cuda torch::torch_cpu ${nvidia_lib}/libcudart.so.13)
+if(SLUICE_CUDNN_FRONTEND_INCLUDE AND SLUICE_CUDNN_INCLUDE)
+  target_include_directories(sluice_cuda SYSTEM INTERFACE ${SLUICE_CUDNN_FRONTEND_INCLUDE} ${SLUICE_CUDNN_INCLUDE})
+  # Tests let cuDNN judge graphs where there is no driver.
+  target_compile_definitions(sluice_cuda INTERFACE SLUICE_CUDNN=1 SLUICE_CUDA_STUBS="${cuda_root}/lib64/stubs")
+else()
+  message(STATUS "Without cuDNN's attention: cudnn_frontend.h ${SLUICE_CUDNN_FRONTEND_INCLUDE}, cudnn.h ${SLUICE_CUDNN_INCLUDE}")
+endif()

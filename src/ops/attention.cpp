@@ -12,9 +12,11 @@
 #include <ATen/ops/logaddexp.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "ops/attention_cpu.h"
+#include "ops/attention_cudnn.h"
 #include "ops/device.h"
 #include "ops/simd.h"
 
@@ -32,6 +34,11 @@ PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::
   const at::Tensor host = upload_buffer(count, at::kInt, device);
   std::copy(sequences.begins.begin(), sequences.begins.end(), host.mutable_data_ptr<int32_t>());
   sequences.begins_device = upload(host, device);
+  sequences.table = sequence_table(sequences.begins);
+  const at::Tensor words =
+      upload_buffer(static_cast<int64_t>(sequences.table.words.size()), at::kLong, device);
+  std::ranges::copy(sequences.table.words, words.mutable_data_ptr<int64_t>());
+  sequences.table_device = upload(words, device);
   return sequences;
 }
 
@@ -41,7 +48,11 @@ void zero_rows_from(const at::Tensor& x, int64_t begin) {
   if (begin < x.size(0)) x.narrow(0, begin, x.size(0) - begin).zero_();
 }
 
-AttentionResult attention_cuda(const AttentionInput& input, const PackedSequences& sequences) {
+}  // namespace
+
+namespace flash {
+
+AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
   const at::Tensor& begins = sequences.begins_device;
   auto [out_TND, lse_NT, rng, unused, mask] = at::_flash_attention_forward(
       input.q_TND, input.k_TKD, input.v_TKD, begins, begins, sequences.longest, sequences.longest,
@@ -50,9 +61,8 @@ AttentionResult attention_cuda(const AttentionInput& input, const PackedSequence
   return {out_TND, lse_NT, rng};
 }
 
-void attention_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& input,
-                             const AttentionResult& saved, const PackedSequences& sequences,
-                             const AttentionGradient& gradient) {
+void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
+                        const PackedSequences& sequences, const AttentionGradient& gradient) {
   const at::Tensor& begins = sequences.begins_device;
   const at::Tensor unused = at::empty({0}, saved.rng.options());
   const auto [dq_TND, dk_TKD, dv_TKD] =
@@ -63,6 +73,10 @@ void attention_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& i
   gradient.dk_TKD.copy_(dk_TKD);
   gradient.dv_TKD.copy_(dv_TKD);
 }
+
+}  // namespace flash
+
+namespace {
 
 at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
 at::Tensor lse_of(const at::Tensor& lse_NT, base::Interval rows) {
@@ -99,6 +113,16 @@ void attend_blocks_backward_cuda(const at::Tensor& dout_TND, const AttentionInpu
   }
 }
 
+// By cuDNN, where it takes the input and has a plan. False: nothing is done.
+bool attention_backward_cudnn(const at::Tensor& dout_TND, const AttentionInput& input,
+                              const AttentionResult& saved, const PackedSequences& sequences,
+                              const AttentionGradient& gradient) {
+  if constexpr (cudnn::kBuilt) {
+    return cudnn::takes(input) && cudnn::attention_backward(dout_TND, input, saved, sequences, gradient);
+  }
+  return false;
+}
+
 // Whether libtorch's flash attention for GPUs takes these types and shapes.
 bool has_fused_kernel(const AttentionInput& input) {
   const bool narrow_type =
@@ -111,21 +135,30 @@ bool has_fused_kernel(const AttentionInput& input) {
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
   if (!input.q_TND.is_cuda()) return cpu::attention(input, sequences);
-  return has_fused_kernel(input) ? attention_cuda(input, sequences) : aten::attention(input, sequences);
+  if constexpr (cudnn::kBuilt) {
+    if (cudnn::takes(input)) {
+      if (std::optional<AttentionResult> result = cudnn::attention(input, sequences)) return *result;
+    }
+  }
+  return has_fused_kernel(input) ? flash::attention(input, sequences) : aten::attention(input, sequences);
 }
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
-  if (input.q_TND.is_cuda() && has_fused_kernel(input)) {
-    attention_backward_cuda(dout_TND, input, saved, sequences, gradient);
-  } else if (input.q_TND.is_cuda()) {
-    aten::attention_backward(dout_TND, input, saved, sequences, gradient);
-  } else {
+  if (!input.q_TND.is_cuda()) {
     cpu::attention_backward(dout_TND, input, saved, sequences, gradient);
+  } else if (!attention_backward_cudnn(dout_TND, input, saved, sequences, gradient)) {
+    const auto backward = has_fused_kernel(input) ? flash::attention_backward : aten::attention_backward;
+    backward(dout_TND, input, saved, sequences, gradient);
   }
   zero_rows_from(gradient.dq_TND, sequences.begins.back());
   zero_rows_from(gradient.dk_TKD, sequences.begins.back());
   zero_rows_from(gradient.dv_TKD, sequences.begins.back());
+}
+
+std::string attention_report() {
+  if constexpr (cudnn::kBuilt) return cudnn::report();
+  return "not used: built without cuDNN's headers";
 }
 
 // With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂.

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/interval.h"
+#include "ops/sequence_groups.h"
 
 namespace sluice::ops {
 
@@ -15,8 +17,11 @@ namespace sluice::ops {
 // to none.
 struct PackedSequences {
   std::vector<int64_t> begins;  // size: sequences + 1, ascending, first 0; no empty sequence
-  at::Tensor begins_device;     // the same as int32 on the tensors' device; used by CUDA kernels only
   int64_t longest = 0;
+  // For kernels of GPUs: begins as int32, and sequences in groups with the words of their table.
+  at::Tensor begins_device;
+  SequenceTable table;
+  at::Tensor table_device;
 };
 // REQUIRES: every length > 0.
 PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::Device& device);
@@ -69,8 +74,20 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient);
 
-// The same from ATen's operators: for GPUs where there is no fused kernel (it takes 16-bit types and heads of
-// at most 256 dimensions, a multiple of 8), and for tests. attention_backward leaves rows of no sequence.
+// Who attends on GPUs, for people: cuDNN with its version, or why it does not. Known once something attended.
+std::string attention_report();
+
+// The same by libtorch's flash attention, on GPUs: where cuDNN does not take the input, and to compare it
+// with. attention_backward leaves rows of no sequence.
+namespace flash {
+AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
+void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
+                        const PackedSequences& sequences, const AttentionGradient& gradient);
+}  // namespace flash
+
+// The same from ATen's operators: for GPUs where there is no fused kernel (flash attention takes 16-bit types
+// and heads of at most 256 dimensions, a multiple of 8), and for tests. attention_backward leaves rows of no
+// sequence.
 namespace aten {
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,

@@ -159,6 +159,17 @@ TEST_P(DeviceOps, AttentionOfPackedSequences) {
   }
 }
 
+// Flash attention in its place would be right, and slower: on these GPUs that is a fault.
+TEST_P(DeviceOps, CudnnAttendsOnHopperAndBlackwell) {
+  if (GetParam() != at::kBFloat16) return;
+  const at::Tensor qkv = random({64, 3, 64}).gpu;
+  attention({qkv.narrow(1, 0, 1), qkv.narrow(1, 1, 1), qkv.narrow(1, 2, 1), 0.125},
+            packed_sequences({64}, kGpu));
+  const std::string report = attention_report();
+  if (report.find("need Hopper or Blackwell") != std::string::npos) GTEST_SKIP() << report;
+  EXPECT_EQ(report.rfind("cuDNN ", 0), 0) << report;
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, DeviceOps, testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
                          [](const auto& info) { return std::string(c10::toString(info.param)); });
 

@@ -1,0 +1,38 @@
+// Attention over packed sequences by cuDNN, which on Hopper and Blackwell is well ahead of libtorch's flash
+// attention. Internal to src/ops; GPUs only. A build without cuDNN's headers has declarations alone: ask
+// kBuilt first, at compile time.
+//
+// Sequences run in groups of 1, 2, 4 … (sequence_groups.h), a plan for each, and sizes are rounded up, so
+// that few plans serve all micro-batches: making one takes cuDNN half a second. Padding plans to a common
+// number of sequences instead would need empty ones, which cuDNN before 9.25 turns into NaN.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ops/attention.h"
+
+namespace sluice::ops::cudnn {
+
+#ifdef SLUICE_CUDNN
+inline constexpr bool kBuilt = true;
+#else
+inline constexpr bool kBuilt = false;
+#endif
+
+// Whether cuDNN takes the input: bfloat16, heads of at most 128 dimensions, a multiple of 16, rows at
+// multiples of 16 bytes, and a GPU where its results for a small case were flash attention's. The first call
+// on a GPU compares them, which takes seconds and waits for the GPU.
+bool takes(const AttentionInput& input);
+
+// As ops::attention; REQUIRES: takes(input). Nothing where cuDNN has no plan for these sizes.
+std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences);
+
+// As ops::attention_backward, but for rows of no sequence; likewise. False where there is no plan.
+bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
+                        const PackedSequences& sequences, const AttentionGradient& gradient);
+
+// One line for people: the version, or why it is not used; and for how many calls it had no plan.
+std::string report();
+
+}  // namespace sluice::ops::cudnn

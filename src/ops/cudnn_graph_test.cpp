@@ -1,0 +1,108 @@
+// Which graphs cuDNN can run on GPUs that are not here: it finds its engines from a description of the GPU.
+// What they compute, device_ops_test.cpp compares where there is one.
+#ifdef SLUICE_CUDNN
+#include "ops/cudnn_graph.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+namespace sluice::ops::cudnn {
+namespace {
+
+struct Gpu {
+  const char* name;
+  int architecture;
+  int multiprocessors;
+};
+constexpr Gpu kHopper{"NVIDIA H100 80GB HBM3", 90, 132};
+constexpr Gpu kBlackwell{"NVIDIA B200", 100, 148};
+constexpr Gpu kAmpere{"NVIDIA A100-SXM4-80GB", 80, 108};
+
+// The keys are cuDNN 9.19's own.
+std::string properties_of(const Gpu& gpu) {
+  const std::string shared = gpu.architecture == 80 ? "166912" : "232448";
+  return R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)"
+         R"("warpSize":32,"maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,)"
+         R"("maxRegistersPerSM":65536,"pciDeviceId":0,"isTccDriver":0,"maxCtasPerSM":32,"smClockRateKHz":1980000,)"
+         R"("memClockRateKHz":2619000,"l2CacheSize":52428800,"driverVer":13000,"maxThreadsPerBlock":1024,)"
+         R"("maxThreadsPerSM":2048,"supportCoopLaunch":1,"totalGlobalMem":85000000000,"cudaDeviceId":0,)"
+         R"("deviceName":")" +
+         std::string(gpu.name) + R"(","deviceVer":)" + std::to_string(10 * gpu.architecture) +
+         R"(,"multiProcessorCount":)" + std::to_string(gpu.multiprocessors) +
+         R"(,"maxSharedMemoryPerBlockOptin":)" + shared + "}";
+}
+
+GraphShape shape_of(Direction direction) {
+  return {.direction = direction,
+          .sequences = 8,
+          .longest = 3072,
+          .rows = 16'384,
+          .heads = 32,
+          .kv_heads = 8,
+          .dimensions = 128,
+          .q_stride = 48 * 128,
+          .kv_stride = 48 * 128,
+          .scale = 0.088F};
+}
+
+// What keeps cuDNN from being asked.
+std::string missing() {
+  if (!load_fault().empty()) return load_fault();
+  // A machine without a driver has its stub, in CUDA's toolkit.
+  for (const char* driver : {"libcuda.so.1", SLUICE_CUDA_STUBS "/libcuda.so"}) {
+    if (::dlopen(driver, RTLD_NOW | RTLD_GLOBAL) != nullptr) return {};
+  }
+  return "no driver, nor its stub";
+}
+
+std::string fault_of(const GraphShape& shape, const Gpu& gpu) {
+  return support_fault(shape, gpu.architecture, properties_of(gpu));
+}
+
+class CudnnGraph : public testing::TestWithParam<Direction> {
+ protected:
+  void SetUp() override {
+    if (!missing().empty()) GTEST_SKIP() << missing();
+  }
+};
+
+TEST_P(CudnnGraph, RunsOnHopperAndBlackwell) {
+  for (const Gpu& gpu : {kHopper, kBlackwell}) {
+    for (const int64_t dimensions : {64, 128}) {
+      GraphShape shape = shape_of(GetParam());
+      shape.dimensions = dimensions;
+      shape.q_stride = shape.kv_stride = 48 * dimensions;
+      EXPECT_EQ(fault_of(shape, gpu), "") << gpu.name << ", " << dimensions;
+    }
+  }
+}
+
+TEST_P(CudnnGraph, RunsOneLongSequenceWithMatricesOfItsOwn) {
+  GraphShape shape = shape_of(GetParam());
+  shape.sequences = 1;
+  shape.longest = shape.rows = 131'072;
+  shape.kv_heads = 32;
+  shape.q_stride = shape.kv_stride = 32 * 128;
+  EXPECT_EQ(fault_of(shape, kHopper), "");
+}
+
+TEST_P(CudnnGraph, HeadsThatAreNoMultipleAreRefused) {
+  GraphShape shape = shape_of(GetParam());
+  shape.kv_heads = 5;
+  EXPECT_NE(fault_of(shape, kHopper), "");
+}
+
+// What flash attention is kept for.
+TEST(CudnnGraphOnAmpere, BackwardOfPackedRowsIsRefused) {
+  if (!missing().empty()) GTEST_SKIP() << missing();
+  EXPECT_NE(fault_of(shape_of(Direction::kBackward), kAmpere), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Directions, CudnnGraph, testing::Values(Direction::kForward, Direction::kBackward),
+                         [](const auto& info) {
+                           return info.param == Direction::kForward ? "Forward" : "Backward";
+                         });
+
+}  // namespace
+}  // namespace sluice::ops::cudnn
+#endif
