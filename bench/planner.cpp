@@ -1,14 +1,20 @@
 // Planning time, gap to the proved bound, and ours against the published algorithms, in one run, without a
 // GPU: the published calibrations of 7B, 13B and 32B models on A800s, and analytic costs on nodes of eight
-// H100, with batches of real lengths. Times are processor time of the planning thread.
+// H100, with batches of real lengths, with one lane a pipeline and with up to eight. Times are processor time
+// of the planning thread.
 //
-//   planner_bench [DATA_FOLDER [BATCHES [MODEL [GPUS]]]]      DATA_FOLDER: bench/data; without MODEL all
+//   planner_bench [DATA_FOLDER [BATCHES [MODEL [GPUS [CANDIDATES]]]]]
+//
+// DATA_FOLDER: bench/data; MODEL and GPUS: "all". CANDIDATES: a folder that keeps what was proposed from one
+// run to the next, so that two versions of the planner choose among the same strategies.
 #include "plan/planner.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +23,7 @@
 #include "cost/analytic.h"
 #include "cost/shipped.h"
 #include "inputs.h"
+#include "plan/batch_sample.h"
 #include "plan/proposal.h"
 #include "published/paper_plan.h"
 #include "schedule/pipeline_schedule.h"
@@ -27,7 +34,7 @@ using namespace sluice;
 
 constexpr int64_t kContextTokens = 32'768;
 constexpr int kCandidates = 8;
-constexpr int kSampleBatches = 6;
+constexpr int kLanes[] = {1, 8};  // most lanes of a pipeline
 
 struct Machine {
   int gpus;
@@ -105,51 +112,99 @@ Timed timed(const plan::Planner& planner, int64_t step, const std::vector<strate
   return result;
 }
 
-void run(const std::string& shape, const Machine& machine, const std::string& name,
-         const std::vector<int64_t>& lengths, int batches) {
-  const cost::CostModel cost = cost_of(shape, machine.gpus);
-  base::Rng rng(7, static_cast<uint64_t>(machine.gpus));
-  plan::ProposalOptions proposal{.world_size = machine.gpus, .context_length = kContextTokens};
-  proposal.max_strategies = kCandidates;
-  for (int i = 0; i < kSampleBatches; ++i) {
-    proposal.sample_batches.push_back(draw(lengths, machine.batch_tokens, rng));
+// One line of the table.
+struct Case {
+  std::string shape;
+  Machine machine;
+  std::string name;  // of the lengths
+  int max_cp = 1;
+  std::vector<int64_t> lengths;
+  std::string kept;  // a folder of candidates; empty: none are kept
+
+  std::string file() const {
+    return kept + "/" + shape + "-" + std::to_string(machine.gpus) + "-" + name + "-" +
+           std::to_string(max_cp) + ".txt";
   }
-  plan::PlannerOptions options{.world_size = machine.gpus};
+};
+
+std::vector<strategy::Strategy> proposed(const Case& of, const cost::CostModel& cost) {
+  plan::ProposalOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
+  options.max_strategies = kCandidates;
+  options.max_cp = of.max_cp;
+  options.sample_batches =
+      plan::stratified_batches(of.lengths, {.tokens_per_step = of.machine.batch_tokens});
+  return plan::strategies_of(plan::propose(options, cost));
+}
+
+// As kept, or proposed and kept.
+std::vector<strategy::Strategy> candidates_of(const Case& of, const cost::CostModel& cost) {
+  if (of.kept.empty()) return proposed(of, cost);
+  if (!std::filesystem::exists(of.file())) {
+    const std::vector<strategy::Strategy> strategies = proposed(of, cost);
+    std::ofstream file(of.file());
+    for (const strategy::Strategy& strategy : strategies) file << to_text(strategy) << '\n';
+    return strategies;
+  }
+  std::vector<strategy::Strategy> strategies;
+  std::ifstream file(of.file());
+  for (std::string line; std::getline(file, line);)
+    strategies.push_back(strategy::parse_strategy(line, of.machine.gpus));
+  return strategies;
+}
+
+double time_ns(const Timed& of) { return static_cast<double>(of.plan.estimated_ns); }
+
+void run(const Case& of, int batches) {
+  const int gpus = of.machine.gpus;
+  const cost::CostModel cost = cost_of(of.shape, gpus);
+  plan::PlannerOptions options{.world_size = gpus};
+  std::printf("| %s | %d | %s | %d |", of.shape.c_str(), gpus, of.name.c_str(), of.max_cp);
   try {
-    options.candidates = plan::strategies_of(plan::propose(proposal, cost));
+    options.candidates = candidates_of(of, cost);
   } catch (const base::InfeasibleError&) {
-    std::printf("| %s | %d | %s | no strategy holds %ld tokens |\n", shape.c_str(), machine.gpus,
-                name.c_str(), static_cast<long>(kContextTokens));
+    std::printf(" no strategy holds %ld tokens |\n", static_cast<long>(kContextTokens));
     return;
   }
   const plan::Planner ours(options, cost);
-  options.method = published::paper();
-  const plan::Planner paper_own(options, cost);
-  options.method = published::paper({.dispatch = {.tie_rule = plan::TieRule::kFirst}});
-  const plan::Planner paper_first(options, cost);
-
-  Series ms, paper_ms, gap, over_first, over_own;
+  std::vector<plan::Planner> papers;  // by tie rule; they know no lanes
+  if (of.max_cp == 1) {
+    for (const plan::TieRule rule : {plan::TieRule::kFirst, plan::TieRule::kOwnLoad}) {
+      options.method = published::paper({.dispatch = {.tie_rule = rule}});
+      papers.emplace_back(options, cost);
+    }
+  }
+  base::Rng rng(7, static_cast<uint64_t>(gpus));
+  Series ms, step_ms, gap, paper_ms, over_first, over_own;
   for (int step = -2; step < batches; ++step) {  // two to warm up
     std::vector<strategy::Sequence> sequences;
-    for (const int64_t length : draw(lengths, machine.batch_tokens, rng)) {
+    for (const int64_t length : draw(of.lengths, of.machine.batch_tokens, rng)) {
       sequences.push_back({.document = static_cast<int64_t>(sequences.size()), .length_tokens = length});
     }
     const Timed mine = timed(ours, std::max(step, 0), sequences);
-    check(mine.plan, cost, machine.gpus);
+    check(mine.plan, cost, gpus);
     if (step < 0) continue;
-    const Timed first = timed(paper_first, step, sequences);
-    const Timed own = timed(paper_own, step, sequences);
-    const auto time = [](const Timed& of) { return static_cast<double>(of.plan.estimated_ns); };
     ms.values.push_back(mine.ms);
-    paper_ms.values.push_back(own.ms);
+    step_ms.values.push_back(time_ns(mine) / 1e6);
     gap.values.push_back(static_cast<double>(mine.plan.gap_ppm()) / 1e4);
-    over_first.values.push_back(time(first) / time(mine));
-    over_own.values.push_back(time(own) / time(mine));
+    if (papers.empty()) continue;
+    over_first.values.push_back(time_ns(timed(papers[0], step, sequences)) / time_ns(mine));
+    const Timed own = timed(papers[1], step, sequences);
+    over_own.values.push_back(time_ns(own) / time_ns(mine));
+    paper_ms.values.push_back(own.ms);
   }
-  std::printf("| %s | %d | %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.3f | %.3f |\n", shape.c_str(),
-              machine.gpus, name.c_str(), ms.mean(), ms.quantile(0.99), paper_ms.mean(), gap.quantile(0.5),
-              gap.quantile(0.9), over_first.mean(), over_own.mean());
+  std::printf(" %.2f | %.2f | %.2f | %.2f | %.2f |", ms.mean(), ms.quantile(0.99), step_ms.mean(),
+              gap.quantile(0.5), gap.quantile(0.9));
+  if (papers.empty()) {
+    std::printf(" | | |\n");
+  } else {
+    std::printf(" %.2f | %.3f | %.3f |\n", paper_ms.mean(), over_first.mean(), over_own.mean());
+  }
   std::fflush(stdout);
+}
+
+// Whether an argument, where it is given, is this or all.
+bool asked(int argc, char** argv, int at, const std::string& of) {
+  return argc <= at || argv[at] == std::string("all") || argv[at] == of;
 }
 
 }  // namespace
@@ -160,15 +215,18 @@ int main(int argc, char** argv) {
   std::printf("Planned on one core of %s; command: planner_bench %s %d\n\n", bench::processor().c_str(),
               folder.c_str(), batches);
   std::printf(
-      "| model | GPUs | lengths | mean ms | p99 ms | paper ms | gap %% median | gap %% p90 | "
-      "paper, first ÷ ours | paper, own load ÷ ours |\n|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const std::string shape : kModels) {
-    if (argc > 3 && shape != argv[3]) continue;
+      "| model | GPUs | lengths | lanes | mean ms | p99 ms | step ms | gap %% median | gap %% p90 | paper ms | "
+      "paper, first ÷ ours | paper, own load ÷ ours |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const char* shape : kModels) {
+    if (!asked(argc, argv, 3, shape)) continue;
     for (const Machine& machine : kMachines) {
-      if (argc > 4 && machine.gpus != std::atoi(argv[4])) continue;
-      for (const char* name : {"wikipedia", "code"}) {
-        run(shape, machine, name,
-            bench::read_lengths(folder + "/" + name + "_lengths.txt", 2, kContextTokens), batches);
+      if (!asked(argc, argv, 4, std::to_string(machine.gpus))) continue;
+      for (const char* name : {"wikipedia", "code", "system"}) {
+        const std::vector<int64_t> lengths =
+            bench::read_lengths(folder + "/" + name + "_lengths.txt", 2, kContextTokens);
+        for (const int max_cp : kLanes) {
+          run({shape, machine, name, max_cp, lengths, argc > 5 ? argv[5] : ""}, batches);
+        }
       }
     }
   }
