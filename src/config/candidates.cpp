@@ -89,13 +89,13 @@ std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& seq
 int usual_max_cp(Method method) { return method == Method::kOurs ? kUsualMaxCp : 1; }
 
 void check_lanes(const std::vector<strategy::Strategy>& candidates, Method method) {
-  if (method == Method::kOurs) return;
+  if (method != Method::kPaper) return;
   for (const strategy::Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
       if (pipeline.scheme.cp == 1) continue;
-      throw InputError(text("strategy '", to_text(candidate), "' has lanes, which method ",
-                            method == Method::kPaper ? "paper" : "exact",
-                            " does not know: plan with method ours or leave it out"));
+      throw InputError(
+          text("strategy '", to_text(candidate),
+               "' has lanes, which method paper does not know: plan with method ours or leave it out"));
     }
   }
 }

@@ -65,6 +65,9 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
   return best_ns;
 }
 
+// By group, what rings add at least to the floors of the longest sequences; nothing to those after them.
+using RingFloors = std::vector<std::vector<int64_t>>;
+
 class PriceSearch {
  public:
   // `least_ns` is a bound already proved.
@@ -80,8 +83,12 @@ class PriceSearch {
         first_(groups.size(), 0) {
     start();
   }
-  // Each group may take the sequences from `first` on only (by group).
-  void restrict_to(std::vector<size_t> first) { first_ = std::move(first); }
+  // Each group may take the sequences from `first` on only, and its rings add to the floors of some (both by
+  // group).
+  void restrict_to(std::vector<size_t> first, const RingFloors& rings) {
+    first_ = std::move(first);
+    rings_ = &rings;
+  }
 
   // Until it proves more than `enough_ns`.
   Bound run(int rounds, int64_t enough_ns = std::numeric_limits<int64_t>::max()) {
@@ -142,7 +149,8 @@ class PriceSearch {
 
   int64_t floor_ns(size_t sequence, size_t k) const {
     const int64_t left_out_ns = floors_.share_ns(sequence, k) * (kWhole - parts_[k]) / kWhole;
-    return floors_.floor_ns(sequence, k) - left_out_ns;
+    const int64_t ring_ns = rings_ != nullptr && sequence < (*rings_)[k].size() ? (*rings_)[k][sequence] : 0;
+    return floors_.floor_ns(sequence, k) - left_out_ns + ring_ns;
   }
   // What a pipeline of the group cannot give its stage by least_ns_, and so by any later time.
   struct Fill {
@@ -183,6 +191,7 @@ class PriceSearch {
   std::vector<Fill> fills_;
   std::vector<int64_t> loads_ns_, shares_ns_;
   std::vector<size_t> first_;
+  const RingFloors* rings_ = nullptr;
 };
 
 // By group, the first sequence whose path ends by `limit_ns`; nothing when one has no such group. Paths grow
@@ -200,6 +209,27 @@ std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<cons
   return first;
 }
 
+// When all ends by `limit_ns`, and each group takes the sequences from `first` on only.
+RingFloors ring_floors(int64_t limit_ns, std::span<const int64_t> lengths,
+                       std::span<const SchemeGroup> groups, const FloorTable& floors,
+                       std::span<const size_t> first) {
+  RingFloors rings(groups.size());
+  for (size_t k = 0; k < groups.size(); ++k) {
+    const SchemeCost& scheme = *groups[k].scheme;
+    if (scheme.scheme().cp == 1 || first[k] == lengths.size()) continue;
+    const int stage = floors.stage(k);
+    const int64_t longest = lengths[first[k]];
+    const int hiding = scheme.hiding_lanes(stage, longest);
+    if (hiding == scheme.scheme().cp) continue;
+    rings[k].resize(first[k], 0);
+    for (size_t i = first[k]; i < lengths.size(); ++i) {
+      if (hiding >= scheme.fewest_lanes(lengths[i]) && scheme.path_ns(lengths[i], hiding) <= limit_ns) break;
+      rings[k].push_back(scheme.ring_floor_ns(stage, lengths[i], longest, limit_ns));
+    }
+  }
+  return rings;
+}
+
 // What proves that nothing ends by `limit_ns`; `least_ns` is a bound already proved. `prices` are those of
 // all sequences on all groups.
 std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
@@ -207,6 +237,9 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
                              std::vector<int64_t>& prices) {
   std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
   if (!first) return Proof::kPath;
+  const RingFloors rings = ring_floors(limit_ns, lengths, groups, floors, *first);
+  const bool ringed = std::ranges::any_of(
+      rings, [](const auto& of) { return std::ranges::any_of(of, [](int64_t ns) { return ns > 0; }); });
   // All sequences on all groups; and the longest ones, which some groups lack, on the others alone.
   std::vector<size_t> thresholds = *first;
   std::sort(thresholds.begin(), thresholds.end());
@@ -218,10 +251,10 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
       if ((*first)[k] < sequences) restricted.groups.push_back(k);
     }
     PriceSearch search(restricted, groups, floors, least_ns);
-    search.restrict_to(*first);
+    search.restrict_to(*first, rings);
     const Bound bound = search.run(kTrialRounds, limit_ns);
     if (of == 0) prices = bound.prices;
-    if (bound.lower_ns > limit_ns) return Proof::kPrices;
+    if (bound.lower_ns > limit_ns) return ringed ? Proof::kRings : Proof::kPrices;
     if (pigeonhole_ns(restricted, lengths, groups, floors) > limit_ns) return Proof::kPigeonhole;
   }
   return std::nullopt;
@@ -260,38 +293,6 @@ void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGro
                     }
                     return proof.has_value();
                   });
-}
-
-// The least time by which the sequences of one group with lanes can be done, rings' exposed transfers
-// counted; `least_ns` is a bound already proved. To one part in 4,096, from below.
-int64_t rings_ns(std::span<const int64_t> lengths, const SchemeGroup& group, const FloorTable& floors,
-                 int64_t least_ns) {
-  const SchemeCost& scheme = *group.scheme;
-  const int stage = floors.stage(0);
-  const int hiding = scheme.hiding_lanes(stage, lengths.front());
-  if (hiding == scheme.scheme().cp) return least_ns;
-  int64_t floors_ns = 0;
-  for (size_t i = 0; i < lengths.size(); ++i) floors_ns += floors.floor_ns(i, 0);
-  const auto contradicts = [&](int64_t limit_ns) {
-    int64_t sum_ns = floors_ns;
-    for (const int64_t length : lengths) {
-      if (hiding >= scheme.fewest_lanes(length) && scheme.path_ns(length, hiding) <= limit_ns) break;
-      sum_ns += scheme.ring_floor_ns(stage, length, lengths.front(), limit_ns);
-    }
-    return sum_ns > group.pipelines * (limit_ns - std::min(floors.fill_ns(0), limit_ns));
-  };
-  if (!contradicts(least_ns)) return least_ns;
-  int64_t low = least_ns;
-  int64_t high = 2 * low;
-  while (contradicts(high)) {
-    low = high;
-    high *= 2;
-  }
-  while (high - low > 1 + low / 4096) {
-    const int64_t middle = low + (high - low) / 2;
-    (contradicts(middle) ? low : high) = middle;
-  }
-  return low + 1;
 }
 
 // The first few, and those that some groups do not take.
@@ -389,9 +390,6 @@ std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<con
       raise(best, PriceSearch(of, groups, floors, path_ns).run(kRounds).lower_ns, Proof::kPrices);
     }
   }
-  if (groups.size() == 1 && groups[0].scheme->scheme().cp > 1) {
-    raise(best, rings_ns(lengths, groups[0], floors, best.lower_ns), Proof::kRings);
-  }
   best.start_ns = best.lower_ns;
   return best;
 }
@@ -399,11 +397,11 @@ std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<con
 void raise_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                  const FloorTable& floors, int64_t enough_ns, Bound& bound) {
   if (lengths.empty()) return;
-  if (groups.size() > 1) raise_by_trials(lengths, groups, floors, enough_ns, bound);
+  const auto single = [](const SchemeGroup& group) { return group.scheme->scheme().cp == 1; };
+  if (groups.size() > 1 || !single(groups.front()))
+    raise_by_trials(lengths, groups, floors, enough_ns, bound);
   bound.start_ns = bound.lower_ns;
-  const bool single_lanes = std::any_of(
-      groups.begin(), groups.end(), [](const SchemeGroup& group) { return group.scheme->scheme().cp == 1; });
-  if (single_lanes) raise_by_longest(lengths, groups, floors, enough_ns, bound);
+  if (std::ranges::any_of(groups, single)) raise_by_longest(lengths, groups, floors, enough_ns, bound);
 }
 
 }  // namespace sluice::plan

@@ -79,8 +79,8 @@ struct Bound {
 //   (the λ of the others is zero). Where groups differ, that is done for trial values T: if M <= T, no
 //   sequence runs on a group where its own path exceeds T, which leaves fewer choices; if the bound among
 //   those exceeds T, then so does M. T is bisected.
-// - Rings: where a single group has lanes, the same with what rings expose when all ends by M on top of the
-//   floors (SchemeCost::ring_floor_ns); the least M that does not contradict itself.
+// - Rings: where groups have lanes, what their rings expose when all ends by T stands on top of the floors of
+//   these trial values (SchemeCost::ring_floor_ns).
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
 // - Longest: where a group has single lanes, for trial values T: no dispatch of the longest sequences ends by
 // T (plan/longest.h). `lengths` descend. Nothing when a sequence fits no group. Integers only.

@@ -21,7 +21,7 @@ Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> len
   busy_parts_.push_back(0);
   spare_parts_.push_back(kWhole);
   const int64_t forward = scheme.forward_parts(stage, kPartBits);
-  if (stage == 0 || forward == 0 || scheme.scheme().cp > 1) return;
+  if (stage == 0 || forward == 0) return;
   const Wide below = Wide{stage} * forward;
   const int64_t ratio = divide_up((kWhole + Wide{stage - 1} * forward) << kPartBits, below);
   int64_t term = divide_up(Wide{kWhole} << kPartBits, below);

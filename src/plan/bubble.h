@@ -1,5 +1,5 @@
-// How long a stage of a pipeline with one lane can work at most by a given time, whatever its micro-batches
-// are: few of them make it wait for the first ones, many cost constants.
+// How long a stage of one lane can work at most by a given time, whatever its micro-batches are: few of them
+// make it wait for the first ones, many cost constants.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ namespace sluice::plan {
 // micro-batch takes more than m, S_j <= S_(j − 1) + m too, so that for each k <= V, the first k growing so
 // and the others m each,
 //   U <= B_k·I + (V − k)·m,   hence U <= (B_k·M + (V − k)·m) ÷ (1 + B_k).
+// Cells of rings also wait for other lanes and for transfers. u_j counts what the lane computes, no cell
+// takes less, so all this holds for each lane.
 class Bubble {
  public:
   // `lengths`, descending, are the sequences that its micro-batches are made of.

@@ -10,6 +10,7 @@
 #include "plan/greedy_dispatch.h"
 #include "plan/search.h"
 #include "schedule/pipeline_schedule.h"
+#include "schedule/recurrence.h"
 
 namespace sluice::plan {
 namespace {
@@ -38,70 +39,143 @@ struct Batch {
     }
     return result;
   }
-  cost::Work work(Subset subset) const {
-    cost::Work work;
-    for (size_t place = 0; place < sorted.size(); ++place) {
-      if (contains(subset, place)) work += cost::Work::of_lane(sorted[place], sorted[place], 1);
-    }
-    return work;
+  // By place.
+  std::vector<strategy::UnitSequence> sequences() const {
+    std::vector<strategy::UnitSequence> sequences;
+    for (size_t place = 0; place < sorted.size(); ++place)
+      sequences.push_back({sequence_of[place], sorted[place]});
+    return sequences;
   }
 
   std::vector<int> sequence_of;
   std::vector<int64_t> sorted;
 };
 
-// The best of one kind of pipeline by canonical subset, where it is below a limit; its micro-batches in the
-// order of injection.
+// A unit that a plan may have.
+struct Option {
+  Subset bin = 0;                // all its sequences
+  std::vector<Subset> own = {};  // by lane of several, what it has whole
+  int first_lane = 0;
+  int lanes = 1;
+  int end_lane() const { return first_lane + lanes; }
+  bool beside(const Option& other) const {
+    return end_lane() <= other.first_lane || other.end_lane() <= first_lane;
+  }
+};
+
+// Calls visit(own) for every way in which the lanes of a unit have some of its sequences whole and share the
+// rest, at least one.
+template <typename Visit>
+void for_each_own(Subset shared, std::vector<Subset>& own, size_t lane, const Visit& visit) {
+  if (lane == own.size()) {
+    if (shared != 0) visit(shared);
+    return;
+  }
+  for (Subset mine = shared;; mine = (mine - 1) & shared) {
+    own[lane] = mine;
+    for_each_own(shared ^ mine, own, lane + 1, visit);
+    if (mine == 0) return;
+  }
+}
+
+std::vector<strategy::UnitSequence> take(Subset subset,
+                                         const std::vector<strategy::UnitSequence>& sequences) {
+  std::vector<strategy::UnitSequence> taken;
+  for (size_t place = 0; place < sequences.size(); ++place) {
+    if (contains(subset, place)) taken.push_back(sequences[place]);
+  }
+  return taken;
+}
+
+// `sequences`: by place.
+strategy::Unit unit_of(const Option& option, const std::vector<strategy::UnitSequence>& sequences) {
+  strategy::Unit unit{.first_lane = option.first_lane, .lanes = option.lanes, .sequences = {}};
+  Subset shared = option.bin;
+  for (const Subset own : option.own) shared &= ~own;
+  unit.sequences = take(shared, sequences);
+  if (std::ranges::all_of(option.own, [](Subset own) { return own == 0; })) return unit;
+  for (const Subset own : option.own) unit.own.push_back(take(own, sequences));
+  return unit;
+}
+
+// The best of one kind of pipeline by canonical subset, where it is below a limit; its units in the order of
+// injection.
 class PipelineTable {
  public:
   // `only_all`: nothing less than the whole batch is asked for.
   PipelineTable(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                 const Batch& batch, int64_t limit_ns, bool only_all)
-      : times_(pipeline, cost),
-        scheme_(scheme),
+      : scheme_(scheme),
         batch_(batch),
         limit_ns_(limit_ns),
         only_all_(only_all),
-        load_{.stages = scheme.scheme().pp, .lanes = 1, .credit_tokens = scheme.credit_tokens(), .units = {}},
+        table_(scheme.scheme().pp),
         best_ns_(batch.subsets(), kNever),
-        bins_(batch.subsets()) {
+        units_(batch.subsets()) {
     best_ns_[0] = 0;
-    for (Subset bin = 0; bin < batch.subsets(); ++bin) {
-      const cost::Work work = batch.work(bin);
-      fits_.push_back(bin != 0 && work.tokens <= scheme.max_len_tokens());
-      units_.push_back(fits_.back() ? times_.of(std::span(&work, 1), 0) : schedule::TimedUnit{});
-    }
-    if (scheme.scheme().pp == 1) {
+    list_options(pipeline, cost);
+    if (scheme.scheme().pp == 1 && scheme.scheme().cp == 1) {
       add_up();
       return;
     }
     const int64_t shortest = batch.sorted.empty() ? 0 : batch.sorted.back();
-    for (int stage = 0; stage < load_.stages; ++stage) busy_ns_.push_back(scheme.fill_ns(stage, shortest));
+    for (int stage = 0; stage < table_.stages(); ++stage) {
+      busy_ns_.resize(busy_ns_.size() + static_cast<size_t>(scheme.scheme().cp),
+                      scheme.fill_ns(stage, shortest));
+    }
     extend(0);
   }
 
   int64_t best_ns(Subset subset) const { return best_ns_[batch_.canonical(subset)]; }
-  const std::vector<Subset>& bins(Subset canonical) const { return bins_[canonical]; }
-
- private:
-  int64_t busy_ns(Subset bin, size_t stage) const {
-    const schedule::TimedUnit& unit = units_[bin];
-    return unit.forward_ns[stage] + unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
+  std::vector<Option> units(Subset canonical) const {
+    std::vector<Option> units;
+    for (const int option : units_[canonical]) units.push_back(options_[static_cast<size_t>(option)]);
+    return units;
   }
 
-  // One stage: each subset is its longest sequence's micro-batch and the best of the rest.
+ private:
+  // Every subset on every run of lanes that holds it.
+  void list_options(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
+    strategy::PipelinePlan plan{.pipeline = pipeline, .units = {}};
+    const std::vector<strategy::UnitSequence> sequences = batch_.sequences();
+    first_of_.push_back(0);
+    for (Subset bin = 0; bin < batch_.subsets(); ++bin) {
+      for (int lanes = 1; lanes <= pipeline.scheme.cp && bin != 0; ++lanes) {
+        std::vector<Subset> own(lanes == 1 ? 0 : static_cast<size_t>(lanes));
+        for_each_own(bin, own, 0, [&](Subset) {
+          strategy::Unit unit = unit_of({.bin = bin, .own = own, .lanes = lanes}, sequences);
+          const int64_t shortest = unit.sequences.back().length_tokens;
+          if (unit.tokens() > scheme_.lane_max_len_tokens()) return;
+          if (lanes > std::max<int64_t>(1, shortest / 2)) return;
+          for (int first = 0; first + lanes <= pipeline.scheme.cp; ++first) {
+            options_.push_back({.bin = bin, .own = own, .first_lane = first, .lanes = lanes});
+            unit.first_lane = first;
+            unit.ring = static_cast<int>(plan.units.size());
+            plan.units.push_back(unit);
+          }
+        });
+      }
+      first_of_.push_back(static_cast<int>(options_.size()));
+    }
+    for (const schedule::TimedUnit& unit : schedule::timed_units(plan, cost)) table_.append(unit);
+  }
+
+  std::span<const schedule::UnitTable::Cells> cells(int option) const { return table_.row(option); }
+
+  // One stage and lane: each subset is its longest sequence's micro-batch and the best of the rest.
   void add_up() {
     for (Subset subset = 1; subset < batch_.subsets(); ++subset) {
       const Subset first = subset & (~subset + 1);
       const Subset others = subset ^ first;
       for (Subset more = others;; more = (more - 1) & others) {
         const Subset rest = others ^ more;
-        if (fits_[first | more] && best_ns_[rest] != kNever) {
-          const int64_t ns = best_ns_[rest] + busy_ns(first | more, 0);
+        const int option = first_of_[first | more];
+        if (option < first_of_[(first | more) + 1] && best_ns_[rest] != kNever) {
+          const int64_t ns = best_ns_[rest] + cells(option)[0].all_ns();
           if (ns < best_ns_[subset]) {
             best_ns_[subset] = ns;
-            bins_[subset] = bins_[rest];
-            bins_[subset].push_back(first | more);
+            units_[subset] = units_[rest];
+            units_[subset].push_back(option);
           }
         }
         if (more == 0) break;
@@ -109,47 +183,68 @@ class PipelineTable {
     }
   }
 
-  // Stages: every next micro-batch, as long as no stage is busy up to the limit.
+  // Every next unit, as long as no stage of a lane is busy up to the limit. Of units beside each other, whose
+  // order changes nothing, the lower lanes come first.
   void extend(Subset used) {
     if (used != 0 && (!only_all_ || used == batch_.all())) {
-      const int64_t ns = schedule::schedule_pipeline(load_).makespan_ns;
-      if (ns < std::min(best_ns_[used], limit_ns_)) {
+      const int64_t ns =
+          recurrence_.makespan_ns(table_, chosen_, scheme_.scheme().cp, scheme_.credit_tokens(),
+                                  std::min(best_ns_[used], limit_ns_) - 1);
+      if (ns != schedule::Recurrence::kLate) {
         best_ns_[used] = ns;
-        bins_[used] = chosen_;
+        units_[used] = chosen_;
       }
     }
     const Subset left = batch_.all() & ~used;
     for (Subset bin = left; bin != 0; bin = (bin - 1) & left) {
       const Subset next = used | bin;
-      if (!fits_[bin] || batch_.canonical(next) != next) continue;
-      bool below = true;
-      for (size_t stage = 0; stage < busy_ns_.size(); ++stage) {
-        busy_ns_[stage] += busy_ns(bin, stage);
-        below = below && busy_ns_[stage] < limit_ns_;
+      if (batch_.canonical(next) != next) continue;
+      for (int option = first_of_[bin]; option < first_of_[bin + 1]; ++option) {
+        const Option& of = options_[static_cast<size_t>(option)];
+        if (!chosen_.empty()) {
+          const Option& before = options_[static_cast<size_t>(chosen_.back())];
+          if (of.beside(before) && of.first_lane < before.first_lane) continue;
+        }
+        const std::vector<int64_t> busy_before_ns = busy_ns_;
+        if (occupy(option)) {
+          chosen_.push_back(option);
+          extend(next);
+          chosen_.pop_back();
+        }
+        busy_ns_ = busy_before_ns;
       }
-      if (below) {
-        load_.units.push_back(units_[bin]);
-        chosen_.push_back(bin);
-        extend(next);
-        chosen_.pop_back();
-        load_.units.pop_back();
-      }
-      for (size_t stage = 0; stage < busy_ns_.size(); ++stage) busy_ns_[stage] -= busy_ns(bin, stage);
     }
   }
 
-  schedule::UnitTimes times_;
+  // Whether all its lanes' stages may still end below the limit: lanes of a unit begin it together.
+  bool occupy(int option) {
+    const Option& of = options_[static_cast<size_t>(option)];
+    bool below = true;
+    for (int stage = 0; stage < table_.stages(); ++stage) {
+      const auto first = busy_ns_.begin() + stage * scheme_.scheme().cp + of.first_lane;
+      const bool whole = table_.stages() == 1;  // else cells of other units run between this one's
+      const int64_t begin_ns = whole ? *std::max_element(first, first + of.lanes) : 0;
+      for (int lane = 0; lane < of.lanes; ++lane) {
+        int64_t& busy_ns = first[lane];
+        busy_ns = std::max(busy_ns, begin_ns) + cells(option)[static_cast<size_t>(stage)].all_ns();
+        below = below && busy_ns < limit_ns_;
+      }
+    }
+    return below;
+  }
+
   const SchemeCost& scheme_;
   const Batch& batch_;
   int64_t limit_ns_;
   bool only_all_;
-  std::vector<char> fits_;                  // by micro-batch
-  std::vector<schedule::TimedUnit> units_;  // by micro-batch
-  schedule::PipelineLoad load_;             // being extended
-  std::vector<Subset> chosen_;              // of it
-  std::vector<int64_t> busy_ns_;            // of it, by stage, fill included
-  std::vector<int64_t> best_ns_;            // by canonical subset
-  std::vector<std::vector<Subset>> bins_;
+  std::vector<Option> options_;
+  std::vector<int> first_of_;  // by subset, and the end
+  schedule::UnitTable table_;  // by option
+  schedule::Recurrence recurrence_;
+  std::vector<int> chosen_;       // options, being extended
+  std::vector<int64_t> busy_ns_;  // of them, by stage, then lane, fill included
+  std::vector<int64_t> best_ns_;  // by canonical subset
+  std::vector<std::vector<int>> units_;
 };
 
 // What tells one pipeline's times from another's.
@@ -165,17 +260,24 @@ Kind kind_of(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
 
 void check_limits(const strategy::Strategy& strategy, size_t sequences) {
   bool staged = false;
+  int lanes = 1;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     staged = staged || pipeline.scheme.pp > 1;
-    if (pipeline.scheme.cp == 1) continue;
-    throw base::InputError(base::text("strategy '", to_text(strategy),
-                                      "': exact planning knows no cp > 1: plan with method ours"));
+    lanes = std::max(lanes, pipeline.scheme.cp);
   }
-  const int most = staged ? kMostStagedExactSequences : kMostExactSequences;
+  const std::string name = base::text("strategy '", to_text(strategy), "'");
+  if (lanes > kMostExactLanes) {
+    throw base::InputError(base::text("exact planning takes at most ", kMostExactLanes, " lanes, but ", name,
+                                      " has a pipeline of ", lanes, ": plan with method ours"));
+  }
+  const int most = lanes > 1 ? kMostLanedExactSequences
+                   : staged  ? kMostStagedExactSequences
+                             : kMostExactSequences;
   if (sequences <= static_cast<size_t>(most)) return;
   throw base::InputError(base::text("exact planning takes at most ", kMostExactSequences, " sequences, ",
-                                    kMostStagedExactSequences, " where pp > 1, but there are ", sequences,
-                                    " for strategy '", to_text(strategy), "': plan with method ours"));
+                                    kMostStagedExactSequences, " where pp > 1, ", kMostLanedExactSequences,
+                                    " where cp > 1, but there are ", sequences, " for ", name,
+                                    ": plan with method ours"));
 }
 
 // Subsets to pipelines: least[p][s] is the least last end of the pipelines before p that share s.
@@ -215,19 +317,24 @@ class Shares {
 
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                      const PipelineTable& table, const Batch& batch, Subset subset) {
-  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.max_len_tokens(), .units = {}};
+  strategy::PipelinePlan plan{
+      .pipeline = pipeline, .max_len_tokens = scheme.lane_max_len_tokens(), .units = {}};
+  std::vector<strategy::UnitSequence> sequences = batch.sequences();
   Subset left = subset;
-  for (const Subset bin : table.bins(batch.canonical(subset))) {
-    strategy::Unit& unit = plan.units.emplace_back();
+  for (const Option& option : table.units(batch.canonical(subset))) {
     for (size_t place = 0; place < batch.sorted.size(); ++place) {
-      if (!contains(bin, place)) continue;
+      if (!contains(option.bin, place)) continue;
       size_t of = 0;  // the first left of this length
       while (!contains(left, of) || batch.sorted[of] != batch.sorted[place]) ++of;
       left ^= Subset{1} << of;
-      unit.sequences.push_back({batch.sequence_of[of], batch.sorted[of]});
+      sequences[place].sequence = batch.sequence_of[of];
     }
+    strategy::Unit& unit = plan.units.emplace_back(unit_of(option, sequences));
+    if (unit.lanes > 1) unit.ring = static_cast<int>(plan.units.size()) - 1;
     std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
+    for (auto& own : unit.own) std::ranges::sort(own, {}, &strategy::UnitSequence::sequence);
   }
+  plan.units = strategy::in_injection_order(std::move(plan.units), pipeline.scheme.cp);
   return plan;
 }
 
@@ -240,7 +347,7 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
   const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
   CandidateSearch search(strategy, schemes, cost, sorted);
   if (!search.lower_bound_ns()) return std::nullopt;
-  const std::vector<PackedPipeline> known = search.run(kNever, Effort::kFull);
+  const std::vector<PackedPipeline> known = search.run(Effort::kFull);
   ExactPlan plan{.pipelines = {}, .makespan_ns = last_end_ns(known)};
   for (const PackedPipeline& pipeline : known) plan.pipelines.push_back(pipeline.plan);
   const Batch batch(lengths);

@@ -14,6 +14,8 @@ namespace sluice::plan {
 
 constexpr int kMostExactSequences = 12;
 constexpr int kMostStagedExactSequences = 7;  // where some pipeline has pp > 1
+constexpr int kMostLanedExactSequences = 5;   // where some pipeline has cp > 1
+constexpr int kMostExactLanes = 4;
 
 struct ExactPlan {
   std::vector<strategy::PipelinePlan> pipelines;
@@ -21,12 +23,13 @@ struct ExactPlan {
 };
 
 // The least makespan over all dispatches, packings and orders of injection, under the schedule that will run.
-// First the best of every subset of the sequences on every kind of pipeline: with one stage the sum of its
-// micro-batches, so by subsets of subsets; with stages every order of every partition, scheduled. A subset
-// that keeps some stage busy for as long as a plan already known (by CandidateSearch) is not continued; equal
-// lengths are told apart nowhere. Then subsets to pipelines, one pipeline after the other. Nothing when a
-// sequence fits no pipeline. InputError naming the limits when there are more sequences, and when a pipeline
-// has more than one lane. REQUIRES: `schemes` holds every scheme of the strategy.
+// First the best of every subset of the sequences on every kind of pipeline: with one stage and lane the sum
+// of its micro-batches, so by subsets of subsets; else every order of every partition into units, each on
+// every run of lanes, scheduled. A subset that keeps some stage busy for as long as a plan already known (by
+// CandidateSearch) is not continued; equal lengths are told apart nowhere. Then subsets to pipelines, one
+// pipeline after the other. Units of several lanes have no whole sequences beside what they share. Nothing
+// when a sequence fits no pipeline. InputError naming the limits when there are more sequences or lanes.
+// REQUIRES: `schemes` holds every scheme of the strategy.
 std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
                                     const std::map<strategy::Scheme, SchemeCost>& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths);

@@ -30,16 +30,26 @@ std::vector<strategy::Sequence> batch_of(const std::string& lengths) {
   return batch;
 }
 
-// "lane 1: 250, 100 tokens" or "lanes 0-1, ring 4: 3000 tokens", with the policy where something is not kept.
-std::string line_of(const strategy::Unit& unit) {
+std::string list_of(const std::vector<strategy::UnitSequence>& sequences) {
   std::vector<std::string> lengths;
-  for (const strategy::UnitSequence& sequence : unit.sequences)
+  for (const strategy::UnitSequence& sequence : sequences)
     lengths.push_back(text("#", sequence.sequence, " of ", sequence.length_tokens));
+  return base::join(lengths, ", ");
+}
+
+// "lane 1: #2 of 250, #3 of 100" or "lanes 0-1, ring 4: #0 of 3000; whole on 1: #4 of 20", with the policy
+// where something is not kept.
+std::string line_of(const strategy::Unit& unit) {
+  std::string own;
+  for (size_t place = 0; place < unit.own.size(); ++place) {
+    if (!unit.own[place].empty())
+      own += text("; whole on ", unit.first_lane + static_cast<int>(place), ": ", list_of(unit.own[place]));
+  }
   const std::string lanes = unit.lanes == 1 ? text("lane ", unit.first_lane)
                                             : text("lanes ", unit.first_lane, "-", unit.end_lane() - 1, ", ",
                                                    name_of(unit.exchange), " ", unit.ring);
   const std::string memory = unit.memory.keeps_all() ? "" : text(", ", to_text(unit.memory));
-  return text("  ", lanes, memory, ": ", base::join(lengths, ", "), "\n");
+  return text("  ", lanes, memory, ": ", list_of(unit.sequences), own, "\n");
 }
 
 std::string planned(const Golden& golden) {

@@ -69,7 +69,8 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->cost, inputs_->batches[batch]);
   least_ns_[batch] = *search.lower_bound_ns();
   if (least_ns_[batch] >= limit_ns) return;
-  least_ns_[batch] = last_end_ns(search.run(limit_ns, Effort::kQuick));
+  search.run(Effort::kQuick);
+  least_ns_[batch] = search.end_ns();
   planned_[batch] = true;
   part_.planned_ns += least_ns_[batch];
   part_.fluid_ns += fluid_ns_[batch];

@@ -8,15 +8,6 @@
 namespace sluice::plan {
 namespace {
 
-// On the unit's fullest lane. REQUIRES: no lane has whole sequences beside what it shares.
-cost::Work work_of(const strategy::Unit& unit) {
-  cost::Work work;
-  for (const strategy::UnitSequence& sequence : unit.sequences)
-    work += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes);
-  work.tokens = unit.tokens();
-  return work;
-}
-
 std::vector<int> injection_order(const LaneDraft& draft) {
   std::optional<std::vector<int>> order = strategy::injection_order(draft.lanes);
   SLUICE_ASSERT(order, "units of a pipeline cross");
@@ -41,12 +32,7 @@ std::vector<int64_t> LaneDrafting::ends_ns(const LaneDraft& draft) const {
   schedule::UnitTable table(scheme_.scheme().pp);
   table.resize(static_cast<int>(draft.units.size()));
   for (int row = 0; row < table.units(); ++row) {
-    const strategy::Unit& unit = draft.units[static_cast<size_t>(row)];
-    const cost::Work work = work_of(unit);
-    times_.write(work, table, row);
-    table.head(row).first_lane = unit.first_lane;
-    table.head(row).lanes = unit.lanes;
-    if (unit.lanes > 1) times_.write_ring(work, table, row);
+    times_.write(draft.units[static_cast<size_t>(row)], table, row);
   }
   schedule::Recurrence recurrence;
   recurrence.makespan_ns(table, injection_order(draft), static_cast<int>(draft.lanes.size()),
@@ -60,6 +46,7 @@ strategy::PipelinePlan LaneDrafting::plan(LaneDraft draft) const {
                               .units = in_injection_order(std::move(draft.units), draft.lanes)};
   for (strategy::Unit& unit : plan.units) {
     std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
+    for (auto& lane : unit.own) std::ranges::sort(lane, {}, &strategy::UnitSequence::sequence);
     plan.max_len_tokens = std::max(plan.max_len_tokens, unit.tokens());
   }
   return plan;

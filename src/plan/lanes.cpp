@@ -17,11 +17,12 @@
 namespace sluice::plan {
 namespace {
 
+constexpr int kMostShifts = 60;  // of widths, in a search
+
 // How one try cuts sequences and fills lanes.
 struct Try {
   int64_t limit_ns = 0;  // of a sequence on the lanes of a node
   int64_t goal_ns = 0;   // of one that takes longer there: more lanes, to be done by then
-  int64_t end_ns = 0;    // of all
 };
 
 // Sequences that take as many lanes.
@@ -46,9 +47,11 @@ using SlotQueue = std::priority_queue<Slot, std::vector<Slot>, std::greater<>>; 
 
 // A draft before the sequences on one lane are in micro-batches.
 struct Placement {
-  explicit Placement(int lanes) : draft(lanes), singles(static_cast<size_t>(lanes)) {}
+  explicit Placement(int lanes)
+      : draft(lanes), singles(static_cast<size_t>(lanes)), joined(static_cast<size_t>(lanes), -1) {}
   LaneDraft draft;
   std::vector<std::vector<PackItem>> singles;  // by lane
+  std::vector<int> joined;                     // by lane, the ring that takes them up, or -1
   int64_t end_ns = 0;
   bool heeds_goal = false;  // some ring has more lanes than memory asks for, to reach the goal
 };
@@ -57,7 +60,7 @@ class LanePacker {
  public:
   LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
              std::span<const int> members);
-  LaneDraft run() const;
+  LaneDraft run(PackRule rule, int64_t enough_ns) const;
 
  private:
   int lanes() const { return scheme_.scheme().cp; }
@@ -69,13 +72,23 @@ class LanePacker {
   static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
 
   int lanes_for(int64_t length, const Try& how) const;
-  std::vector<Width> widths(const Try& how) const;
-  Placement place(const Try& how) const;
-  void place_wide(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const;
-  void place_aligned(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const;
-  void place_rings(const Width& width, std::span<const LaneRun> runs, const Try& how, LaneFloor& floor,
+  std::vector<int> choose_widths(const Try& how) const;
+  std::vector<Width> by_width(std::span<const int> widths) const;
+  Placement place(std::span<const int> widths, int64_t end_ns) const;
+  int next_width(int place, int lanes, bool wider) const;
+  template <typename Consider>
+  bool shift_widths(const std::vector<int>& widths, const Consider& consider) const;
+  void place_wide(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const;
+  void place_aligned(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const;
+  void place_rings(const Width& width, std::span<const LaneRun> runs, int64_t end_ns, LaneFloor& floor,
                    LaneDraft& draft) const;
-  void place_singles(const Width& width, LaneFloor& floor, Placement& placement) const;
+  void place_singles(const Width& width, const LaneFloor& floor, Placement& placement) const;
+  void deal_singles(const Width& width, const LaneFloor& floor, Placement& placement) const;
+  void find_last_rings(Placement& placement) const;
+  static bool joins(const Placement& placement, int lane) {
+    return placement.joined[static_cast<size_t>(lane)] >= 0;
+  }
+  int64_t room_in_ring(const Placement& placement, int lane) const;
   void put(int place, const cost::Work& more, int64_t alone_ns, int width, Slot& slot,
            LaneDraft& draft) const;
   Bins micro_batches(std::span<const PackItem> items) const;
@@ -84,6 +97,7 @@ class LanePacker {
   const SchemeCost& scheme_;
   std::vector<LaneRun> nodes_;
   std::vector<int> node_widths_;  // descending, those of one lane left out
+  std::vector<int> allowed_;      // widths that a search tries, ascending
   std::vector<int> order_;        // sequences, longest first
   std::vector<int64_t> sorted_;   // their lengths
   int64_t bound_ns_ = 0;
@@ -104,29 +118,86 @@ LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std
   while (2 * power < widest) power *= 2;
   if (widest > 1) node_widths_.push_back(widest);
   for (; power > 1; power /= 2) node_widths_.push_back(power);
+  allowed_.push_back(1);
+  allowed_.insert(allowed_.end(), node_widths_.rbegin(), node_widths_.rend());
+  for (int width = widest; width < lanes();) {
+    width = std::min(lanes(), std::max(width + 1, width + width / 4));
+    allowed_.push_back(width);
+  }
 }
 
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
 // needs no later one; then finer and coarser cuts inside nodes.
-LaneDraft LanePacker::run() const {
-  std::optional<std::pair<Try, Placement>> best;
-  const auto consider = [&](const Try& how) {
-    Placement next = place(how);
-    const bool met = near(next.end_ns, how.goal_ns) || !next.heeds_goal;
-    if (!best || next.end_ns < best->second.end_ns) best.emplace(how, std::move(next));
+LaneDraft LanePacker::run(PackRule rule, int64_t enough_ns) const {
+  std::vector<int> best_widths;
+  std::optional<Placement> best;
+  int64_t goal_ns = bound_ns_;
+  const auto consider = [&](std::vector<int> widths) {
+    Placement next = place(widths, goal_ns);
+    const bool met = near(next.end_ns, goal_ns) || !next.heeds_goal;
+    if (best && next.end_ns >= best->end_ns) return met;
+    best = std::move(next);
+    best_widths = std::move(widths);
     return met;
   };
+  const auto enough = [&] { return best->end_ns <= enough_ns || near(best->end_ns, bound_ns_); };
   constexpr int kPart = 4;
   for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
-    const int64_t goal_ns = bound_ns_ + bound_ns_ * above / 1000;
-    if (consider({.limit_ns = goal_ns / kPart, .goal_ns = goal_ns, .end_ns = goal_ns})) break;
+    goal_ns = bound_ns_ + bound_ns_ * above / 1000;
+    if (consider(choose_widths({.limit_ns = goal_ns / kPart, .goal_ns = goal_ns})) || enough()) break;
   }
-  const int64_t goal_ns = best->first.goal_ns;
-  for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1}) {
-    if (near(best->second.end_ns, goal_ns)) break;
-    consider({.limit_ns = goal_ns / part, .goal_ns = goal_ns, .end_ns = goal_ns});
+  for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1, 0}) {
+    if (enough()) break;
+    const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
+    consider(choose_widths({.limit_ns = limit_ns, .goal_ns = goal_ns}));
   }
-  return assemble(std::move(best->second));
+  if (rule == PackRule::kThorough) {
+    int tries = kMostShifts;
+    const auto shorter = [&](std::vector<int> widths) {
+      const int64_t before_ns = best->end_ns;
+      consider(std::move(widths));
+      --tries;
+      return tries <= 0 || best->end_ns < before_ns;
+    };
+    while (tries > 0 && !enough() && shift_widths(best_widths, shorter)) {
+    }
+  }
+  return assemble(std::move(*best));
+}
+
+// The next wider or narrower ring that the sequence may have; 0: none.
+int LanePacker::next_width(int place, int lanes, bool wider) const {
+  const auto most = static_cast<int>(std::max<int64_t>(1, length(place) / 2));
+  const int fewest = scheme_.fewest_lanes(length(place));
+  const auto at =
+      std::ranges::find_if(allowed_, [&](int width) { return wider ? width > lanes : width >= lanes; });
+  if (wider) return at == allowed_.end() || *at > most ? 0 : *at;
+  if (at == allowed_.begin() || lanes == fewest) return 0;
+  return std::max(fewest, *std::prev(at));
+}
+
+// Of each run of sequences with equal widths the longest ones to wider rings, or the shortest to narrower
+// ones: one, two, four, all. Until `consider` says that it is enough.
+template <typename Consider>
+bool LanePacker::shift_widths(const std::vector<int>& widths, const Consider& consider) const {
+  const auto count = static_cast<int>(widths.size());
+  for (int begin = 0, end = 0; begin < count; begin = end) {
+    const int lanes = widths[static_cast<size_t>(begin)];
+    while (end < count && widths[static_cast<size_t>(end)] == lanes) ++end;
+    for (const bool wider : {true, false}) {
+      for (int moved = 1; moved <= end - begin;
+           moved = moved < 4 ? 2 * moved : std::max(end - begin, moved + 1)) {
+        std::vector<int> next = widths;
+        const int from = wider ? begin : end - moved;
+        for (int place = from; place < from + moved; ++place) {
+          const int width = next_width(place, lanes, wider);
+          if (width > 0) next[static_cast<size_t>(place)] = width;
+        }
+        if (next != widths && consider(std::move(next))) return true;
+      }
+    }
+  }
+  return false;
 }
 
 int LanePacker::lanes_for(int64_t length, const Try& how) const {
@@ -160,30 +231,37 @@ int LanePacker::lanes_for(int64_t length, const Try& how) const {
   return best;
 }
 
-// By lanes, the most first.
-std::vector<Width> LanePacker::widths(const Try& how) const {
-  std::vector<Width> widths;
-  int count = 0;
+std::vector<int> LanePacker::choose_widths(const Try& how) const {
+  std::vector<int> widths;
   for (int place = 0; place < static_cast<int>(order_.size()); ++place) {
-    const bool again = place > 0 && (count == 1 || length(place) == length(place - 1));
-    if (!again) count = lanes_for(length(place), how);
-    auto width = std::find_if(widths.begin(), widths.end(), [&](const Width& w) { return w.lanes == count; });
-    if (width == widths.end()) width = widths.insert(widths.end(), Width{.lanes = count, .members = {}});
-    width->members.push_back(place);
+    const bool again = place > 0 && (widths.back() == 1 || length(place) == length(place - 1));
+    widths.push_back(again ? widths.back() : lanes_for(length(place), how));
   }
-  std::sort(widths.begin(), widths.end(), [](const Width& a, const Width& b) { return a.lanes > b.lanes; });
   return widths;
+}
+
+// By lanes, the most first.
+std::vector<Width> LanePacker::by_width(std::span<const int> widths) const {
+  std::vector<Width> classes;
+  for (int place = 0; place < static_cast<int>(widths.size()); ++place) {
+    const int lanes = widths[static_cast<size_t>(place)];
+    auto at = std::ranges::find(classes, lanes, &Width::lanes);
+    if (at == classes.end()) at = classes.insert(classes.end(), Width{.lanes = lanes, .members = {}});
+    at->members.push_back(place);
+  }
+  std::ranges::sort(classes, std::greater<>(), &Width::lanes);
+  return classes;
 }
 
 // Rings of more lanes than a node has. Where they lie in several layers, columns of equal height leave an
 // even floor behind; else each lies where it can begin first.
-void LanePacker::place_wide(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const {
+void LanePacker::place_wide(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const {
   const auto rings = static_cast<int>(width.members.size());
   const int layers = (rings + lanes() / width.lanes - 1) / (lanes() / width.lanes);
   if (layers > 1) {
     std::vector<LaneRun> columns;
     for (int c = 0; c < (rings + layers - 1) / layers; ++c) columns.push_back({c * width.lanes, width.lanes});
-    place_rings(width, columns, how, floor, draft);
+    place_rings(width, columns, end_ns, floor, draft);
     return;
   }
   for (const int place : width.members) {
@@ -194,19 +272,19 @@ void LanePacker::place_wide(const Width& width, const Try& how, LaneFloor& floor
 }
 
 // Rings inside nodes, on runs aligned to their width.
-void LanePacker::place_aligned(const Width& width, const Try& how, LaneFloor& floor, LaneDraft& draft) const {
+void LanePacker::place_aligned(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const {
   std::vector<LaneRun> runs;
   for (const LaneRun& node : nodes_) {
     for (int lane = 0; lane + width.lanes <= node.lanes; lane += width.lanes) {
       runs.push_back({node.first + lane, width.lanes});
     }
   }
-  place_rings(width, runs, how, floor, draft);
+  place_rings(width, runs, end_ns, floor, draft);
 }
 
 // The longest first, each on the run that is free soonest. Runs whose lanes are not free at once would leave
 // some idle: they wait for narrower rings as long as others end by the goal.
-void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, const Try& how,
+void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, int64_t end_ns,
                              LaneFloor& floor, LaneDraft& draft) const {
   SlotQueue even;
   SlotQueue uneven;
@@ -218,7 +296,7 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
   for (const int place : width.members) {
     const cost::Work more = SchemeCost::fullest_share(length(place), width.lanes);
     const int64_t alone_ns = scheme_.unit_ns(more, width.lanes);
-    const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= how.end_ns ||
+    const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= end_ns ||
                                         even.top().end_ns <= uneven.top().end_ns);
     SlotQueue& queue = wait ? even : uneven;
     Slot slot = queue.top();
@@ -248,22 +326,39 @@ void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int wi
   slot.end_ns += alone_ns;
 }
 
-void LanePacker::place_singles(const Width& width, LaneFloor& floor, Placement& placement) const {
+// The rings that are the last of all their lanes can take up what these run alone, and save its constant.
+void LanePacker::find_last_rings(Placement& placement) const {
+  const LaneDraft& draft = placement.draft;
+  std::vector<int> last_on(draft.units.size(), 0);
+  for (const std::vector<int>& units : draft.lanes) {
+    if (!units.empty()) ++last_on[static_cast<size_t>(units.back())];
+  }
+  for (size_t lane = 0; lane < draft.lanes.size(); ++lane) {
+    const std::vector<int>& units = draft.lanes[lane];
+    if (units.empty()) continue;
+    const auto unit = static_cast<size_t>(units.back());
+    if (last_on[unit] == draft.units[unit].lanes) placement.joined[lane] = units.back();
+  }
+}
+
+// The most work first, each to the lane that ends first.
+void LanePacker::deal_singles(const Width& width, const LaneFloor& floor, Placement& placement) const {
   struct LaneEnd {
     int64_t end_ns = 0;
     int lane = 0;
     int64_t work_end_ns = 0;  // without the constants of micro-batches
-    int64_t tokens = 0;
+    int64_t tokens = 0;       // beyond what a ring takes up
     bool operator>(const LaneEnd& other) const {
       return std::pair(end_ns, lane) > std::pair(other.end_ns, other.lane);
     }
   };
+  const int64_t capacity = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
   std::vector<LaneEnd> ends;
   for (int lane = 0; lane < lanes(); ++lane) {
     ends.push_back({.end_ns = floor.end_ns(lane), .lane = lane, .work_end_ns = floor.end_ns(lane)});
+    if (joins(placement, lane)) ends.back().tokens = -room_in_ring(placement, lane);
   }
   std::make_heap(ends.begin(), ends.end(), std::greater<>());
-  const int64_t capacity = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
   for (const int place : width.members) {
     std::pop_heap(ends.begin(), ends.end(), std::greater<>());
     LaneEnd& end = ends.back();
@@ -273,25 +368,52 @@ void LanePacker::place_singles(const Width& width, LaneFloor& floor, Placement& 
         {.sequence = order_[static_cast<size_t>(place)], .tokens = tokens, .work_ns = work_ns});
     end.tokens += tokens;
     end.work_end_ns += work_ns;
-    end.end_ns = end.work_end_ns + (end.tokens + capacity - 1) / capacity * scheme_.micro_batch_ns();
+    const int64_t micro_batches = (std::max<int64_t>(0, end.tokens) + capacity - 1) / capacity;
+    end.end_ns = end.work_end_ns + micro_batches * scheme_.micro_batch_ns();
     std::push_heap(ends.begin(), ends.end(), std::greater<>());
   }
-  for (const LaneEnd& end : ends) floor.raise({end.lane, 1}, end.end_ns);
+  placement.end_ns = 0;
+  for (const LaneEnd& end : ends) placement.end_ns = std::max(placement.end_ns, end.end_ns);
 }
 
-Placement LanePacker::place(const Try& how) const {
+// What a ring takes up ends with its slowest lane, so a ring that is too full for one lane takes up nothing.
+void LanePacker::place_singles(const Width& width, const LaneFloor& floor, Placement& placement) const {
+  find_last_rings(placement);
+  for (bool again = true; again;) {
+    for (std::vector<PackItem>& items : placement.singles) items.clear();
+    deal_singles(width, floor, placement);
+    again = false;
+    for (int lane = 0; lane < lanes(); ++lane) {
+      if (!joins(placement, lane)) continue;
+      int64_t tokens = 0;
+      for (const PackItem& item : placement.singles[static_cast<size_t>(lane)]) tokens += item.tokens;
+      if (tokens <= room_in_ring(placement, lane)) continue;
+      const int full = placement.joined[static_cast<size_t>(lane)];
+      std::ranges::replace(placement.joined, full, -1);
+      again = true;
+    }
+  }
+}
+
+int64_t LanePacker::room_in_ring(const Placement& placement, int lane) const {
+  const int ring = placement.joined[static_cast<size_t>(lane)];
+  return scheme_.lane_max_len_tokens() - placement.draft.units[static_cast<size_t>(ring)].tokens_on(lane);
+}
+
+Placement LanePacker::place(std::span<const int> widths, int64_t end_ns) const {
   Placement placement(lanes());
   LaneFloor floor(lanes());
   const int widest = node_widths_.empty() ? 1 : node_widths_.front();
-  for (const Width& width : widths(how)) {
+  for (const Width& width : by_width(widths)) {
     if (width.lanes > widest) {
-      const int fewest = scheme_.fewest_lanes(length(width.members.front()));
-      placement.heeds_goal = placement.heeds_goal || width.lanes > fewest;
-      place_wide(width, how, floor, placement.draft);
+      placement.heeds_goal =
+          placement.heeds_goal || width.lanes > scheme_.fewest_lanes(length(width.members.front()));
+      place_wide(width, end_ns, floor, placement.draft);
     } else if (width.lanes > 1) {
-      place_aligned(width, how, floor, placement.draft);
+      place_aligned(width, end_ns, floor, placement.draft);
     } else {
       place_singles(width, floor, placement);
+      return placement;
     }
   }
   placement.end_ns = floor.end_ns({0, lanes()});
@@ -319,6 +441,13 @@ LaneDraft LanePacker::assemble(Placement placement) const {
   for (size_t l = 0; l < placement.singles.size(); ++l) {
     const std::vector<PackItem>& items = placement.singles[l];
     if (items.empty()) continue;
+    if (placement.joined[l] >= 0) {
+      strategy::Unit& ring = draft.units[static_cast<size_t>(placement.joined[l])];
+      ring.own.resize(static_cast<size_t>(ring.lanes));
+      std::vector<strategy::UnitSequence>& own = ring.own[l - static_cast<size_t>(ring.first_lane)];
+      for (const PackItem& item : items) own.push_back({item.sequence, item.tokens});
+      continue;
+    }
     for (const std::vector<int>& bin : micro_batches(items)) {
       strategy::Unit unit{.first_lane = static_cast<int>(l), .lanes = 1, .sequences = {}};
       for (const int item : bin) {
@@ -335,13 +464,13 @@ LaneDraft LanePacker::assemble(Placement placement) const {
 
 PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
-                          std::span<const int> members) {
+                          std::span<const int> members, PackRule rule, int64_t enough_ns) {
   SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
   const LaneDrafting drafting(pipeline, scheme, cost);
   std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
   StagedPack packed{.draft = LaneDraft(0), .makespan_ns = 0};
   if (pipeline.scheme.pp == 1) {
-    packed.draft = LanePacker(scheme, std::move(nodes), lengths, members).run();
+    packed.draft = LanePacker(scheme, std::move(nodes), lengths, members).run(rule, enough_ns);
     packed.makespan_ns = drafting.makespan_ns(packed.draft);
   } else {
     packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting);

@@ -13,6 +13,21 @@ using strategy::Sequence;
 using strategy::StepPlan;
 using strategy::Strategy;
 
+// A candidate whose quick plan takes longer than the best by one part in so many is not planned in full.
+constexpr int64_t kNear = 8;
+
+struct Best {
+  int64_t end_ns = std::numeric_limits<int64_t>::max();
+  std::vector<PackedPipeline> pipelines;
+
+  void take(CandidateSearch& search, Effort effort) {
+    const std::vector<PackedPipeline>& packed = search.run(effort);
+    if (search.end_ns() >= end_ns) return;
+    end_ns = search.end_ns();
+    pipelines = packed;
+  }
+};
+
 class Ours : public Method {
  public:
   std::optional<StepPlan> plan(const Planner& planner, int64_t step,
@@ -29,31 +44,28 @@ class Ours : public Method {
       if (options.selection != Selection::kBest) break;
     }
     if (searches.empty()) return std::nullopt;
-    std::stable_sort(
-        searches.begin(), searches.end(),
-        [](const CandidateSearch& a, const CandidateSearch& b) { return a.expected_ns() < b.expected_ns(); });
+    std::ranges::stable_sort(searches, {}, &CandidateSearch::expected_ns);
     StepPlan plan{.step = step, .sequences = sequences};
-    plan.lower_bound_ns = plan.estimated_ns = std::numeric_limits<int64_t>::max();
+    plan.lower_bound_ns = std::numeric_limits<int64_t>::max();
+    Best best;
     for (CandidateSearch& search : searches) {
-      if (*search.lower_bound_ns() < plan.estimated_ns) search.raise_bound(plan.estimated_ns);
-      const int64_t bound_ns = *search.lower_bound_ns();
-      if (bound_ns < plan.lower_bound_ns) {
-        plan.lower_bound_ns = bound_ns;
-        plan.bounded_by = name_of(search.proof());
-      }
-      const std::string name = to_text(search.strategy());
-      if (bound_ns >= plan.estimated_ns) {
-        plan.candidates.push_back({name, bound_ns});
-        continue;
-      }
-      std::vector<PackedPipeline> packed = search.run(plan.estimated_ns, options.effort);
-      const int64_t end_ns = last_end_ns(packed);
-      plan.candidates.push_back({name, end_ns});
-      if (end_ns >= plan.estimated_ns) continue;
-      plan.estimated_ns = end_ns;
-      plan.pipelines.clear();
-      for (PackedPipeline& pipeline : packed) plan.pipelines.push_back(std::move(pipeline.plan));
+      if (*search.lower_bound_ns() < best.end_ns) search.raise_bound(best.end_ns);
+      if (*search.lower_bound_ns() < best.end_ns) best.take(search, Effort::kQuick);
+      if (*search.lower_bound_ns() >= plan.lower_bound_ns) continue;
+      plan.lower_bound_ns = *search.lower_bound_ns();
+      plan.bounded_by = name_of(search.proof());
     }
+    if (options.effort == Effort::kFull) {
+      std::ranges::stable_sort(searches, {}, &CandidateSearch::known_ns);
+      for (CandidateSearch& search : searches) {
+        const bool near = search.end_ns() / kNear <= best.end_ns / (kNear - 1);
+        if (near && *search.lower_bound_ns() < best.end_ns) best.take(search, Effort::kFull);
+      }
+    }
+    for (const CandidateSearch& search : searches)
+      plan.candidates.push_back({to_text(search.strategy()), search.known_ns()});
+    plan.estimated_ns = best.end_ns;
+    for (PackedPipeline& pipeline : best.pipelines) plan.pipelines.push_back(std::move(pipeline.plan));
     return plan;
   }
 };

@@ -63,7 +63,7 @@ class Packer {
     } else {
       collect_trials();
       run_trials(enough_ns);
-      if (rule == PackRule::kThorough) search();
+      if (rule == PackRule::kThorough && *best_ns_ > enough_ns) search(enough_ns);
     }
     return best();
   }
@@ -214,11 +214,12 @@ class Packer {
   }
 
   // Until a whole round of neighbours brings nothing, or the tries are used up.
-  void search() {
-    constexpr int kTries = 200;
-    int tries = kTries;
+  void search(int64_t enough_ns) {
+    constexpr size_t kCells = 2000;  // that are timed anew, of all tries together
+    int tries = static_cast<int>(kCells / (best_.size() * static_cast<size_t>(table_.stages()))) + 1;
     bool improved = true;
-    while (improved && tries > 0) improved = exchange_bins(tries) | move_items(tries);
+    while (improved && tries > 0 && *best_ns_ > enough_ns)
+      improved = exchange_bins(tries) | move_items(tries);
   }
 
   bool try_one(const Bins& bins, int& tries) {
@@ -396,7 +397,7 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members, PackRule rule,
                     int64_t enough_ns) {
-  if (pipeline.scheme.cp > 1) return pack_lanes(pipeline, scheme, cost, lengths, members);
+  if (pipeline.scheme.cp > 1) return pack_lanes(pipeline, scheme, cost, lengths, members, rule, enough_ns);
   std::vector<PackItem> items;
   for (const int sequence : members) {
     const int64_t tokens = lengths[static_cast<size_t>(sequence)];

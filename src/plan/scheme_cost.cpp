@@ -143,11 +143,10 @@ int64_t SchemeCost::floor_ns(int stage, int64_t length) const {
 }
 
 int64_t SchemeCost::work_floor_ns(int stage, int64_t length) const {
-  if (scheme_.cp > 1) return floor_ns(stage, length);
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
   const cost::Work work = cost::Work::of_lane(length, length, 1);
   return std::max<int64_t>(
-      0, static_cast<int64_t>(all.of_work_fixed(work) >> cost::Quadratic::kFractionBits) - 2);
+      0, static_cast<int64_t>((all.of_work_fixed(work) / scheme_.cp) >> cost::Quadratic::kFractionBits) - 2);
 }
 
 int64_t SchemeCost::forward_parts(int stage, int bits) const {
@@ -164,9 +163,7 @@ int64_t SchemeCost::forward_parts(int stage, int bits) const {
   return least;
 }
 
-int64_t SchemeCost::constant_ns(int stage) const {
-  return scheme_.cp > 1 ? 0 : cells_[static_cast<size_t>(stage)].all.c_ns;
-}
+int64_t SchemeCost::constant_ns(int stage) const { return cells_[static_cast<size_t>(stage)].all.c_ns; }
 
 // Time grows with tokens and squares, and the longest sequences have the most squares a token: no full
 // micro-batch has more than they, the last of them in part.

@@ -67,8 +67,8 @@ class SchemeCost {
   // of a micro-batch to nanoseconds takes less than two off each. With lanes that is the mean over them:
   // cutting a sequence loses no work and gives each of its lanes a micro-batch of its own.
   int64_t floor_ns(int stage, int64_t length) const;
-  // The same without its share of constants, which a single lane pays for every micro-batch: at least one
-  // constant_ns when it runs anything. With lanes there is nothing to leave out: floor_ns, and no constant.
+  // The same without its share of constants, which each lane pays for every micro-batch: at least one
+  // constant_ns when it runs anything.
   int64_t work_floor_ns(int stage, int64_t length) const;
   int64_t constant_ns(int stage) const;
   // The least part that the forward of any micro-batch on a stage below has of all its cells on this one, in

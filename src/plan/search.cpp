@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kMostSteps = 1000;  // of one local search
 constexpr int kPackRounds = 6;
-constexpr int kQuickRounds = 2;
 constexpr int kRoundsInVain = 2;
 constexpr int kRelocations = 8;
 constexpr int64_t kSlack =
@@ -20,9 +19,6 @@ constexpr int64_t kSlack =
 constexpr size_t kFewSequences = 16;
 constexpr int64_t kGoalPartsPerTenThousand = 5;     // 0.05 % above the bound is near enough
 constexpr int64_t kStartDistances[] = {2, 10, 30};  // from the bound, in thousandths
-
-// A twentieth above another plan: further rounds bring less.
-bool hopeless(int64_t end_ns, int64_t incumbent_ns) { return end_ns / 21 > incumbent_ns / 20; }
 
 int64_t above(int64_t value, int64_t parts, int64_t of) {
   return value + static_cast<int64_t>(cost::Wide{value} * parts / of);
@@ -114,20 +110,6 @@ PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector
               enough_ns);
 }
 
-void CandidateSearch::polish(Packed& packed, int64_t goal_ns) const {
-  for (size_t count = 0; count < packed.pipelines.size() && packed.end_ns() > goal_ns; ++count) {
-    const int64_t last_ns = packed.end_ns();
-    const auto last =
-        std::find_if(packed.pipelines.begin(), packed.pipelines.end(),
-                     [&](const PackedPipeline& pipeline) { return pipeline.makespan_ns == last_ns; });
-    const auto p = static_cast<size_t>(last - packed.pipelines.begin());
-    const strategy::Scheme& scheme = scheme_of(p).scheme();
-    if (scheme.pp == 1 || scheme.cp > 1) return;  // those are packed by one rule
-    *last = pack_pipeline(p, packed.members[p], PackRule::kThorough);
-    if (last->makespan_ns == last_ns) return;
-  }
-}
-
 bool CandidateSearch::relocate_one(Packed& packed) const {
   const int64_t last_ns = packed.end_ns();
   size_t from = 0;
@@ -174,7 +156,7 @@ Assignment CandidateSearch::start_by_estimate() const {
   return assignment;
 }
 
-void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed,
+void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed, PackRule rule,
                                    Packed& packed) const {
   for (const size_t p : changed) packed.pipelines[p].makespan_ns = 0;
   std::stable_sort(changed.begin(), changed.end(), [&](size_t a, size_t b) {
@@ -183,35 +165,38 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
   int64_t last_ns = packed.end_ns();
   for (const size_t p : changed) {
     packed.members[p] = assignment.members(static_cast<int>(p));
-    packed.pipelines[p] = pack_pipeline(p, packed.members[p], PackRule::kOurs, last_ns - last_ns / kSlack);
+    packed.pipelines[p] = pack_pipeline(p, packed.members[p], rule, last_ns - last_ns / kSlack);
     last_ns = std::max(last_ns, packed.pipelines[p].makespan_ns);
   }
 }
 
+void CandidateSearch::set_overheads(const Packed& packed, Assignment& assignment) const {
+  for (size_t p = 0; p < group_of_.size(); ++p) {
+    if (packed.members[p].empty()) continue;
+    const int pipeline = static_cast<int>(p);
+    assignment.set_overhead_ns(pipeline, packed.pipelines[p].makespan_ns - assignment.busy_ns(pipeline));
+  }
+}
+
 CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
-                                                          int64_t incumbent_ns, int rounds) const {
+                                                          PackRule rule) const {
   const int steps = std::min(kMostSteps, static_cast<int>(floors_->sequences()) + 20);
   Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
              .members = std::vector<std::vector<int>>(group_of_.size())};
   std::vector<size_t> all(group_of_.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  pack_changed(assignment, all, now);
+  pack_changed(assignment, all, rule, now);
   Packed best = now;
   int in_vain = 0;
-  for (int round = 0; round < rounds && best.end_ns() > goal_ns; ++round) {
-    if (hopeless(now.end_ns(), incumbent_ns)) break;
-    for (size_t p = 0; p < group_of_.size(); ++p) {
-      if (now.members[p].empty()) continue;
-      const int pipeline = static_cast<int>(p);
-      assignment.set_overhead_ns(pipeline, now.pipelines[p].makespan_ns - assignment.busy_ns(pipeline));
-    }
+  for (int round = 0; round < kPackRounds && best.end_ns() > goal_ns; ++round) {
+    set_overheads(now, assignment);
     assignment.improve(goal_ns, steps);
     std::vector<size_t> changed;
     for (size_t p = 0; p < group_of_.size(); ++p) {
       if (assignment.members(static_cast<int>(p)) != now.members[p]) changed.push_back(p);
     }
     if (changed.empty()) break;
-    pack_changed(assignment, std::move(changed), now);
+    pack_changed(assignment, std::move(changed), rule, now);
     if (now.end_ns() < best.end_ns()) {
       best = now;
       in_vain = 0;
@@ -222,25 +207,28 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
   return best;
 }
 
-std::vector<PackedPipeline> CandidateSearch::run(int64_t incumbent_ns, Effort effort) {
-  // Estimates of few sequences are too coarse to give a candidate up by.
-  if (floors_->sequences() <= kFewSequences) incumbent_ns = std::numeric_limits<int64_t>::max();
+const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort) {
   const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
-  const int rounds = effort == Effort::kQuick ? kQuickRounds : kPackRounds;
-  Packed best = pack_and_improve(start(), goal_ns, incumbent_ns, rounds);
-  if (effort == Effort::kQuick || best.end_ns() <= goal_ns || !has_stages() ||
-      hopeless(best.end_ns(), incumbent_ns)) {
-    return std::move(best.pipelines);
+  if (packed_.pipelines.empty()) packed_ = pack_and_improve(start(), goal_ns, PackRule::kOurs);
+  if (effort == Effort::kQuick || packed_.end_ns() <= goal_ns) return packed_.pipelines;
+  const auto consider = [&](Assignment assignment, PackRule rule) {
+    Packed next = pack_and_improve(std::move(assignment), goal_ns, rule);
+    if (next.end_ns() < packed_.end_ns()) std::swap(next, packed_);
+  };
+  if (packed_.pipelines.size() > 1 && has_stages()) consider(start_by_estimate(), PackRule::kOurs);
+  std::vector<int> pipeline_of(floors_->sequences());
+  for (size_t p = 0; p < packed_.members.size(); ++p) {
+    for (const int sequence : packed_.members[p])
+      pipeline_of[static_cast<size_t>(sequence)] = static_cast<int>(p);
   }
-  if (best.pipelines.size() > 1) {  // one takes all, however they are dispatched
-    Packed other = pack_and_improve(start_by_estimate(), goal_ns, incumbent_ns, rounds);
-    if (other.end_ns() < best.end_ns()) std::swap(best, other);
-  }
-  polish(best, goal_ns);
+  Assignment again(*floors_, group_of_, first_overheads());
+  again.place(pipeline_of);
+  set_overheads(packed_, again);
+  consider(std::move(again), PackRule::kThorough);
   for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {
-    if (best.end_ns() <= goal_ns || !relocate_one(best)) break;
+    if (packed_.end_ns() <= goal_ns || !relocate_one(packed_)) break;
   }
-  return std::move(best.pipelines);
+  return packed_.pipelines;
 }
 
 }  // namespace sluice::plan

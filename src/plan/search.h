@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,11 +47,17 @@ class CandidateSearch {
 
   // A plan by pipeline. Greedy starts at several distances from the bound, each improved; the best is packed;
   // then what the makespans have over the estimates becomes the overhead, and search and packing go on until
-  // nothing gets better, the bound is near, or a fixed number of rounds is over. With stages the same from a
-  // start by Eq. 2, which keeps long sequences together; last, pipelines that end latest are packed
-  // thoroughly. `incumbent_ns`: another plan's time; what is a twentieth above it after a packing is not
-  // pursued. REQUIRES: a bound.
-  std::vector<PackedPipeline> run(int64_t incumbent_ns, Effort effort);
+  // nothing gets better, the bound is near, or a fixed number of rounds is over. That is kQuick. kFull goes
+  // on from there: the same with thorough packing; with stages also from a start by Eq. 2, which keeps long
+  // sequences together; and in a small batch single sequences are moved as long as that helps. REQUIRES: a
+  // bound.
+  const std::vector<PackedPipeline>& run(Effort effort);
+  // What run() found last; nothing yet: a time that none reaches.
+  int64_t end_ns() const {
+    return packed_.pipelines.empty() ? std::numeric_limits<int64_t>::max() : packed_.end_ns();
+  }
+  // The same, or the bound while nothing is found.
+  int64_t known_ns() const { return packed_.pipelines.empty() ? bound_->lower_ns : packed_.end_ns(); }
 
  private:
   // A packed assignment, and what it packs.
@@ -62,16 +69,17 @@ class CandidateSearch {
 
   Assignment start() const;
   Assignment start_by_estimate() const;
-  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, int64_t incumbent_ns, int rounds) const;
+  // Rounds of packing and improving.
+  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, PackRule rule) const;
   bool has_stages() const;
   std::vector<int64_t> first_overheads() const;
   PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
                                int64_t enough_ns = 0) const;
   // Packs pipelines whose members have changed, those that seem to end last first; one that ends well before
   // them need not be packed better.
-  void pack_changed(const Assignment& assignment, std::vector<size_t> changed, Packed& packed) const;
-  // Packs the pipeline that ends last again, thoroughly, and then the next, as long as that helps.
-  void polish(Packed& packed, int64_t goal_ns) const;
+  void pack_changed(const Assignment& assignment, std::vector<size_t> changed, PackRule rule,
+                    Packed& packed) const;
+  void set_overheads(const Packed& packed, Assignment& assignment) const;
   // In a small batch, where estimates are worth least: moves a sequence off the pipeline that ends last if
   // both pipelines, packed again, end sooner. False when there is none.
   bool relocate_one(Packed& packed) const;
@@ -86,6 +94,7 @@ class CandidateSearch {
   std::vector<int> group_of_;  // by pipeline
   std::unique_ptr<FloorTable> floors_;
   std::optional<Bound> bound_;
+  Packed packed_;
 };
 
 }  // namespace sluice::plan

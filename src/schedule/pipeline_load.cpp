@@ -16,22 +16,28 @@ using cost::CellKind;
 using cost::CostModel;
 using strategy::PipelinePlan;
 
-// By lane. Causal cutting gives every lane the same share of a sequence's attention; a whole sequence is its
-// lane's alone.
-std::vector<cost::Work> works_of(const strategy::Unit& unit) {
-  std::vector<cost::Work> works(static_cast<size_t>(unit.lanes));
-  for (int place = 0; place < unit.lanes; ++place) {
-    cost::Work& work = works[static_cast<size_t>(place)];
+// What a unit has on each of its lanes, and what its fullest lane shares with the others. Causal cutting
+// gives every lane the same share of a sequence's attention; a whole sequence is its lane's alone.
+struct UnitWork {
+  explicit UnitWork(const strategy::Unit& unit) {
     for (const strategy::UnitSequence& sequence : unit.sequences)
-      work += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes);
-    if (!unit.own.empty()) {
-      for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(place)])
-        work += cost::Work::of_lane(0, whole.length_tokens, 1);
+      shared += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes);
+    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
+      cost::Work work{.tokens = unit.tokens_on(lane), .squares = shared.squares};
+      int64_t shared_tokens = work.tokens;
+      if (!unit.own.empty()) {
+        for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(lane - unit.first_lane)]) {
+          work += cost::Work::of_lane(0, whole.length_tokens, 1);
+          shared_tokens -= whole.length_tokens;
+        }
+      }
+      shared.tokens = std::max(shared.tokens, shared_tokens);
+      lanes.push_back(work);
     }
-    work.tokens = unit.tokens_on(unit.first_lane + place);
   }
-  return works;
-}
+  std::vector<cost::Work> lanes;
+  cost::Work shared;
+};
 
 // By lane, the first of the lanes before it that lie on its node with all between them, on all TP ranks.
 std::vector<int> in_node_from(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
@@ -117,6 +123,15 @@ void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
 }
 
 TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
+  return of(lanes, *std::ranges::max_element(lanes, {}, &cost::Work::tokens), first_lane);
+}
+
+TimedUnit UnitTimes::of(const strategy::Unit& unit) const {
+  const UnitWork work(unit);
+  return of(work.lanes, work.shared, unit.first_lane);
+}
+
+TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane) const {
   const auto stages = static_cast<size_t>(scheme_.pp);
   TimedUnit unit{.first_lane = first_lane,
                  .lanes = static_cast<int>(lanes.size()),
@@ -133,20 +148,16 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const
       raise(unit.backward_weight_ns[s], backward_weight_[s].of_work(work));
     }
   }
-  if (unit.lanes > 1) add_rings(unit, lanes);
+  if (unit.lanes > 1) add_rings(unit, shared);
   for (const bool in_node : in_node_) {
     unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, in_node));
   }
   return unit;
 }
 
-// Attention is the same on all lanes of a ring, so the lane with the most tokens waits longest.
-void UnitTimes::add_rings(TimedUnit& unit, std::span<const cost::Work> lanes) const {
-  const auto fullest =
-      std::max_element(lanes.begin(), lanes.end(),
-                       [](const cost::Work& a, const cost::Work& b) { return a.tokens < b.tokens; });
+void UnitTimes::add_rings(TimedUnit& unit, const cost::Work& shared) const {
   for (size_t s = 0; s < rings_.size(); ++s) {
-    const auto [forward_ns, backward_ns] = exposed_ns(s, *fullest, unit.first_lane, unit.lanes);
+    const auto [forward_ns, backward_ns] = exposed_ns(s, shared, unit.first_lane, unit.lanes);
     unit.forward_ring_ns.push_back(forward_ns);
     unit.backward_ring_ns.push_back(backward_ns);
     unit.forward_ns[s] += forward_ns;
@@ -162,12 +173,25 @@ std::pair<int64_t, int64_t> UnitTimes::exposed_ns(size_t stage, const cost::Work
   return {rings.forward[in_node].exposed_ns(work, lanes), rings.backward[in_node].exposed_ns(work, lanes)};
 }
 
-void UnitTimes::write_ring(const cost::Work& work, UnitTable& table, int row) const {
+// Lanes without whole sequences differ by tokens alone.
+void UnitTimes::write(const strategy::Unit& unit, UnitTable& table, int row) const {
+  const UnitWork work(unit);
+  const auto fullest = std::ranges::max_element(work.lanes, {}, &cost::Work::tokens);
+  write(*fullest, table, row);
+  table.head(row).first_lane = unit.first_lane;
+  table.head(row).lanes = unit.lanes;
   const std::span<UnitTable::Cells> cells = table.row(row);
-  for (size_t s = 0; s < cells.size(); ++s) {
+  const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
+  for (size_t s = 0; s < cells.size() && !unit.own.empty(); ++s) {
+    for (const cost::Work& lane : work.lanes) {
+      raise(cells[s].forward_ns, forward_[s].of_work(lane));
+      raise(cells[s].backward_input_ns, backward_input_[s].of_work(lane));
+      raise(cells[s].backward_weight_ns, backward_weight_[s].of_work(lane));
+    }
+  }
+  for (size_t s = 0; s < cells.size() && unit.lanes > 1; ++s) {
     if (ring_like_[s] < s) continue;
-    const auto [forward_ns, backward_ns] =
-        exposed_ns(s, work, table.head(row).first_lane, table.head(row).lanes);
+    const auto [forward_ns, backward_ns] = exposed_ns(s, work.shared, unit.first_lane, unit.lanes);
     for (size_t like = s; like < cells.size(); ++like) {
       if (ring_like_[like] != s) continue;
       cells[like].forward_ns += forward_ns;
@@ -212,8 +236,7 @@ const strategy::MemoryPolicy& policy_of(const strategy::Unit& unit, const CostMo
 std::vector<TimedUnit> timed_units(const PipelinePlan& plan, const CostModel& cost) {
   TimesByPolicy times(plan.pipeline, cost);
   std::vector<TimedUnit> units;
-  for (const strategy::Unit& unit : plan.units)
-    units.push_back(times.of(policy_of(unit, cost)).of(works_of(unit), unit.first_lane));
+  for (const strategy::Unit& unit : plan.units) units.push_back(times.of(policy_of(unit, cost)).of(unit));
   return units;
 }
 

@@ -83,13 +83,15 @@ class UnitTable;  // schedule/unit_table.h
 class UnitTimes {
  public:
   UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
-  // A unit on lanes first_lane, first_lane + 1, …: its work on each. A stage takes as long as its slowest. On
-  // several lanes all of it is shared, and what the ring's transfers expose (cost::RingTimes) comes on top.
+  // A stage of a unit takes as long as its slowest lane, and on several lanes what the ring's transfers
+  // expose (cost::RingTimes) comes on top, of what the lanes share.
+  TimedUnit of(const strategy::Unit& unit) const;
+  // The same on lanes first_lane, first_lane + 1, … with this work each, all of it shared.
   TimedUnit of(std::span<const cost::Work> lanes, int first_lane) const;
-  // The same of a unit on one lane, into a row of a table. REQUIRES: the table has the scheme's stages.
+  // The same into a row of a table; `work` is that of a unit on lane 0 alone. REQUIRES: the table has the
+  // scheme's stages.
+  void write(const strategy::Unit& unit, UnitTable& table, int row) const;
   void write(const cost::Work& work, UnitTable& table, int row) const;
-  // What the ring of a unit exposes that is written there: `work` on the fullest of its lanes.
-  void write_ring(const cost::Work& work, UnitTable& table, int row) const;
 
  private:
   struct Rings {
@@ -98,7 +100,8 @@ class UnitTimes {
     cost::RingTimes backward[2];
   };
   static bool alike(const Rings& a, const Rings& b);
-  void add_rings(TimedUnit& unit, std::span<const cost::Work> lanes) const;
+  TimedUnit of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane) const;
+  void add_rings(TimedUnit& unit, const cost::Work& shared) const;
   // Of a stage, forward and backward.
   std::pair<int64_t, int64_t> exposed_ns(size_t stage, const cost::Work& work, int first_lane,
                                          int lanes) const;
