@@ -127,9 +127,23 @@ void plan_several(Planning& planning, const Arguments& arguments) {
       " tokens/s; planned in ", base::human_duration(planning_ns / arguments.batches), " each\n");
 }
 
+// Steps far away take seconds.
+void skip_to(int64_t step, corpus::Sampler& sampler) {
+  constexpr int64_t kFar = 100'000;
+  constexpr int64_t kParts = 20;
+  if (step < kFar) return sampler.skip(step);
+  base::Progress progress(text("drawing the batches before step ", step), step);
+  for (int64_t left = step; left > 0;) {
+    const int64_t part = std::min(left, step / kParts + 1);
+    sampler.skip(part);
+    progress.advance(part);
+    left -= part;
+  }
+}
+
 void run(const Arguments& arguments) {
   Planning planning = make_planning(arguments);
-  planning.sampler.skip(arguments.step);
+  skip_to(arguments.step, planning.sampler);
   if (arguments.batches > 0) {
     plan_several(planning, arguments);
   } else {

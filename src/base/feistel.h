@@ -1,8 +1,12 @@
-// The permutation behind base::Permutation and base::PermutationTable, whose rounds draw their bits
-// differently.
+// The permutation behind base::Permutation, PermutationTable and PermutationOrder, whose rounds draw their
+// bits differently.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <vector>
+
+#include "base/rng.h"
 
 namespace sluice::base::feistel {
 
@@ -15,22 +19,43 @@ inline int half_bits_of(uint64_t size) {
   return bits;
 }
 
-// Where the network takes `index`, walked until it lands inside [0, size). `draw(round, half)` gives the
-// bits, of half an index, that a round mixes in. REQUIRES: index < size.
+// Where the network takes `index`, one of its even power of two. `draw(round, half)` gives the bits, of half
+// an index, that a round mixes in.
+template <typename Draw>
+uint64_t walked(uint64_t index, int half_bits, Draw draw) {
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  uint64_t left = index >> half_bits;
+  uint64_t right = index & mask;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    const uint64_t mixed = left ^ draw(round, right);
+    left = right;
+    right = mixed;
+  }
+  return left << half_bits | right;
+}
+
+// The same, walked on until it lands inside [0, size). REQUIRES: index < size.
 template <typename Draw>
 uint64_t permuted(uint64_t index, uint64_t size, int half_bits, Draw draw) {
-  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
   do {
-    uint64_t left = index >> half_bits;
-    uint64_t right = index & mask;
-    for (uint64_t round = 0; round < kRounds; ++round) {
-      const uint64_t mixed = left ^ draw(round, right);
-      left = right;
-      right = mixed;
-    }
-    index = left << half_bits | right;
+    index = walked(index, half_bits, draw);
   } while (index >= size);
   return index;
+}
+
+// What the rounds draw for every half an index.
+using RoundTables = std::array<std::vector<uint32_t>, kRounds>;
+inline RoundTables round_tables(int half_bits, uint64_t seed, uint64_t stream) {
+  const uint64_t halves = uint64_t{1} << half_bits;
+  RoundTables tables;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    tables[round].resize(halves);
+    for (uint64_t half = 0; half < halves; ++half) {
+      tables[round][half] =
+          static_cast<uint32_t>(random_bits(seed, stream * kRounds + round, half) & (halves - 1));
+    }
+  }
+  return tables;
 }
 
 }  // namespace sluice::base::feistel

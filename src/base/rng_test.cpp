@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/permutation_order.h"
 #include "base/permutation_table.h"
 
 namespace sluice::base {
@@ -57,6 +58,18 @@ TEST(Permutation, DiffersByStream) {
   int equal = 0;
   for (uint64_t i = 0; i < 1000; ++i) equal += first.at(i) == second.at(i);
   EXPECT_LT(equal, 20);
+}
+
+TEST(Permutation, OrderListsTheSameValues) {
+  for (const uint64_t size : {1, 2, 3, 700, 4096, 4097, 20'000}) {
+    const Permutation permutation(size, 11, 5);
+    const PermutationOrder order(size, 11, 5);
+    for (const uint64_t begin : {uint64_t{0}, size / 3}) {
+      std::vector<uint64_t> values(size - begin);
+      order.list(begin, values);
+      for (uint64_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], permutation.at(begin + i)) << size;
+    }
+  }
 }
 
 TEST(Permutation, TableHoldsTheSameValues) {

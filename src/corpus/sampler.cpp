@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/permutation_order.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "corpus/parallel.h"
 
 namespace sluice::corpus {
 
@@ -238,8 +240,66 @@ Batch Sampler::next() {
   return batch;
 }
 
+namespace {
+
+// The documents of one source in the order of its epochs, ordered on all cores some way ahead of who asks: a
+// few at first, since a near step needs no more.
+template <typename Document>
+class OrderedAhead {
+ public:
+  OrderedAhead(const std::vector<Document>& documents, uint64_t seed, uint64_t stream)
+      : documents_(documents), seed_(seed), stream_(stream) {}
+
+  const Document& at(int64_t position) {
+    if (position < begin_ || position >= begin_ + static_cast<int64_t>(ahead_.size())) order_from(position);
+    return ahead_[static_cast<size_t>(position - begin_)];
+  }
+
+ private:
+  void order_from(int64_t position) {
+    constexpr int64_t kMost = 1 << 20;
+    constexpr int64_t kPart = 1 << 14;
+    const auto count = static_cast<int64_t>(documents_.size());
+    if (!order_ || position / count != epoch_) {
+      epoch_ = position / count;
+      order_.emplace(static_cast<uint64_t>(count), seed_, stream_ + static_cast<uint64_t>(epoch_));
+    }
+    begin_ = position;
+    const int64_t first = position % count;
+    const int64_t size = std::min(size_, count - first);
+    size_ = std::min(2 * size_, kMost);
+    ahead_.resize(static_cast<size_t>(size));
+    parallel_for(static_cast<size_t>((size + kPart - 1) / kPart), 0, [&](size_t part) {
+      const int64_t from = static_cast<int64_t>(part) * kPart;
+      std::vector<uint64_t> order(static_cast<size_t>(std::min(kPart, size - from)));
+      order_->list(static_cast<uint64_t>(first + from), order);
+      Document* document = &ahead_[static_cast<size_t>(from)];
+      for (const uint64_t index : order) *document++ = documents_[index];
+    });
+  }
+
+  const std::vector<Document>& documents_;
+  const uint64_t seed_;
+  const uint64_t stream_;
+  int64_t epoch_ = -1;
+  std::optional<base::PermutationOrder> order_;
+  int64_t size_ = 1 << 10;  // of the next stretch
+  int64_t begin_ = 0;       // position of the first of `ahead_`
+  std::vector<Document> ahead_;
+};
+
+}  // namespace
+
 void Sampler::skip(int64_t steps) {
-  for (int64_t i = 0; i < steps; ++i) draw_batch([](const Sample&) {});
+  std::vector<OrderedAhead<Document>> ahead;
+  for (const Source& source : sources_) ahead.emplace_back(source.documents, options_.seed, source.stream);
+  const auto look_up = [&](const Sample&) {
+    for (size_t i = 0; i < sources_.size(); ++i) {
+      if (!sources_[i].current) sources_[i].current = ahead[i].at(sources_[i].cursor.position);
+    }
+  };
+  look_up({});
+  for (int64_t i = 0; i < steps; ++i) draw_batch(look_up);
 }
 
 SamplerState Sampler::state() const {

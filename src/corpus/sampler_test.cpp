@@ -327,6 +327,19 @@ TEST(Sampler, SkippingFarIsDrawingFar) {
   }
 }
 
+// More documents than one thread orders at once; some passes through them.
+TEST(Sampler, SkippingManyDocumentsIsDrawingThem) {
+  const std::vector<int32_t> a = random_lengths(40'000, 300, 1);
+  const std::vector<int32_t> b = random_lengths(100, 900, 2);
+  Sampler skipping({{a, 900'000}, {b, 100'000}}, {.tokens_per_step = 20'000});
+  Sampler drawing = skipping;
+  skipping.skip(1'000);
+  for (int step = 0; step < 1'000; ++step) drawing.next();
+  EXPECT_GE(skipping.epochs()[0], 2);
+  EXPECT_EQ(skipping.state(), drawing.state());
+  EXPECT_EQ(skipping.next(), drawing.next());
+}
+
 TEST(Sampler, BatchOfMillionsOfSequencesIsRefused) {
   const std::vector<int32_t> lengths = {10, 20};
   Sampler sampler({{lengths}}, {.tokens_per_step = (int64_t{1} << 31) - 1});
