@@ -9,6 +9,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import random
@@ -64,7 +65,8 @@ class Row:
     seed: int
     result: str  # held, BROKEN, missed or skipped
     why: str
-    seconds: float
+    seconds: float = 0
+    revision: str = ""  # of the program that was tried
 
 
 def all_cases():
@@ -143,9 +145,20 @@ def summary(rows):
 
 
 def write_record(path, rows):
-    page = ["# Trial", "", f"`python3 tests/trial {shlex.join(sys.argv[1:])}` at revision {revision()} on {hardware()}: "
-            f"{summary(rows)}. What a phase is, and what is checked after every fault, stands in "
-            "[docs/trial.md](../../docs/trial.md).", table(rows), ""]
+    """The page of all that was tried last, in this call or an earlier one: the matrix may be tried in parts. What they
+    found lies beside the page, as JSON."""
+    store = path.with_suffix(".json")
+    known = json.loads(store.read_text()) if store.exists() else {}
+    for row in rows:
+        known[str(row.case)] = {"seed": row.seed, "result": row.result, "why": " ".join(row.why.split())[:160],
+                                "revision": revision()}
+    cases = [case for case in all_cases() if str(case) in known]
+    store.write_text(json.dumps({str(case): known[str(case)] for case in cases}, indent=1) + "\n")
+    recorded = [Row(case, **known[str(case)]) for case in cases]
+    revisions = ", ".join(sorted({row.revision for row in recorded}))
+    page = ["# Trial", "", f"`make trial` at revision {revisions} on {hardware()}, {len(recorded)} of {len(all_cases())} "
+            f"cases: {summary(recorded)}. What a phase is, and what is checked after every fault, stands in "
+            "[docs/trial.md](../../docs/trial.md).", table(recorded), ""]
     path.write_text("\n".join(page))
 
 
@@ -168,7 +181,8 @@ def parse_options():
     parser.add_argument("--random", type=int, metavar="N", help="N cases by chance, each with a seed of its own")
     parser.add_argument("--list", action="store_true", help="print the cases and end")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="keep the folders of what broke here")
-    parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write the table to a page")
+    parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write the table to a page, with "
+                        "what earlier calls recorded there of other cases")
     return parser.parse_args()
 
 

@@ -6,7 +6,8 @@ import signal
 import time
 
 from fault import Group
-from job import PROGRAM, Broken
+from harness import wait_until
+from job import PROGRAM, STUCK_S, Broken
 from phase import Missed, metrics_lines
 
 FAULTS = Group("sharing")
@@ -30,10 +31,16 @@ def refused(job):
 
 @FAULTS("a second run in the same directory", ("join", "step", "save"), ONE_WINS)
 def two_runs(trial):
+    trial.configure(train__steps=100_000)  # far from its end, however long the second takes to start
     first = trial.train_to_phase()
     refused(second_run(trial))
+    seen = metrics_lines(trial.run)
+    if not wait_until(lambda: metrics_lines(trial.run) > seen or first.ended(), STUCK_S):
+        raise Broken("the first run does not go on")
+    first.launcher.send_signal(signal.SIGTERM)
     trial.ends(first, 0)
-    trial.complete()
+    trial.saved_all()
+    trial.finished = True
 
 
 @FAULTS("two runs begin at the same moment", ("start",), "one goes on, the other ends 1 and names it")
