@@ -106,9 +106,13 @@ FileRecord write_rank_file(const fs::path& directory, int rank, TensorType type,
     }
   }
   writer.finish();
-  const SafetensorsFile written(directory / record.name);
-  record.bytes = written.size_bytes();
-  record.checksum = written.checksum();
+  try {
+    const SafetensorsFile written(directory / record.name);
+    record.bytes = written.size_bytes();
+    record.checksum = written.checksum();
+  } catch (const base::InputError& error) {  // nobody gave this file: the run failed, its input is not wrong
+    throw RunError(text("a file that was just written cannot be read back: ", error.what()));
+  }
   return record;
 }
 
