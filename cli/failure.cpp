@@ -1,25 +1,34 @@
 #include "cli/failure.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <new>
-#include <system_error>
 
+#include "base/failure.h"
 #include "base/printable.h"
-#include "base/text.h"
 
 namespace sluice::cli {
 
 namespace {
 
-// What a limit of this process says, "no limit" included.
-std::string limit_text(__rlimit_resource resource, bool bytes) {
-  rlimit limit{};
-  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "unlimited";
-  return bytes ? base::human_bytes(static_cast<double>(limit.rlim_cur))
-               : base::human_count(static_cast<int64_t>(limit.rlim_cur));
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+// libtorch's initialisers take some 55 MiB.
+constexpr int64_t kInitialisersBytes = 96 * kMebibyte;
+
+// The address space that is in use; 0 where the system doesn't tell.
+int64_t mapped_bytes() {
+  char pages[32] = "";
+  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  static_cast<void>(!::read(file, pages, sizeof pages - 1));
+  ::close(file);
+  return std::strtoll(pages, nullptr, 10) * ::sysconf(_SC_PAGESIZE);
 }
 
 // Without memory there may be none for a better line.
@@ -32,7 +41,7 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
   } catch (const std::bad_alloc&) {
     static_cast<void>(!::write(STDERR_FILENO, kOutOfMemory, sizeof kOutOfMemory - 1));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "sluice: %s\n", base::printable(describe_failure(error)).c_str());
+    std::fprintf(stderr, "sluice: %s\n", base::printable(base::describe_failure(error)).c_str());
   } catch (...) {
     std::fputs("sluice: an unknown failure\n", stderr);
   }
@@ -43,20 +52,20 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
 
 void say_what_nobody_catches() { std::set_terminate(&end_uncaught); }
 
-std::string describe_failure(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return base::text("out of memory: this process may use ", limit_text(RLIMIT_AS, true),
-                      " of address space (ulimit -v); raise that, free memory, or ask for less");
-  }
-  const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
-    return base::text("the system refused another thread: this user may run ",
-                      limit_text(RLIMIT_NPROC, false),
-                      " (ulimit -u), or memory for its stack is missing (ulimit -v ",
-                      limit_text(RLIMIT_AS, true), "): raise the limit, or lower train.threads");
-  }
-  const std::string message = error.what();  // libtorch's goes on with its stack
-  return message.substr(0, message.find('\n'));
+void require_address_space() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const int64_t least_bytes = mapped_bytes() + kInitialisersBytes;
+  const auto allowed_bytes = static_cast<int64_t>(limit.rlim_cur);
+  if (allowed_bytes >= least_bytes) return;
+  char line[256];  // nothing is allocated: there may be no room
+  const int size = std::snprintf(
+      line, sizeof line,
+      "sluice: out of memory: this process may use %lld MiB of address space (ulimit -v), and "
+      "the program needs %lld MiB to start: raise the limit\n",
+      static_cast<long long>(allowed_bytes / kMebibyte), static_cast<long long>(least_bytes / kMebibyte + 1));
+  static_cast<void>(!::write(STDERR_FILENO, line, static_cast<size_t>(size)));
+  ::_exit(1);
 }
 
 }  // namespace sluice::cli

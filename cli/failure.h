@@ -1,16 +1,13 @@
-// Failures that are not ours, as a line for the user.
+// What ends the program where nobody catches it: a line for the user and a status instead of a signal.
 #pragma once
-
-#include <exception>
-#include <string>
 
 namespace sluice::cli {
 
-// Memory and threads that the system refused, with the limit and the way out; else what the exception says.
-std::string describe_failure(const std::exception& error);
-
-// From now on a failure that nobody catches (on a thread, or while libtorch is being loaded) is such a line
-// and exit status 1 instead of a signal.
+// From now on a failure that nobody catches, on a thread say, is such a line and exit status 1.
 void say_what_nobody_catches();
+
+// Ends the program so where the limit of its address space leaves no room for the libraries' own
+// initialisers: some of them know no other answer to missing memory than a signal. Before they run.
+void require_address_space();
 
 }  // namespace sluice::cli

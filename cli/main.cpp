@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -32,6 +33,7 @@ namespace {
 // process without a word.
 void before_libraries(int argc, char** argv, char**) {
   sluice::cli::say_what_nobody_catches();
+  sluice::cli::require_address_space();
   if (argc < 2 || (std::strcmp(argv[1], "train") != 0 && std::strcmp(argv[1], "profile") != 0)) return;
   sigset_t stopping;
   sigemptyset(&stopping);
@@ -129,6 +131,6 @@ int main(int argc, char** argv) {
   } catch (const sluice::base::Error& error) {
     return fail(error.what(), error.exit_status());
   } catch (const std::exception& error) {
-    return fail(sluice::cli::describe_failure(error), 1);
+    return fail(sluice::base::describe_failure(error), 1);
   }
 }

@@ -11,11 +11,11 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/environment.h"
-#include "cli/failure.h"
 #include "config/run_config.h"
 #include "profile/machine.h"
 #include "train/control.h"
@@ -128,7 +128,7 @@ void end_after(const std::function<void()>& action) {
   } catch (const base::Error& error) {
     end_process(error);
   } catch (const std::exception& error) {
-    end_process(base::RunError(describe_failure(error)));
+    end_process(base::RunError(base::describe_failure(error)));
   }
   std::cout.flush();
   std::fflush(nullptr);

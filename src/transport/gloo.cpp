@@ -17,6 +17,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "comm/exchange.h"
@@ -35,12 +36,6 @@ constexpr int kMessageTag = 0;
 constexpr int kCollectiveTag = 1;
 
 std::chrono::milliseconds milliseconds(int64_t ns) { return std::chrono::milliseconds(ns / 1'000'000); }
-
-// libtorch's messages carry a backtrace after their first line.
-std::string first_line(const std::exception& error) {
-  const std::string what = error.what();
-  return what.substr(0, what.find('\n'));
-}
 
 at::Tensor wrap(const void* data, int64_t bytes) {
   return at::from_blob(const_cast<void*>(data), {bytes}, at::kByte);
@@ -61,7 +56,8 @@ class GlooWork final : public comm::Work {
       try {
         posted.work->wait();
       } catch (const std::exception& error) {
-        throw base::RunError(base::text(what_, " with rank ", posted.peer, " failed: ", first_line(error)));
+        throw base::RunError(
+            base::text(what_, " with rank ", posted.peer, " failed: ", base::describe_failure(error)));
       }
     }
     posted_.clear();
@@ -88,7 +84,8 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
       try {
         posted.push_back({post(message, tag), peer});
       } catch (const std::exception& error) {
-        throw base::RunError(base::text(what, " with rank ", peer, " failed: ", first_line(error)));
+        throw base::RunError(
+            base::text(what, " with rank ", peer, " failed: ", base::describe_failure(error)));
       }
     }
     return std::make_unique<GlooWork>(std::move(what), std::move(posted));
@@ -214,7 +211,7 @@ StorePtr connect_store(const GlooOptions& options) {
   } catch (const c10::Error& error) {
     throw base::RunError(base::text("rank ", launch.rank, " cannot use the store of torchrun's agent at ",
                                     launch.master_address, " port ", launch.master_port, ": ",
-                                    first_line(error)));
+                                    base::describe_failure(error)));
   }
 }
 
@@ -229,7 +226,8 @@ std::shared_ptr<::gloo::transport::Device> open_device(const std::string& addres
   try {
     return Group::createDeviceForHostname(address);
   } catch (const std::exception& error) {
-    throw base::RunError(base::text("cannot open connections at ", address, ": ", first_line(error)));
+    throw base::RunError(
+        base::text("cannot open connections at ", address, ": ", base::describe_failure(error)));
   }
 }
 
@@ -244,7 +242,8 @@ class GlooTransport final : public comm::Transport {
     } catch (const base::RunError&) {
       throw;
     } catch (const std::exception& error) {
-      throw base::RunError(base::text("rank 0 left while the ranks were joining: ", first_line(error)));
+      throw base::RunError(
+          base::text("rank 0 left while the ranks were joining: ", base::describe_failure(error)));
     }
   }
 
@@ -265,7 +264,8 @@ class GlooTransport final : public comm::Transport {
       auto store = c10::make_intrusive<c10d::PrefixStore>(base::text("group/", name), store_);
       group = c10::make_intrusive<Group>(store, member, static_cast<int>(ranks.size()), group_options);
     } catch (const std::exception& error) {
-      throw base::RunError(base::text("cannot make communicator '", name, "': ", first_line(error)));
+      throw base::RunError(
+          base::text("cannot make communicator '", name, "': ", base::describe_failure(error)));
     }
     // On a communicator of its own, so that the caller's first operation is #0.
     GlooCommunicator first(name, ranks, member, group);

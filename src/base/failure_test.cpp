@@ -1,0 +1,28 @@
+#include "base/failure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+namespace sluice::base {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(DescribeFailure, RefusedMemoryAndThreadsNameTheLimitAndTheWayOut) {
+  EXPECT_THAT(describe_failure(std::bad_alloc()), AllOf(HasSubstr("out of memory"), HasSubstr("ulimit -v")));
+  const std::system_error refused(std::make_error_code(std::errc::resource_unavailable_try_again));
+  EXPECT_THAT(describe_failure(refused), AllOf(HasSubstr("another thread"), HasSubstr("ulimit -u")));
+}
+
+TEST(DescribeFailure, OthersAreTheirFirstLine) {
+  EXPECT_EQ(describe_failure(std::runtime_error("what is wrong\nException raised from f at g.cpp")),
+            "what is wrong");
+}
+
+}  // namespace
+}  // namespace sluice::base
