@@ -47,11 +47,8 @@ std::unique_ptr<corpus::Tokenizer> open_tokenizer(const fs::path& path) {
 
 // The tokenizer beside a corpus, or nothing.
 std::unique_ptr<corpus::Tokenizer> tokenizer_beside(const fs::path& prefix) {
-  for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
-    const fs::path path = prefix.parent_path() / name;
-    if (fs::exists(path)) return open_tokenizer(path);
-  }
-  return nullptr;
+  const fs::path path = corpus::tokenizer_beside(prefix);
+  return path.empty() ? nullptr : open_tokenizer(path);
 }
 
 std::string quoted(const std::string& value) { return base::json_text(value); }

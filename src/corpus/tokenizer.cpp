@@ -12,4 +12,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path,
   return std::make_unique<SentencePieceTokenizer>(base::read_file(path), path.string(), options);
 }
 
+std::filesystem::path tokenizer_beside(const std::filesystem::path& prefix) {
+  for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
+    std::filesystem::path path = prefix.parent_path() / name;
+    if (std::filesystem::exists(path)) return path;
+  }
+  return {};
+}
+
 }  // namespace sluice::corpus

@@ -39,4 +39,7 @@ class Tokenizer {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path,
                                           const TokenizerOptions& options = {});
 
+// The tokenizer's file in the folder of a corpus, where `corpus build` puts it; empty when there is none.
+std::filesystem::path tokenizer_beside(const std::filesystem::path& prefix);
+
 }  // namespace sluice::corpus

@@ -1,0 +1,15 @@
+// The tokenizer that a run's text was made with, for whoever gets the model.
+#pragma once
+
+#include <vector>
+
+#include "checkpoint/companions.h"
+#include "config/run_config.h"
+
+namespace sluice::train {
+
+// Adds the tokenizer file that lies beside the training corpora to `companions`, unless one is there already.
+// Corpora without one, or with different ones, add nothing; the latter with a warning.
+void add_corpus_tokenizer(const config::DataConfig& data, std::vector<checkpoint::Companion>& companions);
+
+}  // namespace sluice::train
