@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -17,6 +18,8 @@ namespace sluice::base {
 
 namespace {
 
+constexpr int64_t kWindowBytes = int64_t{32} << 20;
+
 std::string reason() { return std::strerror(errno); }
 
 void sync_and_close(int descriptor, const std::filesystem::path& path) {
@@ -24,6 +27,21 @@ void sync_and_close(int descriptor, const std::filesystem::path& path) {
   const std::string why = reason();
   ::close(descriptor);
   if (!synced) throw RunError(text("cannot flush ", path.string(), " to disk: ", why));
+}
+
+// One window of a file is on its way to disk while the next is written: a large file never waits long for its
+// flush, in which nothing would show that it comes on. `written_bytes` is where a window ends.
+void write_back(int descriptor, int64_t written_bytes, const std::filesystem::path& path) {
+  constexpr unsigned kUntilWritten =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  const int64_t before = written_bytes - 2 * kWindowBytes;
+  // Told here, an error is not told again by fsync. A file system that knows no such call is left to that
+  // one.
+  if (before >= 0 && ::sync_file_range(descriptor, before, kWindowBytes, kUntilWritten) != 0 &&
+      (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {
+    throw RunError(text("cannot flush ", path.string(), " to disk: ", reason()));
+  }
+  ::sync_file_range(descriptor, written_bytes - kWindowBytes, kWindowBytes, SYNC_FILE_RANGE_WRITE);
 }
 
 }  // namespace
@@ -53,7 +71,8 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(const void* data, size_t size) {
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t wrote = ::write(descriptor_, next, size);
+    const int64_t left_bytes = kWindowBytes - written_bytes_ % kWindowBytes;
+    const ssize_t wrote = ::write(descriptor_, next, std::min<size_t>(size, left_bytes));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) {
       throw RunError(text("cannot write ", path_.string(), " after ",
@@ -63,6 +82,7 @@ void AtomicFile::write(const void* data, size_t size) {
     next += wrote;
     size -= static_cast<size_t>(wrote);
     written_bytes_ += wrote;
+    if (written_bytes_ % kWindowBytes == 0) write_back(descriptor_, written_bytes_, path_);
   }
 }
 

@@ -58,6 +58,19 @@ TEST_F(AtomicFileTest, FullDiskLeavesTheOldFile) {
   EXPECT_EQ(read_file(path), "old");
 }
 
+// Longer than what is on its way to disk at once.
+TEST_F(AtomicFileTest, LargeFilesArriveWhole) {
+  std::string bytes(size_t{75} << 20, '\0');
+  for (size_t i = 0; i < bytes.size(); i += 4096) bytes[i] = static_cast<char>(i >> 12);
+  const fs::path path = directory_ / "value";
+  AtomicFile file(path);
+  file.write(std::string_view(bytes).substr(0, 5));
+  file.write(std::string_view(bytes).substr(5, size_t{70} << 20));
+  file.write(std::string_view(bytes).substr(5 + (size_t{70} << 20)));
+  file.commit();
+  EXPECT_TRUE(read_file(path) == bytes);
+}
+
 // What a process does that begins to write `path` and is killed.
 void die_writing(const fs::path& path) {
   const pid_t child = ::fork();

@@ -121,6 +121,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     measure = !covers(calibration, tp_degrees);
   });
   if (!measure) return calibration;
+  const auto measuring = control.activity().shared("measuring the machine");
   return profile::probe(probe_options(request, std::move(tp_degrees)), transport).calibration;
 }
 

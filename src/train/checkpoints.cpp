@@ -78,7 +78,10 @@ void save_checkpoint(Control& control, const runtime::ParameterStore& store, con
   manifest.world_size = control.world_size();
   manifest.shape = store.table().shape;
   manifest.type = master_type(store.options().precision);
-  manifest.files = gather_records(control, record);
+  {
+    const auto telling = control.activity().own("telling of the checkpoint's files");
+    manifest.files = gather_records(control, record);
+  }
   if (state.sampler) manifest.sampler = corpus::to_json(*state.sampler);
   manifest.corpora = corpus::to_json(state.corpora);
   manifest.calibration = state.calibration;

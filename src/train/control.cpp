@@ -23,6 +23,7 @@ Control::Control(comm::Transport& transport)
 std::vector<std::vector<int64_t>> Control::gather(std::span<const int64_t> words) {
   const auto ranks = static_cast<size_t>(world_size());
   std::vector<int64_t> all(words.size() * ranks);
+  const auto waiting = activity_.waiting();
   communicator_->all_gather(words.data(), all.data(), static_cast<int64_t>(words.size_bytes()))->wait();
   std::vector<std::vector<int64_t>> by_rank;
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -41,6 +42,7 @@ std::string Control::broadcast(const std::string& text) {
   std::string copies;
   for (int peer = 0; rank() == 0 && peer < world_size(); ++peer) copies += text;
   std::string received(static_cast<size_t>(size), '\0');
+  const auto waiting = activity_.waiting();
   communicator_->all_to_all(copies.data(), send_bytes, received.data(), receive_bytes)->wait();
   return received;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/transport.h"
+#include "train/activity.h"
 
 namespace sluice::train {
 
@@ -30,6 +31,8 @@ class Control {
   int rank() const { return communicator_->rank(); }
   int world_size() const { return communicator_->size(); }
   comm::Communicator& communicator() { return *communicator_; }
+  // What this rank is at; `together` and all that waits for others here say so themselves.
+  Activity& activity() { return activity_; }
 
   // Every rank's words, rank by rank. REQUIRES: as many words on every rank.
   std::vector<std::vector<int64_t>> gather(std::span<const int64_t> words);
@@ -37,8 +40,9 @@ class Control {
   std::string broadcast(const std::string& text);
   // Returns when every rank has called it.
   void barrier();
-  // Runs `action` on every rank, then throws on every rank if it threw on any: its own error on the lowest
-  // rank that failed, a QuietError on all others. Keeps ranks from waiting for one that gave up.
+  // Runs `action`, which is `what` ("saving the checkpoint"), on every rank, then throws on every rank if it
+  // threw on any: its own error on the lowest rank that failed, a QuietError on all others. Keeps ranks from
+  // waiting for one that gave up.
   template <typename Action>
   void together(const std::string& what, Action action);
   // The second half of `together`, for who has gathered `statuses` already: of every rank, 0 or the
@@ -50,12 +54,14 @@ class Control {
  private:
   void agree_on_failures(const std::string& what, std::exception_ptr own);
 
+  Activity activity_;
   bool failure_agreed_ = false;
   std::unique_ptr<comm::Communicator> communicator_;
 };
 
 template <typename Action>
 void Control::together(const std::string& what, Action action) {
+  const auto doing = activity_.own(what);
   std::exception_ptr error;
   try {
     action();

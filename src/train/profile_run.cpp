@@ -24,6 +24,7 @@ profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_n
                       config::tensor_parallel_degrees(config, options.launch.world_size));
     probe.lengths = profile::profile_lengths(config.data.context_length);
     probe.budget_ns = budget_ns;
+    const auto measuring = context->activity().shared("measuring the machine");
     result = profile::probe(probe, context->device_transport());
     context->leave();
   });

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "ops/tensor_memory.h"
 #include "runtime/make_executor.h"
 #include "train/calibration.h"
+#include "train/corpus_tokenizer.h"
 #include "train/precision.h"
 #include "transport/device_transport.h"
 #include "transport/gloo.h"
@@ -34,7 +36,7 @@ base::Error describe(std::exception_ptr failure) {
   } catch (const base::Error& error) {
     return error;
   } catch (const std::exception& error) {
-    return base::RunError(error.what());
+    return base::RunError(base::describe_failure(error));
   }
 }
 
@@ -57,6 +59,7 @@ void RunContext::meet() {
   heartbeat.key = options_.launch.key();
   heartbeat.address = transport::own_address(gloo);
   heartbeat.join_timeout_ns = join_timeout_ns;
+  heartbeat.at_work = [this] { return at_own_work(activity(), nodes_); };
   heartbeat.on_lost = [this](const transport::Loss& loss) { end_process(loss); };
   auto beating = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
   {
@@ -68,6 +71,19 @@ void RunContext::meet() {
         "SLUICE_SECRET is not set: whoever reaches this network can pass for a rank "
         "(docs/operating.md)");
   }
+  watch_progress();
+}
+
+void RunContext::watch_progress() {
+  if (config_.train.stall_s == 0) return;
+  WatchdogOptions options;
+  options.stall_ns = config_.train.stall_s * 1'000'000'000;
+  options.others_at_own_work = [this] { return heartbeat_->others_at_work(); };
+  options.on_stall = [this](const std::string& stalled) {
+    fail(base::RunError(
+        text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)")));
+  };
+  watchdog_ = std::make_unique<Watchdog>(activity(), nodes_, std::move(options));
 }
 
 // Before anything in it is read or written.
@@ -78,6 +94,7 @@ void RunContext::lock_directory() {
     RunLockOptions lock;
     lock.command = options_.command;
     lock.say = &base::log_info;
+    lock.on_look = [this] { activity().advance(); };
     lock.on_lost = [this](const base::Error& error) { fail(error); };
     auto taken = std::make_unique<RunLock>(config_.log.dir, std::move(lock));
     const std::lock_guard guard(failing_);
@@ -98,6 +115,7 @@ void RunContext::require_directory() {
 
 void RunContext::open_machine() {
   meet();
+  const auto starting = activity().own("starting");
   read_configuration();
   compare_configurations();
   open_device();
@@ -114,6 +132,7 @@ void RunContext::read_configuration() {
 
 void RunContext::open() {
   meet();
+  const auto starting = activity().own("starting");
   read_configuration();
   compare_configurations();
   open_corpora();
@@ -192,6 +211,7 @@ std::vector<fs::path> RunContext::find_checkpoints() {
     for (const fs::path& directory : found) names.push_back(directory.string());
     const bool from_folder = found.empty() && !config_.model.hf.empty();
     if (from_folder) resumed_.companions = checkpoint::read_companions(config_.model.hf);
+    if (found.empty()) add_corpus_tokenizer(config_.data, resumed_.companions);
   });
   const std::string all = control_->broadcast(base::join(names, std::string(1, '\0')));
   if (all.empty()) return {};
@@ -228,7 +248,10 @@ std::exception_ptr RunContext::open_if_whole(const fs::path& directory) {
         owned.push_back(link::OwnerLayout{options_.launch.world_size}.owned(bucket, rank()));
       }
       checkpoint_->verify(owned);
-      if (rank() == 0) resumed_.companions = checkpoint_->companions();
+      if (rank() == 0) {
+        resumed_.companions = checkpoint_->companions();
+        add_corpus_tokenizer(config_.data, resumed_.companions);
+      }
     } catch (const checkpoint::DamagedCheckpoint&) {
       damage = std::current_exception();
     }
@@ -262,7 +285,7 @@ void RunContext::tell_of_changes(const std::string& checkpoint) const {
   if (resumed_.config.empty()) return;  // an imported model
   try {
     config::RunConfig then = config::parse_config(resumed_.config, checkpoint);
-    then.model = config_.model;  // it fits: its shape was compared, and a folder may have moved
+    then.model = config_.model;    // it fits: its shape was compared, and a folder may have moved
     if (then.parallel.proposed) {  // what "auto" came to
       then.parallel.strategies.clear();
       then.parallel.proposed = false;
@@ -311,6 +334,7 @@ void RunContext::open_device() {
   if (device_.device.is_cpu()) return;
   transport::DeviceTransportOptions options;
   options.device = device_.device.index();
+  const auto connecting = activity().shared("connecting the devices");
   device_transport_ = transport::device_transport(*transport_, options);
 }
 
@@ -356,8 +380,11 @@ void RunContext::open_parameters() {
   engine.context_length = config_.data.context_length;
   engine.device = device_.device;
   engine.host_transport = transport_.get();
-  engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_transport(),
-                                              make_executor(), engine);
+  {
+    const auto connecting = activity().shared("making the communicators");
+    engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_transport(),
+                                                make_executor(), engine);
+  }
   control_->together("loading the parameters", [&] {
     if (checkpoint_) {
       load_parameters(*checkpoint_, engine_->store());
@@ -366,14 +393,6 @@ void RunContext::open_parameters() {
     }
   });
   checkpoint_.reset();  // it keeps the files it read mapped
-  if (config_.train.stall_s == 0) return;
-  WatchdogOptions watchdog;
-  watchdog.stall_ns = config_.train.stall_s * 1'000'000'000;
-  watchdog.on_stall = [this](const std::string& stalled) {
-    fail(base::RunError(
-        text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)")));
-  };
-  watchdog_ = std::make_unique<StepWatchdog>(nodes_, std::move(watchdog));
 }
 
 void RunContext::load_initial_weights() {
@@ -424,6 +443,7 @@ corpus::Sampler RunContext::sampler() const {
 }
 
 void RunContext::leave() {
+  const auto leaving = activity().own("leaving");
   control_->barrier();
   heartbeat_->goodbye();
 }

@@ -17,8 +17,8 @@
 #include "train/control.h"
 #include "train/plan_ahead.h"
 #include "train/run_lock.h"
-#include "train/step_watchdog.h"
 #include "train/trainer.h"
+#include "train/watchdog.h"
 #include "transport/heartbeat.h"
 #include "transport/parent_watch.h"
 
@@ -58,6 +58,7 @@ class RunContext {
   const config::Data& data() const { return *data_; }
   const std::vector<corpus::CorpusIdentity>& corpora() const { return corpora_; }
   Control& control() { return *control_; }
+  Activity& activity() { return control_->activity(); }
   const profile::RankDevice& device() const { return device_; }
   comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
   const cost::CostModel& cost() const { return planner_->cost(); }
@@ -69,6 +70,7 @@ class RunContext {
 
  private:
   void meet();
+  void watch_progress();
   void lock_directory();
   void read_configuration();
   void open_corpora();
@@ -111,7 +113,7 @@ class RunContext {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
   std::unique_ptr<runtime::Engine> engine_;
-  std::unique_ptr<StepWatchdog> watchdog_;
+  std::unique_ptr<Watchdog> watchdog_;
 };
 
 template <typename Action>

@@ -209,6 +209,7 @@ void RunLock::take() {
       }
       if (Clock::now() - silent_since < std::chrono::nanoseconds(options_.silence_ns)) {
         std::this_thread::sleep_for(std::chrono::nanoseconds(options_.silence_ns) / 60);
+        if (options_.on_look) options_.on_look();
         continue;
       }
     }

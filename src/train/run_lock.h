@@ -28,6 +28,7 @@ struct RunLockOptions {
   int64_t silence_ns = 30'000'000'000;  // without a change: a holder elsewhere is dead
   std::string machine;  // "": this kernel and its process numbers; tests pretend to be elsewhere
   std::function<void(const std::string&)> say;  // that one has to wait; may be empty
+  std::function<void()> on_look;                // while one waits, now and then; may be empty
   // Called once, on the lock's thread, when somebody else has taken the lock: nothing may be written any
   // more.
   std::function<void(const base::Error&)> on_lost;

@@ -4,12 +4,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -67,6 +73,54 @@ TEST_F(RunLockFiles, ALivingHolderIsNamed) {
               AllOf(HasSubstr(directory_.string()), HasSubstr(base::text("process ", ::getpid(), " on ")),
                     HasSubstr("sluice train --config a.toml"), HasSubstr("set another log.dir")));
   lock.require_held();
+}
+
+// From now on this process's links fail, as on FAT, on some FUSE and object-store file systems.
+bool refuse_links() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 1, 0),
+#ifdef SYS_link
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_link, 0, 1),
+#else
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 0, 1),
+#endif
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{std::size(code), code};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Holds in a process of its own, where links fail: 0, or the number of the check that did not.
+int lock_without_links(const fs::path& directory, const RunLockOptions& options) {
+  if (!refuse_links()) return 77;
+  if (::link(directory.c_str(), (directory / "x").c_str()) == 0 || errno != EPERM) return 1;
+  const auto lock = std::make_unique<RunLock>(directory, options);
+  try {
+    const RunLock second(directory, options);
+    return 2;
+  } catch (const base::RunError& error) {
+    if (std::string(error.what()).find("is being written by") == std::string::npos) return 3;
+  }
+  lock->require_held();
+  lock->release();
+  if (RunLock(directory, options).number() != 2) return 4;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory / "lock")) {
+    if (entry.path().filename().string().starts_with("draft-")) return 5;
+  }
+  return 0;
+}
+
+TEST_F(RunLockFiles, FileSystemWithoutLinksLocksAsWell) {
+  const pid_t process = ::fork();
+  if (process == 0) ::_exit(lock_without_links(directory_, options()));
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this system filters no system calls";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(RunLockFiles, NextOneTakesAReleasedLockAtOnce) {

@@ -72,7 +72,8 @@ struct PlannedStep {
   std::exception_ptr failure;
 };
 
-PlannedStep planned(PlanAhead& ahead) {
+PlannedStep planned(PlanAhead& ahead, Activity& activity) {
+  const auto planning = activity.own("planning the next step");
   try {
     return {ahead.next(), nullptr};
   } catch (...) {
@@ -132,12 +133,13 @@ class Trainer::Impl {
     bool last = false;
   };
   void require_finite(const runtime::StepResult& result, int64_t step);
+  runtime::StepResult train(const PreparedStep& step);
   bool evaluation_due(int64_t steps_done, bool last) const;
   void make_up_evaluation();
   void warn_without_targets(const runtime::StepResult& result, int64_t step) const;
-  void finish_step(const PreparedStep& step, const StepEnd& end);
-  std::exception_ptr try_to_evaluate(int64_t after_step);
-  void evaluate(int64_t after_step);
+  bool finish_step(const PreparedStep& step, const StepEnd& end);
+  bool stop_requested();
+  bool evaluate(int64_t after_step);
   void try_longest();
   void save(const PreparedStep& last);
   void report(const report::StepMetrics& metrics);
@@ -226,12 +228,13 @@ void Trainer::Impl::run() {
   open_run_files();
   begin_ = steady_clock::now();
   stop_signal_.defer();
+  const auto training = run_.activity().own("between two steps");
   make_up_evaluation();
   PlanAhead ahead(training_steps(run_.planning(run_.data().training), run_.sampler(), config_.train.steps));
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
   {
-    PlannedStep first = planned(ahead);
+    PlannedStep first = planned(ahead, run_.activity());
     report::StepMetrics unused;
     const Agreement agreement = agree(first, {}, unused);
     if (agreement.failure) std::rethrow_exception(agreement.failure);
@@ -240,12 +243,10 @@ void Trainer::Impl::run() {
   }
   while (step && !stop) {
     const auto begin = steady_clock::now();
-    const runtime::StepResult result =
-        run_.engine().train(step->graph, step->tokens, optimizer(step->plan.step));
-    PlannedStep upcoming = planned(ahead);
+    const runtime::StepResult result = train(*step);
+    PlannedStep upcoming = planned(ahead, run_.activity());
     report::StepMetrics metrics = metrics_of(*step, result);
     const Agreement agreement = agree(upcoming, measured(*step, result), metrics);
-    stop = agreement.stop;
     metrics.time_ms = milliseconds(elapsed_ns(begin));
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
@@ -254,7 +255,7 @@ void Trainer::Impl::run() {
     }
     require_finite(result, metrics.step);
     warn_without_targets(result, metrics.step);
-    finish_step(*step, {.agreement = agreement, .last = !upcoming.step});
+    stop = finish_step(*step, {.agreement = agreement, .last = !upcoming.step});
     step = std::move(upcoming.step);
   }
   run_.leave();
@@ -270,6 +271,7 @@ void Trainer::Impl::run() {
 // Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made
 // again.
 void Trainer::Impl::write_report() {
+  const auto writing = run_.activity().own("writing the report");
   try {
     report::write_report(config_.log.dir, config_.log.dir / "report.html");
     base::log_info(text("the report is ", (config_.log.dir / "report.html").string()));
@@ -278,9 +280,14 @@ void Trainer::Impl::write_report() {
   }
 }
 
+runtime::StepResult Trainer::Impl::train(const PreparedStep& step) {
+  const auto running = run_.activity().nodes(text("running step ", step.plan.step));
+  return run_.engine().train(step.graph, step.tokens, optimizer(step.plan.step));
+}
+
 // The update of such a step was left out, on all ranks, so what is saved is still good.
 void Trainer::Impl::require_finite(const runtime::StepResult& result, int64_t step) {
-  run_.control().together("the step", [&] {
+  run_.control().together("checking the step", [&] {
     if (std::isfinite(result.loss_sum) && std::isfinite(result.gradient_norm)) return;
     throw base::RunError(text("step ", step, " has loss ", result.mean_loss(), " and gradient norm ",
                               result.gradient_norm,
@@ -309,28 +316,32 @@ void Trainer::Impl::warn_without_targets(const runtime::StepResult& result, int6
                          "loss of 0 means nothing, and only momentum and weight decay moved the parameters"));
 }
 
-// Who asked to stop may not leave much time: saving comes first then, and evaluation waits until the run
-// continues. What ends the run, here or in the upcoming step's planning, takes none of the steps that were
-// made.
-void Trainer::Impl::finish_step(const PreparedStep& step, const StepEnd& end) {
+// Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
+// evaluation waits until the run continues. What ends the run, here or in the upcoming step's planning, takes
+// none of the steps that were made.
+bool Trainer::Impl::finish_step(const PreparedStep& step, const StepEnd& end) {
   const int64_t done = step.plan.step + 1;
-  const bool ends = end.agreement.stop || end.agreement.failure;
+  bool stop = end.agreement.stop;
   std::exception_ptr failure = end.agreement.failure;
-  if (evaluation_due(done, end.last) && !ends) failure = try_to_evaluate(step.plan.step);
+  if (evaluation_due(done, end.last) && !stop && !failure) {
+    try {
+      stop = !evaluate(step.plan.step);
+    } catch (...) {
+      if (!run_.control().failure_agreed()) throw;
+      failure = std::current_exception();  // of all ranks, which can still save together
+    }
+  }
   const int64_t every = config_.checkpoint.every;
-  if ((every > 0 && (done % every == 0 || end.last)) || ends || failure) save(step);
+  if ((every > 0 && (done % every == 0 || end.last)) || stop || failure) save(step);
   if (failure) std::rethrow_exception(failure);
+  return stop;
 }
 
-// What evaluating fails of on all ranks, which then can still save together.
-std::exception_ptr Trainer::Impl::try_to_evaluate(int64_t after_step) {
-  try {
-    evaluate(after_step);
-  } catch (...) {
-    if (!run_.control().failure_agreed()) throw;
-    return std::current_exception();
-  }
-  return nullptr;
+// Whether any rank was asked to stop. Collective.
+bool Trainer::Impl::stop_requested() {
+  const int64_t own = stop_signal_.requested() ? 1 : 0;
+  const auto words = run_.control().gather({&own, 1});
+  return std::ranges::any_of(words, [](const std::vector<int64_t>& word) { return word[0] != 0; });
 }
 
 // Compares the plan of the upcoming step, shares this step's measurements and the wish to stop.
@@ -361,16 +372,20 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   return agreement;
 }
 
-void Trainer::Impl::evaluate(int64_t after_step) {
-  if (!run_.data().validation || run_.data().validation->batches.empty()) return;
+// False when it was cut short by the wish to stop: then it has no result.
+bool Trainer::Impl::evaluate(int64_t after_step) {
+  if (!run_.data().validation || run_.data().validation->batches.empty()) return true;
+  const auto evaluating = run_.activity().own(text("evaluating after step ", after_step));
   double loss_sum = 0;
   int64_t targets = 0;
   std::string fallback;
   PlanAhead ahead(
       evaluation_steps(run_.planning(run_.data().validation->blend), run_.data().validation->batches));
   for (size_t i = 0; i < run_.data().validation->batches.size(); ++i) {
+    if (stop_requested()) return false;
     std::unique_ptr<PreparedStep> step;
     run_.control().together("planning the evaluation", [&] { step = ahead.next(); });
+    const auto running = run_.activity().nodes(text("evaluating after step ", after_step));
     const runtime::StepResult result = run_.engine().evaluate(step->graph, step->tokens);
     loss_sum += result.loss_sum;
     targets += result.targets;
@@ -381,11 +396,12 @@ void Trainer::Impl::evaluate(int64_t after_step) {
   metrics.targets = targets;
   metrics.fallback = fallback;
   metrics.validation_loss = targets > 0 ? loss_sum / static_cast<double>(targets) : 0;
-  if (run_.rank() != 0) return;
+  if (run_.rank() != 0) return true;
   metrics_->write(metrics);
   summary_.add(metrics);
   base::log_info(
       text("step ", after_step, " validation loss ", metrics.validation_loss, " over ", targets, " targets"));
+  return true;
 }
 
 void Trainer::Impl::save(const PreparedStep& last) {
@@ -404,6 +420,7 @@ void Trainer::Impl::save(const PreparedStep& last) {
 
 void Trainer::Impl::report(const report::StepMetrics& metrics) {
   if (run_.rank() != 0) return;
+  const auto writing = run_.activity().own(text("writing the metrics of step ", metrics.step));
   metrics_->write(metrics);
   summary_.add(metrics);
   const int64_t done = metrics.step + 1 - run_.resumed().step;

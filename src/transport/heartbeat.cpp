@@ -35,8 +35,10 @@ enum class Sign : uint32_t { kAlive, kGoodbye, kLost, kFailed };
 // What travels: this, then `text_bytes` of text.
 struct Header {
   Sign sign = Sign::kAlive;
-  int32_t rank = 0;         // kLost, kFailed: who
-  int32_t exit_status = 0;  // kFailed
+  uint8_t at_work = 0;         // kAlive: the sender is
+  uint8_t others_at_work = 0;  // kAlive, of a hub: some rank is that the hub is connected to
+  int32_t rank = 0;            // kLost, kFailed: who
+  int32_t exit_status = 0;     // kFailed
   uint32_t text_bytes = 0;
 };
 
@@ -53,7 +55,9 @@ struct Peer {
   Socket socket;
   std::string received;  // not yet a whole message
   Clock::time_point heard;
-  bool left = false;  // said goodbye
+  bool left = false;            // said goodbye
+  bool at_work = false;         // by its last sign of life
+  bool others_at_work = false;  // as a hub knows them
 };
 
 void put(char (&field)[256], const std::string& text) { std::strncpy(field, text.c_str(), sizeof field - 1); }
@@ -118,6 +122,12 @@ class Heartbeat::Watch {
     if (loss_ || cards_.empty()) return;  // others know already of a loss that came first
     ending_ = true;
     broadcast(encode({rank_, base::text(name_of(rank_), " failed: ", reason), true, exit_status}));
+  }
+
+  bool others_at_work() const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(
+        peers_, [](const Peer& peer) { return !peer.left && (peer.at_work || peer.others_at_work); });
   }
 
   std::optional<Loss> wait_for_loss(int64_t timeout_ns) const {
@@ -189,7 +199,7 @@ class Heartbeat::Watch {
       std::unique_lock lock(mutex_);
       const std::optional<Loss> found = listen(slept);
       if (woken >= next_beat) {
-        broadcast(encode({.sign = Sign::kAlive, .rank = rank_}, ""));
+        broadcast(sign_of_life());
         next_beat = woken + beat;
       }
       if (!found || loss_ || ending_) continue;
@@ -199,6 +209,16 @@ class Heartbeat::Watch {
       lock.unlock();
       if (options_.on_lost) options_.on_lost(*found);
     }
+  }
+
+  // REQUIRES the lock. A hub tells what it heard from the ranks themselves, not from the other hub: news that
+  // two told each other would never end.
+  std::string sign_of_life() const {
+    Header header{.sign = Sign::kAlive, .rank = rank_};
+    header.at_work = options_.at_work && options_.at_work() ? 1 : 0;
+    const auto works = [](const Peer& peer) { return !peer.left && peer.at_work; };
+    header.others_at_work = std::ranges::any_of(peers_, works) ? 1 : 0;
+    return encode(header, "");
   }
 
   Clock::time_point wait_until(Clock::time_point next_beat) {
@@ -264,6 +284,10 @@ class Heartbeat::Watch {
       SLUICE_ASSERT(header.text_bytes <= kLongestText, "a heartbeat's message is too long");
       if (peer.received.size() < sizeof header + header.text_bytes) break;
       if (header.sign == Sign::kGoodbye) peer.left = true;
+      if (header.sign == Sign::kAlive) {
+        peer.at_work = header.at_work != 0;
+        peer.others_at_work = header.others_at_work != 0;
+      }
       const bool reported = header.sign == Sign::kFailed;
       if ((header.sign == Sign::kLost || reported) && !loss) {
         loss = Loss{header.rank, peer.received.substr(sizeof header, header.text_bytes), reported,
@@ -298,6 +322,8 @@ void Heartbeat::goodbye() { watch_->goodbye(); }
 void Heartbeat::report_failure(const std::string& reason, int exit_status) {
   watch_->report_failure(reason, exit_status);
 }
+
+bool Heartbeat::others_at_work() const { return watch_->others_at_work(); }
 
 std::optional<Loss> Heartbeat::lost() const { return watch_->wait_for_loss(0); }
 

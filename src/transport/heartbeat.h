@@ -33,6 +33,9 @@ struct HeartbeatOptions {
   int64_t beat_ns = 500'000'000;        // between two signs of life
   int64_t silence_ns = 15'000'000'000;  // without any: lost
   int64_t join_timeout_ns = 30'000'000'000;
+  // Whether this rank is at work that others may wait for, which its signs of life tell them. Any thread;
+  // empty: it never is.
+  std::function<bool()> at_work;
   // Called once, on the heartbeat's thread, after the news was passed on. It may _exit; returning is fine.
   std::function<void(const Loss&)> on_lost;
 };
@@ -52,6 +55,9 @@ class Heartbeat {
   // Tells all others that this rank failed of itself; they get it as a reported Loss with `reason` in its
   // text.
   void report_failure(const std::string& reason, int exit_status);
+
+  // Whether some other rank was at work by its last sign of life.
+  bool others_at_work() const;
 
   // The first loss that this rank heard of; the second form waits for one. An operation with a lost peer may
   // fail before the news is here: ask before naming anybody.

@@ -25,7 +25,8 @@ constexpr int64_t kLongEnough_ns = 10'000'000'000;
 // Runs body(rank, heartbeat, callbacks heard so far) for every rank in a thread of its own.
 using Body = std::function<void(int, std::unique_ptr<Heartbeat>&, std::atomic<int>&)>;
 
-void run_ranks(int ranks, const Body& body) {
+void run_ranks(
+    int ranks, const Body& body, const std::function<bool(int)>& at_work = [](int) { return false; }) {
   comm::FakeWorld world(ranks);
   std::vector<int> all(static_cast<size_t>(ranks));
   std::iota(all.begin(), all.end(), 0);
@@ -37,6 +38,7 @@ void run_ranks(int ranks, const Body& body) {
       HeartbeatOptions options;
       options.key = {"secret", "run", ranks};
       options.beat_ns = 20'000'000;
+      options.at_work = [&] { return at_work(rank); };
       options.on_lost = [&](const Loss&) { ++callbacks; };
       auto heartbeat = std::make_unique<Heartbeat>(*control, options);
       body(rank, heartbeat, callbacks);
@@ -109,6 +111,29 @@ TEST(HeartbeatNews, ReportedFailureReachesEveryRankWithItsReason) {
     EXPECT_TRUE(loss->reported);
     EXPECT_EQ(loss->exit_status, 3);
   });
+}
+
+// Ranks 2 and 3 are not connected to each other: hubs pass on who is at work, and forget it again.
+TEST(HeartbeatNews, EveryRankKnowsWhetherAnotherIsAtWork) {
+  constexpr int kRanks = 4;
+  for (const int worker : {0, 1, 3}) {
+    std::atomic<bool> working = true;
+    std::barrier everybody(kRanks);
+    const auto until = [](const Heartbeat& heartbeat, bool wanted) {
+      while (heartbeat.others_at_work() != wanted) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    run_ranks(
+        kRanks,
+        [&](int rank, std::unique_ptr<Heartbeat>& heartbeat, std::atomic<int>&) {
+          if (rank != worker) until(*heartbeat, true);
+          everybody.arrive_and_wait();
+          working = false;
+          until(*heartbeat, false);
+          everybody.arrive_and_wait();
+          heartbeat->goodbye();
+        },
+        [&](int rank) { return rank == worker && working; });
+  }
 }
 
 TEST(HeartbeatNews, OneRankHasNobodyToLose) {

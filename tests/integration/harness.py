@@ -6,6 +6,7 @@ that is removed afterwards.
 
 import array
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -22,6 +23,7 @@ import unittest
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 VOCABULARY = 64
 RUN_TIMEOUT_S = 120
+WAIT_ALL = 0x40000000  # __WALL: for whoever is traced, too
 
 # Enough strategies that steps differ: tensor and pipeline parallel pipelines of unequal size.
 STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"]
@@ -132,6 +134,13 @@ def alive(process_id):
         return pathlib.Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def stop_thread(thread_id):
+    """Makes one thread of a process stand still, as a debugger would; False where the system forbids it."""
+    seize, interrupt = 0x4206, 0x4207
+    ptrace = ctypes.CDLL(None).ptrace
+    return ptrace(seize, thread_id, None, None) == 0 and ptrace(interrupt, thread_id, None, None) == 0
 
 
 def hardware():

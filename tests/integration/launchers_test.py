@@ -6,12 +6,15 @@ With the argument `torchrun`: torchrun's ways (needs the environment that `make 
 
 import os
 import pathlib
+import shutil
+import signal
 import sys
 import unittest
 
-from harness import TestCase, environment, free_port, losses
+from harness import TestCase, committed_steps, environment, free_port, losses
 
 RANKS = 4
+MPIRUN = shutil.which("mpirun")
 TORCHRUN = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice") / "parity/bin/torchrun"
 
 
@@ -62,6 +65,27 @@ class ByHand(Launchers):
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
 
 
+@unittest.skipUnless(MPIRUN, "mpirun is not installed")
+class Mpirun(Launchers):
+    def mpirun(self, run):
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return self.start([MPIRUN, *root, "--oversubscribe", "-n", str(RANKS), *self.train_command(run)],
+                          start_new_session=True)
+
+    def test_ranks_of_mpirun(self):
+        self.configure("mpirun")
+        self.check("mpirun", [self.mpirun("mpirun")])
+
+    def test_mpirun_that_is_told_to_stop_leaves_its_ranks_time_to_save(self):
+        """Its own status says that the job was ended."""
+        run = self.config("told", train__steps=100_000)
+        process = self.mpirun("told")
+        self.wait_for_step(run, 2, process)
+        process.send_signal(signal.SIGTERM)
+        outcome = self.finish(process)
+        self.assertEqual(committed_steps(run), [max(losses(run)) + 1], str(outcome))
+
+
 @unittest.skipUnless(TORCHRUN.exists(), f"{TORCHRUN} is not there: `make parity` installs it")
 class Torchrun(Launchers):
     def torchrun(self, run, *arguments):
@@ -82,5 +106,5 @@ class Torchrun(Launchers):
 
 
 if __name__ == "__main__":
-    wanted = "Torchrun" if sys.argv[1:] == ["torchrun"] else "ByHand"
-    unittest.main(argv=[sys.argv[0], wanted], verbosity=2)
+    wanted = ["Torchrun"] if sys.argv[1:] == ["torchrun"] else ["ByHand", "Mpirun"]
+    unittest.main(argv=[sys.argv[0], *wanted], verbosity=2)

@@ -2,7 +2,6 @@
 dies, strangers at their ports, ranks of another run, a rank that lives and gets nowhere."""
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import signal
@@ -12,12 +11,11 @@ import sys
 import time
 import unittest
 
-from harness import (RUN_TIMEOUT_S, TestCase, alive, committed_steps, environment, free_port, losses, rank_processes,
-                     wait_until)
+from harness import (RUN_TIMEOUT_S, SLUICE, WAIT_ALL, TestCase, alive, committed_steps, environment, free_port, losses,
+                     rank_processes, records, stop_thread, wait_until)
 
 RANKS = 2
 LONG = 100_000  # steps: more than any test waits for
-WAIT_ALL = 0x40000000  # __WALL
 ONE_EACH = ["2x<1,1,1>"]
 
 
@@ -73,6 +71,22 @@ class Stopping(Ranks):
             outcome = self.finish(process)
             self.assertEqual(outcome.status, 0, str(outcome))
             self.assertEqual(committed_steps(run), [max(losses(run)) + 1])
+
+    def test_a_stop_cuts_an_evaluation_short_and_a_restart_makes_up_for_it(self):
+        """Whoever asks for a stop may not leave the time that a large validation set takes."""
+        changes = {"train__steps": 3, "train__eval_every": 1, "data__validation_fraction": 0.6,
+                   "data__tokens_per_step": 96, "checkpoint__every": 0}
+        run = self.configure("run", **changes)
+        process = self.start_train("run", RANKS)
+        self.wait_for_step(run, 0, process)
+        process.send_signal(signal.SIGTERM)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertEqual([record["step"] for record in records(run)], [0], "nothing came behind the first step")
+        self.assertEqual(committed_steps(run), [1])
+        self.train("run", RANKS, "--resume", "auto")
+        evaluated = [record["step"] for record in records(run) if "validation_loss" in record]
+        self.assertEqual(evaluated, [0, 1, 2])
 
     def test_a_signal_while_the_program_starts_ends_it_with_a_status(self):
         """Before the ranks have started, and while they start: nobody dies of the signal."""
@@ -194,31 +208,34 @@ class Strangers(Ranks):
         self.assertIn("MASTER_PORT", outcome.stderr)
 
 
-def stop_thread(thread_id):
-    """Makes one thread of a process stand still, as a debugger would; False where the system forbids it."""
-    seize, interrupt = 0x4206, 0x4207
-    ptrace = ctypes.CDLL(None).ptrace
-    return ptrace(seize, thread_id, None, None) == 0 and ptrace(interrupt, thread_id, None, None) == 0
-
-
 class Progress(Ranks):
     def test_a_rank_that_lives_and_gets_nowhere_is_named(self):
-        """Its compute thread stands still, in a node most likely; its heartbeat goes on."""
-        for attempt in range(5):  # between two steps nobody watches
-            run = self.configure(f"run{attempt}", train__steps=LONG, train__stall_s=2, data__tokens_per_step=4096,
-                                 model__hidden=64, model__ffn_hidden=256)
+        """Its main thread stands still, wherever it is; its heartbeat goes on."""
+        for attempt in range(3):
+            run = self.configure(f"run{attempt}", train__steps=LONG, train__stall_s=3, data__tokens_per_step=4096,
+                                 checkpoint__every=1, train__eval_every=1, data__validation_fraction=0.1)
             process = self.start_long(run.name)
-            rank = rank_processes(process.pid)[1]
-            if not stop_thread(rank):
-                self.skipTest("the system lets nobody stop a thread")
-            if wait_until(lambda rank=rank: not alive(rank), timeout_s=40):
-                os.waitpid(rank, WAIT_ALL)  # who stopped it is the first to hear of its end
-                outcome = self.finish(process)
-                self.assertEqual(outcome.status, 1, str(outcome))
-                self.assertIn("no progress on rank", outcome.stderr)
-                return
-            self.end_group(process)
-        self.fail("nobody noticed")
+            self.expect_named(process, rank_processes(process.pid)[1])
+
+    def test_a_rank_that_gets_nowhere_before_its_first_step_is_named(self):
+        """It reads a file that never answers: a calibration that is a pipe without a writer."""
+        self.configure("run", train__steps=LONG, train__stall_s=3, parallel__calibration="silent.json")
+        os.mkfifo(self.directory / "silent.json")
+        process = self.start_train("run", RANKS, start_new_session=True)
+        self.addCleanup(self.end_group, process)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 1, str(outcome))
+        self.assertRegex(outcome.stderr, r"no progress on rank \d: it is stuck while reading the calibration, for ")
+
+    def expect_named(self, launcher, rank):
+        """Stops a rank's main thread and waits for what its run says of it."""
+        if not stop_thread(rank):
+            self.skipTest("the system lets nobody stop a thread")
+        self.assertTrue(wait_until(lambda: not alive(rank), RUN_TIMEOUT_S), "nobody noticed")
+        os.waitpid(rank, WAIT_ALL)  # who stopped it is the first to hear of its end
+        outcome = self.finish(launcher)
+        self.assertEqual(outcome.status, 1, str(outcome))
+        self.assertRegex(outcome.stderr, r"no progress on rank \d: it (is stuck|waits for other ranks) ")
 
 
 class Limits(Ranks):
@@ -231,12 +248,28 @@ class Limits(Ranks):
 
     def test_no_room_to_start_is_a_line(self):
         self.configure("run", train__steps=2)
-        for limit in ("-v 1500000", "-n 8", "-n 24"):  # less memory does not even load the libraries
+        for limit in ("-v 1500000", "-v 500000", "-n 8", "-n 24"):
             command = " ".join(self.train_command("run", RANKS))
             outcome = self.finish(self.start(["bash", "-c", f"ulimit {limit}; exec {command}"]))
-            self.assertIn(outcome.status, (0, 1, 127), f"{limit}: {outcome}")
+            self.assertIn(outcome.status, (0, 1), f"{limit}: {outcome}")
             self.assertNotIn("terminate called", outcome.stderr, limit)
             self.assertNotIn("killed by signal", outcome.stderr, limit)
+            self.assertNotRegex(outcome.stderr, r"(?m)Resource temporarily unavailable$", limit)
+
+    def test_no_room_for_the_libraries_is_a_line(self):
+        """From too little for the loader (its own line, 127) to enough: never a signal, and one line each."""
+        seen = set()
+        for kibibytes in range(300_000, 600_000, 12_000):
+            outcome = self.finish(self.start(["bash", "-c", f"ulimit -v {kibibytes}; exec {os.path.abspath(SLUICE)} --version"]))
+            seen.add(outcome.status)
+            if outcome.status == 1:
+                self.assertRegex(outcome.stderr, r"\Asluice: out of memory: this process may use \d+ MiB of address space "
+                                 r"\(ulimit -v\), and the program needs \d+ MiB to start: raise the limit\n\Z")
+            elif outcome.status == 127:
+                self.assertRegex(outcome.stderr, r"\A.*error while loading shared libraries: .*\n\Z")
+            else:
+                self.assertEqual(outcome.status, 0, f"{kibibytes}: {outcome}")
+        self.assertEqual(seen, {0, 1, 127})
 
 
 if __name__ == "__main__":

@@ -1,20 +1,24 @@
 """Signals: ranks, launchers and whole groups that are killed, told to stop, frozen, or crash."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 
 from fault import ALL, RUNNING, STEP, Group
-from harness import free_port
-from job import PROGRAM, RANKS, Broken
-from phase import metrics_lines
+from harness import WAIT_ALL, alive, free_port, stop_thread, wait_until
+from job import PROGRAM, RANKS, STUCK_S, Broken
+from phase import Missed, metrics_lines
+from trial import Skipped
 
 FAULTS = Group("signals")
 KILLED = "ends 1 and names the rank"
 SAVED = "saves and ends 0; before the first step ends 1"
 # How long a frozen rank is tolerated by the launcher's and the other ranks' watch: less than its silence.
 FROZEN_S = 2.0
+# How long a rank may get nowhere where one is made to: on a busy machine nothing else may take so long.
+STALL_S = 10
 
 
 def kill_rank(victim):
@@ -165,6 +169,37 @@ def frozen_for_good(trial):
     victim = trial.chance.randrange(RANKS)
     job.signal_rank(victim, signal.SIGSTOP)
     trial.ends(job, 1, says=None if trial.phase == "join" else rf"rank {victim}")
+
+
+def stand_still(trial, thread_of):
+    """Stops one thread of a rank while the others go on, and waits for that rank's end. Returns the job."""
+    trial.configure(train__stall_s=STALL_S, train__join_timeout_s=4 * STALL_S)
+    job = trial.train_to_phase()
+    victim = job.ranks().get(trial.chance.randrange(RANKS))
+    if victim is None:
+        raise Missed
+    thread = thread_of(victim)
+    if not stop_thread(thread):
+        raise Skipped("the system lets nobody stop a thread")
+    if not wait_until(lambda: not alive(victim), STUCK_S):
+        raise Broken(f"nobody noticed within {STUCK_S} s; {job.stacks()}")
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(thread, WAIT_ALL)  # who stopped it is the first to hear of its end
+    trial.configure(train__stall_s=60, train__join_timeout_s=60)
+    return job
+
+
+@FAULTS("a rank's main thread stands still", ALL[:-1], "ends 1 and names a rank and what it is at")
+def main_thread_stands_still(trial):
+    job = stand_still(trial, lambda process: process)
+    early = trial.phase in ("start", "join")
+    trial.ends(job, 1, says=r"no progress on rank \d: it |rank \d" if early else r"no progress on rank \d: it ")
+
+
+@FAULTS("some thread of a rank stands still", ("join", "calibrate", *RUNNING), "goes on, or ends 1 and names a rank")
+def some_thread_stands_still(trial):
+    job = stand_still(trial, lambda process: int(trial.chance.choice(sorted(os.listdir(f"/proc/{process}/task")))))
+    trial.ends(job, 0, 1)
 
 
 def crash(number):
