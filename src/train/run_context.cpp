@@ -55,6 +55,8 @@ void RunContext::meet() {
   gloo.join_timeout_ns = join_timeout_ns;
   transport_ = transport::gloo_transport(gloo);
   control_ = std::make_unique<Control>(*transport_);
+  const auto meeting = activity().shared("meeting them");
+  watch_progress();
   transport::HeartbeatOptions heartbeat;
   heartbeat.key = options_.launch.key();
   heartbeat.address = transport::own_address(gloo);
@@ -71,14 +73,16 @@ void RunContext::meet() {
         "SLUICE_SECRET is not set: whoever reaches this network can pass for a rank "
         "(docs/operating.md)");
   }
-  watch_progress();
 }
 
 void RunContext::watch_progress() {
   if (config_.train.stall_s == 0) return;
   WatchdogOptions options;
   options.stall_ns = config_.train.stall_s * 1'000'000'000;
-  options.others_at_own_work = [this] { return heartbeat_->others_at_work(); };
+  options.others_at_own_work = [this] {
+    const std::lock_guard lock(failing_);
+    return heartbeat_ && heartbeat_->others_at_work();
+  };
   options.on_stall = [this](const std::string& stalled) {
     fail(base::RunError(
         text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)")));
