@@ -11,6 +11,12 @@ namespace sluice::runtime {
 
 namespace {
 
+constexpr const char* kActivation = "activation";
+constexpr const char* kGradient = "gradient";
+constexpr const char* kLanes = "lanes";
+constexpr const char* kLinkInter = "link-inter";
+constexpr const char* kLinkIntra = "link-intra";
+
 std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::Strategy>& candidates) {
   std::set<std::vector<int>> groups;
   for (const strategy::Strategy& candidate : candidates) {
@@ -38,15 +44,19 @@ std::string group_name(const std::vector<int>& ranks) {
 
 }  // namespace
 
+std::map<std::string, int> most_blocks() {
+  return {{kActivation, 4}, {kGradient, 4}, {kLanes, 8}, {kLinkInter, 8}, {kLinkIntra, 16}};
+}
+
 Communicators::Communicators(comm::Transport& transport, comm::Transport& control,
                              const std::vector<strategy::Strategy>& candidates) {
   std::vector<int> world(static_cast<size_t>(transport.world_size()));
   std::iota(world.begin(), world.end(), 0);
-  activation_ = transport.communicator("activation", world);
-  gradient_ = transport.communicator("gradient", world);
-  if (any_lanes(candidates)) lanes_ = transport.communicator("lanes", world);
-  link_inter_ = transport.communicator("link-inter", world);
-  link_intra_ = transport.communicator("link-intra", world);
+  activation_ = transport.communicator(kActivation, world);
+  gradient_ = transport.communicator(kGradient, world);
+  if (any_lanes(candidates)) lanes_ = transport.communicator(kLanes, world);
+  link_inter_ = transport.communicator(kLinkInter, world);
+  link_intra_ = transport.communicator(kLinkIntra, world);
   control_ = control.communicator("step-control", world);
   for (const std::vector<int>& ranks : tensor_parallel_groups(candidates)) {
     const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();

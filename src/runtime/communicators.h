@@ -3,12 +3,19 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/transport.h"
 #include "strategy/strategy.h"
 
 namespace sluice::runtime {
+
+// How many blocks the kernels of some communicators may take on a GPU, by name
+// (transport/device_transport.h): those that wait for peers while computation goes on. Stage transfers have
+// whole cells to hide behind; lanes and links move more, between nodes as fast as a network card, within one
+// as NVLink.
+std::map<std::string, int> most_blocks();
 
 class Communicators {
  public:

@@ -16,6 +16,7 @@
 #include "link/layout.h"
 #include "ops/device.h"
 #include "ops/tensor_memory.h"
+#include "runtime/communicators.h"
 #include "runtime/make_executor.h"
 #include "train/calibration.h"
 #include "train/corpus_tokenizer.h"
@@ -338,6 +339,7 @@ void RunContext::open_device() {
   if (device_.device.is_cpu()) return;
   transport::DeviceTransportOptions options;
   options.device = device_.device.index();
+  options.most_blocks = runtime::most_blocks();
   const auto connecting = activity().shared("connecting the devices");
   device_transport_ = transport::device_transport(*transport_, options);
 }

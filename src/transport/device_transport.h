@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "comm/transport.h"
 
@@ -16,7 +18,10 @@ enum class DeviceTransportKind : uint8_t {
 
 struct DeviceTransportOptions {
   DeviceTransportKind kind = DeviceTransportKind::kAuto;
-  int device = 0;                              // this rank's GPU
+  int device = 0;  // this rank's GPU
+  // Of NCCL's kernels, by communicator; others: as many as NCCL likes. A kernel that waits for its peer holds
+  // a multiprocessor with each of them.
+  std::map<std::string, int> most_blocks;
   int64_t join_timeout_ns = 300'000'000'000;   // for all members to make a communicator
   int64_t issue_timeout_ns = 300'000'000'000;  // for NCCL to take an operation, connections included
 };

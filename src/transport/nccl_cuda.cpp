@@ -155,9 +155,12 @@ class NcclTransport final : public comm::Transport {
     const int member = static_cast<int>(found - ranks.begin());
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(options_.device));
     const ncclUniqueId id = shared_id(name, ranks);
-    auto handle = std::make_shared<NcclHandle>(
-        nccl_api(),
-        NcclHandle::Options{.name = name, .members = static_cast<int>(ranks.size()), .member = member}, id);
+    auto handle = std::make_shared<NcclHandle>(nccl_api(),
+                                               NcclHandle::Options{.name = name,
+                                                                   .members = static_cast<int>(ranks.size()),
+                                                                   .member = member,
+                                                                   .most_blocks = most_blocks(name)},
+                                               id);
     const std::string failure = handle->join(std::chrono::nanoseconds(options_.join_timeout_ns));
     if (!failure.empty()) {
       NcclHandle::cut_off({handle});
@@ -168,6 +171,11 @@ class NcclTransport final : public comm::Transport {
   }
 
  private:
+  int most_blocks(const std::string& name) const {
+    const auto found = options_.most_blocks.find(name);
+    return found == options_.most_blocks.end() ? 0 : found->second;
+  }
+
   // The first member makes the id and gives it to the others. All ranks make communicators in one order, so
   // the ids between two ranks arrive in order too.
   ncclUniqueId shared_id(const std::string& name, const std::vector<int>& ranks) {

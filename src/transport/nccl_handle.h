@@ -30,6 +30,7 @@ class NcclHandle {
     std::string name;
     int members = 1;
     int member = 0;
+    int most_blocks = 0;  // of its kernels; 0: as many as NCCL likes
   };
   // Begins to join; join() waits for the end. `api` outlives the handle.
   NcclHandle(const NcclApi& api, Options options, const ncclUniqueId& id);

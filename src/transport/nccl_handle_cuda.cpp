@@ -20,6 +20,7 @@ NcclHandle::NcclHandle(const NcclApi& api, Options options, const ncclUniqueId& 
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.commName = name_.c_str();
+  if (options.most_blocks > 0) config.maxCTAs = options.most_blocks;
   first_ = api_.init(&comm_, options.members, id, options.member, &config);
 }
 

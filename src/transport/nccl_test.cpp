@@ -76,6 +76,23 @@ TEST(Nccl, FailureEndsAllCommunicatorsTogetherAndWhoeverWaitsForOne) {
   EXPECT_THROW(watch.check(), base::RunError);
 }
 
+TEST(Nccl, KernelsTakeAsManyBlocksAsTheyMay) {
+  static std::vector<int> asked;
+  asked.clear();
+  NcclApi api = stuck_api();
+  api.init = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t* config) {
+    *comm = fake_communicator(++stuck.joined);
+    asked.push_back(config->maxCTAs);
+    return ncclInProgress;
+  };
+  stuck.ends_operations = true;
+  for (const int most_blocks : {0, 4}) {
+    NcclHandle handle(api, {.name = "some", .most_blocks = most_blocks}, ncclUniqueId{});
+    EXPECT_EQ(handle.join(std::chrono::seconds(60)), "");
+  }
+  EXPECT_EQ(asked, (std::vector<int>{NCCL_CONFIG_UNDEF_INT, 4}));
+}
+
 TEST(Nccl, LibraryBesideLibtorchComesBeforeTheSystems) {
   EXPECT_EQ(nccl_paths("/env/site-packages/torch/lib/libc10_cuda.so"),
             (std::vector<std::string>{"/env/site-packages/nvidia/nccl/lib/libnccl.so.2", "libnccl.so.2"}));
