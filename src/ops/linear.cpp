@@ -4,9 +4,13 @@
 #include "ops/linear.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 
 #include "ops/simd.h"
+#ifdef SLUICE_CUDA
+#include "ops/cublaslt.h"
+#endif
 
 namespace sluice::ops {
 
@@ -15,6 +19,12 @@ at::Tensor times(const at::Tensor& x_TA, const at::Tensor& w_AB) { return at::mm
 at::Tensor times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA) { return at::mm(x_TA, w_BA.t()); }
 
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const at::Tensor& w_AB) {
+#ifdef SLUICE_CUDA
+  if (x_TA.is_cuda()) {  // where ATen copies the base into the result first
+    at::Tensor y_TB = at::empty_like(base_TB);
+    if (cublaslt::add_product(base_TB, x_TA, w_AB, y_TB)) return y_TB;
+  }
+#endif
   return at::addmm(base_TB, x_TA, w_AB);
 }
 
@@ -27,6 +37,9 @@ at::Tensor wide_times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA)
 
 void accumulate_weight_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA,
                                 const at::Tensor& b_TB) {
+#ifdef SLUICE_CUDA
+  if (a_TA.is_cuda() && cublaslt::add_product(gradient_AB, a_TA.t(), b_TB, gradient_AB)) return;
+#endif
   at::Tensor target_AB = gradient_AB;
   if (a_TA.scalar_type() == gradient_AB.scalar_type()) {
     at::addmm_out(target_AB, gradient_AB, a_TA.t(), b_TB);
