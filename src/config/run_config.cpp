@@ -119,6 +119,7 @@ TrainConfig read_train(TomlSection& section) {
   section.read_in("stall_s", train.stall_s, {0, 86'400});
   section.read_choice("dtype", train.dtype, {"float32", "bfloat16", "float64"});
   section.read_choice("device", train.device, {"auto", "cpu", "cuda"});
+  section.read("deterministic", train.deterministic);
   section.finish();
   return train;
 }
@@ -394,7 +395,8 @@ std::string to_toml(const RunConfig& config) {
                             {"join_timeout_s", config.train.join_timeout_s},
                             {"stall_s", config.train.stall_s},
                             {"dtype", config.train.dtype},
-                            {"device", config.train.device}}},
+                            {"device", config.train.device},
+                            {"deterministic", config.train.deterministic}}},
       {"optimizer", optimizer_table(config.optimizer)},
       {"parallel", parallel_table(config.parallel)},
       {"cluster", toml::table{{"preset", config.cluster.preset}, {"nodes", config.cluster.nodes}}},

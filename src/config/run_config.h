@@ -38,6 +38,7 @@ struct TrainConfig {
   int64_t stall_s = 60;         // a node of a step that makes no progress for so long ends the run; 0: never
   std::string dtype = "float32";  // float32 | bfloat16 | float64
   std::string device = "auto";    // auto | cpu | cuda
+  bool deterministic = false;     // on GPUs the same bits each time, slower; on CPUs always
 };
 
 struct OptimizerConfig {

@@ -2,6 +2,7 @@
 // group.
 #ifdef SLUICE_CUDNN
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -11,12 +12,12 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/attention_cudnn.h"
 #include "ops/cudnn_graph.h"
+#include "ops/proved_on_gpu.h"
 #include "ops/sequence_groups.h"
 
 namespace sluice::ops::cudnn {
@@ -174,30 +175,13 @@ std::string fault_on(const at::Device& device) {
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index());
   if (major != 9 && major != 10) return "packed rows need Hopper or Blackwell (sm_90, sm_100)";
   if (!load_fault().empty()) return load_fault();
-  try {
-    return fault_of_small_case(device);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
-// What was found out about each GPU so far.
-struct Judgements {
-  std::mutex mutex;
-  std::map<int, std::string> fault_by_gpu;
-};
-Judgements& judgements() {
-  static Judgements all;
-  return all;
-}
-
-bool is_proved(const at::Device& device) {
-  Judgements& all = judgements();
-  const std::lock_guard lock(all.mutex);
-  const auto known = all.fault_by_gpu.find(device.index());
-  if (known != all.fault_by_gpu.end()) return known->second.empty();
   const c10::cuda::CUDAGuard guard(device);
-  return (all.fault_by_gpu[device.index()] = fault_on(device)).empty();
+  return fault_of_small_case(device);
+}
+
+ProvedOnGpu& proved() {
+  static ProvedOnGpu proved(&fault_on);
+  return proved;
 }
 
 bool lies_well(const at::Tensor& x) {
@@ -212,7 +196,8 @@ bool takes(const AttentionInput& input) {
   const bool shape_fits =
       input.q_TND.scalar_type() == at::kBFloat16 && dimensions % 16 == 0 && dimensions <= 128;
   return shape_fits && lies_well(input.q_TND) && lies_well(input.k_TKD) && lies_well(input.v_TKD) &&
-         input.k_TKD.stride(0) == input.v_TKD.stride(0) && is_proved(input.q_TND.device());
+         input.k_TKD.stride(0) == input.v_TKD.stride(0) && !at::globalContext().deterministicAlgorithms() &&
+         proved().on(input.q_TND.device());
 }
 
 std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences) {
@@ -259,12 +244,8 @@ bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 }
 
 std::string report() {
-  Judgements& all = judgements();
-  const std::lock_guard lock(all.mutex);
-  if (all.fault_by_gpu.empty()) return "not used yet";
-  for (const auto& [gpu, fault] : all.fault_by_gpu) {
-    if (!fault.empty()) return base::text("not used: ", fault);
-  }
+  if (!proved().was_asked()) return "not used yet";
+  if (const std::string fault = proved().fault(); !fault.empty()) return base::text("not used: ", fault);
   const int64_t version = library_version();
   std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100);
   if (const int64_t calls = calls_without_plan) line += base::text(", ", calls, " calls without a plan");

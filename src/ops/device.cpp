@@ -1,5 +1,6 @@
 #include "ops/device.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <dlfcn.h>
@@ -18,6 +19,12 @@
 #endif
 
 namespace sluice::ops {
+
+void make_deterministic() {
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);  // its sums then don't depend on streams
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
 
 at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Device& device) {
   return at::empty({elements}, at::TensorOptions().dtype(dtype).pinned_memory(device.is_cuda()));

@@ -17,6 +17,11 @@ int gpu_count();
 // that cannot be loaded.
 void prepare_device(const c10::Device& device);
 
+// From here on operations of this process on GPUs give the same bits for the same numbers, at the cost of
+// speed: attention's backward adds in a fixed order. On the CPU they always do. Call it before the first
+// operation.
+void make_deterministic();
+
 // A dense one-dimensional tensor in host memory to be filled and uploaded: page-locked where `device` is a
 // GPU.
 at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Device& device);

@@ -321,6 +321,7 @@ void RunContext::open_device() {
   control_->together("choosing the device", [&] {
     device_ = profile::rank_device(config_.train, config_.memory, options_.launch);
     if (device_.device.is_cpu()) ops::count_host_tensors();
+    if (config_.train.deterministic) ops::make_deterministic();
     ops::prepare_device(device_.device);
     untracked_bytes_ = ops::untracked_device_bytes(device_.device);
   });
