@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/save.h"
+#include "ops/attention.h"
 #include "report/plan_table.h"
 #include "report/run_files.h"
 #include "report/step_metrics.h"
@@ -265,6 +266,7 @@ void Trainer::Impl::run() {
       nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
                    : summary_.text();
   for (const std::string& line : base::split(outcome, '\n')) base::log_info(line);
+  if (run_.device().device.is_cuda()) base::log_info(text("cuDNN's attention: ", ops::attention_report()));
   write_report();
 }
 
