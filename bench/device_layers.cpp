@@ -31,12 +31,15 @@
 #include "layers/head.h"
 #include "model/parameters.h"
 #include "ops/attention.h"
+#include "ops/cross_entropy.h"
 #include "ops/device.h"
+#include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/rotary.h"
 #include "ops/swiglu.h"
 #include "ops/tensor_memory.h"
+#include "runtime/optimizer_kernels.h"
 
 namespace sluice {
 namespace {
@@ -87,6 +90,14 @@ std::vector<Load> all_loads(const std::string& data, int64_t tokens) {
   loads.push_back(packed_load("wikipedia", data + "/wikipedia_lengths.txt", tokens));
   loads.push_back(packed_load("code", data + "/code_lengths.txt", tokens));
   return loads;
+}
+
+// Bytes a second that the GPU's memory moves at most, by its data sheet: two transfers a clock.
+double memory_bandwidth() {
+  int kilohertz = 0, bits = 0;
+  cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, kGpu.index());
+  cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, kGpu.index());
+  return 2.0 * kilohertz * 1e3 * bits / 8;
 }
 
 struct Times {
@@ -213,7 +224,11 @@ class LayerBench {
                     {"ms", times.median_ms},
                     {"spread_ms", times.spread_ms}};
     if (flops > 0) line["causal_mfu"] = flops / (times.median_ms * 1e-3) / kPeakFlops;
-    if (bytes > 0) line["gbytes_per_s"] = bytes / (times.median_ms * 1e-3) / 1e9;
+    if (bytes > 0) {
+      const double bytes_per_s = bytes / (times.median_ms * 1e-3);
+      line["gbytes_per_s"] = bytes_per_s / 1e9;
+      line["share_of_bandwidth"] = bytes_per_s / memory_bandwidth();
+    }
     if (peak_bytes > 0) line["peak_bytes"] = peak_bytes;
     std::cout << line.dump() << std::endl;
   }
@@ -222,6 +237,8 @@ class LayerBench {
     run_norms();
     run_mlp();
     run_attention();
+    run_ends();
+    run_update();
   }
 
   void run_norms() {
@@ -270,6 +287,45 @@ class LayerBench {
     const at::Tensor rotating = qkv.narrow(1, 0, heads + kv_heads);
     print("rotary", 0, 4 * tokens() * (queries() + keys()),
           time([&] { ops::rotate(rotating, context_.rotary, layout_.position_T, ops::Rotation::kForward); }));
+  }
+
+  // Beside the products of embedding and head; logits of as many rows as a chunk of 1 GiB has.
+  void run_ends() {
+    const at::Tensor table = at::randn({shape_.vocab, shape_.hidden}, kNarrow), dx = random(shape_.hidden);
+    const at::Tensor sum = at::zeros(table.sizes(), kNarrow.dtype(at::kFloat));
+    const at::Tensor ids = at::randint(shape_.vocab, {load_.tokens()}, kNarrow.dtype(at::kLong));
+    const double matrix = 2 * tokens() * hidden();
+    print("embedding", 0, 2 * matrix, time([&] { ops::embedding_lookup(table, ids, 0); }));
+    const double touched = 8 * hidden() * std::min(tokens(), static_cast<double>(shape_.vocab));
+    print("embedding gradient", 0, matrix + touched,
+          time([&] { ops::embedding_lookup_backward(dx, ids, 0, sum); }));
+    const int64_t rows = (int64_t{1} << 30) / (2 * shape_.vocab);
+    const at::Tensor logits = at::randn({rows, shape_.vocab}, kNarrow);
+    const at::Tensor targets = at::randint(shape_.vocab, {rows}, kNarrow.dtype(at::kLong));
+    const at::Tensor statistics = ops::row_statistics(logits, targets, 0);
+    const auto bytes = static_cast<double>(logits.nbytes());
+    print("softmax statistics", 0, bytes, time([&] { ops::row_statistics(logits, targets, 0); }));
+    print("logits gradient", 0, 2 * bytes, time([&] {
+            ops::cross_entropy_gradient(logits, statistics, statistics, targets, 0, at::kBFloat16);
+          }));
+  }
+
+  // The optimiser, on as many parameters as a rank owns of 8B over 64.
+  void run_update() {
+    constexpr int64_t kParameters = 125'000'000;
+    std::vector<at::Tensor> of(4);
+    for (at::Tensor& each : of) each = at::zeros({kParameters}, kNarrow.dtype(at::kFloat));
+    const at::Tensor copy = at::zeros({kParameters}, kNarrow);
+    const runtime::AdamWRun run{.master = of[0].mutable_data_ptr<float>(),
+                                .gradient = of[1].const_data_ptr<float>(),
+                                .exp_avg = of[2].mutable_data_ptr<float>(),
+                                .exp_avg_sq = of[3].mutable_data_ptr<float>(),
+                                .copy = static_cast<uint16_t*>(copy.mutable_data_ptr()),
+                                .elements = kParameters};
+    const runtime::AdamWStep step{.beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .step_size = 1e-3F};
+    print("adamw", 0, 30.0 * kParameters, time([&] {
+            runtime::launch_adamw({&run, 1}, step, c10::cuda::getCurrentCUDAStream().stream());
+          }));
   }
 
   std::string model_;

@@ -4,10 +4,12 @@ import importlib.machinery
 import importlib.util
 import json
 import pathlib
+import struct
 import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
@@ -45,6 +47,10 @@ class Kit(unittest.TestCase):
         self.assertEqual(self.call(wanted)[:2], (True, {"first": "passed", "long": "passed"}))
         self.assertEqual(marks.read_text().split(), ["first", "long"])
 
+    def test_shorter_steps_do_not_wait_for_one_that_does_not_fit(self):
+        wanted = [step("long", "true", 60), step("short", "true", 5)]
+        self.assertEqual(self.call(wanted, minutes=0.5)[:2], (False, {"short": "passed"}))
+
     def test_every_step_fits_into_a_call(self):
         for one in [*steps.test_steps(), *steps.sanitizer_steps(), *steps.bench_steps(), *steps.build_steps()]:
             self.assertLessEqual(one.seconds, 9 * 60, one.name)
@@ -67,6 +73,25 @@ class Kit(unittest.TestCase):
     def test_every_step_has_its_own_name(self):
         names = [one.name for one in [*steps.test_steps(), *steps.sanitizer_steps(), *steps.bench_steps()]]
         self.assertEqual(len(names), len(set(names)))
+
+    def test_nodes_of_a_step_are_held_against_their_predictions(self):
+        events = [{"ph": "X", "cat": cat, "name": name, "ts": 0, "dur": dur, "args": {"predicted_ns": predicted}}
+                  for cat, name, dur, predicted in (("forward", "F0", 100, 80_000), ("forward", "F1", 60, 80_000),
+                                                    ("push", "P", 7, 0))]
+        kinds, worst = runs.node_ratios(events)
+        self.assertEqual(kinds, {"forward": [0.16, 1.0]})
+        self.assertEqual((worst["node"], worst["off_us"]), ("F0", 20))
+
+    def test_lengths_become_a_corpus(self):
+        folder = pathlib.Path(self.folder.name)
+        lengths = folder / "lengths.txt"
+        lengths.write_text("3\n70000\n1\n")
+        with unittest.mock.patch.object(runs, "LENGTHS", lengths):
+            prefix = runs.Runs("sluice", folder).make_measured_lengths()
+        index = prefix.with_suffix(".idx").read_bytes()
+        self.assertEqual(struct.unpack("<9sQBQQ", index[:34]), (b"MMIDIDX\0\0", 1, 8, 3, 4))
+        self.assertEqual(struct.unpack("<3i3q4q", index[34:]), (3, 16384, 2, 0, 6, 32774, 0, 1, 2, 3))
+        self.assertEqual(prefix.with_suffix(".bin").stat().st_size, 2 * (3 + 16384 + 2))
 
     def test_overlap_is_the_share_of_transfers_under_cells(self):
         events = [{"ph": "X", "cat": cat, "ts": begin, "dur": end - begin}

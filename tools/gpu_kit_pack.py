@@ -1,5 +1,6 @@
 """Packs the folder that travels: programs, the libraries that a bare machine lacks, sources, and what building needs."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -42,6 +43,15 @@ def package_files():
                     if PACKAGE_FILES.match(line) and pathlib.Path(line).is_file())
 
 
+def carry_cudnn_frontend(folder):
+    """Headers that `tools/bootstrap` fetched; without them the programs built there leave attention to libtorch."""
+    deps = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
+    headers = deps / "cudnn-frontend" / "include"
+    if not (headers / "cudnn_frontend.h").exists():
+        sys.exit(f"gpu_kit: {headers} lacks the headers of cuDNN's frontend: run tools/bootstrap")
+    shutil.copytree(headers, folder / "deps" / "cudnn-frontend" / "include")
+
+
 def gather(root, build, folder):
     (folder / "programs").mkdir()
     (folder / "lib").mkdir()
@@ -57,6 +67,7 @@ def gather(root, build, folder):
             continue
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / file, folder / file)
+    carry_cudnn_frontend(folder)
     for path in package_files():
         target = folder / "prefix" / path.relative_to("/")
         target.parent.mkdir(parents=True, exist_ok=True)

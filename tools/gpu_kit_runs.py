@@ -1,18 +1,24 @@
 """Training runs on one GPU, judged: each prints a line of JSON with its figures and ends 1 when they are not right.
 
-    gpu_kit_runs.py corpus|learns|agree|offload SLUICE SCRATCH
+    gpu_kit_runs.py corpus|learns|agree|offload|calibrate|foreseen SLUICE SCRATCH
 """
 
+import array
+import collections
+import itertools
 import json
 import pathlib
+import random
 import statistics
+import struct
 import subprocess
 import sys
 import sysconfig
 
 STEPS_TO_LEARN = 200
 LEARNT_NATS = 1.5          # that the loss must have fallen by
-PREDICTION_ERROR = 0.05    # of the median step
+PREDICTION_ERROR = 0.05    # of the median step, and of the peak of memory
+PROFILE_SECONDS = 60
 AGREEMENT = 1e-9           # of losses in FP64, relative
 LEAST_OVERLAP = 0.8        # of transfers to and from host memory, under computation
 
@@ -21,6 +27,11 @@ SMALL = {"model.layers": 4, "model.hidden": 256, "model.heads": 4, "model.kv_hea
          "model.vocab": 2048, "data.context_length": 2048, "data.tokens_per_step": 16384}
 LARGER = {"model.layers": 12, "model.hidden": 2048, "model.heads": 16, "model.kv_heads": 8, "model.ffn_hidden": 5632,
           "model.vocab": 2048, "data.context_length": 8192, "data.tokens_per_step": 65536}
+# 8B's dimensions, as many layers and as large a vocabulary as fit into 80 GB with all of the optimiser's states.
+EIGHT_B = {"model.layers": 4, "model.hidden": 4096, "model.heads": 32, "model.kv_heads": 8, "model.ffn_hidden": 14336,
+           "model.vocab": 32768, "data.context_length": 16384, "data.tokens_per_step": 65536}
+LENGTHS = pathlib.Path(__file__).resolve().parent.parent / "bench" / "data" / "wikipedia_lengths.txt"
+MOST_DOCUMENTS = 20000
 
 
 class Runs:
@@ -41,17 +52,38 @@ class Runs:
             self.run("corpus", "build", *(library / package for package in CORPUS), "--out", self.corpus,
                      "--train-tokenizer", 2048, "--delimiter", "\n\n\n")
 
-    def train(self, name, ranks, settings):
-        """The run's lines of metrics, steps only."""
+    def make_measured_lengths(self):
+        """A corpus of random tokens whose documents are as long as a real one's; its prefix."""
+        prefix = self.scratch / "lengths"
+        if not prefix.with_suffix(".idx").exists():
+            longest = EIGHT_B["data.context_length"]
+            lengths = [min(max(2, int(line)), longest) for line in
+                       itertools.islice(LENGTHS.read_text().split(), MOST_DOCUMENTS)]
+            draw = random.Random(1)
+            tokens = array.array("H", draw.choices(range(EIGHT_B["model.vocab"]), k=sum(lengths)))
+            begins = [2 * begin for begin in itertools.accumulate(lengths, initial=0)]
+            prefix.with_suffix(".bin").write_bytes(tokens.tobytes())
+            prefix.with_suffix(".idx").write_bytes(
+                struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, len(lengths), len(lengths) + 1)
+                + array.array("i", lengths).tobytes() + array.array("q", begins[:-1]).tobytes()
+                + array.array("q", range(len(lengths) + 1)).tobytes())
+        return prefix
+
+    def configure(self, name, settings, corpus):
+        """The words that name a configuration of the run, and its directory."""
         folder = self.scratch / name
         config = self.scratch / f"{name}.toml"
         shape = {key: value for key, value in settings.items() if key.startswith("model.")}
         model = "\n".join(f"{key[6:]} = {value}" for key, value in shape.items())
-        config.write_text(f"[model]\n{model}\n[data]\ntrain = [[{json.dumps(str(self.corpus / 'corpus'))}, 1.0]]\n")
+        config.write_text(f"[model]\n{model}\n[data]\ntrain = [[{json.dumps(str(corpus))}, 1.0]]\n")
         values = {"log.dir": folder, "log.tensorboard": "false", "train.device": "cuda"} | {
             key: value for key, value in settings.items() if key not in shape}
-        options = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-        self.run("train", "--config", config, "--nproc", ranks, *options)
+        return ["--config", config, *(word for key, value in values.items() for word in ("--set", f"{key}={value}"))], folder
+
+    def train(self, name, ranks, settings, corpus=None):
+        """The run's lines of metrics, steps only."""
+        words, folder = self.configure(name, settings, corpus or self.corpus / "corpus")
+        self.run("train", *words, "--nproc", ranks)
         lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
         return [line for line in lines if "loss" in line]
 
@@ -109,11 +141,60 @@ def offload(runs):
     return finish(share is not None and share >= LEAST_OVERLAP, {"overlapped_share_of_transfers": share})
 
 
+def calibrate(runs):
+    """Measures this GPU for the 8B layers: the file that `[parallel] calibration` and data/calibrations want."""
+    out = runs.scratch / "calibration.json"
+    words, _ = runs.configure("profile", EIGHT_B | {"train.dtype": "bfloat16"}, runs.make_measured_lengths())
+    runs.run("profile", *words, "--nproc", 1, "--seconds", PROFILE_SECONDS, "--out", out)
+    return finish(True, {"calibration": json.loads(out.read_text())})
+
+
+def node_ratios(events):
+    """{kind of node: (measured ms, measured ÷ predicted)} of a step's timeline, and of the node that is furthest off."""
+    measured, predicted, worst = collections.Counter(), collections.Counter(), None
+    for event in events:
+        expected_us = event.get("args", {}).get("predicted_ns", 0) / 1e3
+        if event.get("ph") != "X" or expected_us <= 0:
+            continue
+        measured[event["cat"]] += event["dur"]
+        predicted[event["cat"]] += expected_us
+        off_us = abs(event["dur"] - expected_us)
+        if worst is None or off_us > worst["off_us"]:
+            worst = {"node": event["name"], "off_us": off_us, "measured_us": event["dur"], "predicted_us": expected_us}
+    return {kind: [measured[kind] / 1e3, measured[kind] / predicted[kind]] for kind in measured}, worst
+
+
+def foreseen(runs):
+    """Steps of the 8B layers against what the calibration foretells: times, each kind of node, memory."""
+    calibration = runs.scratch / "calibration.json"
+    if not calibration.exists():
+        calibrate(runs)
+    traced = 10
+    steps = runs.train("foreseen", 1, EIGHT_B | {"train.steps": 16, "train.dtype": "bfloat16",
+                                                 "parallel.calibration": calibration, "log.trace_steps": f"[{traced}]"},
+                       runs.make_measured_lengths())
+    late = steps[4:]
+    ratio = statistics.median(step["time_ms"] / step["predicted_ms"] for step in late)
+    memory = statistics.median(step["peak_bytes"] / step["predicted_peak_bytes"] for step in late)
+    events = json.loads((runs.scratch / "foreseen" / f"trace-{traced}.json").read_text())["traceEvents"]
+    kinds, worst = node_ratios(events)
+    return finish(abs(ratio - 1) <= PREDICTION_ERROR and abs(memory - 1) <= PREDICTION_ERROR,
+                  {"median_time_over_prediction": ratio, "median_peak_over_prediction": memory,
+                   "step_ms": statistics.median(step["time_ms"] for step in late),
+                   "tokens_per_s": statistics.median(step["tokens_per_s"] for step in late),
+                   "kinds_ms_and_over_prediction": kinds, "node_furthest_off": worst})
+
+
+NEED_TEXT = {"corpus": lambda runs: 0, "learns": learns, "agree": agree, "offload": offload}
+NEED_LENGTHS = {"calibrate": calibrate, "foreseen": foreseen}
+
+
 def main():
     name, sluice, scratch = sys.argv[1:]
     runs = Runs(sluice, pathlib.Path(scratch))
-    runs.make_corpus()
-    return {"corpus": lambda runs: 0, "learns": learns, "agree": agree, "offload": offload}[name](runs)
+    if name in NEED_TEXT:
+        runs.make_corpus()
+    return (NEED_TEXT | NEED_LENGTHS)[name](runs)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,7 @@ def test_steps():
         tests("ops_test", "*Device*:*Gpu*:-*DeviceOps*", 60),
         tests("transport_test", "DeviceTransport.*:Nccl.*", 60),
         tests("layers_test", "DeviceModel.*", 90),
+        tests("runtime_test", "DeviceOptimizer.*:DeviceCalls.*", 60),
         tests("runtime_test", "DeviceExecutor.*", 120),
         tests("runtime_test", "DeviceExecutor.*", 180, name=" without caching of memory",
               environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
@@ -90,19 +91,24 @@ def layer_steps(model, load, seconds):
                                  str(context.folder / "bench" / "data")], seconds, judge_measurement)
 
 
-def torch_steps(model, attention, seconds):
-    return Step(f"PyTorch's layers: {model}, {attention}",
-                script("bench/device_layers.py", "--model", model, "--attention", attention), seconds,
+def torch_steps(model, load, attention, seconds=120):
+    return Step(f"PyTorch's layers: {model}, {load}, {attention}",
+                script("bench/device_layers.py", "--model", model, "--only", load, "--attention", attention), seconds,
                 judge_measurement)
 
 
 def bench_steps():
+    """What the claims rest on first: packed lengths of 8B's layers, each beside PyTorch's."""
     loads = ("2x8192", "wikipedia-16384", "code-16384", "4x4096", "1x16384", "1x32768", "1x131072")
-    return [*(layer_steps("8b", load, 60) for load in loads[:3]),
-            torch_steps("8b", "varlen", 240), torch_steps("8b", "flex", 300),
+    beside = [step for load in loads[:3]
+              for step in (layer_steps("8b", load, 60), *(torch_steps("8b", load, way) for way in ("varlen", "flex")))]
+    return [*beside,
+            Step("calibration: 8b", run_of("calibrate"), 240, judge_measurement),
+            Step("steps as foreseen: 8b", run_of("foreseen"), 240, judge_measurement),
+            layer_steps("7b", loads[0], 60), *(torch_steps("7b", loads[0], way) for way in ("varlen", "flex")),
             *(layer_steps("8b", load, 60) for load in loads[3:]),
-            *(layer_steps("7b", load, 60) for load in loads),
-            torch_steps("7b", "varlen", 240), torch_steps("7b", "flex", 300)]
+            *(torch_steps("8b", load, "varlen") for load in loads[3:]),
+            *(layer_steps("7b", load, 60) for load in loads[1:])]
 
 
 def build_steps():
