@@ -4,6 +4,7 @@ import importlib.machinery
 import importlib.util
 import json
 import pathlib
+import re
 import struct
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import unittest.mock
 
 TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
+import gpu_kit_pack as pack  # noqa: E402
 import gpu_kit_runs as runs  # noqa: E402
 import gpu_kit_steps as steps  # noqa: E402
 
@@ -92,6 +94,11 @@ class Kit(unittest.TestCase):
         self.assertEqual(struct.unpack("<9sQBQQ", index[:34]), (b"MMIDIDX\0\0", 1, 8, 3, 4))
         self.assertEqual(struct.unpack("<3i3q4q", index[34:]), (3, 16384, 2, 0, 6, 32774, 0, 1, 2, 3))
         self.assertEqual(prefix.with_suffix(".bin").stat().st_size, 2 * (3 + 16384 + 2))
+
+    def test_what_building_needs_travels(self):
+        packages = re.search(r"^packages=\((.*?)\)", (TOOLS / "bootstrap").read_text(), re.MULTILINE | re.DOTALL)[1]
+        libraries = {name for name in packages.split() if name.endswith("-dev")} - {"python3-dev"}
+        self.assertEqual(libraries - set(pack.PACKAGES), set())
 
     def test_overlap_is_the_share_of_transfers_under_cells(self):
         events = [{"ph": "X", "cat": cat, "ts": begin, "dur": end - begin}

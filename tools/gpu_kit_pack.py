@@ -11,10 +11,11 @@ import tempfile
 
 PROGRAMS = ("sluice", "ops_test", "layers_test", "transport_test", "runtime_test", "device_layers_bench")
 # Of Debian: what the sources include and link, for a build where nothing of it is installed.
-PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libcli11-dev", "libfmt-dev", "libfmt9", "libgloo-dev", "libgmock-dev", "libgtest-dev",
-            "libsentencepiece-dev", "libsentencepiece0", "libspdlog-dev", "libspdlog1.10", "libtomlplusplus-dev",
-            "libtomlplusplus3", "libxxhash-dev", "nlohmann-json3-dev", "pkgconf-bin", "libpkgconf3")
-PACKAGE_FILES = re.compile(r"/usr/(include|bin|share/(cmake|pkgconfig))/|/usr/lib/.*(cmake/|pkgconfig/|\.so|"
+PACKAGES = ("libbenchmark-dev", "libbenchmark1debian", "libbz2-1.0", "libbz2-dev", "libcli11-dev", "libfmt-dev", "libfmt9",
+            "libgloo-dev", "libgmock-dev", "libgtest-dev", "libpkgconf3", "libsentencepiece-dev", "libsentencepiece0",
+            "libspdlog-dev", "libspdlog1.10", "libssl-dev", "libssl3", "libtomlplusplus-dev", "libtomlplusplus3",
+            "libxxhash-dev", "libzstd-dev", "libzstd1", "nlohmann-json3-dev", "pkgconf-bin", "zlib1g", "zlib1g-dev")
+PACKAGE_FILES = re.compile(r"/usr/(include|bin|share/(cmake|pkgconfig))/|(/usr)?/lib/[^/]*/([^/]*\.so[.0-9]*$|cmake/|pkgconfig/|"
                            r"lib(gtest|gmock|benchmark)[a-z_]*\.a$)")
 # Every machine's own, or PyTorch's.
 SYSTEM_LIBRARIES = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|gomp)\.so)")
@@ -43,6 +44,15 @@ def package_files():
                     if PACKAGE_FILES.match(line) and pathlib.Path(line).is_file())
 
 
+def carry_file(path, target):
+    """A file of a package. Links lead to a file beside them, whatever way they take here."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        target.symlink_to(pathlib.Path(os.readlink(path)).name)
+    else:
+        shutil.copy(path, target)
+
+
 def carry_cudnn_frontend(folder):
     """Headers that `tools/bootstrap` fetched; without them the programs built there leave attention to libtorch."""
     deps = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
@@ -69,9 +79,8 @@ def gather(root, build, folder):
         shutil.copy(root / file, folder / file)
     carry_cudnn_frontend(folder)
     for path in package_files():
-        target = folder / "prefix" / path.relative_to("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, target, follow_symlinks=False)
+        # /lib is /usr/lib by another name.
+        carry_file(path, folder / "prefix" / "usr" / path.relative_to("/usr" if path.is_relative_to("/usr") else "/"))
 
 
 def pack(root, build, out):
