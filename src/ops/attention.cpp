@@ -18,6 +18,7 @@
 #include "ops/attention_cpu.h"
 #include "ops/attention_cudnn.h"
 #include "ops/device.h"
+#include "ops/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -161,8 +162,15 @@ std::string attention_report() {
   return "not used: built without cuDNN's headers";
 }
 
-// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂.
 void merge(const AttentionResult& seen, const AttentionResult& more) {
+  if constexpr (gpu::kBuilt) {
+    if (gpu::merge(seen, more)) return;
+  }
+  aten::merge(seen, more);
+}
+
+// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂.
+void aten::merge(const AttentionResult& seen, const AttentionResult& more) {
   const at::Tensor lse_NT = at::logaddexp(seen.lse_NT, more.lse_NT);
   const auto share_TN1 = [&](const at::Tensor& of_NT) {
     return (of_NT - lse_NT).exp_().transpose(0, 1).unsqueeze(-1);

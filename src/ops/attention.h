@@ -59,7 +59,7 @@ struct AttentionBlock {
 };
 
 // What the queries have seen of two sets of keys that share none, in `seen`: out and lse over both.
-// seen.out_TND is in lse's type.
+// seen.out_TND is in lse's type. REQUIRES: every query has seen a key of `more`.
 void merge(const AttentionResult& seen, const AttentionResult& more);
 
 // Goes on from what the queries have `seen`: their out and lse become those over old and new keys. Both are
@@ -89,6 +89,7 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 // and heads of at most 256 dimensions, a multiple of 8), and for tests. attention_backward leaves rows of no
 // sequence.
 namespace aten {
+void merge(const AttentionResult& seen, const AttentionResult& more);
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/attention.h"
 #include "ops/norm.h"
 #include "ops/rotary.h"
 
@@ -28,6 +29,9 @@ RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps)
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
                                   const at::Tensor& dweight_H);
+
+// False, with nothing done, for results that the kernel does not take.
+bool merge(const AttentionResult& seen, const AttentionResult& more);
 
 // Rows of x may lie apart.
 void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,

@@ -101,6 +101,31 @@ RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_T
   return out;
 }
 
+bool merge(const AttentionResult& seen, const AttentionResult& more) {
+  const auto rows_are_dense = [](const at::Tensor& lse_NT) {
+    return lse_NT.scalar_type() == at::kFloat && lse_NT.stride(1) == 1;
+  };
+  constexpr int64_t kMostDimensions = 256;
+  if (!can({seen.out_TND, more.out_TND}) || seen.out_TND.scalar_type() != at::kFloat ||
+      seen.out_TND.size(2) > kMostDimensions || !rows_are_dense(seen.lse_NT) ||
+      !rows_are_dense(more.lse_NT)) {
+    return false;
+  }
+  const kernels::AttentionMerge both{.out = seen.out_TND.mutable_data_ptr<float>(),
+                                     .lse = seen.lse_NT.mutable_data_ptr<float>(),
+                                     .lse_stride = seen.lse_NT.stride(0),
+                                     .more_out = readable(more.out_TND),
+                                     .more_lse = more.lse_NT.const_data_ptr<float>(),
+                                     .more_lse_stride = more.lse_NT.stride(0),
+                                     .rows = seen.out_TND.size(0),
+                                     .heads = seen.out_TND.size(1),
+                                     .dimensions = seen.out_TND.size(2)};
+  launch_for(seen.out_TND, "merging attention", [&](cudaStream_t stream) {
+    return kernels::launch_attention_merge(element_of(more.out_TND), both, stream);
+  });
+  return true;
+}
+
 void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
             Rotation rotation) {
   const kernels::Rotary rotary{.x = writable(x_TND),

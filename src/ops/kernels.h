@@ -134,4 +134,20 @@ struct EmbeddingGradient {
 };
 Status launch_embedding_gradient(Element element, const EmbeddingGradient& gradient, Stream stream);
 
+// Makes out and lse those over two sets of keys. REQUIRES: dimensions <= 256; no lse is infinite, but `lse`
+// may be -infinity where `out` is 0.
+struct AttentionMerge {
+  float* out = nullptr;  // [rows, heads, dimensions]
+  float* lse = nullptr;  // row r, head h: lse[h·lse_stride + r]
+  int64_t lse_stride = 0;
+  const void* more_out = nullptr;  // as out
+  const float* more_lse = nullptr;
+  int64_t more_lse_stride = 0;
+  int64_t rows = 0;
+  int64_t heads = 0;
+  int64_t dimensions = 0;
+};
+// `element`: of more_out.
+Status launch_attention_merge(Element element, const AttentionMerge& merge, Stream stream);
+
 }  // namespace sluice::ops::kernels

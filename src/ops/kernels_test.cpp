@@ -4,9 +4,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #define SLUICE_CUDA_ON_HOST
+#include "ops/attention.h"
+#include "ops/attention_kernels.cu"
 #include "ops/cross_entropy.h"
 #include "ops/cross_entropy_kernels.cu"
 #include "ops/embedding.h"
@@ -140,6 +143,34 @@ TEST_P(Kernels, RotaryOfHeadsInWiderRows) {
                    position, rotation);
       expect_close(actual, expected);
     }
+  }
+}
+
+// Parts of larger matrices of log-sum-exps; queries that have seen nothing yet.
+TEST_P(Kernels, AttentionMerge) {
+  for (const auto& [rows, heads, dimensions] :
+       std::vector<std::array<int64_t, 3>>{{1, 1, 8}, {5, 3, 64}, {7, 4, 80}, {3, 2, 256}, {4, 3, 6}}) {
+    const at::Tensor out = at::randn({rows, heads, dimensions}, at::kFloat), more = random(out.sizes());
+    const at::Tensor all_lse = at::randn({heads, rows + 2}, at::kFloat) * 4;
+    const at::Tensor lse = all_lse.narrow(1, 1, rows), more_lse = at::randn({heads, rows}, at::kFloat) * 4;
+    out[0].fill_(0);
+    lse.select(1, 0).fill_(-INFINITY);
+    const AttentionResult expected{wide(out), wide(lse)};
+    aten::merge(expected, {wide(more), wide(more_lse)});
+    ASSERT_EQ(kernels::launch_attention_merge(element(),
+                                              {.out = out.data_ptr<float>(),
+                                               .lse = lse.data_ptr<float>(),
+                                               .lse_stride = lse.stride(0),
+                                               .more_out = more.data_ptr(),
+                                               .more_lse = more_lse.data_ptr<float>(),
+                                               .more_lse_stride = more_lse.stride(0),
+                                               .rows = rows,
+                                               .heads = heads,
+                                               .dimensions = dimensions},
+                                              {}),
+              0);
+    expect_close(out, expected.out_TND);
+    expect_close(lse, expected.lse_NT);
   }
 }
 
