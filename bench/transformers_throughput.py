@@ -121,7 +121,7 @@ def require_equal_losses(system, losses, expected):
 def compare(args, name, scratch):
     documents = write_corpus(args, LENGTHS[name], scratch / "corpus")
     model_directory = scratch / "model"
-    reference.random_model(reference.llama_config(**SHAPE, positions=args.context), seed=1).save_pretrained(
+    reference.random_model(reference.model_config(**SHAPE, positions=args.context), seed=1).save_pretrained(
         model_directory)
     config = program.write_config(scratch / "run.toml", sections(
         args, scratch / "corpus", {"hf": str(model_directory)}, ["<1,1,1>"], args.threads))

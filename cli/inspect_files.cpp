@@ -69,7 +69,8 @@ void print_tensor(const checkpoint::TensorInfo& tensor) {
 void print_layer_times(const cost::CostModel::Options& options) {
   print("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
         "forward", "input grad.", "weight grad.");
-  for (const auto& [tp, layer] : options.layer_by_tp) {
+  for (const auto& [tp, kinds] : options.kinds_by_tp) {
+    const cost::OperationTimes& layer = kinds[1].times;
     for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
       const auto duration = [&](const cost::Quadratic& times) {
         return base::human_duration(times.of_sequences({&length, 1}));

@@ -122,7 +122,7 @@ TEST(HuggingFace, FilesHoldOutputByInputMatrices) {
     std::memcpy(&value, file.data(info) + (row * info.shape[1] + column) * 4, 4);
     return value;
   };
-  const auto stored = [&](model::Role role, int64_t row, int64_t column) {
+  const auto stored = [&](std::string_view role, int64_t row, int64_t column) {
     for (const model::Parameter& parameter : layer.parameters) {
       if (parameter.role == role) {
         return value_of(layer.index, parameter.offset + row * parameter.columns + column);
@@ -134,11 +134,11 @@ TEST(HuggingFace, FilesHoldOutputByInputMatrices) {
   EXPECT_EQ(file.find("model.layers.1.self_attn.o_proj.weight")->shape, (std::vector<int64_t>{12, 16}));
   EXPECT_EQ(file.find("model.layers.1.mlp.down_proj.weight")->shape, (std::vector<int64_t>{12, 20}));
   EXPECT_EQ(file.find("model.norm.weight")->shape, (std::vector<int64_t>{12}));
-  EXPECT_EQ(at("self_attn.q_proj.weight", 3, 5), stored(model::Role::kQkv, 3, 5));
-  EXPECT_EQ(at("self_attn.k_proj.weight", 3, 5), stored(model::Role::kQkv, 16 + 3, 5));
-  EXPECT_EQ(at("self_attn.o_proj.weight", 3, 5), stored(model::Role::kAttentionOut, 5, 3));
-  EXPECT_EQ(at("mlp.up_proj.weight", 3, 5), stored(model::Role::kGateUp, 20 + 3, 5));
-  EXPECT_EQ(at("mlp.down_proj.weight", 3, 5), stored(model::Role::kDown, 5, 3));
+  EXPECT_EQ(at("self_attn.q_proj.weight", 3, 5), stored("qkv", 3, 5));
+  EXPECT_EQ(at("self_attn.k_proj.weight", 3, 5), stored("qkv", 16 + 3, 5));
+  EXPECT_EQ(at("self_attn.o_proj.weight", 3, 5), stored("attention_out", 5, 3));
+  EXPECT_EQ(at("mlp.up_proj.weight", 3, 5), stored("gate_up", 20 + 3, 5));
+  EXPECT_EQ(at("mlp.down_proj.weight", 3, 5), stored("down", 5, 3));
 }
 
 TEST(HuggingFace, ShardsAreBoundedAndIndexed) {

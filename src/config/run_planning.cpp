@@ -26,9 +26,9 @@ void check_against_model(const strategy::Strategy& candidate, const model::Shape
   for (const strategy::Pipeline& pipeline : candidate.pipelines) {
     const std::string fault = model::tp_fault(shape, pipeline.scheme.tp);
     if (!fault.empty()) throw InputError(text("strategy ", strategy::to_text(candidate), ": ", fault));
-    if (pipeline.scheme.pp > shape.layers) {
-      throw InputError(text("strategy ", strategy::to_text(candidate), ": ", pipeline.scheme.pp,
-                            " stages for ", shape.layers, " layers: lower pp"));
+    const std::string too_many = model::pp_fault(shape, pipeline.scheme.pp);
+    if (!too_many.empty()) {
+      throw InputError(text("strategy ", strategy::to_text(candidate), " has ", too_many, ": lower pp"));
     }
   }
 }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cost/layer_bytes.h"
+#include "model/program.h"
 
 namespace sluice::cost {
 namespace {
@@ -23,13 +23,12 @@ class Analysis {
   Analysis(const model::Shape& shape, const Rates& rates, int64_t element_bytes, int tp)
       : shape_(shape), rates_(rates), element_bytes_(real(element_bytes)), tp_(tp) {}
 
-  LayerTimes layer() const {
-    const double products =
-        real(model::dense_flops_per_token(shape_)) / real(shape_.layers) / tp_ / rates_.product_flops_per_ns;
-    const double elementwise = elementwise_bytes() / tp_ / rates_.elementwise_bytes_per_ns;
-    const double gathers = 4 * collective_ns_per_token();
-    const double constant = rates_.layer_overhead_ns + 4 * collective_latency_ns();
-    const double attention = 2 * real(shape_.q_width()) / tp_;  // FLOPs over l²
+  OperationTimes block(const model::TokenWork& work) const {
+    const double products = 2 * real(work.products) / tp_ / rates_.product_flops_per_ns;
+    const double elementwise = element_bytes_ * real(work.elements) / tp_ / rates_.elementwise_bytes_per_ns;
+    const double gathers = work.collectives * collective_ns_per_token();
+    const double constant = rates_.layer_overhead_ns + work.collectives * collective_latency_ns();
+    const double attention = 2 * real(work.attention) / tp_;  // FLOPs over l²
     return {
         times(attention / rates_.attention_forward_flops_per_ns, products + elementwise + gathers, constant),
         times(2.5 * attention / rates_.attention_backward_flops_per_ns, products + 2 * elementwise + gathers,
@@ -37,17 +36,21 @@ class Analysis {
         times(0, products + gathers, constant)};
   }
 
-  EndTimes ends() const {
-    const double rows = 2 * real(shape_.hidden) * element_bytes_ / rates_.elementwise_bytes_per_ns;
-    const double once = collective_ns_per_token();
-    const double constant = rates_.layer_overhead_ns + collective_latency_ns();
-    const Quadratic embedding = times(0, rows + once, constant);
-    const double products = 3 * real(model::head_flops_per_token(shape_)) / tp_ / rates_.product_flops_per_ns;
-    // Cross-entropy reads logits for the maximum and the sum and rewrites them as gradients.
-    const double softmax = 4 * real(shape_.vocab) * element_bytes_ / tp_ / rates_.elementwise_bytes_per_ns;
-    return {embedding, embedding,
-            times(0, products + softmax + 2 * rows + 2 * once,
-                  rates_.layer_overhead_ns + 5 * collective_latency_ns())};
+  // Rows of either end are read and written whole, whatever TP cuts.
+  OperationTimes embedding(const model::TokenWork& work) const {
+    const Quadratic each_way = times(0, rows_ns() + work.collectives * collective_ns_per_token(),
+                                     rates_.layer_overhead_ns + work.collectives * collective_latency_ns());
+    return {each_way, each_way, {}};
+  }
+
+  // Three products (logits and two gradients); a sum of statistics each way beside its gathers.
+  OperationTimes head(const model::TokenWork& work) const {
+    const double products = 3 * (2 * real(work.products)) / tp_ / rates_.product_flops_per_ns;
+    const double softmax = real(work.elements) * element_bytes_ / tp_ / rates_.elementwise_bytes_per_ns;
+    return {times(0, products + softmax + 2 * rows_ns() + work.collectives * collective_ns_per_token(),
+                  rates_.layer_overhead_ns + 5 * collective_latency_ns()),
+            {},
+            {}};
   }
 
  private:
@@ -61,9 +64,8 @@ class Analysis {
         " of ", shape_.head_dim, ", ffn_hidden ", shape_.ffn_hidden, " and vocab ", shape_.vocab,
         ": give a smaller model or a faster machine"));
   }
-  double elementwise_bytes() const {
-    return element_bytes_ *
-           real(10 * shape_.hidden + 2 * (shape_.q_width() + shape_.kv_width()) + 3 * shape_.ffn_hidden);
+  double rows_ns() const {
+    return 2 * real(shape_.hidden) * element_bytes_ / rates_.elementwise_bytes_per_ns;
   }
   double collective_ns_per_token() const {
     return element_bytes_ * real(shape_.hidden) * (tp_ - 1) / tp_ / rates_.collective.bytes_per_ns;
@@ -115,17 +117,22 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                         .host_bytes = memory.host_bytes},
                              .gpus_per_node = gpus_per_node,
                              .gpus_per_nic = rates.gpus_per_nic};
+  const model::Program program(shape);
   for (const int tp : tp_degrees) {
     const std::string fault = model::tp_fault(shape, tp);
     SLUICE_ASSERT(fault.empty(), fault);
     const Analysis analysis(shape, rates, memory.element_bytes, tp);
-    options.layer_by_tp[tp] = analysis.layer();
-    options.ends_by_tp[tp] = analysis.ends();
-    const LayerBytes bytes = layer_bytes_per_token(shape, tp, memory.element_bytes);
-    options.saved_bytes_per_token_layer_by_tp[tp] = bytes.saved;
-    options.deferred_bytes_per_token_layer_by_tp[tp] = bytes.deferred;
-    options.memory.transient_bytes_per_token =
-        std::max(options.memory.transient_bytes_per_token, bytes.transient());
+    std::vector<KindCost>& kinds = options.kinds_by_tp[tp];
+    for (const auto& kind : program.kinds()) {
+      const model::TokenWork work = kind->work();
+      const model::TokenBytes bytes = kind->bytes(tp, memory.element_bytes);
+      const OperationTimes times = kind == program.kinds().front()  ? analysis.embedding(work)
+                                   : kind == program.kinds().back() ? analysis.head(work)
+                                                                    : analysis.block(work);
+      kinds.push_back({times, bytes.saved, bytes.deferred});
+      options.memory.transient_bytes_per_token =
+          std::max(options.memory.transient_bytes_per_token, bytes.transient());
+    }
   }
   return options;
 }

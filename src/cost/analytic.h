@@ -7,6 +7,7 @@
 //                (five products), all of it in the input gradient;
 //   elementwise  e·(10·hidden + 2·(q_width + kv_width) + 3·ffn) / tp bytes a token forward (two norms, two
 //                sums, rotation, SwiGLU; each value read or written once), twice that in the input gradient;
+//                norms of queries and keys add 2·(q_width + kv_width);
 //   collectives  with tp > 1 each moves e·hidden·(tp − 1)/tp bytes a token through a rank's link: four in
 //                forward (gather and reduce-scatter around attention and MLP), four in the input gradient,
 //                four gathers in the weight gradient.

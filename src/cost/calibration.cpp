@@ -108,60 +108,88 @@ class Reader {
 
 constexpr double kTableForwardShare = 1.0 / 3;
 
+// Of the stage that holds most.
+int64_t saved_bytes_of_stage(const CostModel& cost, const strategy::Scheme& scheme) {
+  if (!cost.options().scheme_times.empty()) {
+    return cost.options().scheme_times.at({scheme.tp, scheme.pp}).saved_bytes_per_token;
+  }
+  int64_t fullest = 0;
+  for (int stage = 0; stage < scheme.pp; ++stage) {
+    const base::Interval blocks = cost.program().blocks_in(cost.stage_run(scheme, stage));
+    int64_t bytes = 0;
+    for (int64_t at = blocks.begin; at < blocks.end; ++at) bytes += cost.saved_bytes_per_token(scheme, at);
+    fullest = std::max(fullest, bytes);
+  }
+  return fullest;
+}
+
 // The published form of a scheme's slowest stage.
 Json scheme_row(const CostModel& cost, const strategy::Scheme& scheme, int world_size) {
-  const CostModel::Options& options = cost.options();
   const int stage = cost.slowest_stage(scheme);
   const Quadratic times = cost.stage_times(scheme, stage);
-  const Quadratic forward = cost.cell_times(scheme, CellKind::kForward, cost.whole_stage(scheme, stage));
-  const int64_t layers = strategy::layers_of_stage(options.shape.layers, scheme.pp, 0).size();
-  const int64_t bytes_per_token = options.scheme_times.empty()
-                                      ? layers * cost.saved_bytes_per_token_layer(scheme)
-                                      : options.scheme_times.at({scheme.tp, scheme.pp}).saved_bytes_per_token;
+  const Quadratic forward = cost.cell_times(scheme, CellKind::kForward, cost.stage_run(scheme, stage));
   Json row = {{"scheme", to_text(scheme)}};
   row.update(to_json(times));
   row.update({{"forward_share", times.b == 0 ? 0.0 : to_ns(forward.b) / to_ns(times.b)},
-              {"bytes_per_token", bytes_per_token},
+              {"bytes_per_token", saved_bytes_of_stage(cost, scheme)},
               {"bytes_fixed", cost.fixed_bytes(scheme, world_size)},
               {"max_len", cost.max_len_tokens(scheme, world_size)},
               {"util_len", cost.util_len_tokens(scheme)}});
   return row;
 }
 
+// A row for each TP degree and kind of block; the first of a degree has the ends too.
 Json layers_to_json(const CostModel::Options& options) {
   Json layers = Json::array();
-  for (const auto& [tp, times] : options.layer_by_tp) {
-    const EndTimes& ends = options.ends_by_tp.at(tp);
-    layers.push_back({{"tp", tp},
-                      {"forward", to_json(times.forward)},
-                      {"backward_input", to_json(times.backward_input)},
-                      {"backward_weight", to_json(times.backward_weight)},
-                      {"embedding_forward", to_json(ends.embedding_forward)},
-                      {"embedding_backward", to_json(ends.embedding_backward)},
-                      {"head", to_json(ends.head)},
-                      {"saved_bytes_per_token", options.saved_bytes_per_token_layer_by_tp.at(tp)},
-                      {"deferred_bytes_per_token", options.deferred_bytes_per_token_layer_by_tp.at(tp)}});
+  for (const auto& [tp, kinds] : options.kinds_by_tp) {
+    for (size_t kind = 1; kind + 1 < kinds.size(); ++kind) {
+      const KindCost& block = kinds[kind];
+      Json row = {{"tp", tp},
+                  {"forward", to_json(block.times.forward)},
+                  {"backward_input", to_json(block.times.backward_input)},
+                  {"backward_weight", to_json(block.times.backward_weight)},
+                  {"saved_bytes_per_token", block.saved_bytes_per_token},
+                  {"deferred_bytes_per_token", block.deferred_bytes_per_token}};
+      if (kind == 1) {
+        const OperationTimes& embedding = kinds.front().times;
+        row.update({{"embedding_forward", to_json(embedding.forward)},
+                    {"embedding_backward", to_json(embedding.backward_input)},
+                    {"head", to_json(kinds.back().times.forward)}});
+      } else {
+        row["kind"] = kind;
+      }
+      layers.push_back(std::move(row));
+    }
   }
   return layers;
 }
 
-void read_layer(const Json& json, const std::string& where, CostModel::Options& options) {
+void read_layer(const Json& json, const std::string& where, const model::Program& program,
+                CostModel::Options& options) {
   const Reader reader(json, where);
   const auto tp = static_cast<int>(reader.integer("tp", 1, kMostDegree));
-  const std::string fault = model::tp_fault(options.shape, tp);
+  const std::string fault = program.tp_fault(tp);
   if (!fault.empty()) throw InputError(text(where, ": ", fault));
-  if (options.layer_by_tp.contains(tp)) throw InputError(text(where, ": tp ", tp, " stands there twice"));
+  const auto count = static_cast<int64_t>(program.kinds().size());
+  const int64_t kind = reader.has("kind") ? reader.integer("kind", 1, count - 2) : 1;
+  std::vector<KindCost>& kinds = options.kinds_by_tp[tp];
+  kinds.resize(program.kinds().size());
+  KindCost& block = kinds[static_cast<size_t>(kind)];
+  if (block.saved_bytes_per_token > 0) {
+    const std::string which = count > 3 ? text(" and kind ", kind) : "";
+    throw InputError(text(where, ": tp ", tp, which, " stands there twice"));
+  }
   using enum Reader::Vanishing;
-  options.layer_by_tp[tp] = {reader.quadratic("forward", kRefused),
-                             reader.quadratic("backward_input", kRefused),
-                             reader.quadratic("backward_weight", kRefused)};
-  options.ends_by_tp[tp] = {reader.quadratic("embedding_forward", kAllowed),
-                            reader.quadratic("embedding_backward", kAllowed),
-                            reader.quadratic("head", kRefused)};
-  options.saved_bytes_per_token_layer_by_tp[tp] =
-      reader.integer("saved_bytes_per_token", 1, kMostBytesPerToken);
-  options.deferred_bytes_per_token_layer_by_tp[tp] =
-      reader.integer("deferred_bytes_per_token", 0, kMostBytesPerToken);
+  block.times = {reader.quadratic("forward", kRefused), reader.quadratic("backward_input", kRefused),
+                 reader.quadratic("backward_weight", kRefused)};
+  if (kind == 1) {
+    kinds.front().times = {reader.quadratic("embedding_forward", kAllowed),
+                           reader.quadratic("embedding_backward", kAllowed),
+                           {}};
+    kinds.back().times = {reader.quadratic("head", kRefused), {}, {}};
+  }
+  block.saved_bytes_per_token = reader.integer("saved_bytes_per_token", 1, kMostBytesPerToken);
+  block.deferred_bytes_per_token = reader.integer("deferred_bytes_per_token", 0, kMostBytesPerToken);
 }
 
 // A published row. The keys that depend on the number of ranks are for people.
@@ -218,7 +246,17 @@ void read_schemes(const Json& rows, const std::string& name, CostModel::Options&
 
 void read_layers(const Json& layers, const std::string& name, CostModel::Options& options) {
   if (!layers.is_array() || layers.empty()) throw InputError(text(name, ": key 'layers' has no entry"));
-  for (size_t i = 0; i < layers.size(); ++i) read_layer(layers[i], text(name, ": layers[", i, "]"), options);
+  const model::Program program(options.shape);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    read_layer(layers[i], text(name, ": layers[", i, "]"), program, options);
+  }
+  for (const auto& [tp, kinds] : options.kinds_by_tp) {
+    for (size_t kind = 1; kind + 1 < kinds.size(); ++kind) {
+      if (kinds[kind].saved_bytes_per_token > 0) continue;
+      throw InputError(text(name, ": layers has no row of tp ", tp, " and kind ", kind,
+                            " of the model's blocks: calibrate again with this model"));
+    }
+  }
 }
 
 Json memory_to_json(const MemoryModel& memory) {

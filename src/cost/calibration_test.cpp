@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "cost/analytic.h"
-#include "cost/layer_bytes.h"
 #include "model/test_shape.h"
 
 namespace sluice::cost {
@@ -29,12 +28,7 @@ TEST(Calibration, SurvivesTheFileBitByBit) {
   EXPECT_EQ(after.hardware, before.hardware);
   EXPECT_EQ(after.source, before.source);
   EXPECT_EQ(after.options.shape, before.options.shape);
-  EXPECT_EQ(after.options.layer_by_tp, before.options.layer_by_tp);
-  EXPECT_EQ(after.options.ends_by_tp, before.options.ends_by_tp);
-  EXPECT_EQ(after.options.saved_bytes_per_token_layer_by_tp,
-            before.options.saved_bytes_per_token_layer_by_tp);
-  EXPECT_EQ(after.options.deferred_bytes_per_token_layer_by_tp,
-            before.options.deferred_bytes_per_token_layer_by_tp);
+  EXPECT_EQ(after.options.kinds_by_tp, before.options.kinds_by_tp);
   EXPECT_EQ(after.options.intra, before.options.intra);
   EXPECT_EQ(after.options.inter, before.options.inter);
   EXPECT_EQ(after.options.memory, before.options.memory);
@@ -102,10 +96,7 @@ TEST(Calibration, FaultsNameFileAndKey) {
 
 Calibration small_table() {
   Calibration table = small_calibration();
-  table.options.layer_by_tp.clear();
-  table.options.ends_by_tp.clear();
-  table.options.saved_bytes_per_token_layer_by_tp.clear();
-  table.options.deferred_bytes_per_token_layer_by_tp.clear();
+  table.options.kinds_by_tp.clear();
   for (const auto& [tp, pp] : {std::pair{1, 1}, {1, 2}, {2, 1}, {4, 1}}) {
     table.options.scheme_times[{tp, pp}] = {.stage = Quadratic::from_ns(1.3 / (tp * pp), 17.1, 1000),
                                             .saved_bytes_per_token = 4099 / tp,
@@ -124,7 +115,7 @@ TEST(Calibration, TableSurvivesTheFileBitByBit) {
   EXPECT_EQ(after.options.scheme_times, before.options.scheme_times);
   EXPECT_EQ(after.options.memory, before.options.memory);
   EXPECT_EQ(after.options.shape, before.options.shape);
-  EXPECT_TRUE(after.options.layer_by_tp.empty());
+  EXPECT_TRUE(after.options.kinds_by_tp.empty());
 }
 
 TEST(Calibration, TableFaultsNameTheRow) {
@@ -174,12 +165,12 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
   // Matrix elements: qkv 128·(128 + 128), output 128·128, MLP 3·128·336.
   const double products = 2.0 * (128 * 256 + 128 * 128 + 3 * 128 * 336) / 10;
   const double elementwise = 4.0 * (10 * 128 + 2 * (128 + 64) + 3 * 336) / 8;
-  const LayerTimes& one = options.layer_by_tp.at(1);
+  const OperationTimes& one = options.kinds_by_tp.at(1)[1].times;
   EXPECT_EQ(one.forward, Quadratic::from_ns(2.0 * 128 / 4, products + elementwise, 1000));
   EXPECT_EQ(one.backward_input, Quadratic::from_ns(5.0 * 128 / 5, products + 2 * elementwise, 1000));
   EXPECT_EQ(one.backward_weight, Quadratic::from_ns(0, products, 1000));
   const double gathers = 4 * (4.0 * 128 / 2) / 2;
-  const LayerTimes& two = options.layer_by_tp.at(2);
+  const OperationTimes& two = options.kinds_by_tp.at(2)[1].times;
   EXPECT_EQ(two.forward,
             Quadratic::from_ns(128.0 / 4, products / 2 + elementwise / 2 + gathers, 1000 + 4 * 70));
 }
@@ -199,14 +190,15 @@ TEST(Analytic, WideModelOnASlowMachineIsTheUsersFault) {
 
 TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
   // Two key heads on four ranks: a rank has a head of 32 for queries, keys and values, and 84 of the MLP.
-  const LayerBytes bytes = layer_bytes_per_token(model::test_shape(), 4, 4);
+  const model::Program program(model::test_shape());
+  const model::TokenBytes bytes = program.kind_at(1).bytes(4, 4);
   EXPECT_EQ(bytes.saved, 2 * (128 * 4 + 4) / 4 + (96 + 32 + 2 * 84) * 4 + 4);
   EXPECT_EQ(bytes.deferred, 4 * 128 * 4 / 4 + (96 + 32 + 3 * 84) * 4 - bytes.saved);
   EXPECT_EQ(bytes.forward, 4 * (84 + 128));
   EXPECT_EQ(bytes.backward, 4 * (128 + 84 + 128 + 32));
-  EXPECT_EQ(bytes.transient(), 4 * 4 * 128);
+  EXPECT_EQ(program.kinds().back()->bytes(4, 4).transient(), 4 * 4 * 128);
   // Statistics stay at four bytes in 16 bits.
-  EXPECT_EQ(layer_bytes_per_token(model::test_shape(), 1, 2).saved,
+  EXPECT_EQ(program.kind_at(1).bytes(1, 2).saved,
             2 * (128 * 2 + 4) + (128 + 2 * 64 + 128 + 2 * 336) * 2 + 4 * 4);
 }
 

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cost/layer_bytes.h"
 
 namespace sluice::cost {
 namespace {
@@ -131,14 +130,42 @@ int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
   return exposed <= 0 ? 0 : divide_nearest(exposed, Wide{1} << Quadratic::kFractionBits);
 }
 
+std::shared_ptr<const CostModel::Tables> CostModel::tables_of(const Options& options) {
+  auto tables = std::make_shared<Tables>();
+  tables->program = model::Program(options.shape);
+  const model::Program& program = tables->program;
+  for (const auto& [tp, kinds] : options.kinds_by_tp) {
+    SLUICE_ASSERT(kinds.size() == program.kinds().size(),
+                  base::text("figures of ", kinds.size(), " kinds for ", program.kinds().size()));
+    Sums& sums = tables->sums_by_tp[tp];
+    const auto add = [](std::vector<Sum>& of, const Quadratic& times) {
+      const Sum before = of.empty() ? Sum{} : of.back();
+      if (of.empty()) of.push_back(before);
+      of.push_back({before.a + times.a, before.b + times.b, before.c_ns + times.c_ns});
+    };
+    for (int64_t position = 0; position < program.size(); ++position) {
+      const OperationTimes& times = kinds[static_cast<size_t>(program.at(position).kind)].times;
+      add(sums.forward, times.forward);
+      add(sums.backward_input, times.backward_input);
+      add(sums.backward_weight, times.backward_weight);
+    }
+  }
+  return tables;
+}
+
+CostModel::CostModel(Options options, std::shared_ptr<const Tables> tables)
+    : options_(std::move(options)), tables_(std::move(tables)) {}
+
+CostModel::CostModel(Options options) : options_(std::move(options)), tables_(tables_of(options_)) {}
+
 CostModel CostModel::under(const strategy::MemoryPolicy& policy) const {
   Options options = options_;
   options.policy = policy;
-  return CostModel(std::move(options));
+  return CostModel(std::move(options), tables_);
 }
 
-const LayerTimes& CostModel::layer_times(int tp) const {
-  return of_tp(options_.layer_by_tp, tp, "layer times");
+const KindCost& CostModel::kind_cost(int tp, int64_t position, const char* what) const {
+  return of_tp(options_.kinds_by_tp, tp, what)[static_cast<size_t>(program().at(position).kind)];
 }
 
 const SchemeTimes* CostModel::row(const strategy::Scheme& scheme) const {
@@ -155,8 +182,8 @@ const SchemeTimes* CostModel::row(const strategy::Scheme& scheme) const {
 }
 
 bool CostModel::has_scheme(const strategy::Scheme& scheme) const {
-  if (scheme.pp > options_.shape.layers || !model::tp_fault(options_.shape, scheme.tp).empty()) return false;
-  return options_.scheme_times.empty() ? options_.layer_by_tp.contains(scheme.tp)
+  if (scheme.pp > program().blocks().size() || !program().tp_fault(scheme.tp).empty()) return false;
+  return options_.scheme_times.empty() ? options_.kinds_by_tp.contains(scheme.tp)
                                        : options_.scheme_times.contains({scheme.tp, scheme.pp});
 }
 
@@ -175,62 +202,66 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
   return schemes;
 }
 
-Quadratic CostModel::row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const {
+Quadratic CostModel::row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t blocks) const {
   const Quadratic third = row.stage.share(1, 3);
   const Quadratic rest = {row.stage.a - 2 * third.a, row.stage.b - 2 * third.b,
                           row.stage.c_ns - 2 * third.c_ns};
-  return (kind == CellKind::kBackwardWeight ? rest : third).share(layers, options_.shape.layers / pp);
+  return (kind == CellKind::kBackwardWeight ? rest : third).share(blocks, program().blocks().size() / pp);
 }
 
 // Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
-Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
-  if (const SchemeTimes* known = row(scheme)) return row_times(*known, scheme.pp, kind, part.layers);
-  const LayerTimes& layer = layer_times(scheme.tp);
-  Quadratic times = kind == CellKind::kForward         ? layer.forward.times(part.layers)
-                    : kind == CellKind::kBackwardInput ? layer.backward_input.times(part.layers)
-                                                       : layer.backward_weight.times(part.layers);
-  if (part.end == CellPart::End::kNone) return times;
-  const EndTimes& ends = of_tp(options_.ends_by_tp, scheme.tp, "embedding and head times");
-  const bool embedding = part.end != CellPart::End::kHead;
-  const bool head = part.end != CellPart::End::kEmbedding;
-  if (embedding && kind == CellKind::kForward) times += ends.embedding_forward;
-  if (embedding && kind == CellKind::kBackwardInput) times += ends.embedding_backward;
-  if (head && kind == CellKind::kForward) times += ends.head;
-  return times;
+Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
+  if (const SchemeTimes* known = row(scheme)) {
+    return row_times(*known, scheme.pp, kind, program().blocks_in(run).size());
+  }
+  const Sums& sums = of_tp(tables_->sums_by_tp, scheme.tp, "layer times");
+  const std::vector<Sum>& before = kind == CellKind::kForward         ? sums.forward
+                                   : kind == CellKind::kBackwardInput ? sums.backward_input
+                                                                      : sums.backward_weight;
+  if (run.empty()) return {};
+  const Sum& first = before[static_cast<size_t>(run.begin)];
+  const Sum& last = before[static_cast<size_t>(run.end)];
+  return {narrow(last.a - first.a), narrow(last.b - first.b), narrow(last.c_ns - first.c_ns)};
 }
 
-Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const {
+Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   if (kind == CellKind::kBackward) {
-    Quadratic both = cell_times(scheme, CellKind::kBackwardInput, part);
-    return both += cell_times(scheme, CellKind::kBackwardWeight, part);
+    Quadratic both = cell_times(scheme, CellKind::kBackwardInput, run);
+    return both += cell_times(scheme, CellKind::kBackwardWeight, run);
   }
   const bool one_cell = options_.backward_cells == BackwardCells::kOne;
   if (one_cell && kind == CellKind::kBackwardWeight) return {};
-  Quadratic times = own_times(scheme, kind, part);
+  Quadratic times = own_times(scheme, kind, run);
   if (kind != CellKind::kBackwardInput) return times;
-  if (one_cell) times += own_times(scheme, CellKind::kBackwardWeight, part);
-  if (options_.repeat_forward) times += own_times(scheme, CellKind::kForward, {.layers = part.layers});
-  if (options_.policy.recompute) times += recompute_times(scheme, part.layers);
+  if (one_cell) times += own_times(scheme, CellKind::kBackwardWeight, run);
+  if (options_.repeat_forward) times += own_times(scheme, CellKind::kForward, program().blocks_in(run));
+  if (options_.policy.recompute) times += recompute_times(scheme, run);
   return times;
 }
 
-Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, int64_t layers) const {
-  const LayerProducts products = layer_products(options_.shape);
-  const Quadratic forward = own_times(scheme, CellKind::kForward, {.layers = layers});
-  return {0, forward.share(products.recomputed, products.all).b, forward.c_ns};
+Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, base::Interval run) const {
+  const base::Interval blocks = program().blocks_in(run);
+  Quadratic times;
+  for (int64_t begin = blocks.begin, end = begin; begin < blocks.end; begin = end) {
+    while (end < blocks.end && program().at(end).kind == program().at(begin).kind) ++end;
+    const model::TokenWork work = program().kind_at(begin).work();
+    const Quadratic forward = own_times(scheme, CellKind::kForward, {begin, end});
+    times += {0, forward.share(work.recomputed, work.products).b, forward.c_ns};
+  }
+  return times;
 }
 
-int64_t CostModel::cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+int64_t CostModel::cell_ns(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                            const Work& work) const {
-  if (kind != CellKind::kBackward) return cell_times(scheme, kind, part).of_work(work);
-  return cell_ns(scheme, CellKind::kBackwardInput, part, work) +
-         cell_ns(scheme, CellKind::kBackwardWeight, part, work);
+  if (kind != CellKind::kBackward) return cell_times(scheme, kind, run).of_work(work);
+  return cell_ns(scheme, CellKind::kBackwardInput, run, work) +
+         cell_ns(scheme, CellKind::kBackwardWeight, run, work);
 }
 
 Quadratic CostModel::stage_times(const strategy::Scheme& scheme, int stage) const {
-  const CellPart part = whole_stage(scheme, stage);
-  Quadratic times = cell_times(scheme, CellKind::kForward, part);
-  return times += cell_times(scheme, CellKind::kBackward, part);
+  const base::Interval run = stage_run(scheme, stage);
+  Quadratic times = cell_times(scheme, CellKind::kForward, run);
+  return times += cell_times(scheme, CellKind::kBackward, run);
 }
 
 int CostModel::slowest_stage(const strategy::Scheme& scheme) const {
@@ -239,16 +270,6 @@ int CostModel::slowest_stage(const strategy::Scheme& scheme) const {
     if (stage_times(scheme, stage).b >= stage_times(scheme, slowest).b) slowest = stage;
   }
   return slowest;
-}
-
-CostModel::CellPart CostModel::whole_stage(const strategy::Scheme& scheme, int stage) const {
-  const bool first = stage == 0;
-  const bool last = stage == scheme.pp - 1;
-  return {.layers = strategy::layers_of_stage(options_.shape.layers, scheme.pp, stage).size(),
-          .end = first && last ? CellPart::End::kBoth
-                 : first       ? CellPart::End::kEmbedding
-                 : last        ? CellPart::End::kHead
-                               : CellPart::End::kNone};
 }
 
 int64_t CostModel::transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const {
@@ -266,21 +287,21 @@ int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
   return 2 * kv_heads * options_.shape.head_dim * options_.memory.element_bytes;
 }
 
-RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                                 bool same_node) const {
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
   if (options_.lane_exchange == LaneExchange::kAllToAll) {
-    return all_to_all_times(scheme, kind, part, same_node);
+    return all_to_all_times(scheme, kind, run, same_node);
   }
   const int64_t blocks = kind == CellKind::kForward ? 1 : options_.repeat_forward ? 3 : 2;
   return {.link = same_node ? options_.intra : options_.inter,
-          .layers = part.layers,
+          .layers = program().blocks_in(run).size(),
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
-          .a = cell_times(scheme, kind, part).a};
+          .a = cell_times(scheme, kind, run).a};
 }
 
-RingTimes CostModel::all_to_all_times(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+RingTimes CostModel::all_to_all_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                                       bool same_node) const {
   const model::Shape& shape = options_.shape;
   const int64_t heads = divide_up(2 * (shape.heads + shape.kv_heads), scheme.tp);
@@ -291,7 +312,7 @@ RingTimes CostModel::all_to_all_times(const strategy::Scheme& scheme, CellKind k
   const int64_t in_node = std::max(1, options_.gpus_per_node / (scheme.tp * scheme.pp));
   const int64_t counted = same_node ? others : std::max<int64_t>(1, scheme.cp - in_node);
   return {.link = same_node ? options_.intra : options_.inter,
-          .layers = part.layers,
+          .layers = program().blocks_in(run).size(),
           .bytes_per_token = divide_up(bytes * counted, others * scheme.cp),
           .a = 0};
 }
@@ -304,16 +325,16 @@ int64_t CostModel::update_ns(int64_t owned_elements) const {
   return divide_nearest(Wide{owned_elements} * options_.update_ps_per_element, 1000);
 }
 
-int64_t CostModel::saved_bytes_per_token_layer(const strategy::Scheme& scheme) const {
+int64_t CostModel::saved_bytes_per_token(const strategy::Scheme& scheme, int64_t position) const {
   if (const SchemeTimes* known = row(scheme)) {
-    return divide_up(known->saved_bytes_per_token, options_.shape.layers / scheme.pp);
+    return divide_up(known->saved_bytes_per_token, program().blocks().size() / scheme.pp);
   }
-  return of_tp(options_.saved_bytes_per_token_layer_by_tp, scheme.tp, "saved bytes");
+  return kind_cost(scheme.tp, position, "saved bytes").saved_bytes_per_token;
 }
 
-int64_t CostModel::deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const {
+int64_t CostModel::deferred_bytes_per_token(const strategy::Scheme& scheme, int64_t position) const {
   if (row(scheme) != nullptr || options_.backward_cells == BackwardCells::kOne) return 0;
-  return of_tp(options_.deferred_bytes_per_token_layer_by_tp, scheme.tp, "deferred bytes");
+  return kind_cost(scheme.tp, position, "deferred bytes").deferred_bytes_per_token;
 }
 
 int64_t CostModel::util_len_tokens(const strategy::Scheme& scheme) const {

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "cost/layer_bytes.h"
+#include "base/interval.h"
+#include "model/program.h"
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
 #include "strategy/scheme.h"
@@ -59,18 +61,21 @@ struct Quadratic {
   bool operator==(const Quadratic&) const = default;
 };
 
-// Times of one layer, and of the ends of the model, under one TP degree and lane count.
-struct LayerTimes {
+// Times of one operation. The embedding has no weight gradient of its own, because its input gradient is
+// that; the head does everything in its forward: final norm, loss and all gradients.
+struct OperationTimes {
   Quadratic forward;
   Quadratic backward_input;
   Quadratic backward_weight;
-  bool operator==(const LayerTimes&) const = default;
+  bool operator==(const OperationTimes&) const = default;
 };
-struct EndTimes {
-  Quadratic embedding_forward;
-  Quadratic embedding_backward;
-  Quadratic head;  // final norm, loss and all head gradients: they run inside the last stage's forward
-  bool operator==(const EndTimes&) const = default;
+
+// What is known of a kind of operation under one TP degree.
+struct KindCost {
+  OperationTimes times;
+  int64_t saved_bytes_per_token = 0;     // kept from forward to backward
+  int64_t deferred_bytes_per_token = 0;  // beyond those, until a deferred weight gradient
+  bool operator==(const KindCost&) const = default;
 };
 
 // Moving bytes: latency plus bytes over bandwidth (bytes per second).
@@ -136,21 +141,18 @@ class CostModel {
  public:
   struct Options {
     model::Shape shape;
-    std::map<int, LayerTimes> layer_by_tp;
-    std::map<int, EndTimes> ends_by_tp;
-    std::map<int, int64_t> saved_bytes_per_token_layer_by_tp;  // kept from forward to backward
-    std::map<int, int64_t>
-        deferred_bytes_per_token_layer_by_tp;  // beyond those, until a deferred weight gradient
-    LinkTimes intra;                           // inside a node
-    LinkTimes inter;                           // between nodes, of one network adapter
-    LinkTimes host{0, 10'000'000'000};         // a rank's copies to or from host memory
-    int64_t update_ps_per_element = 0;         // optimiser step, picoseconds an owned element
+    // By TP degree, then in the order of model::Program::kinds().
+    std::map<int, std::vector<KindCost>> kinds_by_tp;
+    LinkTimes intra;                    // inside a node
+    LinkTimes inter;                    // between nodes, of one network adapter
+    LinkTimes host{0, 10'000'000'000};  // a rank's copies to or from host memory
+    int64_t update_ps_per_element = 0;  // optimiser step, picoseconds an owned element
     MemoryModel memory;
     int gpus_per_node = 8;
     int gpus_per_nic = 1;  // neighbouring ones that share a network adapter; divides gpus_per_node
-    // By (tp, pp), each pp dividing the layers. Where it has rows, they take the place of the four maps above
-    // and a scheme without a row cannot be planned. A third of T(l) is forward, a third input gradient and a
-    // third weight gradient; a part of a stage takes its layers' share of it.
+    // By (tp, pp), each pp dividing the layers. Where it has rows, they take the place of the map above and a
+    // scheme without a row cannot be planned. A third of T(l) is forward, a third input gradient and a third
+    // weight gradient; a part of a stage takes its layers' share of it.
     std::map<std::pair<int, int>, SchemeTimes> scheme_times;
     // How systems differ that are compared with this one; calibration files do not say it.
     BackwardCells backward_cells = BackwardCells::kSplit;
@@ -161,8 +163,9 @@ class CostModel {
     // Under which times and activations are counted: that of micro-batches which name none.
     strategy::MemoryPolicy policy;
   };
-  explicit CostModel(Options options) : options_(std::move(options)) {}
+  explicit CostModel(Options options);
   const Options& options() const { return options_; }
+  const model::Program& program() const { return tables_->program; }
 
   // The same machine and model under another policy.
   CostModel under(const strategy::MemoryPolicy& policy) const;
@@ -181,30 +184,30 @@ class CostModel {
   // two with TP inside a node. Ascending.
   std::vector<strategy::Scheme> schemes(int most_ranks) const;
 
-  // One cell on `part` of the model for pieces of `lengths`. A part with the embedding adds its forward to
-  // kForward and its gradient to kBackwardInput (whose result it consumes at once); a part with the head adds
-  // all of the head to kForward. kBackward is exactly kBackwardInput + kBackwardWeight. A policy that
-  // recomputes adds to kBackwardInput what recompute_times says.
-  struct CellPart {
-    int64_t layers = 0;
-    enum class End : uint8_t { kNone, kEmbedding, kHead, kBoth } end = End::kNone;
-  };
-  int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+  // One cell on a run of the model program for pieces of `lengths`: the sum of its operations. kBackward is
+  // exactly kBackwardInput + kBackwardWeight. A policy that recomputes adds to kBackwardInput what
+  // recompute_times says.
+  int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                   std::span<const int64_t> lengths) const {
-    return cell_ns(scheme, kind, part, Work::of(lengths));
+    return cell_ns(scheme, kind, run, Work::of(lengths));
   }
-  int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, CellPart part, const Work& work) const;
+  int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, base::Interval run, const Work& work) const;
   // a, b and c of such a cell; kBackward's are the sums, so its rounding may differ by a nanosecond.
-  Quadratic cell_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const;
-  // What a backward makes again of so many layers: the forward without attention, and without the share of
-  // its products that only later layers need.
-  Quadratic recompute_times(const strategy::Scheme& scheme, int64_t layers) const;
+  Quadratic cell_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
+  // What a backward makes again of a run: the forward without attention, and without the share of its
+  // products that only later operations need.
+  Quadratic recompute_times(const strategy::Scheme& scheme, base::Interval run) const;
   // Forward plus backward on the whole of a stage: the published T(l).
   Quadratic stage_times(const strategy::Scheme& scheme, int stage) const;
   // The last stage of those with the most time a token.
   int slowest_stage(const strategy::Scheme& scheme) const;
-  // The whole of a stage: its layers, the embedding on the first, the head on the last.
-  CellPart whole_stage(const strategy::Scheme& scheme, int stage) const;
+  // The operations of a stage, and how many blocks are among them.
+  base::Interval stage_run(const strategy::Scheme& scheme, int stage) const {
+    return program().of_stage(scheme.pp, stage);
+  }
+  int64_t stage_blocks(const strategy::Scheme& scheme, int stage) const {
+    return program().blocks_in(stage_run(scheme, stage)).size();
+  }
 
   // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel. Between nodes
   // those on one adapter share it, as they do in rings.
@@ -215,7 +218,8 @@ class CostModel {
   // With kAllToAll those of scheme.cp lanes, all of which share the micro-batch: in each of k − 1 steps a
   // lane gives 1/k of its queries, keys, values and outputs (backward: of their gradients) to another.
   // Between nodes the steps inside one are hidden by the others.
-  RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, CellPart part, bool same_node) const;
+  RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
+                       bool same_node) const;
   // Keys and values of a token in one layer, on one of tp ranks.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
 
@@ -235,45 +239,69 @@ class CostModel {
   // What a micro-batch of `tokens` under `policy` takes of that credit, rounded up, and at most all of it.
   int64_t credit_of(const strategy::Scheme& scheme, int world_size, const strategy::MemoryPolicy& policy,
                     int64_t tokens) const;
-  // Activation bytes a token and layer: made by the forward, kept of those until the backward (in whichever
-  // memory), and held beyond the made ones until a deferred W.
-  int64_t saved_bytes_per_token_layer(const strategy::Scheme& scheme) const;
-  int64_t kept_bytes_per_token_layer(const strategy::Scheme& scheme) const;
-  int64_t deferred_bytes_per_token_layer(const strategy::Scheme& scheme) const;
+  // Activation bytes a token of an operation: made by the forward, kept of those until the backward (in
+  // whichever memory), and held beyond the made ones until a deferred W.
+  int64_t saved_bytes_per_token(const strategy::Scheme& scheme, int64_t position) const;
+  int64_t kept_bytes_per_token(const strategy::Scheme& scheme, int64_t position) const;
+  int64_t deferred_bytes_per_token(const strategy::Scheme& scheme, int64_t position) const;
   // What a token takes of the device from forward to backward, on the fullest stage.
   int64_t held_bytes_per_token(const strategy::Scheme& scheme) const;
-  // What a backward has made again at any time, a token.
-  int64_t recomputed_bytes_per_token(const strategy::Scheme& scheme) const;
-  // What a cell of a micro-batch on `lanes` lanes has at work beside all of the above, at most: of a layer,
+  // What a backward of the run has made again at any time, a token.
+  int64_t recomputed_bytes_per_token(const strategy::Scheme& scheme, base::Interval run) const;
+  // What a cell of a micro-batch on `lanes` lanes has at work beside all of the above, at most: of a block,
   // or with the head a chunk of logits.
-  int64_t working_bytes(const strategy::Scheme& scheme, CellKind kind, CellPart part, int64_t tokens,
+  int64_t working_bytes(const strategy::Scheme& scheme, CellKind kind, base::Interval run, int64_t tokens,
                         int lanes) const;
   // The row of activations or gradients at a stage's boundary, a token.
   int64_t boundary_bytes_per_token(const strategy::Scheme& scheme) const;
-  // What a layer of a micro-batch moves to host memory and back: a share of its kept bytes. Of a stage with
-  // so many layers, only the first layers − 2 do.
-  int64_t offloaded_bytes(const strategy::Scheme& scheme, int64_t tokens) const;
+  // What a block of a micro-batch moves to host memory and back: a share of its kept bytes. Of a stage's
+  // blocks all but the last two do.
+  int64_t offloaded_bytes(const strategy::Scheme& scheme, int64_t position, int64_t tokens) const;
   // The shortest micro-batch that keeps its ranks busy: the table's, otherwise where tokens take 85 % of the
   // time of the slowest stage and its constant takes the rest.
   int64_t util_len_tokens(const strategy::Scheme& scheme) const;
 
  private:
+  // Sums over the operations before a position, so that a run of them costs two look-ups.
+  struct Sum {
+    Wide a = 0;
+    Wide b = 0;
+    Wide c_ns = 0;
+  };
+  struct Sums {
+    std::vector<Sum> forward, backward_input, backward_weight;
+  };
+  // What the model says under every policy.
+  struct Tables {
+    model::Program program;
+    std::map<int, Sums> sums_by_tp;
+  };
+  static std::shared_ptr<const Tables> tables_of(const Options& options);
+  CostModel(Options options, std::shared_ptr<const Tables> tables);
+
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options_.gpus_per_nic); }
-  const LayerTimes& layer_times(int tp) const;
-  Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, CellPart part) const;
-  RingTimes all_to_all_times(const strategy::Scheme& scheme, CellKind kind, CellPart part,
+  Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
+  RingTimes all_to_all_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                              bool same_node) const;
   const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
-  Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t layers) const;
+  Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t blocks) const;
+  const KindCost& kind_cost(int tp, int64_t position, const char* what) const;
+  model::TokenBytes token_bytes(const strategy::Scheme& scheme, int64_t position) const;
+  // The first stages, among which is the one that holds most of a micro-batch.
+  int stages_to_compare(const strategy::Scheme& scheme) const;
+  // The blocks of a run, without those that are of the kind of the one before.
+  template <typename Visit>
+  void for_each_kind_of_block(base::Interval run, Visit visit) const;
+  int64_t held_bytes_of_stage(const strategy::Scheme& scheme, int stage) const;
   int64_t stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const;
   int64_t host_bytes_per_token(const strategy::Scheme& scheme) const;  // fullest stage
-  LayerBytes layer_bytes(const strategy::Scheme& scheme) const;
-  int64_t ring_bytes_at_work(const LayerBytes& bytes) const;  // a token's, beside other backwards'
+  int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;    // a token's, beside other backwards'
   int64_t head_working_bytes(const strategy::Scheme& scheme, int64_t tokens) const;
   int64_t transient_bytes_per_token(const strategy::Scheme& scheme) const;  // that credits leave room for
 
   Options options_;
+  std::shared_ptr<const Tables> tables_;
 };
 
 }  // namespace sluice::cost

@@ -13,125 +13,165 @@ constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 
 int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by - 1) / by); }
 
-// Elements of the largest TP shard of a bucket.
-int64_t largest_shard(const model::Bucket& bucket, int tp) {
-  int64_t largest = 0;
-  for (int t = 0; t < tp; ++t) largest = std::max(largest, model::tp_shard(bucket, tp, t).size());
-  return largest;
+// Elements of the largest TP shard of one of these buckets.
+int64_t elements_of(const model::Program& program, const MemoryModel& memory, int64_t position, int tp) {
+  if (memory.layer_parameters == 0) return model::largest_shard(program.kind_at(position), tp);
+  const bool end = program.blocks_in({position, position + 1}).empty();
+  return divide_up(end ? memory.end_parameters : memory.layer_parameters, tp);
 }
 
-// Every layer has the same shape, so a one-layer table tells all bucket sizes.
-model::ParameterTable one_layer_table(model::Shape shape) {
-  shape.layers = 1;
-  return model::parameter_table(shape);
-}
-
-// Parameters of the largest TP shards, and of the whole model.
-struct ParameterCounts {
-  int64_t layer = 0;
-  int64_t embedding = 0;
-  int64_t head = 0;
-  int64_t all = 0;
-};
-
-ParameterCounts parameter_counts(const model::Shape& shape, const MemoryModel& memory, int tp) {
+int64_t all_parameters(const model::Program& program, const MemoryModel& memory) {
   if (memory.layer_parameters > 0) {
-    const int64_t end = divide_up(memory.end_parameters, tp);
-    return {divide_up(memory.layer_parameters, tp), end, end,
-            shape.layers * memory.layer_parameters + 2 * memory.end_parameters};
+    return program.blocks().size() * memory.layer_parameters + 2 * memory.end_parameters;
   }
-  const model::ParameterTable table = one_layer_table(shape);
-  return {largest_shard(table.layer(0), tp), largest_shard(table.embedding(), tp),
-          largest_shard(table.head(), tp), shape.parameters()};
+  int64_t all = 0, of_kind = 0;
+  for (int64_t position = 0; position < program.size(); ++position) {
+    const bool new_kind = position == 0 || program.at(position).kind != program.at(position - 1).kind;
+    if (new_kind) of_kind = model::largest_shard(program.kind_at(position), 1);
+    all += of_kind;
+  }
+  return all;
 }
 
 }  // namespace
 
 int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const {
   const MemoryModel& memory = options_.memory;
-  const ParameterCounts counts = parameter_counts(options_.shape, memory, scheme.tp);
-  const bool first = stage == 0;
-  const bool last = stage == scheme.pp - 1;
-  int64_t elements = whole_stage(scheme, stage).layers * counts.layer;
-  if (first || (last && options_.shape.tie_embeddings)) elements += counts.embedding;
-  if (last) elements += counts.head;
+  const base::Interval run = stage_run(scheme, stage);
+  int64_t elements = 0, of_kind = 0;
+  int kind = -1;
+  for (const int bucket : program().buckets_of(run)) {
+    if (program().at(bucket).kind != kind) of_kind = elements_of(program(), memory, bucket, scheme.tp);
+    kind = program().at(bucket).kind;
+    elements += of_kind;
+  }
+  const bool head = run.end > program().head();
   return elements * (memory.element_bytes + memory.accumulator_bytes) +
-         divide_up(counts.all, world_size) * memory.owner_bytes_per_parameter +
-         (last ? memory.logits_chunk_bytes : 0);
+         divide_up(all_parameters(program(), memory), world_size) * memory.owner_bytes_per_parameter +
+         (head ? memory.logits_chunk_bytes : 0);
 }
 
 int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) const {
   int64_t fullest = 0;
-  // Stages in the middle are alike, and never fuller than the first of them.
-  for (const int stage : {0, std::min(1, scheme.pp - 1), scheme.pp - 1}) {
+  for (int stage = 0; stage < scheme.pp; ++stage) {
+    // Stages of alike blocks in the middle are never fuller than the first of them.
+    if (program().uniform() && stage > 1 && stage + 1 < scheme.pp) continue;
     fullest = std::max(fullest, stage_bytes(scheme, stage, world_size));
   }
   return fullest;
 }
 
-LayerBytes CostModel::layer_bytes(const strategy::Scheme& scheme) const {
-  return layer_bytes_per_token(options_.shape, scheme.tp, options_.memory.element_bytes);
+int CostModel::stages_to_compare(const strategy::Scheme& scheme) const {
+  return program().uniform() ? 1 : scheme.pp;
 }
 
-int64_t CostModel::kept_bytes_per_token_layer(const strategy::Scheme& scheme) const {
-  const int64_t saved = saved_bytes_per_token_layer(scheme);
+template <typename Visit>
+void CostModel::for_each_kind_of_block(base::Interval run, Visit visit) const {
+  const base::Interval blocks = program().blocks_in(run);
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    if (position > blocks.begin && program().at(position).kind == program().at(position - 1).kind) continue;
+    visit(position);
+    if (program().uniform()) return;
+  }
+}
+
+model::TokenBytes CostModel::token_bytes(const strategy::Scheme& scheme, int64_t position) const {
+  return program().kind_at(position).bytes(scheme.tp, options_.memory.element_bytes);
+}
+
+int64_t CostModel::kept_bytes_per_token(const strategy::Scheme& scheme, int64_t position) const {
+  const int64_t saved = saved_bytes_per_token(scheme, position);
   if (!options_.policy.recompute) return saved;
-  // What was measured or published, shared as the shape says.
-  const LayerBytes bytes = layer_bytes(scheme);
+  // What was measured or published, shared as the kind says.
+  const model::TokenBytes bytes = token_bytes(scheme, position);
   return divide_up(Wide{saved} * bytes.border, bytes.saved);
 }
 
-int64_t CostModel::recomputed_bytes_per_token(const strategy::Scheme& scheme) const {
-  if (!options_.policy.recompute) return 0;
-  const LayerBytes bytes = layer_bytes(scheme);
-  return divide_up(Wide{saved_bytes_per_token_layer(scheme)} * bytes.recomputed, bytes.saved);
+int64_t CostModel::recomputed_bytes_per_token(const strategy::Scheme& scheme, base::Interval run) const {
+  int64_t most = 0;
+  if (!options_.policy.recompute) return most;
+  for_each_kind_of_block(run, [&](int64_t position) {
+    const model::TokenBytes bytes = token_bytes(scheme, position);
+    const int64_t saved = saved_bytes_per_token(scheme, position);
+    most = std::max(most, divide_up(Wide{saved} * bytes.recomputed, bytes.saved));
+  });
+  return most;
 }
 
 int64_t CostModel::boundary_bytes_per_token(const strategy::Scheme& scheme) const {
   return divide_up(options_.shape.hidden * options_.memory.element_bytes, scheme.tp);
 }
 
-int64_t CostModel::offloaded_bytes(const strategy::Scheme& scheme, int64_t tokens) const {
-  return static_cast<int64_t>(Wide{kept_bytes_per_token_layer(scheme)} * tokens *
+int64_t CostModel::offloaded_bytes(const strategy::Scheme& scheme, int64_t position, int64_t tokens) const {
+  return static_cast<int64_t>(Wide{kept_bytes_per_token(scheme, position)} * tokens *
                               options_.policy.offload_permille / 1000);
 }
 
 int64_t CostModel::host_bytes_per_token(const strategy::Scheme& scheme) const {
-  const int64_t layers = strategy::layers_of_stage(options_.shape.layers, scheme.pp, 0).size();
-  return std::max<int64_t>(0, layers - kLayersThatStay) *
-         divide_up(Wide{kept_bytes_per_token_layer(scheme)} * options_.policy.offload_permille, 1000);
+  int64_t fullest = 0;
+  for (int stage = 0; options_.policy.offload_permille > 0 && stage < stages_to_compare(scheme); ++stage) {
+    const base::Interval blocks = program().blocks_in(stage_run(scheme, stage));
+    int64_t bytes = 0;
+    for (int64_t position = blocks.begin; position + kLayersThatStay < blocks.end; ++position) {
+      bytes +=
+          divide_up(Wide{kept_bytes_per_token(scheme, position)} * options_.policy.offload_permille, 1000);
+    }
+    fullest = std::max(fullest, bytes);
+  }
+  return fullest;
+}
+
+int64_t CostModel::held_bytes_of_stage(const strategy::Scheme& scheme, int stage) const {
+  const base::Interval blocks = program().blocks_in(stage_run(scheme, stage));
+  const bool split = splits_backward(scheme);
+  int64_t held = 0, of_kind = 0, leaving = 0;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const bool new_kind =
+        position == blocks.begin || program().at(position).kind != program().at(position - 1).kind;
+    if (new_kind) {
+      of_kind = kept_bytes_per_token(scheme, position);
+      leaving = offloaded_bytes(scheme, position, 1);
+      if (split) of_kind += deferred_bytes_per_token(scheme, position);
+    }
+    held += of_kind - (position + kLayersThatStay < blocks.end ? leaving : 0);
+  }
+  return held;
 }
 
 int64_t CostModel::held_bytes_per_token(const strategy::Scheme& scheme) const {
   const SchemeTimes* known = row(scheme);
   if (known != nullptr && options_.policy.keeps_all()) return known->saved_bytes_per_token;
-  const int64_t layers = strategy::layers_of_stage(options_.shape.layers, scheme.pp, 0).size();
-  int64_t held = layers * kept_bytes_per_token_layer(scheme);
-  held -= std::max<int64_t>(0, layers - kLayersThatStay) * offloaded_bytes(scheme, 1);
-  if (splits_backward(scheme)) held += layers * deferred_bytes_per_token_layer(scheme);
-  return held + boundary_bytes_per_token(scheme);
+  int64_t fullest = 0;
+  for (int stage = 0; stage < stages_to_compare(scheme); ++stage) {
+    fullest = std::max(fullest, held_bytes_of_stage(scheme, stage));
+  }
+  return fullest + boundary_bytes_per_token(scheme);
 }
 
 // Of a backward where keys and values go round a ring.
-int64_t CostModel::ring_bytes_at_work(const LayerBytes& bytes) const {
+int64_t CostModel::ring_bytes_at_work(const model::TokenBytes& bytes) const {
   const bool rings = options_.lane_exchange == LaneExchange::kRing;
   return rings && options_.memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
 }
 
 int64_t CostModel::transient_bytes_per_token(const strategy::Scheme& scheme) const {
-  const LayerBytes bytes = layer_bytes(scheme);
   const int64_t plain = options_.memory.transient_bytes_per_token;
-  const int64_t backward = plain + (scheme.cp > 1 ? ring_bytes_at_work(bytes) : 0);
-  if (!options_.policy.recompute) return backward;
-  // A forward has the whole of its layer before it leaves most of it.
-  return std::max(backward + recomputed_bytes_per_token(scheme), std::min(plain, bytes.forward) +
-                                                                     saved_bytes_per_token_layer(scheme) -
-                                                                     kept_bytes_per_token_layer(scheme));
+  int64_t most = 0;
+  for_each_kind_of_block(program().blocks(), [&](int64_t position) {
+    const model::TokenBytes bytes = token_bytes(scheme, position);
+    const int64_t backward = plain + (scheme.cp > 1 ? ring_bytes_at_work(bytes) : 0);
+    most = std::max(most, backward + recomputed_bytes_per_token(scheme, {position, position + 1}));
+    // A forward has the whole of its layer before it leaves most of it.
+    const int64_t dropped = saved_bytes_per_token(scheme, position) - kept_bytes_per_token(scheme, position);
+    if (options_.policy.recompute) most = std::max(most, std::min(plain, bytes.forward) + dropped);
+  });
+  return most;
 }
 
 int64_t CostModel::head_working_bytes(const strategy::Scheme& scheme, int64_t tokens) const {
   const MemoryModel& memory = options_.memory;
-  const int64_t rows_bytes = std::min(memory.transient_bytes_per_token, layer_bytes(scheme).head);
+  const int64_t rows_bytes =
+      std::min(memory.transient_bytes_per_token, token_bytes(scheme, program().head()).forward);
   const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
   const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy
   const int64_t row_bytes = divide_up(options_.shape.vocab, scheme.tp) * (wide_bytes + narrow_bytes);
@@ -144,25 +184,30 @@ int64_t CostModel::head_working_bytes(const strategy::Scheme& scheme, int64_t to
   return std::max(tokens * rows_bytes, (tokens + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes);
 }
 
-int64_t CostModel::working_bytes(const strategy::Scheme& scheme, CellKind kind, CellPart part, int64_t tokens,
-                                 int lanes) const {
+int64_t CostModel::working_bytes(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
+                                 int64_t tokens, int lanes) const {
   const int64_t most = options_.memory.transient_bytes_per_token;
-  const LayerBytes bytes = layer_bytes(scheme);
   int64_t working = 0;
   if (kind == CellKind::kForward) {
-    const bool head = part.end == CellPart::End::kHead || part.end == CellPart::End::kBoth;
-    if (part.layers > 0) {
-      working = tokens * (std::min(most, bytes.forward) + saved_bytes_per_token_layer(scheme) -
-                          kept_bytes_per_token_layer(scheme));
-    }
-    return head ? std::max(working, head_working_bytes(scheme, tokens)) : working;
+    for_each_kind_of_block(run, [&](int64_t position) {
+      working = std::max(working, std::min(most, token_bytes(scheme, position).forward) +
+                                      saved_bytes_per_token(scheme, position) -
+                                      kept_bytes_per_token(scheme, position));
+    });
+    working *= tokens;
+    return run.end > program().head() ? std::max(working, head_working_bytes(scheme, tokens)) : working;
   }
   if (kind == CellKind::kBackwardWeight || most == 0) return 0;
-  working = std::min(most, bytes.backward) + (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
-  if (kind == CellKind::kBackward) return tokens * working;
-  // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
-  working += boundary_bytes_per_token(scheme) - deferred_bytes_per_token_layer(scheme);
-  return tokens * std::max<int64_t>(0, working);
+  for_each_kind_of_block(run, [&](int64_t position) {
+    const model::TokenBytes bytes = token_bytes(scheme, position);
+    int64_t own = std::min(most, bytes.backward) + (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
+    // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
+    if (kind == CellKind::kBackwardInput) {
+      own += boundary_bytes_per_token(scheme) - deferred_bytes_per_token(scheme, position);
+    }
+    working = std::max(working, own);
+  });
+  return tokens * working;
 }
 
 int64_t CostModel::credit_tokens(const strategy::Scheme& scheme, int world_size) const {

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "cost/layer_bytes.h"
 
 namespace sluice::cost {
 namespace {
@@ -27,12 +26,13 @@ model::Shape tiny_shape(bool tied) {
 
 CostModel::Options tiny_options(bool tied = false) {
   CostModel::Options options{.shape = tiny_shape(tied)};
-  options.layer_by_tp[1] = {Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200),
-                            Quadratic::from_ns(0, 12, 50)};
-  options.ends_by_tp[1] = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8),
-                           Quadratic::from_ns(0, 30, 9)};
-  options.saved_bytes_per_token_layer_by_tp[1] = 1000;
-  options.deferred_bytes_per_token_layer_by_tp[1] = 500;
+  KindCost embedding, block, head;
+  embedding.times = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8), {}};
+  block = {{Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200), Quadratic::from_ns(0, 12, 50)},
+           1000,
+           500};
+  head.times.forward = Quadratic::from_ns(0, 30, 9);
+  options.kinds_by_tp[1] = {embedding, block, head};
   options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
   options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
   options.update_ps_per_element = 1500;
@@ -90,18 +90,18 @@ TEST(CostModel, CellsAddLayersAndEnds) {
   const Scheme two{.pp = 2};
   const std::vector<int64_t> lengths = {4, 2};  // squares 20, tokens 6
   // Stage 0: three layers and the embedding.
-  EXPECT_EQ(cost.cell_ns(two, CellKind::kForward, cost.whole_stage(two, 0), lengths),
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kForward, cost.stage_run(two, 0), lengths),
             3 * (10 + 60 + 100) + 6 + 7);
-  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackwardInput, cost.whole_stage(two, 0), lengths),
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackwardInput, cost.stage_run(two, 0), lengths),
             3 * (20 + 120 + 200) + 12 + 8);
-  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackwardWeight, cost.whole_stage(two, 0), lengths), 3 * (72 + 50));
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackwardWeight, cost.stage_run(two, 0), lengths), 3 * (72 + 50));
   // Stage 1: two layers; the head runs inside the forward.
-  EXPECT_EQ(cost.cell_ns(two, CellKind::kForward, cost.whole_stage(two, 1), lengths),
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kForward, cost.stage_run(two, 1), lengths),
             2 * (10 + 60 + 100) + 180 + 9);
-  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackward, cost.whole_stage(two, 1), lengths),
+  EXPECT_EQ(cost.cell_ns(two, CellKind::kBackward, cost.stage_run(two, 1), lengths),
             2 * (20 + 120 + 200 + 72 + 50));
   // One stage has both ends.
-  EXPECT_EQ(cost.cell_ns({}, CellKind::kForward, cost.whole_stage({}, 0), lengths),
+  EXPECT_EQ(cost.cell_ns({}, CellKind::kForward, cost.stage_run({}, 0), lengths),
             5 * (10 + 60 + 100) + 6 + 7 + 180 + 9);
   EXPECT_EQ(cost.stage_times(two, 1).of_sequences(lengths), 2 * (30 + 252 + 350) + 189);
 }
@@ -109,7 +109,7 @@ TEST(CostModel, CellsAddLayersAndEnds) {
 TEST(CostModel, UnknownTpDegreeIsTheUsersMistake) {
   const CostModel cost(tiny_options());
   try {
-    cost.cell_ns({.tp = 2}, CellKind::kForward, {.layers = 1}, Work{});
+    cost.cell_ns({.tp = 2}, CellKind::kForward, {1, 2}, Work{});
     FAIL();
   } catch (const base::InputError& error) {
     EXPECT_NE(std::string(error.what()).find("tp 2"), std::string::npos) << error.what();
@@ -139,7 +139,7 @@ TEST(CostModel, TpGroupSharesItsAdapterBetweenNodes) {
 TEST(CostModel, RingsCostWhatAttentionDoesNotHide) {
   const CostModel cost(tiny_options());
   const Scheme scheme{.cp = 4};
-  const CostModel::CellPart part{.layers = 3};
+  const base::Interval part{1, 4};
   EXPECT_EQ(cost.ring_bytes_per_token(scheme), 256);
   EXPECT_EQ(cost.ring_bytes_per_token({.tp = 4}), 128);  // fewer heads than ranks: a whole one each
   const RingTimes forward = cost.ring_times(scheme, CellKind::kForward, part, true);
@@ -200,8 +200,7 @@ TEST(CostModel, ModelThatDoesNotFitHoldsNothing) {
 CostModel::Options table_options() {
   CostModel::Options options = tiny_options();
   options.shape.layers = 6;
-  options.layer_by_tp.clear();
-  options.ends_by_tp.clear();
+  options.kinds_by_tp.clear();
   for (const int pp : {1, 2, 3}) {
     options.scheme_times[{1, pp}] = {.stage = Quadratic::from_ns(12.0 / pp, 100.0 / pp, 50),
                                      .saved_bytes_per_token = 6000 / pp,
@@ -222,7 +221,7 @@ TEST(SchemeTable, WholeStagesTakeWhatTheTableSays) {
   for (const int pp : {1, 2, 3}) {
     const Scheme scheme{.pp = pp};
     for (int stage = 0; stage < pp; ++stage) {
-      const auto part = cost.whole_stage(scheme, stage);
+      const auto part = cost.stage_run(scheme, stage);
       Quadratic sum = cost.cell_times(scheme, CellKind::kForward, part);
       sum += cost.cell_times(scheme, CellKind::kBackward, part);
       EXPECT_EQ(sum, table_options().scheme_times.at({1, pp}).stage);
@@ -238,12 +237,10 @@ TEST(SchemeTable, WholeStagesTakeWhatTheTableSays) {
 TEST(SchemeTable, PartsTakeTheirLayersShare) {
   const CostModel cost(table_options());
   const std::vector<int64_t> lengths = {100};
-  using End = CostModel::CellPart::End;
   // <1,2>: 6·100² + 50·100 + 50 forward and backward on three layers; a ninth is one layer's forward.
-  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {.layers = 1}, lengths), (60'000 + 5'000) / 9 + 6);
-  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {.layers = 1, .end = End::kHead}, lengths),
-            (60'000 + 5'000) / 9 + 6);
-  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {.end = End::kHead}, lengths), 0);
+  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {1, 2}, lengths), (60'000 + 5'000) / 9 + 6);
+  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {6, 8}, lengths), (60'000 + 5'000) / 9 + 6);
+  EXPECT_EQ(cost.cell_ns({.pp = 2}, CellKind::kForward, {7, 8}, lengths), 0);
 }
 
 TEST(SchemeTable, MemoryHoldsPpOfTheLongestMicroBatches) {
@@ -253,8 +250,8 @@ TEST(SchemeTable, MemoryHoldsPpOfTheLongestMicroBatches) {
   const int64_t free_bytes = 1'000'000 - cost.fixed_bytes({.pp = 2}, 4);
   EXPECT_EQ(cost.credit_tokens({.pp = 2}, 4), free_bytes / 3000);
   EXPECT_EQ(cost.max_len_tokens({.pp = 2}, 4), free_bytes / 6000);
-  EXPECT_EQ(cost.saved_bytes_per_token_layer({.pp = 2}), 1000);
-  EXPECT_EQ(cost.deferred_bytes_per_token_layer({.pp = 2}), 0);
+  EXPECT_EQ(cost.saved_bytes_per_token({.pp = 2}, 1), 1000);
+  EXPECT_EQ(cost.deferred_bytes_per_token({.pp = 2}, 1), 0);
   EXPECT_EQ(cost.util_len_tokens({.pp = 2}), 32);
 }
 
@@ -267,7 +264,9 @@ TEST(SchemeTable, SchemesWithoutARowAreNamed) {
   EXPECT_EQ(cost.schemes(2), (std::vector<Scheme>{{}, {.pp = 2}}));
   const Scheme six{.pp = 6};
   const std::vector<std::function<void()>> queries = {
-      [&] { cost.cell_ns(six, CellKind::kForward, {.layers = 1}, Work{}); },
+      [&] {
+        cost.cell_ns(six, CellKind::kForward, {1, 2}, Work{});
+      },
       [&] { cost.stage_times(six, 0); },
       [&] { cost.max_len_tokens(six, 8); },
       [&] { cost.credit_tokens(six, 8); },
@@ -307,7 +306,7 @@ TEST(CostModel, OneBackwardCellTakesWhatTheTwoTakeAndDefersNothing) {
   const Scheme scheme{.pp = 2};
   const std::vector<int64_t> lengths = {70, 5};
   for (int stage = 0; stage < 2; ++stage) {
-    const CostModel::CellPart part = split.whole_stage(scheme, stage);
+    const base::Interval part = split.stage_run(scheme, stage);
     EXPECT_EQ(one.cell_ns(scheme, CellKind::kBackwardWeight, part, lengths), 0);
     EXPECT_NEAR(one.cell_ns(scheme, CellKind::kBackwardInput, part, lengths),
                 split.cell_ns(scheme, CellKind::kBackward, part, lengths), 1);
@@ -322,9 +321,9 @@ TEST(CostModel, RepeatingTheForwardRunsItsLayersOnceMore) {
   options.repeat_forward = true;
   const CostModel again(options);
   const Scheme scheme{.pp = 2};
-  const CostModel::CellPart part = kept.whole_stage(scheme, 1);  // with the head, which is not run again
+  const base::Interval part = kept.stage_run(scheme, 1);  // with the head, which is not run again
   Quadratic expected = kept.cell_times(scheme, CellKind::kBackward, part);
-  expected += kept.cell_times(scheme, CellKind::kForward, {.layers = part.layers});
+  expected += kept.cell_times(scheme, CellKind::kForward, kept.program().blocks_in(part));
   EXPECT_EQ(again.cell_times(scheme, CellKind::kBackward, part), expected);
 }
 
@@ -333,7 +332,7 @@ TEST(CostModel, AllToAllMovesEachTokensHeadsButTheOwnPart) {
   options.lane_exchange = LaneExchange::kAllToAll;
   options.gpus_per_node = 4;
   const CostModel model(options);
-  const CostModel::CellPart part{.layers = 5};
+  const base::Interval part{1, 6};
   // Queries, keys, values, outputs: 2·(4 + 2) heads of 16 elements of 4 bytes.
   const int64_t token_bytes = 2 * (4 + 2) * 16 * 4;
   for (const int cp : {2, 4}) {
@@ -352,16 +351,16 @@ TEST(CostModel, AllToAllMovesEachTokensHeadsButTheOwnPart) {
 TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   const CostModel keep(tiny_options());
   const CostModel recompute = keep.under({.recompute = true});
-  const LayerBytes bytes = layer_bytes_per_token(tiny_shape(false), 1, 4);
+  const model::TokenBytes bytes = keep.program().kind_at(1).bytes(1, 4);
   const Scheme one;
-  EXPECT_EQ(recompute.kept_bytes_per_token_layer(one), (1000 * bytes.border + bytes.saved - 1) / bytes.saved);
+  EXPECT_EQ(recompute.kept_bytes_per_token(one, 1), (1000 * bytes.border + bytes.saved - 1) / bytes.saved);
   EXPECT_GT(recompute.max_len_tokens(one, 1), keep.max_len_tokens(one, 1));
   // Of the 30,720 matrix elements the MLP's second, 6,144, does nothing again.
-  const Quadratic again = recompute.recompute_times(one, 5);
+  const Quadratic again = recompute.recompute_times(one, {1, 6});
   EXPECT_EQ(again.a, 0);
   EXPECT_EQ(again.c_ns, 500);
   EXPECT_EQ(again.b, Quadratic::from_ns(0, 50, 0).share(30'720 - 6'144, 30'720).b);
-  const CostModel::CellPart part = keep.whole_stage(one, 0);
+  const base::Interval part = keep.stage_run(one, 0);
   Quadratic expected = keep.cell_times(one, CellKind::kBackwardInput, part);
   EXPECT_EQ(recompute.cell_times(one, CellKind::kBackwardInput, part), expected += again);
   EXPECT_EQ(recompute.cell_times(one, CellKind::kForward, part),
@@ -376,7 +375,7 @@ TEST(CostModel, OffloadingLeavesTwoLayersAndFillsTheHost) {
   // Five layers of 1000 bytes: three of them half away; a row of 256 bytes at the boundary.
   EXPECT_EQ(keep.held_bytes_per_token(one), 5 * 1000 + 256);
   EXPECT_EQ(half.held_bytes_per_token(one), 2 * 1000 + 3 * 500 + 256);
-  EXPECT_EQ(half.offloaded_bytes(one, 7), 3500);
+  EXPECT_EQ(half.offloaded_bytes(one, 1, 7), 3500);
   EXPECT_FALSE(half.splits_backward({.pp = 2}));
   options.memory.host_bytes = 3 * 500 * 100;
   EXPECT_EQ(CostModel(options).under({.offload_permille = 500}).max_len_tokens(one, 1), 100);

@@ -49,7 +49,7 @@ StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& tab
   Passes passes(options.disabled_passes, times);
   if (const std::string fault = cost::exchange_fault(table.shape, plan); !fault.empty())
     throw base::InputError(fault);
-  const ModelProgram program = model_program(table);
+  const Program& program = table.program;
   std::shared_ptr<const LinkPlan> links;
   std::vector<int> rounds;
   std::vector<PipelineDraft> drafts;
@@ -63,10 +63,10 @@ StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& tab
   });
   passes.run("order", [&] { drafts = draft(plan, program, cost, world_size, options.purpose); });
   passes.run("layer-parts", [&] {
-    for (PipelineDraft& draft : drafts) split_outer_cells(draft, program, cost, rounds);
+    for (PipelineDraft& draft : drafts) split_outer_cells(draft, cost, rounds);
   });
   passes.run("tail-weights", [&] {
-    for (PipelineDraft& draft : drafts) reorder_tail_weights(draft, program, cost, rounds);
+    for (PipelineDraft& draft : drafts) reorder_tail_weights(draft, cost, rounds);
   });
   passes.run("lower", [&] { graph = lower(plan, drafts, program, links, cost, options.purpose); });
   passes.run("clock", [&] { run_clock(graph); });

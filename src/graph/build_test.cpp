@@ -95,7 +95,7 @@ TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
     if (stream_of(node.kind) != Stream::kHost) continue;
     EXPECT_EQ(node.micro_batch, 0);
     EXPECT_EQ(node.bytes, 20 * 16 * 300 / 1000);
-    EXPECT_LT(node.layers.begin, 3);
+    EXPECT_LT(node.run.begin, 4);
   }
   EXPECT_EQ(offloads, 3);
   EXPECT_EQ(fetches, 3);

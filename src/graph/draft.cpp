@@ -78,8 +78,7 @@ int64_t ring_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
 }
 
 // Takes the schedule's order; a tied unit's cell, listed on each of its lanes, becomes one.
-void take_order(const schedule::PipelineSchedule& schedule, const ModelProgram& program,
-                PipelineDraft& draft) {
+void take_order(const schedule::PipelineSchedule& schedule, const Program& program, PipelineDraft& draft) {
   for (size_t s = 0; s < draft.stages.size(); ++s) {
     DraftStage& stage = draft.stages[s];
     stage.order.resize(schedule.cells[s].size());
@@ -93,7 +92,7 @@ void take_order(const schedule::PipelineSchedule& schedule, const ModelProgram& 
         }
         stage.order[lane].push_back(index);
         if (index < static_cast<int>(stage.cells.size())) continue;
-        stage.cells.push_back({cell.kind, cell.unit, program.at_work(cell.kind, stage.run),
+        stage.cells.push_back({cell.kind, cell.unit, at_work(program, cell.kind, stage.run),
                                cell.end_ns - cell.start_ns, ring_ns(unit, cell.kind, s)});
       }
     }
@@ -118,22 +117,14 @@ void take_injection_order(PipelineDraft& draft) {
 // One cell cut at the given parts, in execution order. The schedule's duration is shared in proportion to
 // what the parts would cost alone, so parts add up to the nanosecond.
 std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, const PipelineDraft& draft,
-                           const ModelProgram& program, const cost::CostModel& cost) {
+                           const cost::CostModel& cost) {
   for (Interval& part : parts) part = base::intersect(part, cell.run);
   std::erase_if(parts, [](Interval part) { return part.empty(); });
   if (cell.kind != CellKind::kForward) std::ranges::reverse(parts);
   const std::vector<int64_t> lengths = fullest_lengths(draft.plan->units[static_cast<size_t>(cell.unit)]);
   std::vector<int64_t> until{0};
   for (const Interval part : parts) {
-    using End = cost::CostModel::CellPart::End;
-    const bool embedding = part.begin == program.embedding();
-    const bool head = part.end > program.head();
-    const End end = embedding && head ? End::kBoth
-                    : embedding       ? End::kEmbedding
-                    : head            ? End::kHead
-                                      : End::kNone;
-    const cost::CostModel::CellPart priced{program.layers_in(part).size(), end};
-    const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, priced, lengths);
+    const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, part, lengths);
     until.push_back(until.back() + std::max<int64_t>(1, alone_ns));
   }
   const auto share = [&](int64_t whole_ns, size_t i) {
@@ -153,11 +144,11 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
 // Cuts cells at the given parts on every lane that has them: a first part takes its cell's place in `cells`,
 // the others follow behind all cells.
 void cut_cells(const PipelineDraft& draft, DraftStage& stage, const std::vector<int>& cut_here,
-               const std::vector<Interval>& parts, const ModelProgram& program, const cost::CostModel& cost) {
+               const std::vector<Interval>& parts, const cost::CostModel& cost) {
   std::vector<base::Interval> further(stage.cells.size());  // by cell, indices of its other parts
   for (const int index : cut_here) {
     const auto cell = static_cast<size_t>(index);
-    const std::vector<DraftCell> own = cut(stage.cells[cell], parts, draft, program, cost);
+    const std::vector<DraftCell> own = cut(stage.cells[cell], parts, draft, cost);
     stage.cells[cell] = own.front();
     further[cell].begin = static_cast<int64_t>(stage.cells.size());
     stage.cells.insert(stage.cells.end(), own.begin() + 1, own.end());
@@ -192,13 +183,11 @@ std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& sta
 }
 
 // Where activations are offloaded layer by layer, cells are layers: copies hang between them.
-void split_offloaded_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost) {
+void split_offloaded_cells(PipelineDraft& draft, const Program& program, const cost::CostModel& cost) {
   for (DraftStage& stage : draft.stages) {
     std::vector<Interval> parts;
-    for (int64_t layer = 0; layer < program.layers_in(stage.run).size(); ++layer) {
-      const int64_t position = program.layers_in(stage.run).begin + layer + 1;
-      parts.push_back({position, position + 1});
-    }
+    const Interval blocks = program.blocks_in(stage.run);
+    for (int64_t block = blocks.begin; block < blocks.end; ++block) parts.push_back({block, block + 1});
     if (parts.size() <= cost::kLayersThatStay) continue;
     parts.front().begin = stage.run.begin;
     parts.back().end = stage.run.end;
@@ -207,13 +196,13 @@ void split_offloaded_cells(PipelineDraft& draft, const ModelProgram& program, co
       const strategy::Unit& unit = draft.plan->units[static_cast<size_t>(stage.cells[cell].unit)];
       if (unit.memory.offload_permille > 0) cells.push_back(static_cast<int>(cell));
     }
-    if (!cells.empty()) cut_cells(draft, stage, cells, parts, program, cost);
+    if (!cells.empty()) cut_cells(draft, stage, cells, parts, cost);
   }
 }
 
 }  // namespace
 
-std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
+std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& program,
                                  const cost::CostModel& cost, int world_size, Purpose purpose) {
   std::vector<PipelineDraft> drafts;
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
@@ -239,7 +228,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProg
   return drafts;
 }
 
-void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+void split_outer_cells(PipelineDraft& draft, const cost::CostModel& cost,
                        const std::vector<int>& pull_rounds) {
   for (DraftStage& stage : draft.stages) {
     std::vector<int> outer;
@@ -252,11 +241,11 @@ void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const 
     std::ranges::sort(outer);
     outer.erase(std::unique(outer.begin(), outer.end()), outer.end());
     const std::vector<Interval> parts = parts_by_round(stage.run, pull_rounds);
-    cut_cells(draft, stage, outer, parts, program, cost);
+    cut_cells(draft, stage, outer, parts, cost);
   }
 }
 
-void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+void reorder_tail_weights(PipelineDraft& draft, const cost::CostModel& cost,
                           const std::vector<int>& pull_rounds) {
   for (DraftStage& stage : draft.stages) {
     const std::vector<Interval> parts = parts_by_round(stage.run, pull_rounds);
@@ -268,7 +257,7 @@ void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, con
     }
     std::ranges::sort(cells);
     cells.erase(std::unique(cells.begin(), cells.end()), cells.end());
-    cut_cells(draft, stage, cells, parts, program, cost);
+    cut_cells(draft, stage, cells, parts, cost);
     for (size_t lane = 0; lane < stage.order.size(); ++lane) {
       std::sort(stage.order[lane].begin() + static_cast<ptrdiff_t>(tails[lane]), stage.order[lane].end(),
                 [&](int a, int b) {

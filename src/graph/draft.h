@@ -42,19 +42,19 @@ struct PipelineDraft {
 
 // The pipelines at work, of a plan that must outlive them. Evaluation runs every stage's forwards in the
 // order of injection.
-std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const ModelProgram& program,
+std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& program,
                                  const cost::CostModel& cost, int world_size, Purpose purpose);
 
 // Pass "layer-parts": on every lane of every stage the first forward is cut by pull rounds, so that it
 // starts when the first round is there; so is the last backward, when it is fused, so that pushes start
 // while it runs.
-void split_outer_cells(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+void split_outer_cells(PipelineDraft& draft, const cost::CostModel& cost,
                        const std::vector<int>& pull_rounds);
 
 // Pass "tail-weights": the weight gradients behind a stage's last input gradient (and, on lanes, behind the
 // last tied cell) are cut by rounds and run latest round first, each round over all micro-batches, so that
 // its push can start while the others run.
-void reorder_tail_weights(PipelineDraft& draft, const ModelProgram& program, const cost::CostModel& cost,
+void reorder_tail_weights(PipelineDraft& draft, const cost::CostModel& cost,
                           const std::vector<int>& pull_rounds);
 
 }  // namespace sluice::graph

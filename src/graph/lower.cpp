@@ -37,7 +37,7 @@ std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const stra
 
 class Lowering {
  public:
-  Lowering(StepGraph& graph, const ModelProgram& program, const cost::CostModel& cost, Purpose purpose)
+  Lowering(StepGraph& graph, const Program& program, const cost::CostModel& cost, Purpose purpose)
       : graph_(graph),
         links_(*graph.links),
         program_(program),
@@ -85,11 +85,11 @@ class Lowering {
   void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes);
   int add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like);
-  int part_with(const std::vector<int>& parts, int64_t layer) const;
+  int part_with(const std::vector<int>& parts, int64_t position) const;
 
   StepGraph& graph_;
   const LinkPlan& links_;
-  const ModelProgram& program_;
+  const Program& program_;
   const cost::CostModel& cost_;
   const Purpose purpose_;
   const std::vector<int> pull_rounds_;
@@ -183,7 +183,7 @@ int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& c
   std::ranges::sort(node.members);
   place(draft, stage, cell.unit, node);
   node.ring_ns = cell.ring_ns;
-  node.layers = program_.layers_in(cell.run);
+  node.run = cell.run;
   node.embedding = cell.run.begin == program_.embedding();
   node.head = cell.run.end > program_.head();
   return node.id;
@@ -249,16 +249,15 @@ void Lowering::chain_lane(const DraftStage& stage, const std::vector<int>& order
 // round first, so it need not wait again for what a later round has waited for.
 void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node) {
   std::vector<int> last(push_after_.size(), -1);  // by round, position in the order
-  std::vector<char> seen(program_.operations.size(), 0);
+  std::vector<char> seen(static_cast<size_t>(program_.size()), 0);
   int64_t missing = stage.run.size();
   for (size_t at = order.size(); at-- > 0 && missing > 0;) {
     const DraftCell& cell = stage.cells[static_cast<size_t>(order[at])];
     for (int64_t position = cell.run.begin; position < cell.run.end; ++position) {
-      const Operation& operation = program_.at(position);
-      if (seen[static_cast<size_t>(position)] || !program_.writes_gradient(cell.kind, operation)) continue;
+      if (seen[static_cast<size_t>(position)] || !writes_gradient(program_, cell.kind, position)) continue;
       seen[static_cast<size_t>(position)] = 1;
       --missing;
-      for (const int bucket : operation.buckets) {
+      for (const int bucket : program_.at(position).buckets) {
         int& latest = last[static_cast<size_t>(links_.round_of_bucket[static_cast<size_t>(bucket)])];
         latest = std::max(latest, static_cast<int>(at));
       }
@@ -312,24 +311,25 @@ void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<U
   }
 }
 
-// Of the parts of a unit's cell, the node that computes a layer.
-int Lowering::part_with(const std::vector<int>& parts, int64_t layer) const {
+// Of the parts of a unit's cell, the node that computes a block.
+int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
   for (const int part : parts) {
-    const base::Interval layers = graph_.node(part).layers;
-    if (layers.begin <= layer && layer < layers.end) return part;
+    const base::Interval run = graph_.node(part).run;
+    if (run.begin <= position && position < run.end) return part;
   }
-  SLUICE_ASSERT(false, base::text("no cell computes layer ", layer));
+  SLUICE_ASSERT(false, base::text("no cell computes operation ", position));
 }
 
-// Moves the layer of a unit that the cell `like` computes.
+// Moves the block of a unit that the cell `like` computes.
 int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like) {
   const Node of = graph_.node(like);
   const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
-  const int64_t bytes = cost.offloaded_bytes(draft.place().scheme, of.tokens);
+  const base::Interval block = program_.blocks_in(of.run);
+  const int64_t bytes = cost.offloaded_bytes(draft.place().scheme, block.begin, of.tokens);
   Node& node = add(kind, of.members, cost.options().host.of_bytes(bytes));
   place(draft, of.stage, unit, node);
-  node.layers = of.layers;
+  node.run = block;
   node.bytes = bytes;
   return node.id;
 }
@@ -337,18 +337,18 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
 // Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
 // two behind is done with. The last two never leave.
 void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& cells) {
-  const base::Interval layers = program_.layers_in(program_.of_stage(draft.load.stages, stage));
-  for (int64_t layer = layers.begin; layer + cost::kLayersThatStay < layers.end; ++layer) {
+  const base::Interval blocks = program_.blocks_in(program_.of_stage(draft.load.stages, stage));
+  for (int64_t block = blocks.begin; block + cost::kLayersThatStay < blocks.end; ++block) {
     const int out =
-        add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(cells.forward, layer));
-    depend(out, part_with(cells.forward, layer));
-    depend(part_with(cells.forward, layer + cost::kLayersThatStay), out);
+        add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(cells.forward, block));
+    depend(out, part_with(cells.forward, block));
+    depend(part_with(cells.forward, block + cost::kLayersThatStay), out);
   }
-  for (int64_t layer = layers.end - cost::kLayersThatStay; layer-- > layers.begin;) {
+  for (int64_t block = blocks.end - cost::kLayersThatStay; block-- > blocks.begin;) {
     const int in =
-        add_copy(draft, NodeKind::kFetch, static_cast<int>(unit), part_with(cells.backward, layer));
-    depend(in, part_with(cells.backward, layer + cost::kLayersThatStay));
-    depend(part_with(cells.backward, layer), in);
+        add_copy(draft, NodeKind::kFetch, static_cast<int>(unit), part_with(cells.backward, block));
+    depend(in, part_with(cells.backward, block + cost::kLayersThatStay));
+    depend(part_with(cells.backward, block), in);
   }
 }
 
@@ -374,8 +374,8 @@ void Lowering::add_pipeline(const PipelineDraft& draft) {
 }  // namespace
 
 StepGraph lower(const strategy::StepPlan& plan, const std::vector<PipelineDraft>& drafts,
-                const ModelProgram& program, std::shared_ptr<const LinkPlan> links,
-                const cost::CostModel& cost, Purpose purpose) {
+                const Program& program, std::shared_ptr<const LinkPlan> links, const cost::CostModel& cost,
+                Purpose purpose) {
   StepGraph graph;
   graph.world_size = links->world_size;
   graph.step = plan.step;

@@ -25,7 +25,7 @@ namespace sluice::graph {
 //   scalars   the last pushes (evaluation: the last cell of every lane of every last stage)
 //   update    scalars
 StepGraph lower(const strategy::StepPlan& plan, const std::vector<PipelineDraft>& drafts,
-                const ModelProgram& program, std::shared_ptr<const LinkPlan> links,
-                const cost::CostModel& cost, Purpose purpose);
+                const Program& program, std::shared_ptr<const LinkPlan> links, const cost::CostModel& cost,
+                Purpose purpose);
 
 }  // namespace sluice::graph

@@ -24,63 +24,79 @@ cost::CellKind cell_kind(NodeKind kind) {
 class Activations {
  public:
   Activations(const strategy::Scheme& scheme, const cost::CostModel& cost)
-      : scheme_(scheme),
-        cost_(cost),
-        kept_(cost.kept_bytes_per_token_layer(scheme)),
-        deferred_(cost.deferred_bytes_per_token_layer(scheme)),
-        recomputed_(cost.recomputed_bytes_per_token(scheme)),
-        boundary_(cost.boundary_bytes_per_token(scheme)) {}
+      : scheme_(scheme), cost_(cost), boundary_(cost.boundary_bytes_per_token(scheme)) {
+    const model::Program& program = cost_.program();
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      first_block_.push_back(program.blocks_in(cost_.stage_run(scheme, stage)).begin);
+    }
+    kept_.assign(static_cast<size_t>(program.blocks().begin) + 1, 0);
+    deferred_ = kept_;
+    for (int64_t block = program.blocks().begin; block < program.blocks().end; ++block) {
+      const bool like_before =
+          block > program.blocks().begin && program.at(block).kind == program.at(block - 1).kind;
+      const auto grow = [&](std::vector<int64_t>& sums, int64_t own) { sums.push_back(sums.back() + own); };
+      grow(kept_, like_before ? kept_.back() - kept_.end()[-2] : cost_.kept_bytes_per_token(scheme, block));
+      grow(deferred_, like_before ? deferred_.back() - deferred_.end()[-2]
+                                  : cost_.deferred_bytes_per_token(scheme, block));
+    }
+  }
 
-  // When it starts. A layer's forward waits until two layers before have been offloaded.
+  // When it starts. A block's forward waits until two blocks before have been offloaded.
   int64_t taken(const Node& node) const {
     if (node.kind == NodeKind::kForward) {
-      return node.tokens * (node.layers.size() * kept_ + boundary_of(node)) -
-             layers_behind(node) * cost_.offloaded_bytes(scheme_, node.tokens);
+      return node.tokens * (of_blocks(kept_, node) + boundary_of(node)) - behind(node);
     }
-    if (node.kind == NodeKind::kBackwardInput) return node.tokens * node.layers.size() * deferred_;
-    if (node.kind == NodeKind::kBackward) return node.tokens * recomputed_;
+    if (node.kind == NodeKind::kBackwardInput) return node.tokens * of_blocks(deferred_, node);
+    if (node.kind == NodeKind::kBackward) return node.tokens * recomputed(node);
     return 0;
   }
 
   // While it runs, beside what it takes and what is there.
   int64_t working(const Node& node) const {
-    using End = cost::CostModel::CellPart::End;
-    return cost_.working_bytes(scheme_, cell_kind(node.kind),
-                               {.layers = node.layers.size(), .end = node.head ? End::kHead : End::kNone},
-                               node.tokens, node.lanes);
+    return cost_.working_bytes(scheme_, cell_kind(node.kind), node.run, node.tokens, node.lanes);
   }
 
-  // Once it has ended. Behind a layer's backward the layer two before may come back.
+  // Once it has ended. Behind a block's backward the one two before may come back.
   int64_t returned(const Node& node) const {
-    const int64_t kept = node.layers.size() * kept_ + boundary_of(node);
-    if (node.kind == NodeKind::kBackward) {
-      return node.tokens * (kept + recomputed_) -
-             layers_behind(node) * cost_.offloaded_bytes(scheme_, node.tokens);
-    }
-    if (node.kind == NodeKind::kBackwardWeight) return node.tokens * (kept + node.layers.size() * deferred_);
+    const int64_t kept = of_blocks(kept_, node) + boundary_of(node);
+    if (node.kind == NodeKind::kBackward) return node.tokens * (kept + recomputed(node)) - behind(node);
+    if (node.kind == NodeKind::kBackwardWeight) return node.tokens * (kept + of_blocks(deferred_, node));
     return 0;
   }
 
  private:
-  base::Interval stage_layers(const Node& node) const {
-    return strategy::layers_of_stage(cost_.options().shape.layers, scheme_.pp, node.stage);
+  base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.run); }
+  int64_t of_blocks(const std::vector<int64_t>& before, const Node& node) const {
+    const base::Interval blocks = blocks_of(node);
+    if (blocks.empty()) return 0;
+    return before[static_cast<size_t>(blocks.end)] - before[static_cast<size_t>(blocks.begin)];
   }
-  // The part with the stage's first layer carries the row that entered the stage.
+  int64_t recomputed(const Node& node) const { return cost_.recomputed_bytes_per_token(scheme_, node.run); }
+  int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.stage)]; }
+  // The part with the stage's first block carries the row that entered the stage.
   int64_t boundary_of(const Node& node) const {
-    return node.layers.begin == stage_layers(node).begin && !node.layers.empty() ? boundary_ : 0;
+    const base::Interval blocks = blocks_of(node);
+    return !blocks.empty() && blocks.begin == first_block(node) ? boundary_ : 0;
   }
-  // Of the node's layers, those that another one of the stage precedes by as many as stay on the device.
-  int64_t layers_behind(const Node& node) const {
-    const int64_t first = stage_layers(node).begin + cost::kLayersThatStay;
-    return std::max<int64_t>(0, node.layers.end - std::max(node.layers.begin, first));
+  // What is away, or comes back, of the blocks that stand as many before the node's as stay on the device.
+  int64_t behind(const Node& node) const {
+    if (cost_.policy().offload_permille == 0) return 0;
+    const base::Interval blocks = blocks_of(node);
+    int64_t bytes = 0;
+    const int64_t first = first_block(node) + cost::kLayersThatStay;
+    for (int64_t block = std::max(blocks.begin, first); block < blocks.end; ++block) {
+      bytes += cost_.offloaded_bytes(scheme_, block - cost::kLayersThatStay, node.tokens);
+    }
+    return bytes;
   }
 
   strategy::Scheme scheme_;
   cost::CostModel cost_;
-  int64_t kept_ = 0;        // a token and layer
-  int64_t deferred_ = 0;    // a token and layer
-  int64_t recomputed_ = 0;  // a token
-  int64_t boundary_ = 0;    // a token
+  std::vector<int64_t> first_block_;  // by stage
+  // A token's, of the blocks before a position.
+  std::vector<int64_t> kept_;
+  std::vector<int64_t> deferred_;
+  int64_t boundary_ = 0;
 };
 
 // Activations of every micro-batch of a plan.

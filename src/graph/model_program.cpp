@@ -6,54 +6,29 @@
 
 namespace sluice::graph {
 
-base::Interval ModelProgram::of_stage(int stages, int stage) const {
-  const base::Interval layers = strategy::layers_of_stage(this->layers(), stages, stage);
-  return {stage == 0 ? embedding() : layers.begin + 1, stage == stages - 1 ? head() + 1 : layers.end + 1};
-}
-
-base::Interval ModelProgram::layers_in(base::Interval run) const {
-  return {std::max<int64_t>(run.begin - 1, 0), std::min(run.end - 1, layers())};
-}
-
-base::Interval ModelProgram::at_work(cost::CellKind kind, base::Interval run) const {
+base::Interval at_work(const Program& program, cost::CellKind kind, base::Interval run) {
   switch (kind) {
     case cost::CellKind::kForward: return run;
     case cost::CellKind::kBackward:
-    case cost::CellKind::kBackwardInput: return base::intersect(run, {embedding(), head()});
-    case cost::CellKind::kBackwardWeight: return base::intersect(run, {embedding() + 1, head()});
+    case cost::CellKind::kBackwardInput: return base::intersect(run, {program.embedding(), program.head()});
+    case cost::CellKind::kBackwardWeight: return program.blocks_in(run);
   }
   SLUICE_ASSERT(false, "unknown cell kind");
 }
 
-bool ModelProgram::writes_gradient(cost::CellKind kind, const Operation& operation) const {
-  switch (operation.kind) {
-    case Operation::Kind::kHead: return kind == cost::CellKind::kForward;
-    case Operation::Kind::kEmbedding:
-      return kind == cost::CellKind::kBackward || kind == cost::CellKind::kBackwardInput;
-    case Operation::Kind::kLayer:
-      return kind == cost::CellKind::kBackward || kind == cost::CellKind::kBackwardWeight;
+bool writes_gradient(const Program& program, cost::CellKind kind, int64_t position) {
+  if (position == program.head()) return kind == cost::CellKind::kForward;
+  if (position == program.embedding()) {
+    return kind == cost::CellKind::kBackward || kind == cost::CellKind::kBackwardInput;
   }
-  SLUICE_ASSERT(false, "unknown operation kind");
+  return kind == cost::CellKind::kBackward || kind == cost::CellKind::kBackwardWeight;
 }
 
-ModelProgram model_program(const model::ParameterTable& table) {
-  ModelProgram program;
-  const int embedding = table.embedding().index;
-  program.operations.push_back({Operation::Kind::kEmbedding, -1, {embedding}});
-  for (int64_t layer = 0; layer < table.shape.layers; ++layer) {
-    program.operations.push_back({Operation::Kind::kLayer, layer, {table.layer(layer).index}});
-  }
-  Operation head{Operation::Kind::kHead, -1, {table.head().index}};
-  if (table.shape.tie_embeddings) head.buckets.insert(head.buckets.begin(), embedding);
-  program.operations.push_back(std::move(head));
-  return program;
-}
-
-std::vector<int> pull_rounds(const ModelProgram& program, const link::Rounds& rounds) {
+std::vector<int> pull_rounds(const Program& program, const link::Rounds& rounds) {
   std::vector<int> result;
-  for (const Operation& operation : program.operations) {
+  for (int64_t position = 0; position < program.size(); ++position) {
     int last = -1;
-    for (const int bucket : operation.buckets) last = std::max(last, rounds.round_of(bucket));
+    for (const int bucket : program.at(position).buckets) last = std::max(last, rounds.round_of(bucket));
     result.push_back(last);
   }
   return result;

@@ -25,7 +25,9 @@ std::string place_of(const Node& node) {
 std::string cell_label(const char* kind, const Node& node) {
   std::string label = kind + place_of(node);
   if (node.embedding) label += " E";
-  if (!node.layers.empty()) label += numbered(" L", node.layers.begin) + numbered("-", node.layers.end);
+  // Behind the embedding, position 0.
+  const base::Interval blocks{node.run.begin - (node.embedding ? 0 : 1), node.run.end - (node.head ? 2 : 1)};
+  if (!blocks.empty()) label += numbered(" L", blocks.begin) + numbered("-", blocks.end);
   if (node.head) label += " H";
   return label;
 }

@@ -56,9 +56,9 @@ struct Node {
   int lanes = 1;           // of the unit, which all run it as one event
   int micro_batch = -1;    // the unit's number among those of its first lane
   int64_t tokens = 0;      // of its fullest lane
-  base::Interval layers;   // global layer indices of this part of the stage
-  bool embedding = false;  // this part includes the embedding
-  bool head = false;       // this part includes final norm and loss, whose gradients are made here too:
+  base::Interval run;      // operations of the model program; offload and fetch: one block
+  bool embedding = false;  // the run begins with the embedding
+  bool head = false;       // the run ends with final norm and loss, whose gradients are made here too:
                            // only forwards do
 
   int round = -1;  // link rounds
@@ -94,7 +94,8 @@ struct StepGraph {
   std::vector<int> in_order() const;
 };
 
-// "F p0 s1 m3 L4-8": stable short name of a node, for text, traces and errors.
+// "F p0 s1 m3 L4-8": stable short name; blocks are counted from 0 for L of a node, for text, traces and
+// errors.
 std::string label(const Node& node);
 // One line a node in seq order; the same graph gives the same text everywhere.
 std::string to_text(const StepGraph& graph);

@@ -41,13 +41,14 @@ inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& 
   result.shape = shape;
   for (int tp = 1; tp <= 8; ++tp) {
     const double share = 1.0 / tp;
-    result.layer_by_tp[tp] = {cost::Quadratic::from_ns(0.01 * share, 10 * share, 100),
-                              cost::Quadratic::from_ns(0.02 * share, 11 * share, 120),
-                              cost::Quadratic::from_ns(0, 10 * share, 80)};
-    result.ends_by_tp[tp] = {cost::Quadratic::from_ns(0, share, 10), cost::Quadratic::from_ns(0, share, 10),
-                             cost::Quadratic::from_ns(0, 15 * share, 50)};
-    result.saved_bytes_per_token_layer_by_tp[tp] = 16;
-    result.deferred_bytes_per_token_layer_by_tp[tp] = 4;
+    const cost::Quadratic embedding = cost::Quadratic::from_ns(0, share, 10);
+    result.kinds_by_tp[tp] = {{.times = {embedding, embedding, {}}},
+                              {{cost::Quadratic::from_ns(0.01 * share, 10 * share, 100),
+                                cost::Quadratic::from_ns(0.02 * share, 11 * share, 120),
+                                cost::Quadratic::from_ns(0, 10 * share, 80)},
+                               16,
+                               4},
+                              {.times = {cost::Quadratic::from_ns(0, 15 * share, 50), {}, {}}}};
   }
   result.intra = {options.latency_ns, 40'000'000'000};
   result.inter = {2 * options.latency_ns, 10'000'000'000};

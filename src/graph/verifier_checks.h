@@ -45,7 +45,7 @@ struct PlannedUnit {
 struct Context {
   const StepGraph& graph;
   const cost::CostModel& cost;
-  ModelProgram program;
+  Program program;
   // Node ids of cells and transfers, pipeline by pipeline and in seq order there: no check relates two
   // pipelines, and nodes of one lie close together.
   std::vector<int> cells;
@@ -60,8 +60,6 @@ struct Context {
   }
   // The unit of a cell or transfer in `units`; -1 when the plan has none such.
   int unit_of(const Node& node) const;
-  // The operations of a cell.
-  base::Interval run_of(const Node& node) const;
   // Whether the node's members are the ranks of a unit's lanes on `stages` stages from `stage` on.
   bool runs_on(const Node& node, int unit, int stage, int stages) const;
 };

@@ -42,7 +42,8 @@ class Copies {
       return faults_.add("'", label(node), "' moves activations that its micro-batch keeps");
     }
     if (planned.memory.offload_permille == 0) return;
-    for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
+    const base::Interval blocks = context_.program.blocks_in(node.run);
+    for (int64_t layer = blocks.begin; layer < blocks.end; ++layer) {
       LayerNodes& nodes = nodes_[{unit, layer}];
       int& place = node.kind == NodeKind::kOffload   ? nodes.offload
                    : node.kind == NodeKind::kFetch   ? nodes.fetch
@@ -57,7 +58,8 @@ class Copies {
   void check_copy(const Node& node, int unit) {
     const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
     const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
-    const int64_t bytes = context_.cost.under(planned.memory).offloaded_bytes(scheme, planned.tokens);
+    const int64_t bytes =
+        context_.cost.under(planned.memory).offloaded_bytes(scheme, node.run.begin, planned.tokens);
     if (node.bytes != bytes)
       faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
     if (!context_.runs_on(node, unit, node.stage, 1)) {
@@ -69,7 +71,8 @@ class Copies {
     const strategy::Scheme& scheme =
         context_.pipeline(context_.units[static_cast<size_t>(unit)].pipeline).scheme;
     for (int stage = 0; stage < scheme.pp; ++stage) {
-      const base::Interval layers = strategy::layers_of_stage(context_.program.layers(), scheme.pp, stage);
+      const Program& program = context_.program;
+      const base::Interval layers = program.blocks_in(program.of_stage(scheme.pp, stage));
       for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
         check_layer(unit, layer, layer + cost::kLayersThatStay < layers.end);
       }
@@ -78,12 +81,13 @@ class Copies {
 
   void check_layer(int unit, int64_t layer, bool leaves) {
     const LayerNodes& own = nodes_[{unit, layer}];
+    const int64_t number = layer - context_.program.blocks().begin;
     if (!leaves || context_.graph.purpose == Purpose::kEvaluate) {
-      if (own.offload >= 0 || own.fetch >= 0) faults_.add("layer ", layer, " is moved although it stays");
+      if (own.offload >= 0 || own.fetch >= 0) faults_.add("layer ", number, " is moved although it stays");
       return;
     }
     if (own.offload < 0 || own.fetch < 0)
-      return faults_.add("layer ", layer, " is not moved out and in again");
+      return faults_.add("layer ", number, " is not moved out and in again");
     const LayerNodes& behind = nodes_[{unit, layer + cost::kLayersThatStay}];
     const auto expect = [&](int node, int on) {
       if (waits_for(context_.graph.node(node), on)) return;

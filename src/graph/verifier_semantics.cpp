@@ -33,9 +33,9 @@ struct Step {
   Progress to;
 };
 
-Step step_of(CellKind kind, Operation::Kind operation) {
-  if (operation == Operation::Kind::kHead) return {Progress::kNothing, Progress::kDone};
-  const bool embedding = operation == Operation::Kind::kEmbedding;
+Step step_of(const Program& program, CellKind kind, int64_t position) {
+  if (position == program.head()) return {Progress::kNothing, Progress::kDone};
+  const bool embedding = position == program.embedding();
   switch (kind) {
     case CellKind::kForward: return {Progress::kNothing, Progress::kForward};
     case CellKind::kBackward: return {Progress::kForward, Progress::kDone};
@@ -52,7 +52,7 @@ class Completeness {
   Completeness(const Context& context, Faults& faults)
       : context_(context),
         faults_(faults),
-        operations_(context.program.operations.size()),
+        operations_(static_cast<size_t>(context.program.size())),
         progress_(context.units.size() * operations_, Progress::kNothing) {}
 
   void check() {
@@ -83,10 +83,10 @@ class Completeness {
     if (unit < 0) return faults_.add("'", label(node), "' is of no micro-batch of the plan");
     const strategy::Pipeline& pipeline = context_.pipeline(node.pipeline);
     const CellKind kind = cell_kind(node.kind);
-    const Interval run = context_.run_of(node);
+    const Interval run = node.run;
     const Interval may =
         node.stage >= 0 && node.stage < pipeline.scheme.pp
-            ? context_.program.at_work(kind, context_.program.of_stage(pipeline.scheme.pp, node.stage))
+            ? at_work(context_.program, kind, context_.program.of_stage(pipeline.scheme.pp, node.stage))
             : Interval{};
     if (run.empty() || base::intersect(run, may) != run) {
       return faults_.add("'", label(node), "' is not a part of its stage");
@@ -106,7 +106,7 @@ class Completeness {
       return faults_.add("'", label(node), "' runs before the gradient that feeds it");
     }
     for (int64_t operation = run.begin; operation < run.end; ++operation) {
-      const Step step = step_of(kind, context_.program.at(operation).kind);
+      const Step step = step_of(context_.program, kind, operation);
       if (at(unit, operation) != step.from) {
         return faults_.add("'", label(node), "' repeats work or comes too early");
       }
@@ -133,7 +133,7 @@ struct Edge {
 
 Context::Context(const StepGraph& step_graph, const model::ParameterTable& table,
                  const cost::CostModel& cost_model)
-    : graph(step_graph), cost(cost_model), program(model_program(table)) {
+    : graph(step_graph), cost(cost_model), program(table.program) {
   std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
   for (const Node& node : graph.nodes) {
     if (node.pipeline >= 0) ++begin[static_cast<size_t>(node.pipeline) + 1];
@@ -163,14 +163,6 @@ int Context::unit_of(const Node& node) const {
   const bool same =
       of.unit->first_lane == node.lane && of.unit->lanes == node.lanes && of.tokens == node.tokens;
   return same ? unit : -1;
-}
-
-Interval Context::run_of(const Node& node) const {
-  Interval run{node.layers.begin + 1, node.layers.end + 1};
-  if (node.embedding) run.begin = program.embedding();
-  if (node.head) run.end = program.head() + 1;
-  if (node.head && node.layers.empty()) run.begin = program.head();
-  return run;
 }
 
 bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
@@ -315,7 +307,7 @@ void check_pulls(const Context& context, Faults& faults) {
       if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round);
     }
     int needed = -1;
-    const Interval run = context.run_of(node);
+    const Interval run = node.run;
     for (int64_t at = run.begin; at < run.end; ++at)
       needed = std::max(needed, rounds[static_cast<size_t>(at)]);
     for (const int rank : node.members) {
@@ -342,7 +334,7 @@ void check_pushes(const Context& context, Faults& faults) {
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
-    const Interval run = context.run_of(node);
+    const Interval run = node.run;
     for (int64_t at = run.begin; at < run.end; ++at) {
       const Operation& operation = context.program.at(at);
       if (!context.program.writes_gradient(cell_kind(node.kind), operation)) continue;
@@ -397,7 +389,7 @@ void check_credits(const Context& context, Faults& faults) {
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines)
     used.emplace_back(static_cast<size_t>(pipeline.pipeline.scheme.cp), 0);
-  std::vector<int64_t> missing(context.units.size(), context.program.layers());
+  std::vector<int64_t> missing(context.units.size(), context.program.blocks().size());
   const auto add = [&](int of, int64_t tokens, const Node& node) {
     const PlannedUnit& unit = context.units[static_cast<size_t>(of)];
     for (int lane = unit.unit->first_lane; lane < unit.unit->end_lane(); ++lane) {
@@ -414,7 +406,7 @@ void check_credits(const Context& context, Faults& faults) {
     const int64_t tokens = taken[static_cast<size_t>(unit)];
     if (node.kind == NodeKind::kForward && node.embedding) add(unit, tokens, node);
     if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
-    missing[static_cast<size_t>(unit)] -= node.layers.size();
+    missing[static_cast<size_t>(unit)] -= context.program.blocks_in(node.run).size();
     if (missing[static_cast<size_t>(unit)] == 0) add(unit, -tokens, node);
   }
 }

@@ -112,7 +112,7 @@ TEST_F(Broken, IdThatIsNotThePosition) {
 
 TEST_F(Broken, LayersOfACellLeftOut) {
   Node& cell = first_of(NodeKind::kForward, 1);
-  cell.layers.end -= 1;
+  cell.run.end -= 1;
   EXPECT_THAT(fault(), HasSubstr("completeness: "));
 }
 

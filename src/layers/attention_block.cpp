@@ -1,5 +1,9 @@
 #include "layers/attention_block.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/sum.h>
+
+#include <array>
 #include <utility>
 
 #include "layers/residual.h"
@@ -15,33 +19,90 @@ at::Tensor rotating_heads(const LayerContext& context, const at::Tensor& qkv_TP)
   return qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension});
 }
 
-// What the heads attend with: rotated queries and keys, and values. Leaves the norm's scale in
-// `inverse_rms_S`.
-at::Tensor rotated_qkv(const LayerContext& context, const MicroBatchLayout& layout,
-                       const LayerParameters& weights, const at::Tensor& x_SH, at::Tensor& inverse_rms_S) {
+// Where queries or keys lie in rows of qkv_TP, and whose norm they have.
+struct NormedHeads {
+  at::Tensor LayerParameters::*norm_D;
+  int64_t begin;
+  int64_t width;
+  int64_t dimension;
+
+  at::Tensor in(const at::Tensor& heads_TW) const { return heads_TW.narrow(1, begin, width); }
+  // Each head a row.
+  at::Tensor rows_in(const at::Tensor& heads_TW) const { return in(heads_TW).reshape({-1, dimension}); }
+};
+std::array<NormedHeads, 2> normed_heads(const LayerContext& context) {
+  const int64_t dimension = context.shape.head_dim;
+  const int64_t q = context.local_heads() * dimension, k = context.local_kv_heads() * dimension;
+  return {NormedHeads{&LayerParameters::q_norm_D, 0, q, dimension},
+          NormedHeads{&LayerParameters::k_norm_D, q, k, dimension}};
+}
+
+void norm_heads(const LayerContext& context, const LayerParameters& weights, const at::Tensor& qkv_TP) {
+  for (const NormedHeads& heads : normed_heads(context)) {
+    const at::Tensor y_RD =
+        ops::rms_norm(heads.rows_in(qkv_TP), weights.*heads.norm_D, context.shape.norm_eps).y_TH;
+    const at::Tensor to = heads.in(qkv_TP);
+    to.copy_(y_RD.view(to.sizes()));
+  }
+}
+
+// Takes gradients of normed queries and keys in dqkv_TP to those of what was normed, and adds the norms' own.
+void norm_heads_backward(const LayerContext& context, const LayerParameters& weights,
+                         const at::Tensor& unnormed_TU, const at::Tensor& dqkv_TP,
+                         const LayerParameters& gradients) {
+  for (const NormedHeads& heads : normed_heads(context)) {
+    const at::Tensor x_RD = heads.rows_in(unnormed_TU), &weight_D = weights.*heads.norm_D;
+    const at::Tensor scale_R = ops::rms_norm(x_RD, weight_D, context.shape.norm_eps).inverse_rms_T;
+    const ops::RmsNormGradient norm = ops::rms_norm_backward(heads.rows_in(dqkv_TP), x_RD, weight_D, scale_R,
+                                                             /*residual_TH=*/{}, gradients.*heads.norm_D);
+    const at::Tensor to = heads.in(dqkv_TP);
+    to.copy_(norm.dx_TH.view(to.sizes()));
+  }
+}
+
+struct Projected {
+  at::Tensor inverse_rms_S;  // of the input's norm
+  at::Tensor unnormed_TU;
+  at::Tensor qkv_TP;  // what the heads attend with: rotated queries and keys, and values
+};
+
+Projected project(const LayerContext& context, const MicroBatchLayout& layout, const LayerParameters& weights,
+                  const at::Tensor& x_SH) {
   ops::RmsNorm norm = ops::rms_norm(x_SH, weights.attention_norm_H, context.shape.norm_eps);
-  at::Tensor qkv_TP = ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
+  Projected result{.inverse_rms_S = std::move(norm.inverse_rms_T)};
+  at::Tensor& qkv_TP = result.qkv_TP;
+  qkv_TP = ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
+  if (weights.qkv_bias_P.defined()) qkv_TP.add_(weights.qkv_bias_P);
+  if (weights.q_norm_D.defined()) {
+    const NormedHeads keys = normed_heads(context).back();
+    result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
+    norm_heads(context, weights, qkv_TP);
+  }
   ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, ops::Rotation::kForward);
-  inverse_rms_S = std::move(norm.inverse_rms_T);
-  return qkv_TP;
+  return result;
 }
 
 }  // namespace
 
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
                              const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved) {
-  at::Tensor inverse_rms_S;
-  Attended attended = attend(context, layout, rotated_qkv(context, layout, weights, x_SH, inverse_rms_S));
+  Projected projected = project(context, layout, weights, x_SH);
+  Attended attended = attend(context, layout, std::move(projected.qkv_TP));
   const at::Tensor a_TQ = attended.output_TQ();
-  if (saved != nullptr) *saved = {x_SH, std::move(inverse_rms_S), std::move(attended)};
+  if (saved != nullptr) {
+    *saved = {x_SH, std::move(projected.inverse_rms_S), std::move(projected.unnormed_TU),
+              std::move(attended)};
+  }
   return add_product(context.parallel, x_SH, a_TQ, weights.attention_out_QH);
 }
 
 void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
                        const LayerParameters& weights, AttentionSaved& saved) {
   if (saved.attended.qkv_AR.defined()) return;
-  const at::Tensor qkv_TP = rotated_qkv(context, layout, weights, saved.x_SH, saved.inverse_rms_S);
-  restore(context, layout, qkv_TP, saved.attended);
+  Projected projected = project(context, layout, weights, saved.x_SH);
+  saved.inverse_rms_S = std::move(projected.inverse_rms_S);
+  saved.unnormed_TU = std::move(projected.unnormed_TU);
+  restore(context, layout, projected.qkv_TP, saved.attended);
 }
 
 at::Tensor attention_result(const LayerContext& context, const LayerParameters& weights,
@@ -57,6 +118,10 @@ at::Tensor attention_backward_input(const LayerContext& context, const MicroBatc
   const at::Tensor dqkv_TP = attend_backward(
       context, layout, ops::times_transposed(dy_TH, weights.attention_out_QH), saved.attended);
   ops::rotate(rotating_heads(context, dqkv_TP), context.rotary, layout.position_T, ops::Rotation::kBackward);
+  if (weights.q_norm_D.defined()) {
+    norm_heads_backward(context, weights, saved.unnormed_TU, dqkv_TP, gradients);
+    saved.unnormed_TU.reset();
+  }
   const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(ops::times(dqkv_TP, weights.qkv_PH));
   const ops::RmsNormGradient norm =
       ops::rms_norm_backward(dnormed_SH, saved.x_SH, weights.attention_norm_H, saved.inverse_rms_S, dy_SH,
@@ -73,6 +138,9 @@ void attention_backward_weight(const LayerContext& context, AttentionDeferred de
   deferred.dy_TH.reset();
   const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
   ops::accumulate_weight_gradient(gradients.qkv_PH, deferred.dqkv_TP, normed_TH);
+  if (gradients.qkv_bias_P.defined()) {
+    gradients.qkv_bias_P.add_(deferred.dqkv_TP.sum(0, /*keepdim=*/false, gradients.qkv_bias_P.scalar_type()));
+  }
 }
 
 }  // namespace sluice::layers

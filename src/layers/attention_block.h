@@ -1,7 +1,8 @@
-// The attention half of a decoder layer: x + W_o·attention(rotary(W_qkv·norm(x))).
+// The attention half of a decoder layer: x + W_o·attention(rotary(norms of heads(W_qkv·norm(x) + b_qkv))),
+// the norms of queries and keys and the bias where the model has them.
 //
 // Row names: S rows of this TP rank's shard, T all rows of the micro-batch; S = T ÷ tp.
-// Widths: H hidden, Q this rank's query heads × head_dim, P = Q + twice its key/value width.
+// Widths: H hidden, Q this rank's query heads × head_dim, U = Q + its key heads', P = U + its values'.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +19,7 @@ namespace sluice::layers {
 struct AttentionSaved {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
+  at::Tensor unnormed_TU;  // queries and keys before their norms; undefined where heads have none
   Attended attended;
 };
 

@@ -25,6 +25,7 @@ void restore_mlp(const LayerContext& context, const LayerParameters& weights, La
 void drop_recomputable(LayerSaved& saved) {
   saved.mlp = {};
   saved.attention.inverse_rms_S.reset();
+  saved.attention.unnormed_TU.reset();
   drop_exchanged(saved.attention.attended);
 }
 
@@ -32,6 +33,7 @@ std::vector<SavedRows> rows_of(LayerSaved& saved) {
   auto& [attention, mlp] = saved;
   return {{attention.x_SH},
           {attention.inverse_rms_S},
+          {attention.unnormed_TU},
           {attention.attended.qkv_AR},
           {attention.attended.result.out_TND},
           {attention.attended.result.lse_NT, 1},
@@ -41,11 +43,18 @@ std::vector<SavedRows> rows_of(LayerSaved& saved) {
           {mlp.gate_up_TG}};
 }
 
+std::vector<SavedRows> rows_of(LayerDeferred& deferred) {
+  auto& [attention, mlp] = deferred;
+  return {{attention.normed_SH}, {attention.dqkv_TP}, {attention.a_TQ}, {attention.dy_SH}, {attention.dy_TH},
+          {mlp.normed_SH},       {mlp.dgate_up_TG},   {mlp.a_TF},       {mlp.dy_SH},       {mlp.dy_TH}};
+}
+
 int64_t bytes_of(const LayerSaved& saved) {
   const auto& [attention, mlp] = saved;
   const Attended& attended = attention.attended;
-  return bytes_of({attention.x_SH, attention.inverse_rms_S, attended.qkv_AR, attended.result.out_TND,
-                   attended.result.lse_NT, attended.a_TQ, mlp.x_SH, mlp.inverse_rms_S, mlp.gate_up_TG});
+  return bytes_of({attention.x_SH, attention.inverse_rms_S, attention.unnormed_TU, attended.qkv_AR,
+                   attended.result.out_TND, attended.result.lse_NT, attended.a_TQ, mlp.x_SH,
+                   mlp.inverse_rms_S, mlp.gate_up_TG});
 }
 
 int64_t bytes_of(const LayerDeferred& deferred) {

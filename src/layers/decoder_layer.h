@@ -11,6 +11,7 @@
 
 #include "layers/attention_block.h"
 #include "layers/mlp_block.h"
+#include "layers/operation.h"
 
 namespace sluice::layers {
 
@@ -24,17 +25,14 @@ struct LayerSaved {
 // tp > 1 that takes two all-gathers and a reduce-scatter, where lanes exchange heads that exchange again.
 void drop_recomputable(LayerSaved& saved);
 
-// The tensors of a LayerSaved and the dimension along which their rows lie; those that are missing too.
-struct SavedRows {
-  at::Tensor& tensor;
-  int64_t dimension = 0;
-};
-std::vector<SavedRows> rows_of(LayerSaved& saved);
-
 struct LayerDeferred {
   AttentionDeferred attention;
   MlpDeferred mlp;
 };
+
+// All their tensors, those that are missing too.
+std::vector<SavedRows> rows_of(LayerSaved& saved);
+std::vector<SavedRows> rows_of(LayerDeferred& deferred);
 
 // Memory that the tensors hold.
 int64_t bytes_of(const LayerSaved& saved);

@@ -11,6 +11,7 @@ namespace {
 struct Widths {
   int64_t q = 0;
   int64_t qkv = 0;
+  int64_t unnormed = 0;  // of heads that are normed
   int64_t ffn = 0;
   int64_t heads = 0;
 };
@@ -21,6 +22,7 @@ Widths widths(const model::Shape& shape, const LayerCut& cut) {
   w.q = w.heads * shape.head_dim;
   // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
   w.qkv = w.q + 2 * std::max<int64_t>(1, shape.kv_heads / cut.tp) * shape.head_dim;
+  if (shape.qk_norm) w.unnormed = (w.qkv + w.q) / 2;
   w.ffn = base::even_part(shape.ffn_hidden, cut.tp, cut.t).size();
   return w;
 }
@@ -39,7 +41,8 @@ int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows
   const int64_t statistic_bytes = std::max<int64_t>(4, cut.element_bytes);
   // Both halves' inputs and their norms' scales are row shards.
   const int64_t shard = rows / cut.tp * 2 * (shape.hidden * cut.element_bytes + statistic_bytes);
-  return shard + rows * ((w.qkv + w.q + 2 * w.ffn) * cut.element_bytes + w.heads * statistic_bytes);
+  return shard +
+         rows * ((w.unnormed + w.qkv + w.q + 2 * w.ffn) * cut.element_bytes + w.heads * statistic_bytes);
 }
 
 int64_t border_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
@@ -60,7 +63,8 @@ int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t
   const Widths w = widths(shape, cut);
   const int64_t scale = rows / cut.tp * std::max<int64_t>(4, cut.element_bytes);
   const int64_t input = rows / cut.tp * shape.hidden * cut.element_bytes;
-  return scale + std::max(input + rows * 2 * w.ffn * cut.element_bytes, rows * w.qkv * cut.element_bytes);
+  return scale + std::max(input + rows * 2 * w.ffn * cut.element_bytes,
+                          rows * (w.unnormed + w.qkv) * cut.element_bytes);
 }
 
 int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {

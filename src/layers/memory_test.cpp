@@ -1,4 +1,4 @@
-// What layers keep by the formulas, and what they have at work as cost/layer_bytes.h counts it, against the
+// What layers keep by the formulas, and what they have at work as model/kind.h counts it, against the
 // allocator's count. One rank: all of the process's tensors are its own.
 #include "layers/memory.h"
 

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -96,29 +97,32 @@ Data random_data(const Case& c) {
 // ---- The twin ----
 
 struct TwinLayer {
-  at::Tensor attention_norm, q, k, v, out, mlp_norm, gate, up, down;
+  at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
 };
 
-at::Tensor stored(const model::Bucket& bucket, const at::Tensor& flat, model::Role role) {
-  for (const model::Parameter& p : bucket.parameters) {
-    if (p.role == role) return flat.narrow(0, p.offset, p.size()).view({p.rows, p.columns});
-  }
-  return {};
+at::Tensor stored(const model::Bucket& bucket, const at::Tensor& flat, std::string_view role) {
+  const model::Parameter* const p = model::find_parameter(bucket, role);
+  return p == nullptr ? at::Tensor() : flat.narrow(0, p->offset, p->size()).view({p->rows, p->columns});
 }
 
 TwinLayer twin_layer(const model::Shape& shape, const model::Bucket& bucket, const at::Tensor& flat) {
-  const at::Tensor qkv = stored(bucket, flat, model::Role::kQkv);
-  const at::Tensor gate_up = stored(bucket, flat, model::Role::kGateUp);
+  const auto vector = [&](std::string_view role) {
+    const at::Tensor column = stored(bucket, flat, role);
+    return column.defined() ? column.view(-1) : column;
+  };
+  const at::Tensor qkv = stored(bucket, flat, "qkv"), bias = vector("qkv_bias");
+  const at::Tensor gate_up = stored(bucket, flat, "gate_up");
   const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
-  return {stored(bucket, flat, model::Role::kAttentionNorm).view(-1),
-          qkv.narrow(0, 0, q),
-          qkv.narrow(0, q, kv),
-          qkv.narrow(0, q + kv, kv),
-          stored(bucket, flat, model::Role::kAttentionOut),
-          stored(bucket, flat, model::Role::kMlpNorm).view(-1),
-          gate_up.narrow(0, 0, ffn),
-          gate_up.narrow(0, ffn, ffn),
-          stored(bucket, flat, model::Role::kDown)};
+  const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
+    return whole.defined() ? whole.narrow(0, begin, rows) : whole;
+  };
+  return {vector("attention_norm"), part(qkv, 0, q),
+          part(qkv, q, kv),         part(qkv, q + kv, kv),
+          part(bias, 0, q),         part(bias, q, kv),
+          part(bias, q + kv, kv),   vector("q_norm"),
+          vector("k_norm"),         stored(bucket, flat, "attention_out"),
+          vector("mlp_norm"),       part(gate_up, 0, ffn),
+          part(gate_up, ffn, ffn),  stored(bucket, flat, "down")};
 }
 
 at::Tensor twin_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -138,12 +142,17 @@ at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x) {
 
 at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
   const int64_t length = y.size(0), group = shape.heads / shape.kv_heads, d = shape.head_dim;
-  const auto heads = [&](const at::Tensor& w_part, int64_t count) {
-    return at::matmul(y, w_part.t()).view({length, count, d}).transpose(0, 1);
+  const auto heads = [&](const at::Tensor& w_part, const at::Tensor& bias, const at::Tensor& norm,
+                         int64_t count) {
+    at::Tensor all = at::matmul(y, w_part.t());
+    if (bias.defined()) all = all + bias;
+    all = all.view({length, count, d}).transpose(0, 1);
+    return norm.defined() ? twin_norm(all, norm, shape.norm_eps) : all;
   };
-  const at::Tensor q = twin_rotate(shape, heads(w.q, shape.heads));
-  const at::Tensor k = twin_rotate(shape, heads(w.k, shape.kv_heads)).repeat_interleave(group, 0);
-  const at::Tensor v = heads(w.v, shape.kv_heads).repeat_interleave(group, 0);
+  const at::Tensor q = twin_rotate(shape, heads(w.q, w.q_bias, w.q_norm, shape.heads));
+  const at::Tensor k =
+      twin_rotate(shape, heads(w.k, w.k_bias, w.k_norm, shape.kv_heads)).repeat_interleave(group, 0);
+  const at::Tensor v = heads(w.v, w.v_bias, {}, shape.kv_heads).repeat_interleave(group, 0);
   const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
   const at::Tensor scores = (at::matmul(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(d)))
                                 .masked_fill(future, -std::numeric_limits<double>::infinity());
@@ -152,7 +161,7 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
 
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
   const model::ParameterTable table = model::parameter_table(c.shape);
-  const at::Tensor embedding = stored(table.embedding(), flats.front(), model::Role::kEmbedding);
+  const at::Tensor embedding = stored(table.embedding(), flats.front(), "embedding");
   at::Tensor x = embedding.index_select(0, ids);
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const TwinLayer w = twin_layer(c.shape, table.layer(i), flats[static_cast<size_t>(1 + i)]);
@@ -161,9 +170,8 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
     const at::Tensor y = twin_norm(x, w.mlp_norm, c.shape.norm_eps);
     x = x + at::matmul(at::silu(at::matmul(y, w.gate.t())) * at::matmul(y, w.up.t()), w.down);
   }
-  const at::Tensor norm = stored(table.head(), flats.back(), model::Role::kFinalNorm).view(-1);
-  const at::Tensor head =
-      c.shape.tie_embeddings ? embedding : stored(table.head(), flats.back(), model::Role::kHead);
+  const at::Tensor norm = stored(table.head(), flats.back(), "final_norm").view(-1);
+  const at::Tensor head = c.shape.tie_embeddings ? embedding : stored(table.head(), flats.back(), "head");
   return at::matmul(twin_norm(x, norm, c.shape.norm_eps), head.t());
 }
 
@@ -363,6 +371,38 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return "Tp" + std::to_string(info.param.tp) + "KvHeads" + std::to_string(info.param.kv_heads) +
              "Sequences" + std::to_string(info.param.lengths.size());
+    });
+
+// What families add to attention, one by one and together: by TP degree, also with more ranks than key heads.
+class Attention : public testing::TestWithParam<std::pair<bool, bool>> {};
+
+model::Shape attention_shape(std::pair<bool, bool> added, int64_t kv_heads) {
+  model::Shape shape = small_shape(12, kv_heads, false);
+  std::tie(shape.qkv_bias, shape.qk_norm) = added;
+  return shape;
+}
+
+TEST_P(Attention, EqualsAutograd) {
+  for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2), std::pair(3, 1)}) {
+    const Case c{attention_shape(GetParam(), kv_heads), {5, 1, 9, 17}};
+    const Data data = random_data(c);
+    expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
+  }
+}
+
+TEST_P(Attention, DeferredAndRecomputedGradientsAreTheSameExactly) {
+  Case c{attention_shape(GetParam(), 4), {5, 1, 9, 17}};
+  const Data data = random_data(c);
+  const Outcome fused = run_layers(c, data, 2);
+  expect_equal(c, run_layers(c, data, 2, Weights::kDeferred), fused, 0.0);
+  c.activations = Activations::kRecompute;
+  expect_equal(c, run_layers(c, data, 2), fused, 0.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, Attention, testing::Values(std::pair(true, false), std::pair(false, true), std::pair(true, true)),
+    [](const auto& info) {
+      return std::string(info.param.first ? "Bias" : "") + (info.param.second ? "NormedHeads" : "");
     });
 
 TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {

@@ -2,11 +2,17 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/attention_kind.h"
+#include "model/end_kinds.h"
+#include "model/mlp_kind.h"
 
 namespace sluice::layers {
 namespace {
 
-using model::Role;
+using model::AttentionKind;
+using model::EmbeddingKind;
+using model::HeadKind;
+using model::MlpKind;
 
 // Views of one bucket's flat shard on one TP rank.
 class ShardView {
@@ -19,18 +25,18 @@ class ShardView {
                              " elements, its flat shard ", flat.numel()));
   }
 
-  at::Tensor matrix(Role role) const {
+  at::Tensor matrix(std::string_view role) const {
     const model::LocalParameter local = model::local_parameter(bucket_, role, tp_, t_);
     return flat_.narrow(0, local.offset, local.rows * local.columns).view({local.rows, local.columns});
   }
-  at::Tensor vector(Role role) const { return matrix(role).view(-1); }
+  // Undefined where the bucket has none.
+  at::Tensor vector(std::string_view role) const {
+    return model::find_parameter(bucket_, role) != nullptr ? matrix(role).view(-1) : at::Tensor();
+  }
 
   // The rows of a parameter that is cut as one group.
-  base::Interval rows(Role role) const {
-    for (const model::Parameter& parameter : bucket_.parameters) {
-      if (parameter.role == role) return model::tp_rows(parameter, tp_, t_).front();
-    }
-    return {};
+  base::Interval rows(std::string_view role) const {
+    return model::tp_rows(*model::find_parameter(bucket_, role), tp_, t_).front();
   }
 
  private:
@@ -44,20 +50,28 @@ class ShardView {
 
 LayerParameters layer_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
   const ShardView view(bucket, flat, tp, t);
-  return {view.vector(Role::kAttentionNorm), view.matrix(Role::kQkv),    view.matrix(Role::kAttentionOut),
-          view.vector(Role::kMlpNorm),       view.matrix(Role::kGateUp), view.matrix(Role::kDown)};
+  return {.attention_norm_H = view.vector(AttentionKind::kNorm),
+          .qkv_PH = view.matrix(AttentionKind::kQkv),
+          .qkv_bias_P = view.vector(AttentionKind::kQkvBias),
+          .q_norm_D = view.vector(AttentionKind::kQNorm),
+          .k_norm_D = view.vector(AttentionKind::kKNorm),
+          .attention_out_QH = view.matrix(AttentionKind::kOut),
+          .mlp_norm_H = view.vector(MlpKind::kNorm),
+          .gate_up_GH = view.matrix(MlpKind::kGateUp),
+          .down_FH = view.matrix(MlpKind::kDown)};
 }
 
 EmbeddingParameters embedding_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
   const ShardView view(bucket, flat, tp, t);
-  return {view.matrix(Role::kEmbedding), view.rows(Role::kEmbedding)};
+  return {view.matrix(EmbeddingKind::kTable), view.rows(EmbeddingKind::kTable)};
 }
 
 HeadParameters head_parameters(const model::ParameterTable& table, const at::Tensor& head_flat,
                                const at::Tensor& embedding_flat, int tp, int t) {
   const ShardView view(table.head(), head_flat, tp, t);
-  const at::Tensor norm_H = view.vector(Role::kFinalNorm);
-  if (!table.shape.tie_embeddings) return {norm_H, view.matrix(Role::kHead), view.rows(Role::kHead)};
+  const at::Tensor norm_H = view.vector(HeadKind::kNorm);
+  if (!table.shape.tie_embeddings)
+    return {norm_H, view.matrix(HeadKind::kOutput), view.rows(HeadKind::kOutput)};
   const EmbeddingParameters embedding = embedding_parameters(table.embedding(), embedding_flat, tp, t);
   return {norm_H, embedding.table_VH, embedding.vocabulary};
 }

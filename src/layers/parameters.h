@@ -13,7 +13,10 @@ namespace sluice::layers {
 // accumulators they hold the sum over this rank's rows only.
 struct LayerParameters {
   at::Tensor attention_norm_H;
-  at::Tensor qkv_PH;            // rows q, k, v: x·wᵀ
+  at::Tensor qkv_PH;      // rows q, k, v: x·wᵀ
+  at::Tensor qkv_bias_P;  // this and the norms of heads of D: undefined where the model has none
+  at::Tensor q_norm_D;
+  at::Tensor k_norm_D;
   at::Tensor attention_out_QH;  // stored [in, out]: a·w
   at::Tensor mlp_norm_H;
   at::Tensor gate_up_GH;  // rows gate, up: x·wᵀ

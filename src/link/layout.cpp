@@ -18,27 +18,14 @@ void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme)
     throw base::InputError(text("scheme ", to_text(scheme), " cannot cut the model: ", fault,
                                 ": choose another tp in parallel.strategies"));
   }
-  if (scheme.pp > shape.layers) {
-    throw base::InputError(text("scheme ", to_text(scheme), " has ", scheme.pp, " stages but the model has ",
-                                shape.layers, " layers: lower pp in parallel.strategies"));
+  const std::string too_many = model::pp_fault(shape, scheme.pp);
+  if (!too_many.empty()) {
+    throw base::InputError(
+        text("scheme ", to_text(scheme), " has ", too_many, ": lower pp in parallel.strategies"));
   }
 }
 
-// The buckets of a stage, ascending.
-std::vector<int> buckets_of_stage(const model::ParameterTable& table, int pp, int stage) {
-  const bool first = stage == 0;
-  const bool last = stage == pp - 1;
-  std::vector<int> buckets;
-  if (first || (last && table.shape.tie_embeddings)) buckets.push_back(table.embedding().index);
-  const base::Interval layers = strategy::layers_of_stage(table.shape.layers, pp, stage);
-  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    buckets.push_back(table.layer(layer).index);
-  }
-  if (last) buckets.push_back(table.head().index);
-  return buckets;
-}
-
-// Shards by (bucket kind, tp, t): all layers are cut alike.
+// Shards by (kind, tp, t): all operations of a kind are cut alike.
 class ShardCache {
  public:
   const base::IntervalSet& shard(const model::Bucket& bucket, int tp, int t) {
@@ -48,10 +35,8 @@ class ShardCache {
   }
 
  private:
-  std::map<std::tuple<model::BucketKind, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, int, int>, base::IntervalSet> shards_;
 };
-
-int64_t rounds_of_stage(const base::Interval& layers, int tp) { return (layers.size() + tp - 1) / tp; }
 
 }  // namespace
 
@@ -68,7 +53,7 @@ ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy:
     const strategy::Scheme& scheme = pipeline.scheme;
     require_cuttable(table.shape, scheme);
     for (int stage = 0; stage < scheme.pp; ++stage) {
-      for (const int index : buckets_of_stage(table, scheme.pp, stage)) {
+      for (const int index : table.program.buckets_of(table.program.of_stage(scheme.pp, stage))) {
         const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
         for (int lane = 0; lane < scheme.cp; ++lane) {
           for (int t = 0; t < scheme.tp; ++t) {
@@ -107,23 +92,25 @@ int Rounds::round_of(int bucket) const {
 }
 
 Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& strategy) {
-  const int64_t layers = table.shape.layers;
+  const model::Program& program = table.program;
   int64_t count = 1;
   int stages = 1;
   for (const auto& [scheme, ranks] : strategy.pipelines) {
     stages = std::max(stages, scheme.pp);
-    // Stage 0 has the most layers.
-    count = std::max(count, rounds_of_stage(strategy::layers_of_stage(layers, scheme.pp, 0), scheme.tp));
+    for (int stage = 0; stage < scheme.pp; ++stage) {
+      const int64_t blocks = program.blocks_in(program.of_stage(scheme.pp, stage)).size();
+      count = std::max(count, (blocks + scheme.tp - 1) / scheme.tp);
+    }
   }
   Rounds result;
   result.buckets.resize(static_cast<size_t>(count));
   result.buckets.front().push_back(table.embedding().index);
   for (int stage = 0; stage < stages; ++stage) {
-    const base::Interval own = strategy::layers_of_stage(layers, stages, stage);
+    const base::Interval own = program.blocks_in(program.of_stage(stages, stage));
     for (int64_t round = 0; round < count; ++round) {
       const base::Interval part = base::even_part(own.size(), count, round);
-      for (int64_t layer = own.begin + part.begin; layer < own.begin + part.end; ++layer) {
-        result.buckets[static_cast<size_t>(round)].push_back(table.layer(layer).index);
+      for (int64_t at = own.begin + part.begin; at < own.begin + part.end; ++at) {
+        result.buckets[static_cast<size_t>(round)].push_back(table.buckets[static_cast<size_t>(at)].index);
       }
     }
   }

@@ -23,8 +23,8 @@ struct Holding {
   base::IntervalSet shard;
 };
 
-// A strategy's compute layout. Rank by rank: its stage's layers, the embedding on stage 0 (and on the last
-// stage when tied), the head on the last stage, each cut by TP; lanes replicate; idle ranks hold nothing.
+// A strategy's compute layout. Rank by rank: the buckets that its stage's operations read, each cut by TP;
+// lanes replicate; idle ranks hold nothing.
 class ComputeLayout {
  public:
   // Throws base::InputError when a scheme cannot cut the shape (model::tp_fault, more stages than layers),
@@ -44,8 +44,8 @@ class ComputeLayout {
   std::vector<std::vector<Holding>> holdings_;  // by rank
 };
 
-// Which buckets travel together. Round r carries of every stage of the deepest pipelines the layers
-// [⌊r·layers/R⌋, ⌊(r+1)·layers/R⌋) with R = max over all stages of ⌈layers/TP⌉; the embedding joins the first
+// Which buckets travel together. Round r carries of every stage of the deepest pipelines the blocks
+// [⌊r·blocks/R⌋, ⌊(r+1)·blocks/R⌋) with R = max over all stages of ⌈blocks/TP⌉; the embedding joins the first
 // round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever needs it.
 // The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets the same
 // part of what it needs and none waits for another's.

@@ -1,4 +1,4 @@
-// The Hugging Face side of a model: config.json and tensor names of the LLaMA family.
+// The Hugging Face side of a model: config.json and tensor names of the families in model/family.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,15 @@
 
 namespace sluice::model {
 
-// A Hugging Face config.json: LlamaForCausalLM, or MistralForCausalLM without a sliding window. Rotary
-// positions may stand in transformers' old keys (rope_theta, rope_scaling) or in rope_parameters.
-// InputError naming `name` and the key for another architecture or anything that Sluice does not compute
-// (biases, sliding windows, other activations, quantisation, unknown rope types and unknown keys).
+// A Hugging Face config.json: LlamaForCausalLM, MistralForCausalLM without a sliding window, Qwen2ForCausalLM
+// or Qwen3ForCausalLM. Rotary positions may stand in transformers' old keys (rope_theta, rope_scaling) or in
+// rope_parameters. InputError naming `name` and the key for another architecture or anything that Sluice does
+// not compute (other biases, sliding windows, other activations, quantisation, unknown rope types and unknown
+// keys).
 Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
 
-// What transformers' LlamaConfig, old and new, reads back to the same shape; `dtype` is its torch_dtype
+// What transformers' class of the family, old and new, reads back to the same shape; `dtype` is its
+// torch_dtype
 // ("float32"). Token ids are the caller's to add.
 base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
 

@@ -84,17 +84,70 @@ TEST(ShapeFromHuggingFace, AcceptsMistralWithoutSlidingWindow) {
   config["sliding_window"] = 4096;
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window is 4096")));
   config["sliding_window"] = nullptr;
-  EXPECT_EQ(read(config), read(new_config()));
+  Shape mistral = read(config);
+  EXPECT_EQ(mistral.family, Family::kMistral);
+  mistral.family = Family::kLlama;
+  EXPECT_EQ(mistral, read(new_config()));
   config["num_attention_heads"] = 16;
   config["head_dim"] = 4;
   config.erase("num_key_value_heads");
   EXPECT_EQ(read(config).kv_heads, 8);
 }
 
+// As transformers 4 wrote Qwen 2.5's, and 5 writes Qwen 3's.
+Json qwen_config(const std::string& type) {
+  Json config = new_config();
+  config.erase("pretraining_tp");
+  config.erase("mlp_bias");
+  config.erase("attention_bias");
+  config["architectures"] = {type == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"};
+  config["model_type"] = type;
+  config["use_sliding_window"] = false;
+  config["sliding_window"] = 32768;
+  config["max_window_layers"] = 28;
+  config["layer_types"] = {"full_attention", "full_attention", "full_attention"};
+  return config;
+}
+
+TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
+  Shape expected = read(new_config());
+  expected.family = Family::kQwen2;
+  expected.qkv_bias = true;
+  EXPECT_EQ(read(qwen_config("qwen2")), expected);
+  expected.family = Family::kQwen3;
+  expected.qkv_bias = false;
+  expected.qk_norm = true;
+  EXPECT_EQ(read(qwen_config("qwen3")), expected);
+  Json config = qwen_config("qwen3");
+  config.erase("head_dim");
+  EXPECT_EQ(read(config).head_dim, 128);
+  for (const char* type : {"qwen2", "qwen3"}) {
+    const Shape shape = read(qwen_config(type));
+    const Json written = shape_to_hugging_face(shape, "float32", 64);
+    EXPECT_EQ(read(written), shape);
+    EXPECT_EQ(written["model_type"], type);
+  }
+}
+
+TEST(ShapeFromHuggingFace, QwenIsRefusedWhereItsWindowsOrBiasesAreOn) {
+  const auto fault = [](const char* key, const Json& value) {
+    Json config = qwen_config("qwen3");
+    config[key] = value;
+    return [config] { read(config); };
+  };
+  EXPECT_THAT(fault("use_sliding_window", true),
+              ThrowsMessage<InputError>(HasSubstr("use_sliding_window is true")));
+  EXPECT_THAT(fault("attention_bias", true), ThrowsMessage<InputError>(HasSubstr("attention_bias is true")));
+  EXPECT_THAT(fault("layer_types", {"full_attention", "sliding_attention"}),
+              ThrowsMessage<InputError>(HasSubstr("layer_types is \"sliding_attention\"")));
+  EXPECT_THAT(fault("layer_types", 3), ThrowsMessage<InputError>(HasSubstr("layer_types is 3")));
+}
+
 TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
   const std::pair<std::function<void(Json&)>, std::string> refusals[] = {
       {[](Json& j) { j = Json::array(); }, "holds an object"},
-      {[](Json& j) { j["model_type"] = "qwen2"; }, "model_type is \"qwen2\""},
+      {[](Json& j) { j["model_type"] = "mamba2"; },
+       "model_type is \"mamba2\" but Sluice computes only llama, mistral, qwen2, qwen3"},
       {[](Json& j) { j.erase("model_type"); }, "'model_type' is missing"},
       {[](Json& j) { j["architectures"] = {"Qwen2ForCausalLM"}; }, "architectures is [\"Qwen2ForCausalLM\"]"},
       {[](Json& j) { j["architectures"] = {"LlamaForSequenceClassification"}; }, "architectures is"},

@@ -1,55 +1,26 @@
 #include "model/parameters.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 
 namespace sluice::model {
 namespace {
 
-// A matrix whose groups hold whole heads or single rows.
-Parameter matrix(Role role, std::string name, int64_t columns, std::vector<RowGroup> groups) {
-  Parameter parameter{.role = role, .name = std::move(name), .columns = columns, .groups = std::move(groups)};
-  for (const RowGroup& group : parameter.groups) parameter.rows += group.rows;
-  return parameter;
-}
-
-Parameter norm(Role role, std::string name, int64_t width) {
-  Parameter parameter = matrix(role, std::move(name), 1, {{width, 0}});
-  parameter.replicated = true;
-  return parameter;
-}
-
-// Lays the parameters end to end.
-Bucket bucket(BucketKind kind, int64_t layer, int index, std::vector<Parameter> parameters) {
-  Bucket result{.index = index, .kind = kind, .layer = layer, .parameters = std::move(parameters)};
+Bucket bucket(const Program& program, int64_t position) {
+  const bool in_block = program.blocks_in({position, position + 1}).size() == 1;
+  Bucket result{.index = static_cast<int>(position),
+                .kind = program.at(position).kind,
+                .layer = in_block ? position - program.blocks().begin : -1,
+                .parameters = program.kind_at(position).parameters()};
+  const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
   for (Parameter& parameter : result.parameters) {
+    parameter.name = prefix + std::string(parameter.role);
     parameter.offset = result.size;
     result.size += parameter.size();
   }
   return result;
-}
-
-Bucket layer_bucket(const Shape& shape, int64_t layer) {
-  const std::string prefix = base::text("layers.", layer, ".");
-  const int64_t hidden = shape.hidden;
-  const RowGroup q{shape.q_width(), shape.heads};
-  const RowGroup kv{shape.kv_width(), shape.kv_heads};
-  const RowGroup ffn{shape.ffn_hidden, shape.ffn_hidden};
-  return bucket(BucketKind::kLayer, layer, static_cast<int>(1 + layer),
-                {norm(Role::kAttentionNorm, prefix + "attention_norm", hidden),
-                 matrix(Role::kQkv, prefix + "qkv", hidden, {q, kv, kv}),
-                 matrix(Role::kAttentionOut, prefix + "attention_out", hidden, {q}),
-                 norm(Role::kMlpNorm, prefix + "mlp_norm", hidden),
-                 matrix(Role::kGateUp, prefix + "gate_up", hidden, {ffn, ffn}),
-                 matrix(Role::kDown, prefix + "down", hidden, {ffn})});
-}
-
-Bucket head_bucket(const Shape& shape) {
-  std::vector<Parameter> parameters = {norm(Role::kFinalNorm, "final_norm", shape.hidden)};
-  if (!shape.tie_embeddings) {
-    parameters.push_back(matrix(Role::kHead, "head", shape.hidden, {{shape.vocab, shape.vocab}}));
-  }
-  return bucket(BucketKind::kHead, -1, static_cast<int>(1 + shape.layers), std::move(parameters));
 }
 
 // The units of a group that a TP rank holds.
@@ -69,12 +40,10 @@ int64_t ParameterTable::size() const {
 
 ParameterTable parameter_table(const Shape& shape) {
   validate(shape);
-  ParameterTable table{.shape = shape};
-  table.buckets.push_back(
-      bucket(BucketKind::kEmbedding, -1, 0,
-             {matrix(Role::kEmbedding, "embedding", shape.hidden, {{shape.vocab, shape.vocab}})}));
-  for (int64_t layer = 0; layer < shape.layers; ++layer) table.buckets.push_back(layer_bucket(shape, layer));
-  table.buckets.push_back(head_bucket(shape));
+  ParameterTable table{.shape = shape, .program = Program(shape), .buckets = {}};
+  for (int64_t position = 0; position < table.program.size(); ++position) {
+    table.buckets.push_back(bucket(table.program, position));
+  }
   return table;
 }
 
@@ -106,7 +75,7 @@ base::IntervalSet tp_shard(const Bucket& bucket, int tp, int t) {
   return shard;
 }
 
-LocalParameter local_parameter(const Bucket& bucket, Role role, int tp, int t) {
+LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t) {
   LocalParameter local;
   for (const Parameter& parameter : bucket.parameters) {
     local.rows = 0;
@@ -115,8 +84,25 @@ LocalParameter local_parameter(const Bucket& bucket, Role role, int tp, int t) {
     if (parameter.role == role) return local;
     local.offset += local.rows * local.columns;
   }
-  SLUICE_ASSERT(false,
-                base::text("bucket ", bucket.index, " has no parameter of role ", static_cast<int>(role)));
+  SLUICE_ASSERT(false, base::text("bucket ", bucket.index, " has no parameter ", role));
+}
+
+const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
+  const auto found = std::ranges::find(bucket.parameters, role, &Parameter::role);
+  return found == bucket.parameters.end() ? nullptr : &*found;
+}
+
+int64_t largest_shard(const Kind& kind, int tp) {
+  int64_t largest = 0;
+  const std::vector<Parameter> parameters = kind.parameters();
+  for (int t = 0; t < tp; ++t) {
+    int64_t shard = 0;
+    for (const Parameter& parameter : parameters) {
+      for (const base::Interval& rows : tp_rows(parameter, tp, t)) shard += rows.size() * parameter.columns;
+    }
+    largest = std::max(largest, shard);
+  }
+  return largest;
 }
 
 }  // namespace sluice::model

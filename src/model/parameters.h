@@ -1,66 +1,35 @@
 // The parameter table: every tensor of a shape, in buckets, with the way TP cuts it.
 //
-// A bucket is what pull and push move as a unit: the embedding, each layer, the head (final norm and, when
-// not tied, the output matrix). Inside a bucket parameters lie end to end as one flat array. The flat
-// order puts the dimension that TP cuts first, so a shard is a few intervals of rows.
+// A bucket is what pull and push move as a unit: the parameters of one operation of the model program. Inside
+// a bucket parameters lie end to end as one flat array. The flat order puts the dimension that TP cuts first,
+// so a shard is a few intervals of rows.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/interval.h"
+#include "model/kind.h"
+#include "model/program.h"
 #include "model/shape.h"
 
 namespace sluice::model {
 
-// A run of rows of a parameter that TP cuts on its own.
-struct RowGroup {
-  int64_t rows = 0;  // rows of the whole parameter in this group
-  // Rows are cut in units: heads × head_dim rows for attention, single rows otherwise; 0 units: replicated.
-  int64_t units = 0;
-};
-
-enum class Role {
-  kEmbedding,
-  kAttentionNorm,
-  kQkv,
-  kAttentionOut,
-  kMlpNorm,
-  kGateUp,
-  kDown,
-  kFinalNorm,
-  kHead
-};
-
-// One tensor as stored: `rows` x `columns`, row-major; norms are rows = width, columns = 1.
-struct Parameter {
-  Role role = Role::kEmbedding;
-  std::string name;  // "layers.3.qkv"
-  int64_t rows = 0;
-  int64_t columns = 0;
-  std::vector<RowGroup> groups;  // in row order; rows add up
-  bool replicated = false;       // every TP rank holds all of it (norms)
-  int64_t offset = 0;            // first element in the bucket's flat array
-  int64_t size() const { return rows * columns; }
-  // Weight decay applies to matrices, not to one-dimensional parameters.
-  bool one_dimensional() const { return columns == 1; }
-};
-
-enum class BucketKind { kEmbedding, kLayer, kHead };
-
 struct Bucket {
-  int index = 0;  // position in ParameterTable::buckets
-  BucketKind kind = BucketKind::kLayer;
-  int64_t layer = -1;  // for kLayer
+  int index = 0;       // position in ParameterTable::buckets
+  int kind = 0;        // of its operation, in Program::kinds()
+  int64_t layer = -1;  // its operation's number among the blocks; -1 for the ends
   std::vector<Parameter> parameters;
   int64_t size = 0;  // elements
 };
 
-// Buckets in forward order: embedding, layers 0…, head. With tied embeddings the last stage also holds the
-// embedding bucket and the head bucket has only the final norm.
+// Buckets in the order of operations: embedding, blocks, head. With tied embeddings the head reads the
+// embedding's bucket too, and its own has only the final norm.
 struct ParameterTable {
   Shape shape;
+  Program program;
   std::vector<Bucket> buckets;
 
   int64_t size() const;
@@ -87,6 +56,12 @@ struct LocalParameter {
   int64_t columns = 0;
 };
 // REQUIRES: the bucket has a parameter of that role.
-LocalParameter local_parameter(const Bucket& bucket, Role role, int tp, int t);
+LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t);
+
+// The bucket's parameter of that role, or null.
+const Parameter* find_parameter(const Bucket& bucket, std::string_view role);
+
+// Elements of the largest TP shard of an operation of this kind.
+int64_t largest_shard(const Kind& kind, int tp);
 
 }  // namespace sluice::model

@@ -7,6 +7,8 @@
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "model/attention_kind.h"
+#include "model/end_kinds.h"
 
 namespace sluice::model {
 namespace {
@@ -26,6 +28,8 @@ Shape random_shape(base::Rng& rng) {
   shape.ffn_hidden = rng.between(8, 40);
   shape.vocab = rng.between(8, 70);
   shape.tie_embeddings = rng.below(2) == 1;
+  shape.qkv_bias = rng.below(2) == 1;
+  shape.qk_norm = rng.below(2) == 1;
   return shape;
 }
 
@@ -46,9 +50,9 @@ TEST(ParameterTable, LaysBucketsInForwardOrder) {
   const ParameterTable table = parameter_table(small_shape());
   ASSERT_EQ(table.buckets.size(), 4u);
   for (size_t i = 0; i < table.buckets.size(); ++i) EXPECT_EQ(table.buckets[i].index, static_cast<int>(i));
-  EXPECT_EQ(table.embedding().kind, BucketKind::kEmbedding);
+  EXPECT_EQ(table.embedding().layer, -1);
   EXPECT_EQ(table.layer(1).layer, 1);
-  EXPECT_EQ(table.head().kind, BucketKind::kHead);
+  EXPECT_EQ(table.head().kind, 2);
 
   std::vector<std::string> lines;
   for (const Parameter& p : table.layer(1).parameters) {
@@ -66,7 +70,7 @@ TEST(ParameterTable, TiedHeadHasOnlyTheFinalNorm) {
   shape.tie_embeddings = true;
   const ParameterTable table = parameter_table(shape);
   ASSERT_EQ(table.head().parameters.size(), 1u);
-  EXPECT_EQ(table.head().parameters[0].role, Role::kFinalNorm);
+  EXPECT_EQ(table.head().parameters[0].role, HeadKind::kNorm);
 }
 
 TEST(TpRows, FusedMatricesAreCutGroupByGroup) {
@@ -141,7 +145,9 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
       }
       for (const Parameter& parameter : bucket.parameters) {
         for (int64_t i = 0; i < parameter.size(); ++i) {
-          const bool key_or_value = parameter.role == Role::kQkv && i / parameter.columns >= shape.q_width();
+          const bool of_heads =
+              parameter.role == AttentionKind::kQkv || parameter.role == AttentionKind::kQkvBias;
+          const bool key_or_value = of_heads && i / parameter.columns >= shape.q_width();
           int64_t expected = 1;
           if (parameter.replicated) expected = tp;
           if (key_or_value && tp > shape.kv_heads) expected = tp / shape.kv_heads;

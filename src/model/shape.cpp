@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/parameters.h"
+#include "model/program.h"
 #include "model/shape_ranges.h"
 
 namespace sluice::model {
@@ -11,11 +11,12 @@ namespace {
 using base::InputError;
 using base::text;
 
+// Of all matrices.
 __int128 wide_parameters(const Shape& shape) {
   const __int128 hidden = shape.hidden;
   const __int128 attention = hidden * (2 * shape.q_width() + 2 * shape.kv_width());
-  const __int128 layer = attention + 3 * hidden * shape.ffn_hidden + 2 * hidden;
-  return shape.layers * layer + hidden + (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
+  return shape.layers * (attention + 3 * hidden * shape.ffn_hidden) +
+         (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
 void validate_rope(const Rope& rope) {
@@ -71,16 +72,17 @@ void validate(const Shape& shape) {
 
 std::string tp_fault(const Shape& shape, int tp) {
   if (tp < 1) return text("tp is ", tp, " but must be at least 1");
-  if (shape.heads % tp != 0) return text("tp ", tp, " does not divide ", shape.heads, " heads");
-  if (shape.kv_heads % tp != 0 && tp % shape.kv_heads != 0) {
-    return text("tp ", tp, " neither divides ", shape.kv_heads, " kv_heads nor is a multiple of them");
-  }
-  if (tp > shape.ffn_hidden) return text("tp ", tp, " is above ffn_hidden ", shape.ffn_hidden);
-  if (tp > shape.vocab) return text("tp ", tp, " is above vocab ", shape.vocab);
-  return "";
+  return Program(shape).tp_fault(tp);
 }
 
-int64_t Shape::parameters() const { return static_cast<int64_t>(wide_parameters(*this)); }
+int64_t Shape::parameters() const {
+  int64_t all = 0;
+  const Program program(*this);
+  for (int64_t position = 0; position < program.size(); ++position) {
+    for (const Parameter& parameter : program.kind_at(position).parameters()) all += parameter.size();
+  }
+  return all;
+}
 
 namespace {
 
@@ -104,20 +106,6 @@ Shape named_shape(const std::string& name) {
   if (name == "llama-32b") return llama(60, 6656, 64, 17920);
   throw InputError(
       text("model '", name, "' is unknown: choose llama-7b, llama-13b, llama-32b or a Hugging Face folder"));
-}
-
-int64_t dense_flops_per_token(const Shape& shape) {
-  const int64_t attention = shape.hidden * (2 * shape.q_width() + 2 * shape.kv_width());
-  const int64_t mlp = 3 * shape.hidden * shape.ffn_hidden;
-  return 2 * shape.layers * (attention + mlp);
-}
-
-int64_t head_flops_per_token(const Shape& shape) { return 2 * shape.hidden * shape.vocab; }
-
-double attention_flops(const Shape& shape, int64_t length) {
-  // Two products (scores, and scores times values) of 2·q_width FLOPs for each of length²/2 pairs.
-  const auto tokens = static_cast<double>(length);
-  return 2.0 * static_cast<double>(shape.q_width()) * tokens * tokens;
 }
 
 }  // namespace sluice::model

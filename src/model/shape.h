@@ -1,4 +1,5 @@
-// The shape of a LLaMA-family decoder: everything that decides parameters, arithmetic and memory.
+// The shape of a decoder: everything that decides parameters, arithmetic and memory. Kinds of operations take
+// from it what they need (model/kind.h).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,12 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
+// Whose files it reads and writes; what it computes is said by the shape's other members. The registry is in
+// model/family.cpp.
+enum class Family : uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
+
 struct Shape {
+  Family family = Family::kLlama;
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t heads = 0;
@@ -34,6 +40,8 @@ struct Shape {
   bool tie_embeddings = false;
   double norm_eps = 1e-5;
   Rope rope;
+  bool qkv_bias = false;  // queries, keys and values have biases
+  bool qk_norm = false;   // each head's queries and keys are normed before they are rotated
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
@@ -58,11 +66,5 @@ RopeTable rope_table(const Shape& shape);
 
 // Shipped shapes: llama-7b, llama-13b, llama-32b. InputError listing them for another name.
 Shape named_shape(const std::string& name);
-
-// Matrix-product FLOPs of one token forward (2 per multiply-add): dense layers, and head.
-int64_t dense_flops_per_token(const Shape& shape);
-int64_t head_flops_per_token(const Shape& shape);
-// Attention FLOPs forward of one sequence of `length` tokens in one layer (causal: half the square).
-double attention_flops(const Shape& shape, int64_t length);
 
 }  // namespace sluice::model

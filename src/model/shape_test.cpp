@@ -93,17 +93,16 @@ TEST(Parameters, EqualTheTable) {
   }
 }
 
-TEST(Flops, CountTwoPerMultiplyAddOfEveryMatrix) {
+TEST(Kinds, CountAMultiplyAddOfEveryMatrixElement) {
   const Shape shape = small_shape();
   const ParameterTable table = parameter_table(shape);
   int64_t matrix_elements = 0;
   for (const Parameter& parameter : table.layer(0).parameters) {
     if (!parameter.one_dimensional()) matrix_elements += parameter.size();
   }
-  EXPECT_EQ(dense_flops_per_token(shape), 2 * shape.layers * matrix_elements);
-  EXPECT_EQ(head_flops_per_token(shape), 2 * 50 * 16);
-  // Full square: two products of 2·l²·width; causal: half.
-  EXPECT_DOUBLE_EQ(attention_flops(shape, 100), 2.0 * 2.0 * 100 * 100 * 16 / 2);
+  EXPECT_EQ(table.program.kind_at(1).work().products, matrix_elements);
+  EXPECT_EQ(table.program.kinds().back()->work().products, 50 * 16);
+  EXPECT_EQ(table.program.kind_at(1).work().attention, 16);
 }
 
 // Values below were computed apart from this program, from the formulas of the papers.

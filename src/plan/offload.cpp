@@ -37,13 +37,14 @@ OffloadChoice choose_offload(const OffloadProblem& problem) {
 
 namespace {
 
-// Whether a layer's forward takes as long as its copies, on as many lanes as the sequence needs.
+// Whether the first block's forward takes as long as its copies, on as many lanes as the sequence needs.
 bool hides(const cost::CostModel& cost, const SchemeCost& scheme, int64_t length) {
   const int lanes = scheme.fewest_lanes(length);
   const int64_t tokens = (length + lanes - 1) / lanes;
-  const int64_t layer_ns = cost.cell_ns(scheme.scheme(), cost::CellKind::kForward, {.layers = 1},
+  const int64_t first = cost.program().blocks().begin;
+  const int64_t layer_ns = cost.cell_ns(scheme.scheme(), cost::CellKind::kForward, {first, first + 1},
                                         cost::Work::of_lane(tokens, length, lanes));
-  return cost.options().host.of_bytes(cost.offloaded_bytes(scheme.scheme(), tokens)) <= layer_ns;
+  return cost.options().host.of_bytes(cost.offloaded_bytes(scheme.scheme(), first, tokens)) <= layer_ns;
 }
 
 }  // namespace
@@ -75,9 +76,11 @@ int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::St
       const SchemeCost scheme(pipeline.scheme, unlimited, world_size);
       if (scheme.max_len_tokens() < length) continue;
       const int64_t lanes = scheme.fewest_lanes(length);
-      const int64_t layers = cost.whole_stage(pipeline.scheme, 0).layers;
-      const int64_t bytes = std::max<int64_t>(0, layers - cost::kLayersThatStay) *
-                            cost.offloaded_bytes(pipeline.scheme, (length + lanes - 1) / lanes);
+      const base::Interval blocks = cost.program().blocks_in(cost.stage_run(pipeline.scheme, 0));
+      int64_t bytes = 0;
+      for (int64_t block = blocks.begin; block + cost::kLayersThatStay < blocks.end; ++block) {
+        bytes += cost.offloaded_bytes(pipeline.scheme, block, (length + lanes - 1) / lanes);
+      }
       if (least == 0 || bytes < least) least = bytes;
     }
   }

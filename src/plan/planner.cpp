@@ -26,10 +26,8 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
     const model::Shape& shape = cost.options().shape;
     const std::string fault = model::tp_fault(shape, scheme.tp);
     if (!fault.empty()) throw InputError(text(name, to_text(scheme), ": ", fault));
-    if (scheme.pp > shape.layers) {
-      throw InputError(text(name, to_text(scheme), " has ", scheme.pp, " stages but the model ", shape.layers,
-                            " layers: lower pp"));
-    }
+    const std::string too_many = model::pp_fault(shape, scheme.pp);
+    if (!too_many.empty()) throw InputError(text(name, to_text(scheme), " has ", too_many, ": lower pp"));
   }
 }
 

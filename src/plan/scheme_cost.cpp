@@ -35,7 +35,7 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
   }
   using cost::CellKind;
   for (int stage = 0; stage < scheme.pp; ++stage) {
-    const cost::CostModel::CellPart part = cost.whole_stage(scheme, stage);
+    const base::Interval part = cost.stage_run(scheme, stage);
     cells_.push_back({cost.cell_times(scheme, CellKind::kForward, part),
                       cost.cell_times(scheme, CellKind::kBackwardInput, part),
                       cost.cell_times(scheme, CellKind::kBackwardWeight, part),

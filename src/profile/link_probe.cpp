@@ -44,7 +44,7 @@ strategy::Strategy flat_strategy(int tp, int world_size) {
 }
 
 model::ParameterTable two_layers(model::Shape shape) {
-  shape.layers = std::min<int64_t>(shape.layers, 2);
+  shape = model::short_shape(shape);
   return model::parameter_table(shape);
 }
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/analytic.h"
-#include "layers/head.h"
 #include "cost/fit.h"
+#include "layers/head.h"
 #include "profile/link_probe.h"
 #include "profile/machine.h"
 #include "profile/ranks.h"
@@ -24,10 +24,8 @@ constexpr int64_t kLeastTokens = 16;
 constexpr int kLeastRepetitions = 3;
 constexpr int kMostRepetitions = 15;
 
-constexpr double StageTimes::*kKinds[] = {
-    &StageTimes::embedding_forward_ns, &StageTimes::forward_ns,        &StageTimes::head_ns,
-    &StageTimes::backward_ns,          &StageTimes::backward_input_ns, &StageTimes::backward_weight_ns,
-    &StageTimes::embedding_backward_ns};
+constexpr double KindTimes::*kPasses[] = {&KindTimes::forward_ns, &KindTimes::backward_ns,
+                                          &KindTimes::backward_input_ns, &KindTimes::backward_weight_ns};
 
 int64_t longest_tokens(const std::vector<std::vector<int64_t>>& lengths) {
   int64_t longest = kLeastTokens;
@@ -87,7 +85,8 @@ class DegreeProbe {
     return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_);
   }
 
-  ActivationBytes bytes() const { return bytes_; }
+  // By kind.
+  const std::vector<ActivationBytes>& bytes() const { return bytes_; }
 
  private:
   void run_all(Ranks& ranks) {
@@ -102,7 +101,7 @@ class DegreeProbe {
   c10::Device device_;
   std::unique_ptr<comm::Communicator> group_;
   std::unique_ptr<StageProbe> stage_;
-  ActivationBytes bytes_;
+  std::vector<ActivationBytes> bytes_;
 };
 
 cost::AnalyticMemory memory_of(const ProbeOptions& options) {
@@ -152,10 +151,11 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
     DegreeProbe degree(options, tp, transport);
     FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
     fits_by_tp[tp] = std::move(times.fits);
-    model.layer_by_tp[tp] = times.layer;
-    model.ends_by_tp[tp] = times.ends;
-    model.saved_bytes_per_token_layer_by_tp[tp] = degree.bytes().saved;
-    model.deferred_bytes_per_token_layer_by_tp[tp] = degree.bytes().deferred;
+    // A rank that is left over has measured nothing; rank 0's figures count.
+    for (size_t kind = 0; kind < times.kinds.size(); ++kind) {
+      const ActivationBytes& bytes = degree.bytes()[kind];
+      model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred};
+    }
   }
   LinkProbeOptions links;
   links.shape = options.shape;
@@ -191,26 +191,28 @@ std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length) {
 
 namespace {
 
-std::vector<double> values_of(const std::vector<StageTimes>& runs, double StageTimes::*kind) {
-  std::vector<double> values;
-  for (const StageTimes& run : runs) values.push_back(run.*kind);
-  return values;
-}
-
-// The repetitions of one micro-batch in one: `pick` chooses from each kind's values.
+// The repetitions of one micro-batch in one: `pick` chooses from the values of each kind's pass.
 template <typename Pick>
 StageTimes condense(const std::vector<StageTimes>& runs, Pick pick) {
-  StageTimes result;
-  for (double StageTimes::*kind : kKinds) result.*kind = pick(values_of(runs, kind));
-  // The fused form saves gathers of the weight gradient; pipelines of one stage, where TP is at home, run it.
-  const double fused_weight_ns = result.backward_ns - result.backward_input_ns;
-  result.backward_weight_ns =
-      std::clamp(fused_weight_ns, result.backward_weight_ns / 2, result.backward_weight_ns);
+  StageTimes result(runs.front().size());
+  for (size_t kind = 0; kind < result.size(); ++kind) {
+    KindTimes& times = result[kind];
+    for (double KindTimes::*pass : kPasses) {
+      std::vector<double> values;
+      for (const StageTimes& run : runs) values.push_back(run[kind].*pass);
+      times.*pass = pick(values);
+    }
+    // The fused form saves gathers of the weight gradient; pipelines of one stage, where TP is at home, run
+    // it.
+    const double fused_weight_ns = times.backward_ns - times.backward_input_ns;
+    times.backward_weight_ns =
+        std::clamp(fused_weight_ns, times.backward_weight_ns / 2, times.backward_weight_ns);
+  }
   return result;
 }
 
 // Disturbed times of short work can look constant; more tokens must cost more all the same.
-cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const char* what) {
+cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const std::string& what) {
   const cost::Fit found = cost::fit(samples, what);
   if (found.a_ns > 0 || found.b_ns > 0) return found;
   const cost::Sample& longest = *std::ranges::max_element(
@@ -219,8 +221,11 @@ cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const char* what
 }
 
 double total_ns(const StageTimes& times) {
-  return times.embedding_forward_ns + times.forward_ns + times.head_ns + times.backward_input_ns +
-         times.backward_weight_ns + times.embedding_backward_ns;
+  double total = 0;
+  for (const KindTimes& kind : times) {
+    total += kind.forward_ns + kind.backward_input_ns + kind.backward_weight_ns;
+  }
+  return total;
 }
 
 }  // namespace
@@ -237,22 +242,27 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
     usual_ns += total_ns(condense(runs, median));
   }
   std::vector<KindFit> fits;
-  const auto fitted = [&](double StageTimes::*kind, const char* what) {
+  const auto fitted = [&](size_t kind, double KindTimes::*pass, const std::string& what) {
     std::vector<cost::Sample> samples;
     for (size_t i = 0; i < lengths.size(); ++i) {
-      samples.push_back({lengths[i], std::max(1.0, least[i].*kind * usual_ns / least_ns)});
+      samples.push_back({lengths[i], std::max(1.0, least[i][kind].*pass * usual_ns / least_ns)});
     }
     const cost::Fit fit = growing_fit(samples, what);
     fits.push_back({what, std::move(samples), fit});
     return fit.quadratic();
   };
   FittedTimes result;
-  result.layer.forward = fitted(&StageTimes::forward_ns, "forward");
-  result.layer.backward_input = fitted(&StageTimes::backward_input_ns, "backward-input");
-  result.layer.backward_weight = fitted(&StageTimes::backward_weight_ns, "backward-weight");
-  result.ends.embedding_forward = fitted(&StageTimes::embedding_forward_ns, "embedding forward");
-  result.ends.embedding_backward = fitted(&StageTimes::embedding_backward_ns, "embedding backward");
-  result.ends.head = fitted(&StageTimes::head_ns, "head");
+  result.kinds.resize(least.front().size());
+  const size_t head = result.kinds.size() - 1;
+  for (size_t kind = 1; kind < head; ++kind) {
+    const std::string which = head > 2 ? base::text(" of kind ", kind) : "";
+    result.kinds[kind] = {fitted(kind, &KindTimes::forward_ns, "forward" + which),
+                          fitted(kind, &KindTimes::backward_input_ns, "backward-input" + which),
+                          fitted(kind, &KindTimes::backward_weight_ns, "backward-weight" + which)};
+  }
+  result.kinds.front().forward = fitted(0, &KindTimes::forward_ns, "embedding forward");
+  result.kinds.front().backward_input = fitted(0, &KindTimes::backward_input_ns, "embedding backward");
+  result.kinds.back().forward = fitted(head, &KindTimes::forward_ns, "head");
   result.fits = std::move(fits);
   return result;
 }

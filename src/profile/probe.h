@@ -59,14 +59,13 @@ std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length);
 // Of a thorough profile: single sequences of the whole context down to a 32nd, and packs of short ones.
 std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length);
 
-// Layer and end times fitted to what was measured: times[i][r] is repetition r of lengths[i]. The shortest of
+// Each kind's times fitted to what was measured: times[i][r] is repetition r of lengths[i]. The shortest of
 // the repetitions are fitted, so that a disturbance of one of them bends nothing; then everything is scaled
 // by what the median repetition takes over the shortest, which is the machine's usual load. A weight gradient
 // is the fused backward less the input gradient, within half of what it takes on its own. REQUIRES: at least
 // one repetition of each.
 struct FittedTimes {
-  cost::LayerTimes layer;
-  cost::EndTimes ends;
+  std::vector<cost::OperationTimes> kinds;  // in the order of model::Program::kinds()
   std::vector<KindFit> fits;
 };
 FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,

@@ -66,21 +66,23 @@ StageTimes made_up(const std::vector<int64_t>& lengths) {
   const auto time = [&](double a, double b, double c) {
     return cost::Fit{.a_ns = a, .b_ns = b, .c_ns = c}.of(lengths);
   };
-  StageTimes times;
-  times.embedding_forward_ns = time(0, 40, 5'000);
-  times.forward_ns = time(2, 5'000, 40'000);
-  times.head_ns = time(0, 20'000, 90'000);
-  times.backward_input_ns = time(5, 7'000, 60'000);
-  times.backward_weight_ns = time(0, 4'000, 30'000);
-  times.backward_ns = times.backward_input_ns + time(0, 3'000, 20'000);
-  times.embedding_backward_ns = time(0, 60, 3'000);
-  return times;
+  KindTimes embedding, block, head;
+  embedding.forward_ns = time(0, 40, 5'000);
+  embedding.backward_input_ns = embedding.backward_ns = time(0, 60, 3'000);
+  block.forward_ns = time(2, 5'000, 40'000);
+  block.backward_input_ns = time(5, 7'000, 60'000);
+  block.backward_weight_ns = time(0, 4'000, 30'000);
+  block.backward_ns = block.backward_input_ns + time(0, 3'000, 20'000);
+  head.forward_ns = time(0, 20'000, 90'000);
+  return {embedding, block, head};
 }
 
 StageTimes scaled(StageTimes times, double by) {
-  for (double* value : {&times.embedding_forward_ns, &times.forward_ns, &times.head_ns, &times.backward_ns,
-                        &times.backward_input_ns, &times.backward_weight_ns, &times.embedding_backward_ns}) {
-    *value *= by;
+  for (KindTimes& kind : times) {
+    for (double* value :
+         {&kind.forward_ns, &kind.backward_ns, &kind.backward_input_ns, &kind.backward_weight_ns}) {
+      *value *= by;
+    }
   }
   return times;
 }
@@ -97,12 +99,12 @@ TEST(FitTimes, RecoversTheCoefficientsOfEachKind) {
   std::vector<std::vector<StageTimes>> times;
   for (const auto& each : lengths) times.emplace_back(3, made_up(each));
   const FittedTimes fitted = fit_times(lengths, times);
-  expect_near(fitted.layer.forward, 2, 5'000, 40'000);
-  expect_near(fitted.layer.backward_input, 5, 7'000, 60'000);
-  expect_near(fitted.layer.backward_weight, 0, 3'000, 20'000);
-  expect_near(fitted.ends.embedding_forward, 0, 40, 5'000);
-  expect_near(fitted.ends.embedding_backward, 0, 60, 3'000);
-  expect_near(fitted.ends.head, 0, 20'000, 90'000);
+  expect_near(fitted.kinds[1].forward, 2, 5'000, 40'000);
+  expect_near(fitted.kinds[1].backward_input, 5, 7'000, 60'000);
+  expect_near(fitted.kinds[1].backward_weight, 0, 3'000, 20'000);
+  expect_near(fitted.kinds[0].forward, 0, 40, 5'000);
+  expect_near(fitted.kinds[0].backward_input, 0, 60, 3'000);
+  expect_near(fitted.kinds[2].forward, 0, 20'000, 90'000);
 }
 
 TEST(FitTimes, ADisturbedRepetitionChangesNothing) {
@@ -112,7 +114,7 @@ TEST(FitTimes, ADisturbedRepetitionChangesNothing) {
     times.emplace_back(5, made_up(lengths[i]));
     times.back()[i] = scaled(made_up(lengths[i]), 7);
   }
-  expect_near(fit_times(lengths, times).layer.forward, 2, 5'000, 40'000);
+  expect_near(fit_times(lengths, times).kinds[1].forward, 2, 5'000, 40'000);
 }
 
 TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
@@ -122,15 +124,15 @@ TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
     times.emplace_back(5, scaled(made_up(each), 2));
     times.back()[1] = made_up(each);
   }
-  expect_near(fit_times(lengths, times).layer.forward, 4, 10'000, 80'000);
+  expect_near(fit_times(lengths, times).kinds[1].forward, 4, 10'000, 80'000);
 }
 
 TEST(FitTimes, TimesThatLookConstantStillGrow) {
   const auto lengths = probe_lengths(2048);
   const std::vector<std::vector<StageTimes>> times(lengths.size(), {made_up({100})});
   const FittedTimes fitted = fit_times(lengths, times);
-  for (const cost::Quadratic& found :
-       {fitted.layer.forward, fitted.layer.backward_input, fitted.layer.backward_weight, fitted.ends.head}) {
+  for (const cost::Quadratic& found : {fitted.kinds[1].forward, fitted.kinds[1].backward_input,
+                                       fitted.kinds[1].backward_weight, fitted.kinds[2].forward}) {
     EXPECT_GT(found.of_sequences(std::vector<int64_t>{4096}), found.of_sequences(std::vector<int64_t>{64}));
   }
 }
@@ -174,7 +176,7 @@ TEST(Probe, TimesArePositiveAndGrowWithTheLength) {
   const cost::CostModel model(probe_in_process(quick({1, 2}), 2)[0].options);
   for (const int tp : {1, 2}) {
     const strategy::Scheme scheme{tp, 1, 1};
-    const auto part = model.whole_stage(scheme, 0);
+    const auto part = model.stage_run(scheme, 0);
     for (const auto kind : {cost::CellKind::kForward, cost::CellKind::kBackward}) {
       const int64_t brief = model.cell_ns(scheme, kind, part, std::vector<int64_t>{64});
       const int64_t lasting = model.cell_ns(scheme, kind, part, std::vector<int64_t>{4096});
@@ -239,7 +241,7 @@ TEST(Probe, RanksLeftOverByTensorParallelismTakePart) {
 
 TEST(Probe, OneRankAlone) {
   const cost::CostModel::Options found = probe_in_process(quick({1}), 1)[0].options;
-  EXPECT_TRUE(found.layer_by_tp.contains(1));
+  EXPECT_TRUE(found.kinds_by_tp.contains(1));
 }
 
 TEST(Probe, ATensorParallelDegreeBeyondTheRanksIsRefused) {

@@ -50,8 +50,8 @@ std::string profile_table(const ProbeResult& found) {
   for (const auto& [tp, fits] : found.fits_by_tp) {
     result +=
         text("\ntp ", tp, ", one layer, and the model's ends:\n", fits_table(fits),
-             "activations: ", model.saved_bytes_per_token_layer_by_tp.at(tp), " bytes a token and layer, ",
-             model.deferred_bytes_per_token_layer_by_tp.at(tp), " more for a deferred weight gradient\n");
+             "activations: ", model.kinds_by_tp.at(tp)[1].saved_bytes_per_token, " bytes a token and layer, ",
+             model.kinds_by_tp.at(tp)[1].deferred_bytes_per_token, " more for a deferred weight gradient\n");
   }
   result +=
       text("\nexchange inside a node: ", link_text(model.intra),

@@ -7,10 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "layers/decoder_layer.h"
-#include "layers/embedding.h"
-#include "layers/head.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/operation.h"
 #include "model/parameters.h"
 #include "profile/timing.h"
 #include "runtime/precision.h"
@@ -19,73 +16,80 @@ namespace sluice::profile {
 
 namespace {
 
-// More than one, so that a layer's weights and saved tensors don't stay in the caches between its passes.
-constexpr int64_t kMostLayers = 2;
-
 int64_t shard_size(const model::Bucket& bucket, const layers::TensorParallel& parallel) {
   return model::tp_shard(bucket, parallel.tp, parallel.t).size();
 }
 
 }  // namespace
 
+// More than one block of a kind, so that its weights and saved tensors don't stay in the caches between its
+// passes.
 struct StageProbe::Parts {
   Options options;
   model::ParameterTable table;
   layers::LayerContext context;
-  std::vector<layers::LayerParameters> weights, gradients;
-  layers::EmbeddingParameters embedding, embedding_gradient;
-  layers::HeadParameters head, head_gradient;
+  std::vector<at::Tensor> weights, gradients;  // flat, by bucket
+  std::vector<std::unique_ptr<layers::Operation>> operations;
 
   Parts(const Options& probe_options, const layers::TensorParallel& parallel) : options(probe_options) {
-    options.shape.layers = std::min(options.shape.layers, kMostLayers);
+    options.shape = model::short_shape(options.shape);
     table = model::parameter_table(options.shape);
     context = layers::layer_context(options.shape, parallel, options.longest_tokens, tensors(options.dtype));
     if (options.logits_chunk_bytes > 0) context.logits_chunk_bytes = options.logits_chunk_bytes;
     const comm::DType master = runtime::Precision{options.dtype}.master();
-    const auto random = [&](const model::Bucket& bucket) {
-      return at::randn({shard_size(bucket, parallel)}, tensors(options.dtype)).mul_(0.02);
+    for (const model::Bucket& bucket : table.buckets) {
+      const int64_t size = shard_size(bucket, parallel);
+      weights.push_back(at::randn({size}, tensors(options.dtype)).mul_(0.02));
+      gradients.push_back(at::zeros({size}, tensors(master)));
+    }
+    const auto of = [](const std::vector<at::Tensor>& flats) {
+      return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
     };
-    const auto zero = [&](const model::Bucket& bucket) {
-      return at::zeros({shard_size(bucket, parallel)}, tensors(master));
-    };
-    open(random, weights, embedding, head);
-    open(zero, gradients, embedding_gradient, head_gradient);
+    for (int64_t position = 0; position < table.program.size(); ++position) {
+      operations.push_back(layers::make_operation(context, table, position, of(weights), of(gradients)));
+    }
   }
 
   at::TensorOptions tensors(comm::DType dtype) const {
     return at::TensorOptions().dtype(runtime::scalar_type(dtype)).device(options.device);
   }
 
-  template <typename Flat>
-  void open(Flat flat, std::vector<layers::LayerParameters>& layers,
-            layers::EmbeddingParameters& embedding_out, layers::HeadParameters& head_out) {
-    const auto [group, tp, t] = context.parallel;
-    for (int64_t layer = 0; layer < options.shape.layers; ++layer) {
-      layers.push_back(layers::layer_parameters(table.layer(layer), flat(table.layer(layer)), tp, t));
+  // Calls visit(begin, end, kind) for runs of operations of one kind, forward or backward.
+  template <typename Visit>
+  void for_each_run(Visit visit) const {
+    const model::Program& program = table.program;
+    for (int64_t begin = 0, end = 0; begin < program.size(); begin = end) {
+      while (end < program.size() && program.at(end).kind == program.at(begin).kind) ++end;
+      visit(begin, end, static_cast<size_t>(program.at(begin).kind));
     }
-    const at::Tensor embedding_flat = flat(table.embedding());
-    embedding_out = layers::embedding_parameters(table.embedding(), embedding_flat, tp, t);
-    head_out = layers::head_parameters(table, flat(table.head()), embedding_flat, tp, t);
   }
-
-  size_t layers() const { return weights.size(); }
+  template <typename Visit>
+  void for_each_run_of_blocks_backward(Visit visit) const {
+    const model::Program& program = table.program;
+    for (int64_t end = program.blocks().end, begin = end; end > program.blocks().begin; end = begin) {
+      while (begin > program.blocks().begin && program.at(begin - 1).kind == program.at(end - 1).kind)
+        --begin;
+      visit(begin, end, static_cast<size_t>(program.at(end - 1).kind));
+    }
+  }
+  double blocks_of(size_t kind) const {
+    double count = 0;
+    for (int64_t i = 0; i < table.program.size(); ++i)
+      count += table.program.at(i).kind == static_cast<int>(kind);
+    return count;
+  }
+  const layers::Operation& at(int64_t position) const { return *operations[static_cast<size_t>(position)]; }
 };
 
 // One micro-batch on its way through the stage.
 namespace {
 
-struct Batch {
-  layers::MicroBatchLayout layout;
-  at::Tensor id_T;
-  layers::Targets targets;
-};
-
-Batch random_batch(const std::vector<int64_t>& lengths, const layers::TensorParallel& parallel, int64_t vocab,
-                   c10::Device device) {
+layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::TensorParallel& parallel,
+                         int64_t vocab, c10::Device device) {
   std::vector<layers::PieceSpan> spans;
   for (const int64_t length : lengths) spans.push_back({length, 0});
-  Batch batch;
-  batch.layout = layers::micro_batch_layout(spans, parallel.tp, device);
+  layers::Flow flow;
+  flow.layout = layers::micro_batch_layout(spans, parallel.tp, device);
   // The same on all ranks of the group, as ids must be; a stride spreads them over the vocabulary.
   std::vector<int64_t> ids, targets;
   for (const int64_t length : lengths) {
@@ -94,10 +98,10 @@ Batch random_batch(const std::vector<int64_t>& lengths, const layers::TensorPara
       targets.push_back(i + 1 < length ? (i + 1) * 7919 % vocab : -1);
     }
   }
-  targets.resize(static_cast<size_t>(batch.layout.rows), -1);
-  batch.id_T = layers::row_values(ids, batch.layout, device);
-  batch.targets = layers::targets(targets, device);
-  return batch;
+  targets.resize(static_cast<size_t>(flow.layout.rows), -1);
+  flow.id_T = layers::row_values(ids, flow.layout, device);
+  flow.targets = layers::targets(targets, device);
+  return flow;
 }
 
 }  // namespace
@@ -108,63 +112,63 @@ StageProbe::StageProbe(const Options& options, const layers::TensorParallel& par
 StageProbe::~StageProbe() = default;
 
 StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
-  Parts& p = *parts_;
-  const Batch batch = random_batch(lengths, p.context.parallel, p.options.shape.vocab, p.options.device);
-  const double layers = static_cast<double>(p.layers());
-  std::vector<layers::LayerSaved> saved(p.layers());
-  std::vector<layers::LayerDeferred> deferred(p.layers());
-  at::Tensor rows_SH;
-  const auto forward = [&] {
-    for (size_t i = 0; i < p.layers(); ++i) {
-      rows_SH = layers::layer_forward(p.context, batch.layout, p.weights[i], rows_SH, &saved[i]);
-    }
+  const Parts& p = *parts_;
+  layers::Flow flow = random_flow(lengths, p.context.parallel, p.options.shape.vocab, p.options.device);
+  std::vector<layers::StatePtr> saved(p.operations.size()), deferred(p.operations.size());
+  const auto forward = [&](int64_t position) {
+    saved[static_cast<size_t>(position)] = p.at(position).forward(flow, layers::Purpose::kTrain);
   };
-  StageTimes times;
+  StageTimes times(p.table.program.kinds().size());
   Stopwatch stopwatch(p.options.device);
-  rows_SH = layers::embedding_forward(p.context, p.embedding, batch.id_T);
-  times.embedding_forward_ns = stopwatch.lap_ns();
-  forward();
-  times.forward_ns = stopwatch.lap_ns() / layers;
-  rows_SH = layers::head_forward_backward(p.context, p.head, rows_SH, batch.targets, p.head_gradient).dx_SH;
-  times.head_ns = stopwatch.lap_ns();
-  for (size_t i = p.layers(); i-- > 0;) {
-    rows_SH = layers::layer_backward_input(p.context, batch.layout, p.weights[i], std::move(saved[i]),
-                                           rows_SH, p.gradients[i], deferred[i]);
-  }
-  times.backward_input_ns = stopwatch.lap_ns() / layers;
-  for (size_t i = p.layers(); i-- > 0;) {
-    layers::layer_backward_weight(p.context, std::move(deferred[i]), p.gradients[i]);
-  }
-  times.backward_weight_ns = stopwatch.lap_ns() / layers;
-  layers::embedding_backward(p.context, batch.id_T, rows_SH, p.embedding_gradient);
-  times.embedding_backward_ns = stopwatch.lap_ns();
-  times.backward_ns = times.backward_input_ns + times.backward_weight_ns;
+  p.for_each_run([&](int64_t begin, int64_t end, size_t kind) {
+    for (int64_t i = begin; i < end; ++i) forward(i);
+    times[kind].forward_ns += stopwatch.lap_ns() / p.blocks_of(kind);
+  });
+  p.for_each_run_of_blocks_backward([&](int64_t begin, int64_t end, size_t kind) {
+    for (int64_t i = end; i-- > begin;) {
+      const auto at = static_cast<size_t>(i);
+      deferred[at] = p.at(i).backward_input(flow, std::move(saved[at]));
+    }
+    times[kind].backward_input_ns += stopwatch.lap_ns() / p.blocks_of(kind);
+  });
+  p.for_each_run_of_blocks_backward([&](int64_t begin, int64_t end, size_t kind) {
+    for (int64_t i = end; i-- > begin;) p.at(i).backward_weight(std::move(deferred[static_cast<size_t>(i)]));
+    times[kind].backward_weight_ns += stopwatch.lap_ns() / p.blocks_of(kind);
+  });
+  p.at(0).backward(flow, nullptr);
+  times.front().backward_input_ns = times.front().backward_ns = stopwatch.lap_ns();
+  for (KindTimes& kind : times) kind.backward_ns = kind.backward_input_ns + kind.backward_weight_ns;
   if (p.context.parallel.tp == 1) return times;  // both forms do the same work
 
-  forward();
+  for (int64_t i = 0; i < p.table.program.size(); ++i) forward(i);
+  for (KindTimes& kind : times) kind.backward_ns = 0;
   stopwatch.lap_ns();
-  for (size_t i = p.layers(); i-- > 0;) {
-    rows_SH = layers::layer_backward(p.context, batch.layout, p.weights[i], std::move(saved[i]), rows_SH,
-                                     p.gradients[i]);
-  }
-  times.backward_ns = stopwatch.lap_ns() / layers;
+  p.for_each_run_of_blocks_backward([&](int64_t begin, int64_t end, size_t kind) {
+    for (int64_t i = end; i-- > begin;) p.at(i).backward(flow, std::move(saved[static_cast<size_t>(i)]));
+    times[kind].backward_ns += stopwatch.lap_ns() / p.blocks_of(kind);
+  });
+  times.front().backward_ns = times.front().backward_input_ns;
   return times;
 }
 
-ActivationBytes StageProbe::activation_bytes(int64_t tokens) {
-  Parts& p = *parts_;
-  const Batch batch = random_batch({tokens}, p.context.parallel, p.options.shape.vocab, p.options.device);
-  layers::LayerSaved saved;
-  layers::LayerDeferred deferred;
-  const at::Tensor x_SH = layers::embedding_forward(p.context, p.embedding, batch.id_T);
-  const at::Tensor y_SH = layers::layer_forward(p.context, batch.layout, p.weights[0], x_SH, &saved);
-  const int64_t saved_bytes = layers::bytes_of(saved);
-  layers::layer_backward_input(p.context, batch.layout, p.weights[0], std::move(saved), y_SH, p.gradients[0],
-                               deferred);
-  const int64_t deferred_bytes = layers::bytes_of(deferred);
-  layers::layer_backward_weight(p.context, std::move(deferred), p.gradients[0]);
+std::vector<ActivationBytes> StageProbe::activation_bytes(int64_t tokens) {
+  const Parts& p = *parts_;
   const auto per_token = [&](int64_t bytes) { return (bytes + tokens - 1) / tokens; };
-  return {per_token(saved_bytes), per_token(std::max<int64_t>(0, deferred_bytes - saved_bytes))};
+  std::vector<ActivationBytes> result(p.table.program.kinds().size());
+  layers::Flow flow = random_flow({tokens}, p.context.parallel, p.options.shape.vocab, p.options.device);
+  p.at(0).forward(flow, layers::Purpose::kTrain);
+  const base::Interval blocks = p.table.program.blocks();
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    layers::StatePtr saved = p.at(position).forward(flow, layers::Purpose::kTrain);
+    const int64_t saved_bytes = saved->bytes();
+    flow.gradient_SH = flow.activation_SH;
+    layers::StatePtr deferred = p.at(position).backward_input(flow, std::move(saved));
+    const int64_t deferred_bytes = deferred->bytes();
+    p.at(position).backward_weight(std::move(deferred));
+    result[static_cast<size_t>(p.table.program.at(position).kind)] = {
+        per_token(saved_bytes), per_token(std::max<int64_t>(0, deferred_bytes - saved_bytes))};
+  }
+  return result;
 }
 
 }  // namespace sluice::profile

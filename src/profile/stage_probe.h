@@ -1,4 +1,4 @@
-// Times one TP rank's share of a short stage: embedding, a few decoder layers, head.
+// Times one TP rank's share of a short stage: embedding, a few blocks of each kind, head.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,18 +13,16 @@
 
 namespace sluice::profile {
 
-// How long each kind of work on one micro-batch took; layers: the mean of one.
-struct StageTimes {
-  double embedding_forward_ns = 0;
+// How long one operation of a kind took with a micro-batch: the mean of those in the stage.
+struct KindTimes {
   double forward_ns = 0;
-  double head_ns = 0;
   double backward_ns = 0;  // input and weight gradient at once
   double backward_input_ns = 0;
   double backward_weight_ns = 0;
-  double embedding_backward_ns = 0;
 };
+using StageTimes = std::vector<KindTimes>;  // in the order of model::Program::kinds()
 
-// Activation bytes a token of one layer, on one TP rank.
+// Activation bytes a token of one operation, on one TP rank.
 struct ActivationBytes {
   int64_t saved = 0;     // kept from forward to backward
   int64_t deferred = 0;  // held by a deferred weight gradient beyond those
@@ -50,8 +48,8 @@ class StageProbe {
   // REQUIRES: 2 <= length, and all lengths together <= longest_tokens.
   StageTimes run(const std::vector<int64_t>& lengths);
 
-  // From a forward and backward of `tokens` tokens in one sequence.
-  ActivationBytes activation_bytes(int64_t tokens);
+  // By kind, from a forward and backward of `tokens` tokens in one sequence.
+  std::vector<ActivationBytes> activation_bytes(int64_t tokens);
 
  private:
   struct Parts;

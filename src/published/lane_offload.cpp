@@ -13,11 +13,12 @@ LaneOffload::LaneOffload(OffloadRule rule, const LaneReference& reference, std::
 
 plan::OffloadProblem LaneOffload::problem(int64_t length) const {
   const strategy::Scheme& scheme = reference_.scheme().scheme();
-  const int64_t bytes = cost_.kept_bytes_per_token_layer(scheme);
-  return {.layers = cost_.whole_stage(scheme, 0).layers,
+  const int64_t first = cost_.program().blocks().begin;
+  const int64_t bytes = cost_.kept_bytes_per_token(scheme, first);
+  return {.layers = cost_.stage_blocks(scheme, 0),
           .sequence_bytes = bytes * length,
           .lane_bytes = bytes * reference_.lane_tokens(),
-          .layer_ns = cost_.cell_ns(scheme, cost::CellKind::kForward, {.layers = 1},
+          .layer_ns = cost_.cell_ns(scheme, cost::CellKind::kForward, {first, first + 1},
                                     cost::Work::of_lane(length, length, 1)),
           .host_bytes_per_s = cost_.options().host.bytes_per_s};
 }

@@ -256,6 +256,27 @@ TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
+// What families add to attention: biases of queries, keys and values, and norms of queries and keys.
+class EquivalenceOfFamilies : public testing::TestWithParam<model::Family> {};
+
+TEST_P(EquivalenceOfFamilies, MixedStrategies) {
+  RunOptions options;
+  options.shape.qkv_bias = GetParam() == model::Family::kQwen2;
+  options.shape.qk_norm = GetParam() == model::Family::kQwen3;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 6;
+  options.strategies = {"<2,1,3>", "<1,2,2> + <2,1,1>", "<3,2,1>", "<1,1,6>", "<2,1,1> + <1,3,1> + <1,1,1>"};
+  for (const auto plan : {&ringed_plan, &dealt_plan}) {
+    options.plan = plan;
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies,
+                         testing::Values(model::Family::kQwen2, model::Family::kQwen3), [](const auto& info) {
+                           return std::string(info.param == model::Family::kQwen2 ? "Qwen2" : "Qwen3");
+                         });
+
 // Recomputed activations are the forward's to the bit.
 TEST_F(Equivalence, RecomputingChangesNothingAtAll) {
   RunOptions options;

@@ -27,9 +27,9 @@ at::Tensor empty_on_host(const at::Tensor& like) {
 
 }  // namespace
 
-void OffloadedLayer::offload(layers::LayerSaved& saved, int permille, Memories memories) {
+void OffloadedLayer::offload(layers::State& saved, int permille, Memories memories) {
   SLUICE_ASSERT(parts_.empty(), "a layer is offloaded twice");
-  for (const auto& [tensor, dimension] : layers::rows_of(saved)) {
+  for (const auto& [tensor, dimension] : saved.rows()) {
     Part& part = parts_.emplace_back();
     if (!tensor.defined()) continue;
     use_on_current_stream(tensor);
@@ -48,10 +48,10 @@ void OffloadedLayer::offload(layers::LayerSaved& saved, int permille, Memories m
   }
 }
 
-void OffloadedLayer::fetch(layers::LayerSaved& saved, Memories memories) {
+void OffloadedLayer::fetch(layers::State& saved, Memories memories) {
   SLUICE_ASSERT(!parts_.empty(), "a layer is fetched that was not offloaded");
   auto part = parts_.begin();
-  for (const auto& [tensor, dimension] : layers::rows_of(saved)) {
+  for (const auto& [tensor, dimension] : saved.rows()) {
     const Part& from = *part++;
     if (!from.host.defined()) continue;
     use_on_current_stream(from.kept);

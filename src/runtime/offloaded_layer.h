@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "layers/decoder_layer.h"
+#include "layers/operation.h"
 #include "ops/memory_account.h"
 
 namespace sluice::runtime {
@@ -23,9 +23,9 @@ struct Memories {
 class OffloadedLayer {
  public:
   // Takes the tensors of `saved` away. REQUIRES: nothing is away; 0 < permille <= 1000.
-  void offload(layers::LayerSaved& saved, int permille, Memories memories);
+  void offload(layers::State& saved, int permille, Memories memories);
   // Brings them back, to the bit. REQUIRES: offload() came before.
-  void fetch(layers::LayerSaved& saved, Memories memories);
+  void fetch(layers::State& saved, Memories memories);
 
  private:
   struct Part {
@@ -34,7 +34,7 @@ class OffloadedLayer {
     at::Tensor host;  // undefined where the tensor was missing
     at::Tensor kept;
   };
-  std::vector<Part> parts_;  // as layers::rows_of has them
+  std::vector<Part> parts_;  // as State::rows has them
 };
 
 }  // namespace sluice::runtime

@@ -113,20 +113,21 @@ void for_each_owned_run(const model::Bucket& bucket, base::Interval owned, Visit
 
 constexpr int64_t kGrainElements = 16384;
 
-double initial_deviation(const model::Shape& shape, model::Role role) {
+double initial_deviation(const model::Program& program, model::Start start) {
   constexpr double kDeviation = 0.02;
-  const bool residual_output = role == model::Role::kAttentionOut || role == model::Role::kDown;
-  return residual_output ? kDeviation / std::sqrt(2.0 * static_cast<double>(shape.layers)) : kDeviation;
+  if (start != model::Start::kResidual) return kDeviation;
+  return kDeviation / std::sqrt(2.0 * static_cast<double>(program.blocks().size()));
 }
 
 template <typename T>
-void initialize_run(const model::Shape& shape, const model::Bucket& bucket, const model::Parameter& parameter,
-                    base::Interval run, uint64_t seed, T* values) {
-  if (parameter.one_dimensional()) {
-    std::fill_n(values, run.size(), T{1});
+void initialize_run(const model::Program& program, const model::Bucket& bucket,
+                    const model::Parameter& parameter, base::Interval run, uint64_t seed, T* values) {
+  const bool ones = parameter.start == model::Start::kOne;
+  if (ones || parameter.start == model::Start::kZero) {
+    std::fill_n(values, run.size(), ones ? T{1} : T{0});
     return;
   }
-  const double deviation = initial_deviation(shape, parameter.role);
+  const double deviation = initial_deviation(program, parameter.start);
   at::parallel_for(run.begin, run.end, kGrainElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const double draw =
@@ -145,10 +146,10 @@ void initialize(ParameterStore& store, uint64_t seed) {
     for_each_owned_run(bucket, slice.owned, [&](const model::Parameter& parameter, base::Interval run) {
       const int64_t offset = run.begin - slice.owned.begin;
       if (values.scalar_type() == c10::ScalarType::Double) {
-        initialize_run(store.table().shape, bucket, parameter, run, seed,
+        initialize_run(store.table().program, bucket, parameter, run, seed,
                        values.mutable_data_ptr<double>() + offset);
       } else {
-        initialize_run(store.table().shape, bucket, parameter, run, seed,
+        initialize_run(store.table().program, bucket, parameter, run, seed,
                        values.mutable_data_ptr<float>() + offset);
       }
     });

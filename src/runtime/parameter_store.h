@@ -69,8 +69,9 @@ class ParameterStore {
   at::Tensor gradient_arena_;
 };
 
-// LLaMA's initialisation: normal(0, 0.02), residual outputs (attention-out, down) divided by √(2·layers),
-// norms one. Each element is a pure function of (seed, bucket, flat index): the same on any number of ranks.
+// LLaMA's initialisation, as each parameter's kind says (model::Start): normal(0, 0.02), residual outputs
+// (attention-out, down) divided by √(2·layers), norms one, biases zero. Each element is a pure function of
+// (seed, bucket, flat index): the same on any number of ranks.
 void initialize(ParameterStore& store, uint64_t seed);
 
 // Fills the masters from a source of flat values: fill(bucket, interval, destination in double or float).

@@ -9,8 +9,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "layers/embedding.h"
-#include "layers/memory.h"
 #include "runtime/read_scalars.h"
 #include "runtime/stream_use.h"
 
@@ -58,38 +56,22 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   resources_.context.parallel = {
       resources_.communicators.tensor_parallel(pipeline_->tp_group(place_.stage, place_.lane)), scheme.tp,
       place_.t};
-  stage_layers_ = strategy::layers_of_stage(table.shape.layers, scheme.pp, place_.stage);
-
-  const auto views = [&](auto make, const model::Bucket& bucket, auto member) {
-    return make(bucket, resources_.store.shard(bucket.index).*member, scheme.tp, place_.t);
-  };
-  for (int64_t layer = stage_layers_.begin; layer < stage_layers_.end; ++layer) {
-    weights_.push_back(views(layers::layer_parameters, table.layer(layer), &ComputeShard::parameters));
-    gradients_.push_back(views(layers::layer_parameters, table.layer(layer), &ComputeShard::gradients));
-  }
-  const bool first_stage = place_.stage == 0;
-  const bool last_stage = place_.stage == scheme.pp - 1;
-  if (first_stage) {
-    embedding_ = views(layers::embedding_parameters, table.embedding(), &ComputeShard::parameters);
-    embedding_gradient_ = views(layers::embedding_parameters, table.embedding(), &ComputeShard::gradients);
-  }
-  if (last_stage) {
-    const auto head_views = [&](auto member) {
-      const at::Tensor tied =
-          table.shape.tie_embeddings ? resources_.store.shard(table.embedding().index).*member : at::Tensor();
-      return layers::head_parameters(table, resources_.store.shard(table.head().index).*member, tied,
-                                     scheme.tp, place_.t);
-    };
-    head_ = head_views(&ComputeShard::parameters);
-    head_gradient_ = head_views(&ComputeShard::gradients);
-  }
-
   resources_.context.lanes = resources_.lanes;
+  run_ = table.program.of_stage(scheme.pp, place_.stage);
+  const auto shards = [&](auto member) {
+    return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
+  };
+  for (int64_t position = run_.begin; position < run_.end; ++position) {
+    operations_.push_back(layers::make_operation(resources_.context, table, position,
+                                                 shards(&ComputeShard::parameters),
+                                                 shards(&ComputeShard::gradients)));
+  }
   open_micro_batches(tokens);
 }
 
 void StepRunner::open_micro_batches(const StepTokens& tokens) {
   const c10::Device device = resources_.store.options().device;
+  const model::Program& program = resources_.store.table().program;
   size_t next = 0;  // of `tokens`
   for (size_t u = 0; u < plan_->units.size(); ++u) {
     const strategy::Unit& unit = plan_->units[u];
@@ -98,16 +80,18 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     const MicroBatchTokens& own = tokens[next++];
     MicroBatch& batch = micro_batches_[static_cast<int>(u)];
     batch.memory = unit.memory;
-    batch.layout = layout_of(unit);
-    if (embedding_) batch.id_T = layers::row_values(own.tokens, batch.layout, device);
-    if (head_) {
-      std::vector<int64_t> target_of_row = own.targets;
-      target_of_row.resize(static_cast<size_t>(batch.layout.rows), -1);
-      batch.targets = layers::targets(target_of_row, device);
+    batch.flow.layout = layout_of(unit);
+    if (run_.begin == program.embedding()) {
+      batch.flow.id_T = layers::row_values(own.tokens, batch.flow.layout, device);
     }
-    batch.saved.resize(static_cast<size_t>(stage_layers_.size()));
-    batch.deferred.resize(static_cast<size_t>(stage_layers_.size()));
-    batch.away.resize(static_cast<size_t>(stage_layers_.size()));
+    if (run_.end > program.head()) {
+      std::vector<int64_t> target_of_row = own.targets;
+      target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
+      batch.flow.targets = layers::targets(target_of_row, device);
+    }
+    batch.saved.resize(operations_.size());
+    batch.deferred.resize(operations_.size());
+    batch.away.resize(operations_.size());
   }
   SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
 }
@@ -139,8 +123,8 @@ void StepRunner::run(const Node& node) {
     case NodeKind::kPushInter:
       return resources_.link_inter.run(resources_.wires.push[round].inter, push_memories_, master);
     case NodeKind::kForward: return forward(node);
-    case NodeKind::kBackward: return backward(node);
-    case NodeKind::kBackwardInput: return backward_input(node);
+    case NodeKind::kBackward:
+    case NodeKind::kBackwardInput: return backward(node);
     case NodeKind::kBackwardWeight: return backward_weight(node);
     case NodeKind::kSendActivation: return send_activation(node);
     case NodeKind::kSendGradient: return send_gradient(node);
@@ -157,89 +141,65 @@ void StepRunner::run(const Node& node) {
 
 void StepRunner::forward(const Node& node) {
   MicroBatch& batch = micro_batch(node);
-  use_on_current_stream(batch.activation_SH);
-  if (node.embedding) {
-    batch.activation_SH = layers::embedding_forward(resources_.context, *embedding_, batch.id_T);
-    activations_.take(row_bytes(batch));
-  }
-  for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
-    const size_t i = stage_index(layer);
-    layers::LayerSaved* saved = optimizer_ != nullptr ? &batch.saved[i] : nullptr;
-    batch.activation_SH =
-        layers::layer_forward(resources_.context, batch.layout, weights_[i], batch.activation_SH, saved);
+  use_on_current_stream(batch.flow.activation_SH);
+  const auto purpose = optimizer_ != nullptr ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
+  for (int64_t position = node.run.begin; position < node.run.end; ++position) {
+    const size_t i = stage_index(position);
+    const int64_t flowing = flowing_bytes(batch);
+    layers::StatePtr saved = operations_[i]->forward(batch.flow, purpose);
+    activations_.take(flowing_bytes(batch) - flowing);
     if (saved == nullptr) continue;
-    const int64_t saved_bytes = layers::bytes_of(*saved);
+    const int64_t saved_bytes = saved->bytes();
     activations_.take(saved_bytes);
-    if (!batch.memory.recompute) continue;
-    layers::drop_recomputable(*saved);
-    activations_.give_back(saved_bytes - layers::bytes_of(*saved));
+    if (batch.memory.recompute) {
+      operations_[i]->drop_recomputable(*saved);
+      activations_.give_back(saved_bytes - saved->bytes());
+    }
+    batch.saved[i] = std::move(saved);
   }
-  if (node.head) head(batch);
+  if (batch.flow.loss_sum.defined()) count_loss(batch);
 }
 
-// Loss and its gradient in one pass; every TP rank finds the same loss, the first one counts it.
-void StepRunner::head(MicroBatch& batch) {
-  at::Tensor loss_sum;
-  if (optimizer_ != nullptr) {
-    layers::HeadResult result = layers::head_forward_backward(resources_.context, *head_, batch.activation_SH,
-                                                              batch.targets, *head_gradient_);
-    loss_sum = std::move(result.loss_sum);
-    batch.gradient_SH = std::move(result.dx_SH);
-  } else {
-    activations_.give_back(row_bytes(batch));
-    loss_sum = layers::head_loss(resources_.context, *head_, batch.activation_SH, batch.targets);
-  }
-  batch.activation_SH = at::Tensor();
+// Every TP rank finds the same loss, the first one counts it.
+void StepRunner::count_loss(MicroBatch& batch) {
+  at::Tensor loss_sum = std::move(batch.flow.loss_sum);
   if (place_.t != 0) return;
   own_losses_.push_back(std::move(loss_sum));
-  own_targets_ += batch.targets.row_R.numel();
+  own_targets_ += batch.flow.targets.row_R.numel();
 }
 
+// Input gradients, and in a fused backward the weights' too.
 void StepRunner::backward(const Node& node) {
   MicroBatch& batch = micro_batch(node);
-  use_on_current_stream(batch.gradient_SH);
-  for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
-    const size_t i = stage_index(layer);
-    for (const auto& [tensor, dimension] : layers::rows_of(batch.saved[i])) use_on_current_stream(tensor);
-    const int64_t kept = layers::bytes_of(batch.saved[i]);
-    activations_.take(recomputed_bytes(batch));
-    batch.gradient_SH = layers::layer_backward(resources_.context, batch.layout, weights_[i],
-                                               std::move(batch.saved[i]), batch.gradient_SH, gradients_[i]);
-    activations_.give_back(kept + recomputed_bytes(batch));
+  use_on_current_stream(batch.flow.gradient_SH);
+  const bool fused = node.kind == NodeKind::kBackward;
+  for (int64_t position = node.run.end - 1; position >= node.run.begin; --position) {
+    const size_t i = stage_index(position);
+    layers::StatePtr saved = std::move(batch.saved[i]);
+    int64_t given_back = flowing_bytes(batch);
+    if (saved != nullptr) {
+      for (const auto& [tensor, dimension] : saved->rows()) use_on_current_stream(tensor);
+      const int64_t recomputed =
+          batch.memory.recompute ? operations_[i]->recomputed_bytes(batch.flow.layout.rows) : 0;
+      activations_.take(recomputed);
+      given_back += saved->bytes() + recomputed;
+    }
+    if (fused) {
+      operations_[i]->backward(batch.flow, std::move(saved));
+    } else {
+      batch.deferred[i] = operations_[i]->backward_input(batch.flow, std::move(saved));
+    }
+    activations_.give_back(given_back - flowing_bytes(batch));
+    if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
   }
-  finish_backward(node, batch);
-}
-
-void StepRunner::backward_input(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
-  use_on_current_stream(batch.gradient_SH);
-  for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
-    const size_t i = stage_index(layer);
-    for (const auto& [tensor, dimension] : layers::rows_of(batch.saved[i])) use_on_current_stream(tensor);
-    const int64_t kept = layers::bytes_of(batch.saved[i]);
-    activations_.take(recomputed_bytes(batch));
-    batch.gradient_SH =
-        layers::layer_backward_input(resources_.context, batch.layout, weights_[i], std::move(batch.saved[i]),
-                                     batch.gradient_SH, gradients_[i], batch.deferred[i]);
-    activations_.give_back(kept + recomputed_bytes(batch));
-    activations_.take(layers::bytes_of(batch.deferred[i]));
-  }
-  finish_backward(node, batch);
-}
-
-void StepRunner::finish_backward(const Node& node, MicroBatch& batch) {
-  if (!node.embedding) return;
-  layers::embedding_backward(resources_.context, batch.id_T, batch.gradient_SH, *embedding_gradient_);
-  batch.gradient_SH = at::Tensor();
-  activations_.give_back(row_bytes(batch));
 }
 
 void StepRunner::backward_weight(const Node& node) {
   MicroBatch& batch = micro_batch(node);
-  for (int64_t layer = node.layers.end - 1; layer >= node.layers.begin; --layer) {
-    const size_t i = stage_index(layer);
-    activations_.give_back(layers::bytes_of(batch.deferred[i]));
-    layers::layer_backward_weight(resources_.context, std::move(batch.deferred[i]), gradients_[i]);
+  for (int64_t position = node.run.end - 1; position >= node.run.begin; --position) {
+    const size_t i = stage_index(position);
+    activations_.give_back(batch.deferred[i]->bytes());
+    operations_[i]->backward_weight(std::move(batch.deferred[i]));
   }
 }
 
@@ -255,7 +215,7 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
     activations_.give_back(row_bytes(batch));
     return;
   }
-  const int64_t shard_rows = batch.layout.rows / pipeline_->scheme.tp;
+  const int64_t shard_rows = batch.flow.layout.rows / pipeline_->scheme.tp;
   at::Tensor received =
       at::empty({shard_rows, resources_.context.shape.hidden},
                 at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device));
@@ -269,7 +229,7 @@ void StepRunner::send_activation(const Node& node) {
   const bool sender = place_.stage == node.stage;
   const int other_stage = sender ? node.stage + 1 : node.stage;
   pass(resources_.communicators.activation(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
-       batch, batch.activation_SH);
+       batch, batch.flow.activation_SH);
 }
 
 void StepRunner::send_gradient(const Node& node) {
@@ -277,23 +237,19 @@ void StepRunner::send_gradient(const Node& node) {
   const bool sender = place_.stage == node.stage + 1;
   const int other_stage = sender ? node.stage : node.stage + 1;
   pass(resources_.communicators.gradient(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
-       batch, batch.gradient_SH);
+       batch, batch.flow.gradient_SH);
 }
 
 void StepRunner::offload(const Node& node) {
   MicroBatch& batch = micro_batch(node);
-  for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
-    const size_t i = stage_index(layer);
-    batch.away[i].offload(batch.saved[i], batch.memory.offload_permille, {activations_, host_});
-  }
+  const size_t i = stage_index(node.run.begin);
+  batch.away[i].offload(*batch.saved[i], batch.memory.offload_permille, {activations_, host_});
 }
 
 void StepRunner::fetch(const Node& node) {
   MicroBatch& batch = micro_batch(node);
-  for (int64_t layer = node.layers.begin; layer < node.layers.end; ++layer) {
-    const size_t i = stage_index(layer);
-    batch.away[i].fetch(batch.saved[i], {activations_, host_});
-  }
+  const size_t i = stage_index(node.run.begin);
+  batch.away[i].fetch(*batch.saved[i], {activations_, host_});
 }
 
 void StepRunner::reduce_scalars() {
@@ -310,17 +266,17 @@ void StepRunner::reduce_scalars() {
   }
 }
 
-// This rank's row of each token between two stages.
+// This rank's row of each token between two operations.
 int64_t StepRunner::row_bytes(const MicroBatch& batch) const {
-  return batch.layout.rows / pipeline_->scheme.tp * resources_.context.shape.hidden *
+  return batch.flow.layout.rows / pipeline_->scheme.tp * resources_.context.shape.hidden *
          comm::size_of(resources_.store.options().precision.compute);
 }
 
-int64_t StepRunner::recomputed_bytes(const MicroBatch& batch) const {
-  if (!batch.memory.recompute) return 0;
-  const layers::LayerCut cut{pipeline_->scheme.tp, place_.t,
-                             comm::size_of(resources_.store.options().precision.compute)};
-  return layers::recomputed_bytes(resources_.context.shape, cut, batch.layout.rows);
+// What the micro-batch holds between operations, in either direction.
+int64_t StepRunner::flowing_bytes(const MicroBatch& batch) const {
+  const int tensors =
+      (batch.flow.activation_SH.defined() ? 1 : 0) + (batch.flow.gradient_SH.defined() ? 1 : 0);
+  return tensors * row_bytes(batch);
 }
 
 double StepRunner::gradient_norm() const {

@@ -4,13 +4,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "graph/step_graph.h"
-#include "layers/decoder_layer.h"
-#include "layers/head.h"
-#include "layers/micro_batch_layout.h"
+#include "layers/operation.h"
 #include "ops/memory_account.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
@@ -63,15 +61,12 @@ class StepRunner final : public NodeRunner {
   // One micro-batch on its way through this rank's stage. Cells and transfers of one micro-batch depend on
   // each other, so never two threads use it at once.
   struct MicroBatch {
-    layers::MicroBatchLayout layout;
+    layers::Flow flow;
     strategy::MemoryPolicy memory;
-    at::Tensor id_T;                              // stage 0
-    layers::Targets targets;                      // last stage
-    at::Tensor activation_SH;                     // flowing forward
-    at::Tensor gradient_SH;                       // flowing backward
-    std::vector<layers::LayerSaved> saved;        // by layer of the stage
-    std::vector<layers::LayerDeferred> deferred;  // by layer of the stage
-    std::vector<OffloadedLayer> away;             // by layer of the stage
+    // By operation of the stage.
+    std::vector<layers::StatePtr> saved;
+    std::vector<layers::StatePtr> deferred;
+    std::vector<OffloadedLayer> away;
   };
 
   void open_stage(const StepTokens& tokens);
@@ -80,14 +75,12 @@ class StepRunner final : public NodeRunner {
   layers::MicroBatchLayout layout_of(const strategy::Unit& unit) const;
   // This lane's part of the unit of a cell or transfer.
   MicroBatch& micro_batch(const graph::Node& node) { return micro_batches_.at(node.unit); }
-  size_t stage_index(int64_t layer) const { return static_cast<size_t>(layer - stage_layers_.begin); }
+  size_t stage_index(int64_t position) const { return static_cast<size_t>(position - run_.begin); }
 
   void forward(const graph::Node& node);
-  void head(MicroBatch& batch);
+  void count_loss(MicroBatch& batch);
   void backward(const graph::Node& node);
-  void backward_input(const graph::Node& node);
   void backward_weight(const graph::Node& node);
-  void finish_backward(const graph::Node& node, MicroBatch& batch);
   void send_activation(const graph::Node& node);
   void send_gradient(const graph::Node& node);
   void pass(comm::Communicator& communicator, bool sender, int peer, const MicroBatch& batch,
@@ -96,7 +89,7 @@ class StepRunner final : public NodeRunner {
   void fetch(const graph::Node& node);
   void reduce_scalars();
   int64_t row_bytes(const MicroBatch& batch) const;
-  int64_t recomputed_bytes(const MicroBatch& batch) const;
+  int64_t flowing_bytes(const MicroBatch& batch) const;
 
   const graph::StepGraph& graph_;
   int rank_;
@@ -106,13 +99,10 @@ class StepRunner final : public NodeRunner {
   // This rank's place; pipeline −1 when it is idle.
   strategy::Place place_;
   const strategy::PipelinePlan* plan_ = nullptr;
-  const strategy::Pipeline* pipeline_ = nullptr;  // the plan's
-  base::Interval stage_layers_;
-  std::vector<layers::LayerParameters> weights_;  // by layer of the stage
-  std::vector<layers::LayerParameters> gradients_;
-  std::optional<layers::EmbeddingParameters> embedding_, embedding_gradient_;
-  std::optional<layers::HeadParameters> head_, head_gradient_;
-  std::map<int, MicroBatch> micro_batches_;  // by unit, of those that lie on this lane
+  const strategy::Pipeline* pipeline_ = nullptr;                // the plan's
+  base::Interval run_;                                          // of the model program: the stage
+  std::vector<std::unique_ptr<layers::Operation>> operations_;  // of the run
+  std::map<int, MicroBatch> micro_batches_;                     // by unit, of those that lie on this lane
   int64_t exchange_bytes_before_ = 0;
 
   LinkRunner::Memories pull_memories_;

@@ -11,7 +11,6 @@
 
 #include "base/rng.h"
 #include "comm/fake.h"
-#include "cost/layer_bytes.h"
 #include "graph/build.h"
 #include "graph/memory.h"
 #include "model/head_parts.h"
@@ -36,14 +35,16 @@ model::Shape small_shape() {
 cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes) {
   cost::CostModel::Options options;
   options.shape = shape;
+  const model::Program program(shape);
   for (int tp = 1; tp <= 12; ++tp) {
     const cost::Quadratic times = cost::Quadratic::from_ns(0.01 / tp, 100.0 / tp, 2000);
-    options.layer_by_tp[tp] = {times, times, times};
-    options.ends_by_tp[tp] = {cost::Quadratic::from_ns(0, 10, 500), cost::Quadratic::from_ns(0, 10, 500),
-                              cost::Quadratic::from_ns(0, 200.0 / tp, 1000)};
-    const cost::LayerBytes bytes = cost::layer_bytes_per_token(shape, tp, 8);
-    options.saved_bytes_per_token_layer_by_tp[tp] = bytes.saved;
-    options.deferred_bytes_per_token_layer_by_tp[tp] = bytes.deferred;
+    const cost::Quadratic embedding = cost::Quadratic::from_ns(0, 10, 500);
+    for (const auto& kind : program.kinds()) {
+      const model::TokenBytes bytes = kind->bytes(tp, 8);
+      options.kinds_by_tp[tp].push_back({{times, times, times}, bytes.saved, bytes.deferred});
+    }
+    options.kinds_by_tp[tp].front().times = {embedding, embedding, {}};
+    options.kinds_by_tp[tp].back().times = {cost::Quadratic::from_ns(0, 200.0 / tp, 1000), {}, {}};
   }
   options.intra = {5'000, 1'000'000'000};
   options.inter = {20'000, 100'000'000};

@@ -70,7 +70,7 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
 UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
     : scheme_(pipeline.scheme), cost_(cost), fused_(scheme_.pp > 1 && !cost.splits_backward(scheme_)) {
   for (int stage = 0; stage < scheme_.pp; ++stage) {
-    const CostModel::CellPart part = cost.whole_stage(scheme_, stage);
+    const base::Interval part = cost.stage_run(scheme_, stage);
     forward_.push_back(cost.cell_times(scheme_, CellKind::kForward, part));
     backward_input_.push_back(cost.cell_times(scheme_, CellKind::kBackwardInput, part));
     backward_weight_.push_back(cost.cell_times(scheme_, CellKind::kBackwardWeight, part));

@@ -20,11 +20,9 @@ cost::CostModel plain_cost(double a) {
                                              .ffn_hidden = 32,
                                              .vocab = 64}};
   using cost::Quadratic;
-  options.layer_by_tp[1] = {Quadratic::from_ns(a, 1, 7), Quadratic::from_ns(2 * a, 2, 14),
-                            Quadratic::from_ns(0, 3, 0)};
-  options.ends_by_tp[1] = {};
-  options.saved_bytes_per_token_layer_by_tp[1] = 100;
-  options.deferred_bytes_per_token_layer_by_tp[1] = 100;
+  const cost::KindCost block{
+      {Quadratic::from_ns(a, 1, 7), Quadratic::from_ns(2 * a, 2, 14), Quadratic::from_ns(0, 3, 0)}, 100, 100};
+  options.kinds_by_tp[1] = {{}, block, {}};
   options.intra = {.latency_ns = 5, .bytes_per_s = 64'000'000'000};
   options.inter = {.latency_ns = 50, .bytes_per_s = 64'000'000'000};
   options.memory.device_bytes = 10'000'000;

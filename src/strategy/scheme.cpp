@@ -43,12 +43,4 @@ Scheme parse_scheme(std::string_view text) {
   return scheme;
 }
 
-base::Interval layers_of_stage(int64_t layers, int pp, int stage) {
-  SLUICE_ASSERT(pp >= 1 && stage >= 0 && stage < pp, base::text("stage ", stage, " of ", pp));
-  const int64_t each = layers / pp;
-  const int64_t longer_stages = layers % pp;
-  const int64_t begin = stage * each + std::min<int64_t>(stage, longer_stages);
-  return {begin, begin + each + (stage < longer_stages ? 1 : 0)};
-}
-
 }  // namespace sluice::strategy

@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/interval.h"
-
 namespace sluice::strategy {
 
 struct Scheme {
@@ -32,8 +30,5 @@ Scheme parse_scheme(std::string_view text);
 // The same at a cursor that stands before '<' of a longer text.
 class TextCursor;
 Scheme parse_scheme(TextCursor& cursor);
-
-// The layers of a stage: the first layers mod pp stages hold one more.
-base::Interval layers_of_stage(int64_t layers, int pp, int stage);
 
 }  // namespace sluice::strategy

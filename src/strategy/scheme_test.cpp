@@ -66,26 +66,5 @@ TEST(Scheme, RandomBytesNeverDoMoreThanThrow) {
   }
 }
 
-TEST(LayersOfStage, FirstStagesHoldOneMore) {
-  EXPECT_EQ(layers_of_stage(4, 3, 0), (base::Interval{0, 2}));
-  EXPECT_EQ(layers_of_stage(4, 3, 1), (base::Interval{2, 3}));
-  EXPECT_EQ(layers_of_stage(4, 3, 2), (base::Interval{3, 4}));
-}
-
-TEST(LayersOfStage, StagesCoverAllLayersInOrder) {
-  for (int64_t layers = 0; layers < 20; ++layers) {
-    for (int pp = 1; pp <= 8; ++pp) {
-      int64_t next = 0;
-      for (int stage = 0; stage < pp; ++stage) {
-        const base::Interval stage_layers = layers_of_stage(layers, pp, stage);
-        EXPECT_EQ(stage_layers.begin, next);
-        EXPECT_EQ(stage_layers.size(), layers / pp + (stage < layers % pp ? 1 : 0));
-        next = stage_layers.end;
-      }
-      EXPECT_EQ(next, layers);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace sluice::strategy

@@ -38,10 +38,13 @@ cost::SchemeTimes derived_row(const std::map<std::pair<int, int>, cost::SchemeTi
 // Layers and ends of <1,1,1> as a row. With one stage only the sum of its cells counts.
 cost::SchemeTimes measured_row(const cost::CostModel& cost) {
   const strategy::Scheme one_rank;
-  const model::Shape& shape = cost.options().shape;
+  const base::Interval blocks = cost.program().blocks();
+  int64_t saved = cost.options().shape.hidden * cost.options().memory.element_bytes;
+  for (int64_t block = blocks.begin; block < blocks.end; ++block) {
+    saved += cost.saved_bytes_per_token(one_rank, block);
+  }
   return {.stage = cost.stage_times(one_rank, 0),
-          .saved_bytes_per_token = shape.layers * cost.saved_bytes_per_token_layer(one_rank) +
-                                   shape.hidden * cost.options().memory.element_bytes,
+          .saved_bytes_per_token = saved,
           .util_len_tokens = cost.util_len_tokens(one_rank)};
 }
 
@@ -53,17 +56,17 @@ cost::SchemeTimes one_rank_row(const cost::CostModel& cost) {
   return known == rows.end() ? derived_row(rows) : known->second;
 }
 
-void recompute_layers(cost::CostModel::Options& options) {
+void recompute_layers(int64_t blocks, cost::CostModel::Options& options) {
   options.repeat_forward = true;
   int64_t& saved = options.scheme_times.begin()->second.saved_bytes_per_token;
-  options.memory.transient_bytes_per_token += saved / options.shape.layers;
-  saved = options.shape.hidden * options.memory.element_bytes * options.shape.layers;
+  options.memory.transient_bytes_per_token += saved / blocks;
+  saved = options.shape.hidden * options.memory.element_bytes * blocks;
 }
 
 int64_t parameters_of(const cost::CostModel& cost) {
   const cost::MemoryModel& memory = cost.options().memory;
   if (memory.layer_parameters == 0) return cost.options().shape.parameters();
-  return memory.layer_parameters * cost.options().shape.layers + 2 * memory.end_parameters;
+  return memory.layer_parameters * cost.program().blocks().size() + 2 * memory.end_parameters;
 }
 
 int64_t sharded_away(int64_t bytes, int world_size) { return bytes - bytes / world_size; }
@@ -90,7 +93,7 @@ cost::CostModel ulysses_cost(const cost::CostModel& cost, const UlyssesOptions& 
   own.backward_cells = cost::BackwardCells::kOne;
   own.lane_exchange = cost::LaneExchange::kAllToAll;
   own.scheme_times = {{{1, 1}, one_rank_row(cost)}};
-  if (options.recompute) recompute_layers(own);
+  if (options.recompute) recompute_layers(cost.program().blocks().size(), own);
   const auto give_back = [&](int64_t bytes, int64_t buffer_bytes) {
     own.memory.device_bytes += sharded_away(bytes, options.world_size) - std::min(bytes, buffer_bytes);
   };

@@ -197,7 +197,7 @@ UlyssesGroupCost::UlyssesGroupCost(const cost::CostModel& cost, int world_size)
     : world_size_(world_size), capacity_tokens_(cost.max_len_tokens({}, world_size)) {
   for (int size = 1; size <= world_size; size *= 2) {
     const strategy::Scheme scheme{.cp = size};
-    const auto part = cost.whole_stage(scheme, 0);
+    const base::Interval part = cost.stage_run(scheme, 0);
     const bool in_node = size <= cost.options().gpus_per_node;
     sizes_.push_back({.times = cost.stage_times(scheme, 0),
                       .forward = cost.ring_times(scheme, cost::CellKind::kForward, part, in_node),

@@ -27,7 +27,7 @@ cost::AnalyticMemory analytic_memory(const CalibrationRequest& request) {
 
 bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees) {
   return std::ranges::all_of(tp_degrees,
-                             [&](int tp) { return calibration.options.layer_by_tp.contains(tp); });
+                             [&](int tp) { return calibration.options.kinds_by_tp.contains(tp); });
 }
 
 void require_model(const cost::Calibration& calibration, const CalibrationRequest& request,
@@ -42,7 +42,7 @@ void require_covering(const cost::Calibration& calibration, const std::vector<in
                       const std::string& name) {
   if (!calibration.options.scheme_times.empty()) return;
   for (const int tp : tp_degrees) {
-    if (calibration.options.layer_by_tp.contains(tp)) continue;
+    if (calibration.options.kinds_by_tp.contains(tp)) continue;
     throw base::InputError(base::text(name, " has no times for tp ", tp,
                                       ": set parallel.calibration = \"auto\" or change parallel.strategies"));
   }

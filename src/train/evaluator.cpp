@@ -3,9 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include "cost/analytic.h"
-#include "layers/decoder_layer.h"
-#include "layers/embedding.h"
 #include "layers/head.h"
+#include "layers/operation.h"
 #include "ops/device.h"
 #include "plan/planner.h"
 #include "profile/device.h"
@@ -93,15 +92,17 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
       table_.shape, {}, context_length_,
       at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_));
   const auto layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_);
-  const at::Tensor id_T = layers::row_values(tokens, layout, device_);
-  const auto embedding = layers::embedding_parameters(table_.embedding(), whole(table_.embedding()), 1, 0);
-  at::Tensor x_SH = layers::embedding_forward(context, embedding, id_T);
-  for (int64_t layer = 0; layer < table_.shape.layers; ++layer) {
-    const auto weights = layers::layer_parameters(table_.layer(layer), whole(table_.layer(layer)), 1, 0);
-    x_SH = layers::layer_forward(context, layout, weights, x_SH, nullptr);
+  layers::Flow flow;
+  flow.layout = layout;
+  flow.id_T = layers::row_values(tokens, layout, device_);
+  const layers::FlatShards weights = [&](int bucket) {
+    return whole(table_.buckets[static_cast<size_t>(bucket)]);
+  };
+  for (int64_t position = 0; position < table_.program.head(); ++position) {
+    layers::make_operation(context, table_, position, weights, {})->forward(flow, layers::Purpose::kEvaluate);
   }
   const auto head = layers::head_parameters(table_, whole(table_.head()), whole(table_.embedding()), 1, 0);
-  return layers::head_logits(context, head, x_SH).cpu();
+  return layers::head_logits(context, head, flow.activation_SH).cpu();
 }
 
 Evaluator::Evaluator(ModelSource& model, const EvaluatorOptions& options)

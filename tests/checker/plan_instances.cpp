@@ -74,11 +74,14 @@ Quadratic third_of(const Quadratic& times) {
 void fill_degree(Rng& rng, int tp, cost::CostModel::Options& options) {
   const Quadratic layer = random_times(rng, tp);
   const bool alike = rng.below(2) == 0;
-  options.layer_by_tp[tp] = {layer, alike ? layer : random_times(rng, tp),
-                             alike ? third_of(layer) : random_times(rng, tp)};
-  options.ends_by_tp[tp] = {third_of(layer), third_of(layer), random_times(rng, tp)};
-  options.saved_bytes_per_token_layer_by_tp[tp] = rng.between(100, 10'000) / tp;
-  options.deferred_bytes_per_token_layer_by_tp[tp] = skewed(rng, 10) - 1;
+  cost::KindCost embedding, block, head;
+  block.times = {layer, alike ? layer : random_times(rng, tp),
+                 alike ? third_of(layer) : random_times(rng, tp)};
+  embedding.times = {third_of(layer), third_of(layer), {}};
+  head.times.forward = random_times(rng, tp);
+  block.saved_bytes_per_token = rng.between(100, 10'000) / tp;
+  block.deferred_bytes_per_token = skewed(rng, 10) - 1;
+  options.kinds_by_tp[tp] = {embedding, block, head};
 }
 
 constexpr int kDegrees[] = {1, 2, 4, 8};

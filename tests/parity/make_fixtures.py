@@ -1,6 +1,6 @@
 """Writes tests/data/parity: small models with what transformers and torch.optim make of them.
 
-    ~/.cache/sluice/parity/bin/python tests/parity/make_fixtures.py
+    ~/.cache/sluice/parity/bin/python tests/parity/make_fixtures.py [CASE…]
 
 A folder a case: config.json and model.safetensors, corpus.bin and corpus.idx, and expected.json: tokens, the sum
 of the losses of each sequence, logits of the first one, and losses and gradient norms of training steps that each
@@ -9,6 +9,7 @@ see the whole corpus once (so they don't depend on how batches are drawn).
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import torch
@@ -29,6 +30,8 @@ CASES = {
                     "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0,
                                         "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                         "original_max_position_embeddings": 32}},
+    "qwen2": {"kv_heads": 2, "family": "qwen2"},
+    "qwen3": {"kv_heads": 2, "family": "qwen3", "head_dim": 16},
 }
 
 
@@ -40,7 +43,7 @@ def rounded(values):
 def make(name, changes):
     folder = FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
-    reference.random_model(reference.llama_config(**SHAPE, **changes), seed=7, scale=4).save_pretrained(folder)
+    reference.random_model(reference.model_config(**SHAPE, **changes), seed=7, scale=4).save_pretrained(folder)
     (folder / "generation_config.json").unlink()
     documents = program.zipf_documents(LENGTHS, SHAPE["vocab"], seed=5)
     program.write_corpus(folder / "corpus", documents)
@@ -59,5 +62,5 @@ def make(name, changes):
 
 
 if __name__ == "__main__":
-    for case, changes in CASES.items():
-        make(case, changes)
+    for case in sys.argv[1:] or CASES:
+        make(case, CASES[case])

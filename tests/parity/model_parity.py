@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
 import program
 import reference
@@ -35,6 +35,9 @@ CASES = {
                                    "original_max_position_embeddings": 32}},
     "yarn": {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
                                  "original_max_position_embeddings": 32}},
+    "qwen2": {"family": "qwen2"},
+    "qwen2_tied": {"family": "qwen2", "tie_word_embeddings": True, "kv_heads": 1},
+    "qwen3": {"family": "qwen3", "head_dim": 24},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }
@@ -49,7 +52,7 @@ def tensors(folder):
 
 
 def make_model(folder, name):
-    model = reference.random_model(reference.llama_config(**{**SHAPE, **CASES[name]}), seed=len(name),
+    model = reference.random_model(reference.model_config(**{**SHAPE, **CASES[name]}), seed=len(name),
                                    scale=8)
     if name == "bfloat16":
         model = model.to(torch.bfloat16)
@@ -87,8 +90,7 @@ def compare_logits(comparison, name, path, model, sequences):
 
 def require_rope_to_matter(name, model, tokens):
     """The same weights with plain rotary positions give other logits, so that the comparison sees them."""
-    config = reference.llama_config(**SHAPE)
-    plain = LlamaForCausalLM(config).eval()
+    plain = AutoModelForCausalLM.from_config(reference.model_config(**SHAPE)).eval()
     plain.load_state_dict(model.state_dict())
     moved = distance(logits_of(plain, tokens), logits_of(model, tokens))
     assert moved > 1e-3, f"{name}: rotary positions move logits by {moved:.1e} only"
@@ -139,7 +141,7 @@ def make_companions(folder):
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     fast.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     fast.save_pretrained(folder)
-    model = reference.random_model(reference.llama_config(**SHAPE), seed=5, scale=8)
+    model = reference.random_model(reference.model_config(**SHAPE), seed=5, scale=8)
     model.config.bos_token_id, model.config.eos_token_id = 1, 2
     model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=[2, 3], do_sample=True, temperature=0.6)
     model.save_pretrained(folder)

@@ -1,25 +1,27 @@
-"""The independent program: transformers' LlamaForCausalLM and torch.optim.AdamW on unpacked sequences."""
+"""The independent program: transformers' own classes and torch.optim.AdamW on unpacked sequences."""
 
 import math
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
 transformers.utils.logging.disable_progress_bar()
 
 
-def llama_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, **others):
-    return LlamaConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
-                       num_key_value_heads=kv_heads, intermediate_size=ffn_hidden, vocab_size=vocab,
-                       max_position_embeddings=positions, **{"rms_norm_eps": 1e-5, **others})
+def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, family="llama", **others):
+    """The configuration of transformers' class of a family (its model_type)."""
+    return AutoConfig.for_model(family, num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                                num_key_value_heads=kv_heads, intermediate_size=ffn_hidden, vocab_size=vocab,
+                                max_position_embeddings=positions,
+                                **{"rms_norm_eps": 1e-5, "head_dim": hidden // heads, **others})
 
 
 def random_model(config, seed, scale=2.0):
     """transformers' initial weights, matrices times `scale`, and norms that are not all one: they must matter."""
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(config)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -30,7 +32,7 @@ def random_model(config, seed, scale=2.0):
 
 
 def load_model(folder, attention="sdpa"):
-    return LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
 
 
 def adamw(model, optimizer):

@@ -32,19 +32,23 @@ def configuration(scratch, model_directory, strategies):
     })
 
 
-def compare(comparison, sluice, scratch, tied):
+# What each model changes.
+MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family": "qwen2"},
+          "qwen3": {"family": "qwen3", "head_dim": 24}}
+
+
+def compare(comparison, sluice, scratch, model):
     documents = program.zipf_documents(LENGTHS * 2, SHAPE["vocab"], seed=2)
     program.write_corpus(scratch / "corpus", documents)
-    model_directory = scratch / ("tied" if tied else "model")
-    reference.random_model(reference.llama_config(**SHAPE, tie_word_embeddings=tied), seed=1).save_pretrained(
-        model_directory)
+    model_directory = scratch / model
+    reference.random_model(reference.model_config(**SHAPE, **MODELS[model]), seed=1).save_pretrained(model_directory)
     config = configuration(scratch, model_directory, LAYOUTS["one rank"][1])
     batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
     losses, norms = reference.train(reference.load_model(model_directory), batches, OPTIMIZER)
     for name, (ranks, strategies) in LAYOUTS.items():
         config = configuration(scratch, model_directory, strategies)
         lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
-        where = f"{name}{', tied' if tied else ''}"
+        where = f"{model}, {name}"
         comparison.equal(f"{where}: tokens", [line["tokens"] for line in lines],
                          [sum(map(len, batch)) for batch in batches])
         comparison.equal(f"{where}: strategies used", len({line["strategy"] for line in lines}), len(strategies))
@@ -55,9 +59,9 @@ def compare(comparison, sluice, scratch, tied):
 
 def main():
     comparison = program.Comparison()
-    for tied in (False, True):
+    for model in MODELS:
         with tempfile.TemporaryDirectory() as scratch:
-            compare(comparison, sys.argv[1], Path(scratch), tied)
+            compare(comparison, sys.argv[1], Path(scratch), model)
     comparison.finish()
 
 

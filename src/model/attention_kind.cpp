@@ -1,0 +1,89 @@
+#include "model/attention_kind.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace sluice::model {
+
+using base::text;
+
+std::vector<Parameter> AttentionKind::parameters() const {
+  const RowGroup q{shape_.q_width(), shape_.heads};
+  const RowGroup kv{shape_.kv_width(), shape_.kv_heads};
+  std::vector<Parameter> parameters = {
+      norm(kNorm, "input_layernorm.weight", shape_.hidden),
+      matrix(kQkv, {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+             shape_.hidden, {q, kv, kv})};
+  if (shape_.qkv_bias) {
+    parameters.push_back(matrix(kQkvBias,
+                                {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
+                                1, {q, kv, kv}, Start::kZero));
+  }
+  if (shape_.qk_norm) {
+    parameters.push_back(norm(kQNorm, "self_attn.q_norm.weight", shape_.head_dim));
+    parameters.push_back(norm(kKNorm, "self_attn.k_norm.weight", shape_.head_dim));
+  }
+  Parameter out = matrix(kOut, {"self_attn.o_proj.weight"}, shape_.hidden, {q}, Start::kResidual);
+  out.transposed = true;
+  parameters.push_back(std::move(out));
+  return parameters;
+}
+
+std::string AttentionKind::tp_fault(int tp) const {
+  if (shape_.heads % tp != 0) return text("tp ", tp, " does not divide ", shape_.heads, " heads");
+  if (shape_.kv_heads % tp != 0 && tp % shape_.kv_heads != 0) {
+    return text("tp ", tp, " neither divides ", shape_.kv_heads, " kv_heads nor is a multiple of them");
+  }
+  return "";
+}
+
+// Elementwise: a norm (3 rows read or written) and the sum with the residual (2), each row of hidden;
+// rotation of queries and keys, and what attention writes.
+TokenWork AttentionKind::work() const {
+  const int64_t q = shape_.q_width(), kv = shape_.kv_width();
+  const int64_t products = shape_.hidden * (2 * q + 2 * kv);
+  const int64_t normed = shape_.qk_norm ? 2 * (q + kv) : 0;
+  return {.products = products,
+          .recomputed = products,
+          .attention = q,
+          .elements = 5 * shape_.hidden + 2 * (q + kv) + normed,
+          .collectives = 2};
+}
+
+PartBytes AttentionKind::bytes(int tp, int64_t element_bytes) const {
+  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
+  const int64_t heads = (shape_.heads + tp - 1) / tp;
+  const int64_t q = heads * shape_.head_dim;
+  // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
+  const int64_t qkv = q + 2 * std::max<int64_t>(1, shape_.kv_heads / tp) * shape_.head_dim;
+  const int64_t hidden_bytes = shape_.hidden * element_bytes;
+  // Of heads that are normed: what is normed.
+  const int64_t unnormed_bytes = shape_.qk_norm ? (q + (qkv - q) / 2) * element_bytes : 0;
+  PartBytes bytes;
+  // Its input and the norm's scale; queries, keys and values, attention's output and log-sum-exp.
+  bytes.saved = {hidden_bytes + statistic_bytes,
+                 unnormed_bytes + (qkv + q) * element_bytes + heads * statistic_bytes};
+  // A layer's input, attention's output and log-sum-exp.
+  bytes.border = {hidden_bytes, q * element_bytes + heads * statistic_bytes};
+  // The normed input and output gradient; dqkv and attention's output.
+  bytes.until_weight = {2 * hidden_bytes, (qkv + q) * element_bytes};
+  bytes.recomputed = {statistic_bytes, unnormed_bytes + qkv * element_bytes};
+
+  const int64_t shard = (shape_.hidden + tp - 1) / tp;
+  const int64_t gathered = tp > 1 ? shape_.hidden : 0;
+  // Queries, normed in a copy; in the backward with their gradients before and behind the norm.
+  if (shape_.qk_norm) bytes.forward = q * element_bytes;
+  const int64_t norming = shape_.qk_norm ? 4 * q : 0;
+  // Gradients take the places of queries, keys and values.
+  bytes.backward = element_bytes * (gathered + std::max({q, gathered + shard, 3 * shard, norming}));
+  // In a ring they don't; two blocks of keys and values pass by, and of gradients what this lane adds, what
+  // it has sent, what has come, each block as wide as keys and values together.
+  const int64_t wide = statistic_bytes / element_bytes;  // of an accumulator, as elements
+  const int64_t block = qkv - q;
+  const int64_t narrow = wide > 1 ? block + wide * q : 0;  // a copy to send; wide gradients of queries
+  bytes.ring_backward = element_bytes * (gathered + q + qkv + (4 + wide) * block + narrow);
+  return bytes;
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,33 @@
+// The attention part of a block, with what families vary of it: grouped-query heads, biases of queries, keys
+// and values, norms of queries and keys.
+#pragma once
+
+#include "model/kind.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+class AttentionKind final : public Part {
+ public:
+  static constexpr std::string_view kName = "attention";
+  // Roles of its parameters; those of what a shape lacks are absent.
+  static constexpr std::string_view kNorm = "attention_norm";
+  static constexpr std::string_view kQkv = "qkv";           // rows q, k, v: x·wᵀ
+  static constexpr std::string_view kQkvBias = "qkv_bias";  // likewise
+  static constexpr std::string_view kQNorm = "q_norm";      // of one head's width
+  static constexpr std::string_view kKNorm = "k_norm";
+  static constexpr std::string_view kOut = "attention_out";  // stored [in, out]: a·w
+
+  explicit AttentionKind(const Shape& shape) : shape_(shape) {}
+
+  std::string_view name() const override { return kName; }
+  std::vector<Parameter> parameters() const override;
+  std::string tp_fault(int tp) const override;
+  TokenWork work() const override;
+  PartBytes bytes(int tp, int64_t element_bytes) const override;
+
+ private:
+  Shape shape_;
+};
+
+}  // namespace sluice::model

@@ -1,0 +1,21 @@
+// What reading a config.json refuses, said alike for every family. For the model module's own files.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+
+namespace sluice::model {
+
+// InputError: the key's value is none of what Sluice computes, which is `expected`.
+[[noreturn]] void refuse(const std::string& name, const std::string& key, const base::Json& value,
+                         const std::string& expected);
+// Null and false switch nothing on, whatever the key.
+bool is_off(const base::Json& value);
+// InputError when the key is there and on.
+void require_off(const base::Json& config, const std::string& key, const std::string& name);
+// InputError when the key is there, not null, and not `only`.
+void require_only(const base::Json& config, const std::string& key, const base::Json& only,
+                  const std::string& name);
+
+}  // namespace sluice::model

@@ -1,0 +1,50 @@
+// The ends of a model: the embedding, and the head with final norm and loss.
+#pragma once
+
+#include "model/kind.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+class EmbeddingKind final : public Kind {
+ public:
+  static constexpr std::string_view kName = "embedding";
+  static constexpr std::string_view kTable = "embedding";
+
+  explicit EmbeddingKind(const Shape& shape) : hidden_(shape.hidden), vocab_(shape.vocab) {}
+
+  std::string_view name() const override { return kName; }
+  std::vector<Parameter> parameters() const override;
+  std::string tp_fault(int tp) const override;
+  TokenWork work() const override;
+  TokenBytes bytes(int, int64_t) const override { return {}; }
+
+ private:
+  int64_t hidden_;
+  int64_t vocab_;
+};
+
+// Does everything in its forward: logits never live from one pass to the other. Its bytes are those beside a
+// chunk's logits.
+class HeadKind final : public Kind {
+ public:
+  static constexpr std::string_view kName = "head";
+  static constexpr std::string_view kNorm = "final_norm";
+  static constexpr std::string_view kOutput = "head";  // absent where embeddings are tied
+
+  explicit HeadKind(const Shape& shape)
+      : hidden_(shape.hidden), vocab_(shape.vocab), tied_(shape.tie_embeddings) {}
+
+  std::string_view name() const override { return kName; }
+  std::vector<Parameter> parameters() const override;
+  std::string tp_fault(int tp) const override;
+  TokenWork work() const override;
+  TokenBytes bytes(int tp, int64_t element_bytes) const override;
+
+ private:
+  int64_t hidden_;
+  int64_t vocab_;
+  bool tied_;
+};
+
+}  // namespace sluice::model

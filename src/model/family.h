@@ -1,0 +1,34 @@
+// Families of models as Hugging Face's config.json tells them apart. For the model module's own files.
+//
+// All families share the keys of LLaMA's; an entry of the registry says what else a family's config.json has.
+// A new family is a value of Family (shape.h) and a line of the registry in family.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+struct FamilyEntry {
+  Family family = Family::kLlama;
+  std::string_view model_type;    // "qwen3"
+  std::string_view architecture;  // "Qwen3ForCausalLM"
+  // What transformers takes where the key is absent; 0: as many key-value heads as heads, hidden ÷ heads.
+  int64_t absent_kv_heads = 0;
+  int64_t absent_head_dim = 0;
+  std::span<const std::string_view> keys;  // that it reads beside those of all families
+  // Sets what is the family's own. InputError naming `name`, the key and the value that Sluice does not
+  // compute.
+  void (*read)(const base::Json& config, const std::string& name, Shape& shape) = nullptr;
+  // Adds what transformers' class wants beside the keys of all families.
+  void (*write)(const Shape& shape, base::Json& config) = nullptr;
+};
+
+std::span<const FamilyEntry> families();
+const FamilyEntry& entry_of(Family family);
+
+}  // namespace sluice::model

@@ -1,0 +1,134 @@
+// A kind of operation as planning sees it: its parameters and how TP cuts them, what of a micro-batch's
+// lengths its time depends on, the bytes of its activations, its names in Hugging Face files. How it is
+// computed is the other half, layers/operation.h.
+//
+// A model is a list of operations (model/program.h): an embedding, blocks, a head. A block joins parts
+// (attention, MLP), each of which adds something to the rows that pass: x + part(norm(x)).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::model {
+
+// A run of rows of a parameter that TP cuts on its own.
+struct RowGroup {
+  int64_t rows = 0;  // rows of the whole parameter in this group
+  // Rows are cut in units: heads × head_dim rows for attention, single rows otherwise; 0 units: replicated.
+  int64_t units = 0;
+};
+
+// Initial values: normal(0, 0.02); the same divided by √(2·blocks), of matrices that add to the residual; all
+// one; all zero.
+enum class Start : uint8_t { kNormal, kResidual, kOne, kZero };
+
+// One tensor as stored: `rows` x `columns`, row-major; norms and biases are rows = width, columns = 1.
+struct Parameter {
+  std::string_view role;  // what it is to its kind: "qkv"; one of a kind in a bucket
+  // Its tensors in Hugging Face files: one, or one for each row group, within the block
+  // ("mlp.up_proj.weight") or, of the model's ends, whole.
+  std::vector<std::string_view> tensors;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  std::vector<RowGroup> groups;  // in row order; rows add up
+  bool replicated = false;       // every TP rank holds all of it (norms)
+  bool transposed = false;       // stored [in, out], where Hugging Face files hold [out, in]
+  Start start = Start::kNormal;
+  std::string name;    // of the whole model: "layers.3.qkv"
+  int64_t offset = 0;  // first element in the bucket's flat array
+
+  int64_t size() const { return rows * columns; }
+  // Weight decay applies to matrices, not to one-dimensional parameters.
+  bool one_dimensional() const { return columns == 1; }
+};
+
+// [rows, columns], cut by `groups`.
+Parameter matrix(std::string_view role, std::vector<std::string_view> tensors, int64_t columns,
+                 std::vector<RowGroup> groups, Start start = Start::kNormal);
+// Of a norm over `width` values, whole on every TP rank.
+Parameter norm(std::string_view role, std::string_view tensor, int64_t width);
+
+// What a token's forward takes on all TP ranks together. A backward's input gradient has as many products and
+// twice the elementwise traffic, its weight gradient as many products.
+struct TokenWork {
+  int64_t products = 0;    // multiply-adds of matrices
+  int64_t recomputed = 0;  // of these, what a backward that recomputes does again
+  int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
+  int64_t elements = 0;    // read or written between the products
+  int collectives = 0;     // all-gathers and reduce-scatters of its row under TP
+  TokenWork& operator+=(const TokenWork& other);
+};
+
+// Bytes of a row: of what the TP ranks hold in shares, and of what each has of every row.
+struct RowBytes {
+  int64_t shared = 0;
+  int64_t own = 0;
+  int64_t of_rank(int tp) const { return (shared + tp - 1) / tp + own; }
+  RowBytes& operator+=(const RowBytes& other);
+};
+
+// Activation bytes a token of one operation on the fullest of tp ranks, as this program computes them where
+// products accumulate into wider gradients in place, as on GPUs (layers/memory_test.cpp holds it against the
+// allocator).
+struct TokenBytes {
+  int64_t saved = 0;       // kept from forward to backward
+  int64_t border = 0;      // of these, what a backward that recomputes the rest needs
+  int64_t deferred = 0;    // what a deferred weight gradient holds beyond the saved ones
+  int64_t recomputed = 0;  // what a backward has made again at any time
+  // At work beyond those: a forward, a backward at once, a backward whose keys and values go round a ring
+  // with the gradients of them.
+  int64_t forward = 0;
+  int64_t backward = 0;
+  int64_t ring_backward = 0;
+
+  // Of whichever takes most without a ring.
+  int64_t transient() const { return forward > backward ? forward : backward; }
+};
+
+class Kind {
+ public:
+  Kind() = default;
+  Kind(const Kind&) = delete;
+  Kind& operator=(const Kind&) = delete;
+  virtual ~Kind() = default;
+
+  // The kind's entry in the registry of those that compute it.
+  virtual std::string_view name() const = 0;
+  // In the flat order of a bucket, without names and offsets.
+  virtual std::vector<Parameter> parameters() const = 0;
+  // Why TP cannot cut it, or "".
+  virtual std::string tp_fault(int tp) const = 0;
+  virtual TokenWork work() const = 0;
+  virtual TokenBytes bytes(int tp, int64_t element_bytes) const = 0;
+};
+
+// What one part of a block has of TokenBytes, before shares of rows are rounded up.
+struct PartBytes {
+  RowBytes saved;
+  RowBytes border;        // of a block's first part; later ones' inputs are made again from the part before
+  RowBytes until_weight;  // what a deferred weight gradient holds
+  RowBytes recomputed;
+  int64_t forward = 0;
+  int64_t backward = 0;
+  int64_t ring_backward = 0;
+  int64_t released = 0;  // of the saved ones: no longer there when the parts before it are in their backward
+};
+
+// A part of a block.
+class Part {
+ public:
+  Part() = default;
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+  virtual ~Part() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual std::vector<Parameter> parameters() const = 0;
+  virtual std::string tp_fault(int tp) const = 0;
+  virtual TokenWork work() const = 0;
+  virtual PartBytes bytes(int tp, int64_t element_bytes) const = 0;
+};
+
+}  // namespace sluice::model

@@ -1,0 +1,29 @@
+// The gated MLP part of a block.
+#pragma once
+
+#include "model/kind.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+class MlpKind final : public Part {
+ public:
+  static constexpr std::string_view kName = "mlp";
+  static constexpr std::string_view kNorm = "mlp_norm";
+  static constexpr std::string_view kGateUp = "gate_up";  // rows gate, up: x·wᵀ
+  static constexpr std::string_view kDown = "down";       // stored [in, out]: a·w
+
+  explicit MlpKind(const Shape& shape) : hidden_(shape.hidden), ffn_hidden_(shape.ffn_hidden) {}
+
+  std::string_view name() const override { return kName; }
+  std::vector<Parameter> parameters() const override;
+  std::string tp_fault(int tp) const override;
+  TokenWork work() const override;
+  PartBytes bytes(int tp, int64_t element_bytes) const override;
+
+ private:
+  int64_t hidden_;
+  int64_t ffn_hidden_;
+};
+
+}  // namespace sluice::model

@@ -1,0 +1,95 @@
+#include "model/program.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "model/attention_kind.h"
+#include "model/block_kind.h"
+#include "model/end_kinds.h"
+#include "model/mlp_kind.h"
+
+namespace sluice::model {
+namespace {
+
+// Multiply-adds of a token at a usual length, by which stages are cut.
+int64_t relative_work(const Kind& kind) {
+  constexpr int64_t kUsualTokens = 4096;
+  const TokenWork work = kind.work();
+  return work.products + work.attention * kUsualTokens;
+}
+
+}  // namespace
+
+Program::Program(const Shape& shape) {
+  const auto body = std::make_shared<Body>();
+  body->kinds = {
+      std::make_shared<EmbeddingKind>(shape),
+      std::make_shared<BlockKind>(shape, std::vector<std::string_view>{AttentionKind::kName, MlpKind::kName}),
+      std::make_shared<HeadKind>(shape)};
+  const auto add = [&](int kind) {
+    const auto position = static_cast<int>(body->operations.size());
+    body->operations.push_back({.kind = kind, .buckets = {position}});
+  };
+  add(0);
+  for (int64_t block = 0; block < shape.layers; ++block) add(1);
+  add(2);
+  if (shape.tie_embeddings)
+    body->operations.back().buckets.insert(body->operations.back().buckets.begin(), 0);
+
+  const int64_t work = relative_work(*body->kinds[1]);
+  body->work_before = {0, 0};
+  for (int64_t block = 0; block < shape.layers; ++block) {
+    body->work_before.push_back(body->work_before.back() + work);
+  }
+  body_ = body;
+}
+
+base::Interval Program::of_stage(int stages, int stage) const {
+  const std::vector<int64_t>& before = body_->work_before;
+  SLUICE_ASSERT(stage >= 0 && stage < stages && stages <= blocks().size(),
+                base::text("stage ", stage, " of ", stages, " in ", blocks().size(), " blocks"));
+  base::Interval run{0, blocks().begin};
+  for (int s = 0; s <= stage; ++s) {
+    const int64_t left = stages - s;
+    run.begin = run.end;
+    const int64_t part = (before.back() - before[static_cast<size_t>(run.begin)] + left - 1) / left;
+    const int64_t until = before[static_cast<size_t>(run.begin)] + part;
+    const auto reached = std::lower_bound(before.begin() + run.begin + 1, before.end(), until);
+    // One block at least remains for each stage behind.
+    run.end = std::min<int64_t>(reached - before.begin(), blocks().end - (left - 1));
+  }
+  if (stage == 0) run.begin = embedding();
+  if (stage == stages - 1) run.end = size();
+  return run;
+}
+
+// Blocks first: their faults say more.
+std::string Program::tp_fault(int tp) const {
+  for (size_t i = 1; i <= kinds().size(); ++i) {
+    if (std::string fault = kinds()[i % kinds().size()]->tp_fault(tp); !fault.empty()) return fault;
+  }
+  return "";
+}
+
+std::vector<int> Program::buckets_of(base::Interval run) const {
+  std::vector<int> buckets;
+  for (int64_t position = run.begin; position < run.end; ++position) {
+    buckets.insert(buckets.end(), at(position).buckets.begin(), at(position).buckets.end());
+  }
+  std::ranges::sort(buckets);
+  buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+  return buckets;
+}
+
+Shape short_shape(const Shape& shape) {
+  Shape result = shape;
+  result.layers = std::min<int64_t>(shape.layers, 2);
+  return result;
+}
+
+std::string pp_fault(const Shape& shape, int pp) {
+  return pp > shape.layers ? base::text(pp, " stages but the model has ", shape.layers, " layers") : "";
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,58 @@
+#include "model/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/test_shape.h"
+
+namespace sluice::model {
+namespace {
+
+using base::Interval;
+using testing::ElementsAre;
+
+TEST(Program, OuterStagesHaveTheEnds) {
+  const Program program(test_shape(4));
+  EXPECT_EQ(program.size(), 6);
+  EXPECT_EQ(program.of_stage(1, 0), (Interval{0, 6}));
+  EXPECT_EQ(program.of_stage(3, 0), (Interval{0, 3}));
+  EXPECT_EQ(program.of_stage(3, 1), (Interval{3, 4}));
+  EXPECT_EQ(program.of_stage(3, 2), (Interval{4, 6}));
+}
+
+TEST(Program, StagesOfAlikeBlocksDifferByOneAndTheFirstHaveMore) {
+  for (int64_t blocks = 1; blocks < 24; ++blocks) {
+    const Program program(test_shape(blocks));
+    for (int stages = 1; stages <= blocks; ++stages) {
+      int64_t next = 0;
+      for (int stage = 0; stage < stages; ++stage) {
+        const Interval run = program.of_stage(stages, stage);
+        EXPECT_EQ(run.begin, next);
+        EXPECT_EQ(program.blocks_in(run).size(), blocks / stages + (stage < blocks % stages ? 1 : 0));
+        next = run.end;
+      }
+      EXPECT_EQ(next, program.size());
+    }
+  }
+}
+
+TEST(Program, ATiedHeadReadsTheEmbeddingsBucket) {
+  Shape shape = test_shape(3);
+  EXPECT_THAT(Program(shape).buckets_of({2, 5}), ElementsAre(2, 3, 4));
+  shape.tie_embeddings = true;
+  const Program tied(shape);
+  EXPECT_THAT(tied.buckets_of({2, 5}), ElementsAre(0, 2, 3, 4));
+  EXPECT_THAT(tied.buckets_of({0, 5}), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(Program, FaultsOfBlocksComeFirst) {
+  Shape shape = test_shape();
+  shape.vocab = 2;
+  EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads");
+  EXPECT_EQ(tp_fault(shape, 4), "tp 4 is above vocab 2");
+  EXPECT_EQ(pp_fault(shape, 4), "");
+  EXPECT_EQ(pp_fault(shape, 5), "5 stages but the model has 4 layers");
+}
+
+}  // namespace
+}  // namespace sluice::model
