@@ -89,6 +89,7 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
 
 // Whether all that decides times and memory is equal: not the norm's epsilon and rotary frequencies.
 bool costs_the_same(model::Shape a, const model::Shape& b) {
+  a.family = b.family;
   a.norm_eps = b.norm_eps;
   a.rope = b.rope;
   return a == b;

@@ -307,8 +307,7 @@ void check_pulls(const Context& context, Faults& faults) {
       if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round);
     }
     int needed = -1;
-    const Interval run = node.run;
-    for (int64_t at = run.begin; at < run.end; ++at)
+    for (int64_t at = node.run.begin; at < node.run.end; ++at)
       needed = std::max(needed, rounds[static_cast<size_t>(at)]);
     for (const int rank : node.members) {
       int& have = arrived[static_cast<size_t>(rank)];
@@ -334,11 +333,9 @@ void check_pushes(const Context& context, Faults& faults) {
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
-    const Interval run = node.run;
-    for (int64_t at = run.begin; at < run.end; ++at) {
-      const Operation& operation = context.program.at(at);
-      if (!context.program.writes_gradient(cell_kind(node.kind), operation)) continue;
-      for (const int bucket : operation.buckets) {
+    for (int64_t at = node.run.begin; at < node.run.end; ++at) {
+      if (!writes_gradient(context.program, cell_kind(node.kind), at)) continue;
+      for (const int bucket : context.program.at(at).buckets) {
         const auto round = static_cast<size_t>(graph.links->round_of_bucket[static_cast<size_t>(bucket)]);
         for (const int rank : node.members) written[static_cast<size_t>(rank) * rounds + round] = node.seq;
       }
