@@ -10,7 +10,9 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/corpus_files.h"
 #include "cli/environment.h"
+#include "cli/tokenizers.h"
 #include "corpus/build.h"
 
 namespace sluice::cli {
@@ -84,6 +86,10 @@ std::string endings_text(const corpus::BuildResult& result) {
 
 void warn_of_losses(const corpus::BuildResult& result) {
   const corpus::DocumentCounts& counts = result.counts;
+  if (result.continued_documents > 0) {
+    base::log_info(text("continued an interrupted build behind its ",
+                        base::human_count(result.continued_documents, "document", "documents")));
+  }
   if (counts.binary_files > 0)
     base::log_info(text(counts.binary_files, " files in directories or archives are not text: passed over"));
   if (!result.other_endings.empty()) {
@@ -108,7 +114,9 @@ void print_json(const corpus::BuildResult& result) {
                      {"tokens", result.lengths.tokens()},
                      {"bytes", result.counts.bytes},
                      {"vocabulary", result.vocabulary},
+                     {"begin_id", result.begin_id},
                      {"end_id", result.end_id},
+                     {"continued_documents", result.continued_documents},
                      {"unigram_entropy_nats", result.unigram_entropy_nats},
                      {"binary_files", result.counts.binary_files},
                      {"other_files", other_files(result)},
@@ -122,8 +130,9 @@ void print_text(const corpus::BuildResult& result) {
       static_cast<double>(result.counts.bytes) / static_cast<double>(result.lengths.tokens());
   std::cout << text(result.prefix.string(), ": ", base::human_count(result.counts.documents), " documents, ",
                     base::human_count(result.lengths.tokens()), " tokens of ",
-                    base::human_count(result.vocabulary), " ids (", bytes_per_token, " bytes a token)\n",
-                    "length: median ", base::human_count(result.lengths.percentile(500'000)), ", 99 % up to ",
+                    base::human_count(result.vocabulary), " ids (", bytes_per_token, " bytes a token)",
+                    around_documents(result.begin_id, result.end_id), "\n", "length: median ",
+                    base::human_count(result.lengths.percentile(500'000)), ", 99 % up to ",
                     base::human_count(result.lengths.percentile(990'000)), ", longest ",
                     base::human_count(result.lengths.longest()), "\n",
                     "unigram entropy: ", result.unigram_entropy_nats, " nats a token\n");
@@ -138,7 +147,7 @@ void run(const std::shared_ptr<Arguments>& arguments) {
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
   build.documents.delimiter = unescaped(arguments->delimiter);
-  if (build.tokenizer.script.empty()) build.tokenizer.script = tokenizers_script();
+  build.documents.tools = build.tokenizer.tools;
   auto progress = std::make_shared<StageProgress>();
   build.on_progress = [progress](std::string_view stage, int64_t done, int64_t total) {
     (*progress)(stage, done, total);
@@ -156,30 +165,35 @@ void run(const std::shared_ptr<Arguments>& arguments) {
 }  // namespace
 
 void add_corpus(CLI::App& app) {
-  CLI::App* corpus = app.add_subcommand("corpus", "Make corpora");
+  CLI::App* corpus = app.add_subcommand("corpus", "Make corpora, merge them, show their documents");
   corpus->require_subcommand(1);
-  CLI::App* build = corpus->add_subcommand("build", "Text, JSON or source trees into tokens");
+  add_corpus_merge(*corpus);
+  add_corpus_show(*corpus);
+  CLI::App* build = corpus->add_subcommand("build", "Text, JSON, tables or source trees into tokens");
   auto arguments = std::make_shared<Arguments>();
   corpus::BuildOptions& options = arguments->build;
-  options.tokenizer.python = tokenizers_python();
+  options.tokenizer.tools = python_tools();
   build
-      ->add_option(
-          "inputs", options.inputs,
-          "Text files (a document each), JSON Lines or lists, directories; .gz, .zst and .bz2 of these")
+      ->add_option("inputs", options.inputs,
+                   "Text files (a document each), JSON Lines or lists, .gz, .zst and .bz2 of these, Parquet, "
+                   "directories, "
+                   "folders of Hugging Face data sets")
       ->required();
   build
       ->add_option("--out", options.directory,
                    "Directory for corpus.bin, corpus.idx, tokenizer.model, lengths.json")
       ->required();
   build->add_option("--tokenizer", options.tokenizer_file,
-                    "SentencePiece model or Hugging Face tokenizer.json");
+                    "SentencePiece model, Hugging Face tokenizer.json, or a folder with either");
   build->add_option("--train-tokenizer", options.train_vocabulary,
                     "Train a SentencePiece model of this many pieces");
   build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")
       ->capture_default_str();
   build->add_option("--delimiter", arguments->delimiter,
                     "Cut documents after this text as well; \\n, \\t, \\r and \\\\ are understood");
-  build->add_option("--text-key,--json-key", options.documents.text_key, "Key of the text in JSON objects")
+  build
+      ->add_option("--text-key,--json-key", options.documents.text_key,
+                   "Key of the text in JSON objects, column of tables")
       ->capture_default_str();
   build->add_option("--suffix", options.documents.suffixes, "Endings of the files taken from directories")
       ->delimiter(',')
@@ -192,10 +206,16 @@ void add_corpus(CLI::App& app) {
       ->allow_extra_args(false)
       ->capture_default_str();
   build->add_option("--end-token", options.tokenizer.end_token,
-                    "Token that ends documents (default: the tokenizer's own)");
-  build->add_option("--threads", options.tokenizer.threads, "Threads that tokenize; 0: one a core")
+                    "Token that ends documents, or none (default: the tokenizer's own)");
+  build->add_option("--begin-token", options.tokenizer.begin_token,
+                    "Token in front of documents, or none (default: what the tokenizer puts there)");
+  build->add_option("--split", options.documents.split, "Split of data sets that have several")
       ->capture_default_str();
-  build->add_option("--python", options.tokenizer.python, "Python with the package tokenizers")
+  build->add_option("--threads", options.threads, "Threads that tokenize; 0: one a core")
+      ->capture_default_str();
+  build
+      ->add_option("--python", options.tokenizer.tools.interpreter,
+                   "Python with the packages tokenizers and pyarrow")
       ->capture_default_str();
   build->add_flag("--json", arguments->json, "Print the result as JSON");
   build->callback([arguments] { run(arguments); });

@@ -49,11 +49,12 @@ std::vector<Finding> examine() {
   } else {
     findings.push_back({true, "GPUs", base::join(machine.gpus, ", ")});
   }
-  const std::filesystem::path python = tokenizers_python();
+  const std::filesystem::path python = python_tools().interpreter;
   const bool has_tokenizers = std::filesystem::exists(python);
   findings.push_back(
       {has_tokenizers, "tokenizers",
-       has_tokenizers ? python.string() : "Hugging Face tokenizer.json cannot be read: run tools/bootstrap"});
+       has_tokenizers ? python.string()
+                      : "neither Hugging Face tokenizer.json nor Parquet can be read: run tools/bootstrap"});
   return findings;
 }
 

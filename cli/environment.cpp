@@ -21,14 +21,14 @@ std::filesystem::path dependencies_directory() {
   return std::filesystem::path(home == variables.end() ? "/root" : home->second) / ".cache" / "sluice";
 }
 
-std::filesystem::path tokenizers_python() { return dependencies_directory() / "tools" / "bin" / "python"; }
-
-std::filesystem::path tokenizers_script() {
+corpus::PythonTools python_tools() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path root = program.parent_path().parent_path();
-  const std::filesystem::path installed = root / "share/sluice/hf_tokenize.py";
-  return std::filesystem::exists(installed, error) ? installed : root / "tools/hf_tokenize.py";
+  const std::filesystem::path installed = root / "share/sluice";
+  const bool is_installed = std::filesystem::exists(installed / "hf_tokenize.py", error);
+  return {.interpreter = dependencies_directory() / "tools" / "bin" / "python",
+          .scripts = is_installed ? installed : root / "tools"};
 }
 
 }  // namespace sluice::cli

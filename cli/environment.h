@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "corpus/python_child.h"
+
 namespace sluice::cli {
 
 // All variables.
@@ -13,10 +15,8 @@ std::map<std::string, std::string> environment();
 // Where tools/bootstrap keeps what it installs: $SLUICE_DEPS, or ~/.cache/sluice.
 std::filesystem::path dependencies_directory();
 
-// The Python that has the `tokenizers` package.
-std::filesystem::path tokenizers_python();
-
-// tools/hf_tokenize.py of the checkout that this program was built in, or its installed copy.
-std::filesystem::path tokenizers_script();
+// The Python that has the packages `tokenizers` and `pyarrow`, and the scripts of the checkout that this
+// program was built in, or their installed copies.
+corpus::PythonTools python_tools();
 
 }  // namespace sluice::cli

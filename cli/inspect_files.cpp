@@ -13,8 +13,8 @@
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
-#include "cli/environment.h"
 #include "cli/print.h"
+#include "cli/tokenizers.h"
 #include "config/run_config.h"
 #include "corpus/indexed.h"
 #include "corpus/length_chart.h"
@@ -37,19 +37,6 @@ namespace {
 
 constexpr int64_t kShownDocuments = 3;
 constexpr int64_t kShownTokens = 48;
-
-std::unique_ptr<corpus::Tokenizer> open_tokenizer(const fs::path& path) {
-  corpus::TokenizerOptions options;
-  options.python = tokenizers_python();
-  options.script = tokenizers_script();
-  return corpus::load_tokenizer(path, options);
-}
-
-// The tokenizer beside a corpus, or nothing.
-std::unique_ptr<corpus::Tokenizer> tokenizer_beside(const fs::path& prefix) {
-  const fs::path path = corpus::tokenizer_beside(prefix);
-  return path.empty() ? nullptr : open_tokenizer(path);
-}
 
 std::string quoted(const std::string& value) { return base::json_text(value); }
 
@@ -127,8 +114,8 @@ void inspect_tokenizer(const fs::path& path) {
   std::vector<std::vector<int32_t>> ids;
   const int64_t vocabulary = tokenizer->vocabulary();
   for (int64_t i = 0; i < 8; ++i) ids.push_back({static_cast<int32_t>(vocabulary * i / 8)});
-  std::cout << text(path.string(), ": tokenizer of ", human_count(vocabulary), " ids; ", tokenizer->end_id(),
-                    " ends documents; for example");
+  std::cout << text(path.string(), ": tokenizer of ", human_count(vocabulary), " ids",
+                    around_documents(tokenizer->begin_id(), tokenizer->end_id()), "; for example");
   const std::vector<std::string> pieces = tokenizer->decode_all(ids);
   for (size_t i = 0; i < ids.size(); ++i) std::cout << text(" ", ids[i][0], "=", quoted(pieces[i]));
   std::cout << "\n";

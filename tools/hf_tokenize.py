@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """Answers encode and decode questions about a Hugging Face tokenizer.json on standard input and output.
 
-Usage: hf_tokenize.py TOKENIZER.json [END_TOKEN]
+Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS
+
+BEGIN_TOKEN and END_TOKEN stand around documents: '' leaves them to the tokenizer, 'none' means none. THREADS share the
+texts of one question (0: one a core).
 
 All integers are little-endian. After start-up and after every question comes a status byte: K, and the
 answer; or X, a uint64 size and a message.
-  start-up              -> int64 vocabulary, int32 id of the token that ends documents
+  start-up              -> int64 vocabulary, int32 id of the token in front of documents and of the one that
+                           ends them, -1 where there is none
   E, uint64 count, per text uint64 bytes and UTF-8
                         -> per text uint64 count and int32 ids
   D, uint64 count, per text uint64 count and int32 ids
@@ -14,10 +18,14 @@ The process ends with its input.
 """
 
 import array
+import json
+import os
+import pathlib
 import struct
 import sys
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
+NO_TOKEN = "none"
 
 source, sink = sys.stdin.buffer, sys.stdout.buffer
 
@@ -37,7 +45,7 @@ def read_size():
     return struct.unpack("<Q", read_exactly(8))[0]
 
 
-def load(path, end_token):
+def load(path):
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -50,12 +58,55 @@ def load(path, end_token):
         raise BadInput(f"not a Hugging Face tokenizer: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    for token in [end_token] if end_token else END_TOKENS:
-        end_id = tokenizer.token_to_id(token)
-        if end_id is not None:
-            return tokenizer, end_id
-    missing = f"no token '{end_token}'" if end_token else "no known token"
-    raise BadInput(f"{missing} to end documents with: name one of its tokens with --end-token")
+    return tokenizer
+
+
+def configuration(path):
+    """What tokenizer_config.json beside the tokenizer says; {} where there is none."""
+    try:
+        found = json.loads((pathlib.Path(path).parent / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BadInput(f"tokenizer_config.json beside it cannot be read: {error}") from error
+    return found if isinstance(found, dict) else {}
+
+
+def token_text(config, key):
+    token = config.get(key)
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def named_id(tokenizer, token, option):
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise BadInput(f"no token '{token}': name one of its tokens, or '{NO_TOKEN}', with {option}")
+    return found
+
+
+def begin_id(tokenizer, told, config):
+    if told:
+        return -1 if told == NO_TOKEN else named_id(tokenizer, told, "--begin-token")
+    adds = config.get("add_bos_token")
+    if adds is False:
+        return -1
+    configured = token_text(config, "bos_token")
+    if adds and configured:
+        return named_id(tokenizer, configured, "--begin-token")
+    # What the post-processor puts in front of a text.
+    text = ["a"]
+    bare, dressed = (tokenizer.encode_batch(text, add_special_tokens=add)[0].ids for add in (False, True))
+    return dressed[0] if len(dressed) > len(bare) and dressed[:1] != bare[:1] else -1
+
+
+def end_id(tokenizer, told, config):
+    if told:
+        return -1 if told == NO_TOKEN else named_id(tokenizer, told, "--end-token")
+    for token in [token_text(config, "eos_token"), *END_TOKENS]:
+        found = tokenizer.token_to_id(token) if token else None
+        if found is not None:
+            return found
+    raise BadInput(f"no known token to end documents with: name one of its tokens, or '{NO_TOKEN}', with --end-token")
 
 
 def encode(tokenizer):
@@ -78,13 +129,18 @@ def fail(message):
 
 
 def main():
+    path, begin_token, end_token, threads = sys.argv[1:]
+    if threads != "0":
+        os.environ["RAYON_NUM_THREADS"] = threads
     try:
-        tokenizer, end_id = load(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")
+        tokenizer = load(path)
+        config = configuration(path)
+        ends = begin_id(tokenizer, begin_token, config), end_id(tokenizer, end_token, config)
     except BadInput as error:
         fail(error)
         return
     vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
-    sink.write(b"K" + struct.pack("<qi", vocabulary, end_id))
+    sink.write(b"K" + struct.pack("<qii", vocabulary, *ends))
     sink.flush()
     questions = {b"E": encode, b"D": decode}
     while (question := source.read(1)) in questions:

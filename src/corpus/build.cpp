@@ -1,11 +1,14 @@
 #include "corpus/build.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "corpus/encoding.h"
 #include "corpus/indexed.h"
 #include "corpus/sentencepiece_tokenizer.h"
 
@@ -14,12 +17,13 @@ namespace sluice::corpus {
 using base::InputError;
 using base::text;
 
+namespace fs = std::filesystem;
+
 namespace {
 
-// Documents that are tokenized together: enough to keep all threads busy.
-constexpr size_t kBatchDocuments = 4096;
-constexpr size_t kBatchBytes = size_t{4} << 20;
 constexpr uint64_t kSampleSeed = 0x73616D706C65;
+// Python holds one lock a process while it turns ids into bytes, so a child has few threads.
+constexpr int kThreadsOfChild = 4;
 
 int64_t total_bytes(const std::vector<InputFile>& files) {
   int64_t bytes = 0;
@@ -28,96 +32,102 @@ int64_t total_bytes(const std::vector<InputFile>& files) {
 }
 
 void report(const BuildOptions& options, std::string_view stage, int64_t done_bytes, int64_t all_bytes) {
-  if (options.on_progress) options.on_progress(stage, done_bytes, all_bytes);
+  if (options.on_progress) options.on_progress(stage, std::min(done_bytes, all_bytes), all_bytes);
 }
 
 // A model trained on whole documents drawn evenly from all inputs.
 std::string train_model(const std::vector<InputFile>& files, const BuildOptions& options) {
   SentencePieceTrainer trainer(options.sample_bytes);
-  const auto all_bytes = static_cast<uint64_t>(std::max<int64_t>(total_bytes(files), 1));
+  const int64_t all_bytes = std::max<int64_t>(total_bytes(files), 1);
   const auto sample_bytes = static_cast<uint64_t>(options.sample_bytes);
   DocumentCounts counts;
   uint64_t document = 0;
   int64_t done_bytes = 0;
   for (const InputFile& file : files) {
     if (trainer.full()) break;
-    for_each_document(file, options.documents, counts, [&](std::string_view whole) {
-      base::Rng draw(kSampleSeed, document++);
-      if (draw.below(all_bytes) < sample_bytes) trainer.add(whole);
+    read_documents(file, options.documents, counts, [&](RawDocument&& raw) {
+      if (trainer.full()) return;
+      texts_of(raw, options.documents, counts, [&](std::string_view whole) {
+        base::Rng draw(kSampleSeed, document++);
+        if (draw.below(static_cast<uint64_t>(all_bytes)) < sample_bytes) trainer.add(whole);
+      });
+      report(options, "read sample", done_bytes + raw.read_bytes, all_bytes);
     });
     done_bytes += file.size_bytes;
-    report(options, "read sample", done_bytes, static_cast<int64_t>(all_bytes));
   }
+  report(options, "read sample", all_bytes, all_bytes);
   report(options, "train tokenizer", 0, trainer.taken_bytes());
   std::string model = trainer.train(options.train_vocabulary);
   report(options, "train tokenizer", trainer.taken_bytes(), trainer.taken_bytes());
   return model;
 }
 
-// Tokenizes documents in batches and hands them to the writer in order.
-class Encoder {
- public:
-  Encoder(const Tokenizer& tokenizer, IndexedWriter& writer, BuildResult& result)
-      : tokenizer_(tokenizer), writer_(writer), result_(result) {
-    counts_.resize(static_cast<size_t>(tokenizer.vocabulary()));
+// What a corpus is made of and how: builds of which this is equal write the same bytes.
+std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptions& options) {
+  base::CanonicalBytes bytes;
+  for (const InputFile& file : files) {
+    std::error_code error;
+    bytes.add(file.path.string()).add(file.size_bytes).add(file.from_directory ? 1 : 0);
+    bytes.add(static_cast<int64_t>(fs::last_write_time(file.path, error).time_since_epoch().count()));
   }
-
-  void add(std::string_view document) {
-    batch_.emplace_back(document);
-    batch_bytes_ += document.size();
-    if (batch_.size() >= kBatchDocuments || batch_bytes_ >= kBatchBytes) flush();
+  bytes.add(options.documents.text_key).add(options.documents.delimiter);
+  bytes.add(options.train_vocabulary).add(options.sample_bytes);
+  bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
+  if (!options.tokenizer_file.empty()) {
+    const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
+    bytes.add(base::read_file(options.tokenizer_file));
+    bytes.add(fs::exists(config) ? base::read_file(config) : "");
   }
+  return base::hash_text(bytes.hash());
+}
 
-  void flush() {
-    std::vector<std::vector<int32_t>> ids = tokenizer_.encode_all(batch_);
-    const std::vector<std::string> decoded = tokenizer_.decode_all(ids);
-    for (size_t i = 0; i < batch_.size(); ++i) {
-      if (decoded[i] != batch_[i]) ++result_.changed_documents;
-      ids[i].push_back(tokenizer_.end_id());
-      for (const int32_t id : ids[i]) ++counts_[static_cast<size_t>(id)];
-      writer_.add(ids[i]);
-    }
-    batch_.clear();
-    batch_bytes_ = 0;
-  }
-
-  // How often each token was written.
-  const std::vector<int64_t>& counts() const { return counts_; }
-
- private:
-  const Tokenizer& tokenizer_;
-  IndexedWriter& writer_;
-  BuildResult& result_;
-  std::vector<std::string> batch_;
-  size_t batch_bytes_ = 0;
-  std::vector<int64_t> counts_;
+// The tokenizer of a build, ready for `workers` threads.
+struct BuildTokenizer {
+  std::string model;   // its file's bytes
+  std::string config;  // and those of the tokenizer_config.json beside it; empty: none
+  bool hugging_face = false;
+  int workers = 1;
+  std::unique_ptr<Tokenizer> tokenizer;
 };
 
-void encode_files(const std::vector<InputFile>& files, const BuildOptions& options,
-                  const Tokenizer& tokenizer, IndexedWriter& writer, BuildResult& result) {
-  Encoder encoder(tokenizer, writer, result);
-  const int64_t all_bytes = total_bytes(files);
-  int64_t done_bytes = 0;
-  for (const InputFile& file : files) {
-    report(options, "encode", done_bytes, all_bytes);
-    for_each_document(file, options.documents, result.counts,
-                      [&](std::string_view document) { encoder.add(document); });
-    done_bytes += file.size_bytes;
+BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOptions& options,
+                              Unfinished& unfinished) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : cores;
+  BuildTokenizer made;
+  made.hugging_face = options.tokenizer_file.extension() == ".json";
+  TokenizerOptions told = options.tokenizer;
+  told.threads = made.hugging_face ? std::min(threads, kThreadsOfChild) : 1;
+  made.workers = told.callers = (threads + told.threads - 1) / told.threads;
+  if (!options.tokenizer_file.empty()) {
+    made.model = base::read_file(options.tokenizer_file);
+    const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
+    if (fs::exists(config)) made.config = base::read_file(config);
+    made.tokenizer = load_tokenizer(options.tokenizer_file, told);
+    return made;
   }
-  encoder.flush();
-  report(options, "encode", all_bytes, all_bytes);
-  if (result.counts.documents == 0) {
-    throw InputError(text("none of ", files.size(), " input files holds text: ", result.counts.binary_files,
-                          " are binary, ", result.counts.refused_documents, " documents are not UTF-8, ",
-                          result.counts.empty_documents, " are empty; convert them to UTF-8"));
+  const fs::path trained = unfinished.folder() / "tokenizer.model";
+  if (!fs::exists(trained)) {
+    base::write_file_atomically(trained, train_model(files, options));
+    unfinished.save({});
   }
-  result.unigram_entropy_nats = unigram_entropy_nats(encoder.counts());
-  result.lengths = LengthDistribution(writer.lengths());
+  made.model = base::read_file(trained);
+  made.tokenizer = std::make_unique<SentencePieceTokenizer>(made.model, "the trained tokenizer", told);
+  return made;
+}
+
+void require_documents(const BuildResult& result, size_t files) {
+  const DocumentCounts& counts = result.counts;
+  if (counts.documents > 0) return;
+  throw InputError(text("none of ", files, " input files holds text: ", counts.binary_files, " are binary, ",
+                        counts.refused_documents, " documents are not UTF-8, ", counts.empty_documents,
+                        " are empty; convert them to UTF-8"));
 }
 
 base::Json lengths_json(const BuildResult& result) {
   base::Json json = to_json(result.lengths);
   json["vocabulary"] = result.vocabulary;
+  json["begin_id"] = result.begin_id;
   json["end_id"] = result.end_id;
   json["tokenizer"] = result.tokenizer.filename().string();
   json["unigram_entropy_nats"] = result.unigram_entropy_nats;
@@ -125,35 +135,70 @@ base::Json lengths_json(const BuildResult& result) {
   return json;
 }
 
+void encode(const std::vector<InputFile>& files, const BuildOptions& options, const BuildTokenizer& with,
+            IndexedWriter& writer, const base::Json& saved, BuildResult& result) {
+  Encoded encoded;
+  if (saved.is_null()) {
+    encoded.token_counts.resize(static_cast<size_t>(result.vocabulary));
+  } else {
+    encoded = encoded_from_json(saved, "corpus.unfinished");
+    result.continued_documents = static_cast<int64_t>(writer.lengths().size());
+  }
+  const int64_t all_bytes = total_bytes(files);
+  const EncodingOptions encoding{
+      .documents = options.documents,
+      .workers = with.workers,
+      .save_bytes = options.save_bytes,
+      .on_progress = [&](int64_t done) { report(options, "encode", done, all_bytes); }};
+  encode_files(files, encoding, *with.tokenizer, writer, encoded);
+  report(options, "encode", all_bytes, all_bytes);
+  result.counts = encoded.counts;
+  result.changed_documents = encoded.changed_documents;
+  require_documents(result, files.size());
+  result.unigram_entropy_nats = unigram_entropy_nats(encoded.token_counts);
+  result.lengths = LengthDistribution(writer.lengths());
+}
+
+void commit(const BuildOptions& options, const BuildTokenizer& with, const BuildResult& result,
+            IndexedWriter& writer) {
+  writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
+  base::write_file_atomically(result.tokenizer, with.model);
+  const fs::path config = options.directory / "tokenizer_config.json";
+  std::error_code ignored;
+  if (with.config.empty()) {
+    fs::remove(config, ignored);
+  } else {
+    base::write_file_atomically(config, with.config);
+  }
+  base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
+  writer.commit();
+}
+
 }  // namespace
 
-BuildResult build_corpus(const BuildOptions& options) {
-  SLUICE_ASSERT(options.tokenizer_file.empty() != (options.train_vocabulary == 0), "one tokenizer is chosen");
+BuildResult build_corpus(const BuildOptions& told) {
+  SLUICE_ASSERT(told.tokenizer_file.empty() != (told.train_vocabulary == 0), "one tokenizer is chosen");
+  BuildOptions options = told;
+  options.tokenizer_file = tokenizer_file(told.tokenizer_file);
   const Inputs inputs = find_inputs(options.inputs, options.documents);
-  const std::vector<InputFile>& files = inputs.files;
-  const bool trained = options.tokenizer_file.empty();
-  const bool hugging_face = options.tokenizer_file.extension() == ".json";
-  const std::string model = trained ? train_model(files, options) : base::read_file(options.tokenizer_file);
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (trained) {
-    tokenizer = std::make_unique<SentencePieceTokenizer>(model, "the trained tokenizer", options.tokenizer);
-  } else {
-    tokenizer = load_tokenizer(options.tokenizer_file, options.tokenizer);
-  }
-
   BuildResult result;
   result.other_endings = inputs.other_endings;
   result.prefix = options.directory / "corpus";
-  result.tokenizer = options.directory / (hugging_face ? "tokenizer.json" : "tokenizer.model");
-  result.vocabulary = tokenizer->vocabulary();
-  result.end_id = tokenizer->end_id();
   base::make_directories(options.directory);
-  IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary});
-  encode_files(files, options, *tokenizer, writer, result);
-  writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
-  base::write_file_atomically(result.tokenizer, model);
-  base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
-  writer.commit();
+  auto unfinished = std::make_shared<Unfinished>(result.prefix, fingerprint_of(inputs.files, options));
+  try {
+    const BuildTokenizer with = make_tokenizer(inputs.files, options, *unfinished);
+    result.tokenizer = options.directory / (with.hugging_face ? "tokenizer.json" : "tokenizer.model");
+    result.vocabulary = with.tokenizer->vocabulary();
+    result.begin_id = with.tokenizer->begin_id();
+    result.end_id = with.tokenizer->end_id();
+    IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary, .unfinished = unfinished});
+    encode(inputs.files, options, with, writer, unfinished->state(), result);
+    commit(options, with, result, writer);
+  } catch (const base::RunError&) {
+    unfinished->keep();
+    throw;
+  }
   return result;
 }
 

@@ -18,11 +18,13 @@ namespace sluice::corpus {
 struct BuildOptions {
   std::vector<std::filesystem::path> inputs;  // text and JSON files, directories
   std::filesystem::path directory;            // where the corpus goes; made when absent
-  std::filesystem::path tokenizer_file;       // or:
+  std::filesystem::path tokenizer_file;       // a file or a folder; or:
   int64_t train_vocabulary = 0;               // pieces of a tokenizer trained on the inputs
   int64_t sample_bytes = 10'000'000;          // of text that training a tokenizer reads at most
   DocumentOptions documents;
-  TokenizerOptions tokenizer;
+  int threads = 0;                // that tokenize; 0: one a core
+  int64_t save_bytes = 64 << 20;  // of input after which a killed build can continue
+  TokenizerOptions tokenizer;     // threads and callers are chosen here
   // Called now and then with what is going on and how many bytes of how many are done; may be empty.
   std::function<void(std::string_view stage, int64_t done_bytes, int64_t total_bytes)> on_progress;
 };
@@ -31,7 +33,9 @@ struct BuildResult {
   std::filesystem::path prefix;     // of .bin and .idx
   std::filesystem::path tokenizer;  // the model's copy
   int64_t vocabulary = 0;
-  int64_t end_id = 0;
+  int32_t begin_id = -1;  // of the token in front of each document, and of the one behind it; -1: none
+  int32_t end_id = -1;
+  int64_t continued_documents = 0;  // that an earlier build, which was killed, had written
   double unigram_entropy_nats = 0;  // a token, end-of-document tokens included
   int64_t changed_documents = 0;    // that the tokenizer does not give back as they were; ours has none
   DocumentCounts counts;
@@ -39,10 +43,15 @@ struct BuildResult {
   LengthDistribution lengths;
 };
 
-// Writes corpus.bin, corpus.idx, the tokenizer (tokenizer.model, or tokenizer.json as given) and lengths.json
-// into the directory. Each document ends with the tokenizer's end token. The same inputs give the same bytes
-// on every machine. InputError for wrong inputs, with nothing written; RunError for a full disk.
-// REQUIRES: either tokenizer_file or train_vocabulary is set.
+// Writes corpus.bin, corpus.idx, the tokenizer (tokenizer.model, or tokenizer.json as given, with its
+// tokenizer_config.json) and lengths.json into the directory. Each document stands between the tokenizer's
+// begin and end tokens. The same inputs give the same bytes on every machine.
+//
+// A build that is killed, or finds the disk full, leaves corpus.unfinished, from which a build of the same
+// inputs and options continues; inputs are known by path, size and time.
+//
+// InputError for wrong inputs, with nothing written, or while another process builds there; RunError for a
+// full disk. REQUIRES: either tokenizer_file or train_vocabulary is set.
 BuildResult build_corpus(const BuildOptions& options);
 
 }  // namespace sluice::corpus

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "corpus/indexed.h"
 #include "corpus/temporary_directory.h"
@@ -170,7 +171,7 @@ TEST_F(Build, SameInputsGiveTheSameBytes) {
   build_corpus(options_);
   const std::string tokens = base::read_file(directory_ / "out/corpus.bin");
   options_.directory = directory_ / "again";
-  options_.tokenizer.threads = 3;
+  options_.threads = 3;
   build_corpus(options_);
   EXPECT_EQ(base::read_file(directory_ / "again/corpus.bin"), tokens);
 }
@@ -196,6 +197,120 @@ TEST_F(Build, ProgressReachesTheEndOfEachStage) {
   build_corpus(options_);
   EXPECT_EQ(stages.size(), 3);
   for (const auto& [stage, progress] : stages) EXPECT_EQ(progress.first, progress.second) << stage;
+}
+
+// Ends a build as a full disk would, once `bytes` are encoded.
+void interrupt(BuildOptions options, int64_t bytes) {
+  options.on_progress = [bytes](std::string_view stage, int64_t done, int64_t) {
+    if (stage == "encode" && done >= bytes) throw base::RunError("the disk is full");
+  };
+  EXPECT_THROW(build_corpus(options), base::RunError);
+}
+
+class LongBuild : public Build {
+ protected:
+  LongBuild() {
+    std::string lines;
+    for (int i = 0; i < 9'000; ++i) {
+      lines += base::text("{\"text\": \"line ", i, " with ", i * i, " things\"}\n");
+      if (i % 1'000 == 0) lines += "{\"text\": \"\"}\n";  // counted, not written
+    }
+    spit(directory_ / "in/a.jsonl", lines);
+    spit(directory_ / "in/z.jsonl", lines);
+    options_.save_bytes = 1;
+    options_.threads = 2;
+  }
+};
+
+TEST_F(LongBuild, InterruptedBuildContinuesToTheSameBytes) {
+  const BuildResult whole = build_corpus(options_);
+  EXPECT_EQ(whole.continued_documents, 0);
+  EXPECT_EQ(whole.counts.empty_documents, 18);
+  BuildOptions second = options_;
+  second.directory = directory_ / "second";
+  int64_t continued = 0;
+  for (const int64_t bytes : {200'000, 300'000, 700'000}) {
+    interrupt(second, bytes);
+    EXPECT_TRUE(std::filesystem::exists(directory_ / "second/corpus.unfinished"));
+    EXPECT_FALSE(std::filesystem::exists(directory_ / "second/corpus.idx"));
+  }
+  second.on_progress = [&](std::string_view stage, int64_t, int64_t) { EXPECT_EQ(stage, "encode"); };
+  const BuildResult result = build_corpus(second);
+  continued = result.continued_documents;
+  EXPECT_GT(continued, 4'096);
+  EXPECT_LT(continued, whole.counts.documents);
+  EXPECT_EQ(result.counts.documents, whole.counts.documents);
+  EXPECT_EQ(result.counts.empty_documents, whole.counts.empty_documents);
+  EXPECT_EQ(result.counts.files, whole.counts.files);
+  EXPECT_EQ(result.counts.bytes, whole.counts.bytes);
+  for (const char* file : {"corpus.bin", "corpus.idx", "tokenizer.model", "lengths.json"}) {
+    EXPECT_EQ(base::read_file(directory_ / "second" / file), base::read_file(directory_ / "out" / file))
+        << file;
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "second/corpus.unfinished"));
+}
+
+TEST_F(LongBuild, OtherInputsOrOptionsBeginAnew) {
+  interrupt(options_, 500'000);
+  options_.documents.delimiter = "";
+  EXPECT_EQ(build_corpus(options_).continued_documents, 0);
+  interrupt(options_, 500'000);
+  spit(directory_ / "in/a.jsonl", "{\"text\": \"changed\"}\n");
+  const BuildResult result = build_corpus(options_);
+  EXPECT_EQ(result.continued_documents, 0);
+  const auto tokenizer = load_tokenizer(directory_ / "out");
+  std::vector<int32_t> first = IndexedCorpus(directory_ / "out/corpus").read(0);
+  first.pop_back();
+  EXPECT_EQ(tokenizer->decode(first), "changed");
+}
+
+TEST_F(LongBuild, SecondBuildIntoTheFolderIsRefused) {
+  options_.on_progress = [&](std::string_view stage, int64_t, int64_t) {
+    if (stage != "encode") return;
+    options_.on_progress = nullptr;
+    BuildOptions other = options_;
+    EXPECT_THROW(build_corpus(other), base::InputError);
+  };
+  build_corpus(options_);
+}
+
+TEST_F(LongBuild, FirstFaultInOrderIsNamedAndLeavesNothing) {
+  options_.directory = directory_ / "none";
+  spit(directory_ / "in/b.jsonl", "{\"text\": \"good\"}\n{\"text\": 5}\n{\"text\": 6}\n");
+  try {
+    build_corpus(options_);
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("b.jsonl:2"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory_ / "none"));
+}
+
+TEST_F(Build, TokensAroundDocumentsAreTheTokenizersOrAsTold) {
+  build_corpus(options_);
+  options_.train_vocabulary = 0;
+  const auto first_document = [&](const std::string& folder) {
+    options_.directory = directory_ / folder;
+    build_corpus(options_);
+    return IndexedCorpus(directory_ / folder / "corpus").read(0);
+  };
+  spit(directory_ / "folder/tokenizer.model", base::read_file(directory_ / "out/tokenizer.model"));
+  spit(directory_ / "folder/tokenizer_config.json",
+       R"({"add_bos_token": true, "bos_token": {"content": "e"}, "eos_token": "<unk>"})");
+  options_.tokenizer_file = directory_ / "folder/tokenizer.model";
+  options_.tokenizer.begin_token = options_.tokenizer.end_token = kNoToken;
+  const std::vector<int32_t> bare = first_document("bare");
+  options_.tokenizer.begin_token = options_.tokenizer.end_token = "";
+  EXPECT_THROW(first_document("unknown"), base::InputError);  // a model's unknown piece ends nothing
+  spit(directory_ / "folder/tokenizer_config.json",
+       R"({"add_bos_token": true, "bos_token": {"content": "e"}, "eos_token": "</s>"})");
+  options_.tokenizer_file = directory_ / "folder";
+  std::vector<int32_t> dressed = first_document("dressed");
+  EXPECT_EQ(dressed.size(), bare.size() + 2);
+  EXPECT_EQ(dressed.back(), 1);
+  EXPECT_TRUE(std::equal(bare.begin(), bare.end(), dressed.begin() + 1));
+  EXPECT_EQ(base::read_json(directory_ / "dressed/lengths.json")["begin_id"], dressed.front());
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "dressed/tokenizer_config.json"));
 }
 
 TEST_F(Build, NothingToEncodeLeavesNoCorpus) {

@@ -2,6 +2,7 @@
 // comes decompressed, a piece at a time.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -31,6 +32,8 @@ class ByteSource {
   // The next bytes, valid until the next call; empty at the end. A file that is not compressed comes whole.
   // InputError naming the file when it is damaged or cut off.
   std::string_view next();
+  // Of the file, as it is on disk, so far.
+  int64_t read_bytes() const { return static_cast<int64_t>(file_.size() - rest_.size()); }
 
  private:
   std::filesystem::path path_;

@@ -142,11 +142,15 @@ TEST(Documents, JsonIsFoundUnderAnyName) {
   for (const char* name : {"data.json", "data.jsonl", "data.ndjson", "data.txt", "data"}) {
     EXPECT_THAT(documents(name, lines), ElementsAre("a\\\"", "b}")) << name;
   }
-  EXPECT_THAT(documents("data.json", list), ElementsAre("a\\\"", "b}"));
+  for (const char* name : {"data.json", "data.jsonl", "data.txt", "data"}) {
+    EXPECT_THAT(documents(name, list), ElementsAre("a\\\"", "b}")) << name;
+  }
   EXPECT_THAT(documents("data.json", "{\n\"text\": \"one\"\n}"), ElementsAre("one"));
   // Text stays text, also where it looks like JSON without documents.
   EXPECT_THAT(documents("data.txt", "{\"id\": 1}\n{}\n"), ElementsAre("{\"id\": 1}\n{}\n"));
-  EXPECT_THAT(documents("data.txt", "[1]\n"), ElementsAre("[1]\n"));
+  for (const char* text : {"[1]\n", "[{\"id\": 1}]", "[{x", "[", " "}) {
+    EXPECT_THAT(documents("data.txt", text), ElementsAre(text));
+  }
 }
 
 TEST(Documents, JsonWithoutEndIsNamed) {

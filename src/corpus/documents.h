@@ -1,4 +1,5 @@
-// Documents from files: text, JSON and source trees, compressed or not.
+// Documents from files: text, JSON and source trees, compressed or not, Parquet and Arrow tables, and the
+// folders of Hugging Face data sets.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,21 @@
 #include <string_view>
 #include <vector>
 
+#include "corpus/python_child.h"
+
 namespace sluice::corpus {
 
 struct DocumentOptions {
-  std::string text_key = "text";  // of a JSON object: its document
+  std::string text_key = "text";  // of a JSON object, or the column of a table: its document
+  std::string split = "train";    // of data sets that have several
   std::string delimiter;          // cuts documents further, each part keeping it at its end; empty: none
   // Of the files taken from directories, .gz, .zst and .bz2 apart, which may follow.
-  std::vector<std::string> suffixes = {".py", ".txt", ".md",   ".c",  ".cc", ".cpp",  ".h",
-                                       ".rs", ".go",  ".java", ".js", ".ts", ".jsonl"};
+  std::vector<std::string> suffixes = {".py", ".txt",  ".md", ".c",  ".cc",    ".cpp",     ".h",    ".rs",
+                                       ".go", ".java", ".js", ".ts", ".jsonl", ".parquet", ".arrow"};
   // Names of files and folders inside directories that are passed over; * and ? stand for any characters.
   std::vector<std::string> exclude = {".*",   "site-packages", "dist-packages", "__pycache__",
                                       "test", "tests",         "idle_test",     "node_modules"};
+  PythonTools tools;  // for tables
 };
 
 struct InputFile {
@@ -36,6 +41,8 @@ struct DocumentCounts {
   int64_t binary_files = 0;       // in directories: holding a NUL or no UTF-8
   int64_t refused_documents = 0;  // of named files and JSON lines: no UTF-8
   int64_t empty_documents = 0;
+
+  DocumentCounts& operator+=(const DocumentCounts& other);
 };
 
 struct Inputs {
@@ -44,7 +51,8 @@ struct Inputs {
 };
 
 // Files in the order given, directories recursively with their files in order of path; links to directories
-// are not followed. InputError when a path does not exist or nothing is found.
+// are not followed; of folders of data sets (dataset_folder.h) the files of the split. InputError when a path
+// does not exist or nothing is found.
 Inputs find_inputs(const std::vector<std::filesystem::path>& paths, const DocumentOptions& options);
 
 // Whether `name` matches a pattern with * (any characters) and ? (any one).
@@ -53,10 +61,30 @@ bool matches_glob(std::string_view name, std::string_view pattern);
 // The parts of `whole` after each `delimiter`, which they keep: joined they are `whole`. No empty ones.
 std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter);
 
-// Calls `visit` for each document of the file, in order. Files ending in .jsonl, .ndjson or .json hold JSON
-// objects (a line each, in a list, or over several lines), a document each; so do files of other names whose
-// first line is an object with text under text_key. All others are text, a document each. InputError naming
-// file and line of malformed JSON.
+// A document as it stands in a file. To look into it is apart from reading it, for several threads can do
+// that.
+struct RawDocument {
+  enum class Form { kText, kJson };
+  Form form = Form::kText;
+  std::string bytes;       // the text, or a JSON object that is balanced and not parsed
+  std::string place;       // file and line, for errors
+  int64_t read_bytes = 0;  // of the file, by then
+};
+
+// Calls `visit` for each document of the file, in order, counting what is passed over. Parquet and Arrow
+// files (.parquet, .arrow) hold a document a row. Files ending in .jsonl, .ndjson or .json hold JSON objects
+// (a line each, in a list, or over several lines), a document each; so do files of other names that begin
+// with a line, or a list, whose first object has text under text_key. All others are text, a document each,
+// or several where a delimiter cuts them. InputError naming file and line of malformed JSON.
+void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
+                    const std::function<void(RawDocument&&)>& visit);
+
+// Calls `visit` for the texts of one of them, cut at the delimiter. InputError naming its place when it is
+// malformed or has no text.
+void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,
+              const std::function<void(std::string_view)>& visit);
+
+// Both in turn.
 void for_each_document(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                        const std::function<void(std::string_view)>& visit);
 

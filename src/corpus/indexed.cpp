@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <system_error>
 
 #include "base/error.h"
@@ -120,13 +121,55 @@ void IndexedCorpus::read_index(const base::MappedFile& index) {
     std::memcpy(lengths_.data(), lengths, 4 * header.sequences);
     std::memcpy(offsets_bytes_.data(), offsets, 8 * header.sequences);
   }
+  std::vector<int64_t> begins(header.documents);
   for (uint64_t i = 0; i < header.documents; ++i) {
-    const auto boundary = load<int64_t>(boundaries + 8 * i);
-    if (boundary < 0 || static_cast<uint64_t>(boundary) > header.sequences) {
-      throw InputError(text(path, ": entry ", i, " of the document index is ", boundary, ", but there are ",
+    begins[i] = load<int64_t>(boundaries + 8 * i);
+    if (begins[i] < 0 || static_cast<uint64_t>(begins[i]) > header.sequences) {
+      throw InputError(text(path, ": entry ", i, " of the document index is ", begins[i], ", but there are ",
                             header.sequences, " sequences", kRebuild));
     }
   }
+  join_sequences(begins);
+}
+
+void IndexedCorpus::join_sequences(const std::vector<int64_t>& boundaries) {
+  const auto sequences = static_cast<int64_t>(lengths_.size());
+  const auto refuse = [&](const auto&... fault) {
+    throw InputError(text(prefix_.string(), ".idx: ", fault..., kRebuild));
+  };
+  // Writers that end no document leave only the first entry.
+  if (boundaries.size() < 2) return;
+  if (boundaries.front() != 0 || boundaries.back() != sequences) {
+    refuse("the document index goes from sequence ", boundaries.front(), " to ", boundaries.back(), " of ",
+           sequences);
+  }
+  const auto documents = static_cast<int64_t>(boundaries.size()) - 1;
+  std::vector<int32_t> joined_lengths;
+  std::vector<int64_t> joined_offsets;
+  for (int64_t document = 0; document < documents; ++document) {
+    const auto at = static_cast<size_t>(document);
+    const int64_t begin = boundaries[at];
+    const int64_t end = boundaries[at + 1];
+    if (begin > end)
+      refuse("entry ", document + 1, " of the document index is ", end, ", below the one before it");
+    const int64_t begin_bytes = begin < sequences ? offsets_bytes_[static_cast<size_t>(begin)] : 0;
+    int64_t length = 0;
+    for (auto sequence = static_cast<size_t>(begin); sequence < static_cast<size_t>(end); ++sequence) {
+      if (lengths_[sequence] < 0)
+        refuse("sequence ", sequence, " has the negative length ", lengths_[sequence]);
+      if (offsets_bytes_[sequence] != begin_bytes + length * token_bytes(type_)) {
+        refuse("sequence ", sequence,
+               " does not follow the one before it in .bin, although both are of document ", document);
+      }
+      length += lengths_[sequence];
+    }
+    if (length > std::numeric_limits<int32_t>::max())
+      refuse("document ", document, " has ", length, " tokens");
+    joined_lengths.push_back(static_cast<int32_t>(length));
+    joined_offsets.push_back(begin_bytes);
+  }
+  lengths_ = std::move(joined_lengths);
+  offsets_bytes_ = std::move(joined_offsets);
 }
 
 int64_t IndexedCorpus::count_tokens() const {
@@ -258,10 +301,31 @@ uint64_t IndexedCorpus::content_hash() const {
 
 IndexedWriter::IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options)
     : prefix_(corpus_prefix(prefix)),
-      options_(options),
-      type_(token_type_for(options.vocabulary)),
-      tokens_file_(with_suffix(prefix_, ".bin")) {
-  if (options.mask == MaskFile::kWrite) mask_file_.emplace(with_suffix(prefix_, ".mask"));
+      options_(std::move(options)),
+      type_(token_type_for(options_.vocabulary)) {
+  if (!options_.unfinished) options_.unfinished = std::make_shared<Unfinished>(prefix_, "");
+  continue_saved();
+  const std::filesystem::path& folder = options_.unfinished->folder();
+  tokens_file_.emplace(folder / "bin", tokens_ * token_bytes(type_));
+  lengths_file_.emplace(folder / "lengths", static_cast<int64_t>(4 * lengths_.size()));
+  if (options_.mask == MaskFile::kWrite) mask_file_.emplace(folder / "mask", 0);
+}
+
+void IndexedWriter::continue_saved() {
+  const base::Json& state = options_.unfinished->state();
+  if (state.is_null()) return;
+  SLUICE_ASSERT(options_.mask == MaskFile::kNone, "masks are not continued");
+  const std::string name = options_.unfinished->folder().string();
+  tokens_ = base::require<int64_t>(state, "tokens", name);
+  lengths_.resize(base::require<size_t>(state, "documents", name));
+  saved_lengths_ = lengths_.size();
+  const base::MappedFile lengths(options_.unfinished->folder() / "lengths");
+  const bool whole = lengths.size() >= 4 * lengths_.size();
+  if (whole && !lengths_.empty()) std::memcpy(lengths_.data(), lengths.data(), 4 * lengths_.size());
+  const int64_t sum = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
+  if (!whole || sum != tokens_) {
+    throw InputError(text(name, " is damaged: remove it to begin anew"));
+  }
 }
 
 void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t> mask) {
@@ -283,10 +347,22 @@ void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t
 }
 
 void IndexedWriter::flush_tokens() {
-  tokens_file_.write(token_buffer_);
+  tokens_file_->write(token_buffer_);
   token_buffer_.clear();
   if (mask_file_) mask_file_->write(mask_buffer_);
   mask_buffer_.clear();
+}
+
+void IndexedWriter::save(base::Json fields) {
+  flush_tokens();
+  const auto* unsaved = reinterpret_cast<const char*>(lengths_.data() + saved_lengths_);
+  lengths_file_->write({unsaved, 4 * (lengths_.size() - saved_lengths_)});
+  saved_lengths_ = lengths_.size();
+  tokens_file_->sync();
+  lengths_file_->sync();
+  fields["tokens"] = tokens_;
+  fields["documents"] = lengths_.size();
+  options_.unfinished->save(std::move(fields));
 }
 
 std::string IndexedWriter::index_bytes() const {
@@ -319,9 +395,10 @@ void IndexedWriter::commit() {
   retire_older();
   std::error_code ignored;
   std::filesystem::remove(with_suffix(prefix_, ".mask"), ignored);
-  tokens_file_.commit();
-  if (mask_file_) mask_file_->commit();
+  tokens_file_->move_to(with_suffix(prefix_, ".bin"));
+  if (mask_file_) mask_file_->move_to(with_suffix(prefix_, ".mask"));
   index.commit();
+  options_.unfinished.reset();
 }
 
 }  // namespace sluice::corpus

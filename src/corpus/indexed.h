@@ -2,8 +2,9 @@
 // other; PREFIX.idx holds "MMIDIDX\0\0", uint64 version 1, uint8 type code, uint64 sequence count, uint64
 // document count, int32 length of each sequence, int64 byte offset of each sequence in .bin, and the int64
 // document index (the sequence that begins each document, and the sequence count at the end), all
-// little-endian. A document here is one sequence of the file. Beside them may lie PREFIX.mask, one byte a
-// token in .bin's order: 0 where the loss ignores the token as a target.
+// little-endian. A document may have several sequences, which are read as one; without a document index each
+// sequence is one. Beside them may lie PREFIX.mask, one byte a token in .bin's order: 0 where the loss
+// ignores the token as a target.
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "corpus/unfinished.h"
 
 namespace sluice::corpus {
 
@@ -40,7 +43,8 @@ struct IndexedOptions {
 class IndexedCorpus {
  public:
   // InputError naming path, value and way out: a missing or truncated file, wrong magic, version or type,
-  // negative lengths, sequences outside .bin, a mask of another size.
+  // negative lengths, sequences outside .bin, a document whose sequences do not follow each other there, a
+  // mask of another size.
   explicit IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options = {});
 
   const std::filesystem::path& prefix() const { return prefix_; }
@@ -82,6 +86,8 @@ class IndexedCorpus {
 
  private:
   void read_index(const base::MappedFile& index);
+  // From sequences to documents, given where these begin.
+  void join_sequences(const std::vector<int64_t>& boundaries);
   int64_t count_tokens() const;  // and checks that every sequence lies in .bin
   void copy_tokens(int64_t document, int64_t begin, int64_t count, int32_t* out) const;
   void check_range(std::span<const int32_t> tokens, int64_t vocabulary, int64_t document,
@@ -104,17 +110,25 @@ enum class MaskFile { kNone, kWrite };
 struct IndexedWriterOptions {
   int64_t vocabulary = 0;  // decides the token type; add() refuses ids at or above it; 0: int32, any id
   MaskFile mask = MaskFile::kNone;
+  // Where the files grow, with what an earlier writer saved there; none: in a folder of the writer's own.
+  // REQUIRES: no mask with one that continues.
+  std::shared_ptr<Unfinished> unfinished;
 };
 
 // Writes a corpus as a stream. An older corpus of that prefix disappears at commit(), whose last act makes
 // .idx appear: a crash leaves a corpus that cannot be opened or a whole one, never a mixed one.
 class IndexedWriter {
  public:
+  // InputError when another process writes a corpus of that prefix.
   explicit IndexedWriter(const std::filesystem::path& prefix, IndexedWriterOptions options = {});
 
   // Appends one document. `mask` holds a byte a token with MaskFile::kWrite, nothing otherwise.
   // REQUIRES: every token is in [0, vocabulary).
   void add(std::span<const int32_t> tokens, std::span<const uint8_t> mask = {});
+
+  // After this a writer that continues from options.unfinished has all that was added, and
+  // Unfinished::state() has these fields. RunError when the disk is full.
+  void save(base::Json fields);
 
   // Makes an older corpus of that prefix impossible to open, as commit() does first: before what goes with it
   // changes.
@@ -127,17 +141,20 @@ class IndexedWriter {
   int64_t tokens() const { return tokens_; }
 
  private:
+  void continue_saved();
   void flush_tokens();
   std::string index_bytes() const;
 
   std::filesystem::path prefix_;
   IndexedWriterOptions options_;
   TokenType type_;
-  base::AtomicFile tokens_file_;
-  std::optional<base::AtomicFile> mask_file_;
+  std::optional<GrowingFile> tokens_file_;
+  std::optional<GrowingFile> lengths_file_;  // for save() alone
+  std::optional<GrowingFile> mask_file_;
   std::string token_buffer_;
   std::string mask_buffer_;
   std::vector<int32_t> lengths_;
+  size_t saved_lengths_ = 0;
   int64_t tokens_ = 0;
 };
 

@@ -78,21 +78,32 @@ std::string opening_error(const std::string& index, const std::string& tokens = 
   return error_of([&] { IndexedCorpus corpus(directory / "bad"); });
 }
 
-TEST(Indexed, ReadsWhatAnotherWriterWrote) {
+// The fixtures hold five sequences; uint16 a document each, int32 two documents of two and of three.
+std::vector<int32_t> fixture_tokens(const std::vector<int64_t>& sequences, int64_t vocabulary) {
   const int64_t lengths[] = {3, 1, 0, 5, 40};
-  for (const auto& [file, vocabulary] : {std::pair{"uint16", 65'000}, std::pair{"int32", 100'000}}) {
-    const IndexedCorpus corpus(kFixtures / file, {.vocabulary = vocabulary});
-    ASSERT_EQ(corpus.documents(), 5);
-    EXPECT_EQ(corpus.tokens(), 49);
-    for (int64_t i = 0; i < 5; ++i) {
-      const std::vector<int32_t> tokens = corpus.read(i);
-      ASSERT_EQ(static_cast<int64_t>(tokens.size()), lengths[i]);
-      for (int64_t j = 0; j < lengths[i]; ++j) {
-        EXPECT_EQ(tokens[static_cast<size_t>(j)], (7919 * i + 31 * j) % vocabulary);
-      }
-    }
-    corpus.check_tokens(vocabulary);
+  std::vector<int32_t> tokens;
+  for (const int64_t i : sequences) {
+    for (int64_t j = 0; j < lengths[i]; ++j)
+      tokens.push_back(static_cast<int32_t>((7919 * i + 31 * j) % vocabulary));
   }
+  return tokens;
+}
+
+TEST(Indexed, ReadsWhatAnotherWriterWrote) {
+  const IndexedCorpus corpus(kFixtures / "uint16", {.vocabulary = 65'000});
+  ASSERT_EQ(corpus.documents(), 5);
+  EXPECT_EQ(corpus.tokens(), 49);
+  for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(corpus.read(i), fixture_tokens({i}, 65'000)) << i;
+  corpus.check_tokens(65'000);
+}
+
+TEST(Indexed, SequencesOfADocumentAreReadAsOne) {
+  const IndexedCorpus corpus(kFixtures / "int32", {.vocabulary = 100'000});
+  ASSERT_EQ(corpus.documents(), 2);
+  EXPECT_EQ(corpus.tokens(), 49);
+  EXPECT_EQ(corpus.read(0), fixture_tokens({0, 1}, 100'000));
+  EXPECT_EQ(corpus.read(1), fixture_tokens({2, 3, 4}, 100'000));
+  corpus.check_tokens(100'000);
 }
 
 TEST(Indexed, WritesTheBytesThatAnotherWriterWrites) {
@@ -114,12 +125,12 @@ TEST(Indexed, WritesTheBytesThatAnotherWriterWrites) {
 TEST(Indexed, ReadsRangesAndCountsTheirBytes) {
   const IndexedCorpus corpus(kFixtures / "int32.idx");
   std::vector<int32_t> tokens(3);
-  corpus.read(4, 10, 3, tokens.data());
+  corpus.read(1, 5 + 10, 3, tokens.data());  // of the last sequence
   for (int64_t j = 0; j < 3; ++j) {
     EXPECT_EQ(tokens[static_cast<size_t>(j)], (7919 * 4 + 31 * (10 + j)) % 100'000);
   }
   EXPECT_EQ(corpus.read_bytes(), 12);
-  EXPECT_THROW(corpus.read(4, 38, 3, tokens.data()), base::AssertionError);
+  EXPECT_THROW(corpus.read(1, 43, 3, tokens.data()), base::AssertionError);
 }
 
 TEST(Indexed, MaskIsReadByRangeAndIsOnesWithoutFile) {
@@ -128,7 +139,7 @@ TEST(Indexed, MaskIsReadByRangeAndIsOnesWithoutFile) {
   masked.read_mask(3, 1, 4, mask.data());
   EXPECT_THAT(mask, testing::ElementsAre(1, 0, 1, 0));  // tokens 5 to 8 of the file
   const IndexedCorpus plain(kFixtures / "int32");
-  plain.read_mask(3, 1, 4, mask.data());
+  plain.read_mask(1, 1, 4, mask.data());
   EXPECT_THAT(mask, testing::Each(1));
 }
 
@@ -234,6 +245,31 @@ TEST(Indexed, DocumentIndexBeyondSequencesIsRefused) {
   EXPECT_THAT(opening_error(index.bytes()), HasSubstr("entry 3 of the document index is 4"));
 }
 
+TEST(Indexed, DocumentIndexMustCoverSequencesInOrder) {
+  RawIndex index;
+  index.boundaries = {0, 2, 1, 3};
+  EXPECT_THAT(opening_error(index.bytes()),
+              HasSubstr("entry 2 of the document index is 1, below the one before"));
+  index.boundaries = {0, 1, 2, 2};
+  EXPECT_THAT(opening_error(index.bytes()), HasSubstr("goes from sequence 0 to 2 of 3"));
+  index.boundaries = {0, 0, 0, 3};
+  EXPECT_EQ(opening_error(index.bytes()), "no error");
+  index.pointers = {4, 4, 0};  // each a document: any order; one document: not
+  EXPECT_THAT(opening_error(index.bytes()), HasSubstr("sequence 1 does not follow the one before it"));
+  index.boundaries = {0, 1, 2, 3};
+  EXPECT_EQ(opening_error(index.bytes()), "no error");
+}
+
+TEST(Indexed, WithoutDocumentsEachSequenceIsOne) {
+  const TemporaryDirectory directory;
+  RawIndex index;
+  index.documents = 1;
+  index.boundaries = {0};
+  spit(directory / "raw.idx", index.bytes());
+  spit(directory / "raw.bin", kTokens);
+  EXPECT_EQ(IndexedCorpus(directory / "raw").documents(), 3);
+}
+
 TEST(Indexed, MaskOfAnotherSizeIsRefused) {
   EXPECT_THAT(opening_error(RawIndex().bytes(), kTokens, "1111"), HasSubstr(".mask has 4 bytes"));
 }
@@ -246,11 +282,11 @@ TEST(Indexed, MissingFilesAreRefused) {
 TEST(Indexed, TokenOutsideTheVocabularyIsNamed) {
   const IndexedCorpus corpus(kFixtures / "int32");
   const std::string error = error_of([&] { corpus.check_tokens(31'700); });
-  EXPECT_THAT(error, HasSubstr("document 4 has token 31707 at position 1, but the vocabulary has 31700"));
+  EXPECT_THAT(error, HasSubstr("document 1 has token 31707 at position 6, but the vocabulary has 31700"));
   const IndexedCorpus checked(kFixtures / "int32", {.vocabulary = 31'700});
   std::vector<int32_t> token(1);
-  EXPECT_EQ(error_of([&] { checked.read(4, 0, 1, token.data()); }), "no error");
-  EXPECT_EQ(error_of([&] { checked.read(4, 1, 1, token.data()); }), error);
+  EXPECT_EQ(error_of([&] { checked.read(1, 5, 1, token.data()); }), "no error");
+  EXPECT_EQ(error_of([&] { checked.read(1, 6, 1, token.data()); }), error);
 }
 
 TEST(Indexed, NegativeTokenIsRefusedWithoutVocabulary) {

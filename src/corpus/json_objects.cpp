@@ -1,5 +1,7 @@
 #include "corpus/json_objects.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -8,14 +10,27 @@ namespace sluice::corpus {
 using base::text;
 
 void JsonObjects::feed(std::string_view bytes) {
-  for (const char c : bytes) {
+  while (!bytes.empty()) {
+    if (in_text_ && !escaped_) {
+      take_plain(bytes);
+      if (bytes.empty()) return;
+    }
+    const char c = bytes.front();
     if (depth_ == 0) {
       outside(c);
     } else {
       inside(c);
     }
     if (c == '\n') ++line_;
+    bytes.remove_prefix(1);
   }
+}
+
+// Nearly all of an object is text, in which only these three matter.
+void JsonObjects::take_plain(std::string_view& bytes) {
+  const size_t size = std::min(bytes.find_first_of("\"\\\n"), bytes.size());
+  object_.append(bytes.substr(0, size));
+  bytes.remove_prefix(size);
 }
 
 void JsonObjects::finish() const {

@@ -24,6 +24,8 @@ class JsonObjects {
  private:
   void outside(char c);
   void inside(char c);
+  // Takes what lies before the next character that means something from the front of `bytes`.
+  void take_plain(std::string_view& bytes);
   [[noreturn]] void refuse(int64_t line, const std::string& fault) const;
 
   std::string name_;

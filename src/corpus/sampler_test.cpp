@@ -297,11 +297,11 @@ TEST(Blend, WeightsAreReadInPartsPerMillion) {
 TEST(Blend, NumbersDocumentsThroughAllCorpora) {
   const auto fixtures = std::filesystem::path(__FILE__).parent_path() / "../../tests/data/corpus";
   const Blend blend = Blend::open({{fixtures / "uint16", 1.0}, {fixtures / "int32", 0.5}});
-  EXPECT_EQ(blend.documents(), 10);
+  EXPECT_EQ(blend.documents(), 7);
   EXPECT_EQ(blend.tokens(), 98);
-  EXPECT_EQ(blend.length(9), 40);
+  EXPECT_EQ(blend.length(6), 45);
   std::vector<int32_t> tokens(2);
-  blend.read(9, 1, 2, tokens.data());
+  blend.read(6, 6, 2, tokens.data());
   EXPECT_THAT(tokens, testing::ElementsAre(7919 * 4 + 31, 7919 * 4 + 62));
   EXPECT_EQ(blend.read_bytes(), 8);
   EXPECT_TRUE(blend.has_mask());

@@ -49,11 +49,14 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& model, const s
                           " bytes): give the tokenizer.model ",
                           "of a SentencePiece tokenizer or a Hugging Face tokenizer.json"));
   }
-  end_id_ = options.end_token.empty() ? processor_->eos_id() : processor_->PieceToId(options.end_token);
-  if (end_id_ < 0 || (!options.end_token.empty() && processor_->IsUnknown(end_id_))) {
-    throw InputError(text(name, " has no token '", options.end_token.empty() ? "</s>" : options.end_token,
-                          "' to end documents with: name one of its pieces with --end-token"));
+  vocabulary_ = processor_->GetPieceSize();
+  end_id_ =
+      options.end_token.empty() ? processor_->eos_id() : piece_id(options.end_token, name, "--end-token");
+  if (end_id_ < 0 && options.end_token != kNoToken) {
+    throw InputError(text(name, " has no token '</s>' to end documents with: name one of its pieces, or '",
+                          kNoToken, "', with --end-token"));
   }
+  if (!options.begin_token.empty()) begin_id_ = piece_id(options.begin_token, name, "--begin-token");
   for (const char* piece : kBlockBytes) {
     const int id = processor_->PieceToId(piece);
     if (processor_->IsByte(id)) block_ids_.push_back(id);
@@ -62,6 +65,15 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& model, const s
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
+
+int32_t SentencePieceTokenizer::piece_id(const std::string& piece, const std::string& name,
+                                         const char* option) const {
+  if (piece == kNoToken) return -1;
+  const int id = processor_->PieceToId(piece);
+  if (id >= 0 && !processor_->IsUnknown(id)) return id;
+  throw InputError(
+      text(name, " has no token '", piece, "': name one of its pieces, or '", kNoToken, "', with ", option));
+}
 
 std::vector<int32_t> SentencePieceTokenizer::encode_one(std::string_view whole) const {
   std::vector<int32_t> ids;
@@ -98,8 +110,6 @@ std::vector<std::string> SentencePieceTokenizer::decode_all(std::span<const std:
   });
   return texts;
 }
-
-int64_t SentencePieceTokenizer::vocabulary() const { return processor_->GetPieceSize(); }
 
 // The trainer takes no newline and reserves the tab; both are pieces of their own anyway.
 void SentencePieceTrainer::add(std::string_view whole) {

@@ -22,15 +22,14 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override;
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
-  int64_t vocabulary() const override;
-  int32_t end_id() const override { return end_id_; }
 
  private:
   std::vector<int32_t> encode_one(std::string_view text) const;
+  // -1 for kNoToken. InputError naming the option when the model has no such piece.
+  int32_t piece_id(const std::string& piece, const std::string& name, const char* option) const;
 
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   std::vector<int32_t> block_ids_;  // U+2581 as bytes; empty when the model has no byte pieces
-  int32_t end_id_ = -1;
   int threads_;
 };
 

@@ -9,13 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "corpus/python_child.h"
+
 namespace sluice::corpus {
 
+// Where a tokenizer is told to put no token, in begin_token or end_token.
+inline constexpr const char* kNoToken = "none";
+
 struct TokenizerOptions {
-  int threads = 0;               // for many texts at once; 0: one a core
-  std::string end_token;         // piece that ends documents; empty: the tokenizer's own
-  std::filesystem::path python;  // interpreter with `tokenizers`, for tokenizer.json only
-  std::filesystem::path script;  // tools/hf_tokenize.py, for tokenizer.json only
+  int threads = 0;          // for the texts of one call; 0: one a core
+  int callers = 1;          // threads that call at the same time
+  std::string begin_token;  // piece in front of documents; empty: as the tokenizer says; kNoToken: none
+  std::string end_token;    // piece that ends documents; empty: the tokenizer's own; kNoToken: none
+  PythonTools tools;        // for tokenizer.json only
 };
 
 // Thread-safe.
@@ -27,15 +33,38 @@ class Tokenizer {
   virtual std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const = 0;
   virtual std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const = 0;
 
-  virtual int64_t vocabulary() const = 0;  // ids are in [0, vocabulary)
-  virtual int32_t end_id() const = 0;      // the token that ends a document
+  int64_t vocabulary() const { return vocabulary_; }  // ids are in [0, vocabulary)
+  int32_t begin_id() const { return begin_id_; }      // the token in front of a document; -1: there is none
+  int32_t end_id() const { return end_id_; }          // the token that ends a document; -1: there is none
 
   std::vector<int32_t> encode(const std::string& text) const { return encode_all({&text, 1}).front(); }
   std::string decode(const std::vector<int32_t>& ids) const { return decode_all({&ids, 1}).front(); }
+
+ protected:
+  int64_t vocabulary_ = 0;
+  int32_t begin_id_ = -1;
+  int32_t end_id_ = -1;
 };
 
-// The tokenizer of a file: Hugging Face's when its name ends in .json, else SentencePiece's. InputError when
-// the file is neither, has no token that ends documents, or the child process cannot start.
+// The file of a tokenizer: the tokenizer.json or else tokenizer.model of a folder, any other path itself.
+// InputError when the folder has neither.
+std::filesystem::path tokenizer_file(const std::filesystem::path& path);
+
+// What the tokenizer_config.json beside a SentencePiece model says of begin and end; empty where it, or the
+// file, says nothing. (For tokenizer.json its script reads that file.)
+struct ConfiguredTokens {
+  std::string begin_token;
+  std::string end_token;
+};
+ConfiguredTokens configured_tokens(const std::filesystem::path& model);
+
+// The tokenizer of a file or folder: Hugging Face's when the file's name ends in .json, else SentencePiece's.
+//
+// Documents begin with a token where the tokenizer itself puts one in front of texts: the post-processor of a
+// tokenizer.json, or add_bos_token of the tokenizer_config.json beside it. They end with the eos_token of
+// tokenizer_config.json, a SentencePiece model's own, or the first known name that is in the vocabulary.
+//
+// InputError when the file is neither, has no token to end documents with, or the child process cannot start.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path,
                                           const TokenizerOptions& options = {});
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <thread>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/rng.h"
@@ -17,8 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kScript =
-    std::filesystem::path(__FILE__).parent_path() / "../../tools/hf_tokenize.py";
+const std::filesystem::path kScripts = std::filesystem::path(__FILE__).parent_path() / "../../tools";
 
 std::string model_of_this_file() {
   SentencePieceTrainer trainer(1'000'000);
@@ -126,7 +127,7 @@ class Tokenizer:
         return Tokenizer()
     def no_truncation(self): pass
     def no_padding(self): pass
-    def token_to_id(self, token): return 7 if token == "</s>" else None
+    def token_to_id(self, token): return {"</s>": 7, "<begin>": 8}.get(token)
     def get_vocab(self, with_added_tokens): return {"x": 0x10FFFF}
     def encode_batch(self, texts, add_special_tokens):
         if "die" in texts:
@@ -156,7 +157,7 @@ class HuggingFace : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  TokenizerOptions options_{.python = "/usr/bin/python3", .script = kScript};
+  TokenizerOptions options_{.tools = {.interpreter = "/usr/bin/python3", .scripts = kScripts}};
 };
 
 TEST_F(HuggingFace, EncodesAndDecodesInTheChild) {
@@ -169,6 +170,36 @@ TEST_F(HuggingFace, EncodesAndDecodesInTheChild) {
   EXPECT_TRUE(tokenizer->encode_all({}).empty());
 }
 
+TEST_F(HuggingFace, SeveralCallersHaveAChildEach) {
+  options_.callers = 3;
+  const auto tokenizer = load_tokenizer(directory_.path(), options_);  // of the folder
+  std::vector<std::jthread> callers;
+  for (char c = 'a'; c < 'g'; ++c) {
+    callers.emplace_back([&, c] {
+      for (size_t i = 0; i < 20; ++i)
+        EXPECT_EQ(tokenizer->encode(std::string(i, c)), std::vector<int32_t>(i, c));
+    });
+  }
+}
+
+TEST_F(HuggingFace, BeginsAndEndsAsConfiguredOrAsTold) {
+  const auto ends = [&](const std::string& config, const std::string& begin, const std::string& end) {
+    if (!config.empty()) base::write_file_atomically(directory_ / "tokenizer_config.json", config);
+    TokenizerOptions told = options_;
+    told.begin_token = begin;
+    told.end_token = end;
+    const auto tokenizer = load_tokenizer(directory_ / "tokenizer.json", told);
+    return std::pair(tokenizer->begin_id(), tokenizer->end_id());
+  };
+  EXPECT_EQ(ends("", "", ""), std::pair(-1, 7));
+  EXPECT_EQ(ends("", "", kNoToken), std::pair(-1, -1));
+  EXPECT_EQ(ends("", "<begin>", "<begin>"), std::pair(8, 8));
+  const std::string config =
+      R"({"add_bos_token": true, "bos_token": "<begin>", "eos_token": {"content": "<begin>"}})";
+  EXPECT_EQ(ends(config, "", ""), std::pair(8, 8));
+  EXPECT_EQ(ends(config, kNoToken, "</s>"), std::pair(-1, 7));
+}
+
 TEST_F(HuggingFace, FaultsAreNamedWithTheWayOut) {
   EXPECT_THAT(error_of("broken.json", options_), HasSubstr("not a Hugging Face tokenizer: broken file"));
   EXPECT_THAT(error_of("absent.json", options_), HasSubstr("no such file"));
@@ -176,11 +207,11 @@ TEST_F(HuggingFace, FaultsAreNamedWithTheWayOut) {
   other.end_token = "<bye>";
   EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("no token '<bye>'"));
   other = options_;
-  other.python = "/nonexistent/python";
+  other.tools.interpreter = "/nonexistent/python";
   EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("cannot start /nonexistent/python"));
   other = options_;
-  other.script = "/nonexistent/script";
-  EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("cannot read /nonexistent/script"));
+  other.tools.scripts = "/nonexistent";
+  EXPECT_THAT(error_of("tokenizer.json", other), HasSubstr("cannot read /nonexistent/hf_tokenize.py"));
   base::write_file_atomically(directory_ / "tokenizers.py", "raise ImportError('no')");
   EXPECT_THAT(error_of("tokenizer.json", options_), HasSubstr("has no package `tokenizers`"));
 }
