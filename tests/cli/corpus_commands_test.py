@@ -1,12 +1,125 @@
-"""corpus build that is killed, and built again."""
+"""corpus build, merge and show: tables and data sets of Hugging Face, kills, documents as text."""
 
+import json
+import os
+import pathlib
 import random
 import signal
 import subprocess
 import time
 import unittest
 
-from commands import SLUICE, CommandTest
+from commands import SLUICE, CommandTest, call
+
+TOOLS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice")) / "tools/bin/python"
+# Writes the texts, given as JSON, as Parquet with several row groups, or as `save_to_disk` of datasets does.
+WRITER = """
+import json, pathlib, sys
+import pyarrow, pyarrow.parquet
+path, texts = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
+table = pyarrow.table({"id": list(range(len(texts))), "content": texts})
+if path.suffix == ".parquet":
+    pyarrow.parquet.write_table(table, path, row_group_size=2)
+else:
+    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+"""
+TEXTS = ["one", "two\nlines", "", None, "d\u00e9j\u00e0 vu", "six"]
+
+
+def write_table(path, texts):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([TOOLS, "-c", WRITER, path, json.dumps(texts)], check=True)
+
+
+class CorpusCommands(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        words = cls.folder / "words.txt"
+        words.write_text("".join(f"word {i} of many, {i * i}\n" for i in range(2000)), encoding="utf-8")
+        cls.done("corpus", "build", words, "--out", cls.folder / "trained", "--train-tokenizer", 300)
+        cls.tokenizer = cls.folder / "trained"
+
+    def build(self, *inputs, out):
+        return json.loads(self.done("corpus", "build", *inputs, "--out", self.folder / out, "--tokenizer", self.tokenizer,
+                                    "--text-key", "content", "--json"))
+
+    def shown(self, corpus):
+        """The texts of all documents, without the token that ends them."""
+        prefix = self.folder / corpus / "corpus"
+        texts = []
+        while (result := call("corpus", "show", prefix, len(texts), "--json")).returncode == 0:
+            texts.append(json.loads(result.stdout)["text"])
+        return texts
+
+    def test_parquet(self):
+        write_table(self.folder / "table.parquet", TEXTS)
+        built = self.build(self.folder / "table.parquet", out="parquet")
+        self.assertEqual(built["documents"], 4)
+        self.assertEqual(self.shown("parquet"), [text for text in TEXTS if text])
+        wrong = call("corpus", "build", self.folder / "table.parquet", "--out", self.folder / "wrong", "--tokenizer",
+                     self.tokenizer, "--text-key", "id")
+        self.assertEqual(wrong.returncode, 2)
+        self.assertRegex(wrong.stderr, "column 'id' holds int64, not text: .*id, content.*--text-key")
+
+    def test_no_table(self):
+        (self.folder / "bad.parquet").write_text("words")
+        wrong = call("corpus", "build", self.folder / "bad.parquet", "--out", self.folder / "bad", "--tokenizer", self.tokenizer)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertRegex(wrong.stderr, "bad.parquet: cannot be read as a table")
+        self.assertEqual(len(wrong.stderr.splitlines()), 1)
+
+    def test_saved_data_set(self):
+        folder = self.folder / "saved"
+        for name, texts in (("train", TEXTS), ("test", ["held out"])):
+            write_table(folder / name / "data-00000-of-00001.arrow", texts)
+            (folder / name / "dataset_info.json").write_text("{}")
+            (folder / name / "state.json").write_text('{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}')
+        (folder / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+        self.build(folder, out="of_saved")
+        self.assertEqual(self.shown("of_saved"), [text for text in TEXTS if text])
+        self.build(folder, "--split", "test", out="of_test")
+        self.assertEqual(self.shown("of_test"), ["held out"])
+
+    def test_hub_copy(self):
+        folder = self.folder / "hub"
+        for i in range(2):
+            write_table(folder / "data" / f"train-0000{i}-of-00002.parquet", [f"part {i}"])
+        write_table(folder / "data" / "test-00000-of-00001.parquet", ["held out"])
+        (folder / "README.md").write_text("---\nconfigs: []\n---\n")
+        self.build(folder, out="of_hub")
+        self.assertEqual(self.shown("of_hub"), ["part 0", "part 1"])
+
+    def test_show_and_merge(self):
+        text = self.done("corpus", "show", self.tokenizer / "corpus", 0)
+        self.assertIn("word 1999 of many, 3996001\n", text)
+        ids = self.done("corpus", "show", self.tokenizer / "corpus", 0, "--ids")
+        self.assertRegex(ids, r"(?m)^document 0, \d+ tokens:\n[\d ]+ 1$")
+        self.done("corpus", "merge", self.tokenizer / "corpus", self.tokenizer / "corpus", "--out", self.folder / "twice")
+        self.assertEqual(len(self.shown("twice")), 2)
+        absent = call("corpus", "show", self.tokenizer / "corpus", 1)
+        self.assertEqual(absent.returncode, 2)
+        self.assertIn("no document 1", absent.stderr)
+
+    def test_killed_build_continues(self):
+        lines = self.folder / "lines.jsonl"
+        with lines.open("w", encoding="utf-8") as file:
+            for i in range(2000):
+                file.write(json.dumps({"content": f"{i} " * 20_000}) + "\n")
+        arguments = ["corpus", "build", lines, "--out", self.folder / "killed", "--tokenizer", self.tokenizer,
+                     "--text-key", "content", "--json"]
+        child = subprocess.Popen([SLUICE, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 250
+        while not (self.folder / "killed/corpus.unfinished/state.json").exists() and child.poll() is None:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        self.assertFalse((self.folder / "killed/corpus.idx").exists())
+        built = json.loads(self.done(*arguments))
+        self.assertGreater(built["continued_documents"], 0)
+        self.assertEqual(built["documents"], 2000)
 
 
 class KilledBuild(CommandTest):
@@ -28,11 +141,11 @@ class KilledBuild(CommandTest):
         for _ in range(20):
             build = subprocess.Popen([SLUICE, *map(str, self.command("made"))], stderr=subprocess.DEVNULL,
                                      stdout=subprocess.DEVNULL)
-            while build.poll() is None and not list(made.glob("*.part-*")):
+            while build.poll() is None and not list(made.glob("*.unfinished/bin")):
                 time.sleep(0.001)
             build.send_signal(signal.SIGKILL)
             build.wait()
-            left = list(made.glob("*.part-*"))
+            left = list(made.glob("*.unfinished/bin"))
             if left:
                 break
         self.assertTrue(left, "no build was killed while it wrote")
