@@ -29,7 +29,8 @@ bool takes(const AttentionInput& input);
 // As ops::attention; REQUIRES: takes(input). Nothing where cuDNN has no plan for these sizes.
 std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences);
 
-// As ops::attention_backward, but for rows of no sequence; likewise. False where there is no plan.
+// As ops::attention_backward, but for rows of no sequence; likewise. False where there is no plan. Takes 12
+// bytes of workspace for each element of q while it runs, beside the gradients' dense copies.
 bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
 
