@@ -49,6 +49,12 @@ std::vector<Finding> examine() {
   } else {
     findings.push_back({true, "GPUs", base::join(machine.gpus, ", ")});
   }
+  if (machine.built_with_cuda && !machine.built_with_cudnn) {
+    findings.push_back(
+        {false, "cuDNN",
+         "its frontend's headers were not there when this was built, so attention on GPUs is slower: "
+         "run tools/bootstrap and build again"});
+  }
   const std::filesystem::path python = python_tools().interpreter;
   const bool has_tokenizers = std::filesystem::exists(python);
   findings.push_back(

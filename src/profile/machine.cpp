@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/text.h"
+#include "ops/device.h"
 
 #ifdef SLUICE_CUDA
 #include <cuda_runtime_api.h>
@@ -39,9 +40,8 @@ int allowed_cores() {
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
 #ifdef SLUICE_CUDA
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) return names;
-  for (int device = 0; device < count; ++device) {
+  // Not CUDA's own count: whoever asks CUDA first settles how many queues the driver makes.
+  for (int device = 0; device < ops::gpu_count(); ++device) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) names.emplace_back(properties.name);
   }
@@ -60,6 +60,9 @@ Machine this_machine() {
   machine.libtorch_version = TORCH_VERSION;
 #ifdef SLUICE_CUDA
   machine.built_with_cuda = true;
+#endif
+#ifdef SLUICE_CUDNN
+  machine.built_with_cudnn = true;
 #endif
   machine.gpus = gpu_names();
   return machine;

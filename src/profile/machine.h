@@ -14,6 +14,7 @@ struct Machine {
   std::string processor;
   std::string libtorch_version;
   bool built_with_cuda = false;
+  bool built_with_cudnn = false;  // with cuDNN's attention
   std::vector<std::string> gpus;  // names; empty without driver or devices
 };
 Machine this_machine();
