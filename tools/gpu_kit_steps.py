@@ -70,7 +70,7 @@ def test_steps():
         Step("machine", script("tools/gpu_kit_facts.py"), 60, judge_measurement),
         Step("doctor", lambda context: [context.program("sluice"), "doctor"], 30),
         tests("ops_test", "*DeviceOps*", 120),
-        tests("ops_test", "*Device*:*Gpu*:-*DeviceOps*", 60),
+        tests("ops_test", "*Device*:*Gpu*:*CudnnGraph*:-*DeviceOps*", 60),
         tests("transport_test", "DeviceTransport.*:Nccl.*", 60),
         tests("layers_test", "DeviceModel.*", 90),
         tests("runtime_test", "DeviceOptimizer.*:DeviceCalls.*", 60),

@@ -48,6 +48,7 @@ GraphShape shape_of(Direction direction) {
 // What keeps cuDNN from being asked.
 std::string missing() {
   if (!load_fault().empty()) return load_fault();
+  if (library_version() / 100 != 919) return "this cuDNN may want other properties of GPUs than 9.19's";
   // A machine without a driver has its stub, in CUDA's toolkit.
   for (const char* driver : {"libcuda.so.1", SLUICE_CUDA_STUBS "/libcuda.so"}) {
     if (::dlopen(driver, RTLD_NOW | RTLD_GLOBAL) != nullptr) return {};
