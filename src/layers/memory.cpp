@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/interval.h"
+#include "model/head_parts.h"
 
 namespace sluice::layers {
 namespace {
@@ -13,18 +14,34 @@ struct Widths {
   int64_t qkv = 0;
   int64_t unnormed = 0;  // of heads that are normed
   int64_t ffn = 0;
-  int64_t heads = 0;
+};
+
+// Bytes of what a lane attends with: queries, keys and values; outputs that are not its tokens'; statistics.
+struct AttendedBytes {
+  int64_t qkv = 0;
+  int64_t out = 0;
+  int64_t lse = 0;
 };
 
 Widths widths(const model::Shape& shape, const LayerCut& cut) {
   Widths w;
-  w.heads = shape.heads / cut.tp;
-  w.q = w.heads * shape.head_dim;
+  w.q = shape.heads / cut.tp * shape.head_dim;
   // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
   w.qkv = w.q + 2 * std::max<int64_t>(1, shape.kv_heads / cut.tp) * shape.head_dim;
   if (shape.qk_norm) w.unnormed = (w.qkv + w.q) / 2;
   w.ffn = base::even_part(shape.ffn_hidden, cut.tp, cut.t).size();
   return w;
+}
+
+AttendedBytes attended_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+  const model::HeadPart part =
+      model::head_part(model::head_counts(shape, cut.tp), cut.head_lanes, cut.head_lane);
+  const bool exchanges = cut.head_lanes > 1;
+  const int64_t attended = exchanges ? cut.attended_rows : rows;
+  const int64_t head_bytes = shape.head_dim * cut.element_bytes;
+  return {attended * part.query_key_value_heads() * head_bytes,
+          exchanges ? attended * part.queries.size() * head_bytes : 0,
+          attended * part.queries.size() * std::max<int64_t>(4, cut.element_bytes)};
 }
 
 template <typename Bytes>
@@ -41,15 +58,15 @@ int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows
   const int64_t statistic_bytes = std::max<int64_t>(4, cut.element_bytes);
   // Both halves' inputs and their norms' scales are row shards.
   const int64_t shard = rows / cut.tp * 2 * (shape.hidden * cut.element_bytes + statistic_bytes);
-  return shard +
-         rows * ((w.unnormed + w.qkv + w.q + 2 * w.ffn) * cut.element_bytes + w.heads * statistic_bytes);
+  const AttendedBytes attended = attended_bytes(shape, cut, rows);
+  return shard + rows * (w.unnormed + w.q + 2 * w.ffn) * cut.element_bytes + attended.qkv + attended.out +
+         attended.lse;
 }
 
 int64_t border_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
-  const int64_t statistic_bytes = std::max<int64_t>(4, cut.element_bytes);
-  return rows / cut.tp * shape.hidden * cut.element_bytes +
-         rows * (w.q * cut.element_bytes + w.heads * statistic_bytes);
+  return rows / cut.tp * shape.hidden * cut.element_bytes + rows * w.q * cut.element_bytes +
+         attended_bytes(shape, cut, rows).lse;
 }
 
 int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
@@ -63,8 +80,9 @@ int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t
   const Widths w = widths(shape, cut);
   const int64_t scale = rows / cut.tp * std::max<int64_t>(4, cut.element_bytes);
   const int64_t input = rows / cut.tp * shape.hidden * cut.element_bytes;
+  const AttendedBytes attended = attended_bytes(shape, cut, rows);
   return scale + std::max(input + rows * 2 * w.ffn * cut.element_bytes,
-                          rows * (w.unnormed + w.qkv) * cut.element_bytes);
+                          rows * w.unnormed * cut.element_bytes + attended.qkv + attended.out);
 }
 
 int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {

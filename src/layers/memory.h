@@ -7,11 +7,14 @@
 
 namespace sluice::layers {
 
-// One TP rank's cut of a layer and the width of its numbers.
+// One TP rank's cut of a layer, its place among lanes that exchange heads, and the width of its numbers.
 struct LayerCut {
   int tp = 1;
   int t = 0;
   int64_t element_bytes = 4;  // 2, 4 or 8; statistics (norms, log-sum-exp) take 4, or 8 with 8
+  int head_lanes = 1;         // of a run; 1: heads stay
+  int head_lane = 0;
+  int64_t attended_rows = 0;  // with more than one: of all lanes of the run
 };
 
 // Bytes of a LayerSaved (from forward to backward) and of a LayerDeferred (from B to W) of a micro-batch of

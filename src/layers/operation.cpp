@@ -84,10 +84,15 @@ class BlockOperation final : public Operation {
   void drop_recomputable(State& state) const override {
     layers::drop_recomputable(static_cast<BlockState<LayerSaved>&>(state).tensors);
   }
-  int64_t recomputed_bytes(int64_t rows) const override {
+  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
     const auto [group, tp, t] = context_.parallel;
-    const auto bytes = static_cast<int64_t>(weights_.qkv_PH.element_size());
-    return layers::recomputed_bytes(context_.shape, {tp, t, bytes}, rows);
+    LayerCut cut{tp, t, static_cast<int64_t>(weights_.qkv_PH.element_size())};
+    if (layout.heads.exchanges()) {
+      cut.head_lanes = layout.heads.lanes();
+      cut.head_lane = layout.heads.lane;
+      cut.attended_rows = layout.heads.rows();
+    }
+    return layers::recomputed_bytes(context_.shape, cut, layout.rows);
   }
   StatePtr backward_input(Flow& flow, StatePtr saved) const override {
     auto deferred = std::make_unique<BlockState<LayerDeferred>>();

@@ -63,7 +63,7 @@ class Operation {
   // Leaves only what a backward cannot make again without running attention or another exchange.
   virtual void drop_recomputable(State&) const {}
   // Most that a backward after drop_recomputable has made again at any time.
-  virtual int64_t recomputed_bytes(int64_t /*rows*/) const { return 0; }
+  virtual int64_t recomputed_bytes(const MicroBatchLayout& /*layout*/) const { return 0; }
 
   // B: takes the flow's gradient to that of the operation before, adds gradients of vectors, and returns what
   // W needs. Nobody may overwrite the gradient it took before W. The head has none: its forward did it.

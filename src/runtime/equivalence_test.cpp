@@ -195,6 +195,33 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingAtAll) {
   }
 }
 
+TEST_F(EquivalenceOfExchanges, PeakBytesAreThePredictedOnes) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 3;
+  options.shape.layers = 8;
+  options.max_tokens = 192;
+  options.sequences = 24;
+  options.strategies = {"<1,1,4>"};
+  options.plan = ringed_plan;
+  using strategy::MemoryPolicy;
+  for (const int head_lanes : {1, 2, 0}) {
+    options.exchanges = {{.head_lanes = head_lanes}};
+    for (const MemoryPolicy& policy : {MemoryPolicy{}, {.recompute = true}, {.offload_permille = 500}}) {
+      options.policies = {policy};
+      const RunRecord run = run_in_process(options);
+      for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
+        for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
+          const auto measured = static_cast<double>(run.peak_bytes[step][rank]);
+          const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
+          EXPECT_NEAR(measured, predicted, 0.05 * predicted)
+              << head_lanes << " lanes, " << to_text(policy) << ", step " << step << ", rank " << rank;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(EquivalenceOfExchanges, RandomDelaysChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 6;

@@ -180,7 +180,7 @@ void StepRunner::backward(const Node& node) {
     if (saved != nullptr) {
       for (const auto& [tensor, dimension] : saved->rows()) use_on_current_stream(tensor);
       const int64_t recomputed =
-          batch.memory.recompute ? operations_[i]->recomputed_bytes(batch.flow.layout.rows) : 0;
+          batch.memory.recompute ? operations_[i]->recomputed_bytes(batch.flow.layout) : 0;
       activations_.take(recomputed);
       given_back += saved->bytes() + recomputed;
     }
