@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/interval.h"
+#include "cost/exchange_set.h"
 #include "model/program.h"
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
@@ -99,6 +100,7 @@ struct RingTimes {
 
   // `shared`: the lane's work of the sequences that it shares. REQUIRES: lanes >= 1.
   int64_t exposed_ns(const Work& shared, int lanes) const;
+  bool operator==(const RingTimes&) const = default;
 };
 
 // How lanes that share sequences see each other's keys and values. kRing: RingTimes' ring. kAllToAll
@@ -157,6 +159,7 @@ class CostModel {
     // How systems differ that are compared with this one; calibration files do not say it.
     BackwardCells backward_cells = BackwardCells::kSplit;
     LaneExchange lane_exchange = LaneExchange::kRing;
+    ExchangeSet exchanges;  // that planners choose from
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
     bool repeat_forward = false;

@@ -1,9 +1,15 @@
 #include "cost/exchange.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
 #include "base/text.h"
-#include "model/head_parts.h"
 
 namespace sluice::cost {
+
+using strategy::Exchange;
 
 std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
@@ -17,6 +23,267 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
     }
   }
   return "";
+}
+
+ExchangeSet parse_exchange_set(const std::string& name) {
+  if (name == "auto") return {};
+  for (const Exchange one : {Exchange::kRing, Exchange::kHeads, Exchange::kNested}) {
+    if (name != strategy::name_of(one)) continue;
+    return {one == Exchange::kRing, one == Exchange::kHeads, one == Exchange::kNested};
+  }
+  throw base::InputError(base::text("exchange is '", name, "': choose auto, ring, heads or nested"));
+}
+
+CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
+  CostModel::Options options = cost.options();
+  options.exchanges = exchanges;
+  return CostModel(std::move(options));
+}
+
+LanePlace LanePlace::of(std::span<const int> node_of_lane) {
+  LanePlace place{.lanes = static_cast<int>(node_of_lane.size()),
+                  .fewest = static_cast<int>(node_of_lane.size()),
+                  .run = 0};
+  for (size_t begin = 0; begin < node_of_lane.size();) {
+    size_t end = begin + 1;
+    while (end < node_of_lane.size() && node_of_lane[end] == node_of_lane[begin]) ++end;
+    place.fewest = std::min(place.fewest, static_cast<int>(end - begin));
+    place.run = std::gcd(place.run, static_cast<int>(end - begin));
+    begin = end;
+  }
+  return place;
+}
+
+LanePlace LanePlace::aligned(int lanes, int lanes_of_node) {
+  const int rest = lanes % std::max(1, lanes_of_node);
+  if (lanes <= lanes_of_node) return {lanes, lanes, lanes};
+  const int full = std::max(1, lanes_of_node);
+  return {lanes, rest == 0 ? full : rest, std::gcd(full, rest)};
+}
+
+int ExchangeChoice::head_lanes(int lanes) const {
+  return exchange == Exchange::kRing ? 1 : exchange == Exchange::kHeads ? lanes : nested_lanes;
+}
+
+// Elements a token. Forward, while heads travel: queries, keys and values as they are, as they leave and as
+// they come; what of the layer is saved later is not there yet. Backward: outputs' gradients as they are,
+// leave and come, twice; then all gradients as they leave and come, and sums of copied heads. Both beside
+// what the MLP's half, the widest otherwise, has at work.
+ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes) {
+  if (head_lanes == 1) return {};
+  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
+  const int64_t wide = statistic_bytes / element_bytes;
+  const model::HeadCounts heads = model::head_counts(shape, tp);
+  const model::HeadCounts most = model::most_heads(heads, head_lanes);
+  const int64_t q = heads.queries * shape.head_dim, block = 2 * heads.keys * shape.head_dim;
+  const int64_t run_q = head_lanes * most.queries * shape.head_dim;
+  const int64_t run_block = head_lanes * 2 * most.keys * shape.head_dim;
+  const int64_t ffn = shape.ffn_hidden / tp;
+  const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
+  const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
+  const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);
+  const int64_t there = 2 * q + 2 * run_q;
+  const int64_t back = run_block + (2 + (wide > 1 ? wide : 0)) * (q + block);
+  const int64_t returns = std::max<int64_t>(0, std::max(there, back) - 4 * ffn);
+  // A ring's dout and gradients, four blocks and a wide one, a copy to send and wide gradients of queries.
+  const int64_t ring = 2 * (run_q - q) + (5 + wide) * (run_block - block) +
+                       (wide > 1 ? run_block - block + wide * (run_q - q) : 0);
+  return {.saved = attended * element_bytes + statistics,
+          .border = statistics,
+          .recomputed = attended * element_bytes,
+          .forward = std::max<int64_t>(0, travels) * element_bytes,
+          .backward = returns * element_bytes,
+          .nested = std::max(returns, ring) * element_bytes};
+}
+
+int64_t kept_bytes_per_token(const CostModel& cost, const strategy::Scheme& scheme, int64_t block,
+                             int head_lanes) {
+  const ExchangeBytes more =
+      exchange_bytes(cost.options().shape, scheme.tp, cost.options().memory.element_bytes, head_lanes);
+  return cost.kept_bytes_per_token(scheme, block) + (cost.policy().recompute ? more.border : more.saved);
+}
+
+int64_t offloaded_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t block, int64_t tokens,
+                        int head_lanes) {
+  return static_cast<int64_t>(Wide{kept_bytes_per_token(cost, scheme, block, head_lanes)} * tokens *
+                              cost.policy().offload_permille / 1000);
+}
+
+namespace {
+
+// On the fullest stage, with what is at work beyond a ring's.
+int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int head_lanes) {
+  const model::Shape& shape = cost.options().shape;
+  const ExchangeBytes more =
+      exchange_bytes(shape, scheme.tp, cost.options().memory.element_bytes, head_lanes);
+  const int64_t layers = cost.stage_blocks(scheme, 0);
+  const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
+  const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
+  return cost.held_bytes_per_token(scheme) + layers * (cost.policy().recompute ? more.border : more.saved) +
+         at_work;
+}
+
+}  // namespace
+
+Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
+    : allowed_(cost.options().exchanges),
+      intra_(cost.options().intra),
+      inter_(cost.options().inter),
+      sharers_(cost.options().gpus_per_nic),
+      head_bytes_(cost.options().shape.head_dim * cost.options().memory.element_bytes),
+      heads_(model::head_counts(cost.options().shape, scheme.tp)) {
+  const auto most = static_cast<int>(std::min<int64_t>(heads_.queries, scheme.cp));
+  most_.push_back({});
+  held_bytes_.push_back(0);
+  for (int lanes = 1; lanes <= most; ++lanes) {
+    most_.push_back(model::most_heads(heads_, lanes));
+    held_bytes_.push_back(held_bytes(scheme, cost, lanes));
+  }
+  const bool again = cost.policy().recompute || cost.options().repeat_forward;
+  for (int stage = 0; stage < scheme.pp; ++stage) {
+    const base::Interval run = cost.stage_run(scheme, stage);
+    const auto times = [&](CellKind kind) {
+      const bool forward = kind == CellKind::kForward;
+      int64_t attention_a = cost.cell_times(scheme, kind, run).a;
+      if (!forward) attention_a += cost.cell_times(scheme, CellKind::kBackwardWeight, run).a;
+      return Times{.between_nodes = cost.ring_times(scheme, kind, run, false),
+                   .in_node = cost.ring_times(scheme, kind, run, true),
+                   .blocks = forward                         ? 1
+                             : cost.options().repeat_forward ? 3
+                                                             : 2,
+                   .passes = forward || !again ? 1 : 2,
+                   .attention_a = attention_a};
+    };
+    stages_.push_back({times(CellKind::kForward), times(CellKind::kBackwardInput)});
+  }
+}
+
+Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LanePlace& place,
+                                      int head_lanes) const {
+  const Stage& times = stages_[static_cast<size_t>(stage)];
+  return {exposed_ns(times.forward, shared, place, head_lanes),
+          exposed_ns(times.backward, shared, place, head_lanes)};
+}
+
+int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const LanePlace& place,
+                              int head_lanes) const {
+  const RingTimes& single = place.in_node() ? times.in_node : times.between_nodes;
+  if (head_lanes == 1) return single.exposed_ns(shared, place.lanes);
+  SLUICE_ASSERT(place.lanes % head_lanes == 0 && head_lanes < static_cast<int>(most_.size()),
+                base::text(head_lanes, " of ", place.lanes, " lanes exchange heads"));
+  const int64_t layers = single.layers;
+  const model::HeadCounts most = most_[static_cast<size_t>(head_lanes)];
+  const int64_t slowest = most.queries * head_lanes;  // over heads_.queries: how much longer attention takes
+  const auto uneven =
+      static_cast<int64_t>(Wide{times.attention_a} * (slowest - heads_.queries) / heads_.queries);
+  const int64_t waiting_ns = Quadratic{.a = uneven}.of_work(shared);
+  const int64_t heads_ns = layers * exchange_ns(times.passes, shared.tokens, place, head_lanes);
+  if (place.lanes == head_lanes) return heads_ns + waiting_ns;
+  const int64_t block_bytes = times.blocks * head_lanes * 2 * most.keys * head_bytes_;
+  const RingTimes ring{.link = single.link,
+                       .layers = layers,
+                       .bytes_per_token = block_bytes * (place.in_node() ? 1 : sharers_),
+                       .a = static_cast<int64_t>(Wide{single.a} * slowest / heads_.queries)};
+  return heads_ns + waiting_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
+}
+
+// Of one layer: there and back, `passes` times.
+int64_t Exchanges::exchange_ns(int64_t passes, int64_t tokens, const LanePlace& place, int head_lanes) const {
+  const model::HeadCounts most = most_[static_cast<size_t>(head_lanes)];
+  const int64_t peer_bytes = passes * 2 * (most.queries + most.keys) * head_bytes_ * tokens;
+  // A run that no node ends in stays inside one.
+  const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
+  const int outside = head_lanes - 1 - inside;
+  const auto over = [&](const LinkTimes& link, int64_t bytes) {
+    return bytes == 0 ? 0 : (2 * passes - 1) * link.latency_ns + link.of_bytes(bytes);
+  };
+  return std::max(over(intra_, inside * peer_bytes), over(inter_, outside * sharers_ * peer_bytes));
+}
+
+int64_t Exchanges::credit_tokens(int head_lanes, int64_t tokens) const {
+  const int64_t bytes = held_bytes_[static_cast<size_t>(head_lanes)], ring = held_bytes_[1];
+  return static_cast<int64_t>((Wide{tokens} * bytes + ring - 1) / ring);
+}
+
+template <typename Visit>
+void Exchanges::for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens,
+                                Visit visit) const {
+  const auto fits = [&](int head_lanes) {
+    return head_lanes < static_cast<int>(most_.size()) && credit_tokens(head_lanes, tokens) <= max_tokens;
+  };
+  const bool heads = allowed_.heads && fits(place.lanes);
+  bool some = allowed_.ring;
+  if (allowed_.ring) visit(ExchangeChoice{});
+  if (heads) visit(ExchangeChoice{Exchange::kHeads});
+  some = some || heads;
+  for (int run = std::min(place.run, place.lanes - 1); run > 1 && allowed_.nested; --run) {
+    if (place.run % run != 0 || place.lanes % run != 0 || !fits(run)) continue;
+    visit(ExchangeChoice{Exchange::kNested, run});
+    some = true;
+  }
+  if (!some) visit(ExchangeChoice{});
+}
+
+ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlace> stages,
+                                   int64_t max_tokens) const {
+  ExchangeChoice best;
+  int64_t best_ns = -1;
+  // Runs of lanes that stay inside nodes on every stage.
+  LanePlace place = stages.front().place;
+  for (const StagePlace& other : stages) place.run = std::gcd(place.run, other.place.run);
+  for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
+    int64_t ns = 0;
+    for (const StagePlace& at : stages)
+      ns += exposed(at.stage, shared, at.place, choice.head_lanes(place.lanes)).both_ns();
+    if (best_ns < 0 || ns < best_ns) best = choice;
+    best_ns = best_ns < 0 ? ns : std::min(best_ns, ns);
+  });
+  return best;
+}
+
+Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePlace& place,
+                                    int64_t max_tokens) const {
+  const StagePlace at{stage, place};
+  const ExchangeChoice choice = cheapest(shared, std::span(&at, 1), max_tokens);
+  return exposed(stage, shared, place, choice.head_lanes(place.lanes));
+}
+
+int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {
+  const bool in_node = lanes <= most_in_node;
+  int64_t least_ns = exposed(stage, shared, {.lanes = lanes, .fewest = 0}, 1).both_ns();
+  const auto consider = [&](const LanePlace& place, int head_lanes) {
+    least_ns = std::min(least_ns, exposed(stage, shared, place, head_lanes).both_ns());
+  };
+  if (in_node) consider({lanes, lanes, lanes}, 1);
+  const auto most = static_cast<int>(most_.size()) - 1;
+  const int nodes = (lanes + most_in_node - 1) / most_in_node;
+  if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1}, lanes);
+  for (int run = 2; run <= std::min({lanes - 1, most_in_node, most}) && allowed_.nested; ++run) {
+    if (lanes % run == 0) consider({lanes, in_node ? lanes : run, run}, run);
+  }
+  return least_ns;
+}
+
+// A lane of k has (k − 1)/k of its rows' heads to give away, and on nodes of L at least (k − L)/k to other
+// nodes; in a run of two or more at least half.
+std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int lanes,
+                                                int most_in_node) const {
+  const Stage& times = stages_[static_cast<size_t>(stage)];
+  const Wide bytes = Wide{times.forward.passes + times.backward.passes} * times.forward.in_node.layers * 2 *
+                     (heads_.queries + heads_.keys) * head_bytes_ * length;
+  const auto over = [&](int64_t bytes_per_s, Wide part, Wide whole) {
+    return static_cast<int64_t>(bytes * part * 1'000'000'000 / whole / bytes_per_s);
+  };
+  const int64_t fastest = std::max(intra_.bytes_per_s, inter_.bytes_per_s);
+  std::optional<int64_t> least_ns;
+  const auto consider = [&](int64_t ns) { least_ns = std::min(least_ns.value_or(ns), ns); };
+  if (allowed_.heads && lanes < static_cast<int>(most_.size())) {
+    const int outside = std::max(lanes, most_in_node + 1);
+    consider(over(inter_.bytes_per_s, outside - most_in_node, outside));
+    if (lanes <= most_in_node) consider(over(fastest, lanes - 1, lanes));
+  }
+  if (allowed_.nested && lanes > 1 && most_.size() > 2) consider(over(fastest, 1, 2));
+  return least_ns;
 }
 
 }  // namespace sluice::cost

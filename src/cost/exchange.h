@@ -1,9 +1,14 @@
-// What units exchange between their lanes, as far as the model decides it.
+// What the exchange between a unit's lanes adds to its cells beside their work, and which one adds least.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
-#include "model/shape.h"
+#include "cost/cost_model.h"
+#include "model/head_parts.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::cost {
@@ -11,5 +16,132 @@ namespace sluice::cost {
 // Why some unit of the plan cannot exchange as it says, with the number and a way out, or "": a lane that
 // exchanges heads needs at least one of its TP rank's.
 std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan);
+
+// Of "auto", all that there are; of "ring", "heads" or "nested" that one. InputError listing them for another
+// name.
+ExchangeSet parse_exchange_set(const std::string& name);
+// The same machine and model, where planners may choose from these.
+CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges);
+
+// How the lanes of a unit lie on nodes.
+struct LanePlace {
+  int lanes = 1;
+  int fewest = 1;  // lanes on the node that has fewest of them
+  int run = 1;     // all nodes have multiples of so many
+
+  bool in_node() const { return fewest == lanes; }
+  bool operator==(const LanePlace&) const = default;
+
+  // `node_of_lane`: of each of them, in order. REQUIRES: not empty.
+  static LanePlace of(std::span<const int> node_of_lane);
+  // From the first lane of a node on, where so many fit a node.
+  static LanePlace aligned(int lanes, int lanes_of_node);
+};
+
+// An exchange as units name it.
+struct ExchangeChoice {
+  strategy::Exchange exchange = strategy::Exchange::kRing;
+  int nested_lanes = 0;
+
+  int head_lanes(int lanes) const;  // of a unit of so many
+  bool operator==(const ExchangeChoice&) const = default;
+};
+
+// What exchanging heads adds to the activation bytes of one layer, a token of a lane, on the lane that has
+// most heads: beside a unit of as many lanes that exchanges over a ring.
+struct ExchangeBytes {
+  int64_t saved = 0;       // queries, keys, values and outputs as attention takes them, and copied key heads
+  int64_t border = 0;      // of these, what a backward that recomputes the rest needs
+  int64_t recomputed = 0;  // what such a backward has made again besides
+  int64_t forward = 0;     // at work
+  int64_t backward = 0;    // at work, of a backward without a ring
+  int64_t nested = 0;      // at work, of one with a ring between runs
+};
+// In runs of so many lanes. REQUIRES: there are heads for it.
+ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes);
+// CostModel's functions of these names, of a unit whose lanes exchange heads in such runs.
+int64_t kept_bytes_per_token(const CostModel& cost, const strategy::Scheme& scheme, int64_t block,
+                             int head_lanes);
+int64_t offloaded_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t block, int64_t tokens,
+                        int head_lanes);
+
+// Of the units of one scheme, under a cost model's memory policy.
+//
+// A run of g lanes exchanges heads twice in a forward (queries, keys and values there, outputs back) and
+// twice in a backward (their gradients). A lane with n query and m key heads moves (g − 1)·(2n + 2m)·d
+// elements a token of its own each time; the lane with most heads counts. Links inside a node and between
+// nodes work side by side, and nothing hides them. Where heads do not divide by g, attention waits for the
+// lane with ⌈H/g⌉ of them: ⌈H/g⌉·g/H times its even share. Between runs blocks of keys and values go round as
+// in a ring of lanes/g members (RingTimes), of m heads and all tokens of a run.
+class Exchanges {
+ public:
+  Exchanges(const strategy::Scheme& scheme, const CostModel& cost);
+
+  struct Exposed {
+    int64_t forward_ns = 0;
+    int64_t backward_ns = 0;  // of the input gradient
+    int64_t both_ns() const { return forward_ns + backward_ns; }
+  };
+  // Of a unit's cells on one stage. `shared`: its fullest lane's work, all of it shared. REQUIRES: head_lanes
+  // divides the lanes, and there are heads for it.
+  Exposed exposed(int stage, const Work& shared, const LanePlace& place, int head_lanes) const;
+
+  struct StagePlace {
+    int stage = 0;
+    LanePlace place;
+  };
+  // Of the exchanges that the cost model allows, that have heads enough and that fit a micro-batch of
+  // max_tokens (credit_tokens), the one that exposes least on these stages together; of equals a ring, then
+  // heads, then nested with the widest runs. A ring where there is none. `stages`: not empty; those with the
+  // same times and place as another may be left out.
+  ExchangeChoice cheapest(const Work& shared, std::span<const StagePlace> stages, int64_t max_tokens) const;
+  // What that exposes on one stage, were it the only one.
+  Exposed least(int stage, const Work& shared, const LanePlace& place, int64_t max_tokens) const;
+
+  // For proofs. The same at least, for any such unit on as many lanes of nodes of which each has at most
+  // most_in_node.
+  int64_t floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const;
+  // What exchanged heads, alone or nested, expose on all lanes of a unit together, at least, for each
+  // sequence of such a length that is cut over so many lanes or more; latencies are not counted. Nothing
+  // where only a ring may be chosen.
+  std::optional<int64_t> heads_area_ns(int stage, int64_t length, int lanes, int most_in_node) const;
+
+  bool alike(int stage, int other) const {
+    return stages_[static_cast<size_t>(stage)] == stages_[static_cast<size_t>(other)];
+  }
+  // What a unit's tokens on a lane take of its credit, which is counted in tokens of rings, where runs of so
+  // many lanes exchange heads: as much more as they hold from forward to backward, and at work. Rounded up.
+  int64_t credit_tokens(int head_lanes, int64_t tokens) const;
+
+ private:
+  // Of a stage, one kind of cell.
+  struct Times {
+    RingTimes between_nodes;  // rings of single lanes
+    RingTimes in_node;
+    int64_t blocks = 0;       // that a ring passes: keys and values, or their gradients as well
+    int64_t passes = 0;       // of heads, there and back
+    int64_t attention_a = 0;  // Quadratic::a of all that waits for the lane with most heads
+    bool operator==(const Times&) const = default;
+  };
+  struct Stage {
+    Times forward;
+    Times backward;
+    bool operator==(const Stage&) const = default;
+  };
+  int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
+  int64_t exchange_ns(int64_t passes, int64_t tokens, const LanePlace& place, int head_lanes) const;
+  template <typename Visit>
+  void for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens, Visit visit) const;
+
+  ExchangeSet allowed_;
+  LinkTimes intra_;
+  LinkTimes inter_;
+  int sharers_ = 1;                      // lanes of a node on one adapter
+  int64_t head_bytes_ = 0;               // a token's row of one head
+  model::HeadCounts heads_;              // of a TP rank
+  std::vector<model::HeadCounts> most_;  // of a lane, by lanes of a run
+  std::vector<int64_t> held_bytes_;      // of a token, by lanes of a run
+  std::vector<Stage> stages_;
+};
 
 }  // namespace sluice::cost

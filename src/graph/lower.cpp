@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/exchange.h"
 
 namespace sluice::graph {
 
@@ -326,7 +327,8 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
   const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
   const base::Interval block = program_.blocks_in(of.run);
-  const int64_t bytes = cost.offloaded_bytes(draft.place().scheme, block.begin, of.tokens);
+  const int64_t bytes =
+      cost::offloaded_bytes(cost, draft.place().scheme, block.begin, of.tokens, planned.head_lanes());
   Node& node = add(kind, of.members, cost.options().host.of_bytes(bytes));
   place(draft, of.stage, unit, node);
   node.run = block;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/text.h"
+#include "cost/exchange.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {
@@ -20,11 +22,17 @@ cost::CellKind cell_kind(NodeKind kind) {
   }
 }
 
-// Bytes of activations that a rank takes and gives back around a cell, by pipeline and policy.
+// Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
 class Activations {
  public:
-  Activations(const strategy::Scheme& scheme, const cost::CostModel& cost)
-      : scheme_(scheme), cost_(cost), boundary_(cost.boundary_bytes_per_token(scheme)) {
+  // Of units whose lanes exchange heads in runs of `head_lanes`.
+  Activations(const strategy::Scheme& scheme, const cost::CostModel& cost, int head_lanes)
+      : scheme_(scheme),
+        cost_(cost),
+        head_lanes_(head_lanes),
+        exchange_(cost::exchange_bytes(cost.options().shape, scheme.tp, cost.options().memory.element_bytes,
+                                       head_lanes)),
+        boundary_(cost.boundary_bytes_per_token(scheme)) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
       first_block_.push_back(program.blocks_in(cost_.stage_run(scheme, stage)).begin);
@@ -35,9 +43,11 @@ class Activations {
       const bool like_before =
           block > program.blocks().begin && program.at(block).kind == program.at(block - 1).kind;
       const auto grow = [&](std::vector<int64_t>& sums, int64_t own) { sums.push_back(sums.back() + own); };
-      grow(kept_, like_before ? kept_.back() - kept_.end()[-2] : cost_.kept_bytes_per_token(scheme, block));
+      grow(kept_, like_before ? kept_.back() - kept_.end()[-2]
+                              : cost::kept_bytes_per_token(cost_, scheme, block, head_lanes));
       grow(deferred_, like_before ? deferred_.back() - deferred_.end()[-2]
-                                  : cost_.deferred_bytes_per_token(scheme, block));
+                                  : std::max<int64_t>(
+                                        0, cost_.deferred_bytes_per_token(scheme, block) - exchange_.saved));
     }
   }
 
@@ -53,7 +63,10 @@ class Activations {
 
   // While it runs, beside what it takes and what is there.
   int64_t working(const Node& node) const {
-    return cost_.working_bytes(scheme_, cell_kind(node.kind), node.run, node.tokens, node.lanes);
+    // With heads exchanged between all lanes there is no ring.
+    const int ring_lanes = head_lanes_ > 1 && head_lanes_ == node.lanes ? 1 : node.lanes;
+    return cost_.working_bytes(scheme_, cell_kind(node.kind), node.run, node.tokens, ring_lanes) +
+           node.tokens * exchange_at_work(node);
   }
 
   // Once it has ended. Behind a block's backward the one two before may come back.
@@ -65,13 +78,23 @@ class Activations {
   }
 
  private:
+  // A token's.
+  int64_t exchange_at_work(const Node& node) const {
+    if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
+    if (node.kind == NodeKind::kForward) return exchange_.forward;
+    if (node.kind == NodeKind::kBackwardWeight) return 0;
+    return head_lanes_ < node.lanes ? exchange_.nested : exchange_.backward;
+  }
   base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.run); }
   int64_t of_blocks(const std::vector<int64_t>& before, const Node& node) const {
     const base::Interval blocks = blocks_of(node);
     if (blocks.empty()) return 0;
     return before[static_cast<size_t>(blocks.end)] - before[static_cast<size_t>(blocks.begin)];
   }
-  int64_t recomputed(const Node& node) const { return cost_.recomputed_bytes_per_token(scheme_, node.run); }
+  int64_t recomputed(const Node& node) const {
+    const bool exchanges = cost_.policy().recompute && !blocks_of(node).empty();
+    return cost_.recomputed_bytes_per_token(scheme_, node.run) + (exchanges ? exchange_.recomputed : 0);
+  }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.stage)]; }
   // The part with the stage's first block carries the row that entered the stage.
   int64_t boundary_of(const Node& node) const {
@@ -85,13 +108,15 @@ class Activations {
     int64_t bytes = 0;
     const int64_t first = first_block(node) + cost::kLayersThatStay;
     for (int64_t block = std::max(blocks.begin, first); block < blocks.end; ++block) {
-      bytes += cost_.offloaded_bytes(scheme_, block - cost::kLayersThatStay, node.tokens);
+      bytes += cost::offloaded_bytes(cost_, scheme_, block - cost::kLayersThatStay, node.tokens, head_lanes_);
     }
     return bytes;
   }
 
   strategy::Scheme scheme_;
   cost::CostModel cost_;
+  int head_lanes_ = 1;
+  cost::ExchangeBytes exchange_;
   std::vector<int64_t> first_block_;  // by stage
   // A token's, of the blocks before a position.
   std::vector<int64_t> kept_;
@@ -106,18 +131,20 @@ class PlannedActivations {
 
   const Activations& of(const Node& node) {
     const strategy::PipelinePlan& pipeline = graph_.plan.pipelines[static_cast<size_t>(node.pipeline)];
-    const strategy::MemoryPolicy& policy =
-        schedule::policy_of(pipeline.units[static_cast<size_t>(node.unit)], cost_);
-    const std::pair key(pipeline.pipeline.scheme, policy);
+    const strategy::Unit& unit = pipeline.units[static_cast<size_t>(node.unit)];
+    const strategy::MemoryPolicy& policy = schedule::policy_of(unit, cost_);
+    const std::tuple key(pipeline.pipeline.scheme, policy, unit.head_lanes());
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
-    return known_.emplace(key, Activations(key.first, cost_.under(policy))).first->second;
+    const Activations own(pipeline.pipeline.scheme, cost_.under(policy), unit.head_lanes());
+    return known_.emplace(key, own).first->second;
   }
 
  private:
   const StepGraph& graph_;
   const cost::CostModel& cost_;
-  std::map<std::pair<strategy::Scheme, strategy::MemoryPolicy>, Activations> known_;
+  // By lanes of a run, too.
+  std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
 
 int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int rank) {

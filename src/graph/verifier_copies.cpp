@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "cost/exchange.h"
 #include "graph/verifier_checks.h"
 
 namespace sluice::graph::verifier {
@@ -58,8 +59,8 @@ class Copies {
   void check_copy(const Node& node, int unit) {
     const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
     const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
-    const int64_t bytes =
-        context_.cost.under(planned.memory).offloaded_bytes(scheme, node.run.begin, planned.tokens);
+    const int64_t bytes = cost::offloaded_bytes(context_.cost.under(planned.memory), scheme, node.run.begin,
+                                                planned.tokens, planned.unit->head_lanes());
     if (node.bytes != bytes)
       faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
     if (!context_.runs_on(node, unit, node.stage, 1)) {

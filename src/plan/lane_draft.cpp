@@ -26,13 +26,18 @@ int LaneDraft::append(strategy::Unit unit) {
   return index;
 }
 
+cost::ExchangeChoice LaneDrafting::exchange_of(const strategy::Unit& unit) const {
+  return times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
+}
+
 int64_t LaneDrafting::makespan_ns(const LaneDraft& draft) const { return std::ranges::max(ends_ns(draft)); }
 
 std::vector<int64_t> LaneDrafting::ends_ns(const LaneDraft& draft) const {
   schedule::UnitTable table(scheme_.scheme().pp);
   table.resize(static_cast<int>(draft.units.size()));
   for (int row = 0; row < table.units(); ++row) {
-    times_.write(draft.units[static_cast<size_t>(row)], table, row);
+    const strategy::Unit& unit = draft.units[static_cast<size_t>(row)];
+    times_.write(unit, exchange_of(unit), table, row);
   }
   schedule::Recurrence recurrence;
   recurrence.makespan_ns(table, injection_order(draft), static_cast<int>(draft.lanes.size()),
@@ -48,6 +53,9 @@ strategy::PipelinePlan LaneDrafting::plan(LaneDraft draft) const {
     std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
     for (auto& lane : unit.own) std::ranges::sort(lane, {}, &strategy::UnitSequence::sequence);
     plan.max_len_tokens = std::max(plan.max_len_tokens, unit.tokens());
+    const cost::ExchangeChoice choice = exchange_of(unit);
+    unit.exchange = choice.exchange;
+    unit.nested_lanes = choice.nested_lanes;
   }
   return plan;
 }

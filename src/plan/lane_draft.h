@@ -30,10 +30,13 @@ class LaneDrafting {
   int64_t makespan_ns(const LaneDraft& draft) const;
   // By lane, schedule::Recurrence::ends_ns. REQUIRES: as above.
   std::vector<int64_t> ends_ns(const LaneDraft& draft) const;
-  // Sequences of a unit in ascending order. REQUIRES: as above.
+  // Sequences of a unit in ascending order, each unit of several lanes with the exchange that costs it least.
+  // REQUIRES: as above.
   strategy::PipelinePlan plan(LaneDraft draft) const;
 
  private:
+  cost::ExchangeChoice exchange_of(const strategy::Unit& unit) const;
+
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;

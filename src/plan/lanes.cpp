@@ -225,7 +225,8 @@ int LanePacker::lanes_for(int64_t length, const Try& how) const {
        ++count) {
     if (enough(count, how.goal_ns)) return count;
     const int64_t ns = scheme_.lane_ns(length, count);
-    if (ns > last_ns + last_ns / 256) break;  // only rising from here on
+    // Rising from here on: some numbers of lanes cut heads or nodes badly, all of a node never.
+    if (count % widest == 0 && ns > last_ns + last_ns / 256) break;
     last_ns = std::min(last_ns, ns);
   }
   return best;
@@ -326,7 +327,8 @@ void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int wi
   slot.end_ns += alone_ns;
 }
 
-// The rings that are the last of all their lanes can take up what these run alone, and save its constant.
+// The rings that are the last of all their lanes can take up what these run alone, and save its constant. Units
+// that exchange heads don't: they would have to cut it.
 void LanePacker::find_last_rings(Placement& placement) const {
   const LaneDraft& draft = placement.draft;
   std::vector<int> last_on(draft.units.size(), 0);
@@ -337,7 +339,12 @@ void LanePacker::find_last_rings(Placement& placement) const {
     const std::vector<int>& units = draft.lanes[lane];
     if (units.empty()) continue;
     const auto unit = static_cast<size_t>(units.back());
-    if (last_on[unit] == draft.units[unit].lanes) placement.joined[lane] = units.back();
+    const strategy::Unit& last = draft.units[unit];
+    if (last_on[unit] != last.lanes) continue;
+    cost::Work work;
+    for (const strategy::UnitSequence& sequence : last.sequences)
+      work += SchemeCost::fullest_share(sequence.length_tokens, last.lanes);
+    if (scheme_.takes_ring(work, last.lanes)) placement.joined[lane] = units.back();
   }
 }
 

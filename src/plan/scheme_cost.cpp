@@ -34,6 +34,7 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
     if (std::find(stages_.begin(), stages_.end(), times) == stages_.end()) stages_.push_back(times);
   }
   using cost::CellKind;
+  if (scheme.cp > 1) exchanges_.emplace(scheme, cost);
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval part = cost.stage_run(scheme, stage);
     cells_.push_back({cost.cell_times(scheme, CellKind::kForward, part),
@@ -55,21 +56,15 @@ int SchemeCost::fewest_lanes(int64_t length) const {
   return static_cast<int>((length + two_chunks - 1) / two_chunks);
 }
 
-int64_t SchemeCost::exposed_ns(int stage, const cost::Work& work, int lanes, int most_in_node) const {
-  if (lanes == 1) return 0;
-  const auto of = [&](const Rings& ring) {
-    return ring.forward.exposed_ns(work, lanes) + ring.backward.exposed_ns(work, lanes);
-  };
-  const int64_t outside_ns = of(rings_[static_cast<size_t>(stage)]);
-  if (lanes > most_in_node) return outside_ns;
-  return std::min(outside_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
+cost::Exchanges::Exposed SchemeCost::exposed(int stage, const cost::Work& work, int lanes) const {
+  if (lanes == 1) return {};
+  return exchanges_->least(stage, work, place_of(lanes), lane_max_len_tokens_);
 }
 
-std::pair<int64_t, int64_t> SchemeCost::exposures_ns(int stage, const cost::Work& work, int lanes) const {
-  if (lanes == 1) return {0, 0};
-  const bool in_node = lanes <= gpus_per_node_ / scheme_.tp;
-  const Rings& rings = (in_node ? rings_in_node_ : rings_)[static_cast<size_t>(stage)];
-  return {rings.forward.exposed_ns(work, lanes), rings.backward.exposed_ns(work, lanes)};
+bool SchemeCost::takes_ring(const cost::Work& work, int lanes) const {
+  const cost::Exchanges::StagePlace stage{0, place_of(lanes)};
+  return exchanges_->cheapest(work, std::span(&stage, 1), lane_max_len_tokens_).exchange ==
+         strategy::Exchange::kRing;
 }
 
 SchemeCost::StageTimes SchemeCost::cells_of(int stage, const cost::Work& work) const {
@@ -84,7 +79,7 @@ SchemeCost::Passage SchemeCost::passage(const cost::Work& work, int lanes) const
   passage.to_last_ns = passage.from_last_ns = transfers_ns;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const StageTimes cells = cells_of(stage, work);
-    const auto [forward_ns, backward_ns] = exposures_ns(stage, work, lanes);
+    const auto [forward_ns, backward_ns] = exposed(stage, work, lanes);
     const bool last = stage + 1 == scheme_.pp;
     (last ? passage.from_last_ns : passage.to_last_ns) += cells.forward_ns + forward_ns;
     passage.from_last_ns += cells.backward_input_ns + backward_ns;
@@ -101,8 +96,8 @@ cost::Work SchemeCost::fullest_share(int64_t length, int lanes) {
 int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
   int64_t slowest = 0;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
-    const int64_t ns = cells_[static_cast<size_t>(stage)].all.of_work(work) +
-                       exposed_ns(stage, work, lanes, gpus_per_node_ / scheme_.tp);
+    const int64_t ns =
+        cells_[static_cast<size_t>(stage)].all.of_work(work) + exposed(stage, work, lanes).both_ns();
     slowest = std::max(slowest, ns);
   }
   return slowest;
@@ -213,9 +208,10 @@ int64_t SchemeCost::ring_area_ns(int stage, int64_t length, int64_t longest, int
     }
     return area_ns;
   };
-  const int64_t outside_ns = of(rings_[static_cast<size_t>(stage)]);
-  if (lanes > gpus_per_node_) return outside_ns;
-  return std::min(outside_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
+  int64_t least_ns = of(rings_[static_cast<size_t>(stage)]);
+  if (lanes <= gpus_per_node_) least_ns = std::min(least_ns, of(rings_in_node_[static_cast<size_t>(stage)]));
+  const std::optional<int64_t> heads_ns = exchanges_->heads_area_ns(stage, length, lanes, gpus_per_node_);
+  return heads_ns ? std::min(least_ns, *heads_ns) : least_ns;
 }
 
 int SchemeCost::hiding_lanes(int stage, int64_t longest) const {
@@ -257,8 +253,8 @@ int64_t SchemeCost::path_ns(int64_t length, int lanes) const {
       2 * (scheme_.pp - 1) * transfer_ns(work.tokens) + cells_[0].backward_weight.of_work(work) - rounding_ns;
   for (int s = 0; s < scheme_.pp; ++s) {
     const Cells& stage = cells_[static_cast<size_t>(s)];
-    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work) +
-               exposed_ns(s, work, lanes, gpus_per_node_);
+    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
+    if (lanes > 1) path_ns += exchanges_->floor_ns(s, work, lanes, gpus_per_node_);
   }
   return path_ns;
 }

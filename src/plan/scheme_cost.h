@@ -2,12 +2,15 @@
 // much its memory holds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/exchange.h"
 
 namespace sluice::plan {
 
@@ -27,11 +30,13 @@ class SchemeCost {
   // REQUIRES: length <= max_len_tokens().
   int fewest_lanes(int64_t length) const;
   // How long a sequence that is cut over `lanes` lanes keeps each of them busy on the slowest stage: a
-  // micro-batch of its own, with what the ring exposes when it lies as close together as it can.
+  // micro-batch of its own, with what the cheapest exchange exposes where they begin with a node.
   int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(fullest_share(length, lanes), lanes); }
   // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
   // several.
   int64_t unit_ns(const cost::Work& work, int lanes) const;
+  // Whether a ring is what such a micro-batch exchanges by there: others cut all that they hold.
+  bool takes_ring(const cost::Work& work, int lanes) const;
   // The most that a lane has of a sequence when every chunk counts as long as the longest.
   static cost::Work fullest_share(int64_t length, int lanes);
 
@@ -119,10 +124,11 @@ class SchemeCost {
   int64_t transfer_ns(int64_t tokens) const;
   // What the rings of a sequence expose on all their lanes together, at least; see ring_floor_ns.
   int64_t ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const;
-  // At least; a ring of more lanes than `most_in_node` leaves its node.
-  int64_t exposed_ns(int stage, const cost::Work& work, int lanes, int most_in_node) const;
-  // The same of a ring of `lanes`, of its forward and of its backward.
-  std::pair<int64_t, int64_t> exposures_ns(int stage, const cost::Work& work, int lanes) const;
+  // What the cheapest exchange of so many lanes exposes, where they begin with a node.
+  cost::Exchanges::Exposed exposed(int stage, const cost::Work& work, int lanes) const;
+  cost::LanePlace place_of(int lanes) const {
+    return cost::LanePlace::aligned(lanes, std::max(1, gpus_per_node_ / scheme_.tp));
+  }
 
   strategy::Scheme scheme_;
   int64_t max_len_tokens_ = 0;
@@ -131,8 +137,9 @@ class SchemeCost {
   int64_t util_len_tokens_ = 0;
   std::vector<cost::Quadratic> stages_;  // those that differ
   std::vector<Cells> cells_;
-  std::vector<Rings> rings_in_node_;  // by stage; none with one lane
-  std::vector<Rings> rings_;          // the same between nodes
+  std::vector<Rings> rings_in_node_;          // by stage; none with one lane
+  std::vector<Rings> rings_;                  // the same between nodes
+  std::optional<cost::Exchanges> exchanges_;  // none with one lane
   int gpus_per_node_ = 1;
   cost::LinkTimes intra_;
   cost::LinkTimes inter_;

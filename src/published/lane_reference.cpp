@@ -8,14 +8,13 @@
 #include "base/text.h"
 
 namespace sluice::published {
-
 LaneReference::LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens,
                              std::span<const int64_t> lengths, const cost::CostModel& cost, int world_size)
-    : scheme_(scheme, cost, world_size),
+    : cost_(cost::choosing_from(cost, {.heads = false, .nested = false})),
+      scheme_(scheme, cost_, world_size),
       pipeline_(strategy::parse_strategy(base::text("1x", to_text(scheme)), world_size).pipelines.front()),
       lane_tokens_(scheme_.lane_max_len_tokens()),
-      lengths_(lengths),
-      cost_(cost) {
+      lengths_(lengths) {
   if (lane_tokens > 0) lane_tokens_ = std::min(lane_tokens_, lane_tokens);
   if (lengths.empty()) return;
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());

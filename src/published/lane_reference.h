@@ -15,7 +15,7 @@ class LaneReference {
  public:
   // The pipeline lies on ranks 0, 1, …. A lane's micro-batch holds `lane_tokens`, or as many as memory does
   // when that is 0 or more. InputError when the scheme has more ranks than the world; InfeasibleError naming
-  // the longest sequence when all lanes together do not hold it. `lengths` and `cost` must outlive it.
+  // the longest sequence when all lanes together do not hold it. `lengths` must outlive it.
   LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens, std::span<const int64_t> lengths,
                 const cost::CostModel& cost, int world_size);
 
@@ -35,11 +35,11 @@ class LaneReference {
   strategy::StepPlan plan(const plan::LaneDraft& draft) const;
 
  private:
+  cost::CostModel cost_;  // of rings alone: what these planners know
   plan::SchemeCost scheme_;
   strategy::Pipeline pipeline_;
   int64_t lane_tokens_;
   std::span<const int64_t> lengths_;
-  const cost::CostModel& cost_;
 };
 
 }  // namespace sluice::published

@@ -39,19 +39,19 @@ struct UnitWork {
   cost::Work shared;
 };
 
-// By lane, the first of the lanes before it that lie on its node with all between them, on all TP ranks.
-std::vector<int> in_node_from(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
+// By lane, a number of its node: lanes share one where they do on all TP ranks.
+std::vector<int> nodes_of_lanes(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
   const int per_node = cost.options().gpus_per_node;
-  std::vector<int> from(static_cast<size_t>(pipeline.scheme.cp), 0);
+  std::vector<int> nodes(static_cast<size_t>(pipeline.scheme.cp), 0);
   for (int lane = 1; lane < pipeline.scheme.cp; ++lane) {
     bool same = true;
     for (int t = 0; t < pipeline.scheme.tp; ++t) {
       same = same &&
              pipeline.rank_of(stage, lane, t) / per_node == pipeline.rank_of(stage, lane - 1, t) / per_node;
     }
-    from[static_cast<size_t>(lane)] = same ? from[static_cast<size_t>(lane) - 1] : lane;
+    nodes[static_cast<size_t>(lane)] = nodes[static_cast<size_t>(lane) - 1] + (same ? 0 : 1);
   }
-  return from;
+  return nodes;
 }
 
 }  // namespace
@@ -69,6 +69,7 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
 
 UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
     : scheme_(pipeline.scheme), cost_(cost), fused_(scheme_.pp > 1 && !cost.splits_backward(scheme_)) {
+  if (scheme_.cp > 1) exchanges_.emplace(scheme_, cost);
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const base::Interval part = cost.stage_run(scheme_, stage);
     forward_.push_back(cost.cell_times(scheme_, CellKind::kForward, part));
@@ -82,27 +83,14 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
     }
     like_.push_back(like);
     if (scheme_.cp == 1) continue;
-    rings_.push_back({.in_node_from = in_node_from(pipeline, cost, stage),
-                      .forward = {cost.ring_times(scheme_, CellKind::kForward, part, false),
-                                  cost.ring_times(scheme_, CellKind::kForward, part, true)},
-                      .backward = {cost.ring_times(scheme_, CellKind::kBackwardInput, part, false),
-                                   cost.ring_times(scheme_, CellKind::kBackwardInput, part, true)}});
-    size_t ring_like = 0;
-    while (!alike(rings_[ring_like], rings_.back())) ++ring_like;
-    ring_like_.push_back(ring_like);
+    node_of_lane_.push_back(nodes_of_lanes(pipeline, cost, stage));
+    size_t exchange_like = 0;
+    while (!exchanges_->alike(static_cast<int>(exchange_like), stage) ||
+           node_of_lane_[exchange_like] != node_of_lane_.back()) {
+      ++exchange_like;
+    }
+    exchange_like_.push_back(exchange_like);
   }
-}
-
-bool UnitTimes::alike(const Rings& a, const Rings& b) {
-  const auto same = [](const cost::RingTimes& x, const cost::RingTimes& y) {
-    return x.link == y.link && x.layers == y.layers && x.bytes_per_token == y.bytes_per_token && x.a == y.a;
-  };
-  bool all = a.in_node_from == b.in_node_from;
-  for (const size_t in_node : {0, 1}) {
-    all =
-        all && same(a.forward[in_node], b.forward[in_node]) && same(a.backward[in_node], b.backward[in_node]);
-  }
-  return all;
 }
 
 void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
@@ -123,15 +111,16 @@ void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
 }
 
 TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
-  return of(lanes, *std::ranges::max_element(lanes, {}, &cost::Work::tokens), first_lane);
+  return of(lanes, *std::ranges::max_element(lanes, {}, &cost::Work::tokens), first_lane, {});
 }
 
 TimedUnit UnitTimes::of(const strategy::Unit& unit) const {
   const UnitWork work(unit);
-  return of(work.lanes, work.shared, unit.first_lane);
+  return of(work.lanes, work.shared, unit.first_lane, {unit.exchange, unit.nested_lanes});
 }
 
-TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane) const {
+TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane,
+                        const cost::ExchangeChoice& exchange) const {
   const auto stages = static_cast<size_t>(scheme_.pp);
   TimedUnit unit{.first_lane = first_lane,
                  .lanes = static_cast<int>(lanes.size()),
@@ -148,16 +137,20 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& sha
       raise(unit.backward_weight_ns[s], backward_weight_[s].of_work(work));
     }
   }
-  if (unit.lanes > 1) add_rings(unit, shared);
+  if (unit.lanes > 1) add_exchange(unit, shared, exchange);
   for (const bool in_node : in_node_) {
     unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, in_node));
   }
   return unit;
 }
 
-void UnitTimes::add_rings(TimedUnit& unit, const cost::Work& shared) const {
-  for (size_t s = 0; s < rings_.size(); ++s) {
-    const auto [forward_ns, backward_ns] = exposed_ns(s, shared, unit.first_lane, unit.lanes);
+void UnitTimes::add_exchange(TimedUnit& unit, const cost::Work& shared,
+                             const cost::ExchangeChoice& exchange) const {
+  const int head_lanes = exchange.head_lanes(unit.lanes);
+  if (head_lanes > 1) unit.credit_tokens = exchanges_->credit_tokens(head_lanes, unit.tokens);
+  for (size_t s = 0; s < node_of_lane_.size(); ++s) {
+    const auto [forward_ns, backward_ns] =
+        exchanges_->exposed(static_cast<int>(s), shared, place(s, unit.first_lane, unit.lanes), head_lanes);
     unit.forward_ring_ns.push_back(forward_ns);
     unit.backward_ring_ns.push_back(backward_ns);
     unit.forward_ns[s] += forward_ns;
@@ -165,21 +158,22 @@ void UnitTimes::add_rings(TimedUnit& unit, const cost::Work& shared) const {
   }
 }
 
-std::pair<int64_t, int64_t> UnitTimes::exposed_ns(size_t stage, const cost::Work& work, int first_lane,
-                                                  int lanes) const {
-  const Rings& rings = rings_[stage];
-  const auto last_lane = static_cast<size_t>(first_lane + lanes - 1);
-  const size_t in_node = rings.in_node_from[last_lane] <= first_lane ? 1 : 0;
-  return {rings.forward[in_node].exposed_ns(work, lanes), rings.backward[in_node].exposed_ns(work, lanes)};
+cost::LanePlace UnitTimes::place(size_t stage, int first_lane, int lanes) const {
+  return cost::LanePlace::of(
+      std::span(node_of_lane_[stage]).subspan(static_cast<size_t>(first_lane), static_cast<size_t>(lanes)));
 }
 
 // Lanes without whole sequences differ by tokens alone.
-void UnitTimes::write(const strategy::Unit& unit, UnitTable& table, int row) const {
+void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,
+                      int row) const {
   const UnitWork work(unit);
   const auto fullest = std::ranges::max_element(work.lanes, {}, &cost::Work::tokens);
   write(*fullest, table, row);
-  table.head(row).first_lane = unit.first_lane;
-  table.head(row).lanes = unit.lanes;
+  UnitTable::Head& head = table.head(row);
+  head.first_lane = unit.first_lane;
+  head.lanes = unit.lanes;
+  const int head_lanes = exchange.head_lanes(unit.lanes);
+  if (head_lanes > 1) head.tokens = exchanges_->credit_tokens(head_lanes, fullest->tokens);
   const std::span<UnitTable::Cells> cells = table.row(row);
   const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
   for (size_t s = 0; s < cells.size() && !unit.own.empty(); ++s) {
@@ -190,14 +184,25 @@ void UnitTimes::write(const strategy::Unit& unit, UnitTable& table, int row) con
     }
   }
   for (size_t s = 0; s < cells.size() && unit.lanes > 1; ++s) {
-    if (ring_like_[s] < s) continue;
-    const auto [forward_ns, backward_ns] = exposed_ns(s, work.shared, unit.first_lane, unit.lanes);
+    if (exchange_like_[s] < s) continue;
+    const auto [forward_ns, backward_ns] = exchanges_->exposed(
+        static_cast<int>(s), work.shared, place(s, unit.first_lane, unit.lanes), head_lanes);
     for (size_t like = s; like < cells.size(); ++like) {
-      if (ring_like_[like] != s) continue;
+      if (exchange_like_[like] != s) continue;
       cells[like].forward_ns += forward_ns;
       cells[like].backward_input_ns += backward_ns;
     }
   }
+}
+
+cost::ExchangeChoice UnitTimes::cheapest_exchange(const strategy::Unit& unit, int64_t max_tokens) const {
+  if (unit.lanes == 1 || !unit.own.empty()) return {};
+  std::vector<cost::Exchanges::StagePlace> stages;
+  for (size_t s = 0; s < exchange_like_.size(); ++s) {
+    if (exchange_like_[s] != s) continue;
+    stages.push_back({static_cast<int>(s), place(s, unit.first_lane, unit.lanes)});
+  }
+  return exchanges_->cheapest(UnitWork(unit).shared, stages, max_tokens);
 }
 
 namespace {
@@ -263,7 +268,7 @@ PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int 
   for (size_t u = 0; u < load.units.size(); ++u) {
     const strategy::MemoryPolicy& policy = policy_of(plan.units[u], cost);
     if (policy == credited.policy()) continue;
-    load.units[u].credit_tokens = credited.credit_of(scheme, world_size, policy, load.units[u].tokens);
+    load.units[u].credit_tokens = credited.credit_of(scheme, world_size, policy, load.units[u].credit());
   }
   return load;
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/exchange.h"
 
 namespace sluice::schedule {
 
@@ -38,7 +39,7 @@ struct TimedUnit {
   std::vector<int64_t> backward_input_ns;
   std::vector<int64_t> backward_weight_ns;
   std::vector<int64_t> transfer_ns;  // boundary s -> s+1, either direction; stages − 1 of them
-  // What its ring exposes of forward_ns and backward_input_ns, by stage; empty on one lane.
+  // What its exchange exposes of forward_ns and backward_input_ns, by stage; empty on one lane.
   std::vector<int64_t> forward_ring_ns;
   std::vector<int64_t> backward_ring_ns;
 };
@@ -83,28 +84,24 @@ class UnitTable;  // schedule/unit_table.h
 class UnitTimes {
  public:
   UnitTimes(const strategy::Pipeline& pipeline, const cost::CostModel& cost);
-  // A stage of a unit takes as long as its slowest lane, and on several lanes what the ring's transfers
-  // expose (cost::RingTimes) comes on top, of what the lanes share.
+  // A stage of a unit takes as long as its slowest lane, and on several lanes what their exchange exposes
+  // (cost::Exchanges) comes on top, of what the lanes share.
   TimedUnit of(const strategy::Unit& unit) const;
-  // The same on lanes first_lane, first_lane + 1, … with this work each, all of it shared.
+  // The same on lanes first_lane, first_lane + 1, … with this work each, all of it shared, in a ring.
   TimedUnit of(std::span<const cost::Work> lanes, int first_lane) const;
-  // The same into a row of a table; `work` is that of a unit on lane 0 alone. REQUIRES: the table has the
-  // scheme's stages.
-  void write(const strategy::Unit& unit, UnitTable& table, int row) const;
+  // The same into a row of a table, with another exchange than the unit's; `work` is that of a unit on lane 0
+  // alone. REQUIRES: the table has the scheme's stages.
+  void write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,
+             int row) const;
   void write(const cost::Work& work, UnitTable& table, int row) const;
+  // cost::Exchanges' choice for the unit on its lanes; a ring where lanes have whole sequences of their own.
+  cost::ExchangeChoice cheapest_exchange(const strategy::Unit& unit, int64_t max_tokens) const;
 
  private:
-  struct Rings {
-    std::vector<int> in_node_from;  // by lane: a ring that ends there stays in its node from here on
-    cost::RingTimes forward[2];     // between nodes, inside one
-    cost::RingTimes backward[2];
-  };
-  static bool alike(const Rings& a, const Rings& b);
-  TimedUnit of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane) const;
-  void add_rings(TimedUnit& unit, const cost::Work& shared) const;
-  // Of a stage, forward and backward.
-  std::pair<int64_t, int64_t> exposed_ns(size_t stage, const cost::Work& work, int first_lane,
-                                         int lanes) const;
+  TimedUnit of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane,
+               const cost::ExchangeChoice& exchange) const;
+  void add_exchange(TimedUnit& unit, const cost::Work& shared, const cost::ExchangeChoice& exchange) const;
+  cost::LanePlace place(size_t stage, int first_lane, int lanes) const;
 
   strategy::Scheme scheme_;
   const cost::CostModel& cost_;
@@ -112,10 +109,12 @@ class UnitTimes {
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;
-  std::vector<size_t> like_;       // by stage: the first one with the same times
-  std::vector<bool> in_node_;      // by boundary
-  std::vector<Rings> rings_;       // by stage; none with one lane
-  std::vector<size_t> ring_like_;  // by stage: the first one with the same rings
+  std::vector<size_t> like_;   // by stage: the first one with the same times
+  std::vector<bool> in_node_;  // by boundary
+  // Of several lanes.
+  std::optional<cost::Exchanges> exchanges_;
+  std::vector<std::vector<int>> node_of_lane_;  // by stage
+  std::vector<size_t> exchange_like_;           // by stage: the first one that exposes the same
 };
 
 // What a unit runs under: its own policy, or when that keeps all the cost model's.

@@ -178,3 +178,71 @@ class Cost:
             beside = a * squares - a * squares // lanes
             added.append(nearest(max(0, (moved << FRACTION_BITS) - beside), 1 << FRACTION_BITS))
         return (*added, 0)
+
+    # Heads exchanged between lanes.
+
+    def heads(self, tp):
+        """A TP rank's query and key heads."""
+        return self.model["num_attention_heads"] // tp, max(1, self.model["num_key_value_heads"] // tp)
+
+    def most_heads(self, tp, run):
+        """The most query and key heads of a lane, where `run` lanes exchange them."""
+        queries, keys = self.heads(tp)
+        group = queries // keys
+        parts = [(lane * queries // run, (lane + 1) * queries // run) for lane in range(run)]
+        return (max(end - begin for begin, end in parts),
+                max(-(-end // group) - begin // group for begin, end in parts))
+
+    def exchange_ns(self, scheme, stage, nodes, run, work):
+        """The same as ring_ns where runs of `run` lanes exchange heads, twice each way, and a ring goes round between
+        the runs. `nodes`: the node of each lane, in order."""
+        lanes, (tokens, squares) = len(nodes), work
+        if run == 1:
+            return self.ring_ns(scheme, stage, lanes, work, len(set(nodes)) == 1)
+        of_node = [nodes.count(node) for node in dict.fromkeys(nodes)]
+        head = self.model["head_dim"] * self.memory["element_bytes"]
+        queries, _ = self.heads(scheme[0])
+        most_queries, most_keys = self.most_heads(scheme[0], run)
+        layers = self.layers_of(scheme[1], stage)
+        peer = 2 * (most_queries + most_keys) * head * tokens
+        inside = run - 1 if math.gcd(*of_node) % run == 0 else min(min(of_node), run) - 1
+        moved = layers * max(self.message_ns(count * peer, in_node) + self.links[link]["latency_ns"] if count else 0
+                             for count, in_node, link in ((inside, True, "intra"), (run - 1 - inside, False, "inter")))
+        forward, backward, weight = (times[0] for times in self.stage_times(scheme, stage))
+        slowest = most_queries * run
+        added = []
+        for blocks, attention, all_attention in ((1, forward, forward), (2, backward, backward + weight)):
+            waits = time_ns((all_attention * (slowest - queries) // queries, 0, 0), 0, squares)
+            rings = 0
+            if run < lanes:
+                block = blocks * run * 2 * most_keys * head * tokens
+                step = layers * self.message_ns(block, len(of_node) == 1)
+                beside = attention * slowest // queries * squares
+                runs = lanes // run
+                exposed = ((runs - 1) * step << FRACTION_BITS) - (beside - beside // runs)
+                rings = nearest(max(0, exposed), 1 << FRACTION_BITS)
+            added.append(moved + waits + rings)
+        return (*added, 0)
+
+    def exchange_credit(self, scheme, run, tokens):
+        """What those tokens take of a lane's credit."""
+        if run == 1:
+            return tokens
+        tp, element = scheme[0], self.memory["element_bytes"]
+        queries, keys = self.heads(tp)
+        most_queries, most_keys = self.most_heads(tp, run)
+        head_dim, statistic = self.model["head_dim"], max(4, element)
+        wide, feed_forward = statistic // element, self.model["intermediate_size"] // tp
+        q, block = queries * head_dim, 2 * keys * head_dim
+        run_q, run_block = run * most_queries * head_dim, 2 * run * most_keys * head_dim
+        saved = (2 * run_q + run_block - q - block) * element + (run * most_queries - queries) * statistic
+        travels = 2 * (q + block) + run_q + run_block - (3 * feed_forward + run_q + q)
+        back = run_block + (2 + (wide if wide > 1 else 0)) * (q + block)
+        returns = max(0, max(2 * q + 2 * run_q, back) - 4 * feed_forward)
+        ring = 2 * (run_q - q) + (5 + wide) * (run_block - block)
+        if wide > 1:
+            ring += run_block - block + wide * (run_q - q)
+        at_work = max(0, travels, returns, ring) * element if self.memory["transient_bytes_per_token"] > 0 else 0
+        ring_held = self.saved_bytes_per_token(scheme)
+        held = ring_held + self.layers_of(scheme[1], 0) * saved + at_work
+        return -(-tokens * held // ring_held)

@@ -153,22 +153,37 @@ def unit_of(tie, plan, pipeline, cost):
     tokens = max(work[0] for work in works)
     cells = [[max(time_ns(times, *work) for work in works) for times in cost.stage_times(scheme, stage)]
              for stage in range(scheme[1])]
+    tokens_taken = tokens
     if len(tie) > 1:
         fullest = max(works, key=lambda work: work[0])
+        run = head_lanes(tie)
         for stage, times in enumerate(cells):
-            in_node = ring_in_node(pipeline, stage, [lane for lane, _ in tie], cost.gpus_per_node)
-            cells[stage] = [*map(sum, zip(times, cost.ring_ns(scheme, stage, len(tie), fullest, in_node)))]
+            nodes = nodes_of_lanes(pipeline, stage, [lane for lane, _ in tie], cost.gpus_per_node)
+            cells[stage] = [*map(sum, zip(times, cost.exchange_ns(scheme, stage, nodes, run, fullest)))]
+        tokens_taken = cost.exchange_credit(scheme, run, tokens)
     transfers = [cost.transfer_ns(scheme, tokens, boundary_in_node(pipeline, stage, cost.gpus_per_node))
                  for stage in range(scheme[1] - 1)]
-    return Unit(tie[0][0], len(tie), tokens, cells, transfers)
+    return Unit(tie[0][0], len(tie), tokens_taken, cells, transfers)
 
 
-def ring_in_node(pipeline, stage, lanes, gpus_per_node):
-    """Whether neighbouring lanes lie in one node, on every TP rank."""
+def head_lanes(tie):
+    """How many neighbouring lanes exchange heads."""
+    micro_batches = [micro_batch for _, micro_batch in tie]
+    said = {(each["exchange"], each.get("nested_lanes")) for each in micro_batches}
+    require(len(said) == 1, f"the lanes of ring {micro_batches[0]['ring']} exchange otherwise")
+    exchange, nested = said.pop()
+    if exchange == "nested":
+        require(1 < nested < len(tie) and len(tie) % nested == 0, f"{nested} of {len(tie)} lanes are nested")
+        return nested
+    require(exchange in ("ring", "heads"), f"lanes exchange by {exchange}")
+    return len(tie) if exchange == "heads" else 1
+
+
+def nodes_of_lanes(pipeline, stage, lanes, gpus_per_node):
+    """The nodes of each lane's TP ranks."""
     tp, _, cp = parse_scheme(pipeline["scheme"])
-    nodes = [[rank // gpus_per_node for rank in pipeline["ranks"][at:at + tp]]
-             for at in (tp * (stage * cp + lane) for lane in lanes)]
-    return all(of_lane == nodes[0] for of_lane in nodes)
+    return [tuple(rank // gpus_per_node for rank in pipeline["ranks"][at:at + tp])
+            for at in (tp * (stage * cp + lane) for lane in lanes)]
 
 
 def boundary_in_node(pipeline, stage, gpus_per_node):

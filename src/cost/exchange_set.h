@@ -1,0 +1,14 @@
+// Which exchanges a planner may choose for the units that lie on several lanes.
+#pragma once
+
+namespace sluice::cost {
+
+// Where none of them can be used, because there are too few heads or too little memory, a ring is.
+struct ExchangeSet {
+  bool ring = true;
+  bool heads = true;
+  bool nested = true;
+  bool operator==(const ExchangeSet&) const = default;
+};
+
+}  // namespace sluice::cost

@@ -1,0 +1,189 @@
+#include "cost/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "base/text.h"
+#include "cost/analytic.h"
+
+namespace sluice::cost {
+namespace {
+
+using strategy::Exchange;
+using strategy::Scheme;
+
+constexpr int64_t kAmpleTokens = int64_t{1} << 40;
+
+// Attention takes squares ÷ 8 ns forward and twice that backward; 4 query and 2 key heads of 16 dimensions,
+// in one layer.
+CostModel::Options options_of(int layers = 1) {
+  CostModel::Options options;
+  options.shape = {.layers = layers,
+                   .hidden = 64,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = 16,
+                   .ffn_hidden = 96,
+                   .vocab = 100};
+  const KindCost block{{Quadratic::from_ns(0.125, 10, 100), Quadratic::from_ns(0.25, 20, 200),
+                        Quadratic::from_ns(0, 12, 50)},
+                       1000,
+                       500};
+  options.kinds_by_tp[1] = {{}, block, {}};
+  options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
+  options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
+  options.memory = {.device_bytes = 10'000'000, .element_bytes = 4, .transient_bytes_per_token = 300};
+  return options;
+}
+
+Exchanges exchanges_of(const CostModel::Options& options, int lanes = 8) {
+  return {Scheme{.tp = 1, .pp = 1, .cp = lanes}, CostModel(options)};
+}
+
+// 100 tokens on each of k lanes.
+Work shared_on(int lanes) { return Work::of_lane(100, int64_t{100} * lanes, lanes); }
+
+TEST(LanePlace, KnowsTheNodeWithTheFewestLanesAndTheRunsThatFillNodes) {
+  const std::vector<int> nodes = {0, 0, 1, 1, 1, 1, 2, 2};
+  const LanePlace place = LanePlace::of(nodes);
+  EXPECT_EQ(place, (LanePlace{.lanes = 8, .fewest = 2, .run = 2}));
+  EXPECT_FALSE(place.in_node());
+  EXPECT_TRUE(LanePlace::of(std::span(nodes).subspan(2, 4)).in_node());
+  EXPECT_EQ(LanePlace::aligned(12, 8), (LanePlace{.lanes = 12, .fewest = 4, .run = 4}));
+  EXPECT_EQ(LanePlace::aligned(16, 8), (LanePlace{.lanes = 16, .fewest = 8, .run = 8}));
+  EXPECT_EQ(LanePlace::aligned(5, 8), (LanePlace{.lanes = 5, .fewest = 5, .run = 5}));
+}
+
+TEST(Exchanges, ARingExposesWhatRingTimesSay) {
+  const CostModel cost(options_of());
+  const Exchanges exchanges = exchanges_of(options_of());
+  const base::Interval run = cost.stage_run({1, 1, 8}, 0);
+  for (const bool in_node : {false, true}) {
+    const LanePlace place{.lanes = 4, .fewest = in_node ? 4 : 2, .run = 2};
+    const Exchanges::Exposed exposed = exchanges.exposed(0, shared_on(4), place, 1);
+    const auto ring = [&](CellKind kind) {
+      return cost.ring_times({1, 1, 8}, kind, run, in_node).exposed_ns(shared_on(4), 4);
+    };
+    EXPECT_EQ(exposed.forward_ns, ring(CellKind::kForward));
+    EXPECT_EQ(exposed.backward_ns, ring(CellKind::kBackwardInput));
+  }
+}
+
+// Four lanes in a node: one query head and one key head each. Three peers, to each 2·1 + 2·1 heads of 16·4
+// bytes of 100 tokens, at a byte a nanosecond, in two transfers; nothing waits, because heads are even.
+TEST(Exchanges, HeadsExposeAllThatTheyMove) {
+  const LanePlace place{.lanes = 4, .fewest = 4, .run = 4};
+  const Exchanges::Exposed exposed = exchanges_of(options_of()).exposed(0, shared_on(4), place, 4);
+  EXPECT_EQ(exposed.forward_ns, 3 * 4 * 64 * 100 + 2 * 10);
+  EXPECT_EQ(exposed.backward_ns, exposed.forward_ns);
+}
+
+// Two of the three peers are elsewhere, at half the rate: the third one's transfer is hidden behind theirs.
+TEST(Exchanges, LinksInsideNodesAndBetweenThemWorkSideBySide) {
+  const LanePlace place{.lanes = 4, .fewest = 2, .run = 1};
+  const Exchanges::Exposed exposed = exchanges_of(options_of()).exposed(0, shared_on(4), place, 4);
+  EXPECT_EQ(exposed.forward_ns, 2 * (2 * 4 * 64 * 100) + 2 * 100);
+}
+
+TEST(Exchanges, ThoseOnOneAdapterShareIt) {
+  CostModel::Options options = options_of();
+  const LanePlace place{.lanes = 4, .fewest = 2, .run = 1};
+  const int64_t alone_ns = exchanges_of(options).exposed(0, shared_on(4), place, 4).forward_ns;
+  options.gpus_per_nic = 2;
+  EXPECT_EQ(exchanges_of(options).exposed(0, shared_on(4), place, 4).forward_ns, 2 * alone_ns - 2 * 100);
+}
+
+// Four heads on three lanes: one has two of them, and both of their key heads or not: attention takes 6/4 of
+// its even share. Squares are 100²·3 a lane.
+TEST(Exchanges, AttentionWaitsForTheLaneWithMostHeads) {
+  const LanePlace place{.lanes = 3, .fewest = 3, .run = 3};
+  const Exchanges::Exposed exposed = exchanges_of(options_of()).exposed(0, shared_on(3), place, 3);
+  const int64_t most_keys = model::most_heads({4, 2}, 3).keys;
+  const int64_t moved_ns = 2 * (2 * (2 + most_keys)) * 64 * 100 + 2 * 10;
+  EXPECT_EQ(exposed.forward_ns, moved_ns + 30'000 / 8 / 2);
+  EXPECT_EQ(exposed.backward_ns, moved_ns + 30'000 / 4 / 2);
+}
+
+TEST(Exchanges, RecomputingExchangesHeadsOnceMore) {
+  CostModel::Options options = options_of();
+  options.policy.recompute = true;
+  const LanePlace place{.lanes = 4, .fewest = 4, .run = 4};
+  const Exchanges::Exposed exposed = exchanges_of(options).exposed(0, shared_on(4), place, 4);
+  EXPECT_EQ(exposed.backward_ns, 2 * exposed.forward_ns);
+}
+
+// Runs of two inside nodes: one peer, two query heads and one key head; between them a ring of two whose
+// blocks are a key head's of 200 tokens, of which attention's half hides what it can.
+TEST(Exchanges, NestedAddsARingBetweenRuns) {
+  const LanePlace place{.lanes = 4, .fewest = 2, .run = 2};
+  const Exchanges::Exposed exposed = exchanges_of(options_of()).exposed(0, shared_on(4), place, 2);
+  const int64_t heads_ns = 1 * (2 * 2 + 2 * 1) * 64 * 100 + 2 * 10;
+  const int64_t block_ns = 2 * (2 * 64 * 200) + 100;
+  EXPECT_EQ(exposed.forward_ns, heads_ns + block_ns - 40'000 / 8 / 2);
+  EXPECT_EQ(exposed.backward_ns, heads_ns + 2 * block_ns - 100 - 40'000 / 4 / 2);
+}
+
+TEST(Exchanges, TheCheapestIsTheLeastOfThoseAllowed) {
+  base::Rng rng(7);
+  for (int round = 0; round < 300; ++round) {
+    CostModel::Options options = options_of();
+    options.shape.heads = 16;
+    options.shape.kv_heads = 4;
+    options.exchanges = {.ring = rng.below(2) == 0, .heads = rng.below(2) == 0, .nested = rng.below(2) == 0};
+    const Exchanges exchanges = exchanges_of(options, 32);
+    const int lanes = static_cast<int>(rng.between(2, 32));
+    const LanePlace place = LanePlace::aligned(lanes, 8);
+    const Work work = Work::of_lane(rng.between(1, 5000), rng.between(2, 200'000), lanes);
+    int64_t least_ns = -1;
+    const auto consider = [&](bool allowed, int head_lanes) {
+      if (!allowed || head_lanes > 16 || lanes % head_lanes != 0) return;
+      const int64_t ns = exchanges.exposed(0, work, place, head_lanes).both_ns();
+      least_ns = least_ns < 0 ? ns : std::min(least_ns, ns);
+    };
+    consider(options.exchanges.ring, 1);
+    consider(options.exchanges.heads, lanes);
+    for (int run = 2; run < lanes; ++run) {
+      if (place.run % run == 0) consider(options.exchanges.nested, run);
+    }
+    if (least_ns < 0) least_ns = exchanges.exposed(0, work, place, 1).both_ns();
+    EXPECT_EQ(exchanges.least(0, work, place, kAmpleTokens).both_ns(), least_ns)
+        << base::text(lanes, " lanes, round ", round);
+    EXPECT_LE(exchanges.floor_ns(0, work, lanes, 8), least_ns);
+  }
+}
+
+TEST(Exchanges, HeadsNeedRoomForWhatTheySave) {
+  const Exchanges exchanges = exchanges_of(options_of());
+  const LanePlace place{.lanes = 4, .fewest = 4, .run = 4};
+  const Exchanges::StagePlace stage{0, place};
+  const int64_t taken = exchanges.credit_tokens(4, 100);
+  EXPECT_GT(taken, 100);
+  const auto chosen = [&](int64_t max_tokens) {
+    return exchanges.cheapest(Work::of_lane(100, 40, 4), std::span(&stage, 1), max_tokens);
+  };
+  EXPECT_NE(chosen(kAmpleTokens).exchange, Exchange::kRing);
+  EXPECT_EQ(chosen(100).exchange, Exchange::kRing);
+}
+
+// The leads that the exchange was designed on: long sequences hide a ring, short ones don't; between nodes
+// heads move less than keys and values do, until there are as many query heads as attention takes to hide
+// them.
+TEST(Exchanges, OnNodesOfEightShortSequencesExchangeHeadsAndLongOnesKeys) {
+  const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 8);
+  const std::vector<int> degrees = {1};
+  const AnalyticMemory memory{.device_bytes = int64_t{1} << 40, .element_bytes = 2};
+  const CostModel cost(analytic_options(model::named_shape("llama-32b"), rates_of(cluster), memory, degrees,
+                                        cluster.gpus_per_node));
+  const Exchanges exchanges({.tp = 1, .pp = 1, .cp = 64}, cost);
+  const auto choice = [&](int64_t length, int lanes) {
+    const Exchanges::StagePlace stage{0, LanePlace::aligned(lanes, 8)};
+    const Work work = Work::of_lane((length + lanes - 1) / lanes, length, lanes);
+    return exchanges.cheapest(work, std::span(&stage, 1), kAmpleTokens).exchange;
+  };
+  EXPECT_NE(choice(16'384, 16), Exchange::kRing);
+  EXPECT_NE(choice(32'768, 64), Exchange::kRing);
+  EXPECT_EQ(choice(1'048'576, 64), Exchange::kRing);
+}
+
+}  // namespace
+}  // namespace sluice::cost
