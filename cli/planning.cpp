@@ -30,6 +30,10 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
                           "Tokens of a batch; 0: all documents are one batch")
               ->capture_default_str(),
           command.add_option("--seed", options.seed, "Of the order in which documents are drawn")
+              ->capture_default_str(),
+          command
+              .add_option("--exchange", options.exchange,
+                          "Between lanes that share sequences: auto, or ring, heads or nested alone")
               ->capture_default_str()};
 }
 

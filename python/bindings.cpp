@@ -143,7 +143,7 @@ class Planner {
 
 config::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
                                    std::vector<std::string> strategies, int64_t context_length,
-                                   int64_t tokens_per_step, int64_t seed) {
+                                   int64_t tokens_per_step, int64_t seed, std::string exchange) {
   return {.gpus = gpus,
           .cluster = std::move(cluster),
           .model = std::move(model),
@@ -151,7 +151,8 @@ config::PlanningOptions options_of(int gpus, std::string cluster, std::string mo
           .context_length = context_length,
           .tokens_per_step = tokens_per_step,
           .strategies = std::move(strategies),
-          .seed = seed};
+          .seed = seed,
+          .exchange = std::move(exchange)};
 }
 
 }  // namespace
@@ -166,7 +167,8 @@ PYBIND11_MODULE(_sluice, module) {
       .def(py::init(&options_of), py::kw_only(), py::arg("gpus"), py::arg("cluster"), py::arg("model"),
            py::arg("calibration"), py::arg("strategies") = defaults.strategies,
            py::arg("context_length") = defaults.context_length,
-           py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed);
+           py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed,
+           py::arg("exchange") = defaults.exchange);
   py::class_<Planner>(module, "Planner")
       .def(py::init<const config::PlanningOptions&, const std::string&>(), py::arg("options"),
            py::arg("method"))

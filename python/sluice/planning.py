@@ -52,6 +52,7 @@ def propose(
     max_strategies: int = 8,
     max_cp: int = 0,
     seed: int = 1,
+    exchange: str = "auto",
 ) -> list[Proposal]:
     """Few strategies that together suit the batches drawn from `lengths` best; the first holds the context.
 
@@ -64,6 +65,7 @@ def propose(
     max_cp: most lanes of a pipeline, over which long sequences are cut. 0: 8, or 1 with method "paper", which
         knows none.
     seed: of the batches that are drawn.
+    exchange: as for Planner.
 
     Takes seconds to minutes, growing with `gpus`; other Python threads run meanwhile. Equal inputs give equal
     results. Raises InputError, and InfeasibleError when no strategy holds the context length.
@@ -76,6 +78,7 @@ def propose(
         context_length=_count(context_length, "context_length", least=0, most=_MOST_TOKENS),
         tokens_per_step=_count(tokens_per_step, "tokens_per_step", least=0, most=2**40),
         seed=_count(seed, "seed", least=0, most=2**63 - 1),
+        exchange=exchange,
     )
     most = _count(max_strategies, "max_strategies", most=2**20)
     lanes = _count(max_cp, "max_cp", least=0, most=_MOST_GPUS)
@@ -99,6 +102,7 @@ class Planner:
         model: Path | None = None,
         calibration: Path = "analytic",
         method: str = "ours",
+        exchange: str = "auto",
     ) -> None:
         """
         strategies: proposals, or texts such as "1x<4,2,1> + 8x<1,1,1>", or the path of a strategies.json.
@@ -110,6 +114,8 @@ class Planner:
         calibration: a shipped fit ("a800-7b", "a800-13b", "a800-32b"), a calibration.json, or "analytic":
             assumed rates of the cluster.
         method: "ours", "paper" for the published algorithms, or "exact" for the best plans of small batches.
+        exchange: how lanes that share sequences see each other's keys and values: "auto", whatever costs a unit
+            least, or "ring", "heads" or "nested" alone.
 
         Raises InputError naming the value and the way out.
         """
@@ -119,6 +125,7 @@ class Planner:
             "model": _text(model),
             "calibration": _text(calibration),
             "strategies": _strategy_texts(strategies),
+            "exchange": exchange,
         }
         self._method = method
         self._planner = _sluice.Planner(_sluice.Options(**self._arguments), method)
@@ -178,10 +185,11 @@ def simulate(
     compare: str | Iterable[str] = (),
     steps: int = 20,
     seed: int = 1,
+    exchange: str = "auto",
 ) -> Simulation:
     """What steps would take on a cluster that one may not have, under Sluice and other systems.
 
-    lengths, gpus, cluster, model, calibration, context_length, tokens_per_step, seed: as for propose().
+    lengths, gpus, cluster, model, calibration, context_length, tokens_per_step, seed, exchange: as for propose().
     strategies: Sluice's candidates, as for Planner; none: they are proposed.
     max_cp: most lanes of a pipeline that is proposed.
     compare: names of other systems ("megatron", "deepspeed", "hotspa", "flexsp", "hydraulis", ...), or "all".
@@ -200,6 +208,7 @@ def simulate(
         context_length=_count(context_length, "context_length", least=0, most=_MOST_TOKENS),
         tokens_per_step=_count(tokens_per_step, "tokens_per_step", least=0, most=2**40),
         seed=_count(seed, "seed", least=0, most=2**63 - 1),
+        exchange=exchange,
     )
     systems = compare if isinstance(compare, str) else ",".join(compare)
     count = _count(steps, "steps", most=2**30)

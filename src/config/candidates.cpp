@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/run_config.h"
+#include "cost/exchange.h"
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
 #include "published/paper_plan.h"
@@ -42,8 +43,9 @@ std::shared_ptr<const plan::Method> planner_method(Method method, uint64_t seed)
   return method == Method::kPaper ? published::paper({.dispatch = {.seed = seed}}) : plan::ours();
 }
 
-std::vector<plan::Proposal> propose_under(const cost::CostModel& cost, const PlanningTask& task) {
+std::vector<plan::Proposal> propose_under(const cost::CostModel& machine, const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
+  const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
   const plan::ProposalOptions options{
       .world_size = task.world_size,
       .context_length = task.context_length,
@@ -125,7 +127,7 @@ plan::Planner make_planner(const PlanningTask& task) {
   options.method = planner_method(choices.method, task.seed);
   options.selection = choices.selection;
   options.fixed_candidate = choices.fixed_candidate;
-  return plan::Planner(std::move(options), task.cost);
+  return plan::Planner(std::move(options), cost::choosing_from(task.cost, task.choices.exchanges));
 }
 
 void require_context(const plan::Planner& planner, int64_t context_length) {

@@ -27,6 +27,7 @@ struct PlannerChoices {
   // Second among them one more, where it makes a candidate hold the context: offloading a share whose copies
   // a layer's forward hides (plan/offload.h). Without policies it does nothing.
   bool hides_offload = false;
+  cost::ExchangeSet exchanges;  // of units on several lanes
 };
 
 // What all that is done for.

@@ -10,6 +10,7 @@
 #include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"
+#include "cost/exchange.h"
 #include "cost/shipped.h"
 #include "model/hugging_face.h"
 
@@ -198,6 +199,7 @@ PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {
                     .seed = static_cast<uint64_t>(options.seed),
                     .choices = std::move(choices)};
   task.choices.strategies = inputs.strategies;
+  task.choices.exchanges = cost::parse_exchange_set(options.exchange);
   if (inputs.strategies.empty() && !inputs.lengths.empty()) {
     task.sample_batches = sample_batches(inputs.sequence_lengths(), options.tokens_per_step, task.seed);
   }
@@ -244,7 +246,8 @@ Json to_json(const PlanningInputs& inputs) {
             {"hash", base::hash_text(hash)}}},
           {"context_length", options.context_length},
           {"tokens_per_step", options.tokens_per_step},
-          {"seed", options.seed}};
+          {"seed", options.seed},
+          {"exchange", options.exchange}};
 }
 
 Method parse_method(const std::string& name) {

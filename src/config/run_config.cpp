@@ -163,6 +163,7 @@ ParallelConfig read_parallel(TomlSection& section) {
     }
   }
   section.read_choice("method", parallel.method, {"ours", "paper"});
+  section.read_choice("exchange", parallel.exchange, {"auto", "ring", "heads", "nested"});
   section.read_in("max_cp", parallel.max_cp, kRanks);
   section.read("calibration", parallel.calibration);
   section.read_in("gpus_per_node", parallel.gpus_per_node, kRanks);
@@ -350,11 +351,9 @@ toml::table optimizer_table(const OptimizerConfig& optimizer) {
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
-  toml::table table{{"proposed", parallel.proposed},
-                    {"method", parallel.method},
-                    {"max_cp", parallel.max_cp},
-                    {"calibration", parallel.calibration},
-                    {"gpus_per_node", parallel.gpus_per_node}};
+  toml::table table{{"proposed", parallel.proposed},       {"method", parallel.method},
+                    {"exchange", parallel.exchange},       {"max_cp", parallel.max_cp},
+                    {"calibration", parallel.calibration}, {"gpus_per_node", parallel.gpus_per_node}};
   if (parallel.strategies.empty()) {
     table.insert("strategies", "auto");
   } else {

@@ -11,6 +11,7 @@
 #include "config/sampling.h"
 #include "config/strategy_file.h"
 #include "cost/analytic.h"
+#include "cost/exchange.h"
 #include "cost/shipped.h"
 
 namespace sluice::config {
@@ -115,7 +116,8 @@ PlannerChoices choices_of(const RunConfig& config, int world_size) {
   PlannerChoices choices{.strategies = configured_strategies(config, world_size),
                          .method = parse_method(parallel.method),
                          .policies = memory_policies(config.memory),
-                         .hides_offload = config.memory.offload == "auto"};
+                         .hides_offload = config.memory.offload == "auto",
+                         .exchanges = cost::parse_exchange_set(parallel.exchange)};
   choices.max_cp = std::min(parallel.max_cp, choices.method == Method::kOurs ? parallel.max_cp : 1);
   if (parallel.select == "cycle") {
     choices.selection = plan::Selection::kCycle;

@@ -132,6 +132,7 @@ Explanation explain(const StepPlan& plan, const plan::Planner& planner) {
   for (const PipelinePlan& pipeline : plan.pipelines)
     explanation.pipelines.push_back(explain_pipeline(pipeline, planner));
   std::ranges::stable_sort(explanation.pipelines, std::ranges::greater{}, &ExplainedPipeline::end_ns);
+  explanation.cuts = explain_cuts(plan, planner.cost());
   return explanation;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/planner.h"
+#include "report/explain_lanes.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::report {
@@ -49,6 +50,7 @@ struct Explanation {
   std::string bounded_by;                      // StepPlan::bounded_by
   std::vector<ExplainedCandidate> candidates;  // fastest first; those that don't hold the batch last
   std::vector<ExplainedPipeline> pipelines;    // last to end first; empty ones too
+  std::vector<ExplainedCut> cuts;              // units of several lanes
 };
 
 // Plans every candidate of the planner on its own, which takes several times as long as the plan did.

@@ -67,6 +67,47 @@ No plan of these candidates takes less than 1.23 s, so this one is within 0.24 %
 
 TEST(Explain, TextIsForPeople) { EXPECT_EQ(explanation_text(example()), kExpected); }
 
+TEST(Explain, SaysWhyUnitsHaveTheirLanesAndTheirExchange) {
+  Explanation explanation = example();
+  explanation.cuts = {{.longest_tokens = 32'768,
+                       .sequences = 1,
+                       .lanes = 16,
+                       .exchange = "nested 8",
+                       .busy_ns = 900'000'000,
+                       .fewer_ns = 950'000'000,
+                       .ring_ns = 400'000'000,
+                       .heads_ns = 60'000'000,
+                       .nested_ns = 20'000'000}};
+  EXPECT_THAT(explanation_text(explanation),
+              testing::HasSubstr("  longest  sequences  lanes  exchange      takes  one fewer  one more      "
+                                 " ring     heads    nested\n"
+                                 "   32,768          1     16  nested 8  900.00 ms  950.00 ms         -  "
+                                 "400.00 ms  60.00 ms  20.00 ms"));
+}
+
+TEST(Explain, CutsAreThePlans) {
+  const std::vector<int> degrees = {1};
+  plan::PlannerOptions options{.world_size = 8, .candidates = {strategy::parse_strategy("<1,1,8>", 8)}};
+  const cost::CostModel cost(
+      cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, degrees, 4));
+  const plan::Planner planner(options, cost);
+  const strategy::StepPlan plan =
+      planner.plan(0, {{.document = 0, .length_tokens = 20'000}, {.document = 1, .length_tokens = 900}});
+  const Explanation explanation = explain(plan, planner);
+  ASSERT_FALSE(explanation.cuts.empty());
+  for (const ExplainedCut& cut : explanation.cuts) {
+    ASSERT_TRUE(cut.ring_ns);
+    const bool nested = cut.exchange.starts_with("nested");
+    const std::optional<int64_t> chosen_ns = nested                    ? cut.nested_ns
+                                             : cut.exchange == "heads" ? cut.heads_ns
+                                                                       : cut.ring_ns;
+    ASSERT_TRUE(chosen_ns);
+    EXPECT_LE(*chosen_ns, *cut.ring_ns);
+    EXPECT_LE(*chosen_ns, cut.heads_ns.value_or(*chosen_ns));
+    EXPECT_LE(*chosen_ns, cut.busy_ns);
+  }
+}
+
 TEST(Explain, SaysWhatIsNotKnown) {
   Explanation explanation = example();
   explanation.lower_bound_ns = 0;

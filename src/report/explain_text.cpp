@@ -138,7 +138,8 @@ std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
            "that long. Only schemes that are cheaper for these lengths, or more GPUs, would help.";
   }
   if (bounded_by == "rings") {
-    return "Its work and its rings bound it: long sequences must be cut over lanes of several nodes to end in "
+    return "Its work and its exchanges bound it: long sequences must be cut over lanes of several nodes to "
+           "end in "
            "time, and there their transfers keep lanes waiting. Faster links between nodes would help.";
   }
   return text("What proves it: ", bounded_by, ".");
@@ -155,7 +156,8 @@ std::string bound_text(const Explanation& explanation) {
 
 std::string explanation_text(const Explanation& explanation) {
   return text(batch_text(explanation), "\n", choice_text(explanation), "\n", candidate_table(explanation),
-              "\n", last_text(explanation), "\n", bound_text(explanation));
+              "\n", last_text(explanation), "\n",
+              explanation.cuts.empty() ? "" : cuts_text(explanation.cuts) + "\n", bound_text(explanation));
 }
 
 }  // namespace sluice::report

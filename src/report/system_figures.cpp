@@ -23,7 +23,7 @@ struct ShareKind {
 };
 constexpr std::array<ShareKind, 7> kShareKinds = {{
     {"compute", "compute", "matrix products, attention, and what goes with them", &TimeShares::compute_ns},
-    {"ring", "ring", "attention waiting for keys and values of other lanes", &TimeShares::ring_ns},
+    {"ring", "exchange", "attention waiting for what lanes exchange for it", &TimeShares::ring_ns},
     {"link", "pull and push", "waiting for parameters or gradients: what overlap does not hide",
      &TimeShares::link_ns},
     {"update", "update", "scalars and optimiser", &TimeShares::update_ns},

@@ -165,7 +165,7 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
 std::string comparison_table(const std::vector<SystemResult>& results) {
   const report::SystemSummary sluice = report::summary_of(results.front().run);
   std::vector<std::vector<std::string>> rows = {
-      {"system", "step", "", "tokens/s", "time", "compute %", "ring %", "bubble %", "link %", "idle %"}};
+      {"system", "step", "", "tokens/s", "time", "compute %", "exchange %", "bubble %", "link %", "idle %"}};
   std::string notes;
   for (const SystemResult& result : results) {
     if (result.run.infeasible.empty()) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/exchange.h"
 
 namespace sluice::study {
 
@@ -65,7 +66,8 @@ Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int ma
                                .sample_batches = config::sample_batches(inputs.sequence_lengths(),
                                                                         options.tokens_per_step, seed),
                                .seed = seed,
-                               .choices = {.strategies = inputs.strategies}},
+                               .choices = {.strategies = inputs.strategies,
+                                           .exchanges = cost::parse_exchange_set(options.exchange)}},
                     .table = model::parameter_table(inputs.calibration.options.shape),
                     .facts = facts_of(inputs),
                     .made_from = config::to_json(inputs)};

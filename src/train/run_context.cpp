@@ -310,7 +310,9 @@ void RunContext::take_proposal_of_checkpoint() {
   config::ParallelConfig& own = config_.parallel;
   if (!own.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
   const config::ParallelConfig earlier = config::parse_config(resumed_.config, "the checkpoint").parallel;
-  if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp) return;
+  if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp ||
+      earlier.exchange != own.exchange)
+    return;
   own.strategies = earlier.strategies;
   own.proposed = true;
 }
