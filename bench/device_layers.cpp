@@ -39,6 +39,7 @@
 #include "ops/rotary.h"
 #include "ops/swiglu.h"
 #include "ops/tensor_memory.h"
+#include "runtime/link_kernels.h"
 #include "runtime/optimizer_kernels.h"
 
 namespace sluice {
@@ -239,6 +240,7 @@ class LayerBench {
     run_attention();
     run_ends();
     run_update();
+    run_link();
   }
 
   void run_norms() {
@@ -308,6 +310,41 @@ class LayerBench {
     print("logits gradient", 0, 2 * bytes, time([&] {
             ops::cross_entropy_gradient(logits, statistics, statistics, targets, 0, at::kBFloat16);
           }));
+  }
+
+  // The link's copies and sums of slices, of 1 GiB that lies in pieces of a job each.
+  void run_link() {
+    constexpr int64_t kBytes = int64_t{1} << 30, kTerms = 4, kJobs = kBytes / runtime::kJobBytes;
+    constexpr int64_t kJobElements = runtime::kJobBytes / 4;
+    const at::Tensor terms = at::zeros({kTerms, kBytes / 4}, kNarrow.dtype(at::kFloat));
+    auto* first = terms.mutable_data_ptr<float>();
+    std::vector<runtime::CopyJob> copies;
+    std::vector<runtime::SumJob> sums;
+    std::vector<const float*> sources;
+    for (int64_t term = 0; term < kTerms; ++term) sources.push_back(first + term * kBytes / 4);
+    for (int64_t job = 0; job < kJobs; ++job) {
+      float* piece = first + job * kJobElements;
+      copies.push_back({piece, piece + kBytes / 4, runtime::kJobBytes});
+      sums.push_back({piece, kJobElements, job * kJobElements, 0, static_cast<int32_t>(kTerms)});
+    }
+    const at::Tensor copies_there = uploaded(copies), sums_there = uploaded(sums),
+                     sources_there = uploaded(sources);
+    const auto stream = [] { return c10::cuda::getCurrentCUDAStream().stream(); };
+    print("link copies", 0, 2.0 * kBytes, time([&] {
+            runtime::launch_copies(static_cast<const runtime::CopyJob*>(copies_there.const_data_ptr()), kJobs,
+                                   stream());
+          }));
+    print("link sums", 0, (kTerms + 1.0) * kBytes, time([&] {
+            runtime::launch_sums(static_cast<const runtime::SumJob*>(sums_there.const_data_ptr()), kJobs,
+                                 static_cast<const float* const*>(sources_there.const_data_ptr()), stream());
+          }));
+  }
+  template <typename Job>
+  static at::Tensor uploaded(const std::vector<Job>& jobs) {
+    const at::Tensor there =
+        at::empty({static_cast<int64_t>(jobs.size() * sizeof(Job))}, kNarrow.dtype(at::kByte));
+    cudaMemcpy(there.mutable_data_ptr(), jobs.data(), jobs.size() * sizeof(Job), cudaMemcpyHostToDevice);
+    return there;
   }
 
   // The optimiser, on as many parameters as a rank owns of 8B over 64.

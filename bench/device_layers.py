@@ -157,6 +157,34 @@ def measure(torch, arguments, name, load, lengths, attention):
                           "peak_bytes": torch.cuda.max_memory_allocated()}), flush=True)
 
 
+def measure_head(torch, arguments, name, load, lengths):
+    """The output matrix and its loss, forward and backward: compiled, so that softmax and gradient are one pass each, in
+    chunks of rows, so that logits are never there as a whole."""
+    functional = torch.nn.functional
+    model, tokens = MODELS[name], sum(lengths)
+    torch.compiler.reset()
+    weight = (torch.randn(model["vocab"], model["hidden"], device="cuda") * 0.02).to(torch.bfloat16).requires_grad_()
+    x = torch.randn(tokens, model["hidden"], device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    targets = torch.randint(model["vocab"], (tokens,), device="cuda")
+    rows = min(tokens, (1 << 30) // (2 * model["vocab"]))
+
+    @torch.compile
+    def loss_of(rows_of_x, rows_of_targets):
+        logits = functional.linear(rows_of_x, weight)
+        return functional.cross_entropy(logits.float(), rows_of_targets, reduction="sum")
+
+    def step():
+        for chunk, of_chunk in zip(x.split(rows), targets.split(rows)):
+            loss_of(chunk, of_chunk).backward()
+        weight.grad = x.grad = None
+
+    flops = 6 * tokens * model["hidden"] * model["vocab"]
+    median, spread = time_ms(torch, step)
+    print(json.dumps({"system": "torch", "model": name, "layers": arguments.layers, "load": load,
+                      "sequences": len(lengths), "tokens": tokens, "part": "head step", "ms": median,
+                      "spread_ms": spread, "causal_mfu": flops / (median * 1e-3) / PEAK_FLOPS}), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=4)
@@ -176,6 +204,8 @@ def main():
                 continue
             for attention in [arguments.attention] if arguments.attention else ATTENTION:
                 measure(torch, arguments, name, load, lengths, attention)
+            if arguments.attention in (None, "varlen"):
+                measure_head(torch, arguments, name, load, lengths)
 
 
 if __name__ == "__main__":
