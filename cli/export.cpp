@@ -27,7 +27,8 @@ struct Options {
 int64_t trained_positions(const checkpoint::Checkpoint& checkpoint) {
   const std::string& toml = checkpoint.manifest().config;
   if (toml.empty()) return 0;
-  return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string()).data.context_length;
+  return config::longest_context(
+      config::parse_config(toml, (checkpoint.directory() / "manifest.json").string()));
 }
 
 void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {

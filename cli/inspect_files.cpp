@@ -156,8 +156,9 @@ void inspect_metrics(const fs::path& path) {
     };
     const auto step = base::require<int64_t>(lines[i], "step", path.string());
     if (lines[i].contains("validation_loss")) {
-      print("%8lld %9.4f  validation, %.0f targets\n", static_cast<long long>(step),
-            number("validation_loss"), number("targets"));
+      const auto set = base::get_or<std::string>(lines[i], "set", "", path.string());
+      print("%8lld %9.4f  validation%s, %.0f targets\n", static_cast<long long>(step),
+            number("validation_loss"), set.empty() ? "" : (" of " + set).c_str(), number("targets"));
     } else if (i % every == 0 || i + 1 == lines.size()) {
       print("%8lld %9.4f %9.4f %9.1f %9.1f %10.0f  %s\n", static_cast<long long>(step), number("loss"),
             number("grad_norm"), number("time_ms"), number("predicted_ms"), number("tokens_per_s"),

@@ -72,7 +72,7 @@ Planning planning_of(const config::PlanningOptions& options, const std::string& 
   const config::PlanningInputs inputs = config::resolve_planning(options);
   if (inputs.strategies.empty()) log_proposing(inputs);
   return {config::make_planner(config::task_of(inputs, {.method = config::parse_method(method)})),
-          inputs.sampler()};
+          config::PhasedSampler(inputs.sampler())};
 }
 
 }  // namespace sluice::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/phased_sampler.h"
 #include "config/planning_inputs.h"
 #include "plan/planner.h"
 
@@ -21,7 +22,7 @@ CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& o
 // A planner and what it plans for.
 struct Planning {
   plan::Planner planner;
-  corpus::Sampler sampler;
+  config::PhasedSampler sampler;
 };
 
 // With the inputs' strategies, or proposed ones where none are given.

@@ -14,6 +14,11 @@ namespace {
 // Numbers as short as they read back to themselves.
 std::string to_text(const toml::node* value) {
   if (value == nullptr) return "not set";
+  if (const toml::table* table = value->as_table()) {
+    std::vector<std::string> parts;
+    for (const auto& [key, part] : *table) parts.push_back(base::text(key.str(), " = ", to_text(&part)));
+    return base::text("{", base::join(parts, ", "), "}");
+  }
   if (const toml::array* list = value->as_array()) {
     std::vector<std::string> parts;
     for (const toml::node& part : *list) parts.push_back(to_text(&part));
@@ -43,7 +48,13 @@ std::vector<std::string> changes(const RunConfig& then, const RunConfig& now) {
   const toml::table before = relevant(then);
   const toml::table after = relevant(now);
   std::vector<std::string> lines;
+  const std::string phases_before = to_text(before.get("phase"));
+  const std::string phases_after = to_text(after.get("phase"));
+  if (phases_before != phases_after) {
+    lines.push_back(base::text("phase is ", phases_after, ", was ", phases_before));
+  }
   for (const auto& [section, keys] : after) {
+    if (!keys.is_table()) continue;
     // A key stands in both, except for those of [model]: hf, or the keys of a shape.
     toml::table both = *before[section].as_table();
     for (const auto& [key, value] : *keys.as_table()) both.insert_or_assign(key, value);

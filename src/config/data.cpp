@@ -3,53 +3,96 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "config/candidates.h"
 #include "config/sampling.h"
 
 namespace sluice::config {
 
 namespace {
 
-ValidationData validation_data(corpus::Blend blend, const corpus::SamplerOptions& options) {
+ValidationData validation_data(std::string name, corpus::Blend blend, const corpus::SamplerOptions& options) {
   std::vector<corpus::Batch> batches = corpus::batches_in_order(blend.sources(), options);
-  return {std::move(blend), std::move(batches)};
+  return {std::move(name), std::move(blend), std::move(batches)};
 }
 
-std::optional<ValidationData> open_validation(const DataConfig& data, corpus::IndexedOptions indexed,
-                                              corpus::SamplerOptions options) {
-  if (!data.validation.empty()) {
-    std::vector<std::pair<std::string, double>> prefixes;
-    for (const std::string& prefix : data.validation) prefixes.emplace_back(prefix, 1.0);
-    options.validation_ppm = 0;
-    return validation_data(corpus::Blend::open(prefixes, indexed), options);
-  }
+std::vector<ValidationData> open_validation(const DataConfig& data, corpus::IndexedOptions indexed,
+                                            corpus::SamplerOptions options) {
+  std::vector<ValidationData> sets;
   if (options.validation_ppm > 0) {
     options.subset = corpus::Subset::kValidation;
-    return validation_data(corpus::Blend::open(data.train, indexed), options);
+    sets.push_back(validation_data("", corpus::Blend::open(data.train, indexed), options));
   }
-  return std::nullopt;
+  for (const ValidationSet& set : data.validation) {
+    std::vector<std::pair<std::string, double>> prefixes;
+    for (const std::string& prefix : set.prefixes) prefixes.emplace_back(prefix, 1.0);
+    sets.push_back(validation_data(set.name, corpus::Blend::open(prefixes, indexed), options));
+  }
+  for (const ValidationData& set : sets) set.blend.require_targets();
+  return sets;
+}
+
+DataPhase open_phase(const DataConfig& data, int64_t first_step, const corpus::IndexedOptions& indexed) {
+  const corpus::SamplerOptions sampling = sampling_options(data);
+  DataPhase phase{.first_step = first_step,
+                  .training = corpus::Blend::open(data.train, indexed),
+                  .sampling = sampling,
+                  .validation = open_validation(data, indexed, sampling)};
+  phase.training.require_targets();
+  // What no batch can be drawn with is found here.
+  corpus::Sampler(phase.training.sources(), sampling).skip(1);
+  return phase;
 }
 
 }  // namespace
 
-std::optional<corpus::Sample> Data::longest_training() const {
-  return config::longest_sequence(training.sources(), sampling);
+std::optional<corpus::Sample> longest_training(const DataPhase& phase) {
+  return config::longest_sequence(phase.training.sources(), phase.sampling);
 }
 
-std::optional<corpus::Sample> Data::longest_validation() const {
+std::optional<corpus::Sample> longest_validation(const DataPhase& phase) {
   std::optional<corpus::Sample> longest;
-  if (!validation) return longest;
-  for (const corpus::Batch& batch : validation->batches) {
-    for (const corpus::Sample& sample : batch.samples) {
-      if (!longest || sample.length_tokens > longest->length_tokens) longest = sample;
+  for (const ValidationData& set : phase.validation) {
+    for (const corpus::Batch& batch : set.batches) {
+      for (const corpus::Sample& sample : batch.samples) {
+        if (!longest || sample.length_tokens > longest->length_tokens) longest = sample;
+      }
     }
   }
   return longest;
 }
 
+size_t Data::index_at(int64_t step) const {
+  size_t index = 0;
+  while (index + 1 < phases.size() && phases[index + 1].first_step <= step) ++index;
+  return index;
+}
+
+PhasedSampler Data::sampler() const {
+  std::vector<SamplerPhase> samplers;
+  for (const DataPhase& phase : phases) {
+    samplers.push_back(
+        {phase.first_step, corpus::Sampler(phase.training.sources(), phase.sampling), phase.goes_on});
+  }
+  return PhasedSampler(std::move(samplers));
+}
+
+std::vector<std::vector<int64_t>> Data::sample_batches(uint64_t seed) const {
+  std::vector<std::vector<int64_t>> batches;
+  for (const DataPhase& phase : phases) {
+    const std::vector<int64_t> lengths = sequence_lengths(phase.training.sources(), phase.sampling);
+    for (auto& batch : config::sample_batches(lengths, phase.sampling.tokens_per_step, seed)) {
+      batches.push_back(std::move(batch));
+    }
+  }
+  return batches;
+}
+
 int64_t Data::longest_sequence() const {
   int64_t length = 0;
-  for (const auto& longest : {longest_training(), longest_validation()}) {
-    if (longest) length = std::max(length, longest->length_tokens);
+  for (const DataPhase& phase : phases) {
+    for (const auto& longest : {longest_training(phase), longest_validation(phase)}) {
+      if (longest) length = std::max(length, longest->length_tokens);
+    }
   }
   return length;
 }
@@ -62,12 +105,14 @@ Data open_data(const RunConfig& config) {
     throw base::InputError("[config] data.validation and data.validation_fraction are both given: keep one");
   }
   const corpus::IndexedOptions indexed{config.model.shape->vocab};
-  const corpus::SamplerOptions sampling = sampling_options(config.data);
-  Data data{corpus::Blend::open(config.data.train, indexed), sampling,
-            open_validation(config.data, indexed, sampling)};
-  data.training.require_targets();
-  if (data.validation) data.validation->blend.require_targets();
-  data.sampler().skip(1);  // what no batch can be drawn with is found here
+  Data data;
+  data.phases.push_back(open_phase(config.data, 0, indexed));
+  const DataConfig* before = &config.data;
+  for (const PhaseConfig& phase : config.phases) {
+    data.phases.push_back(open_phase(phase.data, phase.step, indexed));
+    data.phases.back().goes_on = goes_on(*before, phase.data);
+    before = &phase.data;
+  }
   return data;
 }
 

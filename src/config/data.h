@@ -2,8 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "config/phased_sampler.h"
 #include "config/run_config.h"
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
@@ -12,22 +14,38 @@ namespace sluice::config {
 
 // Evaluation goes through its batches in order; `blend` resolves their documents.
 struct ValidationData {
+  std::string name;  // of the set; empty: the only one
   corpus::Blend blend;
   std::vector<corpus::Batch> batches;
 };
 
-struct Data {
+// What is trained on and evaluated from a step on.
+struct DataPhase {
+  int64_t first_step = 0;
+  bool goes_on = false;  // as SamplerPhase's
   corpus::Blend training;
   corpus::SamplerOptions sampling;
-  std::optional<ValidationData> validation;
+  std::vector<ValidationData> validation;
+};
 
-  corpus::Sampler sampler() const { return corpus::Sampler(training.sources(), sampling); }
-  // The longest sequence that training can meet, and that evaluation meets, if any; numbered in their blends.
-  std::optional<corpus::Sample> longest_training() const;
-  std::optional<corpus::Sample> longest_validation() const;
-  // The length of the longer one.
+struct Data {
+  std::vector<DataPhase> phases;  // at least one; the first from step 0 on
+
+  // The phase of a step, and its index.
+  size_t index_at(int64_t step) const;
+  const DataPhase& at(int64_t step) const { return phases[index_at(step)]; }
+
+  PhasedSampler sampler() const;
+  // Lengths by batch to propose strategies with: of every phase, as config::sample_batches.
+  std::vector<std::vector<int64_t>> sample_batches(uint64_t seed) const;
+  // The length of the longest sequence that training or evaluation meets.
   int64_t longest_sequence() const;
 };
+
+// The longest sequence that training can meet in a phase, and that its evaluation meets, if any; numbered in
+// their blends.
+std::optional<corpus::Sample> longest_training(const DataPhase& phase);
+std::optional<corpus::Sample> longest_validation(const DataPhase& phase);
 
 // Opens the configuration's corpora. InputError as corpus::Blend and corpus::Sampler, or when no training
 // corpus is named, both kinds of validation are, or a mask leaves nothing to learn from. REQUIRES:

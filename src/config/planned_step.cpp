@@ -118,8 +118,10 @@ void try_longest(const Planner& planner, const model::ParameterTable& table, con
     if (!longest) return;
     build_step(planner, table, 0, sequences_of({*longest}), {.purpose = purpose, .link_plans = &links});
   };
-  build(data.longest_training(), graph::Purpose::kTrain);
-  build(data.longest_validation(), graph::Purpose::kEvaluate);
+  for (const DataPhase& phase : data.phases) {
+    build(longest_training(phase), graph::Purpose::kTrain);
+    build(longest_validation(phase), graph::Purpose::kEvaluate);
+  }
 }
 
 }  // namespace sluice::config

@@ -21,6 +21,7 @@ using base::text;
 
 // Ranges that are none of the modules'. Counts and tokens stay where sums of many are inside 64 bits.
 constexpr base::Range<int64_t> kSteps{0, int64_t{1} << 40};
+constexpr base::Range<int64_t> kSeeds{0, std::numeric_limits<int64_t>::max()};
 constexpr base::Range<int> kRanks{1, 1 << 20};
 constexpr base::Range<double> kGib{0, 1e6};
 constexpr base::Range<double> kWeights{1e-9, 1e9};
@@ -65,6 +66,7 @@ ModelConfig read_model(TomlSection& section, const std::string& file) {
   section.read("hf", model.hf);
   const bool has_shape = section.has("layers");
   const model::Shape shape = read_shape(section);
+  if (section.has("seed")) section.read_in("seed", model.seed.emplace(), kSeeds);
   section.finish();
   if (!model.hf.empty() && has_shape) section.wrong("hf", "and a shape are both given: keep one");
   if (model.hf.empty() && !has_shape)
@@ -84,6 +86,7 @@ void read_train_corpora(TomlSection& section, DataConfig& data) {
   if (node == nullptr) return;
   const toml::array* pairs = node->as_array();
   if (pairs == nullptr) section.refuse("train", "a list of [prefix, weight] pairs");
+  data.train.clear();
   for (const toml::node& item : *pairs) {
     const toml::array* pair = item.as_array();
     if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number()) {
@@ -95,19 +98,63 @@ void read_train_corpora(TomlSection& section, DataConfig& data) {
   }
 }
 
-DataConfig read_data(TomlSection& section) {
-  DataConfig data;
+// A text or a list of texts, which is one set, or a table of sets by name.
+std::vector<ValidationSet> read_validation(TomlSection& section) {
+  const toml::node* node = section.node("validation");
+  const toml::table* named = node == nullptr ? nullptr : node->as_table();
+  if (named == nullptr) {
+    std::vector<std::string> prefixes = section.read_texts("validation");
+    if (prefixes.empty()) return {};
+    return {{"", std::move(prefixes)}};
+  }
+  std::vector<ValidationSet> sets;
+  TomlSection inner(named, "data.validation", section.file());
+  for (const auto& [key, unused] : *named) {
+    const std::string name(key.str());
+    sets.push_back({name, inner.read_texts(name)});
+    if (name.empty() || sets.back().prefixes.empty()) section.refuse("validation", "corpora for each name");
+  }
+  return sets;
+}
+
+// What a phase may change.
+void read_training_data(TomlSection& section, DataConfig& data) {
   read_train_corpora(section, data);
-  data.validation = section.read_texts("validation");
-  section.read_in("validation_fraction", data.validation_fraction, {0.0, 0.9});
   section.read_in("context_length", data.context_length, {2, (int64_t{1} << 31) - 1});
   std::string overflow = corpus::name(data.overflow);
   section.read_choice("overflow", overflow, {"truncate", "split", "drop"});
   data.overflow = corpus::parse_overflow(overflow, "data.overflow");
   section.read_in("tokens_per_step", data.tokens_per_step, {2, kSteps.most});
-  section.read_in("seed", data.seed, {0, std::numeric_limits<int64_t>::max()});
+  section.read_in("seed", data.seed, kSeeds);
+}
+
+DataConfig read_data(TomlSection& section) {
+  DataConfig data;
+  read_training_data(section, data);
+  data.validation = read_validation(section);
+  section.read_in("validation_fraction", data.validation_fraction, {0.0, 0.9});
   section.finish();
   return data;
+}
+
+std::vector<PhaseConfig> read_phases(const toml::table& root, const DataConfig& data,
+                                     const std::string& file) {
+  std::vector<PhaseConfig> phases;
+  const toml::array* tables = root["phase"].as_array();
+  if (tables == nullptr) return phases;
+  for (const toml::node& node : *tables) {
+    TomlSection section(node.as_table(), "phase", file);
+    PhaseConfig phase{.data = phases.empty() ? data : phases.back().data};
+    const DataConfig before = phase.data;
+    if (!section.has("step")) section.wrong("step", "is missing: say with which step the phase begins");
+    section.read_in("step", phase.step, {phases.empty() ? 1 : phases.back().step + 1, kSteps.most});
+    read_training_data(section, phase.data);
+    section.finish();
+    // Documents would come again in the order in which they just came.
+    if (!section.has("seed") && !goes_on(before, phase.data)) ++phase.data.seed;
+    phases.push_back(std::move(phase));
+  }
+  return phases;
 }
 
 TrainConfig read_train(TomlSection& section) {
@@ -140,7 +187,8 @@ OptimizerConfig read_optimizer(TomlSection& section) {
   section.read_in("weight_decay", optimizer.weight_decay, kRates);
   section.read_in("clip", optimizer.clip, {0, 1e30});
   section.read_in("warmup_steps", optimizer.warmup_steps, kSteps);
-  section.read_choice("decay", optimizer.decay, {"cosine", "linear", "constant"});
+  section.read_choice("decay", optimizer.decay, {"cosine", "linear", "constant", "wsd", "inverse_sqrt"});
+  section.read_in("decay_steps", optimizer.decay_steps, kSteps);
   section.read_in("min_lr", optimizer.min_lr, kRates);
   section.finish();
   return optimizer;
@@ -209,14 +257,21 @@ LogConfig read_log(TomlSection& section) {
 
 const std::vector<std::string>& section_names() {
   static const std::vector<std::string> names{"model",   "data",   "train",      "optimizer", "parallel",
-                                              "cluster", "memory", "checkpoint", "log"};
+                                              "cluster", "memory", "checkpoint", "log",       "phase"};
   return names;
 }
 
 void refuse_unknown_sections(const toml::table& root, const std::string& name) {
   for (const auto& [key, value] : root) {
     const std::string found(key.str());
-    if (std::ranges::find(section_names(), found) != section_names().end() && value.is_table()) continue;
+    const bool known = std::ranges::find(section_names(), found) != section_names().end();
+    const toml::array* list = value.as_array();
+    const bool tables = list != nullptr && list->is_homogeneous(toml::node_type::table);
+    if (known && (found == "phase" ? tables : value.is_table())) continue;
+    if (found == "phase") {
+      throw InputError(
+          text("[config] ", place_of(name, value), ": phases are written [[phase]], with two brackets"));
+    }
     const std::string nearest = base::nearest_word(found, section_names());
     throw InputError(text("[config] ", place_of(name, value), ": unknown section '", found, "'",
                           nearest.empty() ? text(": known are ", base::join(section_names(), ", "))
@@ -233,6 +288,7 @@ RunConfig from_table(const toml::table& root, const std::string& name) {
               memory = section("memory"), checkpoint = section("checkpoint"), log = section("log");
   config.model = read_model(model, name);
   config.data = read_data(data);
+  config.phases = read_phases(root, config.data, name);
   config.train = read_train(train);
   config.optimizer = read_optimizer(optimizer);
   config.parallel = read_parallel(parallel);
@@ -286,6 +342,17 @@ RunConfig read_config(const std::filesystem::path& path, const std::vector<std::
   return parse_config(base::read_file(path), path.string(), overrides);
 }
 
+int64_t longest_context(const RunConfig& config) {
+  int64_t longest = config.data.context_length;
+  for (const PhaseConfig& phase : config.phases) longest = std::max(longest, phase.data.context_length);
+  return longest;
+}
+
+bool goes_on(const DataConfig& before, const DataConfig& after) {
+  return before.train == after.train && before.context_length == after.context_length &&
+         before.overflow == after.overflow && before.seed == after.seed;
+}
+
 void resolve_model(RunConfig& config) {
   if (config.model.hf.empty()) return;
   const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
@@ -310,9 +377,7 @@ const char* name_of(model::RopeScaling scaling) {
   return "none";
 }
 
-toml::table model_table(const ModelConfig& model) {
-  if (!model.hf.empty()) return toml::table{{"hf", model.hf}};
-  const model::Shape& shape = *model.shape;
+toml::table shape_table(const model::Shape& shape) {
   return toml::table{{"layers", shape.layers},
                      {"hidden", shape.hidden},
                      {"heads", shape.heads},
@@ -330,24 +395,51 @@ toml::table model_table(const ModelConfig& model) {
                      {"rope_original_max_position_embeddings", shape.rope.original_max_position_embeddings}};
 }
 
-toml::table data_table(const DataConfig& data) {
+toml::table model_table(const ModelConfig& model) {
+  toml::table table = model.hf.empty() ? shape_table(*model.shape) : toml::table{{"hf", model.hf}};
+  if (model.seed) table.insert("seed", *model.seed);
+  return table;
+}
+
+toml::table training_data_table(const DataConfig& data) {
   toml::array train;
   for (const auto& [prefix, weight] : data.train) train.push_back(toml::array{prefix, weight});
   return toml::table{{"train", train},
-                     {"validation", texts_to_array(data.validation)},
-                     {"validation_fraction", data.validation_fraction},
                      {"context_length", data.context_length},
                      {"overflow", corpus::name(data.overflow)},
                      {"tokens_per_step", data.tokens_per_step},
                      {"seed", data.seed}};
 }
 
+toml::table data_table(const DataConfig& data) {
+  toml::table table = training_data_table(data);
+  table.insert("validation_fraction", data.validation_fraction);
+  const bool named = !data.validation.empty() && !data.validation.front().name.empty();
+  if (named) {
+    toml::table sets;
+    for (const ValidationSet& set : data.validation) sets.insert(set.name, texts_to_array(set.prefixes));
+    sets.is_inline(true);
+    table.insert("validation", std::move(sets));
+  } else {
+    table.insert("validation",
+                 data.validation.empty() ? toml::array{} : texts_to_array(data.validation.front().prefixes));
+  }
+  return table;
+}
+
+toml::table phase_table(const PhaseConfig& phase) {
+  toml::table table = training_data_table(phase.data);
+  table.insert("step", phase.step);
+  return table;
+}
+
 toml::table optimizer_table(const OptimizerConfig& optimizer) {
   return toml::table{
-      {"lr", optimizer.lr},       {"betas", toml::array{optimizer.betas[0], optimizer.betas[1]}},
-      {"eps", optimizer.eps},     {"weight_decay", optimizer.weight_decay},
-      {"clip", optimizer.clip},   {"warmup_steps", optimizer.warmup_steps},
-      {"decay", optimizer.decay}, {"min_lr", optimizer.min_lr}};
+      {"lr", optimizer.lr},        {"betas", toml::array{optimizer.betas[0], optimizer.betas[1]}},
+      {"eps", optimizer.eps},      {"weight_decay", optimizer.weight_decay},
+      {"clip", optimizer.clip},    {"warmup_steps", optimizer.warmup_steps},
+      {"decay", optimizer.decay},  {"decay_steps", optimizer.decay_steps},
+      {"min_lr", optimizer.min_lr}};
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
@@ -406,6 +498,7 @@ std::string to_toml(const RunConfig& config) {
                           {"trace_steps", trace_steps}}}};
   std::ostringstream out;
   for (const auto& [name, table] : sections) out << "[" << name << "]\n" << table << "\n\n";
+  for (const PhaseConfig& phase : config.phases) out << "[[phase]]\n" << phase_table(phase) << "\n\n";
   return out.str();
 }
 

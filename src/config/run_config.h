@@ -18,16 +18,29 @@ namespace sluice::config {
 struct ModelConfig {
   std::string hf;                     // Hugging Face folder; empty: `shape` is given in the file
   std::optional<model::Shape> shape;  // from the keys, or read from hf's config.json by resolve()
+  std::optional<int64_t> seed;        // of initial weights; none: data.seed
+};
+
+// Corpora that are evaluated together.
+struct ValidationSet {
+  std::string name;  // empty: the only one
+  std::vector<std::string> prefixes;
 };
 
 struct DataConfig {
   std::vector<std::pair<std::string, double>> train;  // corpus prefix, weight
-  std::vector<std::string> validation;
+  std::vector<ValidationSet> validation;
   double validation_fraction = 0.0;
   int64_t context_length = 2048;
   corpus::Overflow overflow = corpus::Overflow::kTruncate;
   int64_t tokens_per_step = 16384;
   int64_t seed = 1;
+};
+
+// What is trained on from a step on.
+struct PhaseConfig {
+  int64_t step = 0;  // the first
+  DataConfig data;   // what the file does not say is the phase's before it
 };
 
 struct TrainConfig {
@@ -48,7 +61,8 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   double clip = 1.0;
   int64_t warmup_steps = 10;
-  std::string decay = "cosine";  // cosine | linear | constant
+  std::string decay = "cosine";  // cosine | linear | constant | wsd | inverse_sqrt
+  int64_t decay_steps = 0;       // of wsd: the last ones; 0: a tenth of all
   double min_lr = 3e-5;
 };
 
@@ -92,7 +106,8 @@ struct LogConfig {
 
 struct RunConfig {
   ModelConfig model;
-  DataConfig data;
+  DataConfig data;                  // from step 0 on
+  std::vector<PhaseConfig> phases;  // that follow, in order of their steps
   TrainConfig train;
   OptimizerConfig optimizer;
   ParallelConfig parallel;
@@ -112,6 +127,13 @@ RunConfig read_config(const std::filesystem::path& path, const std::vector<std::
 // Fills model.shape from the Hugging Face folder where one is named. InputError as
 // model::shape_from_hugging_face.
 void resolve_model(RunConfig& config);
+
+// Whether a phase goes on with the documents where the one before it stopped: at most tokens_per_step
+// differs.
+bool goes_on(const DataConfig& before, const DataConfig& after);
+
+// The longest context of all phases.
+int64_t longest_context(const RunConfig& config);
 
 // The configuration as TOML that parses back to itself.
 std::string to_toml(const RunConfig& config);

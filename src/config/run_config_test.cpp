@@ -46,6 +46,59 @@ TEST(RunConfig, PrintsWhatItParses) {
   EXPECT_EQ(parse_config(printed, "printed").parallel.select, "1");
 }
 
+const std::string kPhases = std::string(kSmall) + R"(tokens_per_step = 4096
+[[phase]]
+step = 10
+context_length = 8192
+[[phase]]
+step = 20
+tokens_per_step = 65536
+[[phase]]
+step = 30
+train = [["other", 2.0]]
+seed = 7
+)";
+
+TEST(RunConfig, PhasesKeepWhatTheyDoNotChange) {
+  const RunConfig config = parse_config(kPhases, "run.toml");
+  ASSERT_EQ(config.phases.size(), 3);
+  EXPECT_EQ(config.phases[0].step, 10);
+  EXPECT_EQ(config.phases[0].data.context_length, 8192);
+  EXPECT_EQ(config.phases[0].data.tokens_per_step, 4096);
+  EXPECT_EQ(config.phases[0].data.seed, 2);  // not the order that just came
+  EXPECT_EQ(config.phases[1].data.seed, 2);  // goes on
+  EXPECT_TRUE(goes_on(config.phases[0].data, config.phases[1].data));
+  EXPECT_EQ(config.phases[2].data.train.at(0).first, "other");
+  EXPECT_EQ(config.phases[2].data.seed, 7);
+  EXPECT_EQ(longest_context(config), 8192);
+  const std::string printed = to_toml(config);
+  EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
+}
+
+TEST(RunConfig, PhasesOutOfOrderOrOfOtherKeysAreRefused) {
+  EXPECT_NE(fault(kPhases + "[[phase]]\nstep = 30\n").find("phase.step is 30: give an integer from 31"),
+            std::string::npos)
+      << fault(kPhases + "[[phase]]\nstep = 30\n");
+  EXPECT_NE(fault(kPhases + "[[phase]]\nseed = 3\n").find("phase.step is missing"), std::string::npos);
+  EXPECT_NE(fault(kPhases + "[[phase]]\nstep = 40\nlr = 3\n").find("unknown key 'phase.lr'"),
+            std::string::npos);
+  EXPECT_NE(fault(std::string(kSmall) + "[phase]\nstep = 40\n").find("two brackets"), std::string::npos);
+}
+
+TEST(RunConfig, ValidationSetsHaveNames) {
+  const RunConfig config =
+      parse_config(kSmall, "run.toml", {R"(data.validation={wiki=["a","b"],code="c"})", "model.seed=9"});
+  ASSERT_EQ(config.data.validation.size(), 2);
+  EXPECT_EQ(config.data.validation[0].name, "code");
+  EXPECT_EQ(config.data.validation[1].prefixes.at(1), "b");
+  EXPECT_EQ(config.model.seed, 9);
+  const std::string printed = to_toml(config);
+  EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
+  const RunConfig unnamed = parse_config(kSmall, "run.toml", {R"(data.validation="c")"});
+  EXPECT_EQ(unnamed.data.validation.at(0).name, "");
+  EXPECT_NE(fault(kSmall, {"data.validation={wiki=[]}"}).find("corpora for each name"), std::string::npos);
+}
+
 TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {
   const RunConfig config =
       parse_config(kSmall, "run.toml", {"train.steps=7", "train.dtype=float64", "log.dir=runs/x"});

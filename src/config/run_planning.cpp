@@ -135,8 +135,7 @@ PlanningTask task_of(const RunConfig& config, const Data& data, const cost::Cost
                     .seed = static_cast<uint64_t>(config.data.seed),
                     .choices = choices_of(config, world_size)};
   if (task.choices.strategies.empty()) {
-    task.sample_batches = sample_batches(sequence_lengths(data.training.sources(), data.sampling),
-                                         config.data.tokens_per_step, task.seed);
+    task.sample_batches = data.sample_batches(task.seed);
   }
   return task;
 }

@@ -16,8 +16,12 @@ class TomlSection {
  public:
   // root[name]; without it all keys are absent. `root` must outlive the section.
   TomlSection(const toml::table& root, std::string name, std::string file)
-      : table_(root[name].as_table()), name_(std::move(name)), file_(std::move(file)) {}
+      : TomlSection(root[name].as_table(), name, std::move(file)) {}
+  // One of several, or null for none.
+  TomlSection(const toml::table* table, std::string name, std::string file)
+      : table_(table), name_(std::move(name)), file_(std::move(file)) {}
 
+  const std::string& file() const { return file_; }
   bool has(const std::string& key) const { return table_ != nullptr && table_->contains(key); }
 
   void read(const std::string& key, std::string& value);

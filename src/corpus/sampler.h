@@ -101,6 +101,10 @@ class Sampler {
   // of its own, so all sequences are drawn: some 20 ns each, without reading tokens.
   void skip(int64_t steps);
 
+  // Counts from this step on: the next batch, whose number it is, begins where the corpora begin.
+  // REQUIRES: no batch was drawn.
+  void begin_at(int64_t step) { step_ = step; }
+
   SamplerState state() const;
   // InputError, naming `where` the state came from, when it belongs to other data or options.
   void restore(const SamplerState& state, const std::string& where = "the checkpoint");

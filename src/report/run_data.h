@@ -35,6 +35,7 @@ struct StepRecord {
 
 struct Evaluation {
   int64_t step = 0;
+  std::string set;  // its name; empty: the only one
   double validation_loss = 0;
 };
 

@@ -111,6 +111,7 @@ void read_metrics(const fs::path& path, RunData& data) {
     if (line.is_object() && line.contains("validation_loss")) {
       if (line["validation_loss"].is_null()) continue;
       data.evaluations.push_back({.step = base::require_in(line, "step", kCounts, place),
+                                  .set = base::get_or<std::string>(line, "set", "", place),
                                   .validation_loss = base::require<double>(line, "validation_loss", place)});
     } else {
       SystemRun& run = run_of(data, line, place);

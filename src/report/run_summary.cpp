@@ -62,17 +62,24 @@ std::string compute_shares(const RunData& data, size_t best) {
               ".");
 }
 
+// The last of each validation set.
+std::string held_out_losses(const RunData& data) {
+  std::map<std::string, double> losses;
+  for (const Evaluation& evaluation : data.evaluations) losses[evaluation.set] = evaluation.validation_loss;
+  std::vector<std::string> texts;
+  for (const auto& [set, loss] : losses) {
+    texts.push_back(text(decimal(loss, 3), set.empty() ? "" : text(" (", set, ")")));
+  }
+  return texts.empty() ? "" : text("; on held-out text it is ", base::join(texts, ", "));
+}
+
 std::string losses(const RunData& data) {
   const std::vector<StepRecord>& steps = data.systems.front().steps;
   const StepRecord& first = steps.front();
   const StepRecord& last = steps.back();
   if (!first.loss || !last.loss) return "";
   return text("The loss went from ", decimal(*first.loss, 3), " to ", decimal(*last.loss, 3), " in ",
-              counted(static_cast<int64_t>(steps.size()), "step"),
-              data.evaluations.empty()
-                  ? ""
-                  : text("; on held-out text it is ", decimal(data.evaluations.back().validation_loss, 3)),
-              ".");
+              counted(static_cast<int64_t>(steps.size()), "step"), held_out_losses(data), ".");
 }
 
 std::string fallbacks(const RunData& data) {

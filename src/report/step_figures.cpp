@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kFewSteps = 150;       // whose points are drawn one by one
 constexpr size_t kMostStrategies = 12;  // of their own row
+constexpr int kStyles = 11;             // of lines, after the first
 
 double longest_ns(const RunData& data) {
   int64_t longest = 0;
@@ -189,10 +190,18 @@ void draw_loss(Markup& out, const RunData& data) {
               .from_zero = false,
               .series = {}};
   if (raw.points.size() >= 20) chart.series.push_back(smoothed(raw, 10));
-  Series held_out{.title = "held-out text", .style = "s1", .points = {}, .dots = true};
-  for (const Evaluation& evaluation : data.evaluations)
-    held_out.points.emplace_back(static_cast<double>(evaluation.step), evaluation.validation_loss);
-  if (!held_out.points.empty()) chart.series.push_back(std::move(held_out));
+  std::map<std::string, Series> held_out;
+  for (const Evaluation& evaluation : data.evaluations) {
+    Series& series = held_out[evaluation.set];
+    series.points.emplace_back(static_cast<double>(evaluation.step), evaluation.validation_loss);
+  }
+  for (int style = 1; auto& [name, series] : held_out) {
+    series.title = name.empty() ? "held-out text" : name;
+    series.style = text("s", style);
+    series.dots = true;
+    style = style % kStyles + 1;
+    chart.series.push_back(std::move(series));
+  }
   if (chart.series.empty()) raw.style = "s0";
   chart.series.push_back(std::move(raw));
   draw_chart(out, chart);

@@ -46,10 +46,12 @@ base::Json to_json(const StepMetrics& metrics) {
 }
 
 base::Json to_json(const EvaluationMetrics& metrics) {
-  return {{"step", metrics.step},
-          {"validation_loss", metrics.validation_loss},
-          {"targets", metrics.targets},
-          {"fallback", null_or(metrics.fallback)}};
+  base::Json json = {{"step", metrics.step}};
+  if (!metrics.set.empty()) json["set"] = metrics.set;
+  json.update({{"validation_loss", metrics.validation_loss},
+               {"targets", metrics.targets},
+               {"fallback", null_or(metrics.fallback)}});
+  return json;
 }
 
 struct MetricsWriter::State {
@@ -117,7 +119,9 @@ void MetricsWriter::write(const StepMetrics& metrics) {
 void MetricsWriter::write(const EvaluationMetrics& metrics) {
   state_->write_line(to_json(metrics));
   if (!state_->tensorboard) return;
-  state_->tensorboard->write(metrics.step, {{"validation/loss", metrics.validation_loss}});
+  state_->tensorboard->write(
+      metrics.step,
+      {{metrics.set.empty() ? "validation/loss" : "validation/" + metrics.set, metrics.validation_loss}});
 }
 
 void RunSummary::add(const StepMetrics& metrics) { steps_.push_back(metrics); }
@@ -166,9 +170,12 @@ std::string RunSummary::text() const {
   std::vector<std::string> lines;
   lines.push_back(base::text("steps           ", steps_.front().step, " to ", steps_.back().step));
   lines.push_back("loss            " + loss_text(steps_));
-  if (!evaluations_.empty()) {
-    lines.push_back(base::text("validation loss ", fixed(evaluations_.back().validation_loss, 4), " over ",
-                               base::human_count(evaluations_.back().targets), " targets"));
+  std::map<std::string, EvaluationMetrics> last;  // of each set
+  for (const EvaluationMetrics& evaluation : evaluations_) last[evaluation.set] = evaluation;
+  for (const auto& [set, evaluation] : last) {
+    lines.push_back(base::text("validation loss ", fixed(evaluation.validation_loss, 4), " over ",
+                               base::human_count(evaluation.targets), " targets",
+                               set.empty() ? "" : " of " + set));
   }
   lines.push_back("strategies");
   for (const auto& [strategy, count] : strategies)

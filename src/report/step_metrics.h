@@ -41,6 +41,7 @@ struct StepMetrics {
 
 struct EvaluationMetrics {
   int64_t step = 0;
+  std::string set;  // its name; empty: the only one
   double validation_loss = 0;
   int64_t targets = 0;
   std::string fallback;  // of the first batch that had one

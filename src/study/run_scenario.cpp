@@ -16,13 +16,15 @@ namespace {
 // Adds batches, their sample and the lengths.
 void draw(const config::RunConfig& config, int64_t steps, Scenario& scenario) {
   const config::Data data = config::open_data(config);
-  corpus::Sampler sampler = data.sampler();
+  config::PhasedSampler sampler = data.sampler();
   for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());
-  const std::vector<int64_t> sequences = config::sequence_lengths(data.training.sources(), data.sampling);
-  for (const int64_t length : sequences) scenario.lengths.add(length);
+  for (const config::DataPhase& phase : data.phases) {
+    for (const int64_t length : config::sequence_lengths(phase.training.sources(), phase.sampling)) {
+      scenario.lengths.add(length);
+    }
+  }
   scenario.inputs.context_length = data.longest_sequence();
-  scenario.inputs.sample_batches =
-      config::sample_batches(sequences, config.data.tokens_per_step, scenario.inputs.seed);
+  scenario.inputs.sample_batches = data.sample_batches(scenario.inputs.seed);
 }
 
 std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfig& config,

@@ -68,7 +68,7 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
   probe.precision = request.precision;
   probe.device = request.device;
   probe.tp_degrees = std::move(tp_degrees);
-  probe.context_length = request.config.data.context_length;
+  probe.context_length = config::longest_context(request.config);
   probe.device_bytes = request.device_bytes;
   probe.gpus_per_node = request.config.parallel.gpus_per_node;
   return probe;

@@ -53,7 +53,7 @@ std::string describe_first_step(const OfflinePlanning& planning) {
   const model::ParameterTable table = model::parameter_table(planner.cost().options().shape);
   graph::LinkPlans links;
   config::try_longest(planner, table, planning.data, links);
-  corpus::Sampler batches = planning.data.sampler();
+  config::PhasedSampler batches = planning.data.sampler();
   const corpus::Batch batch = batches.next();
   const config::BuiltStep step = config::build_step(
       planner, table, batch.step, config::sequences_of(batch.samples), {.link_plans = &links});

@@ -13,8 +13,8 @@
 
 namespace sluice::train {
 
-PreparedStep prepare_step(const StepInputs& inputs, int64_t step, const std::vector<corpus::Sample>& samples,
-                          graph::Purpose purpose) {
+PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
+                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
   config::BuiltStep built =
       config::build_step(inputs.planner, inputs.table, step, config::sequences_of(samples),
@@ -27,9 +27,9 @@ PreparedStep prepare_step(const StepInputs& inputs, int64_t step, const std::vec
       .plan = std::move(built.plan), .graph = std::move(built.graph), .fallback = std::move(built.fallback)};
   prepared.plan.planning_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
-  const int64_t bytes_before = inputs.blend.read_bytes();
-  prepared.tokens = read_step_tokens(inputs.blend, prepared.plan, inputs.world_size, inputs.rank);
-  prepared.corpus_bytes = inputs.blend.read_bytes() - bytes_before;
+  const int64_t bytes_before = blend.read_bytes();
+  prepared.tokens = read_step_tokens(blend, prepared.plan, inputs.world_size, inputs.rank);
+  prepared.corpus_bytes = blend.read_bytes() - bytes_before;
   for (const graph::RankMemory& memory : graph::predicted_memory(prepared.graph, inputs.planner.cost())) {
     prepared.predicted_peak_bytes = std::max(prepared.predicted_peak_bytes, memory.peak_bytes);
   }
@@ -86,14 +86,16 @@ namespace {
 
 }  // namespace
 
-PlanAhead::Source training_steps(StepInputs inputs, corpus::Sampler sampler, int64_t end_step) {
-  return [inputs, sampler = std::move(sampler), end_step]() mutable -> std::unique_ptr<PreparedStep> {
+PlanAhead::Source training_steps(StepInputs inputs, const config::Data& data, config::PhasedSampler sampler,
+                                 int64_t end_step) {
+  return [inputs, &data, sampler = std::move(sampler), end_step]() mutable -> std::unique_ptr<PreparedStep> {
     const int64_t step = sampler.step();
     if (step >= end_step) return nullptr;
     try {
       const corpus::Batch batch = sampler.next();
-      auto prepared =
-          std::make_unique<PreparedStep>(prepare_step(inputs, step, batch.samples, graph::Purpose::kTrain));
+      const corpus::Blend& blend = data.phases[sampler.phase()].training;
+      auto prepared = std::make_unique<PreparedStep>(
+          prepare_step(inputs, blend, step, batch.samples, graph::Purpose::kTrain));
       prepared->sampler_after = sampler.state();
       return prepared;
     } catch (...) {
@@ -102,12 +104,12 @@ PlanAhead::Source training_steps(StepInputs inputs, corpus::Sampler sampler, int
   };
 }
 
-PlanAhead::Source evaluation_steps(StepInputs inputs, const std::vector<corpus::Batch>& batches) {
-  return [inputs, next = batches.begin(), end = batches.end()]() mutable -> std::unique_ptr<PreparedStep> {
-    if (next == end) return nullptr;
+PlanAhead::Source evaluation_steps(StepInputs inputs, const config::ValidationData& set) {
+  return [inputs, &set, next = set.batches.begin()]() mutable -> std::unique_ptr<PreparedStep> {
+    if (next == set.batches.end()) return nullptr;
     const corpus::Batch& batch = *next++;
     return std::make_unique<PreparedStep>(
-        prepare_step(inputs, batch.step, batch.samples, graph::Purpose::kEvaluate));
+        prepare_step(inputs, set.blend, batch.step, batch.samples, graph::Purpose::kEvaluate));
   };
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/queue.h"
+#include "config/data.h"
 #include "config/planned_step.h"
 #include "corpus/sampler.h"
 #include "graph/build.h"
@@ -32,7 +33,6 @@ struct PreparedStep {
 
 // What planning reads; all of it outlives the planner thread and is not changed meanwhile.
 struct StepInputs {
-  const corpus::Blend& blend;
   const plan::Planner& planner;
   const model::ParameterTable& table;
   int world_size = 1;
@@ -40,10 +40,10 @@ struct StepInputs {
   graph::LinkPlans* link_plans = nullptr;
 };
 
-// One step, on the calling thread: config::build_step with a warning on rank 0 where it falls back, and this
-// rank's tokens. Throws what planning, graph building and reading throw.
-PreparedStep prepare_step(const StepInputs& inputs, int64_t step, const std::vector<corpus::Sample>& samples,
-                          graph::Purpose purpose);
+// One step, its documents those of `blend`, on the calling thread: config::build_step with a warning on rank
+// 0 where it falls back, and this rank's tokens. Throws what planning, graph building and reading throw.
+PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
+                          const std::vector<corpus::Sample>& samples, graph::Purpose purpose);
 
 // Runs a source of steps on a thread of its own, at most `depth` steps ahead of next().
 class PlanAhead {
@@ -68,9 +68,11 @@ class PlanAhead {
   std::thread thread_;
 };
 
-// Training's steps [sampler.step(), end_step) in order. Errors carry the step in their message.
-PlanAhead::Source training_steps(StepInputs inputs, corpus::Sampler sampler, int64_t end_step);
-// Evaluates `batches`, which outlive the source, one a step.
-PlanAhead::Source evaluation_steps(StepInputs inputs, const std::vector<corpus::Batch>& batches);
+// Training's steps [sampler.step(), end_step) in order. Errors carry the step in their message. `data`, whose
+// sampler it is, outlives the source.
+PlanAhead::Source training_steps(StepInputs inputs, const config::Data& data, config::PhasedSampler sampler,
+                                 int64_t end_step);
+// Evaluates the batches of `set`, which outlives the source, one a step.
+PlanAhead::Source evaluation_steps(StepInputs inputs, const config::ValidationData& set);
 
 }  // namespace sluice::train

@@ -77,7 +77,7 @@ class PrepareStep : public testing::Test {
     options.fixed_candidate = 0;
     const plan::Planner planner(options, cost_);
     graph::LinkPlans link_plans;
-    return prepare_step({blend, planner, table_, 2, rank, &link_plans}, 7, {{0, 0, length}},
+    return prepare_step({planner, table_, 2, rank, &link_plans}, blend, 7, {{0, 0, length}},
                         graph::Purpose::kTrain);
   }
   int64_t longest(const char* scheme) const {

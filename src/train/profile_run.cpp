@@ -22,7 +22,7 @@ profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_n
                        context->device().device,
                        context->device().memory_bytes},
                       config::tensor_parallel_degrees(config, options.launch.world_size));
-    probe.lengths = profile::profile_lengths(config.data.context_length);
+    probe.lengths = profile::profile_lengths(config::longest_context(config));
     probe.budget_ns = budget_ns;
     const auto measuring = context->activity().shared("measuring the machine");
     result = profile::probe(probe, context->device_transport());

@@ -152,9 +152,12 @@ void RunContext::open() {
 void RunContext::open_corpora() {
   control_->together("opening the corpora", [&] {
     data_ = config::open_data(config_);
-    corpora_ = corpus::identities(data_->training);
+    for (const config::DataPhase& phase : data_->phases)
+      corpora_.push_back(corpus::identities(phase.training));
   });
-  const auto own = static_cast<int64_t>(base::hash_bytes(corpus::to_json(corpora_).dump()));
+  base::CanonicalBytes all;
+  for (const auto& corpora : corpora_) all.add(corpus::to_json(corpora).dump());
+  const auto own = static_cast<int64_t>(all.hash());
   const auto words = control_->gather({&own, 1});
   control_->together("comparing corpora", [&] {
     for (size_t other = 1; other < words.size(); ++other) {
@@ -267,8 +270,10 @@ std::exception_ptr RunContext::open_if_whole(const fs::path& directory) {
 void RunContext::take_checkpoint() {
   tell_of_checkpoint();
   control_->together("taking up the checkpoint", [&] {
+    const int64_t last_step = std::max<int64_t>(0, resumed_.step - 1);
     if (!resumed_.corpora.empty()) {
-      corpus::require_same(resumed_.corpora, corpora_, data_->training, checkpoint_->directory().string());
+      corpus::require_same(resumed_.corpora, corpora_at(last_step), data_->at(last_step).training,
+                           checkpoint_->directory().string());
     }
     take_proposal_of_checkpoint();
   });
@@ -386,7 +391,7 @@ std::unique_ptr<runtime::Executor> RunContext::make_executor() {
 void RunContext::open_parameters() {
   runtime::Engine::Options engine;
   engine.precision = precision_of(config_.train.dtype);
-  engine.context_length = config_.data.context_length;
+  engine.context_length = config::longest_context(config_);
   engine.device = device_.device;
   engine.host_transport = transport_.get();
   {
@@ -406,7 +411,8 @@ void RunContext::open_parameters() {
 
 void RunContext::load_initial_weights() {
   if (config_.model.hf.empty() || !checkpoint::has_hugging_face_weights(config_.model.hf)) {
-    return runtime::initialize(engine_->store(), static_cast<uint64_t>(config_.data.seed));
+    const int64_t seed = config_.model.seed.value_or(config_.data.seed);
+    return runtime::initialize(engine_->store(), static_cast<uint64_t>(seed));
   }
   const checkpoint::HuggingFaceModel weights(config_.model.hf);
   runtime::load_masters(engine_->store(), [&](int bucket, base::Interval interval, float* values) {
@@ -445,8 +451,8 @@ void RunContext::end_process(const transport::Loss& loss) {
   options_.end_process(base::RunError(loss.text));
 }
 
-corpus::Sampler RunContext::sampler() const {
-  corpus::Sampler sampler = data_->sampler();
+config::PhasedSampler RunContext::sampler() const {
+  config::PhasedSampler sampler = data_->sampler();
   if (resumed_.sampler) sampler.restore(*resumed_.sampler);
   return sampler;
 }

@@ -56,16 +56,19 @@ class RunContext {
   const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
   const base::Json& calibration() const { return calibration_; }
   const config::Data& data() const { return *data_; }
-  const std::vector<corpus::CorpusIdentity>& corpora() const { return corpora_; }
+  // Those trained on in a step.
+  const std::vector<corpus::CorpusIdentity>& corpora_at(int64_t step) const {
+    return corpora_[data_->index_at(step)];
+  }
   Control& control() { return *control_; }
   Activity& activity() { return control_->activity(); }
   const profile::RankDevice& device() const { return device_; }
   comm::Transport& device_transport() { return device_transport_ ? *device_transport_ : *transport_; }
   const cost::CostModel& cost() const { return planner_->cost(); }
   runtime::Engine& engine() { return *engine_; }
-  corpus::Sampler sampler() const;  // as the checkpoint left it
-  StepInputs planning(const corpus::Blend& blend) const {
-    return {blend, *planner_, table_, options_.launch.world_size, rank(), link_plans_.get()};
+  config::PhasedSampler sampler() const;  // as the checkpoint left it
+  StepInputs planning() const {
+    return {*planner_, table_, options_.launch.world_size, rank(), link_plans_.get()};
   }
 
  private:
@@ -105,7 +108,7 @@ class RunContext {
   std::unique_ptr<RunLock> lock_;  // rank 0
   runtime::NodeWatch nodes_;
   std::optional<config::Data> data_;
-  std::vector<corpus::CorpusIdentity> corpora_;  // data_'s, for training
+  std::vector<std::vector<corpus::CorpusIdentity>> corpora_;  // of each phase of data_, for training
   model::ParameterTable table_;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
   RunState resumed_;

@@ -141,6 +141,7 @@ class Trainer::Impl {
   bool finish_step(const PreparedStep& step, const StepEnd& end);
   bool stop_requested();
   bool evaluate(int64_t after_step);
+  std::optional<report::EvaluationMetrics> evaluate(const config::ValidationData& set, int64_t after_step);
   void try_longest();
   void save(const PreparedStep& last);
   void report(const report::StepMetrics& metrics);
@@ -174,19 +175,19 @@ void Trainer::Impl::open_run_files() {
 // A sequence that nothing holds ends the run before its first step, not days later.
 void Trainer::Impl::try_longest() {
   run_.control().together("planning the longest sequence", [&] {
-    const StepInputs inputs = run_.planning(run_.data().training);
+    const StepInputs inputs = run_.planning();
     config::try_longest(inputs.planner, inputs.table, run_.data(), *inputs.link_plans);
   });
 }
 
 std::string Trainer::Impl::describe_first_step() {
   try_longest();
-  corpus::Sampler batches = run_.sampler();
+  config::PhasedSampler batches = run_.sampler();
   const corpus::Batch batch = batches.next();
   PreparedStep step;
   run_.control().together("planning the first step", [&] {
-    step =
-        prepare_step(run_.planning(run_.data().training), batch.step, batch.samples, graph::Purpose::kTrain);
+    const corpus::Blend& blend = run_.data().phases[batches.phase()].training;
+    step = prepare_step(run_.planning(), blend, batch.step, batch.samples, graph::Purpose::kTrain);
   });
   run_.leave();
   return report::plan_table(step.plan, step.graph.makespan_ns);
@@ -231,7 +232,7 @@ void Trainer::Impl::run() {
   stop_signal_.defer();
   const auto training = run_.activity().own("between two steps");
   make_up_evaluation();
-  PlanAhead ahead(training_steps(run_.planning(run_.data().training), run_.sampler(), config_.train.steps));
+  PlanAhead ahead(training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
   {
@@ -374,17 +375,34 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   return agreement;
 }
 
-// False when it was cut short by the wish to stop: then it has no result.
+// False when it was cut short by the wish to stop: then it has no result, of no set.
 bool Trainer::Impl::evaluate(int64_t after_step) {
-  if (!run_.data().validation || run_.data().validation->batches.empty()) return true;
   const auto evaluating = run_.activity().own(text("evaluating after step ", after_step));
+  std::vector<report::EvaluationMetrics> results;
+  for (const config::ValidationData& set : run_.data().at(after_step).validation) {
+    if (set.batches.empty()) continue;
+    const auto result = evaluate(set, after_step);
+    if (!result) return false;
+    results.push_back(*result);
+  }
+  if (run_.rank() != 0) return true;
+  for (const report::EvaluationMetrics& metrics : results) {
+    metrics_->write(metrics);
+    summary_.add(metrics);
+    base::log_info(text("step ", after_step, " validation loss", metrics.set.empty() ? "" : " of " + metrics.set,
+                        " ", metrics.validation_loss, " over ", metrics.targets, " targets"));
+  }
+  return true;
+}
+
+std::optional<report::EvaluationMetrics> Trainer::Impl::evaluate(const config::ValidationData& set,
+                                                                 int64_t after_step) {
   double loss_sum = 0;
   int64_t targets = 0;
   std::string fallback;
-  PlanAhead ahead(
-      evaluation_steps(run_.planning(run_.data().validation->blend), run_.data().validation->batches));
-  for (size_t i = 0; i < run_.data().validation->batches.size(); ++i) {
-    if (stop_requested()) return false;
+  PlanAhead ahead(evaluation_steps(run_.planning(), set));
+  for (size_t i = 0; i < set.batches.size(); ++i) {
+    if (stop_requested()) return std::nullopt;
     std::unique_ptr<PreparedStep> step;
     run_.control().together("planning the evaluation", [&] { step = ahead.next(); });
     const auto running = run_.activity().nodes(text("evaluating after step ", after_step));
@@ -395,22 +413,18 @@ bool Trainer::Impl::evaluate(int64_t after_step) {
   }
   report::EvaluationMetrics metrics;
   metrics.step = after_step;
+  metrics.set = set.name;
   metrics.targets = targets;
   metrics.fallback = fallback;
   metrics.validation_loss = targets > 0 ? loss_sum / static_cast<double>(targets) : 0;
-  if (run_.rank() != 0) return true;
-  metrics_->write(metrics);
-  summary_.add(metrics);
-  base::log_info(
-      text("step ", after_step, " validation loss ", metrics.validation_loss, " over ", targets, " targets"));
-  return true;
+  return metrics;
 }
 
 void Trainer::Impl::save(const PreparedStep& last) {
   RunState state;
   state.step = last.plan.step + 1;
   state.sampler = last.sampler_after;
-  state.corpora = run_.corpora();
+  state.corpora = run_.corpora_at(last.plan.step);
   state.calibration = run_.calibration();
   state.companions = run_.resumed().companions;
   state.config = config::to_toml(config_);
