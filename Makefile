@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench gpu-kit paper long-context bench-transformers bench-fidelity format tidy clean
+        processors parity integrations wheel bench bench-balance gpu-kit paper long-context bench-transformers bench-fidelity format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -81,6 +81,13 @@ parity: build ## Compare with transformers and torch.optim (installs 4 GB the fi
 integrations: build ## Run the Python package inside released Megatron, verl, transformers and accelerate
 	tools/bootstrap --integrations
 	$(CTEST) --test-dir $(BUILD) -C integrations -L integrations
+
+bench-balance: build ## Time steps balanced by Megatron, accelerate, verl and by Sluice (after `make integrations`)
+	for program in megatron torch verl; do \
+	  PYTHONPATH=$(BUILD)/python $(DEPS)/integrations-$$program/bin/python -B bench/balance.py $$program || exit 1; \
+	done >$(BUILD)/balance.jsonl
+	PYTHONPATH=$(BUILD)/python $(DEPS)/integrations-torch/bin/python -B bench/balance.py table \
+	  <$(BUILD)/balance.jsonl >bench/results/balance.md
 
 wheel: build ## Build the Python package's wheel, install it in a new environment and test it there
 	$(CTEST) --test-dir $(BUILD) -C wheel -L wheel

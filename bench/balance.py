@@ -21,6 +21,7 @@ import argparse
 import json
 import multiprocessing
 import pathlib
+import sys
 import time
 
 import numpy as np
@@ -224,11 +225,32 @@ def measured(program, name, count, processes, times):
     return {"own": own, "sluice": ours, "least": ratios.min(), "most": ratios.max()}
 
 
+HEADER = """# Steps with sequences balanced by programs' own rules and by Sluice
+
+`make bench-balance` writes this page; `bench/balance.py` says what the rules are and how the times come about. Seconds a
+step, and how many times as long it takes by the program's own rule: with calibrated times of A800s at full lengths, and
+measured in four CPU processes at a sixteenth of the lengths (in brackets the least and the most of the batches).
+
+| program | lengths | batches | calibrated: own | Sluice | ratio | measured: own | Sluice | ratio |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
+def table(lines):
+    print(HEADER)
+    for result in map(json.loads, lines):
+        planned, real = result["calibrated"], result["measured"]
+        print(f"| {result['program']} | {result['lengths']} | {result['batches']} | {planned['own']:.2f} | "
+              f"{planned['sluice']:.2f} | {planned['own'] / planned['sluice']:.2f} | {real['own']:.3f} | "
+              f"{real['sluice']:.3f} | {real['own'] / real['sluice']:.2f} ({real['least']:.2f}-{real['most']:.2f}) |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", choices=RULES)
+    parser.add_argument("program", choices=[*RULES, "table"], help="or table: the page, of results on standard input")
     parser.add_argument("--batches", type=int, default=8)
     arguments = parser.parse_args()
+    if arguments.program == "table":
+        return table(sys.stdin)
     processes = Processes()
     times = fitted(processes)
     for name in LENGTHS:

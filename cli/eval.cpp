@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -11,6 +12,8 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/ranks.h"
 #include "corpus/blend.h"
 #include "train/evaluator.h"
 #include "train/logits_file.h"
@@ -29,11 +32,14 @@ struct Options {
   std::string dtype = "exact";
   std::string device = "auto";
   int threads = 0;
+  int nproc = 1;
+  std::string strategy;
   int64_t most_sequences = 0;
   std::filesystem::path losses;
   std::filesystem::path logits;
   int64_t logits_sequences = 4;
   bool json = false;
+  transport::Launch launch;
 };
 
 // The batches of the whole corpora, or of their first sequences. Losses of single sequences come from
@@ -41,6 +47,7 @@ struct Options {
 std::vector<corpus::Batch> batches_of(const corpus::Blend& blend, const Options& options) {
   corpus::SamplerOptions sampling = options.sampling;
   sampling.overflow = corpus::parse_overflow(options.overflow, "--overflow");
+  sampling.tokens_per_step *= options.launch.world_size;
   if (!options.losses.empty()) sampling.tokens_per_step = 1;
   std::vector<corpus::Batch> batches = corpus::batches_in_order(blend.sources(), sampling);
   if (options.most_sequences <= 0) return batches;
@@ -83,7 +90,8 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
                  const std::vector<corpus::Batch>& batches, const Options& options) {
   Outcome outcome;
   std::string losses;
-  base::Progress progress("evaluating", static_cast<int64_t>(batches.size()));
+  std::optional<base::Progress> progress;
+  if (options.launch.rank == 0) progress.emplace("evaluating", static_cast<int64_t>(batches.size()));
   for (const corpus::Batch& batch : batches) {
     const train::EvaluationResult result = evaluator.evaluate(blend, batch.samples);
     outcome.result.loss_sum += result.loss_sum;
@@ -91,10 +99,11 @@ Outcome evaluate(train::Evaluator& evaluator, const corpus::Blend& blend,
     outcome.sequences += static_cast<int64_t>(batch.samples.size());
     if (!options.losses.empty())
       losses += base::json_text(sequence_json(batch.samples.front(), result)) + "\n";
-    progress.advance(1);
+    if (progress) progress->advance(1);
   }
-  progress.finish();
-  if (!options.losses.empty()) base::write_file_atomically(options.losses, losses);
+  progress.reset();
+  if (!options.losses.empty() && options.launch.rank == 0)
+    base::write_file_atomically(options.losses, losses);
   require_loss(outcome, options);
   return outcome;
 }
@@ -130,11 +139,33 @@ void run(const Options& options) {
   evaluation.dtype = options.dtype == "exact" ? model.exact_dtype() : options.dtype;
   evaluation.device = options.device;
   evaluation.threads = options.threads;
-  train::Evaluator evaluator(model, evaluation);
+  evaluation.launch = options.launch;
+  evaluation.strategy = options.strategy;
+  auto* kept =
+      new train::Evaluator(model, evaluation);  // by ranks never destroyed: it would wait for lost peers
+  const std::unique_ptr<train::Evaluator> alone(options.launch.world_size == 1 ? kept : nullptr);
+  train::Evaluator& evaluator = *kept;
   if (!options.logits.empty()) {
     train::write_logits(evaluator, blend, batches, {options.logits, options.logits_sequences});
   }
-  print(options, model, evaluate(evaluator, blend, batches, options));
+  const Outcome outcome = evaluate(evaluator, blend, batches, options);
+  if (options.launch.rank == 0) print(options, model, outcome);
+}
+
+void run_as_told(Options options) {
+  if (options.nproc != 1 && !options.logits.empty()) {
+    throw base::InputError(text("--logits are one rank's: leave out --nproc ", options.nproc));
+  }
+  if (options.nproc == 1) return run(options);
+  if (options.nproc > 1) {
+    const int exit_status = launch_again(options.nproc);
+    if (exit_status != 0) std::exit(exit_status);
+    return;
+  }
+  end_after([&] {
+    options.launch = transport::launch_from(environment());
+    run(options);
+  });
 }
 
 void add_batching(CLI::App& command, Options& options) {
@@ -147,8 +178,10 @@ void add_batching(CLI::App& command, Options& options) {
       ->check(CLI::IsMember({"truncate", "split", "drop"}))
       ->capture_default_str();
   command
-      .add_option("--tokens-per-batch", options.sampling.tokens_per_step,
-                  "Tokens that go through the model at once; memory grows with it, the loss does not change")
+      .add_option(
+          "--tokens-per-batch", options.sampling.tokens_per_step,
+          "Tokens of a rank that go through the model at once; memory grows with it, the loss does not "
+          "change")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
@@ -190,7 +223,15 @@ void add_eval(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print the result as JSON");
-  command->callback([options] { run(*options); });
+  command
+      ->add_option("--nproc", options->nproc,
+                   "Start this many local ranks, which share the batches; 0: be one rank of the launcher")
+      ->check(CLI::Range(0, 4096))
+      ->take_last()
+      ->capture_default_str();
+  command->add_option("--strategy", options->strategy,
+                      "How ranks share the model, such as \"2x<2,1,1>\" (default: each holds all of it)");
+  command->callback([options] { run_as_told(*options); });
 }
 
 }  // namespace sluice::cli

@@ -97,6 +97,18 @@ int launch_ranks(const RankOptions& options, const std::string& command,
   return transport::launch_locally(local).exit_status;
 }
 
+int launch_again(int ranks) {
+  transport::LocalLaunch local;
+  std::ifstream command_line("/proc/self/cmdline");
+  for (std::string argument; std::getline(command_line, argument, '\0');) local.command.push_back(argument);
+  local.command[0] = std::filesystem::read_symlink("/proc/self/exe").string();
+  local.command.insert(local.command.end(), {"--nproc", "0"});  // the last one counts
+  local.ranks = ranks;
+  local.environment = environment();
+  local.say = [](const std::string& line) { std::fprintf(stderr, "sluice: %s\n", line.c_str()); };
+  return transport::launch_locally(local).exit_status;
+}
+
 train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
   train::TrainerOptions rank;
   rank.command = base::text("sluice ", command, " --config ", options.config);

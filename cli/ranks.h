@@ -25,6 +25,10 @@ void add_rank_options(CLI::App& command, RankOptions& options);
 int launch_ranks(const RankOptions& options, const std::string& command,
                  const std::vector<std::string>& arguments);
 
+// Starts so many copies of this process, each with --nproc 0 behind its arguments, whose last value must
+// count, and waits for them. Returns the exit status.
+int launch_again(int ranks);
+
 // The process as one rank. Its log goes to stderr; with kRunDirectory, which is made, to a file there as
 // well. What fails is left to the collective set-up: every rank may fail of the same, and one of them should
 // say so.

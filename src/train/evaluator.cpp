@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/text.h"
+#include "config/run_planning.h"
 #include "cost/analytic.h"
 #include "layers/head.h"
 #include "layers/operation.h"
@@ -19,15 +21,20 @@ namespace sluice::train {
 
 namespace {
 
-// A device that holds any batch: the caller bounds memory through the batches it hands in, and one rank has
-// nothing to choose.
-plan::Planner lone_planner(const model::Shape& shape) {
-  constexpr int kOneDegree[] = {1};
+// A device that holds any batch: the caller bounds memory through the batches it hands in.
+plan::Planner planner_of(const model::Shape& shape, const EvaluatorOptions& options) {
+  const int ranks = options.launch.world_size;
+  config::RunConfig config;
+  config.model.shape = shape;
+  config.parallel.strategies = {options.strategy.empty() ? base::text(ranks, "x<1,1,1>") : options.strategy};
   cost::AnalyticMemory memory;
   memory.device_bytes = int64_t{1} << 46;
-  plan::PlannerOptions options;
-  options.candidates = {strategy::parse_strategy("<1,1,1>", 1)};
-  return {options, cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kOneDegree, 1))};
+  plan::PlannerOptions planner;
+  planner.world_size = ranks;
+  planner.candidates = config::configured_strategies(config, ranks);
+  const std::vector<int> degrees = config::tensor_parallel_degrees(config, ranks);
+  return {planner, cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, degrees,
+                                                          options.launch.local_size))};
 }
 
 }  // namespace
@@ -36,8 +43,9 @@ class Evaluator::Impl {
  public:
   Impl(ModelSource& model, const EvaluatorOptions& options)
       : table_(model::parameter_table(model.shape())),
-        planner_(lone_planner(table_.shape)),
-        transport_(transport::gloo_transport({})),
+        launch_(options.launch),
+        planner_(planner_of(table_.shape, options)),
+        transport_(transport::gloo_transport({.launch = options.launch})),
         precision_(precision_of(options.dtype)),
         context_length_(options.context_length) {
     config::TrainConfig train;
@@ -45,7 +53,7 @@ class Evaluator::Impl {
     train.device = options.device;
     config::MemoryConfig memory;
     memory.margin_gib = 0;
-    const profile::RankDevice rank = profile::rank_device(train, memory, {});
+    const profile::RankDevice rank = profile::rank_device(train, memory, launch_);
     device_ = rank.device;
     at::set_num_threads(rank.threads);
     if (device_.is_cuda()) {
@@ -64,8 +72,8 @@ class Evaluator::Impl {
   }
 
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
-    const PreparedStep step =
-        prepare_step({blend, planner_, table_, 1, 0, &link_plans_}, 0, samples, graph::Purpose::kEvaluate);
+    const PreparedStep step = prepare_step({planner_, table_, launch_.world_size, launch_.rank, &link_plans_},
+                                           blend, 0, samples, graph::Purpose::kEvaluate);
     const runtime::StepResult result = engine_->evaluate(step.graph, step.tokens);
     return {result.loss_sum, result.targets};
   }
@@ -77,6 +85,7 @@ class Evaluator::Impl {
   const at::Tensor& whole(const model::Bucket& bucket) { return engine_->store().compute_copy(bucket.index); }
 
   model::ParameterTable table_;
+  transport::Launch launch_;
   plan::Planner planner_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<comm::Transport> device_transport_;  // null on the CPU

@@ -1,5 +1,5 @@
-// A model's losses and logits on a corpus, on one rank inside this process: the training engine, forward
-// only.
+// A model's losses and logits on a corpus: the training engine, forward only, on one rank or on all of a
+// launch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +13,7 @@
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
 #include "train/model_source.h"
+#include "transport/launch.h"
 
 namespace sluice::train {
 
@@ -20,7 +21,9 @@ struct EvaluatorOptions {
   int64_t context_length = 2048;  // longest sequence, tokens
   std::string dtype = "float32";  // that is computed in: float32, bfloat16 or float64
   std::string device = "auto";    // auto (a GPU where there is one) | cpu | cuda
-  int threads = 0;                // 0: one a core
+  int threads = 0;                // 0: the cores divided by the ranks of this machine
+  transport::Launch launch;       // this rank among all
+  std::string strategy;           // how the ranks share the model; empty: each holds all of it
 };
 
 struct EvaluationResult {
@@ -31,15 +34,17 @@ struct EvaluationResult {
 
 class Evaluator {
  public:
-  // Loads the weights. InputError as ModelSource::load.
+  // Loads the weights; collective over all ranks of the launch, as evaluate(). InputError as
+  // ModelSource::load, or when the strategy does not fit the model or the ranks.
   Evaluator(ModelSource& model, const EvaluatorOptions& options);
   ~Evaluator();
 
-  // One batch at once. Memory grows with its tokens. REQUIRES: no sequence is longer than context_length.
+  // One batch at once, spread over the ranks; the same result on all. Memory grows with its tokens. REQUIRES:
+  // no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
 
   // [tokens, vocabulary] of one sequence on its own, float or wider, in host memory.
-  // REQUIRES: 1 to context_length tokens below the vocabulary.
+  // REQUIRES: 1 to context_length tokens below the vocabulary; one rank.
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
