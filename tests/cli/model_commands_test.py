@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shutil
+import struct
 import unittest
 
 from commands import CommandTest, call
@@ -69,6 +70,35 @@ class ModelCommands(CommandTest):
             with self.subTest(name):
                 self.assertEqual((self.folder / "model" / name).read_bytes(),
                                  (self.folder / "again" / name).read_bytes())
+
+    def test_ranks_that_share_batches_find_the_same_loss(self):
+        alone = self.eval(self.folder / "model")
+        for strategy in ([], ["--strategy", "<2,1,1>"]):
+            together = self.eval(self.folder / "model", "--nproc", 2, *strategy)
+            self.assertEqual((together["targets"], together["sequences"]), (alone["targets"], alone["sequences"]))
+            self.assertAlmostEqual(together["loss"], alone["loss"], delta=1e-5)
+        refused = call("eval", "--model", self.folder / "model", "--corpus", self.folder / "corpus/corpus", "--nproc", 2,
+                       "--logits", self.folder / "no.safetensors")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+
+    def test_generation_takes_the_likeliest_tokens(self):
+        def generate(tokens):
+            return json.loads(self.done("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus",
+                                        "--prompt", "def main():", "--tokens", tokens, "--threads", 1, "--json"))
+        said = generate(4)
+        self.assertEqual(said["ids"][:2], generate(2)["ids"])
+        (self.folder / "prompt.txt").write_text("def main():")
+        self.done("corpus", "build", self.folder / "prompt.txt", "--out", self.folder / "prompt", "--tokenizer",
+                  self.folder / "corpus")
+        logits = self.folder / "logits.safetensors"
+        self.done("eval", "--model", self.folder / "run", "--corpus", self.folder / "prompt/corpus", "--logits", logits,
+                  "--threads", 1)
+        content = logits.read_bytes()
+        size, = struct.unpack("<Q", content[:8])
+        rows, vocabulary = json.loads(content[8:8 + size])["logits.0"]["shape"]
+        values = struct.unpack(f"<{rows * vocabulary}f", content[8 + size:])
+        last = values[(said["prompt_tokens"] - 1) * vocabulary:said["prompt_tokens"] * vocabulary]
+        self.assertEqual(said["ids"][0], last.index(max(last)))
 
     def test_training_starts_from_an_imported_model(self):
         self.done("import", self.folder / "model", "--out", self.folder / "start")
