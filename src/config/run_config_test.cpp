@@ -76,7 +76,7 @@ TEST(RunConfig, PhasesKeepWhatTheyDoNotChange) {
 }
 
 TEST(RunConfig, PhasesOutOfOrderOrOfOtherKeysAreRefused) {
-  EXPECT_NE(fault(kPhases + "[[phase]]\nstep = 30\n").find("phase.step is 30: give an integer from 31"),
+  EXPECT_NE(fault(kPhases + "[[phase]]\nstep = 30\n").find("phase.step is 30: give a whole number from 31"),
             std::string::npos)
       << fault(kPhases + "[[phase]]\nstep = 30\n");
   EXPECT_NE(fault(kPhases + "[[phase]]\nseed = 3\n").find("phase.step is missing"), std::string::npos);
