@@ -9,7 +9,9 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cost/cost_model.h"
+#include "cost/exchange.h"
 #include "graph/build.h"
+#include "model/head_parts.h"
 #include "model/parameters.h"
 #include "strategy/step_plan.h"
 
@@ -173,6 +175,24 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
+// Of the units of several lanes: a ring, all heads, or runs of them, as far as there are heads and room.
+inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int world_size,
+                                 strategy::StepPlan& plan) {
+  base::Rng rng(seed, 79);
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    const int64_t heads = model::head_counts(cost.options().shape, scheme.tp).queries;
+    const cost::Exchanges exchanges(scheme, cost);
+    for (strategy::Unit& unit : pipeline.units) {
+      const auto run = static_cast<int>(rng.between(1, unit.lanes));
+      if (run == 1 || unit.lanes % run != 0 || run > heads || !unit.own.empty()) continue;
+      if (exchanges.credit_tokens(run, unit.tokens()) > cost.max_len_tokens(scheme, world_size)) continue;
+      unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
+      unit.nested_lanes = run == unit.lanes ? 0 : run;
+    }
+  }
+}
+
 inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
   base::Rng rng(seed, 78);
   if (rng.below(3) == 0) return;
@@ -210,6 +230,7 @@ inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) 
     roomy.tight = false;
     return random_case(seed, roomy);
   }
+  set_random_exchanges(seed, result.cost, world_size, result.plan);
   if (options.policies) set_random_policies(seed, result.plan);
   return result;
 }

@@ -266,9 +266,12 @@ PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int 
                        .credit_tokens = credited.credit_tokens(scheme, world_size),
                        .units = timed_units(plan, cost)};
   for (size_t u = 0; u < load.units.size(); ++u) {
+    TimedUnit& unit = load.units[u];
     const strategy::MemoryPolicy& policy = policy_of(plan.units[u], cost);
-    if (policy == credited.policy()) continue;
-    load.units[u].credit_tokens = credited.credit_of(scheme, world_size, policy, load.units[u].credit());
+    if (policy != credited.policy())
+      unit.credit_tokens = credited.credit_of(scheme, world_size, policy, unit.credit());
+    // What doesn't fit all the same is told by graph::memory_fault.
+    if (unit.credit_tokens) unit.credit_tokens = std::min(*unit.credit_tokens, load.credit_tokens);
   }
   return load;
 }
