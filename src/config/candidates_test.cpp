@@ -41,10 +41,10 @@ TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
   EXPECT_THROW(propose(task({.method = Method::kPaper, .max_cp = 2})), base::InputError);
   PlanningTask given = task();
   given.choices.strategies = parsed({"<8,1,1>", "2x<2,1,2>"});
-  for (const Method method : {Method::kPaper, Method::kExact}) {
-    given.choices.method = method;
-    EXPECT_THROW(make_planner(given), base::InputError);
-  }
+  given.choices.method = Method::kPaper;
+  EXPECT_THROW(make_planner(given), base::InputError);
+  given.choices.method = Method::kExact;
+  EXPECT_NO_THROW(make_planner(given));
 }
 
 bool is_feasible(const PlanningTask& task) {

@@ -8,7 +8,8 @@ RANKS = 4
 LENGTH = 1600
 # In FP64, where sums in another order differ by rounding alone; a document a step, so that all lanes share it.
 RUN = {"train__dtype": "float64", "train__steps": 4, "data__context_length": LENGTH, "data__tokens_per_step": LENGTH,
-       "parallel__strategies": ["<1,1,4>"], "model__heads": 8, "model__kv_heads": 2}
+       "parallel__strategies": ["<1,1,4>"], "model__heads": 8, "model__kv_heads": 4,
+       "data__validation": ["corpus"], "train__eval_every": 2}
 # Nodes of two ranks: runs of two lanes can be nested.
 NODES = {"parallel__gpus_per_node": 2}
 
@@ -19,10 +20,14 @@ class Exchanges(TestCase):
         write_corpus(self.directory / "corpus", [[(3 * i + 5 * j) % 64 for i in range(LENGTH)] for j in range(6)])
 
     def trained(self, name, ranks=RANKS, **changes):
-        """The losses, and the bytes that lanes sent each other."""
+        """The losses, those of evaluations too, and the bytes that lanes sent each other."""
         run = self.config(name, **{**RUN, **changes})
         self.train(name, ranks)
-        return losses(run), sum(record["ring_bytes"] for record in records(run) if "loss" in record)
+        found = losses(run)
+        evaluated = [record["validation_loss"] for record in records(run) if "validation_loss" in record]
+        self.assertTrue(evaluated)
+        found |= {f"evaluation {i}": (loss, 0) for i, loss in enumerate(evaluated)}
+        return found, sum(record["ring_bytes"] for record in records(run) if "loss" in record)
 
     def check(self, found, expected):
         self.assertEqual(found.keys(), expected.keys())
