@@ -108,12 +108,13 @@ cost::AnalyticMemory memory_of(const ProbeOptions& options) {
   const int64_t logits_bytes = options.logits_chunk_bytes > 0
                                    ? options.logits_chunk_bytes
                                    : layers::default_logits_chunk_bytes(options.device);
+  const int copies = options.device.is_cpu() ? 2 : 1;  // on a GPU a chunk's gradient takes its logits' place
   const int64_t master_bytes = comm::size_of(options.precision.master());
   return {.device_bytes = options.device_bytes,
           .element_bytes = comm::size_of(options.precision.compute),
           .accumulator_bytes = master_bytes,
           .owner_bytes_per_parameter = 4 * master_bytes,
-          .logits_chunk_bytes = 2 * logits_bytes};
+          .logits_chunk_bytes = copies * logits_bytes};
 }
 
 void check(const ProbeOptions& options, int world_size) {
