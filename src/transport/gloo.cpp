@@ -256,7 +256,10 @@ class GlooTransport final : public comm::Transport {
     SLUICE_ASSERT(found != ranks.end(), base::text("rank ", rank(), " is no member of '", name, "'"));
     if (ranks.size() == 1) return comm::lone_communicator(name, rank());
     const int member = static_cast<int>(found - ranks.begin());
-    auto group_options = Group::Options::create(milliseconds(options_.timeout_ns));
+    // All have just joined when they first meet: who doesn't come then never will. Before later groups ranks
+    // may have work to do.
+    const int64_t patience_ns = met_ ? options_.timeout_ns : options_.join_timeout_ns;
+    auto group_options = Group::Options::create(milliseconds(patience_ns));
     group_options->devices = {device_};
     group_options->threads = 1;  // they run Gloo's own collectives, which are not used
     c10::intrusive_ptr<Group> group;
@@ -270,6 +273,8 @@ class GlooTransport final : public comm::Transport {
     // On a communicator of its own, so that the caller's first operation is #0.
     GlooCommunicator first(name, ranks, member, group);
     warm(first);
+    group->setTimeout(milliseconds(options_.timeout_ns));
+    met_ = true;
     return std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group));
   }
 
@@ -282,6 +287,7 @@ class GlooTransport final : public comm::Transport {
   }
 
   GlooOptions options_;
+  bool met_ = false;  // a first group was made
   std::shared_ptr<::gloo::transport::Device> device_;
   StorePtr store_;
 };

@@ -15,7 +15,7 @@ namespace sluice::transport {
 struct GlooOptions {
   Launch launch;
   std::string address;                       // how others reach this rank; "": found out
-  int64_t join_timeout_ns = 60'000'000'000;  // for all ranks to show up
+  int64_t join_timeout_ns = 60'000'000'000;  // for all ranks to show up, and to make their first connections
   int64_t timeout_ns = 1'800'000'000'000;    // of one operation: a backstop behind the heartbeat
 };
 
