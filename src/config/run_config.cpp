@@ -357,6 +357,8 @@ void resolve_model(RunConfig& config) {
   if (config.model.hf.empty()) return;
   const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
   config.model.shape = model::shape_from_hugging_face(base::read_json(path), path.string());
+  const std::string too_long = model::context_fault(*config.model.shape, config.data.context_length);
+  if (!too_long.empty()) throw InputError(text(path.string(), ": ", too_long));
 }
 
 namespace {

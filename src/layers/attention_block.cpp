@@ -6,9 +6,10 @@
 #include <array>
 #include <utility>
 
+#include "layers/rank_norm.h"
 #include "layers/residual.h"
 #include "ops/linear.h"
-#include "ops/norm.h"
+#include "ops/rotary.h"
 
 namespace sluice::layers {
 namespace {
@@ -24,23 +25,30 @@ struct NormedHeads {
   at::Tensor LayerParameters::*norm_D;
   int64_t begin;
   int64_t width;
-  int64_t dimension;
+  RankNorm norm;
 
   at::Tensor in(const at::Tensor& heads_TW) const { return heads_TW.narrow(1, begin, width); }
-  // Each head a row.
-  at::Tensor rows_in(const at::Tensor& heads_TW) const { return in(heads_TW).reshape({-1, dimension}); }
+  // What is normed together in a row.
+  at::Tensor rows_in(const at::Tensor& heads_TW) const {
+    return in(heads_TW).reshape({-1, norm.width / norm.ranks});
+  }
 };
 std::array<NormedHeads, 2> normed_heads(const LayerContext& context) {
-  const int64_t dimension = context.shape.head_dim;
-  const int64_t q = context.local_heads() * dimension, k = context.local_kv_heads() * dimension;
-  return {NormedHeads{&LayerParameters::q_norm_D, 0, q, dimension},
-          NormedHeads{&LayerParameters::k_norm_D, q, k, dimension}};
+  const model::Shape& shape = context.shape;
+  const int64_t q = context.local_heads() * shape.head_dim, k = context.local_kv_heads() * shape.head_dim;
+  const bool all = shape.qk_norm == model::QkNorm::kAllHeads;
+  const int64_t tp = context.parallel.tp;
+  const auto of = [&](int64_t local) {
+    return all ? RankNorm{context.parallel, local * tp, tp, shape.norm_eps}
+               : RankNorm{{}, shape.head_dim, 1, shape.norm_eps};
+  };
+  return {NormedHeads{&LayerParameters::q_norm_D, 0, q, of(q)},
+          NormedHeads{&LayerParameters::k_norm_D, q, k, of(k)}};
 }
 
 void norm_heads(const LayerContext& context, const LayerParameters& weights, const at::Tensor& qkv_TP) {
   for (const NormedHeads& heads : normed_heads(context)) {
-    const at::Tensor y_RD =
-        ops::rms_norm(heads.rows_in(qkv_TP), weights.*heads.norm_D, context.shape.norm_eps).y_TH;
+    const at::Tensor y_RD = heads.norm.forward(heads.rows_in(qkv_TP), weights.*heads.norm_D);
     const at::Tensor to = heads.in(qkv_TP);
     to.copy_(y_RD.view(to.sizes()));
   }
@@ -51,13 +59,17 @@ void norm_heads_backward(const LayerContext& context, const LayerParameters& wei
                          const at::Tensor& unnormed_TU, const at::Tensor& dqkv_TP,
                          const LayerParameters& gradients) {
   for (const NormedHeads& heads : normed_heads(context)) {
-    const at::Tensor x_RD = heads.rows_in(unnormed_TU), &weight_D = weights.*heads.norm_D;
-    const at::Tensor scale_R = ops::rms_norm(x_RD, weight_D, context.shape.norm_eps).inverse_rms_T;
-    const ops::RmsNormGradient norm = ops::rms_norm_backward(heads.rows_in(dqkv_TP), x_RD, weight_D, scale_R,
-                                                             /*residual_TH=*/{}, gradients.*heads.norm_D);
+    const at::Tensor dx_RD = heads.norm.backward(heads.rows_in(dqkv_TP), heads.rows_in(unnormed_TU),
+                                                 weights.*heads.norm_D, gradients.*heads.norm_D);
     const at::Tensor to = heads.in(dqkv_TP);
-    to.copy_(norm.dx_TH.view(to.sizes()));
+    to.copy_(dx_RD.view(to.sizes()));
   }
+}
+
+void turn(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
+          ops::Rotation rotation) {
+  if (!context.rotates) return;
+  ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, rotation);
 }
 
 struct Projected {
@@ -68,17 +80,17 @@ struct Projected {
 
 Projected project(const LayerContext& context, const MicroBatchLayout& layout, const LayerParameters& weights,
                   const at::Tensor& x_SH) {
-  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.attention_norm_H, context.shape.norm_eps);
-  Projected result{.inverse_rms_S = std::move(norm.inverse_rms_T)};
+  PartInput input = enter(context, x_SH, weights.attention_norm_H);
+  Projected result{.inverse_rms_S = std::move(input.inverse_rms_S), .unnormed_TU = {}, .qkv_TP = {}};
   at::Tensor& qkv_TP = result.qkv_TP;
-  qkv_TP = ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.qkv_PH);
+  qkv_TP = ops::times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.qkv_PH);
   if (weights.qkv_bias_P.defined()) qkv_TP.add_(weights.qkv_bias_P);
   if (weights.q_norm_D.defined()) {
     const NormedHeads keys = normed_heads(context).back();
     result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
     norm_heads(context, weights, qkv_TP);
   }
-  ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, ops::Rotation::kForward);
+  turn(context, layout, qkv_TP, ops::Rotation::kForward);
   return result;
 }
 
@@ -89,11 +101,17 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
   Projected projected = project(context, layout, weights, x_SH);
   Attended attended = attend(context, layout, std::move(projected.qkv_TP));
   const at::Tensor a_TQ = attended.output_TQ();
+  at::Tensor product_SH;
+  at::Tensor y_SH =
+      join(context, x_SH, a_TQ, weights.attention_out_QH, weights.attention_norm_H, &product_SH);
   if (saved != nullptr) {
-    *saved = {x_SH, std::move(projected.inverse_rms_S), std::move(projected.unnormed_TU),
-              std::move(attended)};
+    *saved = {.x_SH = x_SH,
+              .inverse_rms_S = std::move(projected.inverse_rms_S),
+              .unnormed_TU = std::move(projected.unnormed_TU),
+              .product_SH = std::move(product_SH),
+              .attended = std::move(attended)};
   }
-  return add_product(context.parallel, x_SH, a_TQ, weights.attention_out_QH);
+  return y_SH;
 }
 
 void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
@@ -107,27 +125,34 @@ void restore_attention(const LayerContext& context, const MicroBatchLayout& layo
 
 at::Tensor attention_result(const LayerContext& context, const LayerParameters& weights,
                             const AttentionSaved& saved) {
-  return add_product(context.parallel, saved.x_SH, saved.attended.output_TQ(), weights.attention_out_QH);
+  return join(context, saved.x_SH, saved.attended.output_TQ(), weights.attention_out_QH,
+              weights.attention_norm_H);
 }
 
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
                                     const LayerParameters& weights, AttentionSaved saved,
                                     const at::Tensor& dy_SH, const LayerParameters& gradients,
                                     AttentionDeferred& deferred) {
-  const at::Tensor dy_TH = context.parallel.all_gather_rows(dy_SH);
+  const bool behind = context.shape.norm_place == model::NormPlace::kBehind;
+  if (behind && !saved.product_SH.defined()) {
+    saved.product_SH = joined_product(context, saved.attended.output_TQ(), weights.attention_out_QH);
+  }
+  const at::Tensor dproduct_SH =
+      join_backward(context, dy_SH, weights.attention_norm_H, saved.product_SH, gradients.attention_norm_H);
+  saved.product_SH.reset();
+  const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
   const at::Tensor dqkv_TP = attend_backward(
       context, layout, ops::times_transposed(dy_TH, weights.attention_out_QH), saved.attended);
-  ops::rotate(rotating_heads(context, dqkv_TP), context.rotary, layout.position_T, ops::Rotation::kBackward);
+  turn(context, layout, dqkv_TP, ops::Rotation::kBackward);
   if (weights.q_norm_D.defined()) {
     norm_heads_backward(context, weights, saved.unnormed_TU, dqkv_TP, gradients);
     saved.unnormed_TU.reset();
   }
   const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(ops::times(dqkv_TP, weights.qkv_PH));
-  const ops::RmsNormGradient norm =
-      ops::rms_norm_backward(dnormed_SH, saved.x_SH, weights.attention_norm_H, saved.inverse_rms_S, dy_SH,
-                             gradients.attention_norm_H);
-  deferred = {norm.y_TH, dqkv_TP, saved.attended.output_TQ(), dy_SH, dy_TH};
-  return norm.dx_TH;
+  PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.attention_norm_H,
+                                           saved.inverse_rms_S, dy_SH, gradients.attention_norm_H);
+  deferred = {std::move(input.y_SH), dqkv_TP, saved.attended.output_TQ(), dproduct_SH, dy_TH};
+  return input.dx_SH;
 }
 
 void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,

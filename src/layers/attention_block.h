@@ -1,5 +1,6 @@
 // The attention half of a decoder layer: x + W_o·attention(rotary(norms of heads(W_qkv·norm(x) + b_qkv))),
-// the norms of queries and keys and the bias where the model has them.
+// the norms of queries and keys and the bias where the model has them; or with the norm behind it
+// (residual.h).
 //
 // Row names: S rows of this TP rank's shard, T all rows of the micro-batch; S = T ÷ tp.
 // Widths: H hidden, Q this rank's query heads × head_dim, U = Q + its key heads', P = U + its values'.
@@ -20,6 +21,7 @@ struct AttentionSaved {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
   at::Tensor unnormed_TU;  // queries and keys before their norms; undefined where heads have none
+  at::Tensor product_SH;   // what a norm behind took; may be missing
   Attended attended;
 };
 

@@ -9,6 +9,8 @@ LayerContext layer_context(const model::Shape& shape, const TensorParallel& para
                            const at::TensorOptions& like) {
   const std::string fault = model::tp_fault(shape, parallel.tp);
   if (!fault.empty()) throw base::InputError(base::text("[layers] ", fault));
+  const std::string too_long = model::context_fault(shape, positions);
+  if (!too_long.empty()) throw base::InputError(too_long);
   const model::RopeTable rope = model::rope_table(shape);
   return {.shape = shape,
           .parallel = parallel,

@@ -26,6 +26,7 @@ void drop_recomputable(LayerSaved& saved) {
   saved.mlp = {};
   saved.attention.inverse_rms_S.reset();
   saved.attention.unnormed_TU.reset();
+  saved.attention.product_SH.reset();
   drop_exchanged(saved.attention.attended);
 }
 
@@ -34,13 +35,15 @@ std::vector<SavedRows> rows_of(LayerSaved& saved) {
   return {{attention.x_SH},
           {attention.inverse_rms_S},
           {attention.unnormed_TU},
+          {attention.product_SH},
           {attention.attended.qkv_AR},
           {attention.attended.result.out_TND},
           {attention.attended.result.lse_NT, 1},
           {attention.attended.a_TQ},
           {mlp.x_SH},
           {mlp.inverse_rms_S},
-          {mlp.gate_up_TG}};
+          {mlp.gate_up_TG},
+          {mlp.product_SH}};
 }
 
 std::vector<SavedRows> rows_of(LayerDeferred& deferred) {
@@ -52,9 +55,9 @@ std::vector<SavedRows> rows_of(LayerDeferred& deferred) {
 int64_t bytes_of(const LayerSaved& saved) {
   const auto& [attention, mlp] = saved;
   const Attended& attended = attention.attended;
-  return bytes_of({attention.x_SH, attention.inverse_rms_S, attention.unnormed_TU, attended.qkv_AR,
-                   attended.result.out_TND, attended.result.lse_NT, attended.a_TQ, mlp.x_SH,
-                   mlp.inverse_rms_S, mlp.gate_up_TG});
+  return bytes_of({attention.x_SH, attention.inverse_rms_S, attention.unnormed_TU, attention.product_SH,
+                   attended.qkv_AR, attended.result.out_TND, attended.result.lse_NT, attended.a_TQ, mlp.x_SH,
+                   mlp.inverse_rms_S, mlp.gate_up_TG, mlp.product_SH});
 }
 
 int64_t bytes_of(const LayerDeferred& deferred) {

@@ -56,6 +56,13 @@ ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& we
   return {logits_CV, shard_C3, ops::combine(all_SC3)};
 }
 
+// What the output matrix takes: the norm of x, such that the products are the logits.
+ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x) {
+  ops::RmsNorm norm = ops::rms_norm(x, weights.final_norm_H, context.shape.norm_eps);
+  if (context.shape.logit_divisor != 1.0) norm.y_TH.div_(context.shape.logit_divisor);
+  return norm;
+}
+
 // A sum that stays on the device: reading it would hold up whoever issues the work behind it.
 at::Tensor zero_loss(const at::Tensor& like) { return at::zeros({}, like.options().dtype(at::kDouble)); }
 
@@ -97,7 +104,7 @@ int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
                                  const at::Tensor& x_SH, const Targets& targets,
                                  const HeadParameters& gradients) {
-  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.final_norm_H, context.shape.norm_eps);
+  ops::RmsNorm norm = final_norm(context, weights, x_SH);
   const at::Tensor y_TH = context.parallel.all_gather_rows(norm.y_TH);
   norm.y_TH.reset();
   at::Tensor dy_TH = at::zeros_like(y_TH);
@@ -112,6 +119,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
     dy_TH.index_copy_(0, row_C, ops::times(dlogits_CV, weights.output_VH));
     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
   });
+  if (context.shape.logit_divisor != 1.0) dy_TH.div_(context.shape.logit_divisor);
   const ops::RmsNormGradient gradient =
       ops::rms_norm_backward(context.parallel.reduce_scatter_rows(dy_TH), x_SH, weights.final_norm_H,
                              norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H);
@@ -120,8 +128,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
 
 at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                      const Targets& targets) {
-  const at::Tensor y_TH = context.parallel.all_gather_rows(
-      ops::rms_norm(x_SH, weights.final_norm_H, context.shape.norm_eps).y_TH);
+  const at::Tensor y_TH = context.parallel.all_gather_rows(final_norm(context, weights, x_SH).y_TH);
   const at::Tensor loss_sum = zero_loss(x_SH);
   for_each_chunk(context, x_SH, targets, [&](const at::Tensor& row_C, const at::Tensor& target_C) {
     const ChunkSoftmax softmax = chunk_softmax(context, weights, y_TH.index_select(0, row_C), target_C);
@@ -132,7 +139,7 @@ at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights,
 
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH) {
   SLUICE_ASSERT(context.parallel.tp == 1, base::text("logits with tp ", context.parallel.tp));
-  const ops::RmsNorm norm = ops::rms_norm(x_SH, weights.final_norm_H, context.shape.norm_eps);
+  const ops::RmsNorm norm = final_norm(context, weights, x_SH);
   return ops::wide_times_transposed(norm.y_TH, weights.output_VH);
 }
 

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -59,7 +58,7 @@ ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, 
   return {.q_TND = heads_AHD.narrow(1, run.queries.begin, run.queries.size()),
           .k_TKD = heads_AHD.narrow(1, queries + run.keys.begin, run.keys.size()),
           .v_TKD = heads_AHD.narrow(1, queries + keys + run.keys.begin, run.keys.size()),
-          .scale = 1.0 / std::sqrt(static_cast<double>(context.shape.head_dim))};
+          .scale = context.score_scale()};
 }
 
 ops::AttentionResult attend_run(const LayerContext& context, const AttendedRows& rows,

@@ -28,7 +28,7 @@ Widths widths(const model::Shape& shape, const LayerCut& cut) {
   w.q = shape.heads / cut.tp * shape.head_dim;
   // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
   w.qkv = w.q + 2 * std::max<int64_t>(1, shape.kv_heads / cut.tp) * shape.head_dim;
-  if (shape.qk_norm) w.unnormed = (w.qkv + w.q) / 2;
+  if (shape.qk_norm != model::QkNorm::kNone) w.unnormed = (w.qkv + w.q) / 2;
   w.ffn = base::even_part(shape.ffn_hidden, cut.tp, cut.t).size();
   return w;
 }
@@ -51,13 +51,18 @@ int64_t per_token(Bytes bytes, const model::Shape& shape, int tp, int64_t elemen
   return (most + tp - 1) / tp;
 }
 
+// Of a row shard, what a part keeps for its norm: the scale, or behind the part what it took.
+int64_t norm_bytes(const model::Shape& shape, const LayerCut& cut) {
+  return shape.norm_place == model::NormPlace::kBefore ? std::max<int64_t>(4, cut.element_bytes)
+                                                       : shape.hidden * cut.element_bytes;
+}
+
 }  // namespace
 
 int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
-  const int64_t statistic_bytes = std::max<int64_t>(4, cut.element_bytes);
-  // Both halves' inputs and their norms' scales are row shards.
-  const int64_t shard = rows / cut.tp * 2 * (shape.hidden * cut.element_bytes + statistic_bytes);
+  // Both halves' inputs and what their norms need are row shards.
+  const int64_t shard = rows / cut.tp * 2 * (shape.hidden * cut.element_bytes + norm_bytes(shape, cut));
   const AttendedBytes attended = attended_bytes(shape, cut, rows);
   return shard + rows * (w.unnormed + w.q + 2 * w.ffn) * cut.element_bytes + attended.qkv + attended.out +
          attended.lse;
@@ -78,7 +83,7 @@ int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t r
 
 int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
-  const int64_t scale = rows / cut.tp * std::max<int64_t>(4, cut.element_bytes);
+  const int64_t scale = rows / cut.tp * norm_bytes(shape, cut);
   const int64_t input = rows / cut.tp * shape.hidden * cut.element_bytes;
   const AttendedBytes attended = attended_bytes(shape, cut, rows);
   return scale + std::max(input + rows * 2 * w.ffn * cut.element_bytes,

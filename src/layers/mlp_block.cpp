@@ -4,38 +4,44 @@
 
 #include "layers/residual.h"
 #include "ops/linear.h"
-#include "ops/norm.h"
 #include "ops/swiglu.h"
 
 namespace sluice::layers {
 
 MlpSaved mlp_first_half(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH) {
-  ops::RmsNorm norm = ops::rms_norm(x_SH, weights.mlp_norm_H, context.shape.norm_eps);
+  PartInput input = enter(context, x_SH, weights.mlp_norm_H);
   at::Tensor gate_up_TG =
-      ops::times_transposed(context.parallel.all_gather_rows(norm.y_TH), weights.gate_up_GH);
-  return {x_SH, std::move(norm.inverse_rms_T), std::move(gate_up_TG)};
+      ops::times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.gate_up_GH);
+  return {.x_SH = x_SH, .inverse_rms_S = std::move(input.inverse_rms_S), .gate_up_TG = std::move(gate_up_TG)};
 }
 
 at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
                        MlpSaved* saved) {
   MlpSaved half = mlp_first_half(context, weights, x_SH);
   const at::Tensor a_TF = ops::swiglu(half.gate_up_TG);
+  at::Tensor y_SH = join(context, x_SH, a_TF, weights.down_FH, weights.mlp_norm_H, &half.product_SH);
   if (saved != nullptr) *saved = std::move(half);
-  return add_product(context.parallel, x_SH, a_TF, weights.down_FH);
+  return y_SH;
 }
 
 at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters& weights, MlpSaved saved,
                               const at::Tensor& dy_SH, const LayerParameters& gradients,
                               MlpDeferred& deferred) {
-  const at::Tensor dy_TH = context.parallel.all_gather_rows(dy_SH);
+  const bool behind = context.shape.norm_place == model::NormPlace::kBehind;
+  if (behind && !saved.product_SH.defined()) {
+    saved.product_SH = joined_product(context, ops::swiglu(saved.gate_up_TG), weights.down_FH);
+  }
+  const at::Tensor dproduct_SH =
+      join_backward(context, dy_SH, weights.mlp_norm_H, saved.product_SH, gradients.mlp_norm_H);
+  const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
   const at::Tensor dgate_up_TG = std::move(saved.gate_up_TG);
   const at::Tensor a_TF = ops::swiglu_backward(ops::times_transposed(dy_TH, weights.down_FH), dgate_up_TG);
   const at::Tensor dnormed_SH =
       context.parallel.reduce_scatter_rows(ops::times(dgate_up_TG, weights.gate_up_GH));
-  const ops::RmsNormGradient norm = ops::rms_norm_backward(dnormed_SH, saved.x_SH, weights.mlp_norm_H,
-                                                           saved.inverse_rms_S, dy_SH, gradients.mlp_norm_H);
-  deferred = {norm.y_TH, dgate_up_TG, a_TF, dy_SH, dy_TH};
-  return norm.dx_TH;
+  PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.mlp_norm_H,
+                                           saved.inverse_rms_S, dy_SH, gradients.mlp_norm_H);
+  deferred = {std::move(input.y_SH), dgate_up_TG, a_TF, dproduct_SH, dy_TH};
+  return input.dx_SH;
 }
 
 void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred,

@@ -1,4 +1,5 @@
-// The MLP half of a decoder layer: x + W_down·swiglu(W_gate_up·norm(x)).
+// The MLP half of a decoder layer: x + W_down·swiglu(W_gate_up·norm(x)), or with the norm behind it
+// (residual.h).
 //
 // Row names: S rows of this TP rank's shard, T all rows of the micro-batch; S = T ÷ tp.
 // Widths: H hidden, F this rank's part of the inner width, G = 2F.
@@ -16,6 +17,7 @@ struct MlpSaved {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
   at::Tensor gate_up_TG;
+  at::Tensor product_SH;  // what a norm behind took; may be missing
 };
 
 // What the weight gradients need of a backward.

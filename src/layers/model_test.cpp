@@ -6,8 +6,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <optional>
+#include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -140,21 +140,30 @@ at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x) {
   return x * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
 }
 
-at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
-  const int64_t length = y.size(0), group = shape.heads / shape.kv_heads, d = shape.head_dim;
-  const auto heads = [&](const at::Tensor& w_part, const at::Tensor& bias, const at::Tensor& norm,
-                         int64_t count) {
-    at::Tensor all = at::matmul(y, w_part.t());
-    if (bias.defined()) all = all + bias;
-    all = all.view({length, count, d}).transpose(0, 1);
-    return norm.defined() ? twin_norm(all, norm, shape.norm_eps) : all;
-  };
-  const at::Tensor q = twin_rotate(shape, heads(w.q, w.q_bias, w.q_norm, shape.heads));
-  const at::Tensor k =
-      twin_rotate(shape, heads(w.k, w.k_bias, w.k_norm, shape.kv_heads)).repeat_interleave(group, 0);
-  const at::Tensor v = heads(w.v, w.v_bias, {}, shape.kv_heads).repeat_interleave(group, 0);
+// Queries or keys of one sequence: y·wᵀ + bias, normed and rotated as the shape says. [heads, length,
+// dimension]
+at::Tensor twin_heads(const model::Shape& shape, const at::Tensor& y, const at::Tensor& w_part,
+                      const at::Tensor& bias, const at::Tensor& norm, int64_t layer) {
+  const int64_t length = y.size(0);
+  at::Tensor all = at::matmul(y, w_part.t());
+  if (bias.defined()) all = all + bias;
+  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(all, norm, shape.norm_eps);
+  all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
+  if (shape.qk_norm == model::QkNorm::kEachHead) all = twin_norm(all, norm, shape.norm_eps);
+  return shape.rotates(layer) ? twin_rotate(shape, all) : all;
+}
+
+at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, int64_t layer) {
+  const int64_t length = y.size(0), group = shape.heads / shape.kv_heads;
+  const at::Tensor q = twin_heads(shape, y, w.q, w.q_bias, w.q_norm, layer);
+  const at::Tensor k = twin_heads(shape, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
+  at::Tensor v = at::matmul(y, w.v.t());
+  if (w.v_bias.defined()) v = v + w.v_bias;
+  v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1).repeat_interleave(group, 0);
   const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
-  const at::Tensor scores = (at::matmul(q, k.transpose(1, 2)) / std::sqrt(static_cast<double>(d)))
+  const double scale =
+      shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  const at::Tensor scores = (at::matmul(q, k.transpose(1, 2)) * scale)
                                 .masked_fill(future, -std::numeric_limits<double>::infinity());
   return at::matmul(at::softmax(scores, -1), v).transpose(0, 1).reshape({length, -1});
 }
@@ -162,17 +171,25 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table.embedding(), flats.front(), "embedding");
-  at::Tensor x = embedding.index_select(0, ids);
+  const bool behind = c.shape.norm_place == model::NormPlace::kBehind;
+  // x + part(norm(x)), or x + norm(part(x)).
+  const auto joined = [&](const at::Tensor& x, const at::Tensor& norm, auto part) {
+    const double eps = c.shape.norm_eps;
+    return behind ? x + twin_norm(part(x), norm, eps)
+                  : x + part(twin_norm(x, norm, eps)) * c.shape.residual_scale;
+  };
+  at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const TwinLayer w = twin_layer(c.shape, table.layer(i), flats[static_cast<size_t>(1 + i)]);
-    const at::Tensor attention = twin_attention(c.shape, w, twin_norm(x, w.attention_norm, c.shape.norm_eps));
-    x = x + at::matmul(attention, w.out);
-    const at::Tensor y = twin_norm(x, w.mlp_norm, c.shape.norm_eps);
-    x = x + at::matmul(at::silu(at::matmul(y, w.gate.t())) * at::matmul(y, w.up.t()), w.down);
+    x = joined(x, w.attention_norm,
+               [&](const at::Tensor& y) { return at::matmul(twin_attention(c.shape, w, y, i), w.out); });
+    x = joined(x, w.mlp_norm, [&](const at::Tensor& y) {
+      return at::matmul(at::silu(at::matmul(y, w.gate.t())) * at::matmul(y, w.up.t()), w.down);
+    });
   }
   const at::Tensor norm = stored(table.head(), flats.back(), "final_norm").view(-1);
   const at::Tensor head = c.shape.tie_embeddings ? embedding : stored(table.head(), flats.back(), "head");
-  return at::matmul(twin_norm(x, norm, c.shape.norm_eps), head.t());
+  return at::matmul(twin_norm(x, norm, c.shape.norm_eps), head.t()) / c.shape.logit_divisor;
 }
 
 Outcome run_twin(const Case& c, const Data& data) {
@@ -254,11 +271,16 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   const auto layer = [&](const std::vector<at::Tensor>& from, size_t i) {
     return layer_parameters(table.buckets[1 + i], from[1 + i], tp, t);
   };
+  const auto of_layer = [&](size_t i) {
+    LayerContext own = context;
+    own.rotates = c.shape.rotates(static_cast<int64_t>(i));
+    return own;
+  };
   std::vector<LayerSaved> saved(static_cast<size_t>(c.shape.layers));
   at::Tensor x = embedding_forward(context, embedding_parameters(table.embedding(), flats[0], tp, t), ids);
   const LayerCut cut_of_rank{tp, t, static_cast<int64_t>(c10::elementSize(c.dtype))};
   for (size_t i = 0; i < saved.size(); ++i) {
-    x = layer_forward(context, layout, layer(flats, i), x, &saved[i]);
+    x = layer_forward(of_layer(i), layout, layer(flats, i), x, &saved[i]);
     EXPECT_EQ(bytes_of(saved[i]), saved_bytes(c.shape, cut_of_rank, layout.rows));
     saved[i].attention.attended.result.lse_NT.add_(c.lse_error);
     if (c.activations == Activations::kKeep) continue;
@@ -274,8 +296,8 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   for (size_t i = saved.size(); i-- > 0;) {
     const LayerParameters w = layer(flats, i), g = layer(sums, i);
     dx = weights == Weights::kFused
-             ? layer_backward(context, layout, w, std::move(saved[i]), dx, g)
-             : layer_backward_input(context, layout, w, std::move(saved[i]), dx, g, deferred[i]);
+             ? layer_backward(of_layer(i), layout, w, std::move(saved[i]), dx, g)
+             : layer_backward_input(of_layer(i), layout, w, std::move(saved[i]), dx, g, deferred[i]);
   }
   embedding_backward(context, ids, dx, embedding_parameters(table.embedding(), sums[0], tp, t));
   for (size_t i = 0; weights == Weights::kDeferred && i < saved.size(); ++i) {
@@ -373,25 +395,61 @@ INSTANTIATE_TEST_SUITE_P(
              "Sequences" + std::to_string(info.param.lengths.size());
     });
 
-// What families add to attention, one by one and together: by TP degree, also with more ranks than key heads.
-class Attention : public testing::TestWithParam<std::pair<bool, bool>> {};
+// What families vary of a layer, one by one and together: by TP degree, also with more ranks than key heads.
+struct Variation {
+  std::string name;
+  void (*apply)(model::Shape&);
+};
+void PrintTo(const Variation& variation, std::ostream* stream) { *stream << variation.name; }
 
-model::Shape attention_shape(std::pair<bool, bool> added, int64_t kv_heads) {
-  model::Shape shape = small_shape(12, kv_heads, false);
-  std::tie(shape.qkv_bias, shape.qk_norm) = added;
-  return shape;
+const std::vector<Variation>& variations() {
+  using model::Shape;
+  static const std::vector<Variation> all = {
+      {"Bias", [](Shape& s) { s.qkv_bias = true; }},
+      {"NormedHeads", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
+      {"HeadsNormedTogether", [](Shape& s) { s.qk_norm = model::QkNorm::kAllHeads; }},
+      {"NormsBehind", [](Shape& s) { s.norm_place = model::NormPlace::kBehind; }},
+      {"Factors",
+       [](Shape& s) {
+         s.embedding_scale = 3.0;
+         s.residual_scale = 0.4;
+         s.attention_scale = 0.3;
+         s.logit_divisor = 2.5;
+       }},
+      {"UnrotatedLayer",
+       [](Shape& s) {
+         s.unrotated = {0, 1};
+       }},
+      {"All",
+       [](Shape& s) {
+         for (const Variation& other : variations()) {
+           if (other.name == "All") break;
+           other.apply(s);
+         }
+       }},
+  };
+  return all;
 }
 
-TEST_P(Attention, EqualsAutograd) {
+class Families : public testing::TestWithParam<Variation> {
+ protected:
+  static Case varied(int64_t kv_heads) {
+    Case c{small_shape(12, kv_heads, true), {5, 1, 9, 17}};
+    GetParam().apply(c.shape);
+    return c;
+  }
+};
+
+TEST_P(Families, EqualAutograd) {
   for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2), std::pair(3, 1)}) {
-    const Case c{attention_shape(GetParam(), kv_heads), {5, 1, 9, 17}};
+    const Case c = varied(kv_heads);
     const Data data = random_data(c);
     expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
   }
 }
 
-TEST_P(Attention, DeferredAndRecomputedGradientsAreTheSameExactly) {
-  Case c{attention_shape(GetParam(), 4), {5, 1, 9, 17}};
+TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
+  Case c = varied(4);
   const Data data = random_data(c);
   const Outcome fused = run_layers(c, data, 2);
   expect_equal(c, run_layers(c, data, 2, Weights::kDeferred), fused, 0.0);
@@ -399,11 +457,8 @@ TEST_P(Attention, DeferredAndRecomputedGradientsAreTheSameExactly) {
   expect_equal(c, run_layers(c, data, 2), fused, 0.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, Attention, testing::Values(std::pair(true, false), std::pair(false, true), std::pair(true, true)),
-    [](const auto& info) {
-      return std::string(info.param.first ? "Bias" : "") + (info.param.second ? "NormedHeads" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {
   const Case c{small_shape(12, 4, true), {5, 1, 9, 17}};

@@ -71,7 +71,7 @@ Tensors taken(StatePtr state) {
 class BlockOperation final : public Operation {
  public:
   explicit BlockOperation(const Site& site)
-      : context_(site.context),
+      : context_(of_kind(site)),
         weights_(site.views(layer_parameters, site.weights)),
         gradients_(site.views(layer_parameters, site.gradients)) {}
 
@@ -110,7 +110,14 @@ class BlockOperation final : public Operation {
   }
 
  private:
-  const LayerContext& context_;
+  static LayerContext of_kind(const Site& site) {
+    LayerContext context = site.context;
+    context.rotates =
+        static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position)).rotates();
+    return context;
+  }
+
+  LayerContext context_;
   LayerParameters weights_, gradients_;
 };
 

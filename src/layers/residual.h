@@ -1,15 +1,42 @@
-// The sum that ends both halves of a decoder layer.
+// How a part of a block takes its input from the rows that pass, normed or (where its norm stands behind it)
+// as they are, and how it joins them again: x + factor · a·w, or with the norm behind it x + norm(a·w).
+//
+// Row names: S rows of this TP rank's shard, T all rows; H hidden, A the width that w takes, cut over the TP
+// ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "layers/tensor_parallel.h"
+#include "layers/context.h"
 
 namespace sluice::layers {
 
-// x + a·w over all TP ranks' parts of the width A: x [S, H] and the result are row shards, a [T, A] and
-// w [A, H] this rank's cut.
-at::Tensor add_product(const TensorParallel& parallel, const at::Tensor& x_SH, const at::Tensor& a_TA,
-                       const at::Tensor& w_AH);
+struct PartInput {
+  at::Tensor y_SH;           // what the part works on
+  at::Tensor inverse_rms_S;  // of the norm; undefined without one
+};
+PartInput enter(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& norm_H);
+
+// The gradient of x_SH: through the part that of its input, and past it dy_SH. Adds the norm's to `dnorm_H`.
+struct PartInputGradient {
+  at::Tensor dx_SH;
+  at::Tensor y_SH;  // again, for weight gradients
+};
+PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& dinput_SH,
+                                 const at::Tensor& x_SH, const at::Tensor& norm_H,
+                                 const at::Tensor& inverse_rms_S, const at::Tensor& dy_SH,
+                                 const at::Tensor& dnorm_H);
+
+// The result, x_SH untouched. `norm_H` counts where norms stand behind parts; then `product_SH`, where
+// wanted, is left what the norm took, which join_backward wants back.
+at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA,
+                const at::Tensor& w_AH, const at::Tensor& norm_H, at::Tensor* product_SH = nullptr);
+
+// What the norm behind took, made again.
+at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const at::Tensor& w_AH);
+
+// The gradient of a·w from that of the result (that of x is the same). Adds the norm's to `dnorm_H`.
+at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const at::Tensor& norm_H,
+                         const at::Tensor& product_SH, const at::Tensor& dnorm_H);
 
 }  // namespace sluice::layers

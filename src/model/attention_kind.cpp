@@ -20,9 +20,12 @@ std::vector<Parameter> AttentionKind::parameters() const {
                                 {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"},
                                 1, {q, kv, kv}, Start::kZero));
   }
-  if (shape_.qk_norm) {
+  if (shape_.qk_norm == QkNorm::kEachHead) {
     parameters.push_back(norm(kQNorm, "self_attn.q_norm.weight", shape_.head_dim));
     parameters.push_back(norm(kKNorm, "self_attn.k_norm.weight", shape_.head_dim));
+  } else if (shape_.qk_norm == QkNorm::kAllHeads) {
+    parameters.push_back(matrix(kQNorm, {"self_attn.q_norm.weight"}, 1, {q}, Start::kOne));
+    parameters.push_back(matrix(kKNorm, {"self_attn.k_norm.weight"}, 1, {kv}, Start::kOne));
   }
   Parameter out = matrix(kOut, {"self_attn.o_proj.weight"}, shape_.hidden, {q}, Start::kResidual);
   out.transposed = true;
@@ -43,7 +46,7 @@ std::string AttentionKind::tp_fault(int tp) const {
 TokenWork AttentionKind::work() const {
   const int64_t q = shape_.q_width(), kv = shape_.kv_width();
   const int64_t products = shape_.hidden * (2 * q + 2 * kv);
-  const int64_t normed = shape_.qk_norm ? 2 * (q + kv) : 0;
+  const int64_t normed = shape_.qk_norm != QkNorm::kNone ? 2 * (q + kv) : 0;
   return {.products = products,
           .recomputed = products,
           .attention = q,
@@ -59,22 +62,25 @@ PartBytes AttentionKind::bytes(int tp, int64_t element_bytes) const {
   const int64_t qkv = q + 2 * std::max<int64_t>(1, shape_.kv_heads / tp) * shape_.head_dim;
   const int64_t hidden_bytes = shape_.hidden * element_bytes;
   // Of heads that are normed: what is normed.
-  const int64_t unnormed_bytes = shape_.qk_norm ? (q + (qkv - q) / 2) * element_bytes : 0;
+  const bool norms_heads = shape_.qk_norm != QkNorm::kNone;
+  const int64_t unnormed_bytes = norms_heads ? (q + (qkv - q) / 2) * element_bytes : 0;
+  // The norm's scale; behind the part the norm's input.
+  const int64_t norm_bytes = shape_.norm_place == NormPlace::kBefore ? statistic_bytes : hidden_bytes;
   PartBytes bytes;
-  // Its input and the norm's scale; queries, keys and values, attention's output and log-sum-exp.
-  bytes.saved = {hidden_bytes + statistic_bytes,
+  // Its input and what its norm needs; queries, keys and values, attention's output and log-sum-exp.
+  bytes.saved = {hidden_bytes + norm_bytes,
                  unnormed_bytes + (qkv + q) * element_bytes + heads * statistic_bytes};
   // A layer's input, attention's output and log-sum-exp.
   bytes.border = {hidden_bytes, q * element_bytes + heads * statistic_bytes};
   // The normed input and output gradient; dqkv and attention's output.
   bytes.until_weight = {2 * hidden_bytes, (qkv + q) * element_bytes};
-  bytes.recomputed = {statistic_bytes, unnormed_bytes + qkv * element_bytes};
+  bytes.recomputed = {norm_bytes, unnormed_bytes + qkv * element_bytes};
 
   const int64_t shard = (shape_.hidden + tp - 1) / tp;
   const int64_t gathered = tp > 1 ? shape_.hidden : 0;
   // Queries, normed in a copy; in the backward with their gradients before and behind the norm.
-  if (shape_.qk_norm) bytes.forward = q * element_bytes;
-  const int64_t norming = shape_.qk_norm ? 4 * q : 0;
+  if (norms_heads) bytes.forward = q * element_bytes;
+  const int64_t norming = norms_heads ? 4 * q : 0;
   // Gradients take the places of queries, keys and values.
   bytes.backward = element_bytes * (gathered + std::max({q, gathered + shard, 3 * shard, norming}));
   // In a ring they don't; two blocks of keys and values pass by, and of gradients what this lane adds, what

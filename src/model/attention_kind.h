@@ -14,7 +14,7 @@ class AttentionKind final : public Part {
   static constexpr std::string_view kNorm = "attention_norm";
   static constexpr std::string_view kQkv = "qkv";           // rows q, k, v: x·wᵀ
   static constexpr std::string_view kQkvBias = "qkv_bias";  // likewise
-  static constexpr std::string_view kQNorm = "q_norm";      // of one head's width
+  static constexpr std::string_view kQNorm = "q_norm";      // of one head's width, or of all heads'
   static constexpr std::string_view kKNorm = "k_norm";
   static constexpr std::string_view kOut = "attention_out";  // stored [in, out]: a·w
 

@@ -26,7 +26,8 @@ constexpr struct {
 
 }  // namespace
 
-BlockKind::BlockKind(const Shape& shape, const std::vector<std::string_view>& parts) {
+BlockKind::BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, bool rotates)
+    : rotates_(rotates) {
   for (const std::string_view part : parts) {
     const auto* const found =
         std::ranges::find(kRegistry, part, [](const auto& entry) { return entry.name; });

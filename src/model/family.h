@@ -13,6 +13,12 @@
 
 namespace sluice::model {
 
+// Names of a parameter's tensors in files of a family that calls them otherwise than LLaMA's.
+struct TensorNames {
+  std::string_view role;
+  std::span<const std::string_view> tensors;
+};
+
 struct FamilyEntry {
   Family family = Family::kLlama;
   std::string_view model_type;    // "qwen3"
@@ -20,7 +26,11 @@ struct FamilyEntry {
   // What transformers takes where the key is absent; 0: as many key-value heads as heads, hidden ÷ heads.
   int64_t absent_kv_heads = 0;
   int64_t absent_head_dim = 0;
+  double absent_norm_eps = 1e-6;
+  double absent_rope_theta = 10000.0;
+  bool absent_tied = false;
   std::span<const std::string_view> keys;  // that it reads beside those of all families
+  std::span<const TensorNames> tensors;
   // Sets what is the family's own. InputError naming `name`, the key and the value that Sluice does not
   // compute.
   void (*read)(const base::Json& config, const std::string& name, Shape& shape) = nullptr;

@@ -135,17 +135,17 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   };
 
   Shape shape{.family = family.family};
-  family.read(config, name, shape);
   shape.layers = count("num_hidden_layers", ranges.layers);
+  family.read(config, name, shape);
   shape.hidden = count("hidden_size", ranges.hidden);
   shape.heads = count("num_attention_heads", ranges.heads);
   shape.kv_heads = kv_heads_of(config, family, shape, name);
   shape.head_dim = head_dim_of(config, family, shape, name);
   shape.ffn_hidden = count("intermediate_size", ranges.ffn_hidden);
   shape.vocab = count("vocab_size", ranges.vocab);
-  shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", false, name);
-  shape.norm_eps = get_or<double>(config, "rms_norm_eps", 1e-6, name);
-  shape.rope = rope_from_hugging_face(config, name);
+  shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", family.absent_tied, name);
+  shape.norm_eps = get_or<double>(config, "rms_norm_eps", family.absent_norm_eps, name);
+  shape.rope = rope_from_hugging_face(config, family.absent_rope_theta, name);
   try {
     validate(shape);
   } catch (const InputError& error) {

@@ -11,11 +11,10 @@
 
 namespace sluice::model {
 
-// A Hugging Face config.json: LlamaForCausalLM, MistralForCausalLM without a sliding window, Qwen2ForCausalLM
-// or Qwen3ForCausalLM. Rotary positions may stand in transformers' old keys (rope_theta, rope_scaling) or in
-// rope_parameters. InputError naming `name` and the key for another architecture or anything that Sluice does
-// not compute (other biases, sliding windows, other activations, quantisation, unknown rope types and unknown
-// keys).
+// A Hugging Face config.json of one of the families. Rotary positions may stand in transformers' old keys
+// (rope_theta, rope_scaling) or in rope_parameters. InputError naming `name` and the key for another
+// architecture or anything that Sluice does not compute (other biases, windows by layer, other activations,
+// quantisation, unknown rope types and unknown keys).
 Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
 
 // What transformers' class of the family, old and new, reads back to the same shape; `dtype` is its

@@ -89,14 +89,14 @@ Json rope_dictionary(const Json& config, const std::string& name, std::string& k
 
 }  // namespace
 
-Rope rope_from_hugging_face(const Json& config, const std::string& name) {
+Rope rope_from_hugging_face(const Json& config, double absent_theta, const std::string& name) {
   std::string key;
   const Json dictionary = rope_dictionary(config, name, key);
   const std::string where = text(name, ": ", key);
   const RopeType& type = rope_type_of(dictionary, where);
   refuse_unknown_rope_keys(dictionary, type, where);
 
-  Rope rope{.theta = theta_or(10000.0, config, name), .scaling = type.scaling};
+  Rope rope{.theta = theta_or(absent_theta, config, name), .scaling = type.scaling};
   rope.theta = theta_or(rope.theta, dictionary, where);
   if (rope.scaling == RopeScaling::kNone) return rope;
   const auto factor = [&](const char* factor_key) {

@@ -10,7 +10,7 @@ namespace sluice::model {
 
 // From rope_theta and rope_scaling, or from rope_parameters. InputError naming `name` and the key for types
 // and keys that Sluice does not compute.
-Rope rope_from_hugging_face(const base::Json& config, const std::string& name);
+Rope rope_from_hugging_face(const base::Json& config, double absent_theta, const std::string& name);
 // The value of rope_scaling; null without scaling.
 base::Json rope_to_hugging_face(const Rope& rope);
 

@@ -76,16 +76,21 @@ TEST(ShapeFromHuggingFace, HeadDimMayDifferFromHiddenByHeads) {
   EXPECT_EQ(read(config).q_width(), 256);
 }
 
-TEST(ShapeFromHuggingFace, AcceptsMistralWithoutSlidingWindow) {
+TEST(ShapeFromHuggingFace, MistralsWindowIsThereUnlessItIsNull) {
   Json config = new_config();
   config["architectures"] = {"MistralForCausalLM"};
   config["model_type"] = "mistral";
-  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window is missing")));
-  config["sliding_window"] = 4096;
-  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window is 4096")));
+  EXPECT_EQ(read(config).window, 4096);
+  config["sliding_window"] = 512;
+  EXPECT_EQ(read(config).window, 512);
+  EXPECT_EQ(context_fault(read(config), 512), "");
+  EXPECT_THAT(context_fault(read(config), 513), HasSubstr("lower data.context_length to 512"));
+  config["sliding_window"] = 0;
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window")));
   config["sliding_window"] = nullptr;
   Shape mistral = read(config);
   EXPECT_EQ(mistral.family, Family::kMistral);
+  EXPECT_EQ(context_fault(mistral, 1 << 20), "");
   mistral.family = Family::kLlama;
   EXPECT_EQ(mistral, read(new_config()));
   config["num_attention_heads"] = 16;
@@ -116,7 +121,7 @@ TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
   EXPECT_EQ(read(qwen_config("qwen2")), expected);
   expected.family = Family::kQwen3;
   expected.qkv_bias = false;
-  expected.qk_norm = true;
+  expected.qk_norm = QkNorm::kEachHead;
   EXPECT_EQ(read(qwen_config("qwen3")), expected);
   Json config = qwen_config("qwen3");
   config.erase("head_dim");
@@ -126,6 +131,77 @@ TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
     const Json written = shape_to_hugging_face(shape, "float32", 64);
     EXPECT_EQ(read(written), shape);
     EXPECT_EQ(written["model_type"], type);
+  }
+}
+
+Json family_config(const std::string& type, const std::string& architecture) {
+  Json config = new_config();
+  config["architectures"] = {architecture};
+  config["model_type"] = type;
+  return config;
+}
+
+TEST(ShapeFromHuggingFace, Phi3FusesTensorsAndMayHaveAWindow) {
+  Json config = family_config("phi3", "Phi3ForCausalLM");
+  config["sliding_window"] = 2047;
+  config["resid_pdrop"] = 0.0;
+  config["original_max_position_embeddings"] = 4096;
+  const Shape shape = read(config);
+  EXPECT_EQ(shape.window, 2047);
+  const ParameterTable table = parameter_table(shape);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : table.layer(1).parameters) {
+    for (const HuggingFaceTensor& tensor : hugging_face_tensors(table.layer(1), parameter)) {
+      if (tensor.name.find("proj") != std::string::npos)
+        names.push_back(base::text(tensor.name, " ", tensor.rows));
+    }
+  }
+  EXPECT_THAT(
+      names,
+      ElementsAre("model.layers.1.self_attn.qkv_proj.weight 96", "model.layers.1.self_attn.o_proj.weight 64",
+                  "model.layers.1.mlp.gate_up_proj.weight 192", "model.layers.1.mlp.down_proj.weight 96"));
+  config["embd_pdrop"] = 0.1;
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("embd_pdrop is 0.1")));
+}
+
+TEST(ShapeFromHuggingFace, GraniteHasFourFactors) {
+  Json config = family_config("granite", "GraniteForCausalLM");
+  config["embedding_multiplier"] = 12;
+  config["residual_multiplier"] = 0.22;
+  config["attention_multiplier"] = 0.0625;
+  config["logits_scaling"] = 8;
+  const Shape shape = read(config);
+  EXPECT_EQ(shape.embedding_scale, 12);
+  EXPECT_EQ(shape.residual_scale, 0.22);
+  EXPECT_EQ(shape.attention_scale, 0.0625);
+  EXPECT_EQ(shape.logit_divisor, 8);
+  config["logits_scaling"] = 0;
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("'logits_scaling' is 0")));
+}
+
+TEST(ShapeFromHuggingFace, SmolLm3LeavesPositionsOutOfSomeLayers) {
+  Json config = family_config("smollm3", "SmolLM3ForCausalLM");
+  config["num_hidden_layers"] = 5;
+  EXPECT_EQ(read(config).unrotated, (std::vector<uint8_t>{0, 0, 0, 1, 0}));
+  config["no_rope_layers"] = {1, 0, 1, 1, 0};
+  EXPECT_EQ(read(config).unrotated, (std::vector<uint8_t>{0, 1, 0, 0, 1}));
+  config["no_rope_layers"] = {1, 0};
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("no_rope_layers is [1,0]")));
+  config["no_rope_layers"] = {1, 0, 2, 1, 0};
+  EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("no_rope_layers is 2")));
+}
+
+TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
+  const std::pair<const char*, const char*> families[] = {
+      {"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"},
+      {"qwen3", "Qwen3ForCausalLM"}, {"phi3", "Phi3ForCausalLM"},       {"granite", "GraniteForCausalLM"},
+      {"olmo2", "Olmo2ForCausalLM"}, {"smollm3", "SmolLM3ForCausalLM"}};
+  for (const auto& [type, architecture] : families) {
+    const Shape shape = read(family_config(type, architecture));
+    const Json written = shape_to_hugging_face(shape, "float32", 64);
+    EXPECT_EQ(read(Json::parse(written.dump())), shape) << type;
+    EXPECT_EQ(written["model_type"], type);
+    EXPECT_EQ(shape.parameters(), parameter_table(shape).size()) << type;
   }
 }
 
@@ -147,7 +223,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
   const std::pair<std::function<void(Json&)>, std::string> refusals[] = {
       {[](Json& j) { j = Json::array(); }, "holds an object"},
       {[](Json& j) { j["model_type"] = "mamba2"; },
-       "model_type is \"mamba2\" but Sluice computes only llama, mistral, qwen2, qwen3"},
+       "model_type is \"mamba2\" but Sluice computes only llama, mistral, qwen2, qwen3, phi3, granite"},
       {[](Json& j) { j.erase("model_type"); }, "'model_type' is missing"},
       {[](Json& j) { j["architectures"] = {"Qwen2ForCausalLM"}; }, "architectures is [\"Qwen2ForCausalLM\"]"},
       {[](Json& j) { j["architectures"] = {"LlamaForSequenceClassification"}; }, "architectures is"},

@@ -30,7 +30,9 @@ TokenWork MlpKind::work() const {
 PartBytes MlpKind::bytes(int tp, int64_t element_bytes) const {
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t ffn = (ffn_hidden_ + tp - 1) / tp;
-  const RowBytes input{hidden_ * element_bytes + statistic_bytes, 2 * ffn * element_bytes};
+  // The norm's scale; behind the part the norm's input.
+  const int64_t norm_bytes = norm_place_ == NormPlace::kBefore ? statistic_bytes : hidden_ * element_bytes;
+  const RowBytes input{hidden_ * element_bytes + norm_bytes, 2 * ffn * element_bytes};
   const int64_t shard = (hidden_ + tp - 1) / tp;
   const int64_t gathered = tp > 1 ? hidden_ : 0;
   PartBytes bytes;

@@ -13,7 +13,8 @@ class MlpKind final : public Part {
   static constexpr std::string_view kGateUp = "gate_up";  // rows gate, up: x·wᵀ
   static constexpr std::string_view kDown = "down";       // stored [in, out]: a·w
 
-  explicit MlpKind(const Shape& shape) : hidden_(shape.hidden), ffn_hidden_(shape.ffn_hidden) {}
+  explicit MlpKind(const Shape& shape)
+      : hidden_(shape.hidden), ffn_hidden_(shape.ffn_hidden), norm_place_(shape.norm_place) {}
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;
@@ -24,6 +25,7 @@ class MlpKind final : public Part {
  private:
   int64_t hidden_;
   int64_t ffn_hidden_;
+  NormPlace norm_place_;
 };
 
 }  // namespace sluice::model

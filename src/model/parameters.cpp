@@ -4,11 +4,12 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/family.h"
 
 namespace sluice::model {
 namespace {
 
-Bucket bucket(const Program& program, int64_t position) {
+Bucket bucket(const Program& program, Family family, int64_t position) {
   const bool in_block = program.blocks_in({position, position + 1}).size() == 1;
   Bucket result{.index = static_cast<int>(position),
                 .kind = program.at(position).kind,
@@ -16,6 +17,9 @@ Bucket bucket(const Program& program, int64_t position) {
                 .parameters = program.kind_at(position).parameters()};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
   for (Parameter& parameter : result.parameters) {
+    for (const TensorNames& names : entry_of(family).tensors) {
+      if (names.role == parameter.role) parameter.tensors = {names.tensors.begin(), names.tensors.end()};
+    }
     parameter.name = prefix + std::string(parameter.role);
     parameter.offset = result.size;
     result.size += parameter.size();
@@ -42,7 +46,7 @@ ParameterTable parameter_table(const Shape& shape) {
   validate(shape);
   ParameterTable table{.shape = shape, .program = Program(shape), .buckets = {}};
   for (int64_t position = 0; position < table.program.size(); ++position) {
-    table.buckets.push_back(bucket(table.program, position));
+    table.buckets.push_back(bucket(table.program, shape.family, position));
   }
   return table;
 }

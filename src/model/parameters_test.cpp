@@ -29,7 +29,7 @@ Shape random_shape(base::Rng& rng) {
   shape.vocab = rng.between(8, 70);
   shape.tie_embeddings = rng.below(2) == 1;
   shape.qkv_bias = rng.below(2) == 1;
-  shape.qk_norm = rng.below(2) == 1;
+  shape.qk_norm = static_cast<QkNorm>(rng.below(3));
   return shape;
 }
 

@@ -1,6 +1,7 @@
 #include "model/program.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -19,28 +20,44 @@ int64_t relative_work(const Kind& kind) {
   return work.products + work.attention * kUsualTokens;
 }
 
+// Numbers the kinds of blocks as they come up, behind the embedding's.
+std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr<const Kind>>& kinds) {
+  std::vector<int> of_block;
+  std::array<int, 2> known = {-1, -1};  // by whether positions rotate
+  for (int64_t block = 0; block < shape.layers; ++block) {
+    int& kind = known[shape.rotates(block) ? 1 : 0];
+    if (kind < 0) {
+      kind = static_cast<int>(kinds.size());
+      kinds.push_back(std::make_shared<BlockKind>(
+          shape, std::vector<std::string_view>{AttentionKind::kName, MlpKind::kName}, shape.rotates(block)));
+    }
+    of_block.push_back(kind);
+  }
+  return of_block;
+}
+
 }  // namespace
 
 Program::Program(const Shape& shape) {
   const auto body = std::make_shared<Body>();
-  body->kinds = {
-      std::make_shared<EmbeddingKind>(shape),
-      std::make_shared<BlockKind>(shape, std::vector<std::string_view>{AttentionKind::kName, MlpKind::kName}),
-      std::make_shared<HeadKind>(shape)};
+  body->kinds = {std::make_shared<EmbeddingKind>(shape)};
+  const std::vector<int> of_block = kinds_of_blocks(shape, body->kinds);
+  body->kinds.push_back(std::make_shared<HeadKind>(shape));
   const auto add = [&](int kind) {
     const auto position = static_cast<int>(body->operations.size());
     body->operations.push_back({.kind = kind, .buckets = {position}});
   };
   add(0);
-  for (int64_t block = 0; block < shape.layers; ++block) add(1);
-  add(2);
+  for (const int kind : of_block) add(kind);
+  add(static_cast<int>(body->kinds.size()) - 1);
   if (shape.tie_embeddings)
     body->operations.back().buckets.insert(body->operations.back().buckets.begin(), 0);
 
-  const int64_t work = relative_work(*body->kinds[1]);
+  std::vector<int64_t> work;
+  for (const auto& kind : body->kinds) work.push_back(relative_work(*kind));
   body->work_before = {0, 0};
-  for (int64_t block = 0; block < shape.layers; ++block) {
-    body->work_before.push_back(body->work_before.back() + work);
+  for (const int kind : of_block) {
+    body->work_before.push_back(body->work_before.back() + work[static_cast<size_t>(kind)]);
   }
   body_ = body;
 }
@@ -83,8 +100,17 @@ std::vector<int> Program::buckets_of(base::Interval run) const {
 }
 
 Shape short_shape(const Shape& shape) {
+  constexpr int kMost = 2;
   Shape result = shape;
-  result.layers = std::min<int64_t>(shape.layers, 2);
+  result.layers = 0;
+  result.unrotated.clear();
+  std::array<int, 2> taken = {0, 0};
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const bool rotates = shape.rotates(layer);
+    if (taken[rotates ? 1 : 0]++ >= kMost) continue;
+    ++result.layers;
+    if (!shape.unrotated.empty()) result.unrotated.push_back(rotates ? 0 : 1);
+  }
   return result;
 }
 

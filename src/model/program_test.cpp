@@ -45,6 +45,20 @@ TEST(Program, ATiedHeadReadsTheEmbeddingsBucket) {
   EXPECT_THAT(tied.buckets_of({0, 5}), ElementsAre(0, 1, 2, 3, 4));
 }
 
+TEST(Program, LayersThatDifferAreOfSeveralKinds) {
+  Shape shape = test_shape(5);
+  shape.unrotated = {0, 1, 0, 0, 1};
+  const Program program(shape);
+  EXPECT_EQ(program.kinds().size(), 4u);
+  EXPECT_FALSE(program.uniform());
+  std::vector<int> kinds;
+  for (int64_t position = 0; position < program.size(); ++position)
+    kinds.push_back(program.at(position).kind);
+  EXPECT_THAT(kinds, ElementsAre(0, 1, 2, 1, 1, 2, 3));
+  EXPECT_EQ(short_shape(shape).unrotated, (std::vector<uint8_t>{0, 1, 0, 1}));
+  EXPECT_EQ(short_shape(test_shape(7)).layers, 2);
+}
+
 TEST(Program, FaultsOfBlocksComeFirst) {
   Shape shape = test_shape();
   shape.vocab = 2;

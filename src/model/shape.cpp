@@ -68,11 +68,29 @@ void validate(const Shape& shape) {
                           " parameters: lower one"));
   }
   validate_rope(shape.rope);
+  if (!shape.unrotated.empty() && static_cast<int64_t>(shape.unrotated.size()) != shape.layers) {
+    throw InputError(text("model: rotary positions are said of ", shape.unrotated.size(), " layers of ",
+                          shape.layers, ": say them of each"));
+  }
+  const std::pair<const char*, double> factors[] = {{"embedding", shape.embedding_scale},
+                                                    {"residual", shape.residual_scale},
+                                                    {"logit", shape.logit_divisor}};
+  for (const auto& [name, factor] : factors) {
+    base::require_in_range(text("model: ", name, " factor"), factor, ranges.factor);
+  }
+  base::require_in_range("model: attention factor", shape.attention_scale, {0.0, ranges.factor.most});
 }
 
 std::string tp_fault(const Shape& shape, int tp) {
   if (tp < 1) return text("tp is ", tp, " but must be at least 1");
   return Program(shape).tp_fault(tp);
+}
+
+std::string context_fault(const Shape& shape, int64_t context_length) {
+  if (shape.window == 0 || context_length <= shape.window) return "";
+  return text("context_length ", context_length, " is above the model's sliding_window ", shape.window,
+              ", and attention through a window is not computed yet: lower data.context_length to ",
+              shape.window);
 }
 
 int64_t Shape::parameters() const {

@@ -26,7 +26,12 @@ struct Rope {
 
 // Whose files it reads and writes; what it computes is said by the shape's other members. The registry is in
 // model/family.cpp.
-enum class Family : uint8_t { kLlama, kMistral, kQwen2, kQwen3 };
+enum class Family : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kPhi3, kGranite, kSmolLm3, kOlmo2 };
+
+// Norms of queries and keys before they are rotated: each head on its own, or all heads as one row.
+enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
+// Where a part of a block is normed: x + part(norm(x)), or x + norm(part(x)).
+enum class NormPlace : uint8_t { kBefore, kBehind };
 
 struct Shape {
   Family family = Family::kLlama;
@@ -41,8 +46,22 @@ struct Shape {
   double norm_eps = 1e-5;
   Rope rope;
   bool qkv_bias = false;  // queries, keys and values have biases
-  bool qk_norm = false;   // each head's queries and keys are normed before they are rotated
+  QkNorm qk_norm = QkNorm::kNone;
+  NormPlace norm_place = NormPlace::kBefore;
+  // Factors: of the embedding's rows; of what each part adds; of scores (0: 1/√head_dim); and what logits are
+  // divided by.
+  double embedding_scale = 1.0;
+  double residual_scale = 1.0;
+  double attention_scale = 0.0;
+  double logit_divisor = 1.0;
+  // Tokens that one attends to, itself included; 0: all before it. Sequences may be as long (context_fault).
+  int64_t window = 0;
+  std::vector<uint8_t>
+      unrotated;  // by layer, 1: positions do not turn queries and keys; empty: they do in all
 
+  bool rotates(int64_t layer) const {
+    return unrotated.empty() || unrotated[static_cast<size_t>(layer)] == 0;
+  }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t parameters() const;
@@ -55,6 +74,9 @@ void validate(const Shape& shape);
 // Why a TP degree cannot cut this shape ("tp 3 does not divide 32 heads"), or "" when it can: tp divides
 // heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
+
+// Why sequences of so many tokens cannot be computed, with a way out, or "": attention's window bites.
+std::string context_fault(const Shape& shape, int64_t context_length);
 
 // Rotary inverse frequencies of head_dim/2 pairs, and the factor that multiplies cos and sin (1 except for
 // yarn). REQUIRES: a valid shape. Formulas as in Hugging Face transformers' modeling_rope_utils.

@@ -283,13 +283,19 @@ TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// What families add to attention: biases of queries, keys and values, and norms of queries and keys.
-class EquivalenceOfFamilies : public testing::TestWithParam<model::Family> {};
+// What families vary of a layer: biases and norms of queries and keys, norms behind parts, factors, layers
+// without rotary positions.
+struct FamilyCase {
+  std::string name;
+  void (*apply)(model::Shape&);
+};
+void PrintTo(const FamilyCase& family, std::ostream* stream) { *stream << family.name; }
+
+class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {};
 
 TEST_P(EquivalenceOfFamilies, MixedStrategies) {
   RunOptions options;
-  options.shape.qkv_bias = GetParam() == model::Family::kQwen2;
-  options.shape.qk_norm = GetParam() == model::Family::kQwen3;
+  GetParam().apply(options.shape);
   const RunRecord reference = run_in_process(options);
   options.world_size = 6;
   options.strategies = {"<2,1,3>", "<1,2,2> + <2,1,1>", "<3,2,1>", "<1,1,6>", "<2,1,1> + <1,3,1> + <1,1,1>"};
@@ -297,12 +303,33 @@ TEST_P(EquivalenceOfFamilies, MixedStrategies) {
     options.plan = plan;
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
   }
+  options.policies = {{.recompute = true}, {}};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
+using model::Shape;
 INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies,
-                         testing::Values(model::Family::kQwen2, model::Family::kQwen3), [](const auto& info) {
-                           return std::string(info.param == model::Family::kQwen2 ? "Qwen2" : "Qwen3");
-                         });
+                         testing::Values(FamilyCase{"Qwen2", [](Shape& s) { s.qkv_bias = true; }},
+                                         FamilyCase{"Qwen3",
+                                                    [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
+                                         FamilyCase{"Olmo2",
+                                                    [](Shape& s) {
+                                                      s.qk_norm = model::QkNorm::kAllHeads;
+                                                      s.norm_place = model::NormPlace::kBehind;
+                                                    }},
+                                         FamilyCase{"Granite",
+                                                    [](Shape& s) {
+                                                      s.embedding_scale = 6.0;
+                                                      s.residual_scale = 0.4;
+                                                      s.attention_scale = 0.2;
+                                                      s.logit_divisor = 4.0;
+                                                    }},
+                                         FamilyCase{"SmolLm3",
+                                                    [](Shape& s) {
+                                                      s.unrotated = {0, 0, 1, 0};
+                                                      s.tie_embeddings = true;
+                                                    }}),
+                         [](const auto& info) { return info.param.name; });
 
 // Recomputed activations are the forward's to the bit.
 TEST_F(Equivalence, RecomputingChangesNothingAtAll) {

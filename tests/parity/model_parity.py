@@ -38,6 +38,13 @@ CASES = {
     "qwen2": {"family": "qwen2"},
     "qwen2_tied": {"family": "qwen2", "tie_word_embeddings": True, "kv_heads": 1},
     "qwen3": {"family": "qwen3", "head_dim": 24},
+    "mistral": {"family": "mistral", "sliding_window": POSITIONS},
+    "phi3": {"family": "phi3", "pad_token_id": None},
+    "granite": {"family": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                "attention_multiplier": 0.0625, "logits_scaling": 8.0},
+    "smollm3": {"family": "smollm3", "layers": 4, "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None,
+                "tie_word_embeddings": True},
+    "olmo2": {"family": "olmo2", "pad_token_id": None},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }

@@ -34,7 +34,13 @@ def configuration(scratch, model_directory, strategies):
 
 # What each model changes.
 MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family": "qwen2"},
-          "qwen3": {"family": "qwen3", "head_dim": 24}}
+          "qwen3": {"family": "qwen3", "head_dim": 24},
+          "mistral": {"family": "mistral", "sliding_window": SHAPE["positions"]},
+          "phi3": {"family": "phi3", "pad_token_id": None},
+          "granite": {"family": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                      "attention_multiplier": 0.0625, "logits_scaling": 8.0},
+          "smollm3": {"family": "smollm3", "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None},
+          "olmo2": {"family": "olmo2", "pad_token_id": None}}
 
 
 def compare(comparison, sluice, scratch, model):

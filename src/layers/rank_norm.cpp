@@ -1,0 +1,49 @@
+// With r = (Σ x² ÷ w + eps)^-1/2 over the w columns of all ranks, n = x·r, y = w·n and g = w·dy:
+//   dx = r·(g − n · Σ g·n ÷ w),    dw = Σ_R dy·n.
+// Of columns that m ranks have, each has m times the squares and a part of g; the parts add up, and so do
+// those of dx when each takes an m-th of the sum.
+#include "layers/rank_norm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sum.h>
+
+#include "ops/norm.h"
+
+namespace sluice::layers {
+namespace {
+
+at::Tensor wide(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
+
+}  // namespace
+
+at::Tensor RankNorm::summed(const at::Tensor& own_R) const {
+  return parallel.all_gather_rows(own_R.unsqueeze(0)).sum(0);
+}
+
+at::Tensor RankNorm::inverse_rms(const at::Tensor& wide_RW) const {
+  return at::rsqrt(summed(wide_RW.square().sum(-1)) / static_cast<double>(width) + eps);
+}
+
+at::Tensor RankNorm::forward(const at::Tensor& x_RW, const at::Tensor& weight_W) const {
+  if (ranks == 1) return ops::rms_norm(x_RW, weight_W, eps).y_TH;
+  const at::Tensor x = wide(x_RW);
+  return (x * inverse_rms(x).unsqueeze(-1) * wide(weight_W)).to(x_RW.scalar_type());
+}
+
+at::Tensor RankNorm::backward(const at::Tensor& dy_RW, const at::Tensor& x_RW, const at::Tensor& weight_W,
+                              const at::Tensor& dweight_W) const {
+  if (ranks == 1) {
+    const at::Tensor scale_R = ops::rms_norm(x_RW, weight_W, eps).inverse_rms_T;
+    return ops::rms_norm_backward(dy_RW, x_RW, weight_W, scale_R, /*residual_TH=*/{}, dweight_W).dx_TH;
+  }
+  const at::Tensor x = wide(x_RW), dy = wide(dy_RW);
+  const at::Tensor scale_R1 = inverse_rms(x).unsqueeze(-1);
+  const at::Tensor n = x * scale_R1, g = dy * wide(weight_W);
+  dweight_W.add_((dy * n).sum(0));
+  // `width` counts columns as often as ranks have them, which is the m-th that each takes.
+  const at::Tensor mean_R1 = (summed((g * n).sum(-1)) / static_cast<double>(width)).unsqueeze(-1);
+  return ((g - n * mean_R1) * scale_R1).to(x_RW.scalar_type());
+}
+
+}  // namespace sluice::layers
