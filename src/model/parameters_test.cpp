@@ -147,10 +147,11 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
         for (int64_t i = 0; i < parameter.size(); ++i) {
           const bool of_heads =
               parameter.role == AttentionKind::kQkv || parameter.role == AttentionKind::kQkvBias;
-          const bool key_or_value = of_heads && i / parameter.columns >= shape.q_width();
+          const bool key_or_value = parameter.role == AttentionKind::kKNorm ||
+                                    (of_heads && i / parameter.columns >= shape.q_width());
           int64_t expected = 1;
-          if (parameter.replicated) expected = tp;
           if (key_or_value && tp > shape.kv_heads) expected = tp / shape.kv_heads;
+          if (parameter.replicated) expected = tp;
           ASSERT_EQ(holders[static_cast<size_t>(parameter.offset + i)], expected)
               << parameter.name << " tp " << tp;
         }

@@ -32,6 +32,11 @@ CASES = {
                                         "original_max_position_embeddings": 32}},
     "qwen2": {"kv_heads": 2, "family": "qwen2"},
     "qwen3": {"kv_heads": 2, "family": "qwen3", "head_dim": 16},
+    "phi3": {"kv_heads": 2, "family": "phi3", "pad_token_id": None},
+    "granite": {"kv_heads": 2, "family": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+                "attention_multiplier": 0.0625, "logits_scaling": 8.0},
+    "smollm3": {"kv_heads": 2, "family": "smollm3", "no_rope_layers": [1, 0, 1], "pad_token_id": None},
+    "olmo2": {"kv_heads": 2, "family": "olmo2", "pad_token_id": None},
 }
 
 
