@@ -27,8 +27,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "inputs.h"
-#include "layers/decoder_layer.h"
 #include "layers/head.h"
+#include "layers/operation.h"
 #include "model/parameters.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
@@ -150,26 +150,34 @@ class LayerBench {
       flats_.push_back(at::randn({bucket.size}, kNarrow) * 0.02);
       sums_.push_back(at::zeros({bucket.size}, kNarrow.dtype(at::kFloat)));
     }
+    const auto of = [](const std::vector<at::Tensor>& flats) {
+      return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
+    };
+    for (int64_t position = 0; position < table_.program.size(); ++position) {
+      operations_.push_back(layers::make_operation(context_, table_, position, of(flats_), of(sums_)));
+    }
     std::vector<int64_t> rows(static_cast<size_t>(load.tokens()), 1);
     targets_ = layers::targets(rows, kGpu);
   }
 
   void run() {
     ops::reset_peak_tensor_bytes(kGpu);
-    std::vector<layers::LayerSaved> saved(static_cast<size_t>(shape_.layers));
+    const base::Interval blocks = table_.program.blocks();
+    std::vector<layers::StatePtr> saved(static_cast<size_t>(blocks.end));
     const at::Tensor x = random(shape_.hidden), dy = random(shape_.hidden) * 1e-3;
     const double forward = layers() * forward_flops();
+    layers::Flow flow;
+    flow.layout = layout_;
     const auto all_forward = [&] {
-      at::Tensor y = x;
-      for (int64_t i = 0; i < shape_.layers; ++i) {
-        y = layer_forward(context_, layout_, weights(i), y, &saved[static_cast<size_t>(i)]);
+      flow.activation_SH = x;
+      for (int64_t i = blocks.begin; i < blocks.end; ++i) {
+        saved[static_cast<size_t>(i)] = block(i).forward(flow, layers::Purpose::kTrain);
       }
     };
     const auto all_backward = [&] {
-      at::Tensor dx = dy;
-      for (int64_t i = shape_.layers; i-- > 0;) {
-        dx = layer_backward(context_, layout_, weights(i), std::move(saved[static_cast<size_t>(i)]), dx,
-                            gradients(i));
+      flow.gradient_SH = dy;
+      for (int64_t i = blocks.end; i-- > blocks.begin;) {
+        block(i).backward(flow, std::move(saved[static_cast<size_t>(i)]));
       }
     };
     print("layers forward", forward, 0, time(all_forward));
@@ -194,11 +202,8 @@ class LayerBench {
     return spans;
   }
   at::Tensor random(int64_t width) const { return at::randn({load_.tokens(), width}, kNarrow); }
-  layers::LayerParameters weights(int64_t layer) const {
-    return layers::layer_parameters(table_.layer(layer), flats_[static_cast<size_t>(layer) + 1], 1, 0);
-  }
-  layers::LayerParameters gradients(int64_t layer) const {
-    return layers::layer_parameters(table_.layer(layer), sums_[static_cast<size_t>(layer) + 1], 1, 0);
+  const layers::Operation& block(int64_t position) const {
+    return *operations_[static_cast<size_t>(position)];
   }
 
   double tokens() const { return static_cast<double>(load_.tokens()); }
@@ -257,7 +262,8 @@ class LayerBench {
   void run_mlp() {
     const at::Tensor x = random(shape_.hidden), gate_up = random(2 * shape_.ffn_hidden);
     const at::Tensor a = random(shape_.ffn_hidden);
-    const layers::LayerParameters w = weights(0), g = gradients(0);
+    const layers::MlpParameters w = layers::mlp_parameters(table_.layer(0), flats_[1], 1, 0);
+    const layers::MlpParameters g = layers::mlp_parameters(table_.layer(0), sums_[1], 1, 0);
     const double matrix = 2 * tokens() * ffn(), product = 2 * tokens() * hidden() * 2 * ffn();
     print("swiglu forward", 0, 3 * matrix, time([&] { ops::swiglu(gate_up); }));
     print("swiglu backward", 0, 6 * matrix, time([&] { ops::swiglu_backward(a, gate_up); }));
@@ -371,7 +377,8 @@ class LayerBench {
   model::ParameterTable table_;
   layers::LayerContext context_;
   layers::MicroBatchLayout layout_;
-  std::vector<at::Tensor> flats_, sums_;  // by bucket
+  std::vector<at::Tensor> flats_, sums_;                        // by bucket
+  std::vector<std::unique_ptr<layers::Operation>> operations_;  // by position
   layers::Targets targets_;
 };
 

@@ -6,8 +6,10 @@
 #include <array>
 #include <utility>
 
+#include "layers/memory.h"
 #include "layers/rank_norm.h"
 #include "layers/residual.h"
+#include "model/block_kind.h"
 #include "ops/linear.h"
 #include "ops/rotary.h"
 
@@ -22,7 +24,7 @@ at::Tensor rotating_heads(const LayerContext& context, const at::Tensor& qkv_TP)
 
 // Where queries or keys lie in rows of qkv_TP, and whose norm they have.
 struct NormedHeads {
-  at::Tensor LayerParameters::*norm_D;
+  at::Tensor AttentionParameters::*norm_D;
   int64_t begin;
   int64_t width;
   RankNorm norm;
@@ -42,11 +44,11 @@ std::array<NormedHeads, 2> normed_heads(const LayerContext& context) {
     return all ? RankNorm{context.parallel, local * tp, tp, shape.norm_eps}
                : RankNorm{{}, shape.head_dim, 1, shape.norm_eps};
   };
-  return {NormedHeads{&LayerParameters::q_norm_D, 0, q, of(q)},
-          NormedHeads{&LayerParameters::k_norm_D, q, k, of(k)}};
+  return {NormedHeads{&AttentionParameters::q_norm_D, 0, q, of(q)},
+          NormedHeads{&AttentionParameters::k_norm_D, q, k, of(k)}};
 }
 
-void norm_heads(const LayerContext& context, const LayerParameters& weights, const at::Tensor& qkv_TP) {
+void norm_heads(const LayerContext& context, const AttentionParameters& weights, const at::Tensor& qkv_TP) {
   for (const NormedHeads& heads : normed_heads(context)) {
     const at::Tensor y_RD = heads.norm.forward(heads.rows_in(qkv_TP), weights.*heads.norm_D);
     const at::Tensor to = heads.in(qkv_TP);
@@ -55,9 +57,9 @@ void norm_heads(const LayerContext& context, const LayerParameters& weights, con
 }
 
 // Takes gradients of normed queries and keys in dqkv_TP to those of what was normed, and adds the norms' own.
-void norm_heads_backward(const LayerContext& context, const LayerParameters& weights,
+void norm_heads_backward(const LayerContext& context, const AttentionParameters& weights,
                          const at::Tensor& unnormed_TU, const at::Tensor& dqkv_TP,
-                         const LayerParameters& gradients) {
+                         const AttentionParameters& gradients) {
   for (const NormedHeads& heads : normed_heads(context)) {
     const at::Tensor dx_RD = heads.norm.backward(heads.rows_in(dqkv_TP), heads.rows_in(unnormed_TU),
                                                  weights.*heads.norm_D, gradients.*heads.norm_D);
@@ -78,8 +80,8 @@ struct Projected {
   at::Tensor qkv_TP;  // what the heads attend with: rotated queries and keys, and values
 };
 
-Projected project(const LayerContext& context, const MicroBatchLayout& layout, const LayerParameters& weights,
-                  const at::Tensor& x_SH) {
+Projected project(const LayerContext& context, const MicroBatchLayout& layout,
+                  const AttentionParameters& weights, const at::Tensor& x_SH) {
   PartInput input = enter(context, x_SH, weights.attention_norm_H);
   Projected result{.inverse_rms_S = std::move(input.inverse_rms_S), .unnormed_TU = {}, .qkv_TP = {}};
   at::Tensor& qkv_TP = result.qkv_TP;
@@ -97,7 +99,8 @@ Projected project(const LayerContext& context, const MicroBatchLayout& layout, c
 }  // namespace
 
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
-                             const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved) {
+                             const AttentionParameters& weights, const at::Tensor& x_SH,
+                             AttentionSaved* saved) {
   Projected projected = project(context, layout, weights, x_SH);
   Attended attended = attend(context, layout, std::move(projected.qkv_TP));
   const at::Tensor a_TQ = attended.output_TQ();
@@ -115,7 +118,7 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
 }
 
 void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
-                       const LayerParameters& weights, AttentionSaved& saved) {
+                       const AttentionParameters& weights, AttentionSaved& saved) {
   if (saved.attended.qkv_AR.defined()) return;
   Projected projected = project(context, layout, weights, saved.x_SH);
   saved.inverse_rms_S = std::move(projected.inverse_rms_S);
@@ -123,15 +126,15 @@ void restore_attention(const LayerContext& context, const MicroBatchLayout& layo
   restore(context, layout, projected.qkv_TP, saved.attended);
 }
 
-at::Tensor attention_result(const LayerContext& context, const LayerParameters& weights,
+at::Tensor attention_result(const LayerContext& context, const AttentionParameters& weights,
                             const AttentionSaved& saved) {
   return join(context, saved.x_SH, saved.attended.output_TQ(), weights.attention_out_QH,
               weights.attention_norm_H);
 }
 
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
-                                    const LayerParameters& weights, AttentionSaved saved,
-                                    const at::Tensor& dy_SH, const LayerParameters& gradients,
+                                    const AttentionParameters& weights, AttentionSaved saved,
+                                    const at::Tensor& dy_SH, const AttentionParameters& gradients,
                                     AttentionDeferred& deferred) {
   const bool behind = context.shape.norm_place == model::NormPlace::kBehind;
   if (behind && !saved.product_SH.defined()) {
@@ -156,7 +159,7 @@ at::Tensor attention_backward_input(const LayerContext& context, const MicroBatc
 }
 
 void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,
-                               const LayerParameters& gradients) {
+                               const AttentionParameters& gradients) {
   if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
   ops::accumulate_weight_gradient(gradients.attention_out_QH, deferred.a_TQ, deferred.dy_TH);
   deferred.a_TQ.reset();
@@ -166,6 +169,90 @@ void attention_backward_weight(const LayerContext& context, AttentionDeferred de
   if (gradients.qkv_bias_P.defined()) {
     gradients.qkv_bias_P.add_(deferred.dqkv_TP.sum(0, /*keepdim=*/false, gradients.qkv_bias_P.scalar_type()));
   }
+}
+
+std::vector<SavedRows> rows_of(AttentionSaved& saved) {
+  return {{saved.x_SH},
+          {saved.inverse_rms_S},
+          {saved.unnormed_TU},
+          {saved.product_SH},
+          {saved.attended.qkv_AR},
+          {saved.attended.result.out_TND},
+          {saved.attended.result.lse_NT, 1},
+          {saved.attended.a_TQ}};
+}
+
+std::vector<SavedRows> rows_of(AttentionDeferred& deferred) {
+  return {{deferred.normed_SH}, {deferred.dqkv_TP}, {deferred.a_TQ}, {deferred.dy_SH}, {deferred.dy_TH}};
+}
+
+namespace {
+
+class AttentionPart final : public Part {
+ public:
+  explicit AttentionPart(const Site& site)
+      : context_(of_kind(site)),
+        weights_(site.views(attention_parameters, site.weights)),
+        gradients_(site.views(attention_parameters, site.gradients)) {}
+
+  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
+    if (saved == nullptr) return attention_forward(context_, layout, weights_, x_SH, nullptr);
+    auto state = std::make_unique<TensorState<AttentionSaved>>();
+    at::Tensor y_SH = attention_forward(context_, layout, weights_, x_SH, &state->tensors);
+    *saved = std::move(state);
+    return y_SH;
+  }
+  void drop_recomputable(State& state, Input input) const override {
+    auto& saved = tensors_of<AttentionSaved>(state);
+    if (input == Input::kMadeAgain) saved.x_SH.reset();
+    saved.inverse_rms_S.reset();
+    saved.unnormed_TU.reset();
+    saved.product_SH.reset();
+    drop_exchanged(saved.attended);
+  }
+  at::Tensor result(const State& saved) const override {
+    return attention_result(context_, weights_, tensors_of<AttentionSaved>(saved));
+  }
+  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
+    auto& saved = tensors_of<AttentionSaved>(state);
+    if (!saved.x_SH.defined()) saved.x_SH = x_SH;
+    restore_attention(context_, layout, weights_, saved);
+  }
+  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
+    return recomputed_attention_bytes(context_.shape, cut_of(context_, layout, weights_.qkv_PH), layout.rows);
+  }
+  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr saved, const at::Tensor& dy_SH,
+                            StatePtr& deferred) const override {
+    auto state = std::make_unique<TensorState<AttentionDeferred>>();
+    at::Tensor dx_SH =
+        attention_backward_input(context_, layout, weights_, std::move(tensors_of<AttentionSaved>(*saved)),
+                                 dy_SH, gradients_, state->tensors);
+    deferred = std::move(state);
+    return dx_SH;
+  }
+  void drop_gathered(State& deferred) const override {
+    tensors_of<AttentionDeferred>(deferred).dy_TH.reset();
+  }
+  void backward_weight(StatePtr deferred) const override {
+    attention_backward_weight(context_, std::move(tensors_of<AttentionDeferred>(*deferred)), gradients_);
+  }
+
+ private:
+  static LayerContext of_kind(const Site& site) {
+    LayerContext context = site.context;
+    context.rotates =
+        static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position)).rotates();
+    return context;
+  }
+
+  LayerContext context_;
+  AttentionParameters weights_, gradients_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Part> make_attention(const Site& site) {
+  return std::make_unique<const AttentionPart>(site);
 }
 
 }  // namespace sluice::layers

@@ -12,6 +12,7 @@
 #include "layers/lane_attention.h"
 #include "layers/micro_batch_layout.h"
 #include "layers/parameters.h"
+#include "layers/part.h"
 
 namespace sluice::layers {
 
@@ -34,27 +35,33 @@ struct AttentionDeferred {
   at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
 };
 
+std::vector<SavedRows> rows_of(AttentionSaved& saved);
+std::vector<SavedRows> rows_of(AttentionDeferred& deferred);
+
 // `saved` null: nothing is kept (evaluation).
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
-                             const LayerParameters& weights, const at::Tensor& x_SH, AttentionSaved* saved);
+                             const AttentionParameters& weights, const at::Tensor& x_SH,
+                             AttentionSaved* saved);
 
 // Makes what is missing of `saved` again, bit for bit, from its input; attention itself is not run. With
 // tp > 1 one all-gather; heads are exchanged again.
 void restore_attention(const LayerContext& context, const MicroBatchLayout& layout,
-                       const LayerParameters& weights, AttentionSaved& saved);
+                       const AttentionParameters& weights, AttentionSaved& saved);
 
 // The forward's result from what `saved` has of it in any case. With tp > 1 one reduce-scatter.
-at::Tensor attention_result(const LayerContext& context, const LayerParameters& weights,
+at::Tensor attention_result(const LayerContext& context, const AttentionParameters& weights,
                             const AttentionSaved& saved);
 
 // REQUIRES: nothing of `saved` is missing. Consumes it (its qkv becomes dqkv); adds the norm's weight
 // gradient; fills `deferred`. Returns dx_SH.
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
-                                    const LayerParameters& weights, AttentionSaved saved,
-                                    const at::Tensor& dy_SH, const LayerParameters& gradients,
+                                    const AttentionParameters& weights, AttentionSaved saved,
+                                    const at::Tensor& dy_SH, const AttentionParameters& gradients,
                                     AttentionDeferred& deferred);
 
 void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,
-                               const LayerParameters& gradients);
+                               const AttentionParameters& gradients);
+
+std::unique_ptr<const Part> make_attention(const Site& site);
 
 }  // namespace sluice::layers

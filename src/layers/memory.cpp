@@ -59,6 +59,17 @@ int64_t norm_bytes(const model::Shape& shape, const LayerCut& cut) {
 
 }  // namespace
 
+LayerCut cut_of(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& weight) {
+  const auto [group, tp, t] = context.parallel;
+  LayerCut cut{tp, t, static_cast<int64_t>(weight.element_size())};
+  if (layout.heads.exchanges()) {
+    cut.head_lanes = layout.heads.lanes();
+    cut.head_lane = layout.heads.lane;
+    cut.attended_rows = layout.heads.rows();
+  }
+  return cut;
+}
+
 int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
   // Both halves' inputs and what their norms need are row shards.
@@ -81,13 +92,16 @@ int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t r
   return (shard + rows * (w.qkv + w.q + 3 * w.ffn)) * cut.element_bytes;
 }
 
-int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+int64_t recomputed_attention_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
-  const int64_t scale = rows / cut.tp * norm_bytes(shape, cut);
-  const int64_t input = rows / cut.tp * shape.hidden * cut.element_bytes;
   const AttendedBytes attended = attended_bytes(shape, cut, rows);
-  return scale + std::max(input + rows * 2 * w.ffn * cut.element_bytes,
-                          rows * w.unnormed * cut.element_bytes + attended.qkv + attended.out);
+  return rows / cut.tp * norm_bytes(shape, cut) + rows * w.unnormed * cut.element_bytes + attended.qkv +
+         attended.out;
+}
+
+int64_t recomputed_mlp_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
+  const int64_t input = shape.hidden * cut.element_bytes + norm_bytes(shape, cut);
+  return rows / cut.tp * input + rows * 2 * widths(shape, cut).ffn * cut.element_bytes;
 }
 
 int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes) {

@@ -1,8 +1,10 @@
-// What a decoder layer's saved tensors weigh, by formula; the tests hold it against the tensors themselves.
+// What a block's saved tensors weigh, by formula; the tests hold it against the tensors themselves.
 #pragma once
 
 #include <cstdint>
 
+#include "layers/context.h"
+#include "layers/micro_batch_layout.h"
 #include "model/shape.h"
 
 namespace sluice::layers {
@@ -17,14 +19,18 @@ struct LayerCut {
   int64_t attended_rows = 0;  // with more than one: of all lanes of the run
 };
 
-// Bytes of a LayerSaved (from forward to backward) and of a LayerDeferred (from B to W) of a micro-batch of
-// `rows` rows, inert ones included. REQUIRES: tp divides rows and cuts the shape.
+// Of the rank that holds this weight and works on such a micro-batch.
+LayerCut cut_of(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& weight);
+
+// Bytes of a block's state from forward to backward, and from B to W, of a micro-batch of `rows` rows, inert
+// ones included. REQUIRES: tp divides rows and cuts the shape.
 int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
-// Of a LayerSaved after drop_recomputable.
+// From forward to backward after drop_recomputable.
 int64_t border_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
 int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
-// Most that a backward after drop_recomputable has made again at any time: one half's tensors.
-int64_t recomputed_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
+// What a backward after drop_recomputable makes again of either part.
+int64_t recomputed_attention_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
+int64_t recomputed_mlp_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows);
 
 // The same a token, rounded up, on the TP rank that has most.
 int64_t saved_bytes_per_token(const model::Shape& shape, int tp, int64_t element_bytes);

@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "layers/decoder_layer.h"
+#include "layers/operation.h"
 #include "model/parameters.h"
 #include "ops/tensor_memory.h"
 
@@ -20,30 +20,39 @@ class OneLayer {
  public:
   explicit OneLayer(const model::Shape& shape)
       : table_(model::parameter_table(shape)),
-        context_(layer_context(shape, {}, kRows, at::dtype(at::kFloat))),
-        layout_(micro_batch_layout(std::vector<PieceSpan>{{kRows / 4}, {3 * kRows / 4}}, 1, at::kCPU)) {
+        context_(layer_context(shape, {}, kRows, at::dtype(at::kFloat))) {
     for (const model::Bucket& bucket : table_.buckets) {
       weights_.push_back(at::randn({bucket.size}));
       sums_.push_back(at::zeros({bucket.size}));
     }
+    const auto of = [](const std::vector<at::Tensor>& flats) {
+      return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
+    };
+    operation_ = make_operation(context_, table_, 1, of(weights_), of(sums_));
+    flow_.layout = micro_batch_layout(std::vector<PieceSpan>{{kRows / 4}, {3 * kRows / 4}}, 1, at::kCPU);
   }
 
   at::Tensor row() const { return at::randn({kRows, context_.shape.hidden}); }
-  LayerParameters weights() const { return layer_parameters(table_.layer(0), weights_[1], 1, 0); }
-  LayerParameters sums() const { return layer_parameters(table_.layer(0), sums_[1], 1, 0); }
 
-  at::Tensor forward(const at::Tensor& x, LayerSaved& saved) const {
-    return layer_forward(context_, layout_, weights(), x, &saved);
+  at::Tensor forward(const at::Tensor& x, StatePtr& saved) {
+    flow_.activation_SH = x;
+    saved = operation_->forward(flow_, Purpose::kTrain);
+    return std::move(flow_.activation_SH);
   }
-  at::Tensor backward(LayerSaved saved, const at::Tensor& dy) const {
-    return layer_backward(context_, layout_, weights(), std::move(saved), dy, sums());
+  void drop_recomputable(State& saved) const { operation_->drop_recomputable(saved); }
+  int64_t recomputed_bytes() const { return operation_->recomputed_bytes(flow_.layout); }
+  at::Tensor backward(StatePtr saved, const at::Tensor& dy) {
+    flow_.gradient_SH = dy;
+    operation_->backward(flow_, std::move(saved));
+    return std::move(flow_.gradient_SH);
   }
 
  private:
   model::ParameterTable table_;
   LayerContext context_;
-  MicroBatchLayout layout_;
   std::vector<at::Tensor> weights_, sums_;
+  std::unique_ptr<Operation> operation_;
+  Flow flow_;
 };
 
 // The most that tensors take while `work` runs, beyond what they take before it.
@@ -82,14 +91,14 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
     const double tolerance = 0.01 * 4.0 * c.backward;
     const LayerCut cut{1, 0, 4};
     const double kept = static_cast<double>(saved_bytes(c.shape, cut, kRows)) / kRows;
-    LayerSaved saved;
+    StatePtr saved;
     // Its output comes on top.
     EXPECT_NEAR(bytes_a_row([&] { return layer.forward(x, saved); }), kept + 4.0 * c.forward, tolerance);
     EXPECT_NEAR(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }), 4.0 * c.backward,
                 tolerance);
-    layer.forward(x, saved = {});
-    drop_recomputable(saved);
-    const double recomputed = static_cast<double>(recomputed_bytes(c.shape, cut, kRows)) / kRows;
+    layer.forward(x, saved);
+    layer.drop_recomputable(*saved);
+    const double recomputed = static_cast<double>(layer.recomputed_bytes()) / kRows;
     EXPECT_NEAR(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
                 recomputed + 4.0 * c.backward, tolerance);
   }

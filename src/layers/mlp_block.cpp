@@ -2,20 +2,21 @@
 
 #include <utility>
 
+#include "layers/memory.h"
 #include "layers/residual.h"
 #include "ops/linear.h"
 #include "ops/swiglu.h"
 
 namespace sluice::layers {
 
-MlpSaved mlp_first_half(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH) {
+MlpSaved mlp_first_half(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH) {
   PartInput input = enter(context, x_SH, weights.mlp_norm_H);
   at::Tensor gate_up_TG =
       ops::times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.gate_up_GH);
   return {.x_SH = x_SH, .inverse_rms_S = std::move(input.inverse_rms_S), .gate_up_TG = std::move(gate_up_TG)};
 }
 
-at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
+at::Tensor mlp_forward(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH,
                        MlpSaved* saved) {
   MlpSaved half = mlp_first_half(context, weights, x_SH);
   const at::Tensor a_TF = ops::swiglu(half.gate_up_TG);
@@ -24,8 +25,8 @@ at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weigh
   return y_SH;
 }
 
-at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters& weights, MlpSaved saved,
-                              const at::Tensor& dy_SH, const LayerParameters& gradients,
+at::Tensor mlp_backward_input(const LayerContext& context, const MlpParameters& weights, MlpSaved saved,
+                              const at::Tensor& dy_SH, const MlpParameters& gradients,
                               MlpDeferred& deferred) {
   const bool behind = context.shape.norm_place == model::NormPlace::kBehind;
   if (behind && !saved.product_SH.defined()) {
@@ -44,8 +45,7 @@ at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters
   return input.dx_SH;
 }
 
-void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred,
-                         const LayerParameters& gradients) {
+void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred, const MlpParameters& gradients) {
   if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
   ops::accumulate_weight_gradient(gradients.down_FH, deferred.a_TF, deferred.dy_TH);
   deferred.a_TF.reset();
@@ -53,5 +53,67 @@ void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred,
   const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
   ops::accumulate_weight_gradient(gradients.gate_up_GH, deferred.dgate_up_TG, normed_TH);
 }
+
+std::vector<SavedRows> rows_of(MlpSaved& saved) {
+  return {{saved.x_SH}, {saved.inverse_rms_S}, {saved.gate_up_TG}, {saved.product_SH}};
+}
+
+std::vector<SavedRows> rows_of(MlpDeferred& deferred) {
+  return {{deferred.normed_SH}, {deferred.dgate_up_TG}, {deferred.a_TF}, {deferred.dy_SH}, {deferred.dy_TH}};
+}
+
+namespace {
+
+class MlpPart final : public Part {
+ public:
+  explicit MlpPart(const Site& site)
+      : context_(site.context),
+        weights_(site.views(mlp_parameters, site.weights)),
+        gradients_(site.views(mlp_parameters, site.gradients)) {}
+
+  at::Tensor forward(const MicroBatchLayout&, const at::Tensor& x_SH, StatePtr* saved) const override {
+    if (saved == nullptr) return mlp_forward(context_, weights_, x_SH, nullptr);
+    auto state = std::make_unique<TensorState<MlpSaved>>();
+    at::Tensor y_SH = mlp_forward(context_, weights_, x_SH, &state->tensors);
+    *saved = std::move(state);
+    return y_SH;
+  }
+  void drop_recomputable(State& state, Input input) const override {
+    auto& saved = tensors_of<MlpSaved>(state);
+    saved = {.x_SH = input == Input::kKept ? saved.x_SH : at::Tensor()};
+  }
+  at::Tensor result(const State& saved) const override {
+    return mlp_forward(context_, weights_, tensors_of<MlpSaved>(saved).x_SH, nullptr);
+  }
+  void restore(const MicroBatchLayout&, State& state, const at::Tensor& x_SH) const override {
+    auto& saved = tensors_of<MlpSaved>(state);
+    if (!saved.gate_up_TG.defined()) {
+      saved = mlp_first_half(context_, weights_, saved.x_SH.defined() ? saved.x_SH : x_SH);
+    }
+  }
+  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
+    return recomputed_mlp_bytes(context_.shape, cut_of(context_, layout, weights_.gate_up_GH), layout.rows);
+  }
+  at::Tensor backward_input(const MicroBatchLayout&, StatePtr saved, const at::Tensor& dy_SH,
+                            StatePtr& deferred) const override {
+    auto state = std::make_unique<TensorState<MlpDeferred>>();
+    at::Tensor dx_SH = mlp_backward_input(context_, weights_, std::move(tensors_of<MlpSaved>(*saved)), dy_SH,
+                                          gradients_, state->tensors);
+    deferred = std::move(state);
+    return dx_SH;
+  }
+  void drop_gathered(State& deferred) const override { tensors_of<MlpDeferred>(deferred).dy_TH.reset(); }
+  void backward_weight(StatePtr deferred) const override {
+    mlp_backward_weight(context_, std::move(tensors_of<MlpDeferred>(*deferred)), gradients_);
+  }
+
+ private:
+  const LayerContext& context_;
+  MlpParameters weights_, gradients_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Part> make_mlp(const Site& site) { return std::make_unique<const MlpPart>(site); }
 
 }  // namespace sluice::layers

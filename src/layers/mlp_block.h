@@ -9,6 +9,7 @@
 
 #include "layers/context.h"
 #include "layers/parameters.h"
+#include "layers/part.h"
 
 namespace sluice::layers {
 
@@ -29,19 +30,23 @@ struct MlpDeferred {
   at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
 };
 
+std::vector<SavedRows> rows_of(MlpSaved& saved);
+std::vector<SavedRows> rows_of(MlpDeferred& deferred);
+
 // `saved` null: nothing is kept (evaluation).
-at::Tensor mlp_forward(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH,
+at::Tensor mlp_forward(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH,
                        MlpSaved* saved);
 
 // What a forward of x_SH begins with and saves. With tp > 1 one all-gather.
-MlpSaved mlp_first_half(const LayerContext& context, const LayerParameters& weights, const at::Tensor& x_SH);
+MlpSaved mlp_first_half(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH);
 
 // Consumes `saved` (its gate_up becomes dgate_up); adds the norm's weight gradient; fills `deferred`.
 // Returns dx_SH.
-at::Tensor mlp_backward_input(const LayerContext& context, const LayerParameters& weights, MlpSaved saved,
-                              const at::Tensor& dy_SH, const LayerParameters& gradients,
-                              MlpDeferred& deferred);
+at::Tensor mlp_backward_input(const LayerContext& context, const MlpParameters& weights, MlpSaved saved,
+                              const at::Tensor& dy_SH, const MlpParameters& gradients, MlpDeferred& deferred);
 
-void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred, const LayerParameters& gradients);
+void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred, const MlpParameters& gradients);
+
+std::unique_ptr<const Part> make_mlp(const Site& site);
 
 }  // namespace sluice::layers

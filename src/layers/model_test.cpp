@@ -12,10 +12,9 @@
 
 #include "base/error.h"
 #include "comm/fake.h"
-#include "layers/decoder_layer.h"
-#include "layers/embedding.h"
 #include "layers/head.h"
 #include "layers/memory.h"
+#include "layers/operation.h"
 #include "model/parameters.h"
 #include "ops/device.h"
 
@@ -268,45 +267,48 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   const Targets chosen = targets(row_targets, c.device);
   std::optional<NoWaiting> no_waiting(std::in_place);
 
-  const auto layer = [&](const std::vector<at::Tensor>& from, size_t i) {
-    return layer_parameters(table.buckets[1 + i], from[1 + i], tp, t);
+  const auto of = [](const std::vector<at::Tensor>& from) {
+    return [&from](int bucket) { return from[static_cast<size_t>(bucket)]; };
   };
-  const auto of_layer = [&](size_t i) {
-    LayerContext own = context;
-    own.rotates = c.shape.rotates(static_cast<int64_t>(i));
-    return own;
-  };
-  std::vector<LayerSaved> saved(static_cast<size_t>(c.shape.layers));
-  at::Tensor x = embedding_forward(context, embedding_parameters(table.embedding(), flats[0], tp, t), ids);
+  std::vector<std::unique_ptr<Operation>> operations;
+  for (int64_t position = 0; position < table.program.size(); ++position) {
+    operations.push_back(make_operation(context, table, position, of(flats), of(sums)));
+  }
+  Flow flow;
+  flow.layout = layout;
+  flow.id_T = ids;
+  flow.targets = chosen;
+  std::vector<StatePtr> saved(operations.size()), deferred(operations.size());
   const LayerCut cut_of_rank{tp, t, static_cast<int64_t>(c10::elementSize(c.dtype))};
-  for (size_t i = 0; i < saved.size(); ++i) {
-    x = layer_forward(of_layer(i), layout, layer(flats, i), x, &saved[i]);
-    EXPECT_EQ(bytes_of(saved[i]), saved_bytes(c.shape, cut_of_rank, layout.rows));
-    saved[i].attention.attended.result.lse_NT.add_(c.lse_error);
+  for (size_t i = 0; i + 1 < operations.size(); ++i) {
+    saved[i] = operations[i]->forward(flow, Purpose::kTrain);
+    if (saved[i] == nullptr) continue;  // the embedding
+    EXPECT_EQ(saved[i]->bytes(), saved_bytes(c.shape, cut_of_rank, layout.rows));
+    for (const SavedRows& row : saved[i]->rows()) {
+      const bool log_sum_exp = row.dimension == 1;
+      if (log_sum_exp) row.tensor.add_(c.lse_error);
+    }
     if (c.activations == Activations::kKeep) continue;
-    drop_recomputable(saved[i]);
-    EXPECT_EQ(bytes_of(saved[i]), border_bytes(c.shape, cut_of_rank, layout.rows));
+    operations[i]->drop_recomputable(*saved[i]);
+    EXPECT_EQ(saved[i]->bytes(), border_bytes(c.shape, cut_of_rank, layout.rows));
   }
   const HeadParameters head = head_parameters(table, flats.back(), flats.front(), tp, t);
-  const HeadParameters head_sums = head_parameters(table, sums.back(), sums.front(), tp, t);
-  const at::Tensor evaluated = head_loss(context, head, x, chosen);
-  const HeadResult result = head_forward_backward(context, head, x, chosen, head_sums);
-  at::Tensor dx = result.dx_SH;
-  std::vector<LayerDeferred> deferred(saved.size());
-  for (size_t i = saved.size(); i-- > 0;) {
-    const LayerParameters w = layer(flats, i), g = layer(sums, i);
-    dx = weights == Weights::kFused
-             ? layer_backward(of_layer(i), layout, w, std::move(saved[i]), dx, g)
-             : layer_backward_input(of_layer(i), layout, w, std::move(saved[i]), dx, g, deferred[i]);
+  const at::Tensor evaluated = head_loss(context, head, flow.activation_SH, chosen);
+  operations.back()->forward(flow, Purpose::kTrain);
+  for (size_t i = operations.size() - 1; i-- > 0;) {
+    if (weights == Weights::kFused) {
+      operations[i]->backward(flow, std::move(saved[i]));
+    } else {
+      deferred[i] = operations[i]->backward_input(flow, std::move(saved[i]));
+    }
   }
-  embedding_backward(context, ids, dx, embedding_parameters(table.embedding(), sums[0], tp, t));
-  for (size_t i = 0; weights == Weights::kDeferred && i < saved.size(); ++i) {
-    EXPECT_EQ(bytes_of(deferred[i]), deferred_bytes(c.shape, cut_of_rank, layout.rows));
-    layer_backward_weight(context, std::move(deferred[i]), layer(sums, i));
+  for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
+    EXPECT_EQ(deferred[i]->bytes(), deferred_bytes(c.shape, cut_of_rank, layout.rows));
+    operations[i]->backward_weight(std::move(deferred[i]));
   }
   no_waiting.reset();
   for (at::Tensor& sum : sums) sum = sum.cpu();
-  return {result.loss_sum.item<double>(), evaluated.item<double>(), sums};
+  return {flow.loss_sum.item<double>(), evaluated.item<double>(), sums};
 }
 
 std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights weights) {

@@ -77,6 +77,24 @@ class Operation {
 // This rank's flat shard of a bucket.
 using FlatShards = std::function<at::Tensor(int bucket)>;
 
+// Where an operation is made.
+struct Site {
+  const LayerContext& context;
+  const model::ParameterTable& table;
+  int64_t position;
+  const FlatShards& weights;
+  const FlatShards& gradients;
+
+  const model::Bucket& bucket() const { return table.buckets[static_cast<size_t>(position)]; }
+  // Views that `make` gives of the own bucket's weights or gradients; empty ones where there are none.
+  template <typename Make>
+  auto views(Make make, const FlatShards& flats) const {
+    const auto [group, tp, t] = context.parallel;
+    using Views = decltype(make(bucket(), at::Tensor(), tp, t));
+    return flats ? make(bucket(), flats(bucket().index), tp, t) : Views{};
+  }
+};
+
 // The operation at a position of the program, with views into the shards of its buckets. `context` outlives
 // it. Where `gradients` is empty it serves evaluation only.
 std::unique_ptr<Operation> make_operation(const LayerContext& context, const model::ParameterTable& table,

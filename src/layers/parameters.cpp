@@ -48,15 +48,19 @@ class ShardView {
 
 }  // namespace
 
-LayerParameters layer_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
+AttentionParameters attention_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
   const ShardView view(bucket, flat, tp, t);
   return {.attention_norm_H = view.vector(AttentionKind::kNorm),
           .qkv_PH = view.matrix(AttentionKind::kQkv),
           .qkv_bias_P = view.vector(AttentionKind::kQkvBias),
           .q_norm_D = view.vector(AttentionKind::kQNorm),
           .k_norm_D = view.vector(AttentionKind::kKNorm),
-          .attention_out_QH = view.matrix(AttentionKind::kOut),
-          .mlp_norm_H = view.vector(MlpKind::kNorm),
+          .attention_out_QH = view.matrix(AttentionKind::kOut)};
+}
+
+MlpParameters mlp_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
+  const ShardView view(bucket, flat, tp, t);
+  return {.mlp_norm_H = view.vector(MlpKind::kNorm),
           .gate_up_GH = view.matrix(MlpKind::kGateUp),
           .down_FH = view.matrix(MlpKind::kDown)};
 }

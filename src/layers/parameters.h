@@ -9,15 +9,18 @@
 
 namespace sluice::layers {
 
-// A decoder layer on TP rank t. Widths are this rank's; H: hidden. Norms are whole on every rank: as
-// accumulators they hold the sum over this rank's rows only.
-struct LayerParameters {
+// The parts of a decoder layer on TP rank t. Widths are this rank's; H: hidden. Norms are whole on every
+// rank: as accumulators they hold the sum over this rank's rows only.
+struct AttentionParameters {
   at::Tensor attention_norm_H;
   at::Tensor qkv_PH;      // rows q, k, v: x·wᵀ
   at::Tensor qkv_bias_P;  // this and the norms of heads of D: undefined where the model has none
   at::Tensor q_norm_D;
   at::Tensor k_norm_D;
   at::Tensor attention_out_QH;  // stored [in, out]: a·w
+};
+
+struct MlpParameters {
   at::Tensor mlp_norm_H;
   at::Tensor gate_up_GH;  // rows gate, up: x·wᵀ
   at::Tensor down_FH;     // stored [in, out]: a·w
@@ -36,7 +39,8 @@ struct HeadParameters {
 
 // `flat` is the rank's shard of the bucket, one-dimensional, tp_shard(bucket, tp, t).size() elements; the
 // views share its storage.
-LayerParameters layer_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
+AttentionParameters attention_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
+MlpParameters mlp_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
 EmbeddingParameters embedding_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
 
 // `embedding_flat` is this rank's shard of the embedding bucket where embeddings are tied, else ignored.

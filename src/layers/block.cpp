@@ -1,0 +1,128 @@
+#include "layers/block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "layers/attention_block.h"
+#include "layers/mlp_block.h"
+#include "layers/part.h"
+#include "model/attention_kind.h"
+#include "model/block_kind.h"
+#include "model/mlp_kind.h"
+
+namespace sluice::layers {
+namespace {
+
+// Who computes which part (model/block_kind.cpp).
+constexpr struct {
+  std::string_view name;
+  std::unique_ptr<const Part> (*make)(const Site& site);
+} kRegistry[] = {
+    {model::AttentionKind::kName, make_attention},
+    {model::MlpKind::kName, make_mlp},
+};
+
+// By part.
+struct BlockState final : State {
+  std::vector<StatePtr> parts;
+  bool dropped = false;  // what can be made again
+
+  explicit BlockState(size_t count) : parts(count) {}
+  std::vector<SavedRows> rows() override {
+    std::vector<SavedRows> all;
+    for (const StatePtr& part : parts) {
+      for (const SavedRows& row : part->rows()) all.push_back(row);
+    }
+    return all;
+  }
+};
+
+class Block final : public Operation {
+ public:
+  explicit Block(const Site& site) {
+    const auto& kind = static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position));
+    for (const auto& described : kind.parts()) {
+      const auto* const found =
+          std::ranges::find(kRegistry, described->name(), [](const auto& entry) { return entry.name; });
+      SLUICE_ASSERT(found != std::end(kRegistry), base::text("nothing computes '", described->name(), "'"));
+      parts_.push_back(found->make(site));
+    }
+  }
+
+  StatePtr forward(Flow& flow, Purpose purpose) const override {
+    auto state = purpose == Purpose::kTrain ? std::make_unique<BlockState>(parts_.size()) : nullptr;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      StatePtr* const saved = state != nullptr ? &state->parts[i] : nullptr;
+      flow.activation_SH = parts_[i]->forward(flow.layout, flow.activation_SH, saved);
+    }
+    return state;
+  }
+
+  // A later part's input is the result of the one before it.
+  void drop_recomputable(State& state) const override {
+    auto& block = static_cast<BlockState&>(state);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      parts_[i]->drop_recomputable(*block.parts[i], i == 0 ? Part::Input::kKept : Part::Input::kMadeAgain);
+    }
+    block.dropped = true;
+  }
+
+  // Parts are made again one at a time.
+  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
+    int64_t most = 0;
+    for (const auto& part : parts_) most = std::max(most, part->recomputed_bytes(layout));
+    return most;
+  }
+
+  StatePtr backward_input(Flow& flow, StatePtr saved) const override {
+    auto deferred = std::make_unique<BlockState>(parts_.size());
+    backward_parts(flow, std::move(saved), [&](size_t part, StatePtr own) {
+      parts_[part]->drop_gathered(*own);
+      deferred->parts[part] = std::move(own);
+    });
+    return deferred;
+  }
+
+  void backward_weight(StatePtr deferred) const override {
+    auto& block = static_cast<BlockState&>(*deferred);
+    for (size_t i = parts_.size(); i-- > 0;) parts_[i]->backward_weight(std::move(block.parts[i]));
+  }
+
+  void backward(Flow& flow, StatePtr saved) const override {
+    backward_parts(flow, std::move(saved),
+                   [&](size_t part, StatePtr own) { parts_[part]->backward_weight(std::move(own)); });
+  }
+
+ private:
+  // The last part comes first, and is done with when the one before it is made again.
+  template <typename TakeDeferred>
+  void backward_parts(Flow& flow, StatePtr saved, TakeDeferred take) const {
+    auto& block = static_cast<BlockState&>(*saved);
+    for (size_t i = parts_.size(); i-- > 0;) {
+      if (block.dropped) restore(flow.layout, block, i);
+      StatePtr deferred;
+      flow.gradient_SH =
+          parts_[i]->backward_input(flow.layout, std::move(block.parts[i]), flow.gradient_SH, deferred);
+      take(i, std::move(deferred));
+    }
+  }
+
+  void restore(const MicroBatchLayout& layout, BlockState& block, size_t part) const {
+    at::Tensor x_SH;
+    for (size_t i = 0; i < part; ++i) {
+      if (i > 0) parts_[i]->restore(layout, *block.parts[i], x_SH);
+      x_SH = parts_[i]->result(*block.parts[i]);
+    }
+    parts_[part]->restore(layout, *block.parts[part], x_SH);
+  }
+
+  std::vector<std::unique_ptr<const Part>> parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_block(const Site& site) { return std::make_unique<Block>(site); }
+
+}  // namespace sluice::layers

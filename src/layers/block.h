@@ -1,0 +1,12 @@
+// A block of the model program at work: its parts one behind the other (model/block_kind.h).
+#pragma once
+
+#include <memory>
+
+#include "layers/operation.h"
+
+namespace sluice::layers {
+
+std::unique_ptr<Operation> make_block(const Site& site);
+
+}  // namespace sluice::layers

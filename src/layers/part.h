@@ -1,0 +1,60 @@
+// A part of a block at work on one TP rank: the computing half of model::Part. A block joins parts (block.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <utility>
+
+#include "layers/operation.h"
+
+namespace sluice::layers {
+
+class Part {
+ public:
+  Part() = default;
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+  virtual ~Part() = default;
+
+  // Takes the rows that pass to those behind the part; what the backward needs of it goes to `saved`, unless
+  // that is null.
+  virtual at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH,
+                             StatePtr* saved) const = 0;
+
+  // Leaves of what a forward saved only what restore() cannot make again from the part's input; with
+  // `Input::kKept` that input too.
+  enum class Input : uint8_t { kKept, kMadeAgain };
+  virtual void drop_recomputable(State& saved, Input input) const = 0;
+  // The forward's result from what drop_recomputable() left, its input kept.
+  virtual at::Tensor result(const State& saved) const = 0;
+  // Makes what is missing again, bit for bit. `x_SH`: the input where it was not kept, else undefined.
+  virtual void restore(const MicroBatchLayout& layout, State& saved, const at::Tensor& x_SH) const = 0;
+  // Most bytes that restore() makes of such a micro-batch.
+  virtual int64_t recomputed_bytes(const MicroBatchLayout& layout) const = 0;
+
+  // B: returns dx and leaves in `deferred` what W needs. dy_SH is kept there.
+  virtual at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr saved, const at::Tensor& dy_SH,
+                                    StatePtr& deferred) const = 0;
+  // What W can gather again, where it does not follow at once.
+  virtual void drop_gathered(State& deferred) const = 0;
+  // W: adds the matrices' gradients.
+  virtual void backward_weight(StatePtr deferred) const = 0;
+};
+
+// The state of a part whose tensors stand in a struct of its own, of which rows_of() lists them.
+template <typename Tensors>
+struct TensorState final : State {
+  Tensors tensors;
+  std::vector<SavedRows> rows() override { return rows_of(tensors); }
+};
+template <typename Tensors>
+Tensors& tensors_of(State& state) {
+  return static_cast<TensorState<Tensors>&>(state).tensors;
+}
+template <typename Tensors>
+const Tensors& tensors_of(const State& state) {
+  return static_cast<const TensorState<Tensors>&>(state).tensors;
+}
+
+}  // namespace sluice::layers
