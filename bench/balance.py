@@ -229,7 +229,8 @@ HEADER = """# Steps with sequences balanced by programs' own rules and by Sluice
 
 `make bench-balance` writes this page; `bench/balance.py` says what the rules are and how the times come about. Seconds a
 step, and how many times as long it takes by the program's own rule: with calibrated times of A800s at full lengths, and
-measured in four CPU processes at a sixteenth of the lengths (in brackets the least and the most of the batches).
+measured in four CPU processes at a sixteenth of the lengths (in brackets the least and the most of the batches; –: not
+measured).
 
 | program | lengths | batches | calibrated: own | Sluice | ratio | measured: own | Sluice | ratio |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
@@ -239,26 +240,31 @@ def table(lines):
     print(HEADER)
     for result in map(json.loads, lines):
         planned, real = result["calibrated"], result["measured"]
+        measured = "– | – | –"
+        if real:
+            measured = (f"{real['own']:.3f} | {real['sluice']:.3f} | {real['own'] / real['sluice']:.2f} "
+                        f"({real['least']:.2f}-{real['most']:.2f})")
         print(f"| {result['program']} | {result['lengths']} | {result['batches']} | {planned['own']:.2f} | "
-              f"{planned['sluice']:.2f} | {planned['own'] / planned['sluice']:.2f} | {real['own']:.3f} | "
-              f"{real['sluice']:.3f} | {real['own'] / real['sluice']:.2f} ({real['least']:.2f}-{real['most']:.2f}) |")
+              f"{planned['sluice']:.2f} | {planned['own'] / planned['sluice']:.2f} | {measured} |")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program", choices=[*RULES, "table"], help="or table: the page, of results on standard input")
     parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--calibrated", action="store_true", help="no measurement")
     arguments = parser.parse_args()
     if arguments.program == "table":
         return table(sys.stdin)
-    processes = Processes()
-    times = fitted(processes)
+    processes = None if arguments.calibrated else Processes()
+    times = processes and fitted(processes)
     for name in LENGTHS:
         result = {"program": arguments.program, "lengths": name, "batches": arguments.batches,
                   "calibrated": calibrated(arguments.program, name, arguments.batches),
-                  "measured": measured(arguments.program, name, arguments.batches, processes, times)}
+                  "measured": processes and measured(arguments.program, name, arguments.batches, processes, times)}
         print(json.dumps(result), flush=True)
-    processes.close()
+    if processes:
+        processes.close()
 
 
 if __name__ == "__main__":
