@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench bench-balance gpu-kit paper long-context bench-transformers bench-fidelity format tidy clean
+        processors parity integrations wheel bench bench-balance gpu-kit paper long-context bench-transformers \
+        bench-fidelity bench-saving format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -108,6 +109,10 @@ long-context: build ## Simulate contexts of 1M and 2M tokens (resumes; minutes) 
 
 bench-fidelity: build ## Simulated beside real steps of the quick start, profiled on this machine
 	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py
+
+bench-saving: build ## How long saving holds training up, beside torch.distributed.checkpoint's async save
+	tools/bootstrap --parity
+	SLUICE=$(SLUICE) $(DEPS)/parity/bin/python -B bench/saving.py
 
 bench-transformers: build ## Throughput beside plain transformers loops, on a quiet machine (10 minutes)
 	tools/bootstrap --parity

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <limits>
@@ -74,7 +75,7 @@ fs::path save(const fs::path& root, int64_t step, int ranks, int keep = 2) {
   for (int rank = 0; rank < ranks; ++rank) {
     manifest.files.push_back(write_rank<Element>(directory, table, ranks, rank));
   }
-  commit_save(directory, manifest, keep);
+  commit_save(directory, manifest, {.count = keep});
   return directory;
 }
 
@@ -302,7 +303,7 @@ TEST(Checkpoint, ParametersThatAreNotFiniteAreRefused) {
   Manifest manifest{.step = 1, .shape = small_shape()};
   const fs::path directory = prepare_save(root.path(), 1);
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
-  commit_save(directory, manifest, 1);
+  commit_save(directory, manifest, {.count = 1});
   Checkpoint checkpoint(directory);
   float value = 0;
   checkpoint.read(1, {0, 1}, State::kMaster, &value);
@@ -342,9 +343,22 @@ TEST(Checkpoint, OldestGoOnlyOnceTheNewOneIsCommitted) {
 TEST(Checkpoint, PruningMakesUpForAKilledCommitAndLeavesLaterOnes) {
   const TestDirectory root;
   for (const int64_t step : {1, 2, 3, 4}) save<float>(root.path(), step, 1, 9);
-  prune(root.path(), 3, 2);
+  prune(root.path(), 3, {.count = 2});
   EXPECT_THAT(steps_in(root.path()), ElementsAre(2, 3, 4));
-  prune(root / "nowhere", 3, 2);
+  prune(root / "nowhere", 3, {.count = 2});
+}
+
+TEST(Checkpoint, YoungOnesStayBesideTheNewest) {
+  const TestDirectory root;
+  for (const int64_t step : {1, 2, 3, 4}) save<float>(root.path(), step, 1, 9);
+  const auto now = fs::file_time_type::clock::now();
+  for (const auto& [step, hours] : {std::pair(1, 30), std::pair(2, 5), std::pair(3, 4), std::pair(4, 3)}) {
+    fs::last_write_time(step_directory(root.path(), step) / "manifest.json", now - std::chrono::hours(hours));
+  }
+  prune(root.path(), 4, {.count = 1, .hours = 6});
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(2, 3, 4));
+  prune(root.path(), 4, {.count = 1});
+  EXPECT_THAT(steps_in(root.path()), ElementsAre(4));
 }
 
 TEST(Checkpoint, SavingAStepAgainKeepsTheOldOneUntilTheCommit) {

@@ -79,7 +79,7 @@ std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std
     record.bytes = written.size_bytes();
     record.checksum = written.checksum();
     manifest.companions = write_companions(directory, read_companions(model.folder()));
-    commit_save(directory, manifest, 1 << 30);
+    commit_save(directory, manifest, {.count = 1 << 30});
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);

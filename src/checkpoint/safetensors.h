@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/stream_hash.h"
 #include "checkpoint/tensor_type.h"
 
 namespace sluice::checkpoint {
@@ -73,8 +74,15 @@ class SafetensorsWriter {
   // REQUIRES: exactly the declared bytes have been written.
   void finish();
 
+  // Of the whole file, as SafetensorsFile has them; after finish().
+  int64_t size_bytes() const { return file_.written_bytes(); }
+  uint64_t checksum() const { return hash_.value(); }
+
  private:
+  void append(const void* bytes, size_t size);
+
   base::AtomicFile file_;
+  base::StreamHash hash_;
   int64_t remaining_bytes_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "checkpoint/save.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "base/error.h"
@@ -51,6 +52,13 @@ std::vector<SavedStep> step_directories(const fs::path& root) {
   return found;
 }
 
+// Whether a checkpoint was committed less than `hours` ago; so is one whose age cannot be told.
+bool younger(const fs::path& directory, int64_t hours) {
+  std::error_code error;
+  const fs::file_time_type committed_at = fs::last_write_time(directory / "manifest.json", error);
+  return hours > 0 && (error || fs::file_time_type::clock::now() - committed_at < std::chrono::hours(hours));
+}
+
 constexpr const char* kStates[] = {"master", "exp_avg", "exp_avg_sq"};
 
 }  // namespace
@@ -70,12 +78,14 @@ std::optional<SavedStep> latest(const fs::path& root) {
   return saved.empty() ? std::nullopt : std::optional(saved.back());
 }
 
+fs::path step_directory(const fs::path& root, int64_t step) { return root / text("step-", step); }
+
 fs::path prepare_save(const fs::path& root, int64_t step) {
   base::make_directories(root);
   for (const SavedStep& found : step_directories(root)) {
     if (!committed(found.directory)) remove_tree(found.directory);
   }
-  const fs::path directory = root / text("step-", step);
+  const fs::path directory = step_directory(root, step);
   if (committed(directory)) {
     const fs::path previous = directory.string() + std::string(kPreviousSuffix);
     if (fs::exists(previous)) remove_tree(previous);
@@ -106,13 +116,8 @@ FileRecord write_rank_file(const fs::path& directory, int rank, TensorType type,
     }
   }
   writer.finish();
-  try {
-    const SafetensorsFile written(directory / record.name);
-    record.bytes = written.size_bytes();
-    record.checksum = written.checksum();
-  } catch (const base::InputError& error) {  // nobody gave this file: the run failed, its input is not wrong
-    throw RunError(text("a file that was just written cannot be read back: ", error.what()));
-  }
+  record.bytes = writer.size_bytes();
+  record.checksum = writer.checksum();
   return record;
 }
 
@@ -129,7 +134,7 @@ std::vector<FileRecord> write_companions(const fs::path& directory, std::span<co
   return records;
 }
 
-void commit_save(const fs::path& directory, const Manifest& manifest, int keep) {
+void commit_save(const fs::path& directory, const Manifest& manifest, const Retention& retention) {
   base::write_json(directory / "manifest.json", to_json(manifest));
   const fs::path root = directory.parent_path();
   const fs::path previous = directory.string() + std::string(kPreviousSuffix);
@@ -137,14 +142,14 @@ void commit_save(const fs::path& directory, const Manifest& manifest, int keep) 
   for (const SavedStep& saved : saved_steps(root)) {
     if (saved.step > manifest.step) remove_tree(saved.directory);  // of a future given up by going back
   }
-  prune(root, manifest.step, keep);
+  prune(root, manifest.step, retention);
 }
 
-void prune(const fs::path& root, int64_t step, int keep) {
+void prune(const fs::path& root, int64_t step, const Retention& retention) {
   std::vector<SavedStep> saved = saved_steps(root);
   std::erase_if(saved, [&](const SavedStep& later) { return later.step > step; });
-  for (size_t old = 0; old + static_cast<size_t>(std::max(keep, 1)) < saved.size(); ++old) {
-    remove_tree(saved[old].directory);
+  for (size_t old = 0; old + static_cast<size_t>(std::max(retention.count, 1)) < saved.size(); ++old) {
+    if (!younger(saved[old].directory, retention.hours)) remove_tree(saved[old].directory);
   }
 }
 

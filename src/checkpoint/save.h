@@ -37,6 +37,15 @@ std::vector<SavedStep> saved_steps(const std::filesystem::path& root);
 // The newest of them.
 std::optional<SavedStep> latest(const std::filesystem::path& root);
 
+// Which checkpoints stay: the newest, and those that are young.
+struct Retention {
+  int count = 2;      // at least one
+  int64_t hours = 0;  // since they were committed, by the file system's clock
+};
+
+// Where prepare_save puts a step.
+std::filesystem::path step_directory(const std::filesystem::path& root, int64_t step);
+
 // Returns the new directory of `step`. A committed checkpoint of the same step (a run that went back and
 // came here again) is set aside as step-N.previous, still found by saved_steps(), until the commit.
 // base::RunError when the place cannot be written.
@@ -52,12 +61,13 @@ std::vector<FileRecord> write_companions(const std::filesystem::path& directory,
                                          std::span<const Companion> companions);
 
 // Commits; then removes checkpoints of later steps, which belong to a future that was given up by going back,
-// and all but the `keep` newest of the rest (at least the new one stays).
+// and what is not to be kept of the rest (the new one stays).
 // REQUIRES: `manifest.files` lists every rank's record.
-void commit_save(const std::filesystem::path& directory, const Manifest& manifest, int keep);
+void commit_save(const std::filesystem::path& directory, const Manifest& manifest,
+                 const Retention& retention);
 
-// Removes all but the `keep` newest (at least one) of the checkpoints up to `step`: what a rank 0 that was
-// killed behind a commit did not come to. Later ones stay.
-void prune(const std::filesystem::path& root, int64_t step, int keep);
+// Removes what is not to be kept of the checkpoints up to `step`: what a rank 0 that was killed behind a
+// commit did not come to. Later ones stay.
+void prune(const std::filesystem::path& root, int64_t step, const Retention& retention);
 
 }  // namespace sluice::checkpoint

@@ -236,6 +236,17 @@ MemoryConfig read_memory(TomlSection& section) {
   return memory;
 }
 
+CheckpointConfig read_checkpoint(TomlSection& section) {
+  CheckpointConfig checkpoint;
+  section.read_in("every", checkpoint.every, kSteps);
+  section.read("behind", checkpoint.behind);
+  section.read_in("keep", checkpoint.keep, {1, 1 << 20});
+  section.read_in("keep_hours", checkpoint.keep_hours, {0, 1 << 20});
+  section.read("mirror", checkpoint.mirror);
+  section.finish();
+  return checkpoint;
+}
+
 LogConfig read_log(TomlSection& section) {
   LogConfig log;
   std::string directory = log.dir.string();
@@ -296,9 +307,7 @@ RunConfig from_table(const toml::table& root, const std::string& name) {
   cluster.read_in("nodes", config.cluster.nodes, kRanks);
   cluster.finish();
   config.memory = read_memory(memory);
-  checkpoint.read_in("every", config.checkpoint.every, kSteps);
-  checkpoint.read_in("keep", config.checkpoint.keep, {1, 1 << 20});
-  checkpoint.finish();
+  config.checkpoint = read_checkpoint(checkpoint);
   config.log = read_log(log);
   return config;
 }
@@ -494,7 +503,11 @@ std::string to_toml(const RunConfig& config) {
       {"parallel", parallel_table(config.parallel)},
       {"cluster", toml::table{{"preset", config.cluster.preset}, {"nodes", config.cluster.nodes}}},
       {"memory", memory_table(config.memory)},
-      {"checkpoint", toml::table{{"every", config.checkpoint.every}, {"keep", config.checkpoint.keep}}},
+      {"checkpoint", toml::table{{"every", config.checkpoint.every},
+                                 {"behind", config.checkpoint.behind},
+                                 {"keep", config.checkpoint.keep},
+                                 {"keep_hours", config.checkpoint.keep_hours},
+                                 {"mirror", config.checkpoint.mirror}}},
       {"log", toml::table{{"dir", config.log.dir.string()},
                           {"tensorboard", config.log.tensorboard},
                           {"trace_steps", trace_steps}}}};

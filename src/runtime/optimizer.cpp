@@ -49,6 +49,7 @@ struct Group {
 }  // namespace
 
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
+  store.wait_for_readers();
   double scale = 1.0 / static_cast<double>(targets);
   if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
 #ifdef SLUICE_CUDA

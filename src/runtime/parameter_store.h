@@ -48,6 +48,12 @@ class ParameterStore {
   const at::Tensor& compute_copy(int bucket) const { return compute_copies_[static_cast<size_t>(bucket)]; }
   void refresh_compute_copies();
 
+  // `wait` is called before an update changes owner slices: it returns when nobody else reads them any more.
+  void set_before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
+  void wait_for_readers() const {
+    if (before_update_) before_update_();
+  }
+
   // Lays out the shards of a step; memory is reused from step to step. Gradients start at zero.
   void open_step(const std::vector<link::Holding>& holdings);
   // REQUIRES: the bucket is held in this step.
@@ -61,6 +67,7 @@ class ParameterStore {
  private:
   const model::ParameterTable& table_;
   Options options_;
+  std::function<void()> before_update_;
   std::vector<OwnerSlice> owners_;          // by bucket
   std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when the dtypes agree
   std::vector<ComputeShard> shards_;        // by bucket

@@ -2,8 +2,11 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/save.h"
@@ -20,96 +23,25 @@ checkpoint::TensorType master_type(const runtime::Precision& precision) {
 
 namespace {
 
-// Owner slices in host memory, and what write_rank_file wants of them.
-struct HostSlices {
-  std::vector<at::Tensor> tensors;
-  std::vector<checkpoint::OwnerState> buckets;
-
-  explicit HostSlices(const runtime::ParameterStore& store) {
-    for (const model::Bucket& bucket : store.table().buckets) {
-      const runtime::OwnerSlice& slice = store.owner(bucket.index);
-      buckets.push_back({slice.owned, keep(slice.master), keep(slice.exp_avg), keep(slice.exp_avg_sq)});
-    }
-  }
-  const void* keep(const at::Tensor& tensor) {
-    tensors.push_back(tensor.to(c10::kCPU).contiguous());
-    return tensors.back().const_data_ptr();
-  }
-};
-
-// Every rank's record at rank 0: size, checksum and intervals as words.
-std::vector<checkpoint::FileRecord> gather_records(Control& control, const checkpoint::FileRecord& own) {
-  std::vector<int64_t> words{own.bytes, static_cast<int64_t>(own.checksum)};
-  for (const base::Interval& interval : own.intervals) {
-    words.push_back(interval.begin);
-    words.push_back(interval.end);
-  }
-  std::vector<checkpoint::FileRecord> records;
-  for (const std::vector<int64_t>& rank_words : control.gather(words)) {
-    checkpoint::FileRecord record;
-    record.name = checkpoint::rank_file_name(static_cast<int>(records.size()));
-    record.bytes = rank_words[0];
-    record.checksum = static_cast<uint64_t>(rank_words[1]);
-    for (size_t i = 2; i < rank_words.size(); i += 2)
-      record.intervals.push_back({rank_words[i], rank_words[i + 1]});
-    records.push_back(std::move(record));
-  }
-  return records;
-}
-
-}  // namespace
-
-void save_checkpoint(Control& control, const runtime::ParameterStore& store, const RunState& state,
-                     const fs::path& root, int keep) {
-  std::string directory;
-  control.together("preparing the checkpoint", [&] {
-    if (control.rank() == 0) directory = checkpoint::prepare_save(root, state.step).string();
-  });
-  directory = control.broadcast(directory);
-  checkpoint::FileRecord record;
-  checkpoint::Manifest manifest;
-  control.together("writing the checkpoint", [&] {
-    const HostSlices slices(store);
-    record = checkpoint::write_rank_file(directory, control.rank(), master_type(store.options().precision),
-                                         slices.buckets);
-    manifest.companions = checkpoint::write_companions(directory, state.companions);
-  });
-  manifest.step = state.step;
-  manifest.world_size = control.world_size();
-  manifest.shape = store.table().shape;
-  manifest.type = master_type(store.options().precision);
-  {
-    const auto telling = control.activity().own("telling of the checkpoint's files");
-    manifest.files = gather_records(control, record);
-  }
-  if (state.sampler) manifest.sampler = corpus::to_json(*state.sampler);
-  manifest.corpora = corpus::to_json(state.corpora);
-  manifest.calibration = state.calibration;
-  manifest.config = state.config;
-  control.together("committing the checkpoint", [&] {
-    if (control.rank() == 0) checkpoint::commit_save(directory, manifest, keep);
-  });
-}
-
-namespace {
-
-std::vector<fs::path> newest_first(const fs::path& root) {
+std::vector<fs::path> newest_first(std::span<const fs::path> roots) {
+  std::vector<checkpoint::SavedStep> found;
+  for (const fs::path& root : roots)
+    std::ranges::copy(checkpoint::saved_steps(root), std::back_inserter(found));
+  std::ranges::stable_sort(found, std::greater{}, &checkpoint::SavedStep::step);
   std::vector<fs::path> directories;
-  for (const checkpoint::SavedStep& saved : checkpoint::saved_steps(root)) {
-    directories.insert(directories.begin(), saved.directory);
-  }
+  for (const checkpoint::SavedStep& saved : found) directories.push_back(saved.directory);
   return directories;
 }
 
 }  // namespace
 
-std::vector<fs::path> find_checkpoints(const std::string& resume, const fs::path& root) {
+std::vector<fs::path> find_checkpoints(const std::string& resume, std::span<const fs::path> roots) {
   if (resume.empty()) return {};
-  if (resume == "auto") return newest_first(root);
+  if (resume == "auto") return newest_first(roots);
   const fs::path path(resume);
   if (fs::exists(path / "manifest.json")) return {path};
   for (const fs::path& candidate : {path, path / "checkpoints"}) {
-    if (std::vector<fs::path> found = newest_first(candidate); !found.empty()) return found;
+    if (std::vector<fs::path> found = newest_first({&candidate, 1}); !found.empty()) return found;
   }
   throw base::InputError(text("[checkpoint] ", resume,
                               " holds no committed checkpoint: name a step-N directory with a manifest.json, "

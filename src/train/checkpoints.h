@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,6 @@
 #include "corpus/identity.h"
 #include "corpus/sampler.h"
 #include "runtime/parameter_store.h"
-#include "train/control.h"
 
 namespace sluice::train {
 
@@ -30,16 +30,11 @@ struct RunState {
 // Of the masters and Adam states of runs that compute so.
 checkpoint::TensorType master_type(const runtime::Precision& precision);
 
-// Collective. Every rank writes its slices, rank 0 commits; then all but `keep` are removed. Throws on every
-// rank when any rank failed; what was saved before stays.
-void save_checkpoint(Control& control, const runtime::ParameterStore& store, const RunState& state,
-                     const std::filesystem::path& root, int keep);
-
-// The checkpoints that `resume` may mean, the newest first: "" none; "auto" those under `root`, perhaps none;
-// else a directory with a manifest, or those in a directory that holds step-N directories. InputError when
-// there is none in it.
+// The checkpoints that `resume` may mean, the newest first: "" none; "auto" those under the roots, perhaps
+// none, of one step in the roots' order; else a directory with a manifest, or those in a directory that holds
+// step-N directories. InputError when there is none in it.
 std::vector<std::filesystem::path> find_checkpoints(const std::string& resume,
-                                                    const std::filesystem::path& root);
+                                                    std::span<const std::filesystem::path> roots);
 
 // The newest whole checkpoint that `path` means, all of its files checked; warns of those passed over.
 // DamagedCheckpoint when there is no whole one, InputError as find_checkpoints.

@@ -21,6 +21,7 @@
 #include "train/calibration.h"
 #include "train/corpus_tokenizer.h"
 #include "train/precision.h"
+#include "train/slice_snapshot.h"
 #include "transport/device_transport.h"
 #include "transport/gloo.h"
 
@@ -112,10 +113,8 @@ void RunContext::release_directory() {
   if (lock_) lock_->release();
 }
 
-void RunContext::require_directory() {
-  control_->together("holding the run directory", [&] {
-    if (lock_) lock_->require_held();
-  });
+void RunContext::require_directory() const {
+  if (lock_) lock_->require_held();
 }
 
 void RunContext::open_machine() {
@@ -213,8 +212,7 @@ std::vector<fs::path> RunContext::find_checkpoints() {
   std::vector<std::string> names;
   control_->together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
-    const std::vector<fs::path> found =
-        train::find_checkpoints(options_.resume, config_.log.dir / "checkpoints");
+    const std::vector<fs::path> found = train::find_checkpoints(options_.resume, checkpoint_roots());
     if (!options_.dry_run) require_own_run(found);
     for (const fs::path& directory : found) names.push_back(directory.string());
     const bool from_folder = found.empty() && !config_.model.hf.empty();
@@ -228,15 +226,27 @@ std::vector<fs::path> RunContext::find_checkpoints() {
   return directories;
 }
 
+// Where this run saves, the mirror last.
+std::vector<fs::path> RunContext::checkpoint_roots() const {
+  std::vector<fs::path> roots{config_.log.dir / "checkpoints"};
+  if (!config_.checkpoint.mirror.empty()) roots.emplace_back(config_.checkpoint.mirror);
+  return roots;
+}
+
 // InputError when training would write over an earlier run that it doesn't continue.
 void RunContext::require_own_run(const std::vector<fs::path>& found) const {
-  const fs::path root = config_.log.dir / "checkpoints";
   std::error_code ignored;
-  if (!checkpoint::latest(root)) return;
-  if (!found.empty() && fs::equivalent(fs::absolute(found.front()).parent_path(), root, ignored)) return;
-  throw base::InputError(text(root.string(), " holds checkpoints of an earlier run",
-                              found.empty() ? "" : text(", which ", found.front().string(), " is none of"),
-                              ": continue it with --resume auto, or set another log.dir"));
+  const std::vector<fs::path> roots = checkpoint_roots();
+  const bool continues = !found.empty() && std::ranges::any_of(roots, [&](const fs::path& root) {
+    return fs::equivalent(fs::absolute(found.front()).parent_path(), root, ignored);
+  });
+  for (const fs::path& root : roots) {
+    if (continues || !checkpoint::latest(root)) continue;
+    const std::string way_out = root == roots.front() ? "log.dir" : "checkpoint.mirror";
+    throw base::InputError(text(root.string(), " holds checkpoints of an earlier run",
+                                found.empty() ? "" : text(", which ", found.front().string(), " is none of"),
+                                ": continue it with --resume auto, or set another ", way_out));
+  }
 }
 
 // Null, or on some ranks the damage that they found.
@@ -331,6 +341,7 @@ void RunContext::open_device() {
     if (config_.train.deterministic) ops::make_deterministic();
     ops::prepare_device(device_.device);
     untracked_bytes_ = ops::untracked_device_bytes(device_.device);
+    set_aside_snapshot();
   });
   at::set_num_threads(device_.threads);  // for all threads: another one's number would reach this one
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
@@ -350,6 +361,23 @@ void RunContext::open_device() {
   options.most_blocks = runtime::most_blocks();
   const auto connecting = activity().shared("connecting the devices");
   device_transport_ = transport::device_transport(*transport_, options);
+}
+
+// A save behind training copies the owner slices to host memory; whose size was asked of the machine has to
+// hold them, too.
+void RunContext::set_aside_snapshot() {
+  if (config_.checkpoint.every == 0 || !config_.checkpoint.behind) return;
+  const int64_t bytes =
+      SliceSnapshot::bytes(table_, precision_of(config_.train.dtype), options_.launch.world_size, rank());
+  if (config_.memory.host_gib == 0) device_.host_bytes = std::max<int64_t>(1, device_.host_bytes - bytes);
+  if (!device_.device.is_cpu() || config_.memory.device_gib > 0) return;
+  if (device_.memory_bytes <= bytes) {
+    throw base::InfeasibleError(text("a rank may use ",
+                                     base::human_bytes(static_cast<double>(device_.memory_bytes)),
+                                     ", which a checkpoint behind training would take: set ",
+                                     "checkpoint.behind = false, or use more ranks"));
+  }
+  device_.memory_bytes -= bytes;
 }
 
 void RunContext::open_planner() {

@@ -45,8 +45,8 @@ class RunContext {
   // After leave(), or instead of it by who fails: the next run may have the run directory. Any thread.
   void release_directory();
 
-  // RunError, on every rank, when another run has taken the run directory for a dead one's. Collective.
-  void require_directory();
+  // RunError, on rank 0, when another run has taken the run directory for a dead one's. Any thread.
+  void require_directory() const;
 
   // Something from outside of the ranks' work ends this one, and so all, at once. Any thread.
   void fail(const base::Error& error);
@@ -80,6 +80,7 @@ class RunContext {
   void compare_configurations();
   void open_checkpoint();
   std::vector<std::filesystem::path> find_checkpoints();
+  std::vector<std::filesystem::path> checkpoint_roots() const;
   void require_own_run(const std::vector<std::filesystem::path>& found) const;
   std::exception_ptr open_if_whole(const std::filesystem::path& directory);
   void take_checkpoint();
@@ -87,6 +88,7 @@ class RunContext {
   void tell_of_changes(const std::string& checkpoint) const;
   void take_proposal_of_checkpoint();
   void open_device();
+  void set_aside_snapshot();
   void open_planner();
   int64_t bytes_taken_since_opening();
   void open_parameters();

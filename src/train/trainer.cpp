@@ -18,6 +18,7 @@
 #include "report/step_metrics.h"
 #include "train/learning_rate.h"
 #include "train/run_context.h"
+#include "train/saver.h"
 #include "train/step_trace.h"
 #include "train/stop_signal.h"
 
@@ -52,6 +53,7 @@ struct StepWord {
   int64_t peak_bytes = 0;
   int64_t link_exposed_ns = 0;
   int64_t overhead_ns = 0;
+  checkpoint::SaveWord save;
 };
 
 // This rank's measurements of a step.
@@ -125,14 +127,17 @@ class Trainer::Impl {
   report::StepMetrics metrics_of(const PreparedStep& step, const runtime::StepResult& result) const;
   // What the ranks know together between two steps.
   struct Agreement {
-    bool stop = false;           // somebody asked for it
-    std::exception_ptr failure;  // why the upcoming step can't run; on every rank or none
+    bool stop = false;                        // somebody asked for it
+    std::exception_ptr failure;               // why the upcoming step can't run; on every rank or none
+    std::vector<checkpoint::SaveWord> saves;  // how far each rank is with the save under way
   };
   Agreement agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics);
   struct StepEnd {
     Agreement agreement;
     bool last = false;
   };
+  void train_steps();
+  void finish_save_under_way();
   void require_finite(const runtime::StepResult& result, int64_t step);
   runtime::StepResult train(const PreparedStep& step);
   bool evaluation_due(int64_t steps_done, bool last) const;
@@ -143,7 +148,7 @@ class Trainer::Impl {
   bool evaluate(int64_t after_step);
   std::optional<report::EvaluationMetrics> evaluate(const config::ValidationData& set, int64_t after_step);
   void try_longest();
-  void save(const PreparedStep& last);
+  RunState state_behind(const PreparedStep& last) const;
   void report(const report::StepMetrics& metrics);
   void write_report();
 
@@ -152,6 +157,7 @@ class Trainer::Impl {
   const config::RunConfig& config_ = run_.config();
   std::unique_ptr<report::MetricsWriter> metrics_;  // rank 0
   report::RunSummary summary_;
+  std::optional<Saver> saver_;
   steady_clock::time_point begin_ = steady_clock::now();
 };
 
@@ -159,7 +165,8 @@ void Trainer::Impl::open_run_files() {
   run_.control().together("opening the run directory", [&] {
     if (run_.rank() != 0) return;
     base::make_directories(config_.log.dir);
-    checkpoint::prune(config_.log.dir / "checkpoints", run_.resumed().step, config_.checkpoint.keep);
+    checkpoint::prune(config_.log.dir / "checkpoints", run_.resumed().step,
+                      {config_.checkpoint.keep, config_.checkpoint.keep_hours});
     base::write_file_atomically(config_.log.dir / "config.toml", config::to_toml(config_));
     base::write_json(config_.log.dir / "calibration.json", run_.calibration());
     metrics_ = std::make_unique<report::MetricsWriter>(
@@ -228,10 +235,29 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
 void Trainer::Impl::run() {
   try_longest();
   open_run_files();
+  saver_.emplace(run_);
   begin_ = steady_clock::now();
   stop_signal_.defer();
   const auto training = run_.activity().own("between two steps");
   make_up_evaluation();
+  try {
+    train_steps();
+  } catch (...) {
+    if (run_.control().failure_agreed()) finish_save_under_way();
+    throw;
+  }
+  run_.leave();
+  if (run_.rank() != 0) return;
+  const bool nothing_left = run_.resumed().step >= config_.train.steps;
+  const std::string outcome =
+      nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
+                   : summary_.text();
+  for (const std::string& line : base::split(outcome, '\n')) base::log_info(line);
+  if (run_.device().device.is_cuda()) base::log_info(text("cuDNN's attention: ", ops::attention_report()));
+  write_report();
+}
+
+void Trainer::Impl::train_steps() {
   PlanAhead ahead(training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
@@ -260,15 +286,15 @@ void Trainer::Impl::run() {
     stop = finish_step(*step, {.agreement = agreement, .last = !upcoming.step});
     step = std::move(upcoming.step);
   }
-  run_.leave();
-  if (run_.rank() != 0) return;
-  const bool nothing_left = run_.resumed().step >= config_.train.steps;
-  const std::string outcome =
-      nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
-                   : summary_.text();
-  for (const std::string& line : base::split(outcome, '\n')) base::log_info(line);
-  if (run_.device().device.is_cuda()) base::log_info(text("cuDNN's attention: ", ops::attention_report()));
-  write_report();
+}
+
+// What all ranks failed of leaves them the time to commit what they have copied already.
+void Trainer::Impl::finish_save_under_way() {
+  try {
+    saver_->finish();
+  } catch (const base::Error& error) {
+    base::log_warning(error.what());
+  }
 }
 
 // Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made
@@ -323,6 +349,7 @@ void Trainer::Impl::warn_without_targets(const runtime::StepResult& result, int6
 // evaluation waits until the run continues. What ends the run, here or in the upcoming step's planning, takes
 // none of the steps that were made.
 bool Trainer::Impl::finish_step(const PreparedStep& step, const StepEnd& end) {
+  saver_->advance(end.agreement.saves);
   const int64_t done = step.plan.step + 1;
   bool stop = end.agreement.stop;
   std::exception_ptr failure = end.agreement.failure;
@@ -334,8 +361,11 @@ bool Trainer::Impl::finish_step(const PreparedStep& step, const StepEnd& end) {
       failure = std::current_exception();  // of all ranks, which can still save together
     }
   }
-  const int64_t every = config_.checkpoint.every;
-  if ((every > 0 && (done % every == 0 || end.last)) || stop || failure) save(step);
+  if ((config_.checkpoint.every > 0 && end.last) || stop || failure) {
+    saver_->save_now(state_behind(step));
+  } else if (saver_->due(done)) {
+    saver_->save(state_behind(step));
+  }
   if (failure) std::rethrow_exception(failure);
   return stop;
 }
@@ -354,6 +384,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
   own.failure = exit_status_of(upcoming.failure);
   own.stop = stop_signal_.requested() ? 1 : 0;
+  own.save = saver_->word();
   using RawWord = std::array<int64_t, sizeof(StepWord) / sizeof(int64_t)>;
   std::vector<StepWord> words;
   for (const auto& raw : run_.control().gather(std::bit_cast<RawWord>(own))) {
@@ -364,6 +395,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   Agreement agreement{.failure = disagreement(run_.control(), words, upcoming.failure)};
   for (const StepWord& word : words) {
     agreement.stop = agreement.stop || word.stop != 0;
+    agreement.saves.push_back(word.save);
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;
     metrics.ring_bytes += word.ring_bytes;
@@ -420,7 +452,7 @@ std::optional<report::EvaluationMetrics> Trainer::Impl::evaluate(const config::V
   return metrics;
 }
 
-void Trainer::Impl::save(const PreparedStep& last) {
+RunState Trainer::Impl::state_behind(const PreparedStep& last) const {
   RunState state;
   state.step = last.plan.step + 1;
   state.sampler = last.sampler_after;
@@ -428,10 +460,7 @@ void Trainer::Impl::save(const PreparedStep& last) {
   state.calibration = run_.calibration();
   state.companions = run_.resumed().companions;
   state.config = config::to_toml(config_);
-  run_.require_directory();
-  save_checkpoint(run_.control(), run_.engine().store(), state, config_.log.dir / "checkpoints",
-                  config_.checkpoint.keep);
-  if (run_.rank() == 0) base::log_info(text("saved checkpoint after ", state.step, " steps"));
+  return state;
 }
 
 void Trainer::Impl::report(const report::StepMetrics& metrics) {

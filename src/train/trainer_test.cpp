@@ -96,6 +96,11 @@ class TrainingLoop : public testing::Test {
                                    "manifest.json");
   }
 
+  static std::string file_of(const config::RunConfig& config, int64_t step) {
+    return base::read_file(config.log.dir / "checkpoints" / base::text("step-", step) /
+                           "rank-0000.safetensors");
+  }
+
   corpus::TemporaryDirectory directory_;
 };
 
@@ -125,6 +130,51 @@ TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
       EXPECT_EQ(parts[i].value(key, base::Json()), whole[i].value(key, base::Json())) << key;
     }
   }
+}
+
+TEST_F(TrainingLoop, RunThatWaitsForItsSavesHasThemAll) {
+  const config::RunConfig waiting =
+      config("waiting", {"checkpoint.behind=false", "checkpoint.every=1", "checkpoint.keep=4"});
+  train(waiting);
+  for (const int64_t step : {3, 4, 5, 6}) EXPECT_TRUE(has_checkpoint(waiting, step)) << step;
+  EXPECT_FALSE(has_checkpoint(waiting, 2));
+}
+
+TEST_F(TrainingLoop, SaveBehindHoldsTheStateOfItsStep) {
+  const std::vector<std::string> common = {"checkpoint.every=3", "optimizer.decay=constant"};
+  const config::RunConfig behind = config("behind", common);
+  train(behind);
+  std::vector<std::string> settings = common;
+  settings.insert(settings.end(), {"train.steps=3", "checkpoint.behind=false"});
+  const config::RunConfig waiting = config("waiting", settings);
+  train(waiting);
+  ASSERT_TRUE(has_checkpoint(behind, 3));
+  EXPECT_TRUE(file_of(behind, 3) == file_of(waiting, 3));
+}
+
+TEST_F(TrainingLoop, MirrorStandsInForALostDirectory) {
+  const std::vector<std::string> mirrored = {
+      base::text("checkpoint.mirror='", (directory_ / "mirror").string(), "'"), "optimizer.decay=constant"};
+  const std::vector<base::Json> whole = train(config("whole", {"optimizer.decay=constant"}));
+  std::vector<std::string> half = mirrored;
+  half.emplace_back("train.steps=3");
+  const config::RunConfig parts = config("parts", half);
+  train(parts);
+  std::filesystem::remove_all(parts.log.dir / "checkpoints");
+  EXPECT_THROW(train(config("parts", mirrored)), base::InputError);  // without resume: another run's
+  const std::vector<base::Json> lines = train(config("parts", mirrored), "auto");
+  ASSERT_EQ(lines.size(), whole.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].value("loss", base::Json()), whole[i].value("loss", base::Json()));
+  }
+}
+
+TEST_F(TrainingLoop, SaveThatFailsEndsTheRun) {
+  const config::RunConfig blocked = config("blocked");
+  std::filesystem::create_directories(blocked.log.dir);
+  base::write_file_atomically(blocked.log.dir / "checkpoints", "a file where the directory belongs");
+  EXPECT_THROW(train(blocked), base::RunError);
+  EXPECT_LT(metrics(blocked).size(), 6U);
 }
 
 TEST_F(TrainingLoop, StepThatCannotBePlannedSavesThoseBefore) {

@@ -32,8 +32,8 @@ class Kills(TestCase):
         super().setUp()
         self.chance = random.Random(OPTIONS.seed)
 
-    def configure(self, run):
-        return self.config(run, train__steps=STEPS, checkpoint__every=1)
+    def configure(self, run, behind=True):
+        return self.config(run, train__steps=STEPS, checkpoint__every=1, checkpoint__behind=behind)
 
     def wait_for_moment(self, run, process, saving):
         """Waits for a random moment of the run, or one while it saves; False if the run ended before."""
@@ -86,11 +86,11 @@ class Kills(TestCase):
         return {"rank": rank, "saving": saving, "seconds": round(seconds, 3), "named_by_survivors": named}
 
     def test_kills(self):
-        whole = self.configure("whole")
+        whole = self.configure("whole", behind=False)
         self.train("whole", RANKS)
         seen, runs = [], 0
         while len(seen) < OPTIONS.kills:
-            run = self.configure(f"run{runs}")
+            run = self.configure(f"run{runs}", behind=runs % 2 == 0)
             runs += 1
             committed = 0
             while len(seen) < OPTIONS.kills:

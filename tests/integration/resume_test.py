@@ -61,6 +61,25 @@ class Resume(TestCase):
         self.assert_close_losses(run, whole, 1e-5, 1e-4)
         self.assert_close_checkpoint(run, whole, STEPS, 1e-4)
 
+    def test_saves_behind_training_are_those_of_a_run_that_waits(self):
+        whole = self.undisturbed()
+        mirror = self.directory / "mirror"
+        run = self.config("behind", train__steps=STEPS, checkpoint__every=1, checkpoint__behind=True,
+                          checkpoint__mirror=str(mirror))
+        outcome = self.train("behind", 4)
+        self.assertRegex(outcome.stderr, rf"saved checkpoint after {STEPS} steps: .* for which the run waited")
+        self.assertEqual(losses(run), losses(whole))
+        self.assert_same_checkpoint(run, whole, STEPS)
+        self.assertEqual(files_of(mirror / f"step-{STEPS}"), files_of(run / "checkpoints" / f"step-{STEPS}"))
+        shutil.rmtree(run / "checkpoints")
+        outcome = self.train("behind", 4, "--resume", "auto")
+        self.assertIn(f"resuming from {mirror / f'step-{STEPS}'}", outcome.stderr)
+
+
+def files_of(step):
+    """{name: content} of a checkpoint's files."""
+    return {str(path.relative_to(step)): path.read_bytes() for path in step.rglob("*") if path.is_file()}
+
 
 class Processes(TestCase):
     def test_changing_strategies_equal_one_rank_in_float64(self):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 # Of a run under a launcher, in the order in which it passes through them.
 START_UP = ("start", "join", "calibrate")
 STEP = ("step", "pull", "ring", "push", "update")
-RUNNING = ("step", "evaluate", "save")
-ALL = (*START_UP, *STEP, "evaluate", "save", "end")
+RUNNING = ("step", "evaluate", "save", "behind")
+ALL = (*START_UP, *STEP, "evaluate", "save", "behind", "end")
 
 
 @dataclasses.dataclass(frozen=True)

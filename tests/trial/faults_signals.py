@@ -31,7 +31,7 @@ def kill_rank(victim):
 
 
 for rank in range(RANKS):
-    phases = ALL if rank == 0 else ("join", *STEP[:4], "save") if rank == 1 else ("start", "step", "update", "save")
+    phases = (ALL, ("join", *STEP[:4], "save", "behind"), ("start", "step", "update", "save"))[rank]
     FAULTS.add(f"kill -9 of rank {rank}", phases, KILLED, kill_rank(rank))
 
 
@@ -50,7 +50,8 @@ def kill_launcher(trial):
     trial.ends(job, -signal.SIGKILL, 0)
 
 
-@FAULTS("kill -9 of everything at once", ("start", "join", *STEP, "evaluate", "save", "end"), "as a loss of power")
+@FAULTS("kill -9 of everything at once", ("start", "join", *STEP, "evaluate", "save", "behind", "end"),
+        "as a loss of power")
 def kill_everything(trial):
     job = trial.train_to_phase()
     job.signal_group(signal.SIGKILL)

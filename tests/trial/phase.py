@@ -135,6 +135,11 @@ class Moment:
         self.until(lambda: metrics_lines(self.run) >= after and being_written(self.run))
         self.pause(0, 0.01)
 
+    def reach_behind(self):
+        """The same while steps go on: some steps pass between the two."""
+        self.reach_save()
+        self.pause(0, 0.1)
+
     def reach_end(self):
         """The last step is done: what is left is the last checkpoint, the report and leaving."""
         lines = self.trial.undisturbed.lines_before(self.trial.undisturbed.steps)

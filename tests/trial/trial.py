@@ -119,6 +119,8 @@ class Trial:
         """A launcher and its ranks, beginning or continuing the run."""
         if self.phase == "calibrate":
             self.configure(parallel__calibration="auto")
+        if self.phase == "behind":
+            self.configure(checkpoint__behind=True)
         job = self.job()
         job.start_locally("run", "--resume", "auto", *arguments, **options)
         return job

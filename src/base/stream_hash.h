@@ -1,0 +1,24 @@
+// base::hash_bytes of bytes that come in parts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace sluice::base {
+
+class StreamHash {
+ public:
+  StreamHash();
+  ~StreamHash();
+
+  void add(const void* data, size_t size);
+  // hash_bytes of all that was added so far.
+  uint64_t value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sluice::base

@@ -1,0 +1,125 @@
+// A checkpoint written while its run goes on: each rank does its part on a thread of its own.
+//
+//   snapshot  every rank copies its owner slices; rank 0 calls prepare_save
+//   write     every rank calls write_rank_file, rank 0 also write_companions
+//   commit    rank 0 calls commit_save
+//
+// and again, from the same snapshot, for each further place. A part begins when all ranks are done with the
+// one before. They tell each other when they meet in any case (training: behind each step), by words of a few
+// integers, and nobody waits for a save. What dies at any moment leaves what a killed save leaves (save.h):
+// the checkpoints from before.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/queue.h"
+#include "checkpoint/save.h"
+
+namespace sluice::checkpoint {
+
+// Where checkpoints go. The first place counts: a save that fails there has failed. A further one that cannot
+// be written lacks that checkpoint, and is tried again with the next.
+struct SavePlace {
+  std::filesystem::path root;
+  Retention retention;
+};
+
+// What a rank brings into a save.
+struct SaveInput {
+  Manifest manifest;                  // but for files and companions
+  std::vector<Companion> companions;  // rank 0's, who writes them
+  // Called once, on the save's thread. What it returns stays as it is until the save has ended.
+  std::function<std::vector<OwnerState>()> snapshot;
+};
+
+// What a rank tells the others of its part.
+struct SaveWord {
+  int64_t done = 0;
+  int64_t failed = 0;
+  int64_t bytes = 0;     // of its file, once written
+  int64_t checksum = 0;  // of its file
+};
+
+// One rank's half. But for wait_for_snapshot() all functions are the calling thread's alone.
+class BackgroundSave {
+ public:
+  struct Options {
+    int rank = 0;
+    int world_size = 1;
+    std::vector<SavePlace> places;         // the same on all ranks, at least one
+    std::function<void()> require_places;  // on rank 0, before it changes anything there; throws
+  };
+  enum class Progress : uint8_t { kIdle, kUnderWay, kCommitted, kFailed, kMirrored, kMirrorFailed };
+
+  explicit BackgroundSave(Options options);
+  ~BackgroundSave();  // waits for the part under way, and leaves the save as if the process had been killed
+  BackgroundSave(const BackgroundSave&) = delete;
+  BackgroundSave& operator=(const BackgroundSave&) = delete;
+
+  // REQUIRES: !busy().
+  void begin(SaveInput input);
+  bool busy() const { return part_ != Part::kNone; }
+  bool committed() const { return place_ > 0; }  // what is under way is a further place
+  int64_t step() const { return input_.manifest.step; }
+
+  // Returns when the values that are saved have been copied, or never will be. Any thread.
+  void wait_for_snapshot();
+  // Returns when this rank's part under way is done.
+  void wait();
+
+  // How far this rank is. Doesn't wait.
+  SaveWord word() const;
+  // Why its part failed, if it did.
+  std::exception_ptr failure() const;
+  // Begins the next part if all are done with this one. `words` of all ranks, rank by rank, from one
+  // exchange: so that it returns the same on all of them. kCommitted and kMirrored each once a place.
+  // kFailed: the save is over. kMirrorFailed: so is that place.
+  Progress advance(std::span<const SaveWord> words);
+  // Gives up further places; the checkpoint itself is committed. Collective, behind wait().
+  void drop_mirrors();
+
+  // Time that this rank's thread has spent on the save, and bytes of all ranks' files, for people.
+  int64_t spent_ns() const;
+  int64_t saved_bytes() const { return saved_bytes_; }
+
+ private:
+  enum class Part : uint8_t { kNone, kSnapshot, kPrepare, kWrite, kCommit };
+
+  void start(Part part);
+  void work();
+  void run(Part part);
+  void prepare();
+  void write();
+  void commit();
+  void note_files(std::span<const SaveWord> words);
+  Progress next_place(Progress progress);
+
+  const Options options_;
+  SaveInput input_;
+  size_t place_ = 0;
+  Part part_ = Part::kNone;
+  std::vector<OwnerState> states_;  // the save thread's
+  int64_t saved_bytes_ = 0;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool copied_ = true;
+  bool done_ = true;
+  std::exception_ptr failure_;
+  FileRecord written_;
+  std::vector<FileRecord> companions_;
+  int64_t spent_ns_ = 0;
+
+  base::BoundedQueue<Part> parts_{1};
+  std::thread thread_;
+};
+
+}  // namespace sluice::checkpoint

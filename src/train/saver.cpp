@@ -1,0 +1,171 @@
+#include "train/saver.h"
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "corpus/identity.h"
+
+namespace sluice::train {
+
+using base::text;
+using checkpoint::BackgroundSave;
+using checkpoint::SaveWord;
+using Progress = BackgroundSave::Progress;
+
+namespace {
+
+// Adds the time that it lives.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::atomic<int64_t>& sum_ns) : sum_ns_(sum_ns) {}
+  ~Stopwatch() { sum_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  std::atomic<int64_t>& sum_ns_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Rank 0 says where the run directory is: others may know it by another name.
+BackgroundSave::Options options_of(RunContext& run) {
+  const config::CheckpointConfig& configured = run.config().checkpoint;
+  const checkpoint::Retention retention{configured.keep, configured.keep_hours};
+  BackgroundSave::Options options{.rank = run.rank(), .world_size = run.control().world_size()};
+  options.places.push_back(
+      {run.control().broadcast((run.config().log.dir / "checkpoints").string()), retention});
+  if (!configured.mirror.empty()) options.places.push_back({configured.mirror, retention});
+  options.require_places = [&run] { run.require_directory(); };
+  return options;
+}
+
+std::vector<SaveWord> exchange(Control& control, const SaveWord& own) {
+  using RawWord = std::array<int64_t, sizeof(SaveWord) / sizeof(int64_t)>;
+  std::vector<SaveWord> words;
+  for (const std::vector<int64_t>& raw : control.gather(std::bit_cast<RawWord>(own))) {
+    RawWord word;
+    std::ranges::copy(raw, word.begin());
+    words.push_back(std::bit_cast<SaveWord>(word));
+  }
+  return words;
+}
+
+std::string message_of(std::exception_ptr failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {
+  run_.engine().store().set_before_update([this] {
+    const Stopwatch watch(waited_ns_);
+    save_.wait_for_snapshot();
+  });
+}
+
+Saver::~Saver() { run_.engine().store().set_before_update({}); }
+
+SaveWord Saver::word() const {
+  SaveWord word = save_.word();
+  if (word.failed != 0) word.failed = exit_status_of(save_.failure());
+  return word;
+}
+
+void Saver::advance(std::span<const SaveWord> words) {
+  const std::exception_ptr own = save_.failure();
+  const Progress progress = save_.advance(words);
+  if (progress == Progress::kFailed) {
+    std::vector<int> statuses;
+    for (const SaveWord& word : words) statuses.push_back(static_cast<int>(word.failed));
+    run_.control().throw_if_any_failed("saving", statuses, own);
+  }
+  tell(progress, own);
+}
+
+void Saver::tell(Progress progress, std::exception_ptr own) const {
+  const std::string what = base::human_count(save_.step(), "step", "steps");
+  if (progress == Progress::kMirrorFailed && own) {
+    base::log_warning(text("the mirror lacks the checkpoint after ", what, ": ", message_of(own)));
+  }
+  if (run_.rank() != 0) return;
+  if (progress == Progress::kCommitted) {
+    base::log_info(text("saved checkpoint after ", what, ": ",
+                        base::human_bytes(static_cast<double>(save_.saved_bytes())), " in ",
+                        base::human_duration(save_.spent_ns()), ", for which the run waited ",
+                        base::human_duration(waited_ns_)));
+  } else if (progress == Progress::kMirrored) {
+    base::log_info(text("mirrored checkpoint after ", what, " at ", run_.config().checkpoint.mirror));
+  }
+}
+
+bool Saver::due(int64_t done) {
+  const int64_t every = run_.config().checkpoint.every;
+  const bool now = every > 0 && done % every == 0;
+  if (!save_.busy()) return now || std::exchange(postponed_, false);
+  if (now && run_.rank() == 0) {
+    base::log_warning(text("the checkpoint after ", done, " steps has to wait: the one after ", save_.step(),
+                           " is still being written; raise checkpoint.every, or use a faster disk"));
+  }
+  postponed_ = postponed_ || now;
+  return false;
+}
+
+void Saver::begin(const RunState& state, Source source) {
+  waited_ns_ = 0;
+  const runtime::ParameterStore& store = run_.engine().store();
+  checkpoint::SaveInput input;
+  input.manifest.step = state.step;
+  input.manifest.shape = store.table().shape;
+  input.manifest.type = master_type(store.options().precision);
+  if (state.sampler) input.manifest.sampler = corpus::to_json(*state.sampler);
+  input.manifest.corpora = corpus::to_json(state.corpora);
+  input.manifest.calibration = state.calibration;
+  input.manifest.config = state.config;
+  input.companions = state.companions;
+  input.snapshot = [this, &store, source] {
+    return source == Source::kCopy ? snapshot_.take(store) : snapshot_.view(store);
+  };
+  postponed_ = false;
+  save_.begin(std::move(input));
+}
+
+void Saver::save(const RunState& state) {
+  if (!run_.config().checkpoint.behind) return save_now(state);
+  begin(state, Source::kCopy);
+}
+
+void Saver::save_now(const RunState& state) {
+  finish_first_place();
+  begin(state, Source::kSlices);
+  finish();
+}
+
+// Who ends wants the newest state on disk first: the older one's mirror is given up.
+void Saver::finish_first_place() {
+  while (save_.busy() && !save_.committed()) wait_and_advance();
+  if (!save_.busy()) return;
+  save_.wait();
+  save_.drop_mirrors();
+}
+
+void Saver::finish() {
+  while (save_.busy()) wait_and_advance();
+}
+
+void Saver::wait_and_advance() {
+  const auto saving = run_.activity().own("saving the checkpoint");
+  {
+    const Stopwatch watch(waited_ns_);
+    save_.wait();
+  }
+  advance(exchange(run_.control(), word()));
+}
+
+}  // namespace sluice::train

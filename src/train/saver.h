@@ -1,0 +1,56 @@
+// How a run saves: behind its steps (checkpoint/background_save.h), the ranks agreeing by the words that they
+// exchange behind each step in any case; or at once, where the run ends or checkpoint.behind is off.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "checkpoint/background_save.h"
+#include "train/checkpoints.h"
+#include "train/run_context.h"
+#include "train/slice_snapshot.h"
+
+namespace sluice::train {
+
+class Saver {
+ public:
+  // Collective. `run` is open and outlives the saver.
+  explicit Saver(RunContext& run);
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // What all ranks are to know behind each step.
+  checkpoint::SaveWord word() const;
+  // Collective: goes on with the save under way, if there is one. Throws on every rank when any rank failed;
+  // what was saved before stays.
+  void advance(std::span<const checkpoint::SaveWord> words);
+
+  // Whether to begin a save behind `done` steps, on all ranks alike: checkpoint.every says so, or said so
+  // while the save before was under way. Nobody waits for a slow disk; its checkpoints are fewer.
+  bool due(int64_t done);
+
+  // Collective, between two steps: saves the present state. Returns when that is copied, or, without
+  // checkpoint.behind, as now().
+  void save(const RunState& state);
+  // Returns when the checkpoint is committed, and so is the one under way.
+  void save_now(const RunState& state);
+  // Collective: ends the save under way.
+  void finish();
+
+ private:
+  enum class Source : uint8_t { kCopy, kSlices };
+  void begin(const RunState& state, Source source);
+  void finish_first_place();
+  void wait_and_advance();
+  void tell(checkpoint::BackgroundSave::Progress progress, std::exception_ptr own) const;
+
+  RunContext& run_;
+  SliceSnapshot snapshot_;
+  bool postponed_ = false;
+  std::atomic<int64_t> waited_ns_ = 0;  // by the run, for the save under way
+  checkpoint::BackgroundSave save_;     // its thread uses the above
+};
+
+}  // namespace sluice::train
