@@ -11,6 +11,7 @@ class StreamHash {
  public:
   StreamHash();
   ~StreamHash();
+  StreamHash& operator=(StreamHash&&) noexcept;
 
   void add(const void* data, size_t size);
   // hash_bytes of all that was added so far.

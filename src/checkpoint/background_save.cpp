@@ -110,7 +110,8 @@ SaveWord BackgroundSave::word() const {
   return {.done = done_ ? 1 : 0,
           .failed = done_ && failure_ ? 1 : 0,
           .bytes = done_ ? written_.bytes : 0,
-          .checksum = done_ ? static_cast<int64_t>(written_.checksum) : 0};
+          .checksum = done_ ? static_cast<int64_t>(written_.checksum) : 0,
+          .header = done_ ? static_cast<int64_t>(written_.header.value_or(0)) : 0};
 }
 
 std::exception_ptr BackgroundSave::failure() const {
@@ -132,8 +133,11 @@ void BackgroundSave::note_files(std::span<const SaveWord> words) {
   saved_bytes_ = 0;
   for (int rank = 0; rank < options_.world_size; ++rank) {
     const SaveWord& word = words[static_cast<size_t>(rank)];
-    FileRecord& file = input_.manifest.files.emplace_back(FileRecord{
-        .name = rank_file_name(rank), .bytes = word.bytes, .checksum = static_cast<uint64_t>(word.checksum)});
+    FileRecord& file =
+        input_.manifest.files.emplace_back(FileRecord{.name = rank_file_name(rank),
+                                                      .bytes = word.bytes,
+                                                      .checksum = static_cast<uint64_t>(word.checksum),
+                                                      .header = static_cast<uint64_t>(word.header)});
     for (const model::Bucket& bucket : table.buckets) file.intervals.push_back(owners.owned(bucket, rank));
     saved_bytes_ += word.bytes;
   }

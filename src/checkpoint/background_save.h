@@ -46,6 +46,7 @@ struct SaveWord {
   int64_t failed = 0;
   int64_t bytes = 0;     // of its file, once written
   int64_t checksum = 0;  // of its file
+  int64_t header = 0;    // its header's
 };
 
 // One rank's half. But for wait_for_snapshot() all functions are the calling thread's alone.

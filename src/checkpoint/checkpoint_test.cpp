@@ -289,6 +289,57 @@ TEST(Checkpoint, OnlyFilesThatHoldWhatIsWantedAreChecked) {
   EXPECT_THAT(fault_of_rank(1), HasSubstr("rank-0001.safetensors has checksum"));
 }
 
+// One bucket's slice of 20 million elements, more than a block of each state, alone in its file.
+TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
+  const TestDirectory root;
+  const model::Shape shape{
+      .layers = 1, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 1 << 20};
+  const model::ParameterTable table = model::parameter_table(shape);
+  std::vector<float> values(8U << 20U);
+  std::iota(values.begin(), values.end(), 0.0F);
+  std::vector<OwnerState> states;
+  for (const model::Bucket& bucket : table.buckets) {
+    states.push_back({{0, bucket.size}, values.data(), values.data(), values.data()});
+  }
+  const fs::path directory = prepare_save(root.path(), 1);
+  Manifest manifest{.step = 1, .shape = shape};
+  manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
+  commit_save(directory, manifest, {});
+  Checkpoint(directory).verify();
+  const SafetensorsFile file(directory / "rank-0000.safetensors");
+  EXPECT_EQ(base::hash_bytes(base::read_file(file.path())), manifest.files[0].checksum);
+
+  const int64_t header_bytes = file.size_bytes() - file.data_bytes();
+  const int64_t damaged = file.find("bucket.0.exp_avg")->begin_byte + (20 << 20);  // its second block
+  overwrite_byte(file.path(), header_bytes + damaged);
+  std::vector<base::Interval> wanted(table.buckets.size());
+  wanted[0] = {0, 1 << 20};
+  Checkpoint part(directory);
+  part.verify(wanted);
+  std::vector<float> read(1 << 20);
+  part.read(0, wanted[0], State::kExpAvg, read.data());
+  EXPECT_TRUE(std::equal(read.begin(), read.end(), values.begin()));
+  wanted[0] = {7 << 20, 8 << 20};
+  EXPECT_THAT(message_of<DamagedCheckpoint>([&] { part.verify(wanted); }),
+              HasSubstr("rank-0000.safetensors has checksum"));
+  EXPECT_THAT(message_of<DamagedCheckpoint>([&] {
+                part.read(0, {5 << 20, 6 << 20}, State::kExpAvg, read.data());
+              }),
+              HasSubstr("in bytes"));
+  EXPECT_THAT(verify_fault(directory), HasSubstr("has checksum"));
+}
+
+TEST(Checkpoint, FilesWithoutChecksumsOfBlocksAreCheckedAsAWhole) {
+  const TestDirectory root;
+  const fs::path directory = save<float>(root.path(), 1, 2);
+  base::Json json = base::read_json(directory / "manifest.json");
+  for (base::Json& file : json["files"]) file.erase("header");
+  base::write_json(directory / "manifest.json", unhashed(json));
+  EXPECT_EQ(verify_fault(directory), "");
+  overwrite_byte(directory / "rank-0001.safetensors", 20);  // of the header
+  EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors has checksum"));
+}
+
 TEST(Checkpoint, ParametersThatAreNotFiniteAreRefused) {
   const TestDirectory root;
   const model::ParameterTable table = model::parameter_table(small_shape());

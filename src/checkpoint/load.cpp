@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint/blocks.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -39,18 +40,29 @@ void require_file(const std::filesystem::path& path) {
       text(path.string(), std::filesystem::exists(status) ? " is no file" : " is missing"));
 }
 
+void require_bytes(const std::filesystem::path& path, int64_t found, const FileRecord& record) {
+  if (found == record.bytes) return;
+  throw DamagedCheckpoint(text(path.string(), " has ", found, " bytes, the manifest says ", record.bytes));
+}
+
+void require_checksum(const std::filesystem::path& path, uint64_t found, uint64_t recorded) {
+  if (found == recorded) return;
+  throw DamagedCheckpoint(text(path.string(), " has checksum ", base::hash_text(found),
+                               ", the manifest says ", base::hash_text(recorded)));
+}
+
 void require_as_recorded(const std::filesystem::path& path, const FileRecord& record) {
   require_file(path);
   const base::MappedFile mapped(path);
-  if (static_cast<int64_t>(mapped.size()) != record.bytes) {
-    throw DamagedCheckpoint(
-        text(path.string(), " has ", mapped.size(), " bytes, the manifest says ", record.bytes));
-  }
-  const uint64_t found = base::hash_bytes(mapped.data(), mapped.size());
-  if (found != record.checksum) {
-    throw DamagedCheckpoint(text(path.string(), " has checksum ", base::hash_text(found),
-                                 ", the manifest says ", base::hash_text(record.checksum)));
-  }
+  require_bytes(path, static_cast<int64_t>(mapped.size()), record);
+  require_checksum(path, base::hash_bytes(mapped.data(), mapped.size()), record.checksum);
+}
+
+// Where elements `part` of a bucket lie in the data of a file that holds `held` of it.
+Interval bytes_of(const TensorInfo& tensor, Interval held, Interval part) {
+  const int64_t element = size_of(tensor.type);
+  return {tensor.begin_byte + (part.begin - held.begin) * element,
+          tensor.begin_byte + (part.end - held.begin) * element};
 }
 
 // The first value in which two shapes differ, as "hidden 64, but the run has 128"; "" when equal.
@@ -77,6 +89,15 @@ std::string difference(const model::Shape& saved, const model::Shape& run) {
 }
 
 }  // namespace
+
+struct Checkpoint::RankFile {
+  explicit RankFile(const std::filesystem::path& path) : file(path), blocks(file) {}
+
+  SafetensorsFile file;
+  CheckedBlocks blocks;
+};
+
+Checkpoint::~Checkpoint() = default;
 
 Checkpoint::Checkpoint(std::filesystem::path directory)
     : directory_(std::move(directory)),
@@ -105,11 +126,12 @@ void Checkpoint::read(int bucket, Interval interval, State state, Element* value
     const Interval held = manifest_.files[index].intervals[static_cast<size_t>(bucket)];
     const Interval common = base::intersect(held, interval);
     if (common.empty()) continue;
-    const SafetensorsFile& from = file(index);
-    const TensorInfo& tensor = *from.find(text("bucket.", bucket, ".", name_of(state)));
-    std::memcpy(values + (common.begin - interval.begin),
-                from.data(tensor) + (common.begin - held.begin) * static_cast<int64_t>(sizeof(Element)),
-                static_cast<size_t>(common.size()) * sizeof(Element));
+    RankFile& from = file(index);
+    const TensorInfo& tensor = *from.file.find(text("bucket.", bucket, ".", name_of(state)));
+    const Interval bytes = bytes_of(tensor, held, common);
+    from.blocks.require({&bytes, 1});
+    std::memcpy(values + (common.begin - interval.begin), from.file.data() + bytes.begin,
+                static_cast<size_t>(bytes.size()));
   }
   if (state == State::kMaster)
     require_finite(bucket, std::span<const Element>(values, static_cast<size_t>(interval.size())));
@@ -130,15 +152,25 @@ void Checkpoint::require_finite(int bucket, std::span<const Element> values) con
 void Checkpoint::verify(std::span<const Interval> wanted) {
   SLUICE_ASSERT(wanted.size() == buckets(), text(wanted.size(), " intervals of ", buckets(), " buckets"));
   for (size_t index = 0; index < files_.size(); ++index) {
+    std::vector<Interval> bytes;
     for (size_t bucket = 0; bucket < wanted.size(); ++bucket) {
-      const bool holds = !base::intersect(manifest_.files[index].intervals[bucket], wanted[bucket]).empty();
-      if (holds) file(index);
+      const Interval held = manifest_.files[index].intervals[bucket];
+      const Interval common = base::intersect(held, wanted[bucket]);
+      if (common.empty()) continue;
+      for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+        const TensorInfo& tensor = *file(index).file.find(text("bucket.", bucket, ".", name_of(state)));
+        bytes.push_back(bytes_of(tensor, held, common));
+      }
     }
+    if (!bytes.empty()) file(index).blocks.require(bytes);
   }
 }
 
 void Checkpoint::verify() {
-  for (size_t index = 0; index < files_.size(); ++index) file(index);
+  for (size_t index = 0; index < files_.size(); ++index) {
+    const Interval all{0, file(index).file.data_bytes()};
+    file(index).blocks.require({&all, 1});
+  }
   companions();
 }
 
@@ -152,18 +184,23 @@ std::vector<Companion> Checkpoint::companions() const {
   return companions;
 }
 
-const SafetensorsFile& Checkpoint::file(size_t index) {
+Checkpoint::RankFile& Checkpoint::file(size_t index) {
   if (files_[index] == nullptr) files_[index] = open(manifest_.files[index]);
   return *files_[index];
 }
 
-std::unique_ptr<SafetensorsFile> Checkpoint::open(const FileRecord& record) const {
+std::unique_ptr<Checkpoint::RankFile> Checkpoint::open(const FileRecord& record) const {
   const std::filesystem::path path = directory_ / record.name;
-  require_as_recorded(path, record);
+  require_file(path);
+  require_bytes(path, static_cast<int64_t>(std::filesystem::file_size(path)), record);
+  if (!record.header) require_as_recorded(path, record);
   try {
-    auto file = std::make_unique<SafetensorsFile>(path);
-    require_tensors(*file, record);
-    return file;
+    auto opened = std::make_unique<RankFile>(path);
+    if (record.header) require_checksum(path, opened->file.header_checksum(), *record.header);
+    require_tensors(opened->file, record);
+    return opened;
+  } catch (const DamagedCheckpoint&) {
+    throw;
   } catch (const InputError& error) {
     throw DamagedCheckpoint(error.what());
   }

@@ -14,12 +14,14 @@ namespace sluice::checkpoint {
 
 enum class State : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 
-// Files are opened, and their checksums held against the manifest, when something of them is first read; a
-// rank that resumes reads only the files that overlap what it owns. Not thread-safe.
+// Reads no more of the rank files than what is asked for, in blocks that are held against their checksums
+// when something of them is first read (blocks.h), on several threads. Files of older programs have none:
+// such a file is read and checked as a whole. Not thread-safe.
 class Checkpoint {
  public:
   // Reads the manifest. Errors as in read_manifest.
   explicit Checkpoint(std::filesystem::path directory);
+  ~Checkpoint();
 
   const std::filesystem::path& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
@@ -36,22 +38,24 @@ class Checkpoint {
   // The model's companions. DamagedCheckpoint as above.
   std::vector<Companion> companions() const;
 
-  // Opens and checks the files that hold something of `wanted`, an interval a bucket, or all files
-  // and companions: what `read` would find out late. Files are checked once.
+  // Checks what holds something of `wanted`, an interval a bucket, or all files and companions: what `read`
+  // would find out late. Nothing is checked twice.
   void verify(std::span<const base::Interval> wanted);
   void verify();
 
  private:
+  struct RankFile;
+
   size_t buckets() const { return manifest_.files.front().intervals.size(); }
-  const SafetensorsFile& file(size_t index);
-  std::unique_ptr<SafetensorsFile> open(const FileRecord& record) const;
+  RankFile& file(size_t index);
+  std::unique_ptr<RankFile> open(const FileRecord& record) const;
   void require_tensors(const SafetensorsFile& file, const FileRecord& record) const;
   template <typename Element>
   void require_finite(int bucket, std::span<const Element> values) const;
 
   std::filesystem::path directory_;
   Manifest manifest_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;  // null until needed
+  std::vector<std::unique_ptr<RankFile>> files_;  // null until needed
 };
 
 }  // namespace sluice::checkpoint

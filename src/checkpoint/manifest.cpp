@@ -26,6 +26,7 @@ Json record_to_json(const FileRecord& file) {
 
 Json file_to_json(const FileRecord& file) {
   Json json = record_to_json(file);
+  if (file.header) json["header"] = base::hash_text(*file.header);
   json["intervals"] = Json::array();
   for (const Interval& interval : file.intervals) {
     json["intervals"].push_back({interval.begin, interval.end});
@@ -51,6 +52,9 @@ FileRecord file_from_json(const Json& json, int rank, const std::string& name) {
   if (file.name != rank_file_name(rank)) {
     throw InputError(text(name, ": the file of rank ", rank, " is called '", file.name, "', expected '",
                           rank_file_name(rank), "'"));
+  }
+  if (json.contains("header")) {
+    file.header = base::parse_hash(base::require<std::string>(json, "header", name));
   }
   for (const Json& interval : base::require<Json>(json, "intervals", name)) {
     if (!interval.is_array() || interval.size() != 2 || !base::holds_integer<int64_t>(interval[0]) ||

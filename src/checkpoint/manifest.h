@@ -29,7 +29,8 @@ class DamagedCheckpoint : public base::InputError {
 struct FileRecord {
   std::string name;  // "rank-0003.safetensors"
   int64_t bytes = 0;
-  uint64_t checksum = 0;                  // base::hash_bytes of the whole file
+  uint64_t checksum = 0;           // base::hash_bytes of the whole file
+  std::optional<uint64_t> header;  // of its header, which then has checksums of all its blocks (blocks.h)
   std::vector<base::Interval> intervals;  // by bucket: the elements it holds
 };
 

@@ -165,6 +165,10 @@ const TensorInfo& SafetensorsFile::require(const std::string& name, TensorType t
   return *tensor;
 }
 
+uint64_t SafetensorsFile::header_checksum() const {
+  return base::hash_bytes(file_.data(), static_cast<size_t>(data_ - file_.data()));
+}
+
 uint64_t SafetensorsFile::checksum() const { return base::hash_bytes(file_.data(), file_.size()); }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
@@ -175,6 +179,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   const uint64_t size = header.size();
   append(&size, sizeof size);
   append(header.data(), header.size());
+  header_checksum_ = hash_.value();
 }
 
 void SafetensorsWriter::write(const void* bytes, int64_t size) {

@@ -48,6 +48,11 @@ class SafetensorsFile {
 
   // The tensor's bytes; any alignment. They live as long as this object.
   const std::byte* data(const TensorInfo& tensor) const { return data_ + tensor.begin_byte; }
+  // All tensors' bytes.
+  const std::byte* data() const { return data_; }
+  int64_t data_bytes() const { return size_bytes() - (data_ - file_.data()); }
+  // Hash of what precedes them; as SafetensorsWriter::header_checksum().
+  uint64_t header_checksum() const;
   // Hash of the whole file (base::hash_bytes); reads all of it.
   uint64_t checksum() const;
   int64_t size_bytes() const { return static_cast<int64_t>(file_.size()); }
@@ -77,12 +82,14 @@ class SafetensorsWriter {
   // Of the whole file, as SafetensorsFile has them; after finish().
   int64_t size_bytes() const { return file_.written_bytes(); }
   uint64_t checksum() const { return hash_.value(); }
+  uint64_t header_checksum() const { return header_checksum_; }
 
  private:
   void append(const void* bytes, size_t size);
 
   base::AtomicFile file_;
   base::StreamHash hash_;
+  uint64_t header_checksum_ = 0;
   int64_t remaining_bytes_ = 0;
 };
 

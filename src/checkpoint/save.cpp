@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint/blocks.h"
 #include "checkpoint/safetensors.h"
 
 namespace sluice::checkpoint {
@@ -108,16 +109,22 @@ FileRecord write_rank_file(const fs::path& directory, int rank, TensorType type,
       tensors.push_back({.name = text("bucket.", bucket, ".", state), .type = type, .shape = {owned.size()}});
     }
   }
-  SafetensorsWriter writer(directory / record.name, tensors);
-  for (const OwnerState& state : buckets) {
-    if (state.owned.empty()) continue;
-    for (const void* values : {state.master, state.exp_avg, state.exp_avg_sq}) {
-      writer.write(values, state.owned.size() * size_of(type));
+  const auto pass_values = [&](auto&& take) {
+    for (const OwnerState& state : buckets) {
+      if (state.owned.empty()) continue;
+      for (const void* values : {state.master, state.exp_avg, state.exp_avg_sq}) {
+        take(values, state.owned.size() * size_of(type));
+      }
     }
-  }
+  };
+  BlockHasher blocks;
+  pass_values([&](const void* values, int64_t bytes) { blocks.add(values, bytes); });
+  SafetensorsWriter writer(directory / record.name, tensors, blocks.metadata());
+  pass_values([&](const void* values, int64_t bytes) { writer.write(values, bytes); });
   writer.finish();
   record.bytes = writer.size_bytes();
   record.checksum = writer.checksum();
+  record.header = writer.header_checksum();
   return record;
 }
 

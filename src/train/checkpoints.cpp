@@ -74,12 +74,16 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
   std::vector<Element> values;
   for (const model::Bucket& bucket : store.table().buckets) {
     runtime::OwnerSlice& slice = store.owner(bucket.index);
-    values.resize(static_cast<size_t>(slice.owned.size()));
     const std::pair<checkpoint::State, at::Tensor*> states[] = {
         {checkpoint::State::kMaster, &slice.master},
         {checkpoint::State::kExpAvg, &slice.exp_avg},
         {checkpoint::State::kExpAvgSq, &slice.exp_avg_sq}};
     for (const auto& [state, tensor] : states) {
+      if (tensor->is_cpu()) {
+        checkpoint.read(bucket.index, slice.owned, state, static_cast<Element*>(tensor->mutable_data_ptr()));
+        continue;
+      }
+      values.resize(static_cast<size_t>(slice.owned.size()));
       checkpoint.read(bucket.index, slice.owned, state, values.data());
       tensor->copy_(at::from_blob(values.data(), {slice.owned.size()}, type));
     }

@@ -237,6 +237,11 @@ std::vector<fs::path> RunContext::checkpoint_roots() const {
 void RunContext::require_own_run(const std::vector<fs::path>& found) const {
   std::error_code ignored;
   const std::vector<fs::path> roots = checkpoint_roots();
+  if (fs::absolute(roots.front()).lexically_normal() == fs::absolute(roots.back()).lexically_normal() &&
+      roots.size() > 1) {
+    throw base::InputError(text("[checkpoint] mirror is ", roots.back().string(),
+                                ", where this run's checkpoints are: name another directory"));
+  }
   const bool continues = !found.empty() && std::ranges::any_of(roots, [&](const fs::path& root) {
     return fs::equivalent(fs::absolute(found.front()).parent_path(), root, ignored);
   });
