@@ -63,9 +63,9 @@ void SliceSnapshot::make_room(const runtime::ParameterStore& store) {
 }
 
 std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::ParameterStore& store) {
+  const OwnStream stream(store.options().device);  // also makes that device this thread's
   make_room(store);
   std::vector<checkpoint::OwnerState> states;
-  const OwnStream stream(store.options().device);
   auto copy = copies_.begin();
   const auto copied = [&](const at::Tensor& state) -> const void* {
     if (state.is_cpu()) {  // not copy_, which would take the threads that compute
