@@ -46,6 +46,8 @@ class MicroBatch:
     nested_lanes: int | None
     """Of "nested": how many neighbouring lanes exchange heads; else None."""
     pieces: list[Piece]
+    together: int | None = None
+    """Where lanes share parameters: micro-batches of a pipeline with the same number run as one event, a pass."""
 
     @property
     def tokens(self) -> int:
@@ -299,6 +301,7 @@ def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:
         exchange=json["exchange"],
         nested_lanes=json.get("nested_lanes"),
         pieces=[Piece(**piece) for piece in json["pieces"]],
+        together=json.get("pass"),
     )
 
 

@@ -60,6 +60,19 @@ int64_t IntervalSet::offset_of(int64_t position) const {
   return -1;
 }
 
+IntervalSet IntervalSet::part(Interval offsets) const {
+  SLUICE_ASSERT(offsets.empty() || (offsets.begin >= 0 && offsets.end <= size()),
+                text("[", offsets.begin, ", ", offsets.end, ") of ", size(), " elements"));
+  IntervalSet result;
+  int64_t offset = 0;
+  for (const Interval& interval : intervals_) {
+    const Interval taken = base::intersect(offsets, {offset, offset + interval.size()});
+    result.add({interval.begin + taken.begin - offset, interval.begin + taken.end - offset});
+    offset += interval.size();
+  }
+  return result;
+}
+
 IntervalSet IntervalSet::intersect(const IntervalSet& other) const {
   IntervalSet both;
   size_t i = 0;

@@ -40,6 +40,9 @@ class IntervalSet {
   // REQUIRES: position lies in the set.
   int64_t offset_of(int64_t position) const;
 
+  // The elements that lie at [begin, end) there. REQUIRES: 0 <= begin, end <= size().
+  IntervalSet part(Interval offsets) const;
+
   IntervalSet intersect(const IntervalSet& other) const;
   IntervalSet shifted(int64_t distance) const;
   bool operator==(const IntervalSet&) const = default;

@@ -25,20 +25,30 @@ void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme)
   }
 }
 
-// Shards by (kind, tp, t): all operations of a kind are cut alike.
+// Resident shards by (kind, tp, share, t, place in the share group): all operations of a kind are cut alike.
 class ShardCache {
  public:
-  const base::IntervalSet& shard(const model::Bucket& bucket, int tp, int t) {
-    const auto [found, added] = shards_.try_emplace({bucket.kind, tp, t});
-    if (added) found->second = model::tp_shard(bucket, tp, t);
+  const base::IntervalSet& shard(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane,
+                                 int t) {
+    const int place = lane - scheme.first_of_group(lane);
+    const auto [found, added] = shards_.try_emplace({bucket.kind, scheme.tp, scheme.share, t, place});
+    if (added) {
+      const base::IntervalSet whole = model::tp_shard(bucket, scheme.tp, t);
+      found->second = whole.part(resident_part(whole.size(), scheme.share, place));
+    }
     return found->second;
   }
 
  private:
-  std::map<std::tuple<int, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, int, int, int, int>, base::IntervalSet> shards_;
 };
 
 }  // namespace
+
+base::Interval resident_part(int64_t elements, int share, int place) {
+  const int64_t each = (elements + share - 1) / share;
+  return {std::min(elements, place * each), std::min(elements, (place + 1) * each)};
+}
 
 base::Interval OwnerLayout::owned(const model::Bucket& bucket, int rank) const {
   return base::even_part(bucket.size, ranks, rank);
@@ -58,7 +68,9 @@ ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy:
         for (int lane = 0; lane < scheme.cp; ++lane) {
           for (int t = 0; t < scheme.tp; ++t) {
             const int rank = pipeline.rank_of(stage, lane, t);
-            holdings_[static_cast<size_t>(rank)].push_back({index, cache.shard(bucket, scheme.tp, t)});
+            const base::IntervalSet& shard = cache.shard(bucket, scheme, lane, t);
+            const int64_t room = cache.shard(bucket, scheme, scheme.first_of_group(lane), t).size();
+            holdings_[static_cast<size_t>(rank)].push_back({index, shard, room});
           }
         }
       }
@@ -97,9 +109,10 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
   int stages = 1;
   for (const auto& [scheme, ranks] : strategy.pipelines) {
     stages = std::max(stages, scheme.pp);
+    const int64_t at_once = int64_t{scheme.tp} * scheme.share;
     for (int stage = 0; stage < scheme.pp; ++stage) {
       const int64_t blocks = program.blocks_in(program.of_stage(scheme.pp, stage)).size();
-      count = std::max(count, (blocks + scheme.tp - 1) / scheme.tp);
+      count = std::max(count, (blocks + at_once - 1) / at_once);
     }
   }
   Rounds result;

@@ -1,5 +1,6 @@
 // Who holds which elements of each bucket: the owner layout (optimisation phase) and the compute layout of
-// a strategy (propagation phase).
+// a strategy (propagation phase). Where lanes share parameters a rank holds its resident part of what it
+// computes with; the rest is gathered when it is at work.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,22 @@ struct OwnerLayout {
   base::Interval owned(const model::Bucket& bucket, int rank) const;
 };
 
-// The buckets that a rank computes with, and its shard of each as flat intervals of the bucket.
+// What rank `place` of `share` ranks holds of a shard of so many elements that they share, as offsets in it:
+// ⌈elements ÷ share⌉ each, the last ones what is left, so that the parts lie end to end when they are
+// gathered.
+base::Interval resident_part(int64_t elements, int share, int place);
+
+// The buckets that a rank computes with, and what it holds of each all through a step, as flat intervals of
+// the bucket.
 struct Holding {
   int bucket = 0;
   base::IntervalSet shard;
+  // What its memory has room for: as much as the fullest of a share group, for all of them send as much.
+  int64_t room_elements = 0;
 };
 
-// A strategy's compute layout. Rank by rank: the buckets that its stage's operations read, each cut by TP;
-// lanes replicate; idle ranks hold nothing.
+// A strategy's compute layout. Rank by rank: the buckets that its stage's operations read, each cut by TP,
+// and that shard by the lanes of its share group; groups replicate; idle ranks hold nothing.
 class ComputeLayout {
  public:
   // Throws base::InputError when a scheme cannot cut the shape (model::tp_fault, more stages than layers),
@@ -45,10 +54,10 @@ class ComputeLayout {
 };
 
 // Which buckets travel together. Round r carries of every stage of the deepest pipelines the blocks
-// [⌊r·blocks/R⌋, ⌊(r+1)·blocks/R⌋) with R = max over all stages of ⌈blocks/TP⌉; the embedding joins the first
-// round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever needs it.
-// The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets the same
-// part of what it needs and none waits for another's.
+// [⌊r·blocks/R⌋, ⌊(r+1)·blocks/R⌋) with R = max over all stages of ⌈blocks/(TP·share)⌉; the embedding joins
+// the first round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever
+// needs it. The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets
+// the same part of what it needs and none waits for another's.
 struct Rounds {
   std::vector<std::vector<int>> buckets;  // by round, ascending bucket indices; no round is empty
   int round_of(int bucket) const;

@@ -79,6 +79,38 @@ TEST(ComputeLayout, EveryPipelineHoldsEveryElement) {
   }
 }
 
+// What the lanes of a share group hold lies end to end in the order of lanes, and makes up what each computes
+// with.
+TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
+  const model::ParameterTable table = model::parameter_table(small_shape(3, true));
+  const strategy::Strategy shared = strategy::parse_strategy("<2,1,6,3>", 12);
+  const ComputeLayout layout(table, shared, 12);
+  for (const model::Bucket& bucket : table.buckets) {
+    for (int lane = 0; lane < 6; lane += 3) {
+      for (int t = 0; t < 2; ++t) {
+        const base::IntervalSet whole = model::tp_shard(bucket, 2, t);
+        int64_t next = 0;
+        for (const int rank : shared.pipelines[0].share_group(0, lane, t)) {
+          const base::IntervalSet& own = layout.shard(bucket.index, rank);
+          EXPECT_LE(own.size(), (whole.size() + 2) / 3);
+          for (const base::Interval& part : own.intervals()) {
+            EXPECT_EQ(whole.offset_of(part.begin), next);
+            next += part.size();
+          }
+        }
+        EXPECT_EQ(next, whole.size());
+      }
+    }
+  }
+}
+
+TEST(ResidentPart, TheLastRanksHoldWhatIsLeft) {
+  EXPECT_EQ(resident_part(10, 4, 0), (base::Interval{0, 3}));
+  EXPECT_EQ(resident_part(10, 4, 3), (base::Interval{9, 10}));
+  EXPECT_TRUE(resident_part(2, 4, 3).empty());
+  EXPECT_EQ(resident_part(7, 1, 0), (base::Interval{0, 7}));
+}
+
 TEST(ComputeLayout, SchemeThatCannotCutTheModelIsRefusedByName) {
   const model::ParameterTable table = model::parameter_table(small_shape(2, false));
   const auto message = [&](const char* strategy) -> std::string {
@@ -101,6 +133,13 @@ TEST(Rounds, OneLayerOfEveryStagePerTpRanks) {
   EXPECT_THAT(result.buckets, ElementsAre(ElementsAre(0, 1, 2, 5, 6), ElementsAre(3, 4, 7, 8, 9)));
   EXPECT_EQ(result.round_of(6), 0);
   EXPECT_EQ(result.round_of(9), 1);
+}
+
+TEST(Rounds, CountTheRanksThatShareALayerToo) {
+  const model::ParameterTable table = model::parameter_table(small_shape(8, false));
+  EXPECT_EQ(rounds(table, strategy::parse_strategy("<1,1,4>", 4)).buckets.size(), 8u);
+  EXPECT_EQ(rounds(table, strategy::parse_strategy("<1,1,4,2>", 4)).buckets.size(), 4u);
+  EXPECT_EQ(rounds(table, strategy::parse_strategy("<2,1,4,4>", 8)).buckets.size(), 1u);
 }
 
 TEST(Rounds, FollowTheStagesOfTheDeepestPipelines) {

@@ -96,6 +96,13 @@ class UnitReader {
         throw InputError(text(name_of(spots[i]), ": its nested_lanes are ", own.nested_lanes, " but ring ",
                               ring, " has ", first.nested_lanes, " on its first lane"));
       }
+      if (own.pass != first.pass) {
+        const auto named = [](const std::optional<int>& pass) {
+          return pass ? text("in pass ", *pass) : std::string("in no pass");
+        };
+        throw InputError(text(name_of(spots[i]), ": it is ", named(own.pass), " but ring ", ring, " is ",
+                              named(first.pass), " on its first lane"));
+      }
       if (own.exchange != first.exchange) {
         throw InputError(text(name_of(spots[i]), ": its exchange is '", strategy::name_of(own.exchange),
                               "' but ring ", ring, " has '", strategy::name_of(first.exchange),
@@ -105,7 +112,10 @@ class UnitReader {
   }
 
   Unit unit_of(const Spot& spot) const {
-    Unit unit{.first_lane = static_cast<int>(spot.lane), .sequences = {}, .memory = at(spot).memory};
+    Unit unit{.first_lane = static_cast<int>(spot.lane),
+              .sequences = {},
+              .memory = at(spot).memory,
+              .pass = at(spot).pass};
     for (const Piece& piece : at(spot).pieces) unit.sequences.push_back(sequence_of(piece));
     return unit;
   }
@@ -119,7 +129,8 @@ class UnitReader {
               .exchange = at(spots.front()).exchange,
               .nested_lanes = at(spots.front()).nested_lanes,
               .memory = at(spots.front()).memory,
-              .ring = ring};
+              .ring = ring,
+              .pass = at(spots.front()).pass};
     const auto is_own = [&](const Piece& piece) {
       return unit.exchange == Exchange::kRing && is_whole(piece);
     };

@@ -14,6 +14,7 @@ struct ListedMicroBatch {
   Exchange exchange = Exchange::kRing;
   int nested_lanes = 0;
   MemoryPolicy memory;
+  std::optional<int> pass = std::nullopt;
 };
 
 // The units behind these lists, in the order of injection. InputError naming the first micro-batch that no

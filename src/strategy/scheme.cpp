@@ -13,6 +13,15 @@ std::string to_text(const Scheme& scheme) {
   return base::text("<", scheme.tp, ",", scheme.pp, ",", scheme.cp, share, ">");
 }
 
+std::string share_fault(const Scheme& scheme) {
+  std::vector<std::string> divisors;
+  for (int share = 1; share <= std::min(scheme.cp, 64); ++share) {
+    if (scheme.cp % share == 0) divisors.push_back(base::text(share));
+  }
+  return base::text("share ", scheme.share, " does not divide cp ", scheme.cp,
+                    ", so its lanes make no whole share groups: choose one of ", base::join(divisors, ", "));
+}
+
 Scheme parse_scheme(TextCursor& cursor) {
   Scheme scheme;
   cursor.expect('<');
@@ -31,7 +40,7 @@ Scheme parse_scheme(TextCursor& cursor) {
     cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks"));
   }
   if (scheme.cp % scheme.share != 0) {
-    cursor.fail(base::text(to_text(scheme), ": share ", scheme.share, " does not divide cp ", scheme.cp));
+    cursor.fail(base::text(to_text(scheme), ": ", share_fault(scheme)));
   }
   return scheme;
 }

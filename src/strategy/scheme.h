@@ -12,11 +12,13 @@ struct Scheme {
   int tp = 1;  // tensor-parallel ranks, with sequence parallelism
   int pp = 1;  // pipeline stages
   int cp = 1;  // lanes
-  // Neighbouring lanes that hold one copy of their stages' parameters between them; divides cp. What 1 means,
-  // that each lane holds its own, is all that runs yet.
+  // Neighbouring lanes that hold one copy of their stages' parameters between them, a share group; divides
+  // cp. 1: each lane holds its own.
   int share = 1;
 
   int ranks() const { return tp * pp * cp; }
+  // The share group of a lane begins here.
+  int first_of_group(int lane) const { return lane / share * share; }
   auto operator<=>(const Scheme&) const = default;
 };
 
@@ -30,5 +32,8 @@ Scheme parse_scheme(std::string_view text);
 // The same at a cursor that stands before '<' of a longer text.
 class TextCursor;
 Scheme parse_scheme(TextCursor& cursor);
+
+// What is wrong with a share that does not divide cp, and which do.
+std::string share_fault(const Scheme& scheme);
 
 }  // namespace sluice::strategy

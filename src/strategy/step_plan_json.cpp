@@ -1,8 +1,10 @@
 // plan.json, both ways.
+#include <algorithm>
+
 #include "base/hash.h"
 #include "base/text.h"
 #include "strategy/listed_micro_batches.h"
-#include "strategy/step_plan.h"
+#include "strategy/pass.h"
 
 namespace sluice::strategy {
 namespace {
@@ -25,6 +27,7 @@ Json micro_batch_to_json(const Unit& unit, const MicroBatch& micro_batch) {
                {"exchange", shared ? Json(name_of(unit.exchange)) : Json()},
                {"pieces", std::move(pieces)}};
   if (shared && unit.exchange == Exchange::kNested) json["nested_lanes"] = unit.nested_lanes;
+  if (unit.pass) json["pass"] = *unit.pass;
   if (!unit.memory.keeps_all()) {
     json["memory"] = {{"recompute", unit.memory.recompute},
                       {"offload_permille", unit.memory.offload_permille}};
@@ -77,6 +80,8 @@ ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name
     micro_batch.exchange = with_name(name, [&] { return parse_exchange(exchange); });
     micro_batch.nested_lanes = base::get_or<int>(json, "nested_lanes", 0, name);
   }
+  if (json.is_object() && json.contains("pass") && !json.at("pass").is_null())
+    micro_batch.pass = base::require<int>(json, "pass", name);
   if (json.is_object() && json.contains("memory")) {
     const Json& memory = json.at("memory");
     const std::string where = text(name, ": memory");
@@ -130,6 +135,9 @@ StepPlan unchecked_from_json(const Json& json, const std::string& name) {
     PipelinePlan read = pipeline_from_json(pipeline, where, lanes);
     const size_t number = plan.pipelines.size();
     read.units = with_name(name, [&] { return units_of(lanes, plan.sequences, number); });
+    const bool numbered =
+        std::ranges::any_of(read.units, [](const Unit& unit) { return unit.pass.has_value(); });
+    if (!numbered) assign_passes(read);
     plan.pipelines.push_back(std::move(read));
   });
   plan.estimated_ns = base::get_or<int64_t>(json, "estimated_ns", 0, name);

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "strategy/step_plan.h"
+#include "strategy/pass.h"
 
 namespace sluice::strategy {
 namespace {
@@ -62,8 +62,10 @@ class UnitChecks {
         throw InputError(text(name, ": ", error.what()));
       }
       check_exchange(unit, name);
-      if (unit.pass)
-        throw InputError(text(name, ": it is in a pass, but lanes that share parameters cannot run yet"));
+      if (unit.pass && pipeline_.pipeline.scheme.share == 1) {
+        throw InputError(
+            text(name, ": it is in pass ", *unit.pass, ", but its lanes share no parameters: leave it out"));
+      }
       if (unit.lanes > 1 && unit.ring < 0) throw InputError(text(name, ": a ring's number is at least 0"));
       if (unit.lanes > 1 && !rings.insert(unit.ring).second)
         throw InputError(text(name, ": it is there twice"));
@@ -144,7 +146,10 @@ void validate(const StepPlan& plan, int world_size) {
   validate(plan.strategy(), world_size);
   validate_sequences(plan);
   std::vector<char> planned(plan.sequences.size(), 0);
-  for (size_t p = 0; p < plan.pipelines.size(); ++p) UnitChecks(plan, p).check(planned);
+  for (size_t p = 0; p < plan.pipelines.size(); ++p) {
+    UnitChecks(plan, p).check(planned);
+    passes(plan.pipelines[p], text("pipeline ", p));
+  }
   for (size_t s = 0; s < planned.size(); ++s) {
     if (planned[s] == 0) throw InputError(text("sequence ", s, " is in no micro-batch"));
   }

@@ -1,5 +1,6 @@
 #include "strategy/strategy.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -33,19 +34,24 @@ std::vector<Term> parse_terms(TextCursor& cursor) {
 void validate_pipeline(const Pipeline& pipeline, int index) {
   const Scheme& scheme = pipeline.scheme;
   const std::string name = base::text("pipeline ", index, " ", to_text(scheme));
-  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1) {
+  if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1 || scheme.share < 1) {
     throw base::InputError(base::text(name, ": every degree must be at least 1"));
   }
-  if (scheme.share != 1) {
-    throw base::InputError(base::text(name, ": lanes that share parameters cannot run yet: leave out the ",
-                                      scheme.share, " or write 1"));
-  }
+  if (scheme.cp % scheme.share != 0) throw base::InputError(base::text(name, ": ", share_fault(scheme)));
   const bool too_large =
       int64_t{scheme.tp} * scheme.pp > kMaxRanks || int64_t{scheme.tp} * scheme.pp * scheme.cp > kMaxRanks;
   if (too_large) throw base::InputError(base::text(name, ": it has more than ", kMaxRanks, " ranks"));
   if (static_cast<int>(pipeline.ranks.size()) != scheme.ranks()) {
     throw base::InputError(
         base::text(name, ": it needs ", scheme.ranks(), " ranks but lists ", pipeline.ranks.size()));
+  }
+  for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage) {
+    for (int lane = 0; lane < scheme.cp; ++lane) {
+      const std::vector<int> group = pipeline.share_group(stage, lane, 0);
+      if (std::ranges::is_sorted(group)) continue;
+      throw base::InputError(base::text(name, ": ranks ", group.front(), " to ", group.back(),
+                                        " share parameters, so list them in ascending order"));
+    }
   }
 }
 
@@ -54,6 +60,13 @@ void validate_pipeline(const Pipeline& pipeline, int index) {
 std::vector<int> Pipeline::tp_group(int stage, int lane) const {
   std::vector<int> group;
   for (int t = 0; t < scheme.tp; ++t) group.push_back(rank_of(stage, lane, t));
+  return group;
+}
+
+std::vector<int> Pipeline::share_group(int stage, int lane, int t) const {
+  std::vector<int> group;
+  const int first = scheme.first_of_group(lane);
+  for (int of = first; of < first + scheme.share; ++of) group.push_back(rank_of(stage, of, t));
   return group;
 }
 

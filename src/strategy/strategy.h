@@ -21,6 +21,8 @@ struct Pipeline {
   }
   // The tp ranks of one stage of one lane, ascending in TP index.
   std::vector<int> tp_group(int stage, int lane) const;
+  // The ranks of TP index `t` on the lanes that share a lane's parameters, in the order of lanes.
+  std::vector<int> share_group(int stage, int lane, int t) const;
 
   bool operator==(const Pipeline&) const = default;
 };
@@ -50,8 +52,8 @@ Strategy parse_strategy(std::string_view text, int world_size);
 // By world rank: the rank's place, or pipeline = -1 for an idle rank.
 std::vector<Place> places(const Strategy& strategy, int world_size);
 
-// InputError unless ranks are distinct, within [0, world_size), and as many as each scheme needs, and no
-// scheme shares parameters, which cannot run yet.
+// InputError unless ranks are distinct, within [0, world_size), and as many as each scheme needs, and every
+// share divides its cp.
 void validate(const Strategy& strategy, int world_size);
 
 }  // namespace sluice::strategy

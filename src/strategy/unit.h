@@ -49,8 +49,8 @@ struct Unit {
   int nested_lanes = 0;                 // kNested: lanes of a run that exchanges heads; else 0
   MemoryPolicy memory = {};             // of the activations
   int ring = 0;                         // several lanes: what plan.json calls the unit; no two have the same
-  // Units with the same one run as one event, because their lanes share parameters; none: alone, as all do
-  // where lanes share nothing.
+  // Units with the same one run as one event, because their lanes share parameters (strategy/pass.h); none:
+  // alone, as all do where lanes share nothing.
   std::optional<int> pass = std::nullopt;
 
   int end_lane() const { return first_lane + lanes; }
