@@ -175,8 +175,10 @@ class CostModel {
   const strategy::MemoryPolicy& policy() const { return options_.policy; }
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
   // policy wants to be rid of: with one, they are done at once.
+  // Where lanes share parameters they are one as well: a backward then needs a layer's parameters once and
+  // sums its gradients once.
   bool splits_backward(const strategy::Scheme& scheme) const {
-    return scheme.pp > 1 && options_.policy.keeps_all();
+    return scheme.pp > 1 && scheme.share == 1 && options_.policy.keeps_all();
   }
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
@@ -226,12 +228,31 @@ class CostModel {
   // Keys and values of a token in one layer, on one of tp ranks.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
 
+  // What it takes the lanes of a share group to gather an operation's parameters, and to sum its gradients:
+  // each lane sends its part of them to the lane that holds it (cost_model_share.cpp).
+  struct ShareTimes {
+    int64_t gather_ns = 0;
+    int64_t scatter_ns = 0;
+    bool operator==(const ShareTimes&) const = default;
+  };
+  // By kind of the program; zero with a share of 1. Each node that a group lies on has at least
+  // `lanes_in_node` of its lanes. REQUIRES: 1 <= lanes_in_node <= share.
+  std::vector<ShareTimes> share_times(const strategy::Scheme& scheme, int lanes_in_node) const;
+  // A cell of a pass on `run` that takes the slowest of its lanes, which has `work`, `compute_ns` without
+  // what lanes share. REQUIRES: kForward or kBackward.
+  int64_t pass_cell_ns(CellKind kind, base::Interval run, const strategy::Scheme& scheme,
+                       const std::vector<ShareTimes>& share, const Work& work, int64_t compute_ns) const;
+  // What such a cell has of gathered parameters and of gradients that are being summed, at most: parameters
+  // of two neighbouring operations, gradients of two and what a rank receives of the sums.
+  int64_t window_bytes(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
+
   // One world exchange whose busiest rank, or between nodes its busiest adapter, moves `bytes`.
   int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
   int64_t update_ns(int64_t owned_elements) const;
 
-  // Bytes a rank of the scheme's fullest stage needs whatever the batch: compute shards, gradient
-  // accumulators, owner slices, a chunk of logits.
+  // Bytes a rank of the scheme's fullest stage needs whatever the batch: what it holds of compute shards and
+  // gradient accumulators, owner slices, a chunk of logits, and where lanes share parameters the largest
+  // window.
   int64_t fixed_bytes(const strategy::Scheme& scheme, int world_size) const;
   // A lane's credit and the longest micro-batch: the tokens whose kept bytes, deferred weight gradients
   // (where backward is split), row of the stage's boundary and transients (of the longest micro-batch, once)

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/cost_model.h"
-#include "model/parameters.h"
+#include "cost/parameter_counts.h"
 
 namespace sluice::cost {
 namespace {
@@ -12,26 +12,6 @@ namespace {
 constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 
 int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by - 1) / by); }
-
-// Elements of the largest TP shard of one of these buckets.
-int64_t elements_of(const model::Program& program, const MemoryModel& memory, int64_t position, int tp) {
-  if (memory.layer_parameters == 0) return model::largest_shard(program.kind_at(position), tp);
-  const bool end = program.blocks_in({position, position + 1}).empty();
-  return divide_up(end ? memory.end_parameters : memory.layer_parameters, tp);
-}
-
-int64_t all_parameters(const model::Program& program, const MemoryModel& memory) {
-  if (memory.layer_parameters > 0) {
-    return program.blocks().size() * memory.layer_parameters + 2 * memory.end_parameters;
-  }
-  int64_t all = 0, of_kind = 0;
-  for (int64_t position = 0; position < program.size(); ++position) {
-    const bool new_kind = position == 0 || program.at(position).kind != program.at(position - 1).kind;
-    if (new_kind) of_kind = model::largest_shard(program.kind_at(position), 1);
-    all += of_kind;
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -41,14 +21,16 @@ int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int wo
   int64_t elements = 0, of_kind = 0;
   int kind = -1;
   for (const int bucket : program().buckets_of(run)) {
-    if (program().at(bucket).kind != kind) of_kind = elements_of(program(), memory, bucket, scheme.tp);
+    if (program().at(bucket).kind != kind) of_kind = bucket_elements(program(), memory, bucket, scheme.tp);
     kind = program().at(bucket).kind;
-    elements += of_kind;
+    elements += divide_up(of_kind, scheme.share);
   }
   const bool head = run.end > program().head();
   return elements * (memory.element_bytes + memory.accumulator_bytes) +
          divide_up(all_parameters(program(), memory), world_size) * memory.owner_bytes_per_parameter +
-         (head ? memory.logits_chunk_bytes : 0);
+         (head ? memory.logits_chunk_bytes : 0) +
+         std::max(window_bytes(scheme, CellKind::kForward, run),
+                  window_bytes(scheme, CellKind::kBackward, run));
 }
 
 int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) const {

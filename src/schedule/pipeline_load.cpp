@@ -54,6 +54,21 @@ std::vector<int> nodes_of_lanes(const strategy::Pipeline& pipeline, const CostMo
   return nodes;
 }
 
+// The most that lie on one node wherever a share group of the stage reaches, on all TP ranks.
+int share_lanes_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
+  const strategy::Scheme& scheme = pipeline.scheme;
+  int fewest = scheme.share;
+  for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
+    for (int t = 0; t < scheme.tp; ++t) {
+      std::map<int, int> lanes_of_node;
+      for (const int rank : pipeline.share_group(stage, lane, t))
+        ++lanes_of_node[rank / cost.options().gpus_per_node];
+      for (const auto& [node, lanes] : lanes_of_node) fewest = std::min(fewest, lanes);
+    }
+  }
+  return fewest;
+}
+
 }  // namespace
 
 bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
@@ -82,6 +97,8 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
       ++like;
     }
     like_.push_back(like);
+    if (scheme_.share > 1)
+      share_.push_back(cost.share_times(scheme_, share_lanes_in_node(pipeline, cost, stage)));
     if (scheme_.cp == 1) continue;
     node_of_lane_.push_back(nodes_of_lanes(pipeline, cost, stage));
     size_t exchange_like = 0;
@@ -142,6 +159,53 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& sha
     unit.transfer_ns.push_back(cost_.transfer_ns(scheme_, unit.tokens, in_node));
   }
   return unit;
+}
+
+// Where lanes share nothing a pass is its only unit.
+TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) const {
+  const auto unit_at = [&](int index) -> const strategy::Unit& {
+    return plan.units[static_cast<size_t>(index)];
+  };
+  if (scheme_.share == 1) return of(unit_at(pass.units.front()));
+  std::vector<TimedUnit> units;
+  for (const int index : pass.units) units.push_back(of(unit_at(index)));
+  const auto stages = static_cast<size_t>(scheme_.pp);
+  TimedUnit timed{.first_lane = pass.first_lane,
+                  .lanes = pass.lanes,
+                  .fused = fused_,
+                  .backward_weight_ns = std::vector<int64_t>(stages, 0)};
+  int64_t credit = 0;
+  for (const TimedUnit& unit : units) {
+    timed.tokens = std::max(timed.tokens, unit.tokens);
+    credit = std::max(credit, unit.credit());
+  }
+  if (credit > timed.tokens) timed.credit_tokens = credit;
+  // Appends what the slowest unit takes of a cell, with gathers and sums.
+  const auto add = [&](CellKind kind, size_t stage, auto compute_ns, auto rings,
+                       std::vector<int64_t>& cell_ns, std::vector<int64_t>& ring_ns,
+                       std::vector<int64_t>& share_ns) {
+    const auto slowest = std::ranges::max_element(units, {}, compute_ns);
+    const UnitWork work(unit_at(pass.units[static_cast<size_t>(slowest - units.begin())]));
+    const int64_t alone_ns = compute_ns(*slowest);
+    cell_ns.push_back(
+        cost_.pass_cell_ns(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), scheme_, share_[stage],
+                           *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens), alone_ns));
+    ring_ns.push_back((*slowest.*rings).empty() ? 0 : (*slowest.*rings)[stage]);
+    share_ns.push_back(cell_ns.back() - alone_ns);
+  };
+  for (size_t s = 0; s < stages; ++s) {
+    add(
+        CellKind::kForward, s, [s](const TimedUnit& unit) { return unit.forward_ns[s]; },
+        &TimedUnit::forward_ring_ns, timed.forward_ns, timed.forward_ring_ns, timed.forward_share_ns);
+    add(
+        CellKind::kBackward, s,
+        [s](const TimedUnit& unit) { return unit.backward_input_ns[s] + unit.backward_weight_ns[s]; },
+        &TimedUnit::backward_ring_ns, timed.backward_input_ns, timed.backward_ring_ns,
+        timed.backward_share_ns);
+  }
+  for (const bool in_node : in_node_)
+    timed.transfer_ns.push_back(cost_.transfer_ns(scheme_, timed.tokens, in_node));
+  return timed;
 }
 
 void UnitTimes::add_exchange(TimedUnit& unit, const cost::Work& shared,
@@ -238,11 +302,16 @@ const strategy::MemoryPolicy& policy_of(const strategy::Unit& unit, const CostMo
   return unit.memory.keeps_all() ? cost.policy() : unit.memory;
 }
 
+const strategy::MemoryPolicy& policy_of(const strategy::Pass& pass, const CostModel& cost) {
+  return pass.memory.keeps_all() ? cost.policy() : pass.memory;
+}
+
 std::vector<TimedUnit> timed_units(const PipelinePlan& plan, const CostModel& cost) {
   TimesByPolicy times(plan.pipeline, cost);
-  std::vector<TimedUnit> units;
-  for (const strategy::Unit& unit : plan.units) units.push_back(times.of(policy_of(unit, cost)).of(unit));
-  return units;
+  std::vector<TimedUnit> timed;
+  for (const strategy::Pass& pass : strategy::passes(plan))
+    timed.push_back(times.of(policy_of(pass, cost)).of(plan, pass));
+  return timed;
 }
 
 strategy::MemoryPolicy credit_policy(const PipelinePlan& plan, const CostModel& cost) {
@@ -265,9 +334,10 @@ PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int 
                        .lanes = scheme.cp,
                        .credit_tokens = credited.credit_tokens(scheme, world_size),
                        .units = timed_units(plan, cost)};
+  const std::vector<strategy::Pass> passes = strategy::passes(plan);
   for (size_t u = 0; u < load.units.size(); ++u) {
     TimedUnit& unit = load.units[u];
-    const strategy::MemoryPolicy& policy = policy_of(plan.units[u], cost);
+    const strategy::MemoryPolicy& policy = policy_of(passes[u], cost);
     if (policy != credited.policy())
       unit.credit_tokens = credited.credit_of(scheme, world_size, policy, unit.credit());
     // What doesn't fit all the same is told by graph::memory_fault.

@@ -22,10 +22,12 @@
 
 #include "cost/cost_model.h"
 #include "cost/exchange.h"
+#include "strategy/pass.h"
 
 namespace sluice::schedule {
 
-// What a unit takes.
+// What a unit takes; where lanes share parameters a pass (strategy/pass.h), which is one unit to the
+// schedule.
 struct TimedUnit {
   int first_lane = 0;
   int lanes = 1;
@@ -42,6 +44,9 @@ struct TimedUnit {
   // What its exchange exposes of forward_ns and backward_input_ns, by stage; empty on one lane.
   std::vector<int64_t> forward_ring_ns;
   std::vector<int64_t> backward_ring_ns;
+  // What gathers and sums of gradients expose of them, by stage; empty where lanes share nothing.
+  std::vector<int64_t> forward_share_ns = {};
+  std::vector<int64_t> backward_share_ns = {};
 };
 
 struct PipelineLoad {
@@ -89,6 +94,9 @@ class UnitTimes {
   TimedUnit of(const strategy::Unit& unit) const;
   // The same on lanes first_lane, first_lane + 1, … with this work each, all of it shared, in a ring.
   TimedUnit of(std::span<const cost::Work> lanes, int first_lane) const;
+  // The units of a pass together: a stage takes as long as the slowest of them beside what is gathered and
+  // summed (cost::pass_ns), and its backward is one cell.
+  TimedUnit of(const strategy::PipelinePlan& plan, const strategy::Pass& pass) const;
   // The same into a row of a table, with another exchange than the unit's; `work` is that of a unit on lane 0
   // alone. REQUIRES: the table has the scheme's stages.
   void write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,
@@ -115,12 +123,15 @@ class UnitTimes {
   std::optional<cost::Exchanges> exchanges_;
   std::vector<std::vector<int>> node_of_lane_;  // by stage
   std::vector<size_t> exchange_like_;           // by stage: the first one that exposes the same
+  std::vector<std::vector<cost::CostModel::ShareTimes>> share_;  // by stage; none with a share of 1
 };
 
-// What a unit runs under: its own policy, or when that keeps all the cost model's.
+// What a unit or a pass runs under: its own policy, or when that keeps all the cost model's.
 const strategy::MemoryPolicy& policy_of(const strategy::Unit& unit, const cost::CostModel& cost);
+const strategy::MemoryPolicy& policy_of(const strategy::Pass& pass, const cost::CostModel& cost);
 
-// The units of one pipeline of a plan, index by index, each under its policy.
+// The passes of one pipeline of a plan, index by index, each under its policy: its units, where lanes share
+// nothing.
 std::vector<TimedUnit> timed_units(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
 
 // The policy whose tokens a pipeline's credit counts: of its units' that which keeps most.

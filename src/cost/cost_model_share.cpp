@@ -1,0 +1,140 @@
+// What lanes that share parameters pay for it: gathers, sums of gradients, and the window of operations at
+// work.
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cost/cost_model.h"
+#include "cost/parameter_counts.h"
+#include "cost/pass_times.h"
+
+namespace sluice::cost {
+namespace {
+
+int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// An operation's parameters, those that it shares with another among them.
+int64_t elements_at(const model::Program& program, const MemoryModel& memory, int64_t position, int tp) {
+  int64_t elements = 0;
+  for (const int bucket : program.at(position).buckets)
+    elements += bucket_elements(program, memory, bucket, tp);
+  return elements;
+}
+
+// The embedding's backward needs no parameters; the head's gradients are made in its forward.
+bool gathers(const model::Program& program, CellKind kind, int64_t position) {
+  return kind == CellKind::kForward || position != program.embedding();
+}
+bool scatters(const model::Program& program, CellKind kind, int64_t position) {
+  return (kind == CellKind::kForward) == (position == program.head());
+}
+
+// The operations of a cell, in its order, as runs of one kind.
+std::vector<base::Interval> runs_of(const model::Program& program, CellKind kind, base::Interval run) {
+  SLUICE_ASSERT(kind == CellKind::kForward || kind == CellKind::kBackward,
+                "where lanes share parameters a backward is one cell");
+  if (kind == CellKind::kBackward) run.end = std::min(run.end, program.head());
+  std::vector<base::Interval> runs;
+  for (int64_t position = run.begin; position < run.end; ++position) {
+    const bool alike = position > run.begin && program.at(position).kind == program.at(position - 1).kind;
+    if (!alike) runs.push_back({position, position});
+    runs.back().end = position + 1;
+  }
+  if (kind == CellKind::kBackward) std::ranges::reverse(runs);
+  return runs;
+}
+
+}  // namespace
+
+// Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
+// lanes. Gradients go straight to the lane that sums them.
+std::vector<CostModel::ShareTimes> CostModel::share_times(const strategy::Scheme& scheme,
+                                                          int lanes_in_node) const {
+  std::vector<ShareTimes> by_kind(program().kinds().size());
+  const int64_t share = scheme.share;
+  if (share == 1) return by_kind;
+  SLUICE_ASSERT(lanes_in_node >= 1 && lanes_in_node <= share,
+                base::text(lanes_in_node, " lanes of a share group of ", share, " in a node"));
+  const int64_t away = share - lanes_in_node;
+  const int64_t ranks_in_node = int64_t{lanes_in_node} * scheme.tp;
+  const int64_t nics = std::max<int64_t>(1, ranks_in_node / options_.gpus_per_nic);
+  const int64_t sharers = std::min<int64_t>(ranks_in_node, options_.gpus_per_nic);
+  int last_kind = -1;
+  for (int64_t position = 0; position < program().size(); ++position) {
+    if (program().at(position).kind == last_kind) continue;
+    last_kind = program().at(position).kind;
+    const int64_t part = divide_up(elements_at(program(), options_.memory, position, scheme.tp), share);
+    const int64_t gathered = part * options_.memory.element_bytes;
+    const int64_t summed = part * options_.memory.accumulator_bytes;
+    ShareTimes& times = by_kind[static_cast<size_t>(last_kind)];
+    times = {options_.intra.of_bytes((share - 1) * gathered),
+             options_.intra.of_bytes((lanes_in_node - 1) * summed)};
+    if (away == 0) continue;
+    const int64_t taken_in = divide_up(away * gathered * scheme.tp, nics);
+    times.gather_ns = std::max(times.gather_ns, options_.inter.of_bytes(taken_in));
+    times.scatter_ns = std::max(times.scatter_ns, options_.inter.of_bytes(away * summed * sharers));
+  }
+  return by_kind;
+}
+
+// The ends of the model take their own time; blocks have the rest, as their own times say.
+int64_t CostModel::pass_cell_ns(CellKind kind, base::Interval run, const strategy::Scheme& scheme,
+                                const std::vector<ShareTimes>& share, const Work& work,
+                                int64_t compute_ns) const {
+  std::vector<SharedOperations> operations;
+  Wide blocks_alone_ns = 0;
+  int64_t blocks_ns = compute_ns;
+  const std::vector<base::Interval> runs = runs_of(program(), kind, run);
+  const auto is_end = [&](base::Interval of) { return program().blocks_in(of).empty(); };
+  for (const base::Interval of : runs) {
+    const ShareTimes& times = share[static_cast<size_t>(program().at(of.begin).kind)];
+    const int64_t alone_ns = cell_ns(scheme, kind, of, work);
+    operations.push_back({of.size(), is_end(of) ? std::min(alone_ns, blocks_ns) : alone_ns,
+                          gathers(program(), kind, of.begin) ? times.gather_ns : 0,
+                          scatters(program(), kind, of.begin) ? times.scatter_ns : 0});
+    if (is_end(of)) {
+      blocks_ns -= operations.back().compute_ns;
+    } else {
+      blocks_alone_ns += alone_ns;
+    }
+  }
+  Wide until_alone_ns = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (is_end(runs[i])) continue;
+    const Wide whole = std::max<Wide>(1, blocks_alone_ns);
+    const Wide before = until_alone_ns == 0 ? 0 : blocks_ns * until_alone_ns / whole;
+    until_alone_ns += operations[i].compute_ns;
+    const Wide after =
+        until_alone_ns == blocks_alone_ns ? Wide{blocks_ns} : blocks_ns * until_alone_ns / whole;
+    operations[i].compute_ns = static_cast<int64_t>(after - before);
+  }
+  return pass_ns(operations);
+}
+
+int64_t CostModel::window_bytes(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
+  if (scheme.share == 1) return 0;
+  const MemoryModel& memory = options_.memory;
+  struct Moved {
+    int64_t gathered = 0;
+    int64_t summed = 0;
+  };
+  std::vector<Moved> operations;  // of equal ones three show all neighbours that there are
+  for (const base::Interval of : runs_of(program(), kind, run)) {
+    const int64_t elements = elements_at(program(), memory, of.begin, scheme.tp);
+    const Moved moved{gathers(program(), kind, of.begin) ? elements : 0,
+                      scatters(program(), kind, of.begin) ? elements : 0};
+    operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), moved);
+  }
+  operations.insert(operations.end(), 2, {});  // behind the last one
+  int64_t most = 0;
+  for (size_t i = 0; i + 1 < operations.size(); ++i) {
+    const int64_t gathered = operations[i].gathered + operations[i + 1].gathered;
+    // Those of the operation before are both sent and received.
+    const int64_t gradients = operations[i].summed + (i > 0 ? 2 * operations[i - 1].summed : 0);
+    most = std::max(most, gathered * memory.element_bytes + gradients * memory.accumulator_bytes);
+  }
+  return most;
+}
+
+}  // namespace sluice::cost

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "cost/cost_model.h"
+#include "cost/parameter_counts.h"
+
+namespace sluice::cost {
+namespace {
+
+using strategy::Scheme;
+
+CostModel model(bool tied = false) {
+  CostModel::Options options{.shape = {.layers = 5,
+                                       .hidden = 64,
+                                       .heads = 4,
+                                       .kv_heads = 2,
+                                       .head_dim = 16,
+                                       .ffn_hidden = 96,
+                                       .vocab = 100,
+                                       .tie_embeddings = tied}};
+  KindCost embedding, block, head;
+  embedding.times = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8), {}};
+  block = {{Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200), Quadratic::from_ns(0, 12, 50)},
+           1000,
+           500};
+  head.times.forward = Quadratic::from_ns(0, 30, 9);
+  for (const int tp : {1, 2}) options.kinds_by_tp[tp] = {embedding, block, head};
+  options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
+  options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
+  options.memory = {.device_bytes = 10'000'000,
+                    .element_bytes = 2,
+                    .accumulator_bytes = 4,
+                    .owner_bytes_per_parameter = 16};
+  options.gpus_per_nic = 2;
+  return CostModel(options);
+}
+
+// Elements of an operation: the embedding's 0, a layer's 1, the head's 6.
+int64_t elements(const CostModel& cost, int64_t position) {
+  return bucket_elements(cost.program(), cost.options().memory, position, 1);
+}
+
+// By kind: embedding, layers, head.
+enum Kind : size_t { kEmbedding, kLayer, kHead };
+
+TEST(ShareTimes, AreThoseOfTheLinksThatTheBytesCross) {
+  const CostModel cost = model();
+  const Scheme scheme{.cp = 8, .share = 4};
+  const int64_t part = (elements(cost, 1) + 3) / 4;
+  const CostModel::ShareTimes inside = cost.share_times(scheme, 4)[kLayer];
+  EXPECT_EQ(inside.gather_ns, 10 + 3 * part * 2);
+  EXPECT_EQ(inside.scatter_ns, 10 + 3 * part * 4);
+  // Two lanes of each node, which share an adapter: it takes two parts in for both, and sends two for each.
+  const CostModel::ShareTimes between = cost.share_times(scheme, 2)[kLayer];
+  EXPECT_EQ(between.gather_ns, 100 + 2 * part * 2 * 2);
+  EXPECT_EQ(between.scatter_ns, 100 + 2 * 2 * part * 4 * 2);
+  EXPECT_EQ(cost.share_times({.cp = 8}, 1)[kLayer], CostModel::ShareTimes{});
+}
+
+TEST(ShareTimes, ATiedHeadMovesTheEmbeddingToo) {
+  const CostModel apart = model(), tied = model(true);
+  const Scheme scheme{.cp = 2, .share = 2};
+  const auto gather_ns = [&](const CostModel& cost, Kind kind) {
+    return cost.share_times(scheme, 2)[kind].gather_ns;
+  };
+  EXPECT_EQ(gather_ns(tied, kEmbedding), gather_ns(apart, kEmbedding));
+  EXPECT_GT(gather_ns(tied, kHead), gather_ns(tied, kEmbedding));
+}
+
+TEST(PassCell, WithoutSharingTakesWhatItsSlowestLaneComputes) {
+  const CostModel cost = model();
+  base::Rng rng(4);
+  for (int round = 0; round < 200; ++round) {
+    const Work work{rng.between(0, 5000), rng.between(0, 1 << 22)};
+    for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {
+      for (const Scheme& scheme : {Scheme{.cp = 4}, Scheme{.tp = 2, .pp = 2}}) {
+        for (int stage = 0; stage < scheme.pp; ++stage) {
+          const base::Interval run = cost.stage_run(scheme, stage);
+          const int64_t compute_ns = cost.cell_ns(scheme, kind, run, work) + rng.between(0, 1000);
+          EXPECT_EQ(cost.pass_cell_ns(kind, run, scheme, cost.share_times(scheme, 1), work, compute_ns),
+                    compute_ns);
+        }
+      }
+    }
+  }
+}
+
+TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
+  const CostModel cost = model();
+  const Scheme scheme{.cp = 2, .share = 2};
+  const base::Interval part = cost.stage_run(scheme, 0);
+  const std::vector<CostModel::ShareTimes> share = cost.share_times(scheme, 2);
+  const Work work{100'000, 0};
+  const int64_t forward_ns = cost.cell_ns(scheme, CellKind::kForward, part, work);
+  EXPECT_EQ(cost.pass_cell_ns(CellKind::kForward, part, scheme, share, work, forward_ns),
+            share[kEmbedding].gather_ns + forward_ns + share[kHead].scatter_ns);
+  const int64_t backward_ns = cost.cell_ns(scheme, CellKind::kBackward, part, work);
+  EXPECT_EQ(cost.pass_cell_ns(CellKind::kBackward, part, scheme, share, work, backward_ns),
+            share[kLayer].gather_ns + backward_ns + share[kEmbedding].scatter_ns);
+}
+
+TEST(Window, HoldsTwoGatheredOperationsAndTheGradientsOfTwo) {
+  const CostModel cost = model();
+  const int64_t layer = elements(cost, 1), head = elements(cost, 6);
+  const Scheme scheme{.cp = 2, .share = 2};
+  const base::Interval part = cost.stage_run(scheme, 0);
+  EXPECT_EQ(cost.window_bytes(scheme, CellKind::kBackward, part), layer * (2 * 2 + 3 * 4));
+  EXPECT_EQ(cost.window_bytes(scheme, CellKind::kForward, part), std::max(2 * layer * 2, head * (2 + 4)));
+  EXPECT_EQ(cost.window_bytes({.cp = 2}, CellKind::kBackward, part), 0);
+}
+
+// Parameters and accumulators fall to a half; what is at work comes on top.
+TEST(FixedBytes, SharedParametersWeighAPartAndTheWindow) {
+  const CostModel cost = model();
+  const MemoryModel& memory = cost.options().memory;
+  const auto half = [&](int64_t position) { return (elements(cost, position) + 1) / 2; };
+  const int64_t held = half(0) + 5 * half(1) + half(6);
+  const int64_t owned = (all_parameters(cost.program(), memory) + 3) / 4 * memory.owner_bytes_per_parameter;
+  const Scheme scheme{.cp = 4, .share = 2};
+  EXPECT_EQ(cost.fixed_bytes(scheme, 4),
+            held * 6 + owned + cost.window_bytes(scheme, CellKind::kBackward, cost.stage_run(scheme, 0)));
+}
+
+}  // namespace
+}  // namespace sluice::cost

@@ -1,0 +1,75 @@
+#include "cost/pass_times.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace sluice::cost {
+namespace {
+
+// Operation by operation.
+int64_t slowly(const std::vector<SharedOperations>& runs) {
+  std::vector<SharedOperations> all;
+  for (const SharedOperations& run : runs) {
+    for (int64_t i = 0; i < run.count; ++i)
+      all.push_back({1, run.compute_ns * (i + 1) / run.count - run.compute_ns * i / run.count, run.gather_ns,
+                     run.scatter_ns});
+  }
+  int64_t total = all.empty() ? 0 : all.front().gather_ns + all.back().scatter_ns;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t moved_ns =
+        (i + 1 < all.size() ? all[i + 1].gather_ns : 0) + (i > 0 ? all[i - 1].scatter_ns : 0);
+    total += std::max(all[i].compute_ns, moved_ns);
+  }
+  return total;
+}
+
+TEST(PassTimes, AreTheComputeTimeWhereNothingMoves) {
+  base::Rng rng(1);
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<SharedOperations> runs;
+    int64_t compute_ns = 0;
+    for (int64_t r = rng.between(0, 4); r > 0; --r) {
+      runs.push_back({rng.between(0, 9), rng.between(0, 1'000'003)});
+      if (runs.back().count > 0) compute_ns += runs.back().compute_ns;
+    }
+    EXPECT_EQ(pass_ns(runs), compute_ns);
+  }
+}
+
+// With w = W ÷ L: a forward of L layers takes g + max(W, (L − 1)·g + w), a backward g + max(w, g) +
+// (L − 2)·max(w, g + s) + max(w, s) + s.
+TEST(PassTimes, FollowTheClosedFormOfEqualLayers) {
+  for (const int64_t w : {5, 20, 60}) {
+    for (const int64_t layers : {1, 2, 3, 8}) {
+      const int64_t g = 11, s = 17, whole = w * layers;
+      const std::vector<SharedOperations> forward = {{layers, whole, g, 0}};
+      EXPECT_EQ(pass_ns(forward), g + std::max(whole, (layers - 1) * g + w));
+      const std::vector<SharedOperations> backward = {{layers, whole, g, s}};
+      EXPECT_EQ(pass_ns(backward),
+                layers == 1 ? g + w + s
+                            : g + std::max(w, g) + (layers - 2) * std::max(w, g + s) + std::max(w, s) + s);
+    }
+  }
+}
+
+// Parts of a run differ by a nanosecond, so each may be rounded the other way.
+TEST(PassTimes, EqualWhatOperationsTakeOneByOne) {
+  base::Rng rng(2);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<SharedOperations> runs;
+    int64_t operations = 0;
+    for (int64_t r = rng.between(1, 4); r > 0; --r) {
+      runs.push_back({rng.between(0, 9), rng.between(0, 500), rng.between(0, 60), rng.between(0, 60)});
+      operations += runs.back().count;
+    }
+    EXPECT_NEAR(static_cast<double>(pass_ns(runs)), static_cast<double>(slowly(runs)),
+                static_cast<double>(operations));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cost
