@@ -70,6 +70,39 @@ TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
   }
 }
 
+TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
+  int shared = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const auto random =
+        random_case(seed, {.max_ranks = 16, .max_lanes = 6, .max_share = 4, .policies = seed % 2 == 0});
+    ASSERT_NO_THROW(validate(random.plan, random.world_size)) << "seed " << seed;
+    const StepGraph graph =
+        build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
+    ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
+                                                                     << to_text(graph);
+    for (const Node& node : graph.nodes) shared += node.share_ns > 0 ? 1 : 0;
+  }
+  EXPECT_GT(shared, 300);
+}
+
+// What lanes share moves beside what they compute; with a link that takes no time nothing of it is left.
+TEST(Build, GathersThatTakeNoTimeLeaveThePassesOfTheirSlowestLane) {
+  const model::Shape shape = testing::small_shape(4);
+  cost::CostModel::Options options = testing::small_cost(shape).options();
+  options.intra = {0, int64_t{1} << 60};
+  const strategy::StepPlan plan = testing::plan_from_text("<1,1,2,2>", {"20, 30 / 40"}, 2);
+  const StepGraph graph = build(plan, model::parameter_table(shape), cost::CostModel(options), 2);
+  int64_t forward_ns = 0;
+  for (const Node& node : graph.nodes) {
+    EXPECT_EQ(node.share_ns, 0);
+    if (node.kind == NodeKind::kForward && node.unit == 0) forward_ns += node.duration_ns;
+    if (is_compute_cell(node.kind)) EXPECT_EQ(node.members.size(), 2u);
+  }
+  const std::vector<int64_t> slowest = {40};
+  EXPECT_EQ(forward_ns,
+            cost::CostModel(options).cell_ns({1, 1, 2, 2}, cost::CellKind::kForward, {0, 6}, slowest));
+}
+
 TEST(Build, EveryChoiceOfPassesIsProved) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const auto random = random_case(seed, {.max_lanes = 2, .policies = true});
@@ -162,7 +195,7 @@ TEST(Build, TailWeightsRunLatestRoundFirstOverAllMicroBatches) {
 // Parts add up to what the schedule gave the whole cell.
 TEST(Build, PartsTakeAsLongAsTheWhole) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto random = random_case(seed, {.max_lanes = 2});
+    const auto random = random_case(seed, {.max_lanes = 2, .max_share = seed % 2 == 0 ? 2 : 1});
     const auto total = [&](const std::set<std::string>& disabled) {
       std::map<std::tuple<int, int, int, int>, int64_t> sum;
       const StepGraph graph =
@@ -182,7 +215,9 @@ TEST(Build, PartsTakeAsLongAsTheWhole) {
 TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     const int max_lanes = static_cast<int>(seed % 3) + 1;
-    const auto random = random_case(seed, {.max_pipelines = 1, .max_lanes = max_lanes});
+    const int max_share = seed % 5 == 0 ? 3 : 1;
+    const auto random =
+        random_case(seed, {.max_pipelines = 1, .max_lanes = max_lanes, .max_share = max_share});
     StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     for (Node& node : graph.nodes) {
       if (node.pipeline < 0) node.duration_ns = 0;

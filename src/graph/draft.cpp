@@ -14,8 +14,13 @@ using cost::CellKind;
 
 namespace {
 
-// Of the pieces on the unit's fullest lane.
-std::vector<int64_t> fullest_lengths(const strategy::Unit& unit) {
+// Of the pieces on a pass's fullest lane.
+std::vector<int64_t> fullest_lengths(const strategy::PipelinePlan& plan, const strategy::Pass& pass) {
+  const auto unit_at = [&](int index) -> const strategy::Unit& {
+    return plan.units[static_cast<size_t>(index)];
+  };
+  const strategy::Unit& unit =
+      unit_at(*std::ranges::max_element(pass.units, {}, [&](int index) { return unit_at(index).tokens(); }));
   int fullest = unit.first_lane;
   while (unit.tokens_on(fullest) < unit.tokens()) ++fullest;
   std::vector<int64_t> lengths;
@@ -77,6 +82,13 @@ int64_t ring_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
   return kind == CellKind::kForward ? unit.forward_ring_ns[stage] : unit.backward_ring_ns[stage];
 }
 
+// What gathers and sums of gradients expose in a cell of that kind on the whole of a stage.
+int64_t share_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
+  const std::vector<int64_t>& exposed =
+      kind == CellKind::kForward ? unit.forward_share_ns : unit.backward_share_ns;
+  return exposed.empty() ? 0 : exposed[stage];
+}
+
 // Takes the schedule's order; a tied unit's cell, listed on each of its lanes, becomes one.
 void take_order(const schedule::PipelineSchedule& schedule, const Program& program, PipelineDraft& draft) {
   for (size_t s = 0; s < draft.stages.size(); ++s) {
@@ -93,7 +105,8 @@ void take_order(const schedule::PipelineSchedule& schedule, const Program& progr
         stage.order[lane].push_back(index);
         if (index < static_cast<int>(stage.cells.size())) continue;
         stage.cells.push_back({cell.kind, cell.unit, at_work(program, cell.kind, stage.run),
-                               cell.end_ns - cell.start_ns, ring_ns(unit, cell.kind, s)});
+                               cell.end_ns - cell.start_ns, ring_ns(unit, cell.kind, s),
+                               share_ns(unit, cell.kind, s)});
       }
     }
   }
@@ -109,7 +122,7 @@ void take_injection_order(PipelineDraft& draft) {
         stage.order[static_cast<size_t>(unit.first_lane + lane)].push_back(static_cast<int>(u));
       }
       stage.cells.push_back({CellKind::kForward, static_cast<int>(u), stage.run, unit.forward_ns[s],
-                             ring_ns(unit, CellKind::kForward, s)});
+                             ring_ns(unit, CellKind::kForward, s), share_ns(unit, CellKind::kForward, s)});
     }
   }
 }
@@ -121,7 +134,8 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   for (Interval& part : parts) part = base::intersect(part, cell.run);
   std::erase_if(parts, [](Interval part) { return part.empty(); });
   if (cell.kind != CellKind::kForward) std::ranges::reverse(parts);
-  const std::vector<int64_t> lengths = fullest_lengths(draft.plan->units[static_cast<size_t>(cell.unit)]);
+  const std::vector<int64_t> lengths =
+      fullest_lengths(*draft.plan, draft.passes[static_cast<size_t>(cell.unit)]);
   std::vector<int64_t> until{0};
   for (const Interval part : parts) {
     const int64_t alone_ns = cost.cell_ns(draft.place().scheme, cell.kind, part, lengths);
@@ -135,8 +149,8 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   };
   std::vector<DraftCell> result;
   for (size_t i = 0; i < parts.size(); ++i) {
-    result.push_back(
-        {cell.kind, cell.unit, parts[i], part_of(cell.duration_ns, i), part_of(cell.ring_ns, i)});
+    result.push_back({cell.kind, cell.unit, parts[i], part_of(cell.duration_ns, i), part_of(cell.ring_ns, i),
+                      part_of(cell.share_ns, i)});
   }
   return result;
 }
@@ -193,8 +207,8 @@ void split_offloaded_cells(PipelineDraft& draft, const Program& program, const c
     parts.back().end = stage.run.end;
     std::vector<int> cells;
     for (size_t cell = 0; cell < stage.cells.size(); ++cell) {
-      const strategy::Unit& unit = draft.plan->units[static_cast<size_t>(stage.cells[cell].unit)];
-      if (unit.memory.offload_permille > 0) cells.push_back(static_cast<int>(cell));
+      const strategy::Pass& pass = draft.passes[static_cast<size_t>(stage.cells[cell].unit)];
+      if (pass.memory.offload_permille > 0) cells.push_back(static_cast<int>(cell));
     }
     if (!cells.empty()) cut_cells(draft, stage, cells, parts, cost);
   }
@@ -209,6 +223,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& 
     if (plan.pipelines[p].units.empty()) continue;
     PipelineDraft draft{.pipeline = static_cast<int>(p),
                         .plan = &plan.pipelines[p],
+                        .passes = strategy::passes(plan.pipelines[p]),
                         .load = schedule::pipeline_load(plan.pipelines[p], cost, world_size),
                         .admitted_after = {},
                         .stages = {}};

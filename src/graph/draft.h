@@ -9,17 +9,20 @@
 #include "cost/cost_model.h"
 #include "graph/model_program.h"
 #include "schedule/pipeline_schedule.h"
+#include "strategy/pass.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::graph {
 
-// One compute event to be: a unit on a stage, or on a run of the stage's operations.
+// One compute event to be: a unit (where lanes share parameters a pass) on a stage, or on a run of the
+// stage's operations.
 struct DraftCell {
   cost::CellKind kind = cost::CellKind::kForward;
   int unit = 0;
   base::Interval run;  // operations of the model program
   int64_t duration_ns = 0;
-  int64_t ring_ns = 0;  // of it: waiting for keys and values of other lanes
+  int64_t ring_ns = 0;   // of it: waiting for keys and values of other lanes
+  int64_t share_ns = 0;  // of it: waiting for gathered parameters and summed gradients
 };
 
 struct DraftStage {
@@ -28,10 +31,11 @@ struct DraftStage {
   std::vector<std::vector<int>> order;  // by lane, indices of cells; a tied unit's cell stands in several
 };
 
-// Units are named by their index in the plan, which is that of the load as well.
+// Units are those of the load: the plan's passes.
 struct PipelineDraft {
   int pipeline = 0;                              // index in StepPlan::pipelines
   const strategy::PipelinePlan* plan = nullptr;  // that one
+  std::vector<strategy::Pass> passes;            // by unit
   schedule::PipelineLoad load;
   // By unit, those whose credit it takes over: it is admitted after their weight gradients on all stages.
   std::vector<std::vector<int>> admitted_after;

@@ -27,10 +27,10 @@ NodeKind node_kind(CellKind kind) {
   return NodeKind::kForward;
 }
 
-std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const strategy::Unit& unit) {
+std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const strategy::Pass& pass) {
   std::vector<int> ranks;
-  ranks.reserve(static_cast<size_t>(unit.lanes * place.scheme.tp));
-  for (int lane = unit.first_lane; lane < unit.first_lane + unit.lanes; ++lane) {
+  ranks.reserve(static_cast<size_t>(pass.lanes * place.scheme.tp));
+  for (int lane = pass.first_lane; lane < pass.end_lane(); ++lane) {
     for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(stage, lane, t));
   }
   return ranks;
@@ -80,8 +80,10 @@ class Lowering {
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
   int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer);
   std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
-  void chain_lane(const DraftStage& stage, const std::vector<int>& order, int first_node);
-  void hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node);
+  void chain_lane(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
+                  int first_node);
+  void hang_pushes(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
+                   int first_node);
   void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes);
@@ -168,7 +170,7 @@ void Lowering::add_end() {
 
 // Says which unit on which stage the node belongs to.
 void Lowering::place(const PipelineDraft& draft, int stage, int unit, Node& node) const {
-  const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
+  const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
   node.pipeline = draft.pipeline;
   node.stage = stage;
   node.unit = unit;
@@ -179,11 +181,12 @@ void Lowering::place(const PipelineDraft& draft, int stage, int unit, Node& node
 }
 
 int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
-  const strategy::Unit& unit = draft.plan->units[static_cast<size_t>(cell.unit)];
-  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, unit), cell.duration_ns);
+  const strategy::Pass& pass = draft.passes[static_cast<size_t>(cell.unit)];
+  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, pass), cell.duration_ns);
   std::ranges::sort(node.members);
   place(draft, stage, cell.unit, node);
   node.ring_ns = cell.ring_ns;
+  node.share_ns = cell.share_ns;
   node.run = cell.run;
   node.embedding = cell.run.begin == program_.embedding();
   node.head = cell.run.end > program_.head();
@@ -191,7 +194,7 @@ int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& c
 }
 
 int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer) {
-  const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
+  const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
   const schedule::TimedUnit& timed = draft.load.units[static_cast<size_t>(unit)];
   std::vector<int> members = tp_ranks(draft.place(), boundary, planned);
   const std::vector<int> above = tp_ranks(draft.place(), boundary + 1, planned);
@@ -211,8 +214,8 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
   std::vector<UnitCells> by_unit(draft.load.units.size());
   for (const std::vector<int>& order : drafted.order) {
-    chain_lane(drafted, order, first_node);
-    if (purpose_ == Purpose::kTrain) hang_pushes(drafted, order, first_node);
+    chain_lane(draft, drafted, order, first_node);
+    if (purpose_ == Purpose::kTrain) hang_pushes(draft, drafted, order, first_node);
     for (const int c : order) {
       const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
       UnitCells& unit = by_unit[static_cast<size_t>(cell.unit)];
@@ -230,11 +233,16 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
 }
 
 // Each cell waits for the one before it, and for a pull where no earlier cell of the lane has.
-void Lowering::chain_lane(const DraftStage& stage, const std::vector<int>& order, int first_node) {
+void Lowering::chain_lane(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
+                          int first_node) {
   int awaited = -1;
   int previous = -1;
   for (const int c : order) {
-    const base::Interval run = stage.cells[static_cast<size_t>(c)].run;
+    const DraftCell& cell = stage.cells[static_cast<size_t>(c)];
+    const base::Interval run =
+        draft.place().scheme.share == 1
+            ? cell.run
+            : gathered_by(cell.kind, cell.run, at_work(program_, cell.kind, stage.run));
     int needed = -1;
     for (int64_t at = run.begin; at < run.end; ++at) {
       needed = std::max(needed, pull_rounds_[static_cast<size_t>(at)]);
@@ -248,13 +256,17 @@ void Lowering::chain_lane(const DraftStage& stage, const std::vector<int>& order
 
 // A round's push waits for the lane's last cell that writes any of the round's gradients. Pushes run latest
 // round first, so it need not wait again for what a later round has waited for.
-void Lowering::hang_pushes(const DraftStage& stage, const std::vector<int>& order, int first_node) {
+void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
+                           int first_node) {
   std::vector<int> last(push_after_.size(), -1);  // by round, position in the order
   std::vector<char> seen(static_cast<size_t>(program_.size()), 0);
   int64_t missing = stage.run.size();
   for (size_t at = order.size(); at-- > 0 && missing > 0;) {
     const DraftCell& cell = stage.cells[static_cast<size_t>(order[at])];
-    for (int64_t position = cell.run.begin; position < cell.run.end; ++position) {
+    const base::Interval run = draft.place().scheme.share == 1
+                                   ? cell.run
+                                   : summed_by(cell.kind, cell.run, at_work(program_, cell.kind, stage.run));
+    for (int64_t position = run.begin; position < run.end; ++position) {
       if (seen[static_cast<size_t>(position)] || !writes_gradient(program_, cell.kind, position)) continue;
       seen[static_cast<size_t>(position)] = 1;
       --missing;
@@ -324,11 +336,11 @@ int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
 // Moves the block of a unit that the cell `like` computes.
 int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like) {
   const Node of = graph_.node(like);
-  const strategy::Unit& planned = draft.plan->units[static_cast<size_t>(unit)];
+  const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
   const base::Interval block = program_.blocks_in(of.run);
   const int64_t bytes =
-      cost::offloaded_bytes(cost, draft.place().scheme, block.begin, of.tokens, planned.head_lanes());
+      cost::offloaded_bytes(cost, draft.place().scheme, block.begin, of.tokens, head_lanes_of(*draft.plan, planned));
   Node& node = add(kind, of.members, cost.options().host.of_bytes(bytes));
   place(draft, of.stage, unit, node);
   node.run = block;
@@ -357,15 +369,15 @@ void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, co
 void Lowering::add_pipeline(const PipelineDraft& draft) {
   number_.clear();
   std::vector<int> on_lane(static_cast<size_t>(draft.load.lanes), 0);
-  for (const strategy::Unit& unit : draft.plan->units) {
-    number_.push_back(on_lane[static_cast<size_t>(unit.first_lane)]);
-    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) ++on_lane[static_cast<size_t>(lane)];
+  for (const strategy::Pass& pass : draft.passes) {
+    number_.push_back(on_lane[static_cast<size_t>(pass.first_lane)]);
+    for (int lane = pass.first_lane; lane < pass.end_lane(); ++lane) ++on_lane[static_cast<size_t>(lane)];
   }
   std::vector<std::vector<UnitCells>> cells;
   for (int stage = 0; stage < draft.load.stages; ++stage) cells.push_back(add_stage(draft, stage));
   for (int stage = 0; purpose_ == Purpose::kTrain && stage < draft.load.stages; ++stage) {
     for (size_t unit = 0; unit < draft.load.units.size(); ++unit) {
-      if (draft.plan->units[unit].memory.offload_permille == 0) continue;
+      if (draft.passes[unit].memory.offload_permille == 0) continue;
       add_copies(draft, stage, unit, cells[static_cast<size_t>(stage)][unit]);
     }
   }
@@ -383,6 +395,8 @@ StepGraph lower(const strategy::StepPlan& plan, const std::vector<PipelineDraft>
   graph.step = plan.step;
   graph.purpose = purpose;
   graph.plan = plan;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines)
+    graph.passes.push_back(strategy::passes(pipeline));
   graph.links = std::move(links);
   Lowering lowering(graph, program, cost, purpose);
   lowering.reserve(drafts);

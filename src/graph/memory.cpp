@@ -51,39 +51,40 @@ class Activations {
     }
   }
 
-  // When it starts. A block's forward waits until two blocks before have been offloaded.
-  int64_t taken(const Node& node) const {
+  // When it starts, of a lane that has so many tokens. A block's forward waits until two blocks before have
+  // been offloaded.
+  int64_t taken(const Node& node, int64_t tokens) const {
     if (node.kind == NodeKind::kForward) {
-      return node.tokens * (of_blocks(kept_, node) + boundary_of(node)) - behind(node);
+      return tokens * (of_blocks(kept_, node) + boundary_of(node)) - behind(node, tokens);
     }
-    if (node.kind == NodeKind::kBackwardInput) return node.tokens * of_blocks(deferred_, node);
-    if (node.kind == NodeKind::kBackward) return node.tokens * recomputed(node);
+    if (node.kind == NodeKind::kBackwardInput) return tokens * of_blocks(deferred_, node);
+    if (node.kind == NodeKind::kBackward) return tokens * recomputed(node);
     return 0;
   }
 
   // While it runs, beside what it takes and what is there.
-  int64_t working(const Node& node) const {
+  int64_t working(const Node& node, int64_t tokens, int lanes) const {
     // With heads exchanged between all lanes there is no ring.
-    const int ring_lanes = head_lanes_ > 1 && head_lanes_ == node.lanes ? 1 : node.lanes;
-    return cost_.working_bytes(scheme_, cell_kind(node.kind), node.run, node.tokens, ring_lanes) +
-           node.tokens * exchange_at_work(node);
+    const int ring_lanes = head_lanes_ > 1 && head_lanes_ == lanes ? 1 : lanes;
+    return window(node) + cost_.working_bytes(scheme_, cell_kind(node.kind), node.run, tokens, ring_lanes) +
+           tokens * exchange_at_work(node, lanes);
   }
 
   // Once it has ended. Behind a block's backward the one two before may come back.
-  int64_t returned(const Node& node) const {
+  int64_t returned(const Node& node, int64_t tokens) const {
     const int64_t kept = of_blocks(kept_, node) + boundary_of(node);
-    if (node.kind == NodeKind::kBackward) return node.tokens * (kept + recomputed(node)) - behind(node);
-    if (node.kind == NodeKind::kBackwardWeight) return node.tokens * (kept + of_blocks(deferred_, node));
+    if (node.kind == NodeKind::kBackward) return tokens * (kept + recomputed(node)) - behind(node, tokens);
+    if (node.kind == NodeKind::kBackwardWeight) return tokens * (kept + of_blocks(deferred_, node));
     return 0;
   }
 
  private:
   // A token's.
-  int64_t exchange_at_work(const Node& node) const {
+  int64_t exchange_at_work(const Node& node, int lanes) const {
     if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
     if (node.kind == NodeKind::kForward) return exchange_.forward;
     if (node.kind == NodeKind::kBackwardWeight) return 0;
-    return head_lanes_ < node.lanes ? exchange_.nested : exchange_.backward;
+    return head_lanes_ < lanes ? exchange_.nested : exchange_.backward;
   }
   base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.run); }
   int64_t of_blocks(const std::vector<int64_t>& before, const Node& node) const {
@@ -102,14 +103,22 @@ class Activations {
     return !blocks.empty() && blocks.begin == first_block(node) ? boundary_ : 0;
   }
   // What is away, or comes back, of the blocks that stand as many before the node's as stay on the device.
-  int64_t behind(const Node& node) const {
+  int64_t behind(const Node& node, int64_t tokens) const {
     if (cost_.policy().offload_permille == 0) return 0;
     const base::Interval blocks = blocks_of(node);
     int64_t bytes = 0;
     const int64_t first = first_block(node) + cost::kLayersThatStay;
     for (int64_t block = std::max(blocks.begin, first); block < blocks.end; ++block) {
-      bytes += cost::offloaded_bytes(cost_, scheme_, block - cost::kLayersThatStay, node.tokens, head_lanes_);
+      bytes += cost::offloaded_bytes(cost_, scheme_, block - cost::kLayersThatStay, tokens, head_lanes_);
     }
+    return bytes;
+  }
+  // What is gathered and summed around it: that of the whole stage, for a part carries its neighbours'.
+  int64_t window(const Node& node) const {
+    if (scheme_.share == 1) return 0;
+    int64_t& bytes = windows_.try_emplace({node.stage, node.kind}, -1).first->second;
+    if (bytes < 0)
+      bytes = cost_.window_bytes(scheme_, cell_kind(node.kind), cost_.stage_run(scheme_, node.stage));
     return bytes;
   }
 
@@ -122,27 +131,58 @@ class Activations {
   std::vector<int64_t> kept_;
   std::vector<int64_t> deferred_;
   int64_t boundary_ = 0;
+  mutable std::map<std::pair<int, NodeKind>, int64_t> windows_;  // by stage and kind, those asked for
 };
 
 // Activations of every micro-batch of a plan.
 class PlannedActivations {
  public:
-  PlannedActivations(const StepGraph& graph, const cost::CostModel& cost) : graph_(graph), cost_(cost) {}
+  PlannedActivations(const StepGraph& graph, const cost::CostModel& cost)
+      : graph_(graph), cost_(cost), places_(strategy::places(graph.plan.strategy(), graph.world_size)) {
+    for (const auto& passes : graph.passes) parts_.emplace_back(passes.size());
+  }
 
-  const Activations& of(const Node& node) {
-    const strategy::PipelinePlan& pipeline = graph_.plan.pipelines[static_cast<size_t>(node.pipeline)];
-    const strategy::Unit& unit = pipeline.units[static_cast<size_t>(node.unit)];
-    const strategy::MemoryPolicy& policy = schedule::policy_of(unit, cost_);
-    const std::tuple key(pipeline.pipeline.scheme, policy, unit.head_lanes());
+  // What the lane of a cell's member has of its unit, over how many lanes that lies, and in runs of how many they
+  // exchange heads.
+  struct Part {
+    int64_t tokens = 0;
+    int lanes = 1;
+    int head_lanes = 1;
+  };
+
+  const Activations& of(const Node& node, const Part& part) {
+    const auto pipeline = static_cast<size_t>(node.pipeline);
+    const strategy::Scheme& scheme = graph_.plan.pipelines[pipeline].pipeline.scheme;
+    const strategy::MemoryPolicy& policy =
+        schedule::policy_of(graph_.passes[pipeline][static_cast<size_t>(node.unit)], cost_);
+    const std::tuple key(scheme, policy, part.head_lanes);
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
-    const Activations own(pipeline.pipeline.scheme, cost_.under(policy), unit.head_lanes());
+    const Activations own(scheme, cost_.under(policy), part.head_lanes);
     return known_.emplace(key, own).first->second;
+  }
+
+  const Part& part(const Node& node, int rank) {
+    const auto pipeline = static_cast<size_t>(node.pipeline);
+    std::vector<Part>& parts = parts_[pipeline][static_cast<size_t>(node.unit)];
+    if (parts.empty()) {
+      const strategy::PipelinePlan& plan = graph_.plan.pipelines[pipeline];
+      const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.unit)];
+      parts.resize(static_cast<size_t>(pass.lanes));
+      for (const int index : pass.units) {
+        const strategy::Unit& unit = plan.units[static_cast<size_t>(index)];
+        for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
+          parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), unit.lanes, unit.head_lanes()};
+      }
+    }
+    return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.lane)];
   }
 
  private:
   const StepGraph& graph_;
   const cost::CostModel& cost_;
+  std::vector<strategy::Place> places_;                // by rank
+  std::vector<std::vector<std::vector<Part>>> parts_;  // by pipeline, unit and lane, those asked for
   // By lanes of a run, too.
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
@@ -161,10 +201,11 @@ void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int 
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
-    const Activations& of_cell = activations.of(node);
-    if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node);
-    const int64_t during = bytes + of_cell.working(node);
-    if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node);
+    const PlannedActivations::Part& part = activations.part(node, rank);
+    const Activations& of_cell = activations.of(node, part);
+    if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node, part.tokens);
+    const int64_t during = bytes + of_cell.working(node, part.tokens, part.lanes);
+    if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node, part.tokens);
     visit(node, during, bytes);
   }
 }

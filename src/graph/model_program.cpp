@@ -16,6 +16,18 @@ base::Interval at_work(const Program& program, cost::CellKind kind, base::Interv
   SLUICE_ASSERT(false, "unknown cell kind");
 }
 
+base::Interval gathered_by(cost::CellKind kind, base::Interval run, base::Interval whole) {
+  if (kind == cost::CellKind::kForward) return {run.begin, std::min(run.end + 1, whole.end)};
+  return {std::max(run.begin - 1, whole.begin), run.end};
+}
+
+base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval whole) {
+  const int64_t below = run.begin > whole.begin ? 1 : 0;
+  const int64_t above = run.end < whole.end ? 1 : 0;
+  if (kind == cost::CellKind::kForward) return {run.begin - below, run.end - above};
+  return {run.begin + below, run.end + above};
+}
+
 bool writes_gradient(const Program& program, cost::CellKind kind, int64_t position) {
   if (position == program.head()) return kind == cost::CellKind::kForward;
   if (position == program.embedding()) {

@@ -14,7 +14,7 @@
 #include "base/interval.h"
 #include "graph/link_plan.h"
 #include "graph/model_program.h"
-#include "strategy/step_plan.h"
+#include "strategy/pass.h"
 
 namespace sluice::graph {
 
@@ -51,12 +51,13 @@ struct Node {
   // Compute cells and transfers (transfers: the lower stage).
   int pipeline = -1;
   int stage = -1;
-  int unit = -1;           // index in the pipeline's units
-  int lane = -1;           // the unit's first one
-  int lanes = 1;           // of the unit, which all run it as one event
-  int micro_batch = -1;    // the unit's number among those of its first lane
-  int64_t tokens = 0;      // of its fullest lane
-  base::Interval run;      // operations of the model program; offload and fetch: one block
+  int unit = -1;         // index in StepGraph::passes: the pipeline's units, or where lanes share parameters
+                         // its passes, which run as one unit
+  int lane = -1;         // the unit's first one
+  int lanes = 1;         // of the unit, which all run it as one event
+  int micro_batch = -1;  // the unit's number among those of its first lane
+  int64_t tokens = 0;    // of its fullest lane
+  base::Interval run;    // operations of the model program; offload and fetch: one block
   bool embedding = false;  // the run begins with the embedding
   bool head = false;       // the run ends with final norm and loss, whose gradients are made here too:
                            // only forwards do
@@ -65,6 +66,7 @@ struct Node {
 
   int64_t duration_ns = 0;  // predicted, once all members are there
   int64_t ring_ns = 0;      // compute cells: the part of it that waits for keys and values of other lanes
+  int64_t share_ns = 0;     // … and the one that waits for gathered parameters and summed gradients
   // Transfers: of one sender; exchanges: of the busiest rank, or NIC; offload and fetch: of one rank.
   int64_t bytes = 0;
 
@@ -83,7 +85,8 @@ struct StepGraph {
   int64_t step = 0;
   Purpose purpose = Purpose::kTrain;
   strategy::StepPlan plan;
-  std::shared_ptr<const LinkPlan> links;  // layout and rounds of the pipelines at work
+  std::vector<std::vector<strategy::Pass>> passes;  // of the plan, by pipeline
+  std::shared_ptr<const LinkPlan> links;            // layout and rounds of the pipelines at work
   std::vector<Node> nodes;
   // By rank: ids of the nodes it is a member of, in ascending seq.
   std::vector<std::vector<int>> programs;

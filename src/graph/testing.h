@@ -13,7 +13,7 @@
 #include "graph/build.h"
 #include "model/head_parts.h"
 #include "model/parameters.h"
-#include "strategy/step_plan.h"
+#include "strategy/pass.h"
 
 namespace sluice::graph::testing {
 
@@ -119,6 +119,7 @@ inline strategy::StepPlan plan_from_text(const std::string& strategy, const std:
       }
     }
   }
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
   return plan;
 }
 
@@ -137,6 +138,7 @@ struct RandomOptions {
   int max_pipelines = 12;
   int max_lanes = 1;
   int max_stages = 4;
+  int max_share = 1;
   bool tight = true;      // sometimes
   bool policies = false;  // micro-batches recompute and offload, sometimes
 };
@@ -148,11 +150,14 @@ inline strategy::Strategy random_strategy(base::Rng& rng, const RandomOptions& o
   strategy::Strategy strategy;
   size_t used = 0;
   while (static_cast<int>(strategy.pipelines.size()) < options.max_pipelines) {
-    const strategy::Scheme scheme{static_cast<int>(rng.between(1, 4)),
-                                  static_cast<int>(rng.between(1, options.max_stages)),
-                                  static_cast<int>(rng.between(1, options.max_lanes))};
+    strategy::Scheme scheme{static_cast<int>(rng.between(1, 4)),
+                            static_cast<int>(rng.between(1, options.max_stages)),
+                            static_cast<int>(rng.between(1, options.max_lanes))};
+    const int share = options.max_share == 1 ? 1 : static_cast<int>(rng.between(1, options.max_share));
+    if (scheme.cp % share == 0) scheme.share = share;
     if (used + static_cast<size_t>(scheme.ranks()) > ranks.size()) break;
     const auto first = ranks.begin() + static_cast<ptrdiff_t>(used);
+    if (scheme.share > 1) std::sort(first, first + scheme.ranks());
     strategy.pipelines.push_back({scheme, std::vector<int>(first, first + scheme.ranks())});
     used += static_cast<size_t>(scheme.ranks());
   }
@@ -232,6 +237,7 @@ inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) 
   }
   set_random_exchanges(seed, result.cost, world_size, result.plan);
   if (options.policies) set_random_policies(seed, result.plan);
+  for (strategy::PipelinePlan& pipeline : result.plan.pipelines) strategy::assign_passes(pipeline);
   return result;
 }
 

@@ -125,8 +125,10 @@ int64_t pull_seq(const StepGraph& graph, const Node& node) {
 void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
   record.arguments.emplace_back("pipeline", node.pipeline);
   if (node.ring_ns > 0) record.arguments.emplace_back("ring_ns", node.ring_ns);
-  const auto& units = graph.plan.pipelines[static_cast<size_t>(node.pipeline)].units;
-  const int head_lanes = node.lanes > 1 ? units[static_cast<size_t>(node.unit)].head_lanes() : 1;
+  if (node.share_ns > 0) record.arguments.emplace_back("share_ns", node.share_ns);
+  const auto pipeline = static_cast<size_t>(node.pipeline);
+  const int head_lanes =
+      head_lanes_of(graph.plan.pipelines[pipeline], graph.passes[pipeline][static_cast<size_t>(node.unit)]);
   if (head_lanes > 1) record.arguments.emplace_back("head_lanes", head_lanes);
   const int64_t pulled = pull_seq(graph, node);
   if (pulled >= 0) record.arguments.emplace_back("pull_seq", pulled);

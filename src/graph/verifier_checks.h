@@ -33,12 +33,15 @@ class Faults {
   std::vector<std::string> faults_;
 };
 
-// A unit as the plan has it, not as the lowering saw it.
+// A unit (where lanes share parameters a pass) as the plan has it, not as the lowering saw it.
 struct PlannedUnit {
   int pipeline = 0;
-  const strategy::Unit* unit = nullptr;
+  int first_lane = 0;
+  int lanes = 1;
   int64_t tokens = 0;  // on its fullest lane
   strategy::MemoryPolicy memory;
+  int head_lanes = 1;
+  int end_lane() const { return first_lane + lanes; }
 };
 
 // What a graph is held against.
@@ -60,6 +63,9 @@ struct Context {
   }
   // The unit of a cell or transfer in `units`; -1 when the plan has none such.
   int unit_of(const Node& node) const;
+  // The operations whose parameters a cell needs, and whose gradients are whole behind it.
+  base::Interval gathered_by(const Node& node) const;
+  base::Interval summed_by(const Node& node) const;
   // Whether the node's members are the ranks of a unit's lanes on `stages` stages from `stage` on.
   bool runs_on(const Node& node, int unit, int stage, int stages) const;
 };

@@ -60,7 +60,7 @@ class Copies {
     const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
     const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
     const int64_t bytes = cost::offloaded_bytes(context_.cost.under(planned.memory), scheme, node.run.begin,
-                                                planned.tokens, planned.unit->head_lanes());
+                                                planned.tokens, planned.head_lanes);
     if (node.bytes != bytes)
       faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
     if (!context_.runs_on(node, unit, node.stage, 1)) {

@@ -67,7 +67,7 @@ class Completeness {
         const Progress wanted = train || head ? Progress::kDone : Progress::kForward;
         if (at(unit, static_cast<int64_t>(operation)) == wanted) continue;
         faults_.add("operation ", operation, " of a micro-batch of pipeline ", context_.units[unit].pipeline,
-                    " lane ", context_.units[unit].unit->first_lane, " is left incomplete");
+                    " lane ", context_.units[unit].first_lane, " is left incomplete");
         break;
       }
     }
@@ -150,19 +150,37 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
   }
   for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
     first_unit.push_back(static_cast<int>(units.size()));
-    for (const strategy::Unit& unit : graph.plan.pipelines[p].units)
-      units.push_back({static_cast<int>(p), &unit, unit.tokens(), schedule::policy_of(unit, cost)});
+    const strategy::PipelinePlan& pipeline = graph.plan.pipelines[p];
+    for (const strategy::Pass& pass : strategy::passes(pipeline)) {
+      units.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
+                       schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});
+    }
   }
 }
 
 int Context::unit_of(const Node& node) const {
-  const std::vector<strategy::Unit>& planned = graph.plan.pipelines[static_cast<size_t>(node.pipeline)].units;
-  if (node.unit < 0 || node.unit >= static_cast<int>(planned.size())) return -1;
-  const int unit = first_unit[static_cast<size_t>(node.pipeline)] + node.unit;
+  const auto pipeline = static_cast<size_t>(node.pipeline);
+  const int end =
+      pipeline + 1 < first_unit.size() ? first_unit[pipeline + 1] : static_cast<int>(units.size());
+  const int unit = first_unit[pipeline] + node.unit;
+  if (node.unit < 0 || unit >= end) return -1;
   const PlannedUnit& of = units[static_cast<size_t>(unit)];
-  const bool same =
-      of.unit->first_lane == node.lane && of.unit->lanes == node.lanes && of.tokens == node.tokens;
+  const bool same = of.first_lane == node.lane && of.lanes == node.lanes && of.tokens == node.tokens;
   return same ? unit : -1;
+}
+
+Interval Context::gathered_by(const Node& node) const {
+  const strategy::Scheme& scheme = pipeline(node.pipeline).scheme;
+  if (scheme.share == 1) return node.run;
+  const CellKind kind = cell_kind(node.kind);
+  return graph::gathered_by(kind, node.run, at_work(program, kind, program.of_stage(scheme.pp, node.stage)));
+}
+
+Interval Context::summed_by(const Node& node) const {
+  const strategy::Scheme& scheme = pipeline(node.pipeline).scheme;
+  if (scheme.share == 1) return node.run;
+  const CellKind kind = cell_kind(node.kind);
+  return graph::summed_by(kind, node.run, at_work(program, kind, program.of_stage(scheme.pp, node.stage)));
 }
 
 bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
@@ -170,7 +188,7 @@ bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
   const strategy::Pipeline& place = pipeline(planned.pipeline);
   std::vector<int> ranks;
   for (int s = stage; s < stage + stages; ++s) {
-    for (int lane = planned.unit->first_lane; lane < planned.unit->end_lane(); ++lane) {
+    for (int lane = planned.first_lane; lane < planned.end_lane(); ++lane) {
       for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(s, lane, t));
     }
   }
@@ -307,7 +325,8 @@ void check_pulls(const Context& context, Faults& faults) {
       if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round);
     }
     int needed = -1;
-    for (int64_t at = node.run.begin; at < node.run.end; ++at)
+    const Interval run = context.gathered_by(node);
+    for (int64_t at = run.begin; at < run.end; ++at)
       needed = std::max(needed, rounds[static_cast<size_t>(at)]);
     for (const int rank : node.members) {
       int& have = arrived[static_cast<size_t>(rank)];
@@ -333,7 +352,8 @@ void check_pushes(const Context& context, Faults& faults) {
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
-    for (int64_t at = node.run.begin; at < node.run.end; ++at) {
+    const Interval run = context.summed_by(node);
+    for (int64_t at = run.begin; at < run.end; ++at) {
       if (!writes_gradient(context.program, cell_kind(node.kind), at)) continue;
       for (const int bucket : context.program.at(at).buckets) {
         const auto round = static_cast<size_t>(graph.links->round_of_bucket[static_cast<size_t>(bucket)]);
@@ -389,7 +409,7 @@ void check_credits(const Context& context, Faults& faults) {
   std::vector<int64_t> missing(context.units.size(), context.program.blocks().size());
   const auto add = [&](int of, int64_t tokens, const Node& node) {
     const PlannedUnit& unit = context.units[static_cast<size_t>(of)];
-    for (int lane = unit.unit->first_lane; lane < unit.unit->end_lane(); ++lane) {
+    for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
       const int64_t now = used[static_cast<size_t>(unit.pipeline)][static_cast<size_t>(lane)] += tokens;
       if (now <= credit[static_cast<size_t>(unit.pipeline)]) continue;
       faults.add("'", label(node), "' brings lane ", lane, " to ", now, " tokens; its credit is ",

@@ -120,6 +120,13 @@ int64_t tokens_of(const PipelinePlan& plan, const Pass& pass) {
   return most;
 }
 
+int head_lanes_of(const PipelinePlan& plan, const Pass& pass) {
+  int most = 1;
+  for (const int unit : pass.units)
+    most = std::max(most, plan.units[static_cast<size_t>(unit)].head_lanes());
+  return most;
+}
+
 std::vector<Pass> passes(const PipelinePlan& plan, const std::string& name) {
   if (plan.pipeline.scheme.share > 1) return PassReader(plan, name).take();
   std::vector<Pass> own;

@@ -28,6 +28,9 @@ int64_t tokens_on(const PipelinePlan& plan, const Pass& pass, int lane);
 // On its fullest lane.
 int64_t tokens_of(const PipelinePlan& plan, const Pass& pass);
 
+// In runs of how many lanes its units exchange heads, at most.
+int head_lanes_of(const PipelinePlan& plan, const Pass& pass);
+
 // The passes of a pipeline in the order in which every lane runs those that cover it: with a share of 1 that
 // of the units, otherwise by Unit::pass. InputError unless the units of a pass have lanes of their own and
 // one memory policy, units tie its share groups to each other, passes are numbered from 0 on without gaps,
