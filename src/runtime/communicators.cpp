@@ -29,6 +29,23 @@ std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::St
   return groups;
 }
 
+// Ascending: a communicator's members are, so they must lie in the order of lanes.
+std::set<std::vector<int>> share_groups(const std::vector<strategy::Strategy>& candidates) {
+  std::set<std::vector<int>> groups;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      const strategy::Scheme& scheme = pipeline.scheme;
+      if (scheme.share == 1) continue;
+      for (int stage = 0; stage < scheme.pp; ++stage) {
+        for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
+          for (int t = 0; t < scheme.tp; ++t) groups.insert(pipeline.share_group(stage, lane, t));
+        }
+      }
+    }
+  }
+  return groups;
+}
+
 bool any_lanes(const std::vector<strategy::Strategy>& candidates) {
   return std::ranges::any_of(candidates, [](const strategy::Strategy& candidate) {
     return std::ranges::any_of(candidate.pipelines,
@@ -36,10 +53,10 @@ bool any_lanes(const std::vector<strategy::Strategy>& candidates) {
   });
 }
 
-std::string group_name(const std::vector<int>& ranks) {
+std::string group_name(const std::string& kind, const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (const int rank : ranks) parts.push_back(std::to_string(rank));
-  return "tp-" + base::join(parts, ".");
+  return kind + "-" + base::join(parts, ".");
 }
 
 }  // namespace
@@ -58,19 +75,29 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
   link_inter_ = transport.communicator(kLinkInter, world);
   link_intra_ = transport.communicator(kLinkIntra, world);
   control_ = control.communicator("step-control", world);
-  for (const std::vector<int>& ranks : tensor_parallel_groups(candidates)) {
-    const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();
-    if (ranks.size() < 2 || !member) continue;
-    SLUICE_ASSERT(std::ranges::is_sorted(ranks),
-                  base::text("TP group ", group_name(ranks), " is not ascending"));
-    tensor_parallel_[ranks] = transport.communicator(group_name(ranks), ranks);
-  }
+  const auto make = [&](const std::string& kind, const std::set<std::vector<int>>& groups, ByRanks& made) {
+    for (const std::vector<int>& ranks : groups) {
+      const bool member = std::ranges::find(ranks, transport.rank()) != ranks.end();
+      if (ranks.size() < 2 || !member) continue;
+      SLUICE_ASSERT(std::ranges::is_sorted(ranks),
+                    base::text("group ", group_name(kind, ranks), " is not ascending"));
+      made[ranks] = transport.communicator(group_name(kind, ranks), ranks);
+    }
+  };
+  make("tp", tensor_parallel_groups(candidates), tensor_parallel_);
+  make("share", share_groups(candidates), share_);
+}
+
+comm::Communicator& Communicators::share(const std::vector<int>& ranks) {
+  const auto found = share_.find(ranks);
+  SLUICE_ASSERT(found != share_.end(), base::text("no communicator for ", group_name("share", ranks)));
+  return *found->second;
 }
 
 comm::Communicator* Communicators::tensor_parallel(const std::vector<int>& ranks) {
   if (ranks.size() < 2) return nullptr;
   const auto found = tensor_parallel_.find(ranks);
-  SLUICE_ASSERT(found != tensor_parallel_.end(), base::text("no communicator for ", group_name(ranks)));
+  SLUICE_ASSERT(found != tensor_parallel_.end(), base::text("no communicator for ", group_name("tp", ranks)));
   return found->second.get();
 }
 

@@ -19,7 +19,7 @@ std::map<std::string, int> most_blocks();
 
 class Communicators {
  public:
-  // Collective over all ranks: one tensor-parallel communicator for each distinct set of ranks over all
+  // Collective over all ranks: one communicator for each distinct TP group and share group over all
   // candidates, and the world's: stage transfers in each direction, exchanges of lanes, link levels, control.
   // `control` moves host memory; it may be `transport` itself where that does.
   Communicators(comm::Transport& transport, comm::Transport& control,
@@ -34,6 +34,8 @@ class Communicators {
   comm::Communicator& control() { return *control_; }  // scalars of the step graph
   // The communicator of a TP group that this rank belongs to; null for a group of one.
   comm::Communicator* tensor_parallel(const std::vector<int>& ranks);
+  // Of the ranks that share a shard, this one among them. REQUIRES: two at least.
+  comm::Communicator& share(const std::vector<int>& ranks);
 
  private:
   std::unique_ptr<comm::Communicator> activation_;
@@ -42,7 +44,9 @@ class Communicators {
   std::unique_ptr<comm::Communicator> link_inter_;
   std::unique_ptr<comm::Communicator> link_intra_;
   std::unique_ptr<comm::Communicator> control_;
-  std::map<std::vector<int>, std::unique_ptr<comm::Communicator>> tensor_parallel_;
+  using ByRanks = std::map<std::vector<int>, std::unique_ptr<comm::Communicator>>;
+  ByRanks tensor_parallel_;
+  ByRanks share_;
 };
 
 }  // namespace sluice::runtime

@@ -54,6 +54,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .link_inter = link_inter_,
                      .link_intra = link_intra_,
                      .lanes = lanes_ ? &*lanes_ : nullptr,
+                     .shares = shares_,
                      .wires = wires,
                      .context = context_},
                     optimizer);
@@ -68,6 +69,11 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   if (optimizer != nullptr)
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
   result.exchange_bytes = runner.exchange_bytes();
+  if (runner.window() != nullptr) {
+    result.gathered_bytes = runner.window()->gathered_bytes();
+    result.scattered_bytes = runner.window()->scattered_bytes();
+    result.gather_exposed_ns = runner.window()->waited_ns();
+  }
   result.host_peak_bytes = runner.peak_host_bytes();
   const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);
   result.peak_bytes = counted_bytes > 0

@@ -17,19 +17,23 @@
 #include "runtime/link_runner.h"
 #include "runtime/optimizer.h"
 #include "runtime/parameter_store.h"
+#include "runtime/share_channel.h"
 #include "runtime/step_tokens.h"
 #include "strategy/strategy.h"
 
 namespace sluice::runtime {
 
 struct StepResult {
-  double loss_sum = 0;          // over all target tokens of all ranks
-  int64_t targets = 0;          // their number
-  double gradient_norm = 0;     // of the mean loss, before clipping; 0 for evaluation
-  int64_t pulled_bytes = 0;     // received by this rank
-  int64_t pushed_bytes = 0;     // sent by this rank
-  int64_t exchange_bytes = 0;   // sent by this rank to other lanes
-  int64_t host_peak_bytes = 0;  // offloaded activations of this rank
+  double loss_sum = 0;            // over all target tokens of all ranks
+  int64_t targets = 0;            // their number
+  double gradient_norm = 0;       // of the mean loss, before clipping; 0 for evaluation
+  int64_t pulled_bytes = 0;       // received by this rank
+  int64_t pushed_bytes = 0;       // sent by this rank
+  int64_t exchange_bytes = 0;     // sent by this rank to other lanes
+  int64_t gathered_bytes = 0;     // of parameters that lanes share, received by this rank
+  int64_t scattered_bytes = 0;    // of their gradients, sent by this rank
+  int64_t gather_exposed_ns = 0;  // that its cells waited for either
+  int64_t host_peak_bytes = 0;    // offloaded activations of this rank
   // Of this rank's device, in tensors, where they are counted (ops/tensor_memory.h); elsewhere parameters,
   // accumulators, owner slices and what is kept of activations.
   int64_t peak_bytes = 0;
@@ -78,6 +82,7 @@ class Engine {
   LinkRunner link_inter_;
   LinkRunner link_intra_;
   std::optional<layers::LaneChannel> lanes_;  // keeps its stream from step to step
+  ShareChannels shares_;                      // likewise
   std::unique_ptr<Executor> executor_;
   layers::LayerContext context_;  // of one rank; a step sets the TP group
   std::map<std::shared_ptr<const graph::LinkPlan>, LinkWires> wires_;

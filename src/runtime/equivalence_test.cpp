@@ -76,6 +76,7 @@ class EquivalenceOnLanes : public Equivalence {
       const RunRecord record = run_in_process(options);
       expect_equal(record, one_rank(), 1e-11, 1e-11);
       EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
+      EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
     }
   }
 };
@@ -234,6 +235,110 @@ TEST_F(EquivalenceOfExchanges, RandomDelaysChangeNothingAtAll) {
   const RunRecord delayed = run_in_process(options);
   EXPECT_EQ(calm.losses, delayed.losses);
   EXPECT_EQ(calm.parameters, delayed.parameters);
+}
+
+// Lanes that share parameters: whole sequences and units of several lanes, within share groups and across
+// them, and lanes that have nothing in some passes.
+class EquivalenceOfShares : public EquivalenceOnLanes {};
+
+TEST_F(EquivalenceOfShares, TwoLanes) { expect_as_one_rank(2, {"<1,1,2,2>"}); }
+TEST_F(EquivalenceOfShares, TwoGroupsAndUnitsAcrossThem) { expect_as_one_rank(4, {"<1,1,4,2>"}); }
+TEST_F(EquivalenceOfShares, FourLanes) { expect_as_one_rank(4, {"<1,1,4,4>"}); }
+TEST_F(EquivalenceOfShares, PartsThatDifferInSize) { expect_as_one_rank(5, {"<1,1,5,5>"}); }
+TEST_F(EquivalenceOfShares, WithTensorParallelism) { expect_as_one_rank(6, {"<2,1,3,3>"}); }
+TEST_F(EquivalenceOfShares, WithPipelineParallelism) { expect_as_one_rank(4, {"<1,2,2,2>"}); }
+TEST_F(EquivalenceOfShares, WithBoth) { expect_as_one_rank(8, {"<2,2,2,2>"}); }
+TEST_F(EquivalenceOfShares, BesideOnesThatDoNot) { expect_as_one_rank(6, {"<1,1,4,4> + 2x<1,1,1>"}); }
+TEST_F(EquivalenceOfShares, WithIdleRanks) { expect_as_one_rank(6, {"<1,1,4,2>"}); }
+TEST_F(EquivalenceOfShares, SwitchingEveryStep) {
+  expect_as_one_rank(
+      4, {"<1,1,4,4>", "4x<1,1,1>", "<1,1,4,2>", "<2,1,2,2>", "<1,2,2,2>", "<2,2,1>", "<1,1,2,2> + <1,1,2>"});
+}
+
+// One, three and eight micro-batches on the three lanes of a group.
+TEST_F(EquivalenceOfShares, LanesWithoutWork) {
+  RunOptions options;
+  options.sequences = 10;
+  const RunRecord reference = run_in_process(options);
+  options.plan = uneven_plan;
+  for (const char* strategy : {"<1,1,3,3>", "<1,2,3,3>"}) {
+    options.strategies = {strategy};
+    options.world_size = strategy::parse_strategy(strategy, 6).ranks();
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
+TEST_F(EquivalenceOfShares, TiedEmbeddings) {
+  RunOptions options;
+  options.shape.tie_embeddings = true;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>", "<1,1,4,4>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+TEST_F(EquivalenceOfShares, TwoLevelLinks) {
+  RunOptions options;
+  options.world_size = 6;
+  options.gpus_per_node = 2;
+  options.strategies = {"<1,1,4,2> + <1,1,2>", "<1,1,6,3>", "<1,1,4,4> + 2x<1,1,1>"};
+  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+}
+
+// Sums run in the order of lanes, whatever arrives first.
+TEST_F(EquivalenceOfShares, RandomDelaysChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"};
+  options.steps = 6;
+  const RunRecord calm = run_in_process(options);
+  options.max_delay_ns = 2'000'000;
+  const RunRecord delayed = run_in_process(options);
+  EXPECT_EQ(calm.losses, delayed.losses);
+  EXPECT_EQ(calm.parameters, delayed.parameters);
+}
+
+// Cells that are cut by layers, for copies to host memory, carry what is at hand from one to the next.
+TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 4;
+  options.max_tokens = 64;
+  options.shape.layers = 8;
+  options.strategies = {"<1,1,4,4>", "<1,2,2,2>", "<1,1,4,2>"};
+  using strategy::MemoryPolicy;
+  options.policies = {{}};
+  const RunRecord kept = run_in_process(options);
+  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
+                                     {.offload_permille = 300},
+                                     {.recompute = true, .offload_permille = 1000}}) {
+    options.policies = {policy};
+    const RunRecord saved = run_in_process(options);
+    EXPECT_EQ(saved.losses, kept.losses);
+    EXPECT_EQ(saved.parameters, kept.parameters);
+  }
+}
+
+// A cell counts its fullest window on top of all activations that it begins with, so the model is above what is
+// measured by up to two layers' gradients: long micro-batches keep that small.
+TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
+  RunOptions options;
+  options.steps = 3;
+  options.shape.layers = 8;
+  options.max_tokens = 600;
+  options.sequences = 100;
+  options.world_size = 4;
+  for (const char* strategy : {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"}) {
+    options.strategies = {strategy};
+    const RunRecord run = run_in_process(options);
+    for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
+      for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
+        const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
+        EXPECT_NEAR(static_cast<double>(run.peak_bytes[step][rank]), predicted, 0.05 * predicted)
+            << strategy << ", step " << step << ", rank " << rank;
+      }
+    }
+  }
 }
 
 TEST(PeakBytes, GrowWithTheLongestMicroBatch) {

@@ -63,7 +63,7 @@ void ParameterStore::refresh_compute_copies() {
 
 void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
   int64_t elements = 0;
-  for (const link::Holding& holding : holdings) elements += holding.shard.size();
+  for (const link::Holding& holding : holdings) elements += holding.room_elements;
   std::fill(shards_.begin(), shards_.end(), ComputeShard{});  // lets go of an arena that is too small
   grow(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
   grow(gradient_arena_, elements, tensor_options(options_, options_.precision.master()));
@@ -73,9 +73,10 @@ void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
   for (const link::Holding& holding : holdings) {
     const auto bucket = static_cast<size_t>(holding.bucket);
     const int64_t size = holding.shard.size();
-    shards_[bucket] = {parameter_arena_.narrow(0, offset, size), gradient_arena_.narrow(0, offset, size)};
+    shards_[bucket] = {parameter_arena_.narrow(0, offset, size), gradient_arena_.narrow(0, offset, size),
+                       parameter_arena_.narrow(0, offset, holding.room_elements)};
     held_[bucket] = 1;
-    offset += size;
+    offset += holding.room_elements;
   }
 }
 

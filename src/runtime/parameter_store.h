@@ -26,6 +26,7 @@ struct OwnerSlice {
 struct ComputeShard {
   at::Tensor parameters;  // compute dtype
   at::Tensor gradients;   // master dtype; zero at the start of a step
+  at::Tensor sent;        // the parameters and the rest of Holding::room_elements: what a gather takes
 };
 
 class ParameterStore {

@@ -61,7 +61,8 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   const auto shards = [&](auto member) {
     return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
   };
-  for (int64_t position = run_.begin; position < run_.end; ++position) {
+  if (scheme.share > 1) open_window();
+  for (int64_t position = run_.begin; position < run_.end && !window_; ++position) {
     operations_.push_back(layers::make_operation(resources_.context, table, position,
                                                  shards(&ComputeShard::parameters),
                                                  shards(&ComputeShard::gradients)));
@@ -69,13 +70,32 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   open_micro_batches(tokens);
 }
 
+void StepRunner::open_window() {
+  const strategy::Scheme& scheme = pipeline_->scheme;
+  comm::Communicator& group =
+      resources_.communicators.share(pipeline_->share_group(place_.stage, place_.lane, place_.t));
+  ShareChannel& channel = resources_.shares.try_emplace(&group, group).first->second;
+  std::vector<int64_t> whole_elements;
+  for (const model::Bucket& bucket : resources_.store.table().buckets)
+    whole_elements.push_back(model::tp_shard(bucket, scheme.tp, place_.t).size());
+  window_.emplace(resources_.store, channel, std::move(whole_elements), activations_);
+  const int first = scheme.first_of_group(place_.lane);
+  for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
+    std::vector<char>& of_pass = contributes_.emplace_back();
+    for (int lane = first; lane < first + scheme.share; ++lane)
+      of_pass.push_back(pass.covers(lane) && strategy::unit_on(*plan_, pass, lane) >= 0 ? 1 : 0);
+  }
+}
+
 void StepRunner::open_micro_batches(const StepTokens& tokens) {
   const c10::Device device = resources_.store.options().device;
   const model::Program& program = resources_.store.table().program;
   size_t next = 0;  // of `tokens`
-  for (size_t u = 0; u < plan_->units.size(); ++u) {
-    const strategy::Unit& unit = plan_->units[u];
-    if (!unit.covers(place_.lane)) continue;
+  const std::vector<strategy::Pass>& passes = graph_.passes[static_cast<size_t>(place_.pipeline)];
+  for (size_t u = 0; u < passes.size(); ++u) {
+    const int index = passes[u].covers(place_.lane) ? strategy::unit_on(*plan_, passes[u], place_.lane) : -1;
+    if (index < 0) continue;
+    const strategy::Unit& unit = plan_->units[static_cast<size_t>(index)];
     SLUICE_ASSERT(next < tokens.size(), base::text("tokens of only ", next, " micro-batches"));
     const MicroBatchTokens& own = tokens[next++];
     MicroBatch& batch = micro_batches_[static_cast<int>(u)];
@@ -89,9 +109,9 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
       target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
       batch.flow.targets = layers::targets(target_of_row, device);
     }
-    batch.saved.resize(operations_.size());
-    batch.deferred.resize(operations_.size());
-    batch.away.resize(operations_.size());
+    batch.saved.resize(static_cast<size_t>(run_.size()));
+    batch.deferred.resize(batch.saved.size());
+    batch.away.resize(batch.saved.size());
   }
   SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
 }
@@ -139,25 +159,55 @@ void StepRunner::run(const Node& node) {
   }
 }
 
+// The embedding's backward needs no parameters.
+ShareWindow::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
+  const model::Program& program = resources_.store.table().program;
+  return {.buckets = program.at(position).buckets,
+          .gathers = kind == cost::CellKind::kForward || position != program.embedding(),
+          .scatters = optimizer_ != nullptr && graph::writes_gradient(program, kind, position)};
+}
+
+template <typename Compute>
+void StepRunner::operate(const Node& node, int64_t position, const Compute& compute) {
+  MicroBatch* batch = micro_batch(node);
+  if (!window_) return compute(*batch, *operations_[stage_index(position)]);
+  const bool forward = node.kind == NodeKind::kForward;
+  const cost::CellKind kind = forward ? cost::CellKind::kForward : cost::CellKind::kBackward;
+  const base::Interval whole = graph::at_work(resources_.store.table().program, kind, run_);
+  const int64_t next = forward ? position + 1 : position - 1;
+  const bool last = next < whole.begin || next >= whole.end;
+  const ShareWindow::Operation own = shared_operation(kind, position);
+  const ShareWindow::Operation behind = last ? ShareWindow::Operation{} : shared_operation(kind, next);
+  window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.unit)]);
+  if (batch != nullptr) {
+    layers::FlatShards weights, gradients;
+    if (own.gathers) weights = [this](int bucket) { return window_->parameters(bucket); };
+    if (own.scatters) gradients = [this](int bucket) { return window_->gradients(bucket); };
+    compute(*batch, *layers::make_operation(resources_.context, resources_.store.table(), position, weights,
+                                            gradients));
+  }
+  window_->end();
+}
+
 void StepRunner::forward(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
-  use_on_current_stream(batch.flow.activation_SH);
+  if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
   const auto purpose = optimizer_ != nullptr ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
   for (int64_t position = node.run.begin; position < node.run.end; ++position) {
-    const size_t i = stage_index(position);
-    const int64_t flowing = flowing_bytes(batch);
-    layers::StatePtr saved = operations_[i]->forward(batch.flow, purpose);
-    activations_.take(flowing_bytes(batch) - flowing);
-    if (saved == nullptr) continue;
-    const int64_t saved_bytes = saved->bytes();
-    activations_.take(saved_bytes);
-    if (batch.memory.recompute) {
-      operations_[i]->drop_recomputable(*saved);
-      activations_.give_back(saved_bytes - saved->bytes());
-    }
-    batch.saved[i] = std::move(saved);
+    operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
+      const int64_t flowing = flowing_bytes(batch);
+      layers::StatePtr saved = operation.forward(batch.flow, purpose);
+      activations_.take(flowing_bytes(batch) - flowing);
+      if (batch.flow.loss_sum.defined()) count_loss(batch);
+      if (saved == nullptr) return;
+      const int64_t saved_bytes = saved->bytes();
+      activations_.take(saved_bytes);
+      if (batch.memory.recompute) {
+        operation.drop_recomputable(*saved);
+        activations_.give_back(saved_bytes - saved->bytes());
+      }
+      batch.saved[stage_index(position)] = std::move(saved);
+    });
   }
-  if (batch.flow.loss_sum.defined()) count_loss(batch);
 }
 
 // Every TP rank finds the same loss, the first one counts it.
@@ -168,34 +218,39 @@ void StepRunner::count_loss(MicroBatch& batch) {
   own_targets_ += batch.flow.targets.row_R.numel();
 }
 
-// Input gradients, and in a fused backward the weights' too.
 void StepRunner::backward(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
-  use_on_current_stream(batch.flow.gradient_SH);
-  const bool fused = node.kind == NodeKind::kBackward;
+  if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.gradient_SH);
   for (int64_t position = node.run.end - 1; position >= node.run.begin; --position) {
-    const size_t i = stage_index(position);
-    layers::StatePtr saved = std::move(batch.saved[i]);
-    int64_t given_back = flowing_bytes(batch);
-    if (saved != nullptr) {
-      for (const auto& [tensor, dimension] : saved->rows()) use_on_current_stream(tensor);
-      const int64_t recomputed =
-          batch.memory.recompute ? operations_[i]->recomputed_bytes(batch.flow.layout) : 0;
-      activations_.take(recomputed);
-      given_back += saved->bytes() + recomputed;
-    }
-    if (fused) {
-      operations_[i]->backward(batch.flow, std::move(saved));
-    } else {
-      batch.deferred[i] = operations_[i]->backward_input(batch.flow, std::move(saved));
-    }
-    activations_.give_back(given_back - flowing_bytes(batch));
-    if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
+    operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
+      backward_operation(node, position, batch, operation);
+    });
   }
 }
 
+// Input gradients, and in a fused backward the weights' too.
+void StepRunner::backward_operation(const Node& node, int64_t position, MicroBatch& batch,
+                                    const layers::Operation& operation) {
+  const size_t i = stage_index(position);
+  layers::StatePtr saved = std::move(batch.saved[i]);
+  int64_t given_back = flowing_bytes(batch);
+  if (saved != nullptr) {
+    for (const auto& [tensor, dimension] : saved->rows()) use_on_current_stream(tensor);
+    const int64_t recomputed =
+        batch.memory.recompute ? operation.recomputed_bytes(batch.flow.layout) : 0;
+    activations_.take(recomputed);
+    given_back += saved->bytes() + recomputed;
+  }
+  if (node.kind == NodeKind::kBackward) {
+    operation.backward(batch.flow, std::move(saved));
+  } else {
+    batch.deferred[i] = operation.backward_input(batch.flow, std::move(saved));
+  }
+  activations_.give_back(given_back - flowing_bytes(batch));
+  if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
+}
+
 void StepRunner::backward_weight(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
+  MicroBatch& batch = *micro_batch(node);
   for (int64_t position = node.run.end - 1; position >= node.run.begin; --position) {
     const size_t i = stage_index(position);
     activations_.give_back(batch.deferred[i]->bytes());
@@ -225,31 +280,35 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
 }
 
 void StepRunner::send_activation(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
+  MicroBatch* batch = micro_batch(node);
+  if (batch == nullptr) return;
   const bool sender = place_.stage == node.stage;
   const int other_stage = sender ? node.stage + 1 : node.stage;
   pass(resources_.communicators.activation(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
-       batch, batch.flow.activation_SH);
+       *batch, batch->flow.activation_SH);
 }
 
 void StepRunner::send_gradient(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
+  MicroBatch* batch = micro_batch(node);
+  if (batch == nullptr) return;
   const bool sender = place_.stage == node.stage + 1;
   const int other_stage = sender ? node.stage : node.stage + 1;
   pass(resources_.communicators.gradient(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
-       batch, batch.flow.gradient_SH);
+       *batch, batch->flow.gradient_SH);
 }
 
 void StepRunner::offload(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
+  MicroBatch* batch = micro_batch(node);
+  if (batch == nullptr) return;
   const size_t i = stage_index(node.run.begin);
-  batch.away[i].offload(*batch.saved[i], batch.memory.offload_permille, {activations_, host_});
+  batch->away[i].offload(*batch->saved[i], batch->memory.offload_permille, {activations_, host_});
 }
 
 void StepRunner::fetch(const Node& node) {
-  MicroBatch& batch = micro_batch(node);
+  MicroBatch* batch = micro_batch(node);
+  if (batch == nullptr) return;
   const size_t i = stage_index(node.run.begin);
-  batch.away[i].fetch(*batch.saved[i], {activations_, host_});
+  batch->away[i].fetch(*batch->saved[i], {activations_, host_});
 }
 
 void StepRunner::reduce_scalars() {

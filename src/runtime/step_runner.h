@@ -15,6 +15,7 @@
 #include "runtime/link_runner.h"
 #include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
+#include "runtime/share_window.h"
 #include "runtime/step_tokens.h"
 
 namespace sluice::runtime {
@@ -26,6 +27,7 @@ struct StepResources {
   LinkRunner& link_inter;
   LinkRunner& link_intra;
   layers::LaneChannel* lanes;  // null when no candidate has pipelines of several lanes
+  ShareChannels& shares;
   const LinkWires& wires;
   layers::LayerContext context;  // its `parallel` and `lanes` are set by the step
 };
@@ -48,8 +50,11 @@ class StepRunner final : public NodeRunner {
   const StepScalars& scalars() const { return scalars_; }
   // Mean gradient's norm before clipping.
   double gradient_norm() const;
-  // Most that saved, recomputed and deferred tensors and rows between stages held at any time.
+  // Most that saved, recomputed and deferred tensors, rows between stages and, where lanes share parameters,
+  // what is at hand of them held at any time.
   int64_t peak_activation_bytes() const { return activations_.peak_bytes(); }
+  // Of a step in which this rank's lanes share parameters; null otherwise.
+  const ShareWindow* window() const { return window_ ? &*window_ : nullptr; }
   // Most that offloaded rows took of host memory at any time.
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
   // That this rank sent to other lanes.
@@ -73,13 +78,24 @@ class StepRunner final : public NodeRunner {
   void open_micro_batches(const StepTokens& tokens);
   // Of this lane's part of a unit; of several lanes, with what the others hold.
   layers::MicroBatchLayout layout_of(const strategy::Unit& unit) const;
-  // This lane's part of the unit of a cell or transfer.
-  MicroBatch& micro_batch(const graph::Node& node) { return micro_batches_.at(node.unit); }
+  // This lane's part of the unit of a cell or transfer; null: it has none of that pass.
+  MicroBatch* micro_batch(const graph::Node& node) {
+    const auto found = micro_batches_.find(node.unit);
+    return found == micro_batches_.end() ? nullptr : &found->second;
+  }
+  void open_window();
+  ShareWindow::Operation shared_operation(cost::CellKind kind, int64_t position) const;
+  // compute(the lane's micro-batch, the operation) for an operation of a cell. Where lanes share parameters
+  // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch.
+  template <typename Compute>
+  void operate(const graph::Node& node, int64_t position, const Compute& compute);
   size_t stage_index(int64_t position) const { return static_cast<size_t>(position - run_.begin); }
 
   void forward(const graph::Node& node);
   void count_loss(MicroBatch& batch);
   void backward(const graph::Node& node);
+  void backward_operation(const graph::Node& node, int64_t position, MicroBatch& batch,
+                          const layers::Operation& operation);
   void backward_weight(const graph::Node& node);
   void send_activation(const graph::Node& node);
   void send_gradient(const graph::Node& node);
@@ -99,10 +115,13 @@ class StepRunner final : public NodeRunner {
   // This rank's place; pipeline −1 when it is idle.
   strategy::Place place_;
   const strategy::PipelinePlan* plan_ = nullptr;
-  const strategy::Pipeline* pipeline_ = nullptr;                // the plan's
-  base::Interval run_;                                          // of the model program: the stage
-  std::vector<std::unique_ptr<layers::Operation>> operations_;  // of the run
-  std::map<int, MicroBatch> micro_batches_;                     // by unit, of those that lie on this lane
+  const strategy::Pipeline* pipeline_ = nullptr;  // the plan's
+  base::Interval run_;                            // of the model program: the stage
+  // Of the run; none where lanes share parameters.
+  std::vector<std::unique_ptr<layers::Operation>> operations_;
+  std::optional<ShareWindow> window_;           // where they do
+  std::vector<std::vector<char>> contributes_;  // by pass, then member of the share group: it has tokens
+  std::map<int, MicroBatch> micro_batches_;     // by unit of the graph, of those that lie on this lane
   int64_t exchange_bytes_before_ = 0;
 
   LinkRunner::Memories pull_memories_;

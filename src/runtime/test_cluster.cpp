@@ -16,6 +16,7 @@
 #include "model/head_parts.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
+#include "strategy/pass.h"
 #include "transport/device_transport.h"
 
 namespace sluice::runtime {
@@ -211,6 +212,49 @@ std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, cons
   return {headed + ringed, headed + 2 * ringed};
 }
 
+// Of one share group: forwards gather every operation, backwards all but the embedding, S·(S − 1) equal parts
+// each. The head's gradients are summed behind forwards, the others' behind backwards: whoever has tokens
+// sends all but its own part.
+int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int stage, int lane,
+                       int t, const model::ParameterTable& table) {
+  const strategy::Scheme& scheme = plan.pipeline.scheme;
+  const base::Interval run = table.program.of_stage(scheme.pp, stage);
+  int64_t elements = 0;
+  for (int64_t position = run.begin; position < run.end; ++position) {
+    const bool head = position == table.program.head();
+    const bool embedding = position == table.program.embedding();
+    const int gathers = head || embedding ? 1 : 2;
+    for (const int bucket : table.program.at(position).buckets) {
+      const int64_t whole = model::tp_shard(table.buckets[static_cast<size_t>(bucket)], scheme.tp, t).size();
+      const int64_t each = link::resident_part(whole, scheme.share, 0).size();
+      elements += gathers * scheme.share * (scheme.share - 1) * each;
+      for (int member = 0; member < scheme.share; ++member) {
+        if (strategy::unit_on(plan, pass, lane + member) < 0) continue;
+        elements += whole - link::resident_part(whole, scheme.share, member).size();
+      }
+    }
+  }
+  return elements;
+}
+
+int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                               comm::DType dtype) {
+  int64_t elements = 0;
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    if (scheme.share == 1) continue;
+    for (const strategy::Pass& pass : strategy::passes(pipeline)) {
+      for (int stage = 0; stage < scheme.pp; ++stage) {
+        for (int lane = pass.first_lane; lane < pass.end_lane(); lane += scheme.share) {
+          for (int t = 0; t < scheme.tp; ++t)
+            elements += share_bytes_of(pipeline, pass, stage, lane, t, table);
+        }
+      }
+    }
+  }
+  return elements * comm::size_of(dtype);
+}
+
 int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape& shape,
                                   comm::DType dtype) {
   int64_t bytes = 0;
@@ -307,6 +351,7 @@ class RankRun {
     strategy::StepPlan plan =
         options_.plan(step, random_batch(3, step, options_.sequences, 64), strategy, options_.max_tokens);
     set_policies(plan);
+    for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
     set_exchanges(plan);
     strategy::validate(plan, options_.world_size);
     graph::BuildOptions build;
@@ -323,17 +368,20 @@ class RankRun {
     if (record_.pulled_bytes.size() <= at) {
       record_.pulled_bytes.resize(at + 1);
       record_.exchange_bytes.resize(at + 1);
+      record_.share_bytes.resize(at + 1);
       record_.peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
       record_.predicted_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
       record_.host_peak_bytes.resize(at + 1, std::vector<int64_t>(ranks));
     }
     record_.pulled_bytes[at] += result.pulled_bytes;
     record_.exchange_bytes[at] += result.exchange_bytes;
+    record_.share_bytes[at] += result.gathered_bytes + result.scattered_bytes;
     const auto rank = static_cast<size_t>(rank_);
     record_.peak_bytes[at][rank] = result.peak_bytes;
     record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
+    record_.expected_share_bytes.push_back(share_bytes_by_formula(plan, table_, options_.dtype));
     record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(plan, table_.shape, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());

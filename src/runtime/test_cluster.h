@@ -59,7 +59,10 @@ struct RunRecord {
   std::vector<int64_t> pulled_bytes;
   std::vector<int64_t> exchange_bytes;
   std::vector<int64_t> expected_exchange_bytes;  // by the formula
-  std::vector<int64_t> step_ns;                  // of rank 0
+  // What lanes that share parameters received of them and sent of their gradients, and what theory says.
+  std::vector<int64_t> share_bytes;
+  std::vector<int64_t> expected_share_bytes;
+  std::vector<int64_t> step_ns;  // of rank 0
   // By step and rank.
   std::vector<std::vector<int64_t>> peak_bytes;
   std::vector<std::vector<int64_t>> predicted_peak_bytes;

@@ -1,0 +1,50 @@
+// One rank's way to the lanes that share its parameters: gathers and sums run beside what it computes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/transport.h"
+#include "layers/lane_channel.h"
+
+namespace sluice::runtime {
+
+// Of one share group. Used by one thread at a time; all members issue the same operations in the same order.
+class ShareChannel {
+ public:
+  // On a GPU it runs beside the current stream, which wait() puts behind it.
+  using Passing = layers::LaneChannel::Passing;
+
+  explicit ShareChannel(comm::Communicator& group) : group_(group) {}
+
+  int members() const { return group_.size(); }
+  int member() const { return group_.rank(); }
+
+  // Every member gives `own`; `whole` takes them by member. Both are dense and stay untouched until wait().
+  Passing gather(const at::Tensor& own, const at::Tensor& whole);
+  // Member j gets send_bytes[j] of `parts`; likewise. Zeros do not travel.
+  Passing scatter(const at::Tensor& parts, std::span<const int64_t> send_bytes, const at::Tensor& received,
+                  std::span<const int64_t> receive_bytes);
+
+  int64_t gathered_bytes() const { return gathered_bytes_; }    // received from others since it was made
+  int64_t scattered_bytes() const { return scattered_bytes_; }  // sent to others
+
+ private:
+  template <typename Issue>
+  Passing beside(const at::Tensor& from, const at::Tensor& to, const Issue& issue);
+
+  comm::Communicator& group_;
+  std::optional<c10::Stream> stream_;  // of a GPU
+  int64_t gathered_bytes_ = 0;
+  int64_t scattered_bytes_ = 0;
+};
+
+// By their communicators, from step to step.
+using ShareChannels = std::map<comm::Communicator*, ShareChannel>;
+
+}  // namespace sluice::runtime
