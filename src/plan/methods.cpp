@@ -30,6 +30,7 @@ struct Best {
 
 class Ours : public Method {
  public:
+  bool plans_shared_parameters() const override { return true; }
   std::optional<StepPlan> plan(const Planner& planner, int64_t step,
                                const std::vector<Sequence>& sequences) const override {
     const PlannerOptions& options = planner.options();

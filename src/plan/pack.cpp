@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "plan/growth.h"
 #include "plan/lanes.h"
+#include "plan/shared_passes.h"
 #include "plan/square_root.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/recurrence.h"
@@ -397,6 +398,7 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members, PackRule rule,
                     int64_t enough_ns) {
+  if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members);
   if (pipeline.scheme.cp > 1) return pack_lanes(pipeline, scheme, cost, lengths, members, rule, enough_ns);
   std::vector<PackItem> items;
   for (const int sequence : members) {

@@ -52,7 +52,8 @@ struct PackedPipeline {
 // descending, ascending and peaked order and with ramped ones (small first and last: fill and drain are paid
 // by them). They are timed by the schedule, those with the least lower bounds first, until no
 // other can win or one ends by `enough_ns`.
-// Pipelines of several lanes are packed by pack_lanes (plan/lanes.h), whatever the rule.
+// Pipelines of several lanes are packed by pack_lanes (plan/lanes.h), those whose lanes share parameters by
+// pack_shared (plan/shared_passes.h), whatever the rule.
 // REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members,

@@ -30,6 +30,8 @@ class Method {
   // Nothing when none of the candidates that the selection allows holds the batch.
   virtual std::optional<strategy::StepPlan> plan(const Planner& planner, int64_t step,
                                                  const std::vector<strategy::Sequence>& sequences) const = 0;
+  // Whether it knows how lanes that share parameters run.
+  virtual bool plans_shared_parameters() const { return false; }
 };
 
 // Candidates in the order of their lower bounds and expected overheads, those left out whose bound cannot

@@ -13,8 +13,9 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const cost::CostModel& c
 }
 
 // The pipeline with the policy of `first` for all that fit under it; a ring's lanes fit alike but for a
-// token.
+// token. Where lanes share parameters all units of a pass need one policy, so they keep theirs.
 strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostModel& first, int world_size) {
+  if (plan.pipeline.scheme.share > 1) return plan;
   const int64_t holds = first.max_len_tokens(plan.pipeline.scheme, world_size);
   for (strategy::Unit& unit : plan.units) {
     if (unit.lanes == 1 && unit.tokens() <= holds) unit.memory = first.policy();

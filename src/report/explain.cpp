@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "schedule/pipeline_schedule.h"
+#include "strategy/pass.h"
 
 namespace sluice::report {
 
@@ -67,6 +68,7 @@ int64_t longest_path_ns(const PipelinePlan& pipeline, const cost::CostModel& cos
     if (!holds) continue;
     PipelinePlan alone = pipeline;
     alone.units = {unit};
+    strategy::assign_passes(alone);
     return path_ns(schedule::timed_units(alone, cost).front());
   }
   return 0;

@@ -1,0 +1,85 @@
+#include "plan/shared_passes.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "plan/planner.h"
+#include "plan/test_models.h"
+#include "schedule/pipeline_schedule.h"
+#include "strategy/pass.h"
+
+namespace sluice::plan {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::vector<strategy::Sequence> batch(uint64_t seed, int64_t longest) {
+  base::Rng rng(seed, 31);
+  std::vector<strategy::Sequence> sequences;
+  for (int64_t i = rng.between(1, 60); i > 0; --i)
+    sequences.push_back({i, 0, rng.between(1, rng.between(1, longest))});
+  return sequences;
+}
+
+Planner planner_of(const std::vector<std::string>& candidates, int world_size,
+                   std::shared_ptr<const Method> method = ours()) {
+  PlannerOptions options{.world_size = world_size, .method = std::move(method)};
+  for (const std::string& text : candidates)
+    options.candidates.push_back(strategy::parse_strategy(text, world_size));
+  return Planner(options, test_cost());
+}
+
+// Whole sequences, sequences that need several lanes, one stage and two, beside pipelines that share nothing.
+TEST(PackShared, PlansAreValidAndScoredByTheirScheduleAndNeverBelowTheBound) {
+  for (const char* text :
+       {"<1,1,2,2>", "<1,1,8,4>", "<1,1,8,8>", "<1,2,4,2>", "<2,1,4,4>", "<1,1,4,2> + 4x<1,1,1>"}) {
+    const Planner planner = planner_of({text}, 8);
+    const int64_t holds = planner.max_len_tokens();
+    ASSERT_GT(holds, 0) << text;
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const strategy::StepPlan plan = planner.plan(0, batch(seed, seed % 2 == 0 ? holds : holds / 8));
+      ASSERT_NO_THROW(strategy::validate(plan, 8)) << text << " seed " << seed;
+      int64_t longest_ns = 0;
+      for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+        const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), 8);
+        longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
+      }
+      EXPECT_EQ(plan.estimated_ns, longest_ns) << text << " seed " << seed;
+      EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns) << text << " seed " << seed;
+    }
+  }
+}
+
+// Four loads of a kind each on four lanes make two passes of equals, not four of one long and three short
+// ones.
+TEST(PackShared, LoadsOfEqualWorkRunSideBySide) {
+  const Planner planner = planner_of({"<1,1,4,4>"}, 4);
+  const int64_t holds = SchemeCost({1, 1, 4, 4}, planner.cost(), 4).lane_max_len_tokens();
+  std::vector<strategy::Sequence> sequences;
+  for (int i = 0; i < 8; ++i) sequences.push_back({i, 0, i % 2 == 0 ? holds : holds * 2 / 3});
+  const strategy::StepPlan plan = planner.plan(0, sequences);
+  const std::vector<strategy::Pass> passes = strategy::passes(plan.pipelines[0]);
+  ASSERT_EQ(passes.size(), 2u) << to_json(plan).dump(1);
+  for (const strategy::Pass& pass : passes) {
+    EXPECT_EQ(pass.units.size(), 4u);
+    for (int lane = 0; lane < 4; ++lane)
+      EXPECT_EQ(tokens_on(plan.pipelines[0], pass, lane), tokens_of(plan.pipelines[0], pass));
+  }
+}
+
+// Parameters that lanes share leave room for longer micro-batches.
+TEST(PackShared, SharedParametersMakeRoom) {
+  const cost::CostModel cost = test_cost();
+  EXPECT_GT(cost.max_len_tokens({1, 1, 8, 8}, 8), cost.max_len_tokens({1, 1, 8}, 8));
+}
+
+TEST(PackShared, MethodsThatKnowNothingOfItRefuse) {
+  EXPECT_THAT(
+      [] { planner_of({"<1,1,4,2>"}, 4, exact()); },
+      ThrowsMessage<base::InputError>(HasSubstr("leave the 2 of <1,1,4,2> out, or plan with method 'ours'")));
+}
+
+}  // namespace
+}  // namespace sluice::plan
