@@ -45,6 +45,7 @@ TimeShares shares_of(const Json& line, const std::string& place) {
   const auto share = [&](const char* key) { return json.is_object() ? count(json, key, place) : 0; };
   return {.compute_ns = share("compute"),
           .ring_ns = share("ring"),
+          .gather_ns = share("gather"),
           .link_ns = share("link"),
           .update_ns = share("update"),
           .bubble_ns = share("bubble"),

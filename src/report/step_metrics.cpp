@@ -39,6 +39,7 @@ base::Json to_json(const StepMetrics& metrics) {
           {"ring_bytes", metrics.ring_bytes},
           {"corpus_bytes", metrics.corpus_bytes},
           {"link_exposed_ms", metrics.link_exposed_ms},
+          {"gather_exposed_ms", metrics.gather_exposed_ms},
           {"peak_bytes", metrics.peak_bytes},
           {"predicted_peak_bytes", metrics.predicted_peak_bytes},
           {"tokens_per_s", metrics.tokens_per_s},

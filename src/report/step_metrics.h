@@ -30,10 +30,11 @@ struct StepMetrics {
   double lr = 0;
   int64_t pull_bytes = 0;  // received by all ranks
   int64_t push_bytes = 0;
-  int64_t ring_bytes = 0;      // for attention, sent between lanes by whichever exchange
-  int64_t corpus_bytes = 0;    // tokens, targets and masks that all ranks read
-  double link_exposed_ms = 0;  // step time in which the compute stream waited for pull or push
-  int64_t peak_bytes = 0;      // of the fullest rank
+  int64_t ring_bytes = 0;        // for attention, sent between lanes by whichever exchange
+  int64_t corpus_bytes = 0;      // tokens, targets and masks that all ranks read
+  double link_exposed_ms = 0;    // step time in which the compute stream waited for pull or push
+  double gather_exposed_ms = 0;  // … for parameters that lanes share, or sums of their gradients
+  int64_t peak_bytes = 0;        // of the fullest rank
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
   double overhead_ms = 0;  // neither inside nodes nor waiting

@@ -21,9 +21,11 @@ struct ShareKind {
   const char* meaning;
   int64_t TimeShares::*ns;
 };
-constexpr std::array<ShareKind, 7> kShareKinds = {{
+constexpr std::array<ShareKind, 8> kShareKinds = {{
     {"compute", "compute", "matrix products, attention, and what goes with them", &TimeShares::compute_ns},
     {"ring", "exchange", "attention waiting for what lanes exchange for it", &TimeShares::ring_ns},
+    {"gather", "gather", "waiting for parameters that lanes share, and for sums of their gradients",
+     &TimeShares::gather_ns},
     {"link", "pull and push", "waiting for parameters or gradients: what overlap does not hide",
      &TimeShares::link_ns},
     {"update", "update", "scalars and optimiser", &TimeShares::update_ns},

@@ -19,6 +19,7 @@ struct Span {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t ring_ns = 0;
+  int64_t gather_ns = 0;
   int64_t pulled_ns = 0;  // when the parameters that it waits for are there
   int pipeline = 0;
 };
@@ -41,9 +42,12 @@ class RankShares {
   void add_cell(const Span& cell) {
     pass_until(std::min(cell.pulled_ns, cell.start_ns), shares_.link_ns);
     pass_until(cell.start_ns, shares_.bubble_ns);
-    const int64_t ring_ns = std::clamp<int64_t>(cell.ring_ns, 0, std::max<int64_t>(0, cell.end_ns - at_ns_));
-    pass_until(cell.end_ns - ring_ns, shares_.compute_ns);
-    pass_until(cell.end_ns, shares_.ring_ns);
+    const int64_t left_ns = std::max<int64_t>(0, cell.end_ns - at_ns_);
+    const int64_t ring_ns = std::clamp<int64_t>(cell.ring_ns, 0, left_ns);
+    const int64_t gather_ns = std::clamp<int64_t>(cell.gather_ns, 0, left_ns - ring_ns);
+    pass_until(cell.end_ns - ring_ns - gather_ns, shares_.compute_ns);
+    pass_until(cell.end_ns - gather_ns, shares_.ring_ns);
+    pass_until(cell.end_ns, shares_.gather_ns);
   }
   void pass_until(int64_t time_ns, int64_t& share_ns) {
     if (time_ns <= at_ns_) return;
@@ -122,13 +126,13 @@ int64_t argument(const TraceRecord& record, std::string_view name, int64_t other
   return otherwise;
 }
 
-// The predicted ring share of a cell that took another time than predicted.
-int64_t ring_ns(const TraceRecord& record) {
-  const int64_t ring_ns = argument(record, "ring_ns", 0);
+// A predicted share, "ring_ns" say, of a cell that may have taken another time than predicted.
+int64_t share_of(const TraceRecord& record, std::string_view name) {
+  const int64_t share_ns = argument(record, name, 0);
   const int64_t predicted_ns = argument(record, "predicted_ns", 0);
   const int64_t took_ns = record.end_ns - record.start_ns;
-  if (ring_ns <= 0 || predicted_ns <= 0 || took_ns == predicted_ns) return ring_ns;
-  return static_cast<int64_t>(static_cast<__int128>(ring_ns) * took_ns / predicted_ns);
+  if (share_ns <= 0 || predicted_ns <= 0 || took_ns == predicted_ns) return share_ns;
+  return static_cast<int64_t>(static_cast<__int128>(share_ns) * took_ns / predicted_ns);
 }
 
 }  // namespace
@@ -136,6 +140,7 @@ int64_t ring_ns(const TraceRecord& record) {
 TimeShares& TimeShares::operator+=(const TimeShares& other) {
   compute_ns += other.compute_ns;
   ring_ns += other.ring_ns;
+  gather_ns += other.gather_ns;
   link_ns += other.link_ns;
   update_ns += other.update_ns;
   bubble_ns += other.bubble_ns;
@@ -150,7 +155,8 @@ TimeShares time_shares(const graph::StepGraph& graph) {
   for (const Node& node : graph.nodes) {
     step.end_ns = std::max(step.end_ns, node.end_ns);
     if (graph::is_compute_cell(node.kind)) {
-      const Span span{node.start_ns, node.end_ns, node.ring_ns, pulled_ns(graph, node), node.pipeline};
+      const Span span{node.start_ns,          node.end_ns,  node.ring_ns, node.share_ns,
+                      pulled_ns(graph, node), node.pipeline};
       for (const int rank : node.members) step.ranks[static_cast<size_t>(rank)].cells.push_back(span);
     } else if (node.kind == NodeKind::kReduceScalars || node.kind == NodeKind::kUpdate) {
       for (const int rank : node.members)
@@ -177,9 +183,9 @@ TimeShares time_shares(const std::vector<TraceRecord>& records, int world_size) 
     if (meaning == Meaning::kUpdate) step.ranks[r].updates.emplace_back(record.start_ns, record.end_ns);
     if (meaning != Meaning::kCell) continue;
     const auto pull = pull_ends[r].find(argument(record, "pull_seq", -1));
-    step.ranks[r].cells.push_back({record.start_ns, record.end_ns, ring_ns(record),
-                                   pull == pull_ends[r].end() ? 0 : pull->second,
-                                   static_cast<int>(argument(record, "pipeline", 0))});
+    step.ranks[r].cells.push_back(
+        {record.start_ns, record.end_ns, share_of(record, "ring_ns"), share_of(record, "share_ns"),
+         pull == pull_ends[r].end() ? 0 : pull->second, static_cast<int>(argument(record, "pipeline", 0))});
   }
   return add_up(step);
 }

@@ -16,15 +16,16 @@ namespace sluice::report {
 // pipeline has ended (drain), idle until all pipelines have, and then exposed to what is left of the pushes.
 // A rank without cells is idle until then.
 struct TimeShares {
-  int64_t compute_ns = 0;  // cells, without what their rings expose
+  int64_t compute_ns = 0;  // cells, without what exchanges and gathers expose
   int64_t ring_ns = 0;     // cells waiting for keys and values of other lanes
+  int64_t gather_ns = 0;   // cells waiting for parameters that lanes share, and for sums of their gradients
   int64_t link_ns = 0;     // waiting for pull or push: what overlap does not hide
   int64_t update_ns = 0;   // scalars and optimiser
   int64_t bubble_ns = 0;   // waiting for other stages and lanes of the own pipeline
   int64_t idle_ns = 0;     // without work, or done before other pipelines
   int64_t between_ns = 0;  // before the step graph starts: switching strategies
   int64_t total_ns() const {
-    return compute_ns + ring_ns + link_ns + update_ns + bubble_ns + idle_ns + between_ns;
+    return compute_ns + ring_ns + gather_ns + link_ns + update_ns + bubble_ns + idle_ns + between_ns;
   }
   TimeShares& operator+=(const TimeShares& other);
   bool operator==(const TimeShares&) const = default;
@@ -33,10 +34,10 @@ struct TimeShares {
 // Of the timeline that the clock predicts. REQUIRES: the clock has run.
 TimeShares time_shares(const graph::StepGraph& graph);
 
-// Of a predicted or measured timeline: of the same step's predicted records the same. Ring time of a measured
-// cell is its predicted share of the cell. Records may come in any order; the step lasts from 0 to the last
-// one's end. Where records of cells lack what graph::trace_records tells (files of other programs), all ranks
-// count as one pipeline. REQUIRES: ranks in [0, world_size).
+// Of a predicted or measured timeline: of the same step's predicted records the same. Ring and gather time of
+// a measured cell are their predicted shares of the cell. Records may come in any order; the step lasts from
+// 0 to the last one's end. Where records of cells lack what graph::trace_records tells (files of other
+// programs), all ranks count as one pipeline. REQUIRES: ranks in [0, world_size).
 TimeShares time_shares(const std::vector<graph::TraceRecord>& records, int world_size);
 
 }  // namespace sluice::report

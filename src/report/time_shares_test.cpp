@@ -8,7 +8,8 @@ namespace sluice::report {
 namespace {
 
 graph::StepGraph random_graph(uint64_t seed, graph::Purpose purpose = graph::Purpose::kTrain) {
-  const graph::testing::RandomCase random = graph::testing::random_case(seed, {.max_lanes = 3});
+  const graph::testing::RandomCase random =
+      graph::testing::random_case(seed, {.max_lanes = 3, .max_share = 3});
   return graph::build(random.plan, random.table, random.cost, random.world_size, {.purpose = purpose});
 }
 
@@ -22,7 +23,7 @@ TEST(TimeShares, AddUpToRanksTimesTheStepOnRandomGraphs) {
     all += shares;
   }
   for (const int64_t share :
-       {all.compute_ns, all.ring_ns, all.link_ns, all.update_ns, all.bubble_ns, all.idle_ns})
+       {all.compute_ns, all.ring_ns, all.gather_ns, all.link_ns, all.update_ns, all.bubble_ns, all.idle_ns})
     EXPECT_GT(share, 0) << "never seen in 300 cases";
 }
 
@@ -38,7 +39,7 @@ TEST(TimeShares, ComputeIsTheCellsDurations) {
       ASSERT_LE(node.ring_ns, node.duration_ns);
     }
     const TimeShares shares = time_shares(graph);
-    ASSERT_EQ(shares.compute_ns + shares.ring_ns, cells_ns) << "seed " << seed;
+    ASSERT_EQ(shares.compute_ns + shares.ring_ns + shares.gather_ns, cells_ns) << "seed " << seed;
     ASSERT_EQ(shares.ring_ns, ring_ns) << "seed " << seed;
   }
 }

@@ -52,9 +52,9 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
 }
 
 Json to_json(const report::TimeShares& shares) {
-  return {{"compute", shares.compute_ns}, {"ring", shares.ring_ns},     {"link", shares.link_ns},
-          {"update", shares.update_ns},   {"bubble", shares.bubble_ns}, {"idle", shares.idle_ns},
-          {"between", shares.between_ns}};
+  return {{"compute", shares.compute_ns}, {"ring", shares.ring_ns},      {"gather", shares.gather_ns},
+          {"link", shares.link_ns},       {"update", shares.update_ns},  {"bubble", shares.bubble_ns},
+          {"idle", shares.idle_ns},       {"between", shares.between_ns}};
 }
 
 Json system_json(const SystemResult& result) {
@@ -103,7 +103,7 @@ std::vector<std::string> table_row(const SystemResult& result, const report::Sys
           base::human_count(std::llround(summary.tokens_per_s)),
           text(fixed(slower, 2), "x"),
           share(shares.compute_ns),
-          share(shares.ring_ns),
+          share(shares.ring_ns + shares.gather_ns),
           share(shares.bubble_ns),
           share(shares.link_ns + shares.between_ns),
           share(shares.idle_ns + shares.update_ns)};
@@ -165,7 +165,7 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
 std::string comparison_table(const std::vector<SystemResult>& results) {
   const report::SystemSummary sluice = report::summary_of(results.front().run);
   std::vector<std::vector<std::string>> rows = {
-      {"system", "step", "", "tokens/s", "time", "compute %", "exchange %", "bubble %", "link %", "idle %"}};
+      {"system", "step", "", "tokens/s", "time", "compute %", "lanes %", "bubble %", "link %", "idle %"}};
   std::string notes;
   for (const SystemResult& result : results) {
     if (result.run.infeasible.empty()) {

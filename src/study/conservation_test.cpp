@@ -68,8 +68,8 @@ void expect_streams_keep_time(const graph::StepGraph& graph) {
   }
   const report::TimeShares shares = report::time_shares(graph);
   ASSERT_EQ(shares.total_ns(), graph.makespan_ns * graph.world_size);
-  for (const int64_t ns : {shares.compute_ns, shares.ring_ns, shares.link_ns, shares.update_ns,
-                           shares.bubble_ns, shares.idle_ns}) {
+  for (const int64_t ns : {shares.compute_ns, shares.ring_ns, shares.gather_ns, shares.link_ns,
+                           shares.update_ns, shares.bubble_ns, shares.idle_ns}) {
     ASSERT_GE(ns, 0);
   }
 }

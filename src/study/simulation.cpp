@@ -32,16 +32,19 @@ int64_t peak_bytes(const graph::StepGraph& graph, const cost::CostModel& cost) {
 void add_before(report::TimeShares& shares, const SystemStep& step, int64_t ranks) {
   shares.between_ns += step.switch_ns * ranks;
   const int64_t earlier_ns = (step.before_ns - step.switch_ns) * ranks;
-  const int64_t work_ns = shares.compute_ns + shares.ring_ns + shares.bubble_ns + shares.idle_ns;
+  const int64_t work_ns =
+      shares.compute_ns + shares.ring_ns + shares.gather_ns + shares.bubble_ns + shares.idle_ns;
   const report::TimeShares last = shares;
   const auto share = [&](int64_t of_last_ns) {
     return static_cast<int64_t>(static_cast<__int128>(earlier_ns) * of_last_ns /
                                 std::max<int64_t>(work_ns, 1));
   };
   shares.ring_ns += share(last.ring_ns);
+  shares.gather_ns += share(last.gather_ns);
   shares.bubble_ns += share(last.bubble_ns);
   shares.idle_ns += share(last.idle_ns);
-  shares.compute_ns += earlier_ns - share(last.ring_ns) - share(last.bubble_ns) - share(last.idle_ns);
+  shares.compute_ns +=
+      earlier_ns - share(last.ring_ns) - share(last.gather_ns) - share(last.bubble_ns) - share(last.idle_ns);
 }
 
 report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,

@@ -52,6 +52,7 @@ struct StepWord {
   int64_t corpus_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t link_exposed_ns = 0;
+  int64_t gather_exposed_ns = 0;
   int64_t overhead_ns = 0;
   checkpoint::SaveWord save;
 };
@@ -65,6 +66,7 @@ StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
   word.corpus_bytes = step.corpus_bytes;
   word.peak_bytes = result.peak_bytes;
   word.link_exposed_ns = result.timing.link_exposed_ns;
+  word.gather_exposed_ns = result.gather_exposed_ns;
   word.overhead_ns = result.timing.overhead_ns();
   return word;
 }
@@ -402,6 +404,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
     metrics.corpus_bytes += word.corpus_bytes;
     metrics.peak_bytes = std::max(metrics.peak_bytes, word.peak_bytes);
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));
+    metrics.gather_exposed_ms = std::max(metrics.gather_exposed_ms, milliseconds(word.gather_exposed_ns));
     metrics.overhead_ms = std::max(metrics.overhead_ms, milliseconds(word.overhead_ns));
   }
   return agreement;
