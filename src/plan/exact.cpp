@@ -57,6 +57,7 @@ struct Option {
   std::vector<Subset> own = {};  // by lane of several, what it has whole
   int first_lane = 0;
   int lanes = 1;
+  cost::ExchangeChoice exchange = {};
   int end_lane() const { return first_lane + lanes; }
   bool beside(const Option& other) const {
     return end_lane() <= other.first_lane || other.end_lane() <= first_lane;
@@ -89,7 +90,11 @@ std::vector<strategy::UnitSequence> take(Subset subset,
 
 // `sequences`: by place.
 strategy::Unit unit_of(const Option& option, const std::vector<strategy::UnitSequence>& sequences) {
-  strategy::Unit unit{.first_lane = option.first_lane, .lanes = option.lanes, .sequences = {}};
+  strategy::Unit unit{.first_lane = option.first_lane,
+                      .lanes = option.lanes,
+                      .sequences = {},
+                      .exchange = option.exchange.exchange};
+  unit.nested_lanes = option.exchange.nested_lanes;
   Subset shared = option.bin;
   for (const Subset own : option.own) shared &= ~own;
   unit.sequences = take(shared, sequences);
@@ -134,8 +139,9 @@ class PipelineTable {
   }
 
  private:
-  // Every subset on every run of lanes that holds it.
+  // Every subset on every run of lanes that holds it, with the exchange that costs least there.
   void list_options(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
+    const schedule::UnitTimes times(pipeline, cost);
     strategy::PipelinePlan plan{.pipeline = pipeline, .units = {}};
     const std::vector<strategy::UnitSequence> sequences = batch_.sequences();
     first_of_.push_back(0);
@@ -148,10 +154,14 @@ class PipelineTable {
           if (unit.tokens() > scheme_.lane_max_len_tokens()) return;
           if (lanes > std::max<int64_t>(1, shortest / 2)) return;
           for (int first = 0; first + lanes <= pipeline.scheme.cp; ++first) {
-            options_.push_back({.bin = bin, .own = own, .first_lane = first, .lanes = lanes});
             unit.first_lane = first;
             unit.ring = static_cast<int>(plan.units.size());
+            const auto exchange = times.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
+            unit.exchange = exchange.exchange;
+            unit.nested_lanes = exchange.nested_lanes;
             plan.units.push_back(unit);
+            options_.push_back(
+                {.bin = bin, .own = own, .first_lane = first, .lanes = lanes, .exchange = exchange});
           }
         });
       }

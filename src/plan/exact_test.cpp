@@ -143,6 +143,33 @@ TEST(Exact, BoundAndOursEncloseTheOptimum) {
   EXPECT_LE(excess_ppm[excess_ppm.size() / 2], 10'000);
 }
 
+TEST(Exact, BoundAndOursEncloseTheOptimumOfLanes) {
+  const std::vector<cost::CostModel> costs = {test_cost(), test_cost(45'000'000), test_cost(128'000'000, 8)};
+  const std::vector<std::string> texts = {
+      "<1,1,4>",           "<1,2,2>",   "<1,1,2> + <1,2,1>", "<2,1,2> + <1,1,2>", "<1,3,2>",
+      "<1,1,2> + <1,2,2>", "2x<1,1,2>", "<1,1,3> + <1,1,1>", "<2,2,2>",           "2x<1,2,2>"};
+  std::vector<int64_t> excess_ppm;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    base::Rng rng(seed, 63);
+    const cost::CostModel& cost = costs[seed / texts.size() % costs.size()];
+    const std::string& text = texts[seed % texts.size()];
+    const Planner proving = planner_of({text}, cost, exact());
+    const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 4), proving.max_len_tokens());
+    const strategy::StepPlan best = proving.plan(0, sequences_of(lengths));
+    ASSERT_NO_THROW(strategy::validate(best, kWorld)) << "seed " << seed;
+    EXPECT_EQ(best.estimated_ns, makespan_ns(best.pipelines, cost)) << "seed " << seed;
+    const strategy::StepPlan found = planner_of({text}, cost, ours()).plan(0, sequences_of(lengths));
+    ASSERT_LE(found.lower_bound_ns, best.estimated_ns) << "seed " << seed;
+    ASSERT_LE(best.estimated_ns, found.estimated_ns) << "seed " << seed;
+    excess_ppm.push_back(static_cast<int64_t>(cost::Wide{found.estimated_ns - best.estimated_ns} * 1'000'000 /
+                                              best.estimated_ns));
+  }
+  std::sort(excess_ppm.begin(), excess_ppm.end());
+  EXPECT_LE(excess_ppm[excess_ppm.size() / 2], 10'000);
+  EXPECT_LE(excess_ppm[excess_ppm.size() * 9 / 10], 30'000);
+  EXPECT_LE(excess_ppm.back(), 100'000);
+}
+
 TEST(Exact, RefusesWhatIsTooLargeAndSaysTheLimits) {
   const cost::CostModel cost = test_cost();
   const auto message = [&](const std::string& text, size_t count) {
@@ -157,6 +184,8 @@ TEST(Exact, RefusesWhatIsTooLargeAndSaysTheLimits) {
   EXPECT_NE(message("2x<1,1,1>", kMostExactSequences + 1).find("at most 12 sequences"), std::string::npos);
   EXPECT_EQ(message("<1,2,1>", kMostStagedExactSequences), "");
   EXPECT_NE(message("<1,2,1>", kMostStagedExactSequences + 1).find("7 where pp > 1"), std::string::npos);
+  EXPECT_NE(message("<1,1,2>", kMostLanedExactSequences + 1).find("5 where cp > 1"), std::string::npos);
+  EXPECT_NE(message("<1,1,8>", 1).find("at most 4 lanes"), std::string::npos);
 }
 
 TEST(Exact, NothingToPlanAndNothingThatHoldsIt) {

@@ -17,7 +17,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostShifts = 60;  // of widths, in a search
+constexpr int kMostShifts = 30;  // of widths, in a search
 
 // How one try cuts sequences and fills lanes.
 struct Try {
@@ -327,8 +327,8 @@ void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int wi
   slot.end_ns += alone_ns;
 }
 
-// The rings that are the last of all their lanes can take up what these run alone, and save its constant. Units
-// that exchange heads don't: they would have to cut it.
+// The rings that are the last of all their lanes can take up what these run alone, and save its constant.
+// Units that exchange heads don't: they would have to cut it.
 void LanePacker::find_last_rings(Placement& placement) const {
   const LaneDraft& draft = placement.draft;
   std::vector<int> last_on(draft.units.size(), 0);

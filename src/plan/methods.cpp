@@ -14,7 +14,7 @@ using strategy::StepPlan;
 using strategy::Strategy;
 
 // A candidate whose quick plan takes longer than the best by one part in so many is not planned in full.
-constexpr int64_t kNear = 8;
+constexpr int64_t kNear = 16;
 
 struct Best {
   int64_t end_ns = std::numeric_limits<int64_t>::max();
@@ -59,7 +59,9 @@ class Ours : public Method {
     if (options.effort == Effort::kFull) {
       std::ranges::stable_sort(searches, {}, &CandidateSearch::known_ns);
       for (CandidateSearch& search : searches) {
-        const bool near = search.end_ns() / kNear <= best.end_ns / (kNear - 1);
+        // Quick plans of few sequences are too coarse to give a candidate up by.
+        const bool few = sequences.size() <= kFewSequences;
+        const bool near = few || search.end_ns() / kNear <= best.end_ns / (kNear - 1);
         if (near && *search.lower_bound_ns() < best.end_ns) best.take(search, Effort::kFull);
       }
     }

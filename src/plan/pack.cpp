@@ -1,12 +1,14 @@
 #include "plan/pack.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/growth.h"
+#include "plan/improve.h"
 #include "plan/lanes.h"
 #include "plan/shared_passes.h"
 #include "plan/square_root.h"
@@ -50,13 +52,9 @@ class Packer {
  public:
   Packer(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
          std::span<const PackItem> items)
-      : pipeline_(pipeline),
-        scheme_(scheme),
-        times_(pipeline, cost),
-        table_(pipeline.scheme.pp),
-        items_(items) {}
+      : scheme_(scheme), times_(pipeline, cost), table_(pipeline.scheme.pp), items_(items) {}
 
-  PackedPipeline run(PackRule rule, int64_t enough_ns) {
+  TimedUnits run(int64_t enough_ns) {
     if (items_.empty()) {
       consider({});
     } else if (scheme_.scheme().pp == 1) {
@@ -64,7 +62,6 @@ class Packer {
     } else {
       collect_trials();
       run_trials(enough_ns);
-      if (rule == PackRule::kThorough && *best_ns_ > enough_ns) search(enough_ns);
     }
     return best();
   }
@@ -214,68 +211,6 @@ class Packer {
     }
   }
 
-  // Until a whole round of neighbours brings nothing, or the tries are used up.
-  void search(int64_t enough_ns) {
-    constexpr size_t kCells = 2000;  // that are timed anew, of all tries together
-    int tries = static_cast<int>(kCells / (best_.size() * static_cast<size_t>(table_.stages()))) + 1;
-    bool improved = true;
-    while (improved && tries > 0 && *best_ns_ > enough_ns)
-      improved = exchange_bins(tries) | move_items(tries);
-  }
-
-  bool try_one(const Bins& bins, int& tries) {
-    const int64_t before_ns = *best_ns_;
-    --tries;
-    consider(bins);
-    return *best_ns_ < before_ns;
-  }
-
-  bool exchange_bins(int& tries) {
-    bool improved = false;
-    for (size_t i = 0; i + 1 < best_.size(); ++i) {
-      for (size_t j = i + 1; j < best_.size() && tries > 0; ++j) {
-        Bins bins = best_;
-        std::swap(bins[i], bins[j]);
-        improved |= try_one(bins, tries);
-      }
-    }
-    return improved;
-  }
-
-  // Each item into every other bin, and into a new one at every place.
-  bool move_items(int& tries) {
-    bool improved = false;
-    for (int item = 0; item < static_cast<int>(items_.size()) && tries > 0; ++item) {
-      for (size_t to = 0; to <= 2 * best_.size() && tries > 0; ++to) {
-        if (const auto bins = moved(item, to)) improved |= try_one(*bins, tries);
-      }
-    }
-    return improved;
-  }
-
-  // Odd places are the bins, even ones are between them. Nothing when that changes nothing or does not fit.
-  std::optional<Bins> moved(int item, size_t place) const {
-    Bins bins = best_;
-    for (size_t from = 0; from < bins.size(); ++from) {
-      const auto at = std::find(bins[from].begin(), bins[from].end(), item);
-      if (at == bins[from].end()) continue;
-      if (place == 2 * from + 1 || (bins[from].size() == 1 && place % 2 == 0)) return std::nullopt;
-      bins[from].erase(at);
-      break;
-    }
-    if (place % 2 == 0) {
-      bins.insert(bins.begin() + static_cast<ptrdiff_t>(place / 2), {item});
-    } else {
-      std::vector<int>& bin = bins[place / 2];
-      int64_t tokens = items_[static_cast<size_t>(item)].tokens;
-      for (const int other : bin) tokens += items_[static_cast<size_t>(other)].tokens;
-      if (tokens > scheme_.max_len_tokens()) return std::nullopt;
-      bin.push_back(item);
-    }
-    std::erase_if(bins, [](const std::vector<int>& bin) { return bin.empty(); });
-    return bins;
-  }
-
   void consider(const Bins& bins) {
     table_.resize(static_cast<int>(bins.size()));
     order_.resize(bins.size());
@@ -290,15 +225,12 @@ class Packer {
     best_ = bins;
   }
 
-  PackedPipeline best() const {
-    PackedPipeline packed{
-        .plan = {.pipeline = pipeline_, .max_len_tokens = scheme_.max_len_tokens(), .units = {}},
-        .makespan_ns = *best_ns_};
-    for (const std::vector<int>& bin : best_) packed.plan.units.push_back(unit_of(items_, bin));
-    return packed;
+  TimedUnits best() const {
+    TimedUnits best{.units = {}, .makespan_ns = *best_ns_};
+    for (const std::vector<int>& bin : best_) best.units.push_back(unit_of(items_, bin));
+    return best;
   }
 
-  const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;
   schedule::UnitTable table_;  // of all trials; later of the bins last considered, in the order of injection
@@ -395,17 +327,98 @@ std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int
   return counts;
 }
 
-PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-                    std::span<const int64_t> lengths, std::span<const int> members, PackRule rule,
-                    int64_t enough_ns) {
-  if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members);
-  if (pipeline.scheme.cp > 1) return pack_lanes(pipeline, scheme, cost, lengths, members, rule, enough_ns);
+namespace {
+
+TimedUnits pack_one_lane(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                         const cost::CostModel& cost, std::span<const int64_t> lengths,
+                         std::span<const int> members, int64_t enough_ns) {
   std::vector<PackItem> items;
   for (const int sequence : members) {
     const int64_t tokens = lengths[static_cast<size_t>(sequence)];
     items.push_back({.sequence = sequence, .tokens = tokens, .work_ns = scheme.sequence_ns(tokens)});
   }
-  return Packer(pipeline, scheme, cost, items).run(rule, enough_ns);
+  return Packer(pipeline, scheme, cost, items).run(enough_ns);
+}
+
+// Cells that the improver may time, by rule.
+int64_t most_cells(PackRule rule) {
+  switch (rule) {
+    case PackRule::kOurs: return 0;
+    case PackRule::kThorough: return 2'000;
+    case PackRule::kFew: return 40'000;
+  }
+  return 0;
+}
+
+// Where constants are most of the time, as few units as can be are the best: the first so many lanes, for
+// each count, with a unit of its own, to which the longest sequences are dealt first, improved from there.
+void start_from_lanes(const SchemeCost& scheme, std::span<const int64_t> lengths,
+                      std::span<const int> members, int64_t enough_ns, int64_t cells, UnitImprover& improver,
+                      TimedUnits& best) {
+  std::vector<strategy::UnitSequence> sequences;
+  for (const int member : members) sequences.push_back({member, lengths[static_cast<size_t>(member)]});
+  std::ranges::stable_sort(sequences, std::greater<>(), &strategy::UnitSequence::length_tokens);
+  const auto most = std::min<size_t>(static_cast<size_t>(scheme.scheme().cp), sequences.size());
+  for (size_t lanes = 1; lanes <= most && best.makespan_ns > enough_ns; ++lanes) {
+    TimedUnits next{.units = std::vector<strategy::Unit>(lanes)};
+    for (size_t lane = 0; lane < lanes; ++lane) next.units[lane].first_lane = static_cast<int>(lane);
+    for (const strategy::UnitSequence& sequence : sequences) {
+      std::ranges::min_element(next.units, {}, &strategy::Unit::tokens)->sequences.push_back(sequence);
+    }
+    const bool fit = std::ranges::all_of(next.units, [&](const strategy::Unit& unit) {
+      return unit.tokens() <= scheme.lane_max_len_tokens();
+    });
+    if (!fit) continue;
+    next.makespan_ns = improver.makespan_ns(next.units, schedule::Recurrence::kLate - 1);
+    improver.improve(next, enough_ns, cells);
+    if (next.makespan_ns < best.makespan_ns) best = std::move(next);
+  }
+}
+
+strategy::PipelinePlan plan_of(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                               const cost::CostModel& cost, std::vector<strategy::Unit> units) {
+  strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.lane_max_len_tokens()};
+  std::optional<schedule::UnitTimes> times;
+  if (pipeline.scheme.cp > 1) times.emplace(pipeline, cost);
+  for (size_t u = 0; u < units.size(); ++u) {
+    strategy::Unit& unit = units[u];
+    std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
+    for (auto& own : unit.own) std::ranges::sort(own, {}, &strategy::UnitSequence::sequence);
+    plan.max_len_tokens = std::max(plan.max_len_tokens, unit.tokens());
+    if (unit.lanes == 1) continue;
+    const cost::ExchangeChoice choice = times->cheapest_exchange(unit, scheme.lane_max_len_tokens());
+    unit.exchange = choice.exchange;
+    unit.nested_lanes = choice.nested_lanes;
+    unit.ring = static_cast<int>(u);
+  }
+  plan.units = strategy::in_injection_order(std::move(units), pipeline.scheme.cp);
+  return plan;
+}
+
+}  // namespace
+
+PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
+                    std::span<const int64_t> lengths, std::span<const int> members, PackRule rule,
+                    int64_t enough_ns) {
+  if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members);
+  const bool laned = pipeline.scheme.cp > 1;
+  TimedUnits packed;
+  if (laned) {
+    PackedPipeline on_lanes = pack_lanes(pipeline, scheme, cost, lengths, members, rule, enough_ns);
+    packed = {.units = std::move(on_lanes.plan.units), .makespan_ns = on_lanes.makespan_ns};
+  } else {
+    packed = pack_one_lane(pipeline, scheme, cost, lengths, members, enough_ns);
+  }
+  const bool simple = !laned && pipeline.scheme.pp == 1;  // few micro-batches, in any order, are the best
+  // Of many sequences on lanes single moves bring too little for what they cost to time.
+  const int64_t cells = laned && rule != PackRule::kFew ? 0 : most_cells(rule);
+  if (!simple && cells > 0 && packed.makespan_ns > enough_ns) {
+    UnitImprover improver(pipeline, scheme, cost);
+    improver.improve(packed, enough_ns, cells);
+    if (laned) start_from_lanes(scheme, lengths, members, enough_ns, cells, improver, packed);
+  }
+  return {.plan = plan_of(pipeline, scheme, cost, std::move(packed.units)),
+          .makespan_ns = packed.makespan_ns};
 }
 
 }  // namespace sluice::plan

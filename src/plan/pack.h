@@ -32,9 +32,11 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
 // gradients off fills part of the bubble, which lowers it to √(0.6·W·(PP − 1)/c).
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items);
 
-// kOurs: the exact makespan. kThorough: that, then local search on it: exchanging micro-batches in the order
-// of injection and moving sequences between them, a fixed number of tries.
-enum class PackRule { kOurs, kThorough };
+// kOurs: seeds, of which the schedule says the best. kThorough: more of them, then local search
+// (plan/improve.h). kFew: that with a budget for pipelines of few sequences.
+enum class PackRule { kOurs, kThorough, kFew };
+// Up to so many of a pipeline or batch are worth single moves, each packed.
+constexpr size_t kFewSequences = 16;
 
 // Micro-batches whose work follows `targets` (relative, in order of injection): the most work first, each to
 // the bin furthest below its share among those with room. Nothing when an item finds no room or a bin stays

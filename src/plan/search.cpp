@@ -16,7 +16,6 @@ constexpr int kRoundsInVain = 2;
 constexpr int kRelocations = 8;
 constexpr int64_t kSlack =
     32;  // a pipeline that ends by so small a part sooner than the last is packed well enough
-constexpr size_t kFewSequences = 16;
 constexpr int64_t kGoalPartsPerTenThousand = 5;     // 0.05 % above the bound is near enough
 constexpr int64_t kStartDistances[] = {2, 10, 30};  // from the bound, in thousandths
 
@@ -224,7 +223,7 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort) {
   Assignment again(*floors_, group_of_, first_overheads());
   again.place(pipeline_of);
   set_overheads(packed_, again);
-  consider(std::move(again), PackRule::kThorough);
+  consider(std::move(again), floors_->sequences() <= kFewSequences ? PackRule::kFew : PackRule::kThorough);
   for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {
     if (packed_.end_ns() <= goal_ns || !relocate_one(packed_)) break;
   }
