@@ -422,6 +422,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies,
                                                     [](Shape& s) {
                                                       s.qk_norm = model::QkNorm::kAllHeads;
                                                       s.norm_place = model::NormPlace::kBehind;
+                                                      // Norms divide by what fresh weights put out, which is
+                                                      // near 0: with less, they amplify rounding.
+                                                      s.norm_eps = 1e-2;
                                                     }},
                                          FamilyCase{"Granite",
                                                     [](Shape& s) {
