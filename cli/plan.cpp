@@ -128,7 +128,7 @@ void plan_several(Planning& planning, const Arguments& arguments) {
 }
 
 // Steps far away take seconds.
-void skip_to(int64_t step, corpus::Sampler& sampler) {
+void skip_to(int64_t step, config::PhasedSampler& sampler) {
   constexpr int64_t kFar = 100'000;
   constexpr int64_t kParts = 20;
   if (step < kFar) return sampler.skip(step);
