@@ -63,13 +63,13 @@ class Phases(TestCase):
 
     def test_a_phase_is_added_where_the_run_stopped(self):
         self.phased("run", phases="", train__steps=4)
-        self.train("run", 2)
+        self.train("run", 4)
         run = self.phased("run", phases='[[phase]]\nstep = 4\ntrain = [["other", 1.0]]\n', train__steps=6)
-        self.train("run", 2, "--resume", "auto")
+        self.train("run", 4, "--resume", "auto")
         self.assertEqual(sorted(losses(run)), list(range(6)))
         # What was trained on is not rewritten.
         self.phased("run", phases="", train__steps=8, data__train=[["other", 1.0]])
-        outcome = self.train("run", 2, "--resume", "auto", expect=2)
+        outcome = self.train("run", 4, "--resume", "auto", expect=2)
         self.assertRegex(outcome.stderr, "other|corpora")
 
     def test_validation_sets_are_evaluated_by_name(self):
@@ -77,7 +77,7 @@ class Phases(TestCase):
         path = self.directory / "run.toml"
         sets = 'validation = {held = "held", both = ["held", "other"]}\n'
         path.write_text(path.read_text().replace("[data]\n", "[data]\n" + sets))
-        self.train("run", 2)
+        self.train("run", 4)
         evaluations = [record for record in records(run) if "validation_loss" in record]
         self.assertEqual([(record["step"], record["set"]) for record in evaluations],
                          [(1, "both"), (1, "held"), (3, "both"), (3, "held")])
