@@ -100,6 +100,7 @@ class StoreServer::Service {
     std::string received;              // not yet a whole message
     std::vector<std::string> awaited;  // keys that its answer waits for; none when it waits for nothing
     Clock::time_point deadline;
+    bool gave_up = false;  // waited in vain for a rank that is missing: that it goes then is no news
   };
 
   void run() {
@@ -111,7 +112,9 @@ class StoreServer::Service {
       }
       std::erase_if(ranks_, [this](Rank& rank) {
         if (serve(rank)) return false;
-        if (left_.empty()) left_ = base::text("rank ", rank.rank, " left while the ranks were joining");
+        if (left_.empty() && !rank.gave_up) {
+          left_ = base::text("rank ", rank.rank, " left while the ranks were joining");
+        }
         return true;
       });
       answer_waiting();
@@ -203,6 +206,7 @@ class StoreServer::Service {
           std::ranges::all_of(rank.awaited, [&](const auto& key) { return texts_.contains(key); });
       if (!there && left_.empty() && now < rank.deadline) continue;
       rank.awaited.clear();
+      rank.gave_up = !there && left_.empty();
       // A peer that cannot be written to shows when it is read from.
       send_all(rank.socket, pack(there ? Answer{"1"} : left_.empty() ? Answer{"0"} : Answer{"0", left_}));
     }
