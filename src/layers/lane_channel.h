@@ -2,13 +2,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "comm/transport.h"
+#include "layers/side_stream.h"
 
 namespace sluice::layers {
 
@@ -24,18 +23,6 @@ class LaneChannel {
     Way way = Way::kTo;
   };
 
-  // A transfer under way. On a GPU it runs beside the current stream, which wait() puts behind it.
-  class Passing {
-   public:
-    Passing(comm::WorkPtr work, std::optional<c10::Event> done)
-        : work_(std::move(work)), done_(std::move(done)) {}
-    void wait(const at::Device& device);
-
-   private:
-    comm::WorkPtr work_;
-    std::optional<c10::Event> done_;
-  };
-
   explicit LaneChannel(comm::Communicator& communicator) : communicator_(communicator) {}
 
   // All parcels at once, each untouched until wait(). The j-th to a member meets the j-th that it has from
@@ -48,7 +35,7 @@ class LaneChannel {
   comm::WorkPtr issue(std::span<const Parcel> parcels);
 
   comm::Communicator& communicator_;
-  std::optional<c10::Stream> stream_;  // of a GPU
+  SideStream beside_;
   int64_t sent_bytes_ = 0;
 };
 

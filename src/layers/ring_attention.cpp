@@ -17,10 +17,10 @@
 namespace sluice::layers {
 namespace {
 
-using Passing = std::optional<LaneChannel::Passing>;
+using Transfer = std::optional<Passing>;
 
 // One step of all lanes: a block goes to the next lane while another comes from the one before.
-Passing pass(LaneChannel& channel, const RingLayout& ring, const at::Tensor& to, const at::Tensor& from) {
+Transfer pass(LaneChannel& channel, const RingLayout& ring, const at::Tensor& to, const at::Tensor& from) {
   using Parcel = LaneChannel::Parcel;
   return channel.exchange(
       std::array{Parcel{from, ring.previous, Parcel::Way::kFrom}, Parcel{to, ring.next, Parcel::Way::kTo}});
@@ -45,7 +45,7 @@ class Blocks {
   }
 
   // Begins to pass the step's block on, for the next step's; after the last step there is none.
-  Passing pass_on(int step) {
+  Transfer pass_on(int step) {
     if (step + 1 == ring_.lanes) return std::nullopt;
     return pass(channel_, ring_, of_step(step), of_step(step + 1));
   }
@@ -110,7 +110,7 @@ class BlockGradients {
   at::Tensor keys_;
   at::TensorOptions wide_;
   at::Tensor sent_BJD_, come_BJD_;
-  Passing passing_;
+  Transfer passing_;
 };
 
 }  // namespace
@@ -121,7 +121,7 @@ ops::AttentionResult ring_attention(LaneChannel& channel, const AttendedRows& ro
   Blocks blocks(channel, ring, input);
   ops::AttentionResult seen;
   for (int step = 0; step < ring.lanes; ++step) {
-    Passing passing = blocks.pass_on(step);
+    Transfer passing = blocks.pass_on(step);
     if (step == 0) {
       seen = ops::attention(input, rows.sequences);
       seen.out_TND = seen.out_TND.to(seen.lse_NT.scalar_type());
@@ -144,7 +144,7 @@ void ring_attention_backward(LaneChannel& channel, const AttendedRows& rows, con
   BlockGradients gradients(channel, ring, input, wide);
   at::Tensor dq_TND;
   for (int step = 0; step < ring.lanes; ++step) {
-    Passing passing = blocks.pass_on(step);
+    Transfer passing = blocks.pass_on(step);
     if (step == 0) {
       ops::attention_backward(dout_TND, input, saved, rows.sequences, gradient);
       dq_TND = gradient.dq_TND.to(wide.dtype());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/text.h"
 #include "runtime/test_cluster.h"
@@ -30,6 +31,16 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
     }
     EXPECT_LE(difference, parameter_tolerance * largest) << name;
   }
+}
+
+// Sums run in a fixed order, whatever arrives first.
+void expect_delays_change_nothing(RunOptions options) {
+  options.steps = 6;
+  const RunRecord calm = run_in_process(options);
+  options.max_delay_ns = 2'000'000;
+  const RunRecord delayed = run_in_process(options);
+  EXPECT_EQ(calm.losses, delayed.losses);
+  EXPECT_EQ(calm.parameters, delayed.parameters);
 }
 
 RunRecord run(int world_size, std::vector<std::string> strategies,
@@ -229,12 +240,7 @@ TEST_F(EquivalenceOfExchanges, RandomDelaysChangeNothingAtAll) {
   options.strategies = {"<1,1,6>", "<1,3,2>", "<2,1,3>"};
   options.plan = packed_plan;
   options.exchanges = all();
-  options.steps = 6;
-  const RunRecord calm = run_in_process(options);
-  options.max_delay_ns = 2'000'000;
-  const RunRecord delayed = run_in_process(options);
-  EXPECT_EQ(calm.losses, delayed.losses);
-  EXPECT_EQ(calm.parameters, delayed.parameters);
+  expect_delays_change_nothing(std::move(options));
 }
 
 // Lanes that share parameters: whole sequences and units of several lanes, within share groups and across
@@ -285,17 +291,11 @@ TEST_F(EquivalenceOfShares, TwoLevelLinks) {
   expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
 }
 
-// Sums run in the order of lanes, whatever arrives first.
 TEST_F(EquivalenceOfShares, RandomDelaysChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
   options.strategies = {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"};
-  options.steps = 6;
-  const RunRecord calm = run_in_process(options);
-  options.max_delay_ns = 2'000'000;
-  const RunRecord delayed = run_in_process(options);
-  EXPECT_EQ(calm.losses, delayed.losses);
-  EXPECT_EQ(calm.parameters, delayed.parameters);
+  expect_delays_change_nothing(std::move(options));
 }
 
 // Cells that are cut by layers, for copies to host memory, carry what is at hand from one to the next.
@@ -363,12 +363,7 @@ TEST_F(Equivalence, RandomDelaysChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
   options.strategies = {"<1,2,1> + <2,1,1>", "<1,1,4>", "4x<1,1,1>", "<1,2,2>"};
-  options.steps = 6;
-  const RunRecord calm = run_in_process(options);
-  options.max_delay_ns = 2'000'000;
-  const RunRecord delayed = run_in_process(options);
-  EXPECT_EQ(calm.losses, delayed.losses);
-  EXPECT_EQ(calm.parameters, delayed.parameters);
+  expect_delays_change_nothing(std::move(options));
 }
 
 TEST_F(Equivalence, TiedEmbeddings) {

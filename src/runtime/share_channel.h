@@ -4,21 +4,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "comm/transport.h"
-#include "layers/lane_channel.h"
+#include "layers/side_stream.h"
 
 namespace sluice::runtime {
 
 // Of one share group. Used by one thread at a time; all members issue the same operations in the same order.
 class ShareChannel {
  public:
-  // On a GPU it runs beside the current stream, which wait() puts behind it.
-  using Passing = layers::LaneChannel::Passing;
+  using Passing = layers::Passing;
 
   explicit ShareChannel(comm::Communicator& group) : group_(group) {}
 
@@ -35,11 +34,11 @@ class ShareChannel {
   int64_t scattered_bytes() const { return scattered_bytes_; }  // sent to others
 
  private:
-  template <typename Issue>
-  Passing beside(const at::Tensor& from, const at::Tensor& to, const Issue& issue);
+  Passing run_beside(const at::Tensor& from, const at::Tensor& to,
+                     const std::function<comm::WorkPtr()>& issue);
 
   comm::Communicator& group_;
-  std::optional<c10::Stream> stream_;  // of a GPU
+  layers::SideStream beside_;
   int64_t gathered_bytes_ = 0;
   int64_t scattered_bytes_ = 0;
 };
