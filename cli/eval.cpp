@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/model_options.h"
 #include "cli/ranks.h"
 #include "corpus/blend.h"
 #include "train/evaluator.h"
@@ -24,14 +25,10 @@ using base::text;
 
 namespace {
 
-struct Options {
-  std::filesystem::path model;
+struct Options : ModelOptions {
   std::vector<std::string> corpora;
   corpus::SamplerOptions sampling{.tokens_per_step = 8192};
   std::string overflow = "truncate";
-  std::string dtype = "exact";
-  std::string device = "auto";
-  int threads = 0;
   int nproc = 1;
   std::string strategy;
   int64_t most_sequences = 0;
@@ -134,11 +131,8 @@ void run(const Options& options) {
   if (batches.empty()) {
     throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");
   }
-  train::EvaluatorOptions evaluation;
+  train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = options.sampling.context_length;
-  evaluation.dtype = options.dtype == "exact" ? model.exact_dtype() : options.dtype;
-  evaluation.device = options.device;
-  evaluation.threads = options.threads;
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
   auto* kept =
@@ -195,25 +189,10 @@ void add_batching(CLI::App& command, Options& options) {
 void add_eval(CLI::App& app) {
   CLI::App* command = app.add_subcommand("eval", "Mean token loss of a model on corpora");
   auto options = std::make_shared<Options>();
-  command
-      ->add_option("--model", options->model,
-                   "Hugging Face folder, checkpoint (step-N), or run directory: its newest checkpoint")
-      ->required();
+  add_model_option(*command, *options);
   command->add_option("--corpus", options->corpora, "Corpora (prefixes of .bin and .idx)")->required();
   add_batching(*command, *options);
-  command
-      ->add_option(
-          "--dtype", options->dtype,
-          "What is computed in: float32, bfloat16, float64; exact: the type of the weights, float32 or "
-          "wider")
-      ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
-      ->capture_default_str();
-  command->add_option("--device", options->device, "auto (a GPU where there is one), cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "Compute threads; 0: one a core")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  add_computing_options(*command, *options);
   command->add_option("--losses", options->losses,
                       "Write a JSON line for every sequence here: document, begin, length, targets, loss_sum "
                       "(sequences go through the model one by one)");

@@ -9,6 +9,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/model_options.h"
 #include "cli/tokenizers.h"
 #include "train/evaluator.h"
 
@@ -18,14 +19,10 @@ using base::text;
 
 namespace {
 
-struct Options {
-  std::filesystem::path model;
+struct Options : ModelOptions {
   std::filesystem::path tokenizer;
   std::string prompt;
   int64_t tokens = 64;
-  std::string dtype = "exact";
-  std::string device = "auto";
-  int threads = 0;
   bool json = false;
 };
 
@@ -69,15 +66,12 @@ void run(const Options& options) {
   std::vector<int64_t> tokens = tokens_of(*tokenizer, prompt, model.shape().vocab);
   const auto given = static_cast<int64_t>(tokens.size());
 
-  train::EvaluatorOptions evaluation;
+  train::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = given + options.tokens;
-  evaluation.dtype = options.dtype == "exact" ? model.exact_dtype() : options.dtype;
-  evaluation.device = options.device;
-  evaluation.threads = options.threads;
   train::Evaluator evaluator(model, evaluation);
   std::vector<int32_t> said;
   bool ended = false;
-  while (!ended && static_cast<int64_t>(said.size()) < options.tokens) {
+  while (static_cast<int64_t>(said.size()) < options.tokens) {
     const at::Tensor logits = evaluator.logits(tokens);
     const int64_t next = at::argmax(logits[logits.size(0) - 1]).item<int64_t>();
     ended = next == tokenizer->end_id();
@@ -106,10 +100,7 @@ void add_generate(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("generate", "What a model says behind a prompt: the likeliest tokens");
   auto options = std::make_shared<Options>();
-  command
-      ->add_option("--model", options->model,
-                   "Hugging Face folder, checkpoint (step-N), or run directory: its newest checkpoint")
-      ->required();
+  add_model_option(*command, *options);
   command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input")->required();
   command
       ->add_option("--tokens", options->tokens,
@@ -117,15 +108,7 @@ void add_generate(CLI::App& app) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
-  command->add_option("--dtype", options->dtype, "What is computed in: exact, float32, bfloat16, float64")
-      ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
-      ->capture_default_str();
-  command->add_option("--device", options->device, "auto (a GPU where there is one), cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "Compute threads; 0: one a core")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  add_computing_options(*command, *options);
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options] { run(*options); });
 }

@@ -1,0 +1,26 @@
+// Options of the commands that compute with a model as it is: eval and generate.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "train/evaluator.h"
+
+namespace sluice::cli {
+
+struct ModelOptions {
+  std::filesystem::path model;
+  std::string dtype = "exact";
+  std::string device = "auto";
+  int threads = 0;
+};
+
+void add_model_option(CLI::App& command, ModelOptions& options);
+// What is computed in, and where.
+void add_computing_options(CLI::App& command, ModelOptions& options);
+
+// How to evaluate `model`, whose types "exact" takes, under these options.
+train::EvaluatorOptions evaluation_of(const ModelOptions& options, const train::ModelSource& model);
+
+}  // namespace sluice::cli
