@@ -8,60 +8,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "runtime/test_cluster.h"
+#include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
 namespace {
-
-void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
-                  double parameter_tolerance) {
-  ASSERT_EQ(run.losses.size(), reference.losses.size());
-  for (size_t step = 0; step < run.losses.size(); ++step) {
-    EXPECT_NEAR(run.losses[step], reference.losses[step],
-                scalar_tolerance * std::abs(reference.losses[step]));
-    EXPECT_NEAR(run.gradient_norms[step], reference.gradient_norms[step],
-                parameter_tolerance * reference.gradient_norms[step]);
-  }
-  for (const auto& [name, values] : reference.parameters) {
-    double largest = 0;
-    double difference = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      largest = std::max(largest, std::abs(values[i]));
-      difference = std::max(difference, std::abs(values[i] - run.parameters.at(name)[i]));
-    }
-    EXPECT_LE(difference, parameter_tolerance * largest) << name;
-  }
-}
-
-// Sums run in a fixed order, whatever arrives first.
-void expect_delays_change_nothing(RunOptions options) {
-  options.steps = 6;
-  const RunRecord calm = run_in_process(options);
-  options.max_delay_ns = 2'000'000;
-  const RunRecord delayed = run_in_process(options);
-  EXPECT_EQ(calm.losses, delayed.losses);
-  EXPECT_EQ(calm.parameters, delayed.parameters);
-}
-
-RunRecord run(int world_size, std::vector<std::string> strategies,
-              comm::DType dtype = comm::DType::kFloat64) {
-  RunOptions options;
-  options.world_size = world_size;
-  options.strategies = std::move(strategies);
-  options.dtype = dtype;
-  return run_in_process(options);
-}
-
-class Equivalence : public testing::Test {
- protected:
-  static const RunRecord& one_rank() {
-    static const RunRecord record = run(1, {"<1,1,1>"});
-    return record;
-  }
-  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
-    expect_equal(run(world_size, std::move(strategies)), one_rank(), 1e-11, 1e-11);
-  }
-};
 
 TEST_F(Equivalence, TrainingLearns) { EXPECT_LT(one_rank().losses.back(), one_rank().losses.front()); }
 TEST_F(Equivalence, FourPipelines) { expect_as_one_rank(4, {"4x<1,1,1>"}); }
@@ -74,23 +24,6 @@ TEST_F(Equivalence, SwitchingEveryStep) {
   expect_as_one_rank(4, {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "<1,4,1>",
                          "<3,1,1> + <1,1,1>", "<2,2,1>"});
 }
-
-// Every sequence on every lane, and rings over some lanes while others run whole sequences.
-class EquivalenceOnLanes : public Equivalence {
- protected:
-  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
-    for (const auto plan : {&ringed_plan, &dealt_plan}) {
-      RunOptions options;
-      options.world_size = world_size;
-      options.strategies = strategies;
-      options.plan = plan;
-      const RunRecord record = run_in_process(options);
-      expect_equal(record, one_rank(), 1e-11, 1e-11);
-      EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-      EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
-    }
-  }
-};
 
 class LanesOfOnePipeline : public EquivalenceOnLanes, public testing::WithParamInterface<int> {};
 TEST_P(LanesOfOnePipeline, AsOneRank) {
@@ -128,30 +61,7 @@ TEST_F(EquivalenceOnLanes, SwitchingEveryStep) {
   expect_as_one_rank(6, {"<1,1,6>", "<2,1,3>", "<1,2,2> + 2x<1,1,1>", "2x<1,1,3>", "<1,3,2>", "<6,1,1>"});
 }
 
-// Heads of all lanes, of runs of two and three, and rings, in turn; units of one and of many sequences.
 // Twelve heads are uneven over 5 and 7 lanes, six key heads over 4 as well.
-class EquivalenceOfExchanges : public Equivalence {
- protected:
-  static const std::vector<LaneExchange>& all() {
-    static const std::vector<LaneExchange> exchanges = {
-        {.head_lanes = 0}, {.head_lanes = 2}, {.head_lanes = 1}, {.head_lanes = 3}};
-    return exchanges;
-  }
-  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies,
-                                 std::vector<LaneExchange> exchanges) {
-    for (const auto plan : {&dealt_plan, &packed_plan}) {
-      RunOptions options;
-      options.world_size = world_size;
-      options.strategies = strategies;
-      options.exchanges = exchanges;
-      options.plan = plan;
-      const RunRecord record = run_in_process(options);
-      expect_equal(record, one_rank(), 1e-11, 1e-11);
-      EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-    }
-  }
-};
-
 class HeadsOfOnePipeline : public EquivalenceOfExchanges, public testing::WithParamInterface<int> {};
 TEST_P(HeadsOfOnePipeline, AsOneRank) {
   expect_as_one_rank(GetParam(), {base::text("<1,1,", GetParam(), ">")}, {{.head_lanes = 0}});
@@ -241,105 +151,6 @@ TEST_F(EquivalenceOfExchanges, RandomDelaysChangeNothingAtAll) {
   options.plan = packed_plan;
   options.exchanges = all();
   expect_delays_change_nothing(std::move(options));
-}
-
-// Lanes that share parameters: whole sequences and units of several lanes, within share groups and across
-// them, and lanes that have nothing in some passes.
-class EquivalenceOfShares : public EquivalenceOnLanes {};
-
-TEST_F(EquivalenceOfShares, TwoLanes) { expect_as_one_rank(2, {"<1,1,2,2>"}); }
-TEST_F(EquivalenceOfShares, TwoGroupsAndUnitsAcrossThem) { expect_as_one_rank(4, {"<1,1,4,2>"}); }
-TEST_F(EquivalenceOfShares, FourLanes) { expect_as_one_rank(4, {"<1,1,4,4>"}); }
-TEST_F(EquivalenceOfShares, PartsThatDifferInSize) { expect_as_one_rank(5, {"<1,1,5,5>"}); }
-TEST_F(EquivalenceOfShares, WithTensorParallelism) { expect_as_one_rank(6, {"<2,1,3,3>"}); }
-TEST_F(EquivalenceOfShares, WithPipelineParallelism) { expect_as_one_rank(4, {"<1,2,2,2>"}); }
-TEST_F(EquivalenceOfShares, WithBoth) { expect_as_one_rank(8, {"<2,2,2,2>"}); }
-TEST_F(EquivalenceOfShares, BesideOnesThatDoNot) { expect_as_one_rank(6, {"<1,1,4,4> + 2x<1,1,1>"}); }
-TEST_F(EquivalenceOfShares, WithIdleRanks) { expect_as_one_rank(6, {"<1,1,4,2>"}); }
-TEST_F(EquivalenceOfShares, SwitchingEveryStep) {
-  expect_as_one_rank(
-      4, {"<1,1,4,4>", "4x<1,1,1>", "<1,1,4,2>", "<2,1,2,2>", "<1,2,2,2>", "<2,2,1>", "<1,1,2,2> + <1,1,2>"});
-}
-
-// One, three and eight micro-batches on the three lanes of a group.
-TEST_F(EquivalenceOfShares, LanesWithoutWork) {
-  RunOptions options;
-  options.sequences = 10;
-  const RunRecord reference = run_in_process(options);
-  options.plan = uneven_plan;
-  for (const char* strategy : {"<1,1,3,3>", "<1,2,3,3>"}) {
-    options.strategies = {strategy};
-    options.world_size = strategy::parse_strategy(strategy, 6).ranks();
-    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
-  }
-}
-
-TEST_F(EquivalenceOfShares, TiedEmbeddings) {
-  RunOptions options;
-  options.shape.tie_embeddings = true;
-  const RunRecord reference = run_in_process(options);
-  options.world_size = 4;
-  options.strategies = {"<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>", "<1,1,4,4>"};
-  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
-}
-
-TEST_F(EquivalenceOfShares, TwoLevelLinks) {
-  RunOptions options;
-  options.world_size = 6;
-  options.gpus_per_node = 2;
-  options.strategies = {"<1,1,4,2> + <1,1,2>", "<1,1,6,3>", "<1,1,4,4> + 2x<1,1,1>"};
-  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
-}
-
-TEST_F(EquivalenceOfShares, RandomDelaysChangeNothingAtAll) {
-  RunOptions options;
-  options.world_size = 4;
-  options.strategies = {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"};
-  expect_delays_change_nothing(std::move(options));
-}
-
-// Cells that are cut by layers, for copies to host memory, carry what is at hand from one to the next.
-TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
-  RunOptions options;
-  options.world_size = 4;
-  options.steps = 4;
-  options.max_tokens = 64;
-  options.shape.layers = 8;
-  options.strategies = {"<1,1,4,4>", "<1,2,2,2>", "<1,1,4,2>"};
-  using strategy::MemoryPolicy;
-  options.policies = {{}};
-  const RunRecord kept = run_in_process(options);
-  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
-                                     {.offload_permille = 300},
-                                     {.recompute = true, .offload_permille = 1000}}) {
-    options.policies = {policy};
-    const RunRecord saved = run_in_process(options);
-    EXPECT_EQ(saved.losses, kept.losses);
-    EXPECT_EQ(saved.parameters, kept.parameters);
-  }
-}
-
-// On the fullest rank. A cell counts its fullest window on top of all activations that it begins with, so on
-// ranks with little else the model is above what is measured by up to two layers' gradients.
-TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
-  RunOptions options;
-  options.steps = 2;
-  options.shape.layers = 8;
-  options.max_tokens = 600;
-  options.sequences = 100;
-  options.world_size = 4;
-  for (const char* strategy : {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"}) {
-    options.strategies = {strategy};
-    const RunRecord run = run_in_process(options);
-    for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
-      const auto predicted = static_cast<double>(std::ranges::max(run.predicted_peak_bytes[step]));
-      EXPECT_NEAR(static_cast<double>(std::ranges::max(run.peak_bytes[step])), predicted, 0.05 * predicted)
-          << strategy << ", step " << step;
-      for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank)
-        EXPECT_LE(run.peak_bytes[step][rank], run.predicted_peak_bytes[step][rank])
-            << strategy << ", rank " << rank;
-    }
-  }
 }
 
 TEST(PeakBytes, GrowWithTheLongestMicroBatch) {

@@ -341,27 +341,45 @@ class RankRun {
                   make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
     const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes);
-    for (int64_t step = 0; step < options_.steps; ++step) train_step(engine, cost, step);
+    for (int64_t step = 0; step < options_.steps; ++step) {
+      train_step(engine, cost, step);
+      if (step % 5 == 0) evaluate(engine, cost, step);
+    }
     record_parameters(engine.store());
   }
 
  private:
-  void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
+  // Of the batch that `seed` draws for a step, under the step's strategy.
+  graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
+                            graph::Purpose purpose) {
     const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
     strategy::StepPlan plan =
-        options_.plan(step, random_batch(3, step, options_.sequences, 64), strategy, options_.max_tokens);
+        options_.plan(step, random_batch(seed, step, options_.sequences, 64), strategy, options_.max_tokens);
     set_policies(plan);
     for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
     set_exchanges(plan);
     strategy::validate(plan, options_.world_size);
-    graph::BuildOptions build;
-    build.link_plans = &link_plans_;
-    const graph::StepGraph graph = graph::build(plan, table_, cost, options_.world_size, build);
+    const graph::BuildOptions build{.purpose = purpose, .disabled_passes = {}, .link_plans = &link_plans_};
+    return graph::build(plan, table_, cost, options_.world_size, build);
+  }
+
+  StepTokens tokens_of(const graph::StepGraph& graph) const {
+    return made_up_tokens(graph.plan, options_.world_size, rank_, table_.shape.vocab);
+  }
+
+  void evaluate(Engine& engine, const cost::CostModel& cost, int64_t step) {
+    const graph::StepGraph graph = graph_of(cost, step, 5, graph::Purpose::kEvaluate);
+    const StepResult result = engine.evaluate(graph, tokens_of(graph));
+    const std::lock_guard lock(mutex_);
+    if (rank_ == 0) record_.evaluated_losses.push_back(result.mean_loss());
+  }
+
+  void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
+    const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain);
     AdamW optimizer;
     optimizer.lr = 3e-3;
     optimizer.update = step + 1;
-    const StepResult result =
-        engine.train(graph, made_up_tokens(plan, options_.world_size, rank_, table_.shape.vocab), optimizer);
+    const StepResult result = engine.train(graph, tokens_of(graph), optimizer);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(step);
     const auto ranks = static_cast<size_t>(options_.world_size);
@@ -381,8 +399,9 @@ class RankRun {
     record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
-    record_.expected_share_bytes.push_back(share_bytes_by_formula(plan, table_, options_.dtype));
-    record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(plan, table_.shape, options_.dtype));
+    record_.expected_share_bytes.push_back(share_bytes_by_formula(graph.plan, table_, options_.dtype));
+    record_.expected_exchange_bytes.push_back(
+        exchange_bytes_by_formula(graph.plan, table_.shape, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);

@@ -54,6 +54,7 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
+  std::vector<double> evaluated_losses;                   // of other batches, after every fifth step
   std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
   // Of all ranks, by step.
   std::vector<int64_t> pulled_bytes;

@@ -1,0 +1,234 @@
+// Lanes that share parameters train as one rank does, whatever they exchange besides.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "runtime/test_equivalence.h"
+
+namespace sluice::runtime {
+namespace {
+
+// Whole sequences and rings, within share groups and across them, and lanes that have nothing in some passes.
+class EquivalenceOfShares : public EquivalenceOnLanes {};
+
+TEST_F(EquivalenceOfShares, TwoLanes) { expect_as_one_rank(2, {"<1,1,2,2>"}); }
+TEST_F(EquivalenceOfShares, TwoGroupsAndUnitsAcrossThem) { expect_as_one_rank(4, {"<1,1,4,2>"}); }
+TEST_F(EquivalenceOfShares, FourLanes) { expect_as_one_rank(4, {"<1,1,4,4>"}); }
+TEST_F(EquivalenceOfShares, PartsThatDifferInSize) { expect_as_one_rank(5, {"<1,1,5,5>"}); }
+TEST_F(EquivalenceOfShares, WithTensorParallelism) { expect_as_one_rank(6, {"<2,1,3,3>"}); }
+TEST_F(EquivalenceOfShares, WithPipelineParallelism) { expect_as_one_rank(4, {"<1,2,2,2>"}); }
+TEST_F(EquivalenceOfShares, WithBoth) { expect_as_one_rank(8, {"<2,2,2,2>"}); }
+TEST_F(EquivalenceOfShares, BesideOnesThatDoNot) { expect_as_one_rank(6, {"<1,1,4,4> + 2x<1,1,1>"}); }
+TEST_F(EquivalenceOfShares, WithIdleRanks) { expect_as_one_rank(6, {"<1,1,4,2>"}); }
+TEST_F(EquivalenceOfShares, SwitchingEveryStep) {
+  expect_as_one_rank(
+      4, {"<1,1,4,4>", "4x<1,1,1>", "<1,1,4,2>", "<2,1,2,2>", "<1,2,2,2>", "<2,2,1>", "<1,1,2,2> + <1,1,2>"});
+}
+
+// One, three and eight micro-batches on the three lanes of a group.
+TEST_F(EquivalenceOfShares, LanesWithoutWork) {
+  RunOptions options;
+  options.sequences = 10;
+  const RunRecord reference = run_in_process(options);
+  options.plan = uneven_plan;
+  for (const char* strategy : {"<1,1,3,3>", "<1,2,3,3>"}) {
+    options.strategies = {strategy};
+    options.world_size = strategy::parse_strategy(strategy, 6).ranks();
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
+// On two share groups of two lanes: three passes of the first and one of the second, then a ring on one lane
+// of either, which ties the groups into a pass, then what is left.
+strategy::StepPlan ring_behind_uneven_groups(int64_t step, const std::vector<strategy::Sequence>& sequences,
+                                             const strategy::Strategy& strategy, int64_t max_tokens) {
+  strategy::StepPlan plan{.step = step, .sequences = sequences};
+  plan.pipelines.push_back({strategy.pipelines.front(), max_tokens, {}});
+  const auto longest = std::ranges::max_element(sequences, {}, &strategy::Sequence::length_tokens);
+  std::vector<strategy::Unit>& units = plan.pipelines[0].units;
+  const auto whole = [&](size_t i, int lane) {
+    const auto sequence = static_cast<int32_t>(i);
+    if (sequences.begin() + sequence == longest) return;
+    units.push_back({.first_lane = lane, .sequences = {{sequence, sequences[i].length_tokens}}});
+  };
+  for (size_t i = 0; i < 5; ++i) whole(i, i < 3 ? 0 : 2);
+  const auto shared = static_cast<int32_t>(longest - sequences.begin());
+  units.push_back({.first_lane = 1, .lanes = 2, .sequences = {{shared, longest->length_tokens}}});
+  for (size_t i = 5; i < sequences.size(); ++i) whole(i, static_cast<int>(i) % 4);
+  units = strategy::in_injection_order(std::move(units), 4);
+  return plan;
+}
+
+TEST_F(EquivalenceOfShares, RingAcrossGroupsWhoseEarlierPassesDifferInNumber) {
+  for (const char* strategy : {"<1,1,4,2>", "<2,1,4,2>", "<1,2,4,2>"}) {
+    RunOptions options;
+    options.strategies = {strategy};
+    options.world_size = strategy::parse_strategy(strategy, 8).ranks();
+    Equivalence::expect_as_one_rank(std::move(options), {ring_behind_uneven_groups});
+  }
+}
+
+TEST_F(EquivalenceOfShares, TiedEmbeddings) {
+  RunOptions options;
+  options.shape.tie_embeddings = true;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>", "<1,1,4,4>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+TEST_F(EquivalenceOfShares, TwoLevelLinks) {
+  RunOptions options;
+  options.world_size = 6;
+  options.gpus_per_node = 2;
+  options.strategies = {"<1,1,4,2> + <1,1,2>", "<1,1,6,3>", "<1,1,4,4> + 2x<1,1,1>"};
+  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+}
+
+TEST_F(EquivalenceOfShares, RandomDelaysChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"};
+  expect_delays_change_nothing(std::move(options));
+}
+
+// Cells that are cut by layers, for copies to host memory, carry what is at hand from one to the next.
+TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 4;
+  options.max_tokens = 64;
+  options.shape.layers = 8;
+  options.strategies = {"<1,1,4,4>", "<1,2,2,2>", "<1,1,4,2>"};
+  using strategy::MemoryPolicy;
+  options.policies = {{}};
+  const RunRecord kept = run_in_process(options);
+  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
+                                     {.offload_permille = 300},
+                                     {.recompute = true, .offload_permille = 1000}}) {
+    options.policies = {policy};
+    const RunRecord saved = run_in_process(options);
+    EXPECT_EQ(saved.losses, kept.losses);
+    EXPECT_EQ(saved.parameters, kept.parameters);
+  }
+}
+
+// On the fullest rank. A cell counts its fullest window on top of all activations that it begins with, so on
+// ranks with little else the model is above what is measured by up to two layers' gradients.
+TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
+  RunOptions options;
+  options.steps = 2;
+  options.shape.layers = 8;
+  options.max_tokens = 600;
+  options.sequences = 100;
+  options.world_size = 4;
+  for (const char* strategy : {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"}) {
+    options.strategies = {strategy};
+    const RunRecord run = run_in_process(options);
+    for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
+      const auto predicted = static_cast<double>(std::ranges::max(run.predicted_peak_bytes[step]));
+      EXPECT_NEAR(static_cast<double>(std::ranges::max(run.peak_bytes[step])), predicted, 0.05 * predicted)
+          << strategy << ", step " << step;
+      for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank)
+        EXPECT_LE(run.peak_bytes[step][rank], run.predicted_peak_bytes[step][rank])
+            << strategy << ", rank " << rank;
+    }
+  }
+}
+
+// Units of one and of many sequences that exchange heads, within share groups and across them. Twelve heads
+// are uneven over 5, 7 and 8 lanes, six key heads over 4 as well.
+class EquivalenceOfSharesAndExchanges : public EquivalenceOfExchanges {
+ protected:
+  static std::vector<LaneExchange> heads() { return {{.head_lanes = 0}}; }
+};
+
+class HeadsOfOneGroup : public EquivalenceOfSharesAndExchanges, public testing::WithParamInterface<int> {};
+TEST_P(HeadsOfOneGroup, AsOneRank) {
+  expect_as_one_rank(GetParam(), {base::text("<1,1,", GetParam(), ",", GetParam(), ">")}, heads());
+}
+INSTANTIATE_TEST_SUITE_P(TwoToEight, HeadsOfOneGroup, testing::Values(2, 5, 7, 8),
+                         [](const auto& info) { return base::text(info.param, "Lanes"); });
+
+TEST_F(EquivalenceOfSharesAndExchanges, HeadsAcrossGroups) {
+  expect_as_one_rank(6, {"<1,1,6,2>", "<1,1,6,3>"}, heads());
+}
+TEST_F(EquivalenceOfSharesAndExchanges, Nested) {
+  expect_as_one_rank(8, {"<1,1,8,4>", "<1,1,8,8>", "<1,1,8,2>"}, {{.head_lanes = 4}, {.head_lanes = 2}});
+  expect_as_one_rank(6, {"<1,1,6,6>", "<1,1,6,2>"}, {{.head_lanes = 3}, {.head_lanes = 2}});
+}
+TEST_F(EquivalenceOfSharesAndExchanges, WithTensorParallelism) {
+  expect_as_one_rank(8, {"<2,1,4,2>", "<2,1,4,4>"}, all());
+}
+TEST_F(EquivalenceOfSharesAndExchanges, WithPipelineParallelism) {
+  expect_as_one_rank(8, {"<1,2,4,2>", "<1,2,4,4>", "<1,2,3,3> + <1,1,2,2>"}, all());
+}
+TEST_F(EquivalenceOfSharesAndExchanges, WithBoth) { expect_as_one_rank(8, {"<2,2,2,2>"}, heads()); }
+TEST_F(EquivalenceOfSharesAndExchanges, FourLanesBesideFourThatShareNothing) {
+  expect_as_one_rank(8, {"<1,1,4,4> + <1,1,4>", "<1,1,4,4> + 4x<1,1,1>"}, all());
+}
+TEST_F(EquivalenceOfSharesAndExchanges, SwitchingEveryStep) {
+  expect_as_one_rank(
+      8, {"<1,1,8,8>", "<2,1,4,2>", "<1,1,8>", "2x<1,1,4,4>", "<1,2,4,4>", "<3,1,2,2>", "8x<1,1,1>"}, all());
+}
+
+// Lanes that need the same key head have copies of it.
+TEST_F(EquivalenceOfSharesAndExchanges, FewKeyHeads) {
+  for (const int key_heads : {1, 2}) {
+    RunOptions options;
+    options.shape.kv_heads = key_heads;
+    const RunRecord reference = run_in_process(options);
+    options.world_size = 5;
+    options.strategies = {"<1,1,5,5>", "<1,1,4,2>"};
+    options.plan = packed_plan;
+    options.exchanges = {{.head_lanes = 0}, {.head_lanes = 4}};
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
+TEST_F(EquivalenceOfSharesAndExchanges, TiedEmbeddings) {
+  RunOptions options;
+  options.shape.tie_embeddings = true;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>", "<1,1,4,4>"};
+  options.plan = packed_plan;
+  options.exchanges = all();
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+TEST_F(EquivalenceOfSharesAndExchanges, MemoryPoliciesChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 4;
+  options.shape.layers = 6;
+  options.strategies = {"<1,1,4,2>", "<2,1,2,2>", "<1,1,4,4>"};
+  options.plan = packed_plan;
+  options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}};
+  using strategy::MemoryPolicy;
+  options.policies = {{}};
+  const RunRecord kept = run_in_process(options);
+  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
+                                     {.offload_permille = 300},
+                                     {.recompute = true, .offload_permille = 1000}}) {
+    options.policies = {policy};
+    const RunRecord run = run_in_process(options);
+    EXPECT_EQ(run.losses, kept.losses);
+    EXPECT_EQ(run.parameters, kept.parameters);
+    EXPECT_EQ(run.exchange_bytes, run.expected_exchange_bytes);
+  }
+}
+
+TEST_F(EquivalenceOfSharesAndExchanges, RandomDelaysChangeNothingAtAll) {
+  RunOptions options;
+  options.world_size = 6;
+  options.strategies = {"<1,1,6,6>", "<1,1,6,2>", "<1,3,2,2>", "<2,1,3,3>"};
+  options.plan = packed_plan;
+  options.exchanges = all();
+  expect_delays_change_nothing(std::move(options));
+}
+
+}  // namespace
+}  // namespace sluice::runtime

@@ -1,0 +1,89 @@
+#include "runtime/test_equivalence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace sluice::runtime {
+
+void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
+                  double parameter_tolerance) {
+  ASSERT_EQ(run.losses.size(), reference.losses.size());
+  for (size_t step = 0; step < run.losses.size(); ++step) {
+    EXPECT_NEAR(run.losses[step], reference.losses[step],
+                scalar_tolerance * std::abs(reference.losses[step]));
+    EXPECT_NEAR(run.gradient_norms[step], reference.gradient_norms[step],
+                parameter_tolerance * reference.gradient_norms[step]);
+  }
+  ASSERT_EQ(run.evaluated_losses.size(), reference.evaluated_losses.size());
+  for (size_t i = 0; i < run.evaluated_losses.size(); ++i)
+    EXPECT_NEAR(run.evaluated_losses[i], reference.evaluated_losses[i],
+                scalar_tolerance * std::abs(reference.evaluated_losses[i]));
+  for (const auto& [name, values] : reference.parameters) {
+    double largest = 0;
+    double difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      largest = std::max(largest, std::abs(values[i]));
+      difference = std::max(difference, std::abs(values[i] - run.parameters.at(name)[i]));
+    }
+    EXPECT_LE(difference, parameter_tolerance * largest) << name;
+  }
+}
+
+void expect_delays_change_nothing(RunOptions options) {
+  options.steps = 6;
+  const RunRecord calm = run_in_process(options);
+  options.max_delay_ns = 2'000'000;
+  const RunRecord delayed = run_in_process(options);
+  EXPECT_EQ(calm.losses, delayed.losses);
+  EXPECT_EQ(calm.parameters, delayed.parameters);
+}
+
+RunRecord run(int world_size, std::vector<std::string> strategies, comm::DType dtype) {
+  RunOptions options;
+  options.world_size = world_size;
+  options.strategies = std::move(strategies);
+  options.dtype = dtype;
+  return run_in_process(options);
+}
+
+const RunRecord& Equivalence::one_rank() {
+  static const RunRecord record = run(1, {"<1,1,1>"});
+  return record;
+}
+
+void Equivalence::expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
+  expect_equal(run(world_size, std::move(strategies)), one_rank(), 1e-11, 1e-11);
+}
+
+void Equivalence::expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans) {
+  for (const Plan& plan : plans) {
+    options.plan = plan;
+    const RunRecord record = run_in_process(options);
+    expect_equal(record, one_rank(), 1e-11, 1e-11);
+    EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
+    EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+  }
+}
+
+void EquivalenceOnLanes::expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
+  RunOptions options;
+  options.world_size = world_size;
+  options.strategies = std::move(strategies);
+  Equivalence::expect_as_one_rank(std::move(options), {ringed_plan, dealt_plan});
+}
+
+std::vector<LaneExchange> EquivalenceOfExchanges::all() {
+  return {{.head_lanes = 0}, {.head_lanes = 2}, {.head_lanes = 1}, {.head_lanes = 3}};
+}
+
+void EquivalenceOfExchanges::expect_as_one_rank(int world_size, std::vector<std::string> strategies,
+                                                std::vector<LaneExchange> exchanges) {
+  RunOptions options;
+  options.world_size = world_size;
+  options.strategies = std::move(strategies);
+  options.exchanges = std::move(exchanges);
+  Equivalence::expect_as_one_rank(std::move(options), {dealt_plan, packed_plan});
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,47 @@
+// For tests: training runs held to the one of a single rank.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/test_cluster.h"
+
+namespace sluice::runtime {
+
+// Losses, those of evaluations too, within `scalar_tolerance`, gradient norms and parameters (of the largest
+// of a tensor) within `parameter_tolerance`.
+void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
+                  double parameter_tolerance);
+
+// Sums run in a fixed order, whatever arrives first.
+void expect_delays_change_nothing(RunOptions options);
+
+RunRecord run(int world_size, std::vector<std::string> strategies, comm::DType dtype = comm::DType::kFloat64);
+
+class Equivalence : public testing::Test {
+ protected:
+  static const RunRecord& one_rank();
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies);
+  // The same under each of the plans, and the bytes that lanes exchange are those of the formulas.
+  using Plan = decltype(RunOptions::plan);
+  static void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans);
+};
+
+// Every sequence on every lane, and rings over some lanes while others run whole sequences.
+class EquivalenceOnLanes : public Equivalence {
+ protected:
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies);
+};
+
+// Units of one and of many sequences that exchange as `exchanges` say.
+class EquivalenceOfExchanges : public Equivalence {
+ protected:
+  // Heads of all lanes, of runs of two and three, and rings, in turn.
+  static std::vector<LaneExchange> all();
+  static void expect_as_one_rank(int world_size, std::vector<std::string> strategies,
+                                 std::vector<LaneExchange> exchanges);
+};
+
+}  // namespace sluice::runtime
