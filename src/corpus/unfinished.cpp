@@ -122,8 +122,8 @@ Unfinished::~Unfinished() {
 }
 
 void Unfinished::save(base::Json state) {
+  base::write_json(folder_ / kState, {{"fingerprint", fingerprint_}, {"state", state}});
   state_ = std::move(state);
-  base::write_json(folder_ / kState, {{"fingerprint", fingerprint_}, {"state", state_}});
 }
 
 }  // namespace sluice::corpus

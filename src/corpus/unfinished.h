@@ -48,8 +48,9 @@ class Unfinished {
   const base::Json& state() const { return state_; }
   // Writes state and fingerprint, whole or not at all.
   void save(base::Json state);
-  // Leaves the folder to the next process: after a full disk, say.
-  void keep() { keep_ = true; }
+  // Leaves the folder to the next process, if anything was saved that it can go on with: after a full disk,
+  // say.
+  void keep() { keep_ = !state_.is_null(); }
 
  private:
   void lock();
