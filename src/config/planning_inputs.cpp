@@ -88,14 +88,6 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
               inputs.cluster.gpus_per_node)};
 }
 
-// Whether all that decides times and memory is equal: not the norm's epsilon and rotary frequencies.
-bool costs_the_same(model::Shape a, const model::Shape& b) {
-  a.family = b.family;
-  a.norm_eps = b.norm_eps;
-  a.rope = b.rope;
-  return a == b;
-}
-
 // The cluster's links, host memory and nodes in place of those that were calibrated.
 void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options) {
   const cost::CostModel::Options machine =
@@ -119,8 +111,9 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
   }
   cost::Calibration calibration = cost::find_calibration(name);
   const std::string& model = inputs.options.model;
-  if (!model.empty() && !costs_the_same(read_model(model), calibration.options.shape)) {
-    throw InputError(text("calibration ", name, " is of another model than ", model,
+  const std::string fault = model.empty() ? "" : cost::model_fault(calibration, read_model(model));
+  if (!fault.empty()) {
+    throw InputError(text("calibration ", name, " is of another model than ", model, ": ", fault,
                           ": leave model out to take the calibration's, or choose calibration analytic"));
   }
   if (!inputs.options.cluster.empty()) move_to(inputs.cluster, calibration.options);

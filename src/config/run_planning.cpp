@@ -86,12 +86,11 @@ cost::Calibration calibration_of(const RunConfig& config, const std::string& nam
                                    degrees, cluster.gpus_per_node)};
   }
   cost::Calibration calibration = cost::find_calibration(name);
-  if (calibration.options.shape != *config.model.shape) {
-    throw InputError(
-        text("calibration ", name,
-             " was measured for another model than the configuration's: give one of this model, or "
-             "\"analytic\""));
+  if (const std::string fault = cost::model_fault(calibration, *config.model.shape); !fault.empty()) {
+    throw InputError(text("calibration ", name, " is of another model than the configuration's: ", fault,
+                          ": give one of this model, or \"analytic\""));
   }
+  calibration.options.shape = *config.model.shape;
   calibration.options.gpus_per_node = cluster.gpus_per_node;
   if (config.memory.device_gib > 0) calibration.options.memory.device_bytes = cluster.device_memory_bytes;
   return calibration;

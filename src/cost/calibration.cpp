@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "model/hugging_face.h"
 
@@ -42,22 +43,21 @@ Json to_json(const LinkTimes& link) {
 class Reader {
  public:
   Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw InputError(text(where_, ": expected an object, not ", base::excerpt(json)));
+    if (!json.is_object()) throw InputError(text(where_, " is ", base::excerpt(json), ": give an object"));
   }
 
   Reader object(const std::string& key) const { return {member(key), text(where_, ": ", key)}; }
 
   double real(const std::string& key, double limit) const {
     const auto value = base::require<double>(json_, key, where_);
-    if (!std::isfinite(value) || value < 0 || value >= limit) refuse(key, "a number in [0, ", limit, ")");
+    if (!std::isfinite(value) || value < 0 || value >= limit) {
+      base::refuse(member(key), key, text("a number from 0 to below ", limit), where_);
+    }
     return value;
   }
 
   int64_t integer(const std::string& key, int64_t least, int64_t most) const {
-    const Json& value = member(key);
-    if (!base::holds_integer<int64_t>(value) || value.get<int64_t>() < least || value.get<int64_t>() > most)
-      refuse(key, "an integer within [", least, ", ", most, "]");
-    return value.get<int64_t>();
+    return base::require_in<int64_t>(json_, key, {least, most}, where_);
   }
 
   bool has(const std::string& key) const { return json_.contains(key); }
@@ -72,7 +72,7 @@ class Reader {
   Quadratic quadratic(const std::string& key, Vanishing vanishing) const {
     const Quadratic times = object(key).times();
     if (vanishing == Vanishing::kRefused && times.a == 0 && times.b == 0) {
-      refuse(key, "times that grow with the length: a and b are both 0");
+      base::refuse(member(key), key, "times that grow with the length: a or b above 0", where_);
     }
     return times;
   }
@@ -80,7 +80,10 @@ class Reader {
   int64_t bandwidth(const std::string& key) const {
     const Json& value = member(key);
     if (base::holds_integer<int64_t>(value) && value.get<int64_t>() > kMostBytesPerSecond) {
-      refuse(key, "at most ", kMostBytesPerSecond, ", which no link exceeds: measure again (sluice profile)");
+      base::refuse(
+          value, key,
+          text("at most ", kMostBytesPerSecond, ", which no link exceeds; measure again (sluice profile)"),
+          where_);
     }
     return integer(key, 1, kMostBytesPerSecond);
   }
@@ -93,13 +96,9 @@ class Reader {
 
  private:
   const Json& member(const std::string& key) const {
-    if (!json_.contains(key)) throw InputError(text(where_, ": key '", key, "' is missing"));
-    return json_.at(key);
-  }
-  template <typename... Parts>
-  [[noreturn]] void refuse(const std::string& key, const Parts&... expected) const {
-    throw InputError(
-        text(where_, ": key '", key, "' is ", base::excerpt(member(key)), ", expected ", expected...));
+    const Json* found = base::find(json_, key);
+    if (found == nullptr) base::refuse_without(key, "one, or measure again (sluice profile)", where_);
+    return *found;
   }
 
   const Json& json_;
@@ -177,7 +176,7 @@ void read_layer(const Json& json, const std::string& where, const model::Program
   KindCost& block = kinds[static_cast<size_t>(kind)];
   if (block.saved_bytes_per_token > 0) {
     const std::string which = count > 3 ? text(" and kind ", kind) : "";
-    throw InputError(text(where, ": tp ", tp, which, " stands there twice"));
+    throw InputError(text(where, ": tp ", tp, which, " stands there twice: remove one"));
   }
   using enum Reader::Vanishing;
   block.times = {reader.quadratic("forward", kRefused), reader.quadratic("backward_input", kRefused),
@@ -199,19 +198,21 @@ void read_scheme(const Json& json, const std::string& where, CostModel::Options&
   const std::string name = text(where, ": ", to_text(scheme));
   const std::string fault = model::tp_fault(options.shape, scheme.tp);
   if (!fault.empty()) throw InputError(text(name, ": ", fault));
-  if (scheme.cp != 1) throw InputError(text(name, ": rows have one lane; more are computed from them"));
+  if (scheme.cp != 1)
+    throw InputError(text(name, ": rows have one lane, and more are computed from them: leave it out"));
   if (options.shape.layers % scheme.pp != 0) {
-    throw InputError(text(name, ": ", scheme.pp, " stages do not divide ", options.shape.layers, " layers"));
+    throw InputError(
+        text(name, ": ", scheme.pp, " stages do not divide ", options.shape.layers, " layers: leave it out"));
   }
   const double share = reader.real("forward_share", 1);
   if (std::abs(share - kTableForwardShare) > 1e-6) {
-    throw InputError(text(name, ": key 'forward_share' is ", share, ", expected a third"));
+    throw InputError(text(name, ": key 'forward_share' is ", share, ": give a third"));
   }
   const SchemeTimes row{.stage = reader.times(),
                         .saved_bytes_per_token = reader.integer("bytes_per_token", 1, kMostBytesPerToken),
                         .util_len_tokens = reader.integer("util_len", 0, kMostTokens)};
   if (!options.scheme_times.try_emplace({scheme.tp, scheme.pp}, row).second) {
-    throw InputError(text(name, " stands there twice"));
+    throw InputError(text(name, " stands there twice: remove one"));
   }
 }
 
@@ -238,14 +239,15 @@ void refuse_degenerate(const CostModel::Options& options, const std::string& whe
 
 void read_schemes(const Json& rows, const std::string& name, CostModel::Options& options) {
   if (!rows.is_array() || rows.empty()) {
-    throw InputError(text(name, ": without 'layers', key 'schemes' needs rows"));
+    throw InputError(text(name, ": without 'layers', key 'schemes' needs rows: give one for each tp and pp"));
   }
   for (size_t i = 0; i < rows.size(); ++i) read_scheme(rows[i], text(name, ": schemes[", i, "]"), options);
   refuse_degenerate(options, text(name, ": schemes"));
 }
 
 void read_layers(const Json& layers, const std::string& name, CostModel::Options& options) {
-  if (!layers.is_array() || layers.empty()) throw InputError(text(name, ": key 'layers' has no entry"));
+  if (!layers.is_array() || layers.empty())
+    throw InputError(text(name, ": key 'layers' has no entry: give one for each tp and kind of layer"));
   const model::Program program(options.shape);
   for (size_t i = 0; i < layers.size(); ++i) {
     read_layer(layers[i], text(name, ": layers[", i, "]"), program, options);
@@ -338,6 +340,23 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
     options.gpus_per_nic = static_cast<int>(reader.integer("gpus_per_nic", 1, options.gpus_per_node));
   }
   return calibration;
+}
+
+std::string model_fault(const Calibration& calibration, const model::Shape& shape) {
+  model::Shape there = calibration.options.shape;
+  there.family = shape.family;
+  there.norm_eps = shape.norm_eps;
+  there.rope = shape.rope;
+  if (there == shape) return "";
+  const Json here = model::shape_to_hugging_face(shape, "", 0);
+  const Json other = model::shape_to_hugging_face(there, "", 0);
+  std::vector<std::string> differing;
+  for (const auto& [key, value] : here.items()) {
+    const Json* of_other = base::find(other, key);
+    if (of_other == nullptr || *of_other == value) continue;
+    differing.push_back(text(key, " is ", base::excerpt(value), ", there ", base::excerpt(*of_other)));
+  }
+  return differing.empty() ? "its layers are others" : base::join(differing, "; ");
 }
 
 }  // namespace sluice::cost

@@ -30,4 +30,8 @@ base::Json to_json(const Calibration& calibration, const std::vector<strategy::S
 // its GPUs is 0 or beyond 8/5 or 5/8 of the rows' median.
 Calibration calibration_from_json(const base::Json& json, const std::string& name);
 
+// In what a model differs from the one that was calibrated ("num_hidden_layers is 24, there 32"), or "" where
+// the times and memory of one are those of the other: norms' epsilons and rotary frequencies decide neither.
+std::string model_fault(const Calibration& calibration, const model::Shape& shape);
+
 }  // namespace sluice::cost

@@ -72,10 +72,10 @@ TEST(Calibration, FaultsNameFileAndKey) {
       {[](Json& j) { j["layers"] = Json::array(); }, "key 'layers' has no entry"},
       {[](Json& j) { j["links"]["inter"]["bytes_per_s"] = 0; }, "links: inter: key 'bytes_per_s' is 0"},
       {[](Json& j) { j["links"]["inter"]["bytes_per_s"] = 823'000'000'000'000; },
-       "links: inter: key 'bytes_per_s' is 823000000000000, expected at most 10000000000000, which no link "
+       "links: inter: key 'bytes_per_s' is 823000000000000, give at most 10000000000000, which no link "
        "exceeds"},
       {[](Json& j) { j["links"]["intra"]["latency_ns"] = 1.5; }, "key 'latency_ns' is 1.5"},
-      {[](Json& j) { j["links"] = 3; }, "calibration.json: links: expected an object"},
+      {[](Json& j) { j["links"] = 3; }, "calibration.json: links is 3: give an object"},
       {[](Json& j) { j["memory"]["device_bytes"] = 0; }, "memory: key 'device_bytes' is 0"},
       {[](Json& j) { j.erase("hardware"); }, "key 'hardware' is missing"},
       {[](Json& j) { j["schema"] = "sluice.plan/1"; }, "schema"},
@@ -92,6 +92,23 @@ TEST(Calibration, FaultsNameFileAndKey) {
       EXPECT_NE(message.find(c.expected), std::string::npos) << message << "\nexpected " << c.expected;
     }
   }
+}
+
+TEST(Calibration, ModelsThatCostTheSameAreOfOne) {
+  const Calibration calibration = small_calibration();
+  model::Shape shape = calibration.options.shape;
+  shape.family = model::Family::kMistral;
+  shape.norm_eps = 1e-6;
+  shape.rope.theta *= 2;
+  EXPECT_EQ(model_fault(calibration, shape), "");
+  shape.window = 4096;
+  EXPECT_EQ(model_fault(calibration, shape), "sliding_window is 4096, there null");
+  shape = calibration.options.shape;
+  shape.layers = 3;
+  shape.hidden *= 2;
+  const std::string fault = model_fault(calibration, shape);
+  EXPECT_NE(fault.find("num_hidden_layers is 3, there 4"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("hidden_size is "), std::string::npos) << fault;
 }
 
 Calibration small_table() {

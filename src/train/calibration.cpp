@@ -25,6 +25,8 @@ cost::AnalyticMemory analytic_memory(const CalibrationRequest& request) {
   return memory;
 }
 
+constexpr const char* kEarlier = "the checkpoint's calibration";
+
 bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_degrees) {
   return std::ranges::all_of(tp_degrees,
                              [&](int tp) { return calibration.options.kinds_by_tp.contains(tp); });
@@ -32,9 +34,18 @@ bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_deg
 
 void require_model(const cost::Calibration& calibration, const CalibrationRequest& request,
                    const std::string& name) {
-  if (calibration.options.shape == *request.config.model.shape) return;
-  throw base::InputError(
-      base::text(name, " was measured for another model: set parallel.calibration = \"auto\""));
+  const std::string fault = cost::model_fault(calibration, *request.config.model.shape);
+  if (fault.empty()) return;
+  throw base::InputError(base::text(name, " is of another model: ", fault,
+                                    ": set parallel.calibration = \"auto\" to measure this one"));
+}
+
+// A program that knew less of the model wrote the checkpoint, say: its plans were made for what it knew.
+bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequest& request) {
+  const std::string fault = cost::model_fault(earlier, *request.config.model.shape);
+  if (!fault.empty())
+    base::log_warning(base::text(kEarlier, " is of another model: ", fault, ": measuring the machine again"));
+  return !fault.empty();
 }
 
 // Tables of schemes are held against the strategies by the planner.
@@ -47,8 +58,6 @@ void require_covering(const cost::Calibration& calibration, const std::vector<in
                                       ": set parallel.calibration = \"auto\" or change parallel.strategies"));
   }
 }
-
-constexpr const char* kEarlier = "the checkpoint's calibration";
 
 }  // namespace
 
@@ -84,6 +93,7 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
   model.accumulator_bytes = memory.accumulator_bytes;
   model.owner_bytes_per_parameter = memory.owner_bytes_per_parameter;
   calibration.options.gpus_per_node = request.config.parallel.gpus_per_node;
+  calibration.options.shape = *request.config.model.shape;
   return calibration;
 }
 
@@ -114,11 +124,8 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     }
     tp_degrees = config::tensor_parallel_degrees(request.config, control.world_size());
     const std::optional<cost::Calibration> earlier = earlier_calibration(request.earlier);
-    measure = !earlier;
-    if (measure) return;
-    calibration = with_machine(*earlier, request);
-    require_model(calibration, request, kEarlier);
-    measure = !covers(calibration, tp_degrees);
+    measure = !earlier || is_of_another_model(*earlier, request) || !covers(*earlier, tp_degrees);
+    if (!measure) calibration = with_machine(*earlier, request);
   });
   if (!measure) return calibration;
   const auto measuring = control.activity().shared("measuring the machine");

@@ -355,9 +355,11 @@ void RunContext::open_device() {
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.host_bytes, 1))) {
     device_.host_bytes = std::min(device_.host_bytes, words[0]);
   }
+  keeps_memory_ = config_.memory.device_gib > 0;
   if (const auto earlier = earlier_calibration(resumed_.calibration)) {
     const cost::MemoryModel& memory = earlier->options.memory;
-    if (config_.memory.device_gib == 0) device_.memory_bytes = memory.device_bytes;
+    if (!keeps_memory_) device_.memory_bytes = memory.device_bytes;
+    keeps_memory_ = true;
     if (config_.memory.host_gib == 0 && memory.host_bytes > 0) device_.host_bytes = memory.host_bytes;
   }
   if (device_.device.is_cpu()) return;
@@ -405,9 +407,9 @@ void RunContext::open_planner() {
 }
 
 // Measuring used libraries and communicators as training will: what they took of a GPU beside tensors, on the
-// rank where it is most, is not there for plans.
+// rank where it is most, is not there for plans. The figure that a run continues with is without it already.
 int64_t RunContext::bytes_taken_since_opening() {
-  if (device_.device.is_cpu() || config_.memory.device_gib > 0) return 0;
+  if (device_.device.is_cpu() || keeps_memory_) return 0;
   int64_t taken = ops::untracked_device_bytes(device_.device) - untracked_bytes_;
   for (const auto& words : control_->gather(std::span<const int64_t>(&taken, 1)))
     taken = std::max(taken, words[0]);

@@ -103,6 +103,7 @@ class RunContext {
   std::unique_ptr<comm::Transport> device_transport_;  // between GPUs; null on the CPU
   profile::RankDevice device_;
   int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
+  bool keeps_memory_ = false;    // plans may use what is configured, or what the continued run began with
   std::unique_ptr<Control> control_;
   std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before
   std::unique_ptr<transport::Heartbeat> heartbeat_;
