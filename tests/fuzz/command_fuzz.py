@@ -1,7 +1,7 @@
 """Runs the program's commands on damaged files and odd arguments, each as a process of its own.
 
-Every process has to end by itself within the limit, with an exit code that docs/formats.md names and within a
-gigabyte beyond what the sound command takes. Nothing of it reaches the terminal raw, no library's exception is named,
+Every process has to end by itself within the limit of processor time, with an exit code that docs/formats.md names and
+within a gigabyte beyond what the sound command takes. Nothing of it reaches the terminal raw, no library's exception is named,
 and a fault is one line that begins with the program's name. The same seed runs the same cases.
 """
 
@@ -31,6 +31,8 @@ CLUSTER = {"schema": "sluice.cluster/1", "name": "mine", "nodes": 2, "gpus_per_n
            "intra_node": {"bytes_per_ns": 100.0, "latency_ns": 5e3},
            "inter_node": {"bytes_per_ns": 10.0, "latency_ns": 1e4}, "nics_per_node": 4, "host_bytes_per_ns": 20.0,
            "host_memory_bytes": 1_000_000_000_000}
+# A process that waits takes no processor time: it counts as hung after that many times the limit on the clock.
+CLOCK_FACTOR = 30
 SMALL = ["--context", "2048", "--tokens-per-step", "6000"]
 
 
@@ -211,10 +213,11 @@ class Case:
         with open(folder / "stdout", "w+b") as stdout, open(folder / "stderr", "w+b") as stderr:
             process = subprocess.Popen([sound.program, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
                                        stderr=stderr, cwd=folder)
-            timer = threading.Timer(seconds, process.kill)
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
+            timer = threading.Timer(CLOCK_FACTOR * seconds, process.kill)
             timer.start()
             _, status, usage = os.wait4(process.pid, 0)
-            hung = not timer.is_alive()
+            hung = not timer.is_alive() or usage.ru_utime + usage.ru_stime >= seconds
             timer.cancel()
             process.returncode = os.waitstatus_to_exitcode(status)
             for stream in (stdout, stderr):
@@ -264,7 +267,7 @@ def main():
     parser.add_argument("--count", type=int, default=60, help="cases")
     parser.add_argument("--seed", type=int, default=1, help="of the first case; the next one's is one more")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--seconds", type=float, default=10, help="after which a process counts as hung")
+    parser.add_argument("--seconds", type=int, default=10, help="of processor time after which a process counts as hung")
     parser.add_argument("--mib", type=int, default=1024, help="that a process may take beyond the sound commands")
     options = parser.parse_args()
     program = str(pathlib.Path(options.sluice).resolve())

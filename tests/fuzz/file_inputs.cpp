@@ -166,7 +166,8 @@ std::vector<Input> texts() {
       {"run.toml", [](Rng& rng) { read_config(damage(kRunConfig, rng)); }},
       {"--set",
        [](Rng& rng) {
-         config::parse_config(kRunConfig, "case", {damage(std::string("parallel.strategies=[\"<2,1,1>\"]"), rng)});
+         config::parse_config(kRunConfig, "case",
+                              {damage(std::string("parallel.strategies=[\"<2,1,1>\"]"), rng)});
        }},
       {"cluster.toml",
        [](Rng& rng) {

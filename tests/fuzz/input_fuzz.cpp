@@ -1,6 +1,6 @@
 // input_fuzz --count N --seed S: every kind of file that Sluice reads, damaged at random. Reading one ends in
 // a result or in an error with a message of one line; what was accepted is used. Meant for the sanitizers.
-// Exit status 1 with the first case that fails in another way.
+// Exit status 1 when a case fails in another way.
 #include <unistd.h>
 
 #include <csignal>

@@ -23,8 +23,8 @@ struct Program {
   std::function<std::string(const Cases&)> summary;  // after all cases; throws when they prove nothing
 };
 
-// Runs the cases of `NAME [--count N] [--seed S] [FLAG…]` and prints the summary, or the first case that
-// fails. The exit status: 0, 1 when a case failed, 2 for a command line that is wrong.
+// Runs the cases of `NAME [--count N] [--seed S] [FLAG…]` and prints the summary, or the cases that fail,
+// twenty at most. The exit status: 0, 1 when a case failed, 2 for a command line that is wrong.
 int run_program(const Program& program, int argc, char** argv);
 
 // RunError saying `fault` unless `condition`.
