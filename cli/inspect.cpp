@@ -81,7 +81,7 @@ void inspect(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return inspect_directory(path);
   if (!is_there(path) && is_there(path.string() + ".idx")) return inspect_corpus(path);
-  if (!is_there(path)) throw base::InputError(text(path.string(), " does not exist"));
+  if (!is_there(path)) throw base::InputError(text(path.string(), " does not exist: name what is there"));
   if (path.filename().string().starts_with("events.out.tfevents")) return inspect_events(path);
   for (const auto& known : kExtensions) {
     if (path.extension() == known.extension) return known.inspect(path);

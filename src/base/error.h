@@ -7,11 +7,12 @@
 
 namespace sluice::base {
 
-// A failure that ends the command with `exit_status()`; `what()` is one line for the user.
+// A failure that ends the command with `exit_status()`. `what()` is one line for the user: whatever the
+// message quotes is printable in it (base/printable.h), also a zero byte, behind which a reader of `what()`
+// would see nothing.
 class Error : public std::runtime_error {
  public:
-  Error(const std::string& message, int exit_status)
-      : std::runtime_error(message), exit_status_(exit_status) {}
+  Error(const std::string& message, int exit_status);
   int exit_status() const { return exit_status_; }
 
  private:

@@ -134,7 +134,9 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
     const std::string why = reason();
     ::close(descriptor);
-    if (mapped == MAP_FAILED) throw InputError(text("cannot map ", path.string(), ": ", why));
+    if (mapped == MAP_FAILED)
+      throw InputError(
+          text("cannot map ", path.string(), ": ", why, ": raise the limit of memory (ulimit -v)"));
     data_ = static_cast<const std::byte*>(mapped);
   } else {
     ::close(descriptor);

@@ -23,7 +23,7 @@ uint64_t parse_hash(std::string_view digits) {
   uint64_t hash = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
   if (error != std::errc() || end != digits.data() + digits.size() || digits.size() != 16) {
-    throw InputError(text("'", digits, "' is not a hash of 16 hexadecimal digits"));
+    throw InputError(text("'", digits, "' is not a hash: give its 16 hexadecimal digits"));
   }
   return hash;
 }

@@ -43,7 +43,8 @@ Json parse_json(const std::string& bytes, const std::string& name) {
   try {
     return Json::parse(bytes);
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(text(name, " is not JSON: ", beginning(without_library_name(error.what()))));
+    throw InputError(
+        text(name, " is not JSON: ", beginning(without_library_name(error.what())), ": correct it"));
   }
 }
 
@@ -53,11 +54,13 @@ std::string json_text(const Json& value, int indent) {
 
 std::string excerpt(const Json& value) { return beginning(json_text(value)); }
 
-const Json& member(const Json& value, const std::string& key, const std::string& name) {
-  if (!value.is_object() || !value.contains(key)) {
-    throw InputError(text(name, ": key '", key, "' is missing: add it"));
-  }
-  return value.at(key);
+const Json* find(const Json& value, const std::string& key) {
+  const auto found = value.find(key);  // the end for what is no object
+  return found == value.end() ? nullptr : &*found;
+}
+
+void refuse_without(const std::string& key, const std::string& expected, const std::string& name) {
+  throw InputError(text(name, ": key '", key, "' is missing: give ", expected));
 }
 
 void refuse(const Json& value, const std::string& key, const std::string& expected, const std::string& name) {
@@ -73,7 +76,7 @@ void write_json(const std::filesystem::path& path, const Json& value) {
 void require_schema(const Json& value, const std::string& schema, const std::string& name) {
   const auto found = get_or<std::string>(value, "schema", "", name);
   if (found != schema) {
-    throw InputError(text(name, ": schema is '", found, "', expected '", schema, "'"));
+    throw InputError(text(name, ": schema is '", found, "': give a file of schema '", schema, "'"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -35,30 +36,62 @@ bool holds_integer(const Json& value) {
 // The value as text for a message: its beginning when it is long.
 std::string excerpt(const Json& value);
 
-// value[key] as T. InputError naming `name` and `key` when absent or of another type.
+// value[key], or null when there is none.
+const Json* find(const Json& value, const std::string& key);
+
+// InputError "NAME: key 'KEY' is missing: give EXPECTED", and "…is VALUE: give EXPECTED".
+[[noreturn]] void refuse_without(const std::string& key, const std::string& expected,
+                                 const std::string& name);
+[[noreturn]] void refuse(const Json& value, const std::string& key, const std::string& expected,
+                         const std::string& name);
+
+template <typename T>
+inline constexpr bool kIsList = false;
+template <typename T>
+inline constexpr bool kIsList<std::vector<T>> = true;
+
+// What JSON must hold to be read as T: "a whole number within 32 bits".
+template <typename T>
+std::string kind_of() {
+  if constexpr (std::is_same_v<T, Json>) {
+    return "a value";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "a text in quotes";
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_integral_v<T>) {
+    return text("a whole number within ", 8 * sizeof(T), " bits");
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return "a number";
+  } else if constexpr (kIsList<T>) {
+    return text("a list, each entry ", kind_of<typename T::value_type>());
+  } else {
+    return text("[", kind_of<typename T::first_type>(), ", ", kind_of<typename T::second_type>(), "]");
+  }
+}
+
+// value[key] as T. InputError naming `name`, `key`, the value and what it must be, when absent or of another
+// type.
 template <typename T>
 T require(const Json& value, const std::string& key, const std::string& name) {
-  if (!value.is_object() || !value.contains(key))
-    throw InputError(text(name, ": key '", key, "' is missing"));
-  const Json& found = value.at(key);
-  const auto unexpected = [&] {
-    return InputError(text(name, ": key '", key, "' has an unexpected value: ", excerpt(found)));
-  };
+  const Json* found = find(value, key);
+  if (found == nullptr) refuse_without(key, kind_of<T>(), name);
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     // The library would cut floats and wrap integers that are too large.
-    if (!holds_integer<T>(found)) throw unexpected();
+    if (!holds_integer<T>(*found)) refuse(*found, key, kind_of<T>(), name);
   }
   try {
-    return found.get<T>();
+    return found->get<T>();
   } catch (const nlohmann::json::exception&) {
-    throw unexpected();
+    refuse(*found, key, kind_of<T>(), name);
   }
 }
 
 // value[key] as T, or `fallback` when absent or null.
 template <typename T>
 T get_or(const Json& value, const std::string& key, const T& fallback, const std::string& name) {
-  if (!value.is_object() || !value.contains(key) || value.at(key).is_null()) return fallback;
+  const Json* found = find(value, key);
+  if (found == nullptr || found->is_null()) return fallback;
   return require<T>(value, key, name);
 }
 

@@ -13,13 +13,6 @@ namespace sluice::base {
 // hold, become U+FFFD.
 std::string json_text(const Json& value, int indent = -1);
 
-// value[key]; InputError when there is none.
-const Json& member(const Json& value, const std::string& key, const std::string& name);
-
-// InputError "NAME: key 'KEY' is VALUE: give EXPECTED".
-[[noreturn]] void refuse(const Json& value, const std::string& key, const std::string& expected,
-                         const std::string& name);
-
 // Whether `value` is a number that T can hold. Reading others, the library would cut floats and wrap
 // integers.
 template <typename T>
@@ -34,9 +27,11 @@ bool holds_number(const Json& value) {
 // value[key] within `range`. InputError naming `name`, `key`, the value and the range.
 template <typename T>
 T require_in(const Json& value, const std::string& key, const Range<T>& range, const std::string& name) {
-  const Json& found = member(value, key, name);
-  if (!holds_number<T>(found) || !range.holds(found.get<T>())) refuse(found, key, expectation(range), name);
-  return found.get<T>();
+  const Json* found = find(value, key);
+  if (found == nullptr) refuse_without(key, expectation(range), name);
+  if (!holds_number<T>(*found) || !range.holds(found->get<T>()))
+    refuse(*found, key, expectation(range), name);
+  return found->get<T>();
 }
 
 }  // namespace sluice::base

@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <thread>
 
+#include "base/error.h"
 #include "base/hash.h"
-#include "base/json_fields.h"
 #include "base/queue.h"
 
 namespace sluice::base {
@@ -40,57 +39,6 @@ TEST(Text, NearestWordWithinReach) {
   EXPECT_EQ(nearest_word("context_lenght", keys), "context_length");
   EXPECT_EQ(nearest_word("banana", keys), "");
 }
-
-TEST(Json, ErrorsNameFileAndKey) {
-  const Json value = parse_json(R"({"a": "text"})", "x.json");
-  try {
-    require<int>(value, "a", "x.json");
-    FAIL();
-  } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("x.json: key 'a'"), std::string::npos);
-  }
-  EXPECT_THROW(require<int>(value, "b", "x.json"), InputError);
-}
-
-std::string fault_of(const std::function<void()>& read) {
-  try {
-    read();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST(Json, ErrorsSayWhatIsExpected) {
-  const Json value = parse_json(R"({"a": 7.5, "b": null})", "x.json");
-  EXPECT_EQ(fault_of([&] {
-              require_in<int>(value, "a", {1, 9}, "x.json");
-            }),
-            "x.json: key 'a' is 7.5: give a whole number from 1 to 9");
-  EXPECT_EQ(fault_of([&] {
-              require_in<double>(value, "a", {0, 0.5}, "x.json");
-            }),
-            "x.json: key 'a' is 7.5: give a number from 0 to 0.5");
-  EXPECT_EQ(require_in<double>(value, "a", {0, 8}, "x.json"), 7.5);
-  EXPECT_EQ(fault_of([&] {
-              require_in<int>(value, "b", {0, 1}, "x.json");
-            }),
-            "x.json: key 'b' is null: give a whole number from 0 to 1");
-  EXPECT_EQ(fault_of([&] {
-              require_in<int>(value, "c", {0, 1}, "x.json");
-            }),
-            "x.json: key 'c' is missing: add it");
-}
-
-TEST(Json, ErrorsDoNotNameTheLibrary) {
-  for (const char* bytes : {"{", "{\"a\": 1e999}", "\"\xff\""}) {
-    const std::string fault = fault_of([&] { parse_json(bytes, "x.json"); });
-    EXPECT_TRUE(fault.starts_with("x.json is not JSON: ")) << fault;
-    EXPECT_EQ(fault.find("json.exception"), std::string::npos) << fault;
-  }
-}
-
-TEST(Json, TextOfBytesThatAreNoUtf8) { EXPECT_EQ(json_text(Json("a\xff")), "\"a\xEF\xBF\xBD\""); }
 
 TEST(Hash, TextRoundTrips) {
   const uint64_t hash = hash_bytes("sluice");

@@ -53,7 +53,7 @@ toml::table parse_toml(const std::string& bytes, const std::string& name) {
   try {
     return toml::parse(bytes, name);
   } catch (const toml::parse_error& error) {
-    throw InputError(text(name, ":", error.source().begin.line, ": ", error.description()));
+    throw InputError(text(name, ":", error.source().begin.line, ": ", error.description(), ": correct it"));
   } catch (const std::invalid_argument& error) {
     throw InputError(text(name, ": ", error.what(), ": correct it"));
   }

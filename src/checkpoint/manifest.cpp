@@ -43,7 +43,8 @@ FileRecord record_from_json(const Json& json, const std::string& name) {
 FileRecord companion_from_json(const Json& json, const std::string& name) {
   FileRecord file = record_from_json(json, name);
   if (is_companion(file.name)) return file;
-  throw InputError(text(name, ": '", file.name, "' is no file that goes with a model"));
+  throw InputError(
+      text(name, ": '", file.name, "' is no file that goes with a model: remove it from the list"));
 }
 
 // REQUIRES: `json` is the record of rank `rank`.
@@ -235,7 +236,8 @@ Manifest read_manifest(const std::filesystem::path& directory) {
     Manifest manifest = manifest_from_json(json, name);
     const std::optional<int64_t> step = step_of_directory(directory);
     if (step.value_or(manifest.step) == manifest.step) return manifest;
-    throw InputError(text(name, " is of step ", manifest.step));
+    throw InputError(
+        text(name, " is of step ", manifest.step, ": give its directory that step's name again"));
   });
 }
 

@@ -334,7 +334,8 @@ void apply_override(toml::table& root, const std::string& setting) {
   if (!root.contains(section)) root.insert(section, toml::table{});
   toml::table* table = root[section].as_table();
   if (table == nullptr)
-    throw InputError(text("[config] --set ", setting, ": '", section, "' is not a section"));
+    throw InputError(text("[config] --set ", setting, ": '", section,
+                          "' is a value: set a key of a section, as in train.steps=7"));
   table->insert_or_assign(key, *parsed.get("value"));
 }
 

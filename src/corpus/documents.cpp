@@ -54,7 +54,9 @@ std::vector<InputFile> find_in_directory(const fs::path& directory, const Docume
       files.push_back({next->path(), static_cast<int64_t>(next->file_size(ignored)), true});
     }
   }
-  if (error) throw InputError(text("cannot list directory ", directory.string(), ": ", error.message()));
+  if (error)
+    throw InputError(text("cannot list directory ", directory.string(), ": ", error.message(),
+                          ": allow it or name others"));
   std::sort(files.begin(), files.end(),
             [](const InputFile& a, const InputFile& b) { return a.path.string() < b.path.string(); });
   return files;
@@ -208,7 +210,9 @@ Inputs find_inputs(const std::vector<fs::path>& paths, const DocumentOptions& op
       inputs.files.insert(inputs.files.end(), found.begin(), found.end());
     } else {
       const auto size_bytes = fs::file_size(path, error);
-      if (error) throw InputError(text("cannot read input ", path.string(), ": ", error.message()));
+      if (error)
+        throw InputError(
+            text("cannot read input ", path.string(), ": ", error.message(), ": name files that are there"));
       inputs.files.push_back({path, static_cast<int64_t>(size_bytes), false});
     }
   }

@@ -17,7 +17,8 @@ constexpr char kDecode = 'D';
 HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path,
                                            const TokenizerOptions& options) {
   if (!std::filesystem::exists(path)) {
-    throw base::InputError(base::text("cannot read ", path.string(), ": no such file"));
+    throw base::InputError(
+        base::text("cannot read ", path.string(), ": there is no such file: name a tokenizer.json"));
   }
   const std::vector<std::string> arguments = {path.string(), options.begin_token, options.end_token,
                                               std::to_string(options.threads)};

@@ -34,8 +34,9 @@ void JsonObjects::take_plain(std::string_view& bytes) {
 }
 
 void JsonObjects::finish() const {
-  if (depth_ > 0) refuse(object_line_, "the object that begins here has no end");
-  if (array_ == Array::kOpen) refuse(line_, "the list has no end");
+  if (depth_ > 0)
+    refuse(object_line_, "the object that begins here has no end: fetch or write the file again");
+  if (array_ == Array::kOpen) refuse(line_, "the list has no end: fetch or write the file again");
 }
 
 void JsonObjects::outside(char c) {
@@ -49,7 +50,8 @@ void JsonObjects::outside(char c) {
   } else if (c == ']' && array_ == Array::kOpen) {
     array_ = Array::kClosed;
   } else if (c != ',' || array_ != Array::kOpen) {
-    refuse(line_, text("'", c, "' stands where a JSON object should begin"));
+    refuse(line_,
+           text("'", c, "' stands where a JSON object should begin: give objects, one a line or in a list"));
   }
   any_ = true;
 }
@@ -57,7 +59,8 @@ void JsonObjects::outside(char c) {
 void JsonObjects::inside(char c) {
   object_ += c;
   if (in_text_) {
-    if (c == '\n') refuse(line_, "a text goes beyond the end of the line, which is not JSON");
+    if (c == '\n')
+      refuse(line_, "a text goes beyond the end of the line, which is not JSON: write \\n for line ends");
     in_text_ = escaped_ || c != '"';
     escaped_ = !escaped_ && c == '\\';
     return;

@@ -13,6 +13,7 @@ using base::text;
 namespace {
 
 constexpr base::Range<double> kMicroseconds{-1e14, 1e14};
+constexpr const char* kWayOut = ": write the timeline again";
 
 int64_t nanoseconds(const Json& event, const char* key, const std::string& place) {
   return std::llround(base::require_in(event, key, kMicroseconds, place) * 1000);
@@ -32,7 +33,7 @@ TraceRecord parse_record(const Json& event, const std::string& place) {
   record.start_ns = nanoseconds(event, "ts", place);
   record.end_ns = record.start_ns + nanoseconds(event, "dur", place);
   if (record.end_ns < record.start_ns)
-    throw base::InputError(text(place, ": '", record.label, "' ends before it starts"));
+    throw base::InputError(text(place, ": '", record.label, "' ends before it starts", kWayOut));
   const auto arguments = base::require<Json>(event, "args", place);
   for (const auto& [key, value] : arguments.items()) {
     if (base::holds_integer<int64_t>(value)) record.arguments.emplace_back(key, value.get<int64_t>());
@@ -51,7 +52,8 @@ void parse_counter(const Json& event, const std::string& place, Trace& trace) {
 
 // The ends of arrows stand behind the record that they belong to.
 void parse_arrow(const Json& event, TraceRecord::End end, const std::string& place, Trace& trace) {
-  if (trace.records.empty()) throw base::InputError(text(place, ": an arrow that belongs to nothing"));
+  if (trace.records.empty())
+    throw base::InputError(text(place, ": an arrow that belongs to nothing", kWayOut));
   trace.records.back().flow = base::require<int64_t>(event, "id", place);
   trace.records.back().end = end;
 }
@@ -72,7 +74,7 @@ Trace parse_chrome_trace(const std::string& bytes, const std::string& name) {
   Trace trace;
   std::string_view rest = bytes;
   if (!rest.starts_with("{\"displayTimeUnit\"") || rest.find("\"traceEvents\":[") == rest.npos)
-    throw base::InputError(text(name, ": not a timeline that Sluice wrote"));
+    throw base::InputError(text(name, " is no timeline that Sluice wrote: give a trace-STEP.json"));
   bool ended = false;
   for (int64_t number = 1; !rest.empty(); ++number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
@@ -83,10 +85,10 @@ Trace parse_chrome_trace(const std::string& bytes, const std::string& name) {
     } else if (line.starts_with(']')) {
       ended = true;
     } else if (number > 1 && !line.empty()) {
-      throw base::InputError(text(name, ":", number, ": not an event: ", line.substr(0, 60)));
+      throw base::InputError(text(name, ":", number, ": not an event: ", line.substr(0, 60), kWayOut));
     }
   }
-  if (!ended) throw base::InputError(text(name, ": cut off before its end"));
+  if (!ended) throw base::InputError(text(name, " is cut off before its end", kWayOut));
   return trace;
 }
 

@@ -136,7 +136,7 @@ std::string fault_of(const std::string& bytes) {
 TEST(Trace, DamagedFilesAreRefusedWithTheirLine) {
   const std::string whole = chrome_trace({{.label = "a", .category = "c", .end_ns = 5}});
   EXPECT_EQ(fault_of(whole), "");
-  EXPECT_THAT(fault_of("{}"), ::testing::HasSubstr("t.json: not a timeline"));
+  EXPECT_THAT(fault_of("{}"), ::testing::HasSubstr("t.json is no timeline"));
   EXPECT_THAT(fault_of(whole.substr(0, whole.size() - 5)), ::testing::HasSubstr("t.json"));
   std::string damaged = whole;
   damaged.replace(damaged.find("\"dur\":0.005"), 11, "\"dur\":-1.00");

@@ -253,7 +253,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
       {[](Json& j) { j["num_key_value_heads"] = 3; }, "heads is 8, no multiple of the 3 kv_heads"},
       {[](Json& j) { j["num_attention_heads"] = 6; }, "num_attention_heads 6 does not divide hidden_size 64"},
       {[](Json& j) { j["num_attention_heads"] = 0; }, "'num_attention_heads' is 0"},
-      {[](Json& j) { j["tie_word_embeddings"] = 1; }, "'tie_word_embeddings' has an unexpected value"},
+      {[](Json& j) { j["tie_word_embeddings"] = 1; }, "'tie_word_embeddings' is 1: give true or false"},
       {[](Json& j) { j["rope_theta"] = -1; }, "'rope_theta' is -1: give a number from"},
       {[](Json& j) { j["rope_theta"] = "big"; }, "'rope_theta' is \"big\": give a number from"},
       {[](Json& j) { j["rope_scaling"] = 3; }, "rope_scaling is 3"},

@@ -19,7 +19,8 @@ using strategy::Strategy;
 
 void check_candidate(const Strategy& candidate, const PlannerOptions& options, const cost::CostModel& cost) {
   const std::string name = text("strategy '", to_text(candidate), "': ");
-  if (candidate.pipelines.empty()) throw InputError(name + "it has no pipeline");
+  if (candidate.pipelines.empty())
+    throw InputError(name + "it has no pipeline: give it one, such as 1x<1,1,1>");
   strategy::validate(candidate, options.world_size);
   for (const Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
@@ -59,7 +60,7 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
   if (options_.selection == Selection::kFixed &&
       (options_.fixed_candidate < 0 || options_.fixed_candidate >= count)) {
     throw InputError(text("strategy ", options_.fixed_candidate, " is selected but there are ", count,
-                          ", counted from 0"));
+                          ": number them from 0"));
   }
   if (!options_.policies.empty()) cost_ = cost_.under(options_.policies.front());
   for (size_t i = 1; i < options_.policies.size(); ++i) {

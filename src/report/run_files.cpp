@@ -93,7 +93,8 @@ SystemRun& run_of(RunData& data, const Json& line, const std::string& place) {
   const auto name = base::require<std::string>(line, "system", place);
   const auto found = std::ranges::find(data.systems, name, &SystemRun::name);
   if (found == data.systems.end())
-    throw InputError(text(place, ": simulation.json has no system '", name, "'"));
+    throw InputError(
+        text(place, ": simulation.json has no system '", name, "': simulate again, or remove the line"));
   return *found;
 }
 
@@ -141,7 +142,7 @@ void read_simulation(const fs::path& path, RunData& data) {
                             .infeasible = base::get_or<std::string>(json, "infeasible", "", name),
                             .steps = {}});
   }
-  if (data.systems.empty()) throw InputError(text(name, ": 'systems' is empty"));
+  if (data.systems.empty()) throw InputError(text(name, ": 'systems' is empty: simulate again"));
   const auto facts = base::get_or<Json>(file, "facts", Json::object(), name);
   for (const auto& [fact, value] : facts.items())
     data.facts.emplace_back(fact, base::require<std::string>(facts, fact, name));

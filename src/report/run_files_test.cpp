@@ -125,7 +125,7 @@ TEST_F(RunFiles, DamagedFilesAreNamedWithLineAndValue) {
   EXPECT_THAT(fault(), HasSubstr("metrics.jsonl:1: key 'step' is missing"));
   write("metrics.jsonl", base::text(kStep, "\n"));
   write("trace-7.json", "{}");
-  EXPECT_THAT(fault(), HasSubstr("trace-7.json: not a timeline"));
+  EXPECT_THAT(fault(), HasSubstr("trace-7.json is no timeline"));
   fs::remove(directory_ / "trace-7.json");
   write("config.toml", "[model\n");
   EXPECT_THAT(fault(), HasSubstr("config.toml:1"));

@@ -189,7 +189,7 @@ void validate(const Cluster& cluster) {
   require("nics_per_node", cluster.nics_per_node, kDevices);
   if (cluster.gpus_per_node % cluster.nics_per_node != 0) {
     throw InputError(text("cluster: nics_per_node is ", cluster.nics_per_node, " but must divide the ",
-                          cluster.gpus_per_node, " devices of a node"));
+                          cluster.gpus_per_node, " devices of a node: give a divisor"));
   }
   require("device_memory_bytes", cluster.device_memory_bytes, kMemoryBytes);
   require("flops_per_ns", cluster.flops_per_ns, kFlopsPerNs);

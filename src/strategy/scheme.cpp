@@ -37,7 +37,7 @@ Scheme parse_scheme(TextCursor& cursor) {
   cursor.expect('>');
   const int64_t stage_ranks = int64_t{scheme.tp} * scheme.pp;
   if (stage_ranks > kMaxRanks || stage_ranks * scheme.cp > kMaxRanks) {
-    cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks"));
+    cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks: lower a degree"));
   }
   if (scheme.cp % scheme.share != 0) {
     cursor.fail(base::text(to_text(scheme), ": ", share_fault(scheme)));
@@ -48,7 +48,7 @@ Scheme parse_scheme(TextCursor& cursor) {
 Scheme parse_scheme(std::string_view text) {
   TextCursor cursor(text, "scheme");
   const Scheme scheme = parse_scheme(cursor);
-  if (!cursor.at_end()) cursor.fail("there is more text after '>'");
+  if (!cursor.at_end()) cursor.fail("there is more text after '>': remove it");
   return scheme;
 }
 

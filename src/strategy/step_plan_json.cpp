@@ -14,6 +14,7 @@ using base::Json;
 using base::text;
 
 constexpr const char* kSchema = "sluice.plan/1";
+constexpr const char* kWayOut = "; correct it, or make the plan again with `sluice plan`";
 
 Json piece_to_json(const Piece& piece) {
   return {{"sequence", piece.sequence}, {"begin", piece.begin}, {"end", piece.end}};
@@ -61,15 +62,15 @@ auto with_name(const std::string& name, const Read& read) {
 // Calls read(item, name of the item) for each item; InputError unless `value` is a list.
 template <typename Read>
 void for_each_item(const Json& value, const std::string& name, const Read& read) {
-  if (!value.is_array()) throw InputError(text(name, ": expected a list, found ", value.type_name()));
+  if (!value.is_array()) throw InputError(text(name, " is ", base::excerpt(value), ": give a list"));
   for (size_t i = 0; i < value.size(); ++i) read(value[i], text(name, "[", i, "]"));
 }
 
 template <typename Read>
 void for_each_item(const Json& value, const std::string& key, const std::string& name, const Read& read) {
-  if (!value.is_object() || !value.contains(key))
-    throw InputError(text(name, ": key '", key, "' is missing"));
-  for_each_item(value.at(key), text(name, ": ", key), read);
+  const Json* list = base::find(value, key);
+  if (list == nullptr) base::refuse_without(key, "a list", name);
+  for_each_item(*list, text(name, ": ", key), read);
 }
 
 ListedMicroBatch micro_batch_from_json(const Json& json, const std::string& name) {
@@ -105,7 +106,7 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
   plan.max_len_tokens = base::require<int64_t>(json, "max_len", name);
   for_each_item(json, "ranks", name, [&](const Json& rank, const std::string& where) {
     if (!base::holds_integer<int>(rank))
-      throw InputError(text(where, ": ", base::excerpt(rank), " is no rank"));
+      throw InputError(text(where, " is ", base::excerpt(rank), ": give a rank, counted from 0"));
     plan.pipeline.ranks.push_back(rank.get<int>());
   });
   for_each_item(json, "lanes", name, [&](const Json& lane, const std::string& lane_name) {
@@ -116,7 +117,7 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
   });
   if (lanes.size() != static_cast<size_t>(plan.pipeline.scheme.cp)) {
     throw InputError(text(name, " ", scheme, ": it has ", lanes.size(), " lists of micro-batches but ",
-                          plan.pipeline.scheme.cp, " lanes"));
+                          plan.pipeline.scheme.cp, " lanes: give one for each"));
   }
   return plan;
 }
@@ -191,10 +192,12 @@ Json to_json(const StepPlan& plan) {
 
 StepPlan step_plan_from_json(const Json& json, int world_size, const std::string& name) {
   const StepPlan plan = unchecked_from_json(json, name);
-  with_name(name, [&] {
+  try {
     validate(plan, world_size);
     check_redundant_keys(plan, json);
-  });
+  } catch (const InputError& error) {
+    throw InputError(text(name, ": ", error.what(), kWayOut));
+  }
   return plan;
 }
 

@@ -87,7 +87,7 @@ TEST(ValidateStepPlan, AcceptsWholeSequencesBesideSharedOnes) {
 TEST(ValidateStepPlan, EachFaultIsNamed) {
   const std::pair<std::function<void(StepPlan&)>, std::string> faults[] = {
       {[](StepPlan& p) { p.step = -1; }, "step -1 is negative"},
-      {[](StepPlan& p) { p.pipelines.clear(); }, "at least one pipeline"},
+      {[](StepPlan& p) { p.pipelines.clear(); }, "a strategy has no pipeline"},
       {[](StepPlan& p) {
          p.pipelines[1].pipeline.ranks = {2, 3};
        },
@@ -305,20 +305,21 @@ TEST(StepPlanJson, EachFaultNamesFileAndKey) {
   const std::pair<std::function<void(Json&)>, std::string> faults[] = {
       {[](Json& j) { j["schema"] = "sluice.plan/2"; }, "schema is 'sluice.plan/2'"},
       {[](Json& j) { j.erase("step"); }, "key 'step' is missing"},
-      {[](Json& j) { j["step"] = 1.5; }, "key 'step' has an unexpected value: 1.5"},
+      {[](Json& j) { j["step"] = 1.5; }, "key 'step' is 1.5: give a whole number within 64 bits"},
       {[](Json& j) { j.erase("sequences"); }, "key 'sequences' is missing"},
-      {[](Json& j) { j["sequences"] = 3; }, "sequences: expected a list"},
+      {[](Json& j) { j["sequences"] = 3; }, "sequences is 3: give a list"},
       {[](Json& j) { j["sequences"][1].erase("length"); }, "sequences[1]: key 'length' is missing"},
       {[](Json& j) { j["sequences"][1] = 3; }, "sequences[1]: key 'document' is missing"},
       {[](Json& j) { j["pipelines"][0]["scheme"] = "<1,1>"; }, "pipelines[0]: scheme '<1,1>'"},
-      {[](Json& j) { j["pipelines"][0]["ranks"][0] = "a"; }, "ranks[0]: \"a\" is no rank"},
-      {[](Json& j) { j["pipelines"][0]["ranks"][0] = 4294967296; }, "ranks[0]: 4294967296 is no rank"},
-      {[](Json& j) { j["pipelines"][0]["lanes"][1] = nullptr; }, "lanes[1]: expected a list"},
+      {[](Json& j) { j["pipelines"][0]["ranks"][0] = "a"; }, "ranks[0] is \"a\": give a rank"},
+      {[](Json& j) { j["pipelines"][0]["ranks"][0] = 4294967296; }, "ranks[0] is 4294967296: give a rank"},
+      {[](Json& j) { j["pipelines"][0]["lanes"][1] = nullptr; }, "lanes[1] is null: give a list"},
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0].erase("pieces"); },
        "lanes[1][0]: key 'pieces' is missing"},
-      {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["ring"] = "x"; }, "key 'ring' has an unexpected value"},
+      {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["ring"] = "x"; },
+       "key 'ring' is \"x\": give a whole number"},
       {[](Json& j) { j["pipelines"][0]["lanes"][1][0]["pieces"][0]["sequence"] = 4294967296; },
-       "key 'sequence' has an unexpected value"},
+       "key 'sequence' is 4294967296: give a whole number within 32 bits"},
       {[](Json& j) { j["pipelines"][0]["max_len"] = 1; }, "more than max_len 1"},
       {[](Json& j) { j["strategy"] = "1x<1,1,1>"; }, "strategy is '1x<1,1,1>'"},
       {[](Json& j) { j["hash"] = "0000000000000000"; }, "hash is '0000000000000000'"},

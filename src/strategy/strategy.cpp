@@ -35,15 +35,16 @@ void validate_pipeline(const Pipeline& pipeline, int index) {
   const Scheme& scheme = pipeline.scheme;
   const std::string name = base::text("pipeline ", index, " ", to_text(scheme));
   if (scheme.tp < 1 || scheme.pp < 1 || scheme.cp < 1 || scheme.share < 1) {
-    throw base::InputError(base::text(name, ": every degree must be at least 1"));
+    throw base::InputError(base::text(name, ": a degree is below 1: give 1 or more"));
   }
   if (scheme.cp % scheme.share != 0) throw base::InputError(base::text(name, ": ", share_fault(scheme)));
   const bool too_large =
       int64_t{scheme.tp} * scheme.pp > kMaxRanks || int64_t{scheme.tp} * scheme.pp * scheme.cp > kMaxRanks;
-  if (too_large) throw base::InputError(base::text(name, ": it has more than ", kMaxRanks, " ranks"));
+  if (too_large)
+    throw base::InputError(base::text(name, ": it has more than ", kMaxRanks, " ranks: lower a degree"));
   if (static_cast<int>(pipeline.ranks.size()) != scheme.ranks()) {
-    throw base::InputError(
-        base::text(name, ": it needs ", scheme.ranks(), " ranks but lists ", pipeline.ranks.size()));
+    throw base::InputError(base::text(name, ": it needs ", scheme.ranks(), " ranks but lists ",
+                                      pipeline.ranks.size(), ": list each once"));
   }
   for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage) {
     for (int lane = 0; lane < scheme.cp; ++lane) {
@@ -125,7 +126,8 @@ std::vector<Place> places(const Strategy& strategy, int world_size) {
 }
 
 void validate(const Strategy& strategy, int world_size) {
-  if (strategy.pipelines.empty()) throw base::InputError("a strategy needs at least one pipeline");
+  if (strategy.pipelines.empty())
+    throw base::InputError("a strategy has no pipeline: give it one, such as 1x<1,1,1>");
   std::vector<int> user(static_cast<size_t>(world_size), -1);
   for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
     const Pipeline& pipeline = strategy.pipelines[p];
@@ -134,12 +136,12 @@ void validate(const Strategy& strategy, int world_size) {
     for (const int rank : pipeline.ranks) {
       if (rank < 0 || rank >= world_size) {
         throw base::InputError(base::text("pipeline ", p, " ", to_text(pipeline.scheme), ": rank ", rank,
-                                          " is outside [0, ", world_size, ")"));
+                                          " is outside [0, ", world_size, "): number ranks from 0"));
       }
       int& holder = user[static_cast<size_t>(rank)];
       if (holder >= 0) {
-        throw base::InputError(
-            base::text("rank ", rank, " is used twice, by pipelines ", holder, " and ", p));
+        throw base::InputError(base::text("rank ", rank, " is used twice, by pipelines ", holder, " and ", p,
+                                          ": give it to one"));
       }
       holder = index;
     }

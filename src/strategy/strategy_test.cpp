@@ -46,14 +46,14 @@ TEST(Strategy, EveryFaultIsNamedWithTheText) {
   const std::pair<std::string, std::string> faults[] = {
       {"", "names no pipeline"},
       {"   ", "names no pipeline"},
-      {"0x<1,1,1>", "number of pipelines must be at least 1"},
+      {"0x<1,1,1>", "number of pipelines is 0: give 1 or more"},
       {"-1x<1,1,1>", "expected '<'"},
       {"2<1,1,1>", "expected 'x'"},
       {"2x", "'<' is missing"},
       {"<1,1,1> +", "'<' is missing"},
       {"+ <1,1,1>", "expected '<'"},
       {"<1,1,1> <1,1,1>", "expected '+'"},
-      {"<1,1,0>", "cp must be at least 1"},
+      {"<1,1,0>", "cp is 0: give 1 or more"},
       {"9999999999x<1,1,1>", "number of pipelines is above"},
   };
   for (const auto& [text, fault] : faults) {
@@ -124,9 +124,9 @@ TEST(Places, FollowTheRanksList) {
 
 TEST(ValidateStrategy, EveryFaultIsNamed) {
   const std::pair<Strategy, std::string> faults[] = {
-      {{}, "at least one pipeline"},
+      {{}, "a strategy has no pipeline"},
       {{{{{2, 1, 1}, {0}}}}, "needs 2 ranks but lists 1"},
-      {{{{{0, 1, 1}, {}}}}, "every degree must be at least 1"},
+      {{{{{0, 1, 1}, {}}}}, "a degree is below 1: give 1 or more"},
       {{{{{1 << 20, 1 << 20, 1 << 20}, {}}}}, "more than 1048576 ranks"},
       {{{{{1, 1, 1}, {4}}}}, "rank 4 is outside [0, 4)"},
       {{{{{1, 1, 1}, {-1}}}}, "rank -1 is outside [0, 4)"},

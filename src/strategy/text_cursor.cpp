@@ -33,13 +33,14 @@ void TextCursor::expect(char token) {
 }
 
 int TextCursor::positive_integer(const std::string& what) {
-  if (!next_is_digit()) fail(base::text(what, " must be a positive integer, at character ", position_ + 1));
+  if (!next_is_digit())
+    fail(base::text(what, " must be a positive integer, at character ", position_ + 1, kExample));
   int64_t value = 0;
   for (; position_ < text_.size() && is_digit(text_[position_]); ++position_) {
     value = value * 10 + (text_[position_] - '0');
-    if (value > kMaxRanks) fail(base::text(what, " is above ", kMaxRanks));
+    if (value > kMaxRanks) fail(base::text(what, " is above ", kMaxRanks, ": give a smaller one"));
   }
-  if (value < 1) fail(base::text(what, " must be at least 1"));
+  if (value < 1) fail(base::text(what, " is 0: give 1 or more"));
   return static_cast<int>(value);
 }
 

@@ -243,7 +243,7 @@ class HotSpa : public System {
   [[noreturn]] void fail(const strategy::Sequence& sequence) const {
     throw base::InfeasibleError(base::text("document ", sequence.document, " has a sequence of ",
                                            sequence.length_tokens, " tokens but HotSPa was set up for ",
-                                           phases_.front().longest));
+                                           phases_.front().longest, ": raise context_length"));
   }
 
   cost::CostModel cost_;

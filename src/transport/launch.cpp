@@ -26,7 +26,9 @@ class Variables {
 
   std::string required(const std::string& name) const {
     const std::optional<std::string> value = find(name);
-    if (!value) throw base::InputError(base::text(name_of(launcher_), " did not set ", name));
+    if (!value)
+      throw base::InputError(
+          base::text(name_of(launcher_), " did not set ", name, ": set it, or start with --nproc"));
     return *value;
   }
 
