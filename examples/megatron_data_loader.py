@@ -2,12 +2,11 @@
 
 A program in the manner of pretrain_gpt.py, run with --dataloader-type external --micro-batch-size 1 and
 --calculate-per-token-loss, returns `train_data(documents, ...)` as its training data, and calls `balance_training` once
-before pretrain(). `documents` is the prefix of a Megatron corpus, one sequence a document.
+before pretrain(). `documents` is the prefix of a Megatron corpus, whose documents are the samples.
 """
 
 import sluice
 import torch
-from megatron.core.datasets.indexed_dataset import IndexedDataset
 from sluice.integrations import megatron
 from sluice.integrations.balancer import Balancer
 
@@ -19,7 +18,7 @@ def train_data(documents, global_batch_size, consumed_samples, rank, ranks):
         sluice.lengths(documents).values, balancer, global_batch_size=global_batch_size,
         consumed_samples=consumed_samples, data_parallel_rank=rank, data_parallel_size=ranks)
     loader = torch.utils.data.DataLoader(
-        IndexedDataset(documents), batch_sampler=sampler, collate_fn=megatron.PackedCollate())
+        megatron.Documents(documents), batch_sampler=sampler, collate_fn=megatron.PackedCollate())
     return sampler, iter(loader)
 
 

@@ -19,7 +19,7 @@ from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatase
 from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.core.utils import get_thd_batch_on_this_cp_rank
 from sluice.integrations.balancer import Balancer
-from sluice.integrations.megatron import BatchSampler, PackedCollate, packed_seq_params, planned_forward_backward
+from sluice.integrations.megatron import BatchSampler, Documents, PackedCollate, packed_seq_params, planned_forward_backward
 from torch.utils.data import DataLoader
 
 RANKS, BATCH_SIZE, STEPS = 4, 32, 3
@@ -159,23 +159,31 @@ class CollateTest(unittest.TestCase):
 
 
 class ExampleTest(unittest.TestCase):
-    def test_trains_on_an_indexed_data_set(self):
-        documents = [np.arange(length) for length in (5, 1, 300, 40)]
+    def lengths_trained_on(self, documents):
+        """documents: of each, the lengths of its sequences. Runs one step of two ranks over all of them."""
         with tempfile.TemporaryDirectory() as folder:
             prefix = str(pathlib.Path(folder, "corpus"))
             builder = IndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-            for document in documents:
-                builder.add_document(torch.tensor(document), [len(document)])
+            for sequences in documents:
+                builder.add_document(torch.arange(sum(sequences)), sequences)
             builder.finalize(f"{prefix}.idx")
-            self.assertEqual(sluice.lengths(prefix).values.tolist(), [5, 1, 300, 40])
+            self.assertEqual(sluice.lengths(prefix).values.tolist(), [sum(sequences) for sequences in documents])
+            for number, sequences in enumerate(documents):
+                self.assertEqual(Documents(prefix)[number].tolist(), list(range(sum(sequences))))
             training = types.SimpleNamespace(get_forward_backward_func=lambda: fetch)
             of_rank = []
             for rank in range(2):
-                sampler, iterator = megatron_data_loader.train_data(prefix, 4, 0, rank, 2)
+                sampler, iterator = megatron_data_loader.train_data(prefix, len(documents), 0, rank, 2)
                 megatron_data_loader.balance_training(training, sampler, lambda: 0)
                 of_rank += training.get_forward_backward_func()(
                     data_iterator=iterator, model=[per_token_model()], num_microbatches=2)
-        self.assertEqual(tokens_of(of_rank), [1, 5, 40, 300])
+        return tokens_of(of_rank)
+
+    def test_trains_on_an_indexed_data_set(self):
+        self.assertEqual(self.lengths_trained_on([[5], [1], [300], [40]]), [1, 5, 40, 300])
+
+    def test_documents_of_several_sentences_are_samples_as_a_whole(self):
+        self.assertEqual(self.lengths_trained_on([[5, 7, 2], [1], [200, 100], [40]]), [1, 14, 40, 300])
 
 
 if __name__ == "__main__":

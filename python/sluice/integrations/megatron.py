@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from megatron.core.datasets.indexed_dataset import IndexedDataset
 from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.utils import get_model_config
 from numpy.typing import ArrayLike
@@ -124,6 +125,25 @@ def planned_forward_backward(
         )
 
     return run
+
+
+class Documents(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    """The documents of a Megatron corpus, as arrays of tokens: as many, and as long, as sluice.lengths(prefix) says.
+
+    IndexedDataset itself counts sequences. Where `preprocess_data.py --split-sentences` made the corpus, a document has
+    one for each of its sentences; here they are joined.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.corpus = IndexedDataset(prefix)
+
+    def __len__(self) -> int:
+        return len(self.corpus.document_indices) - 1
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        begin, end = (int(bound) for bound in self.corpus.document_indices[number:number + 2])
+        sequences = self.corpus[begin:end] if begin < end else []
+        return np.concatenate([np.empty(0, self.corpus.index.dtype), *sequences])
 
 
 class PackedCollate:
