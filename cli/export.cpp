@@ -20,6 +20,7 @@ struct Options {
   std::string dtype = "float32";
   int64_t max_shard_bytes = checkpoint::ExportOptions{}.max_shard_bytes;
   int64_t max_positions = 0;
+  bool optimizer = false;
   bool json = false;
 };
 
@@ -34,16 +35,16 @@ int64_t trained_positions(const checkpoint::Checkpoint& checkpoint) {
 void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   if (options.json) {
-    const base::Json json = {{"folder", options.out.string()},
-                             {"checkpoint", checkpoint.directory().string()},
-                             {"step", manifest.step},
-                             {"parameters", manifest.shape.parameters()},
-                             {"dtype", options.dtype}};
+    const base::Json json = {
+        {"folder", options.out.string()}, {"checkpoint", checkpoint.directory().string()},
+        {"step", manifest.step},          {"parameters", manifest.shape.parameters()},
+        {"dtype", options.dtype},         {"optimizer", options.optimizer}};
     std::cout << base::json_text(json, 2) << "\n";
     return;
   }
   std::cout << base::text(options.out.string(), ": ", base::human_count(manifest.shape.parameters()),
-                          " parameters after ", manifest.step, " steps, as ", options.dtype, "\n");
+                          " parameters after ", manifest.step, " steps, as ", options.dtype,
+                          options.optimizer ? ", with the optimiser's state" : "", "\n");
 }
 
 void run(const Options& options) {
@@ -55,7 +56,9 @@ void run(const Options& options) {
   exported.max_shard_bytes = options.max_shard_bytes;
   exported.least_positions = trained_positions(checkpoint);
   exported.positions = options.max_positions;
-  checkpoint::export_checkpoint(checkpoint, options.out, exported);
+  checkpoint::export_checkpoint(
+      checkpoint, options.out, exported,
+      options.optimizer ? checkpoint::Contents::kTraining : checkpoint::Contents::kWeights);
   print(options, checkpoint);
 }
 
@@ -83,6 +86,10 @@ void add_export(CLI::App& app) {
                    "length of the run where that is longer")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command->add_flag(
+      "--optimizer", options->optimizer,
+      "Export the optimiser's state and the run's place in its data, too: from an import of the "
+      "folder training goes on where it stood");
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options] { run(*options); });
 }

@@ -52,6 +52,8 @@ void inspect_json(const fs::path& path) {
       if (schema == known.schema) return known.inspect(json, name);
     }
     if (schema.starts_with("sluice.checkpoint/")) return inspect_checkpoint(path.parent_path());
+    if (schema.starts_with("sluice.optimizer/"))
+      return inspect_hugging_face(fs::absolute(path).parent_path().parent_path());
     refuse(path, text("has the unknown schema '", schema, "'"));
   }
   for (const auto& known : kKeys) {

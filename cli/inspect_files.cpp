@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/load.h"
+#include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "cli/print.h"
 #include "cli/tokenizers.h"
@@ -222,6 +223,10 @@ void inspect_hugging_face(const fs::path& folder) {
   const checkpoint::HuggingFaceModel model(folder);
   std::cout << text(folder.string(), ": Hugging Face folder, ", checkpoint::config_name(model.type()), "\n  ",
                     shape_text(model.shape()), "\n");
+  if (!checkpoint::has_optimizer(folder)) return;
+  const checkpoint::OptimizerFolder optimizer(model);
+  std::cout << text("  optimiser state after ", human_count(optimizer.run().step, "step", "steps"),
+                    "; it belongs to these weights\n");
 }
 
 void inspect_run(const fs::path& directory) {

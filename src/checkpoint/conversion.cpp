@@ -1,8 +1,10 @@
 #include "checkpoint/conversion.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
+#include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 
 namespace sluice::checkpoint {
@@ -13,29 +15,42 @@ using base::text;
 
 constexpr int64_t kChunk = int64_t{1} << 20;
 
-void write_master(SafetensorsWriter& writer, const HuggingFaceModel& model, const model::Bucket& bucket) {
-  std::vector<float> values;
-  for (int64_t begin = 0; begin < bucket.size; begin += kChunk) {
-    const Interval chunk{begin, std::min(begin + kChunk, bucket.size)};
-    values.resize(static_cast<size_t>(chunk.size()));
-    model.read(bucket.index, chunk, values.data());
-    writer.write(values.data(), chunk.size() * static_cast<int64_t>(sizeof(float)));
+// What an import writes: the model's weights and Adam states zero, or what its optimiser state says.
+class Imported {
+ public:
+  Imported(const HuggingFaceModel& model, Contents contents) : model_(model) {
+    if (contents == Contents::kTraining && has_optimizer(model.folder())) optimizer_.emplace(model);
   }
-}
 
-void write_zeros(SafetensorsWriter& writer, int64_t elements) {
-  const std::vector<float> zeros(static_cast<size_t>(std::min(elements, kChunk)));
-  for (int64_t begin = 0; begin < elements; begin += kChunk) {
-    writer.write(zeros.data(), std::min(kChunk, elements - begin) * static_cast<int64_t>(sizeof(float)));
+  // But for the files.
+  Manifest manifest() const {
+    return optimizer_ ? optimizer_->run() : Manifest{.step = 0, .shape = model_.shape()};
   }
-}
+
+  void read(int bucket, Interval interval, State state, float* values) const {
+    if (optimizer_) return optimizer_->read(bucket, interval, state, values);
+    if (state == State::kMaster) return model_.read(bucket, interval, values);
+    std::fill_n(values, interval.size(), 0.0F);
+  }
+
+ private:
+  const HuggingFaceModel& model_;
+  std::optional<OptimizerFolder> optimizer_;
+};
 
 void write_imported(const std::filesystem::path& path, const std::vector<TensorInfo>& tensors,
-                    const HuggingFaceModel& model) {
+                    const model::ParameterTable& table, const Imported& imported) {
   SafetensorsWriter writer(path, tensors);
-  for (const model::Bucket& bucket : model.table().buckets) {
-    write_master(writer, model, bucket);
-    write_zeros(writer, 2 * bucket.size);
+  std::vector<float> values;
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+      for (int64_t begin = 0; begin < bucket.size; begin += kChunk) {
+        const Interval chunk{begin, std::min(begin + kChunk, bucket.size)};
+        values.resize(static_cast<size_t>(chunk.size()));
+        imported.read(bucket.index, chunk, state, values.data());
+        writer.write(values.data(), chunk.size() * static_cast<int64_t>(sizeof(float)));
+      }
+    }
   }
   writer.finish();
 }
@@ -55,15 +70,22 @@ ParameterSource float_masters(Checkpoint& checkpoint) {
 }
 
 void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
-                       const ExportOptions& options) {
+                       const ExportOptions& options, Contents contents) {
   ExportOptions with_companions = options;
   with_companions.companions = checkpoint.companions();
+  if (contents == Contents::kTraining) {
+    with_companions.add = [&](const std::filesystem::path& part) {
+      write_optimizer(part, checkpoint, options);
+    };
+  }
   export_hugging_face(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
                       with_companions);
 }
 
-std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root) {
-  Manifest manifest{.step = 0, .world_size = 1, .shape = model.shape()};
+std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root,
+                                        Contents contents) {
+  const Imported imported(model, contents);
+  Manifest manifest = imported.manifest();
   FileRecord& record = manifest.files.emplace_back(FileRecord{.name = rank_file_name(0)});
   std::vector<TensorInfo> tensors;
   for (const model::Bucket& bucket : model.table().buckets) {
@@ -72,9 +94,9 @@ std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std
       tensors.push_back({.name = text("bucket.", bucket.index, ".", state), .shape = {bucket.size}});
     }
   }
-  const std::filesystem::path directory = prepare_save(root, 0);
+  const std::filesystem::path directory = prepare_save(root, manifest.step);
   try {
-    write_imported(directory / record.name, tensors, model);
+    write_imported(directory / record.name, tensors, model.table(), imported);
     const SafetensorsFile written(directory / record.name);
     record.bytes = written.size_bytes();
     record.checksum = written.checksum();

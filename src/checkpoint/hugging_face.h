@@ -18,19 +18,18 @@
 
 namespace sluice::checkpoint {
 
-// A LLaMA-family folder opened for reading: model.safetensors, or the shards that
-// model.safetensors.index.json lists. Weights may be F32, BF16 or F16 and are widened exactly.
-class HuggingFaceModel {
+// One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
+// files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
+// exactly.
+class TensorFolder {
  public:
-  // Reads config.json and every header. base::InputError naming file and tensor when one is missing, has
-  // another shape or dtype than config.json asks for, or is not part of the model (rotary inv_freq buffers
-  // and the head of a tied model are passed over).
-  explicit HuggingFaceModel(std::filesystem::path folder);
+  // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
+  // `table` asks for or another type, or is not part of the model (rotary inv_freq buffers and the head of a
+  // tied model are passed over).
+  TensorFolder(std::filesystem::path folder, std::string stem, model::ParameterTable table);
 
   const std::filesystem::path& folder() const { return folder_; }
   const model::ParameterTable& table() const { return table_; }
-  const model::Shape& shape() const { return table_.shape; }
-  const base::Json& config() const { return config_; }
   // The type of the first weight.
   TensorType type() const { return type_; }
 
@@ -44,17 +43,39 @@ class HuggingFaceModel {
     const TensorInfo* tensor = nullptr;
   };
 
-  void open_files();
+  void open_files(const std::string& stem);
   void locate_tensors();
-  void require_no_others(const std::map<std::string, Source>& sources) const;
+  void require_no_others() const;
   Source find(const std::string& name, const std::vector<int64_t>& shape) const;
 
   std::filesystem::path folder_;
-  base::Json config_;
   model::ParameterTable table_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Source> sources_;  // by Hugging Face name
   TensorType type_ = TensorType::kFloat32;
+};
+
+// The stem of a model's weights.
+inline constexpr const char* kWeightsStem = "model";
+
+// A model folder opened for reading: config.json and its weights.
+class HuggingFaceModel {
+ public:
+  // Errors as TensorFolder's; InputError, too, when config.json asks for what Sluice does not know.
+  explicit HuggingFaceModel(const std::filesystem::path& folder);
+
+  const std::filesystem::path& folder() const { return weights_.folder(); }
+  const model::ParameterTable& table() const { return weights_.table(); }
+  const model::Shape& shape() const { return table().shape; }
+  const base::Json& config() const { return config_; }
+  TensorType type() const { return weights_.type(); }
+  void read(int bucket, base::Interval interval, float* values) const {
+    weights_.read(bucket, interval, values);
+  }
+
+ private:
+  base::Json config_;
+  TensorFolder weights_;
 };
 
 // Whether `folder` has weights beside its config.json.
@@ -66,10 +87,18 @@ struct ExportOptions {
   std::vector<Companion> companions;  // files that go with the model; config.json is made from theirs
   int64_t least_positions = 0;        // these two as in ExportedConfig
   int64_t positions = 0;
+  // Writes what else belongs into the folder, before it appears.
+  std::function<void(const std::filesystem::path& folder)> add;
 };
 
 // Gives elements `interval` of a bucket's flat array.
 using ParameterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
+
+// Writes STEM.safetensors, or shards with their index, into `folder`: what TensorFolder reads. `type` and
+// `max_shard_bytes` are those of `options`. RunError on a full or unwritable disk.
+void write_tensors(const std::filesystem::path& folder, const std::string& stem,
+                   const model::ParameterTable& table, const ParameterSource& source,
+                   const ExportOptions& options);
 
 // Writes config.json, model.safetensors or shards with their index, and the companions. The folder appears
 // only when complete. InputError when `folder` exists and is not empty; RunError on a full or unwritable

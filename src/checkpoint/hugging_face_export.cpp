@@ -117,28 +117,11 @@ void write_file(const fs::path& path, const std::vector<Item>& items, const Para
   writer.finish();
 }
 
-std::string shard_name(size_t index, size_t count) {
-  if (count == 1) return "model.safetensors";
-  char name[64];
-  std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
-  return name;
-}
-
-void write_weights(const fs::path& folder, const std::vector<std::vector<Item>>& files,
-                   const ParameterSource& source) {
-  base::Json weight_map = base::Json::object();
-  int64_t total_bytes = 0;
-  for (size_t index = 0; index < files.size(); ++index) {
-    const std::string name = shard_name(index, files.size());
-    write_file(folder / name, files[index], source);
-    for (const Item& item : files[index]) {
-      weight_map[item.info.name] = name;
-      total_bytes += item.info.elements() * size_of(item.info.type);
-    }
-  }
-  if (files.size() == 1) return;
-  base::write_json(folder / "model.safetensors.index.json",
-                   {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}});
+std::string shard_name(const std::string& stem, size_t index, size_t count) {
+  if (count == 1) return stem + ".safetensors";
+  char number[64];
+  std::snprintf(number, sizeof number, "-%05zu-of-%05zu.safetensors", index + 1, count);
+  return stem + number;
 }
 
 // A folder under another name that becomes `path` at commit(), or vanishes.
@@ -185,13 +168,30 @@ class AtomicFolder {
 
 }  // namespace
 
+void write_tensors(const fs::path& folder, const std::string& stem, const model::ParameterTable& table,
+                   const ParameterSource& source, const ExportOptions& options) {
+  const auto files = cut_into_files(items_of(table, options.type), options.max_shard_bytes);
+  base::Json weight_map = base::Json::object();
+  int64_t total_bytes = 0;
+  for (size_t index = 0; index < files.size(); ++index) {
+    const std::string name = shard_name(stem, index, files.size());
+    write_file(folder / name, files[index], source);
+    for (const Item& item : files[index]) {
+      weight_map[item.info.name] = name;
+      total_bytes += item.info.elements() * size_of(item.info.type);
+    }
+  }
+  if (files.size() == 1) return;
+  base::write_json(folder / (stem + ".safetensors.index.json"),
+                   {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}});
+}
+
 void export_hugging_face(const fs::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options) {
   SLUICE_ASSERT(options.type == TensorType::kFloat32 || options.type == TensorType::kBFloat16,
                 "exports are float32 or bfloat16");
   AtomicFolder output(folder);
-  write_weights(output.part(), cut_into_files(items_of(table, options.type), options.max_shard_bytes),
-                source);
+  write_tensors(output.part(), kWeightsStem, table, source, options);
   for (const Companion& companion : options.companions) {
     base::write_file_atomically(output.part() / companion.name, companion.bytes);
   }
@@ -199,6 +199,7 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
                                                                   {.dtype = config_name(options.type),
                                                                    .least_positions = options.least_positions,
                                                                    .positions = options.positions}));
+  if (options.add) options.add(output.part());
   output.commit();
 }
 

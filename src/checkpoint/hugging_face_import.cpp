@@ -16,8 +16,12 @@ using base::InputError;
 using base::Interval;
 using base::text;
 
-constexpr const char* kSingleFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
+fs::path single_file(const fs::path& folder, const std::string& stem) {
+  return folder / (stem + ".safetensors");
+}
+fs::path index_file(const fs::path& folder, const std::string& stem) {
+  return folder / (stem + ".safetensors.index.json");
+}
 
 std::vector<int64_t> file_shape(const model::Parameter& parameter, const model::HuggingFaceTensor& tensor) {
   if (tensor.vector) return {tensor.rows};
@@ -85,33 +89,40 @@ base::Json read_config(const fs::path& folder) {
 
 bool has_hugging_face_weights(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / kSingleFile, ignored) || fs::exists(folder / kIndexFile, ignored);
+  return fs::exists(single_file(folder, kWeightsStem), ignored) ||
+         fs::exists(index_file(folder, kWeightsStem), ignored);
 }
 
-HuggingFaceModel::HuggingFaceModel(fs::path folder)
-    : folder_(std::move(folder)), config_(read_config(folder_)) {
-  table_ =
-      model::parameter_table(model::shape_from_hugging_face(config_, (folder_ / "config.json").string()));
-  open_files();
+HuggingFaceModel::HuggingFaceModel(const fs::path& folder)
+    : config_(read_config(folder)),
+      weights_(folder, kWeightsStem,
+               model::parameter_table(
+                   model::shape_from_hugging_face(config_, (folder / "config.json").string()))) {}
+
+TensorFolder::TensorFolder(fs::path folder, std::string stem, model::ParameterTable table)
+    : folder_(std::move(folder)), table_(std::move(table)) {
+  open_files(stem);
   locate_tensors();
 }
 
-void HuggingFaceModel::open_files() {
+void TensorFolder::open_files(const std::string& stem) {
+  const fs::path single = single_file(folder_, stem);
+  const fs::path index = index_file(folder_, stem);
   std::error_code ignored;
-  if (fs::exists(folder_ / kIndexFile, ignored)) {
-    for (const std::string& name : indexed_files(folder_ / kIndexFile)) {
+  if (fs::exists(index, ignored)) {
+    for (const std::string& name : indexed_files(index)) {
       files_.push_back(std::make_unique<SafetensorsFile>(folder_ / name));
     }
-  } else if (fs::exists(folder_ / kSingleFile, ignored)) {
-    files_.push_back(std::make_unique<SafetensorsFile>(folder_ / kSingleFile));
+  } else if (fs::exists(single, ignored)) {
+    files_.push_back(std::make_unique<SafetensorsFile>(single));
   } else {
-    throw InputError(text(folder_.string(), " has neither ", kSingleFile, " nor ", kIndexFile,
+    throw InputError(text(folder_.string(), " has neither ", single.filename().string(), " nor ",
+                          index.filename().string(),
                           ": convert older weights with save_pretrained(safe_serialization=True)"));
   }
 }
 
-HuggingFaceModel::Source HuggingFaceModel::find(const std::string& name,
-                                                const std::vector<int64_t>& shape) const {
+TensorFolder::Source TensorFolder::find(const std::string& name, const std::vector<int64_t>& shape) const {
   for (const auto& file : files_) {
     const TensorInfo* tensor = file->find(name);
     if (tensor == nullptr) continue;
@@ -130,7 +141,7 @@ HuggingFaceModel::Source HuggingFaceModel::find(const std::string& name,
                         " or holds another architecture"));
 }
 
-void HuggingFaceModel::locate_tensors() {
+void TensorFolder::locate_tensors() {
   for (const model::Bucket& bucket : table_.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
       for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
@@ -138,14 +149,14 @@ void HuggingFaceModel::locate_tensors() {
       }
     }
   }
-  require_no_others(sources_);
+  require_no_others();
   type_ = sources_.at("model.embed_tokens.weight").tensor->type;
 }
 
-void HuggingFaceModel::require_no_others(const std::map<std::string, Source>& sources) const {
+void TensorFolder::require_no_others() const {
   for (const auto& file : files_) {
     for (const TensorInfo& tensor : file->tensors()) {
-      if (sources.contains(tensor.name) || passed_over(tensor.name, shape().tie_embeddings)) continue;
+      if (sources_.contains(tensor.name) || passed_over(tensor.name, table_.shape.tie_embeddings)) continue;
       throw InputError(text(file->path().string(), ": tensor '", tensor.name,
                             "' is not part of this model: Sluice reads plain LLaMA-family weights",
                             " (no biases, adapters or quantisation)"));
@@ -153,7 +164,7 @@ void HuggingFaceModel::require_no_others(const std::map<std::string, Source>& so
   }
 }
 
-void HuggingFaceModel::read(int bucket_index, Interval interval, float* values) const {
+void TensorFolder::read(int bucket_index, Interval interval, float* values) const {
   const model::Bucket& bucket = table_.buckets[static_cast<size_t>(bucket_index)];
   for (const model::Parameter& parameter : bucket.parameters) {
     for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {

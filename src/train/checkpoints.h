@@ -20,7 +20,7 @@ namespace sluice::train {
 // What a checkpoint says beside the parameters.
 struct RunState {
   int64_t step = 0;                             // steps done; the next step's number
-  std::optional<corpus::SamplerState> sampler;  // none in imported models: data begin anew
+  std::optional<corpus::SamplerState> sampler;  // none in imported models: data are skipped up to `step`
   std::vector<corpus::CorpusIdentity> corpora;  // trained on; none in imported models and by older programs
   base::Json calibration;
   std::string config;                             // resolved TOML

@@ -298,6 +298,11 @@ void RunContext::tell_of_checkpoint() const {
   if (rank() != 0) return;
   const std::string name = checkpoint_->directory().string();
   base::log_info(text("resuming from ", name, " after ", base::human_count(resumed_.step, "step", "steps")));
+  if (!resumed_.sampler && resumed_.step > 0) {
+    base::log_info(text(name,
+                        " does not say which documents it has seen: the data go on as behind the first ",
+                        base::human_count(resumed_.step, "step", "steps"), " of this configuration"));
+  }
   tell_of_changes(name);
   if (checkpoint_->manifest().hashed) return;
   base::log_warning(text(name,
@@ -488,7 +493,11 @@ void RunContext::end_process(const transport::Loss& loss) {
 
 config::PhasedSampler RunContext::sampler() const {
   config::PhasedSampler sampler = data_->sampler();
-  if (resumed_.sampler) sampler.restore(*resumed_.sampler);
+  if (resumed_.sampler) {
+    sampler.restore(*resumed_.sampler);
+  } else {
+    sampler.skip(resumed_.step);
+  }
   return sampler;
 }
 

@@ -1,6 +1,7 @@
 """A run that stops and resumes is the run that never stopped: to the bit on as many ranks, within rounding on
 others; and real processes under changing strategies compute what one rank computes."""
 
+import json
 import shutil
 import unittest
 
@@ -74,6 +75,40 @@ class Resume(TestCase):
         shutil.rmtree(run / "checkpoints")
         outcome = self.train("behind", 4, "--resume", "auto")
         self.assertIn(f"resuming from {mirror / f'step-{STEPS}'}", outcome.stderr)
+
+
+class Folders(TestCase):
+    """A run that goes through a Hugging Face folder and back in its middle."""
+
+    def sluice(self, *arguments):
+        outcome = self.finish(self.start([self.program(), *arguments]))
+        self.assertEqual(outcome.status, 0, str(outcome))
+        return outcome
+
+    def test_an_exported_optimizer_goes_on_bitwise(self):
+        whole = self.config("whole", train__steps=STEPS, checkpoint__every=HALF)
+        self.train("whole", 4)
+        for dtype in ("float32", "bfloat16"):
+            with self.subTest(dtype=dtype):
+                self.sluice("export", f"whole/checkpoints/step-{HALF}", "--out", dtype, "--dtype", dtype, "--optimizer")
+                self.sluice("import", dtype, "--out", f"from_{dtype}")
+                name = f"on_{dtype}"
+                run = self.config(name, train__steps=STEPS, checkpoint__every=HALF)
+                self.train(name, 4, "--resume", f"from_{dtype}")
+                self.assertEqual(losses(run), {step: losses(whole)[step] for step in range(HALF, STEPS)})
+                self.assert_same_checkpoint(run, whole, STEPS)
+
+    def test_a_state_that_names_no_data_goes_on_behind_as_many_steps(self):
+        whole = self.config("whole", train__steps=STEPS, checkpoint__every=HALF)
+        self.train("whole", 4)
+        self.sluice("export", f"whole/checkpoints/step-{HALF}", "--out", "folder", "--optimizer")
+        state = self.directory / "folder/optimizer/state.json"
+        state.write_text(json.dumps({"schema": "sluice.optimizer/1", "step": HALF}))
+        self.sluice("import", "folder", "--out", "imported")
+        run = self.config("on", train__steps=STEPS)
+        outcome = self.train("on", 4, "--resume", "imported")
+        self.assertIn(f"the data go on as behind the first {HALF} steps", outcome.stderr)
+        self.assertEqual(losses(run), {step: losses(whole)[step] for step in range(HALF, STEPS)})
 
 
 def files_of(step):
