@@ -80,7 +80,8 @@ TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
                                                                      << to_text(graph);
-    for (const Node& node : graph.nodes) shared += node.share_ns > 0 ? 1 : 0;
+    for (const Node& node : graph.nodes)
+      shared += is_compute_cell(node.kind) && node.cell().share_ns > 0 ? 1 : 0;
   }
   EXPECT_GT(shared, 300);
 }
@@ -94,9 +95,10 @@ TEST(Build, GathersThatTakeNoTimeLeaveThePassesOfTheirSlowestLane) {
   const StepGraph graph = build(plan, model::parameter_table(shape), cost::CostModel(options), 2);
   int64_t forward_ns = 0;
   for (const Node& node : graph.nodes) {
-    EXPECT_EQ(node.share_ns, 0);
-    if (node.kind == NodeKind::kForward && node.unit == 0) forward_ns += node.duration_ns;
-    if (is_compute_cell(node.kind)) EXPECT_EQ(node.members.size(), 2u);
+    if (!is_compute_cell(node.kind)) continue;
+    EXPECT_EQ(node.cell().share_ns, 0);
+    EXPECT_EQ(node.members.size(), 2u);
+    if (node.kind == NodeKind::kForward && node.cell().unit == 0) forward_ns += node.duration_ns;
   }
   const std::vector<int64_t> slowest = {40};
   EXPECT_EQ(forward_ns,
@@ -125,10 +127,10 @@ TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
   for (const Node& node : graph.nodes) {
     offloads += node.kind == NodeKind::kOffload ? 1 : 0;
     fetches += node.kind == NodeKind::kFetch ? 1 : 0;
-    if (stream_of(node.kind) != Stream::kHost) continue;
-    EXPECT_EQ(node.micro_batch, 0);
+    if (!is_copy(node.kind)) continue;
+    EXPECT_EQ(node.copy().micro_batch, 0);
     EXPECT_EQ(node.bytes, 20 * 16 * 300 / 1000);
-    EXPECT_LT(node.run.begin, 4);
+    EXPECT_LT(node.copy().block, 4);
   }
   EXPECT_EQ(offloads, 3);
   EXPECT_EQ(fetches, 3);
@@ -158,7 +160,9 @@ TEST(Build, IsAPureFunctionOfThePlan) {
 TEST(Build, EmptyPipelineTakesNoPart) {
   const StepGraph graph = Small().build("<1,1,1> + <2,2,1>", {"30", "-"}, 5);
   EXPECT_EQ(graph.links->strategy.pipelines.size(), 1u);
-  for (const Node& node : graph.nodes) EXPECT_LE(node.pipeline, 0) << label(node);
+  for (const Node& node : graph.nodes) {
+    if (node.at() != nullptr) EXPECT_EQ(node.at()->pipeline, 0) << label(node);
+  }
   EXPECT_THAT(graph.links->layout.holdings(1), IsEmpty());
 }
 
@@ -202,7 +206,8 @@ TEST(Build, PartsTakeAsLongAsTheWhole) {
           build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = disabled});
       for (const Node& node : graph.nodes) {
         if (is_compute_cell(node.kind)) {
-          sum[{node.pipeline, node.stage, node.lane, node.micro_batch}] += node.duration_ns;
+          const Cell& cell = node.cell();
+          sum[{cell.pipeline, cell.stage, cell.lane, cell.micro_batch}] += node.duration_ns;
         }
       }
       return sum;
@@ -220,7 +225,7 @@ TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
         random_case(seed, {.max_pipelines = 1, .max_lanes = max_lanes, .max_share = max_share});
     StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     for (Node& node : graph.nodes) {
-      if (node.pipeline < 0) node.duration_ns = 0;
+      if (node.at() == nullptr) node.duration_ns = 0;
     }
     run_clock(graph);
     const auto load = schedule::pipeline_load(random.plan.pipelines[0], random.cost, random.world_size);
@@ -244,7 +249,7 @@ TEST(Build, WithoutExchangesTheClockEqualsTheLongestSchedule) {
       deep += pipeline.pipeline.scheme.pp > 4 ? 1 : 0;
     }
     for (Node& node : graph.nodes) {
-      if (node.pipeline < 0) node.duration_ns = 0;
+      if (node.at() == nullptr) node.duration_ns = 0;
     }
     run_clock(graph);
     ASSERT_EQ(graph.makespan_ns, longest_ns) << "seed " << seed << "\n" << to_text(graph);

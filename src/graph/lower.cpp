@@ -17,16 +17,6 @@ namespace {
 
 constexpr int64_t kScalarBytes = 24;  // squared norm, loss sum and number of targets
 
-NodeKind node_kind(CellKind kind) {
-  switch (kind) {
-    case CellKind::kForward: return NodeKind::kForward;
-    case CellKind::kBackward: return NodeKind::kBackward;
-    case CellKind::kBackwardInput: return NodeKind::kBackwardInput;
-    case CellKind::kBackwardWeight: return NodeKind::kBackwardWeight;
-  }
-  return NodeKind::kForward;
-}
-
 std::vector<int> tp_ranks(const strategy::Pipeline& place, int stage, const strategy::Pass& pass) {
   std::vector<int> ranks;
   ranks.reserve(static_cast<size_t>(pass.lanes * place.scheme.tp));
@@ -65,18 +55,19 @@ class Lowering {
     std::vector<int> weight;    // weight gradient, when not fused
   };
 
-  Node& add(NodeKind kind, std::vector<int> members, int64_t duration_ns) {
+  Node& add(NodeKind kind, std::vector<int> members, int64_t duration_ns, Payload payload = {}) {
     Node& node = graph_.nodes.emplace_back();
     node.id = static_cast<int>(graph_.nodes.size()) - 1;
     node.kind = kind;
     node.members = std::move(members);
+    node.payload = payload;
     node.duration_ns = duration_ns;
     return node;
   }
   void depend(int node, int on) { graph_.nodes[static_cast<size_t>(node)].dependencies.push_back(on); }
 
   int add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous);
-  void place(const PipelineDraft& draft, int stage, int unit, Node& node) const;
+  UnitOnStage on_stage(const PipelineDraft& draft, int stage, int unit) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
   int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int unit, int producer);
   std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
@@ -114,8 +105,7 @@ void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
 int Lowering::add_exchange(NodeKind kind, int round, int64_t elements, int64_t element_bytes, int previous) {
   const bool intra = kind == NodeKind::kPullIntra || kind == NodeKind::kPushIntra;
   const int64_t bytes = elements * element_bytes;
-  Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra));
-  node.round = round;
+  Node& node = add(kind, all_ranks_, cost_.exchange_ns(bytes, intra), LinkRound{round});
   node.bytes = bytes;
   if (previous >= 0) node.dependencies.push_back(previous);
   return node.id;
@@ -168,28 +158,23 @@ void Lowering::add_end() {
   }
 }
 
-// Says which unit on which stage the node belongs to.
-void Lowering::place(const PipelineDraft& draft, int stage, int unit, Node& node) const {
+UnitOnStage Lowering::on_stage(const PipelineDraft& draft, int stage, int unit) const {
   const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
-  node.pipeline = draft.pipeline;
-  node.stage = stage;
-  node.unit = unit;
-  node.lane = planned.first_lane;
-  node.lanes = planned.lanes;
-  node.micro_batch = number_[static_cast<size_t>(unit)];
-  node.tokens = draft.load.units[static_cast<size_t>(unit)].tokens;
+  return {draft.pipeline,
+          stage,
+          unit,
+          planned.first_lane,
+          planned.lanes,
+          number_[static_cast<size_t>(unit)],
+          draft.load.units[static_cast<size_t>(unit)].tokens};
 }
 
 int Lowering::add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell) {
   const strategy::Pass& pass = draft.passes[static_cast<size_t>(cell.unit)];
-  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, pass), cell.duration_ns);
+  const Cell payload{on_stage(draft, stage, cell.unit), cell.run,     cell.run.begin == program_.embedding(),
+                     cell.run.end > program_.head(),    cell.ring_ns, cell.share_ns};
+  Node& node = add(node_kind(cell.kind), tp_ranks(draft.place(), stage, pass), cell.duration_ns, payload);
   std::ranges::sort(node.members);
-  place(draft, stage, cell.unit, node);
-  node.ring_ns = cell.ring_ns;
-  node.share_ns = cell.share_ns;
-  node.run = cell.run;
-  node.embedding = cell.run.begin == program_.embedding();
-  node.head = cell.run.end > program_.head();
   return node.id;
 }
 
@@ -200,8 +185,8 @@ int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int bounda
   const std::vector<int> above = tp_ranks(draft.place(), boundary + 1, planned);
   members.insert(members.end(), above.begin(), above.end());
   std::ranges::sort(members);
-  Node& node = add(kind, std::move(members), timed.transfer_ns[static_cast<size_t>(boundary)]);
-  place(draft, boundary, unit, node);
+  Node& node = add(kind, std::move(members), timed.transfer_ns[static_cast<size_t>(boundary)],
+                   Transfer{on_stage(draft, boundary, unit)});
   node.bytes = cost_.transfer_bytes(draft.place().scheme, timed.tokens);
   node.dependencies = {producer};
   return node.id;
@@ -304,8 +289,9 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
   std::map<std::tuple<NodeKind, int, int>, int> last;  // of kind, boundary and lane
   for (size_t id = first; id < graph_.nodes.size(); ++id) {
     const Node& node = graph_.nodes[id];
-    for (int lane = node.lane; lane < node.lane + node.lanes; ++lane) {
-      const auto [before, none] = last.emplace(std::tuple(node.kind, node.stage, lane), node.id);
+    const Transfer& of = node.transfer();
+    for (int lane = of.lane; lane < of.lane + of.lanes; ++lane) {
+      const auto [before, none] = last.emplace(std::tuple(node.kind, of.stage, lane), node.id);
       if (!none) depend(node.id, std::exchange(before->second, node.id));
     }
   }
@@ -327,7 +313,7 @@ void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<U
 // Of the parts of a unit's cell, the node that computes a block.
 int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
   for (const int part : parts) {
-    const base::Interval run = graph_.node(part).run;
+    const base::Interval run = graph_.node(part).cell().run;
     if (run.begin <= position && position < run.end) return part;
   }
   SLUICE_ASSERT(false, base::text("no cell computes operation ", position));
@@ -335,15 +321,14 @@ int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
 
 // Moves the block of a unit that the cell `like` computes.
 int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int like) {
-  const Node of = graph_.node(like);
+  const Cell of = graph_.node(like).cell();
   const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
-  const base::Interval block = program_.blocks_in(of.run);
-  const int64_t bytes =
-      cost::offloaded_bytes(cost, draft.place().scheme, block.begin, of.tokens, head_lanes_of(*draft.plan, planned));
-  Node& node = add(kind, of.members, cost.options().host.of_bytes(bytes));
-  place(draft, of.stage, unit, node);
-  node.run = block;
+  const int64_t block = program_.blocks_in(of.run).begin;
+  const int64_t bytes = cost::offloaded_bytes(cost, draft.place().scheme, block, of.tokens,
+                                              head_lanes_of(*draft.plan, planned));
+  Node& node = add(kind, graph_.node(like).members, cost.options().host.of_bytes(bytes),
+                   Copy{on_stage(draft, of.stage, unit), block});
   node.bytes = bytes;
   return node.id;
 }

@@ -12,16 +12,6 @@ namespace sluice::graph {
 
 namespace {
 
-// REQUIRES: is_compute_cell(kind).
-cost::CellKind cell_kind(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kBackward: return cost::CellKind::kBackward;
-    case NodeKind::kBackwardInput: return cost::CellKind::kBackwardInput;
-    case NodeKind::kBackwardWeight: return cost::CellKind::kBackwardWeight;
-    default: return cost::CellKind::kForward;
-  }
-}
-
 // Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
 class Activations {
  public:
@@ -66,7 +56,8 @@ class Activations {
   int64_t working(const Node& node, int64_t tokens, int lanes) const {
     // With heads exchanged between all lanes there is no ring.
     const int ring_lanes = head_lanes_ > 1 && head_lanes_ == lanes ? 1 : lanes;
-    return window(node) + cost_.working_bytes(scheme_, cell_kind(node.kind), node.run, tokens, ring_lanes) +
+    return window(node) +
+           cost_.working_bytes(scheme_, node.cell_kind(), node.cell().run, tokens, ring_lanes) +
            tokens * exchange_at_work(node, lanes);
   }
 
@@ -86,7 +77,7 @@ class Activations {
     if (node.kind == NodeKind::kBackwardWeight) return 0;
     return head_lanes_ < lanes ? exchange_.nested : exchange_.backward;
   }
-  base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.run); }
+  base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.cell().run); }
   int64_t of_blocks(const std::vector<int64_t>& before, const Node& node) const {
     const base::Interval blocks = blocks_of(node);
     if (blocks.empty()) return 0;
@@ -94,9 +85,10 @@ class Activations {
   }
   int64_t recomputed(const Node& node) const {
     const bool exchanges = cost_.policy().recompute && !blocks_of(node).empty();
-    return cost_.recomputed_bytes_per_token(scheme_, node.run) + (exchanges ? exchange_.recomputed : 0);
+    return cost_.recomputed_bytes_per_token(scheme_, node.cell().run) +
+           (exchanges ? exchange_.recomputed : 0);
   }
-  int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.stage)]; }
+  int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
   // The part with the stage's first block carries the row that entered the stage.
   int64_t boundary_of(const Node& node) const {
     const base::Interval blocks = blocks_of(node);
@@ -116,9 +108,9 @@ class Activations {
   // What is gathered and summed around it: that of the whole stage, for a part carries its neighbours'.
   int64_t window(const Node& node) const {
     if (scheme_.share == 1) return 0;
-    int64_t& bytes = windows_.try_emplace({node.stage, node.kind}, -1).first->second;
+    int64_t& bytes = windows_.try_emplace({node.cell().stage, node.kind}, -1).first->second;
     if (bytes < 0)
-      bytes = cost_.window_bytes(scheme_, cell_kind(node.kind), cost_.stage_run(scheme_, node.stage));
+      bytes = cost_.window_bytes(scheme_, node.cell_kind(), cost_.stage_run(scheme_, node.cell().stage));
     return bytes;
   }
 
@@ -142,8 +134,8 @@ class PlannedActivations {
     for (const auto& passes : graph.passes) parts_.emplace_back(passes.size());
   }
 
-  // What the lane of a cell's member has of its unit, over how many lanes that lies, and in runs of how many they
-  // exchange heads.
+  // What the lane of a cell's member has of its unit, over how many lanes that lies, and in runs of how many
+  // they exchange heads.
   struct Part {
     int64_t tokens = 0;
     int lanes = 1;
@@ -151,10 +143,10 @@ class PlannedActivations {
   };
 
   const Activations& of(const Node& node, const Part& part) {
-    const auto pipeline = static_cast<size_t>(node.pipeline);
+    const auto pipeline = static_cast<size_t>(node.cell().pipeline);
     const strategy::Scheme& scheme = graph_.plan.pipelines[pipeline].pipeline.scheme;
     const strategy::MemoryPolicy& policy =
-        schedule::policy_of(graph_.passes[pipeline][static_cast<size_t>(node.unit)], cost_);
+        schedule::policy_of(graph_.passes[pipeline][static_cast<size_t>(node.cell().unit)], cost_);
     const std::tuple key(scheme, policy, part.head_lanes);
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
@@ -163,19 +155,20 @@ class PlannedActivations {
   }
 
   const Part& part(const Node& node, int rank) {
-    const auto pipeline = static_cast<size_t>(node.pipeline);
-    std::vector<Part>& parts = parts_[pipeline][static_cast<size_t>(node.unit)];
+    const auto pipeline = static_cast<size_t>(node.cell().pipeline);
+    std::vector<Part>& parts = parts_[pipeline][static_cast<size_t>(node.cell().unit)];
     if (parts.empty()) {
       const strategy::PipelinePlan& plan = graph_.plan.pipelines[pipeline];
-      const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.unit)];
+      const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.cell().unit)];
       parts.resize(static_cast<size_t>(pass.lanes));
       for (const int index : pass.units) {
         const strategy::Unit& unit = plan.units[static_cast<size_t>(index)];
         for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
-          parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), unit.lanes, unit.head_lanes()};
+          parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), unit.lanes,
+                                                                unit.head_lanes()};
       }
     }
-    return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.lane)];
+    return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.cell().lane)];
   }
 
  private:

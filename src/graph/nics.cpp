@@ -6,10 +6,6 @@ namespace sluice::graph {
 
 namespace {
 
-bool is_transfer(NodeKind kind) {
-  return kind == NodeKind::kSendActivation || kind == NodeKind::kSendGradient;
-}
-
 bool boundary_crosses(const strategy::Pipeline& pipeline, int boundary, int gpus_per_node) {
   for (int lane = 0; lane < pipeline.scheme.cp; ++lane) {
     for (int t = 0; t < pipeline.scheme.tp; ++t) {
@@ -40,18 +36,19 @@ Nics::Nics(const StepGraph& graph) : graph_(graph) {
 int64_t Nics::end_ns(const Node& node, int64_t start_ns) {
   if (!contended_) return start_ns + node.duration_ns;
   if (stream_of(node.kind) == Stream::kLinkInter) return end_of_round(node, start_ns);
-  if (is_transfer(node.kind) && crosses(node)) return end_of_transfer(node, start_ns);
+  if (is_transfer(node.kind) && crosses(node.transfer())) return end_of_transfer(node, start_ns);
   return start_ns + node.duration_ns;
 }
 
-bool Nics::crosses(const Node& transfer) const {
+bool Nics::crosses(const Transfer& transfer) const {
   return crosses_[static_cast<size_t>(transfer.pipeline)][static_cast<size_t>(transfer.stage)] != 0;
 }
 
-std::vector<Nics::Side*> Nics::sides_of(const Node& transfer) {
+std::vector<Nics::Side*> Nics::sides_of(const Node& node) {
+  const Transfer& transfer = node.transfer();
   const LinkPlan& links = *graph_.links;
   const strategy::Pipeline& place = graph_.plan.pipelines[static_cast<size_t>(transfer.pipeline)].pipeline;
-  const bool up = transfer.kind == NodeKind::kSendActivation;
+  const bool up = node.kind == NodeKind::kSendActivation;
   std::vector<Side*> sides;
   for (int lane = transfer.lane; lane < transfer.lane + transfer.lanes; ++lane) {
     for (int t = 0; t < place.scheme.tp; ++t) {
@@ -68,7 +65,7 @@ std::vector<Nics::Side*> Nics::sides_of(const Node& transfer) {
 }
 
 int64_t Nics::end_of_round(const Node& round, int64_t start_ns) {
-  const auto r = static_cast<size_t>(round.round);
+  const auto r = static_cast<size_t>(round.round());
   const link::Volume& volume = graph_.links->nics[r];
   const int64_t busiest = std::max<int64_t>(graph_.links->busiest[r].inter_elements, 1);
   const bool pull = round.kind == NodeKind::kPullInter;

@@ -34,7 +34,7 @@ class Nics {
     int64_t rounds_until_ns = 0;     // what rounds still have to move, at full speed
     int64_t transfers_until_ns = 0;  // the last transfer under way
   };
-  bool crosses(const Node& transfer) const;
+  bool crosses(const Transfer& transfer) const;
   // Of a transfer, each once.
   std::vector<Side*> sides_of(const Node& transfer);
   int64_t end_of_round(const Node& round, int64_t start_ns);

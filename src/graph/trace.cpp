@@ -107,28 +107,25 @@ void write_counter(EventList& events, const TraceCounter& counter) {
   events.end();
 }
 
-bool is_transfer(NodeKind kind) {
-  return kind == NodeKind::kSendActivation || kind == NodeKind::kSendGradient;
-}
-
 // The last round of parameters that a cell waits for; -1: none.
 int64_t pull_seq(const StepGraph& graph, const Node& node) {
   int64_t last = -1;
   for (const int id : node.dependencies) {
     const Node& on = graph.node(id);
-    if (on.kind == NodeKind::kPullInter || on.kind == NodeKind::kPullIntra) last = std::max(last, on.seq);
+    if (is_pull(on.kind)) last = std::max(last, on.seq);
   }
   return last;
 }
 
 // What tells, behind the times alone, where the time goes (report/time_shares).
 void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
-  record.arguments.emplace_back("pipeline", node.pipeline);
-  if (node.ring_ns > 0) record.arguments.emplace_back("ring_ns", node.ring_ns);
-  if (node.share_ns > 0) record.arguments.emplace_back("share_ns", node.share_ns);
-  const auto pipeline = static_cast<size_t>(node.pipeline);
+  const Cell& cell = node.cell();
+  record.arguments.emplace_back("pipeline", cell.pipeline);
+  if (cell.ring_ns > 0) record.arguments.emplace_back("ring_ns", cell.ring_ns);
+  if (cell.share_ns > 0) record.arguments.emplace_back("share_ns", cell.share_ns);
+  const auto pipeline = static_cast<size_t>(cell.pipeline);
   const int head_lanes =
-      head_lanes_of(graph.plan.pipelines[pipeline], graph.passes[pipeline][static_cast<size_t>(node.unit)]);
+      head_lanes_of(graph.plan.pipelines[pipeline], graph.passes[pipeline][static_cast<size_t>(cell.unit)]);
   if (head_lanes > 1) record.arguments.emplace_back("head_lanes", head_lanes);
   const int64_t pulled = pull_seq(graph, node);
   if (pulled >= 0) record.arguments.emplace_back("pull_seq", pulled);
@@ -136,15 +133,16 @@ void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
 
 // Which end of a transfer a rank is, and the number of the pair it belongs to.
 void mark_transfer(const StepGraph& graph, const Node& node, TraceRecord& record) {
-  const strategy::Pipeline& pipeline = graph.plan.pipelines[static_cast<size_t>(node.pipeline)].pipeline;
-  for (int lane = node.lane; lane < node.lane + node.lanes; ++lane) {
+  const Transfer& of = node.transfer();
+  const strategy::Pipeline& pipeline = graph.plan.pipelines[static_cast<size_t>(of.pipeline)].pipeline;
+  for (int lane = of.lane; lane < of.lane + of.lanes; ++lane) {
     for (int t = 0; t < pipeline.scheme.tp; ++t) {
-      const bool below = pipeline.rank_of(node.stage, lane, t) == record.rank;
-      const bool above = pipeline.rank_of(node.stage + 1, lane, t) == record.rank;
+      const bool below = pipeline.rank_of(of.stage, lane, t) == record.rank;
+      const bool above = pipeline.rank_of(of.stage + 1, lane, t) == record.rank;
       if (!below && !above) continue;
       const bool sends = (node.kind == NodeKind::kSendActivation) == below;
       record.end = sends ? TraceRecord::End::kSender : TraceRecord::End::kReceiver;
-      record.flow = (static_cast<int64_t>(node.id) << 20) + (lane - node.lane) * pipeline.scheme.tp + t;
+      record.flow = (static_cast<int64_t>(node.id) << 20) + (lane - of.lane) * pipeline.scheme.tp + t;
     }
   }
 }
@@ -158,7 +156,7 @@ TraceRecord record_of(const StepGraph& graph, const Node& node) {
   record.arguments.reserve(6);
   record.arguments = {{"seq", node.seq}, {"predicted_ns", node.duration_ns}};
   if (node.bytes > 0) record.arguments.emplace_back("bytes", node.bytes);
-  if (node.tokens > 0) record.arguments.emplace_back("tokens", node.tokens);
+  if (node.at() != nullptr) record.arguments.emplace_back("tokens", node.at()->tokens);
   if (is_compute_cell(node.kind)) add_causes(graph, node, record);
   return record;
 }

@@ -53,13 +53,18 @@ void check_shape(const StepGraph& graph, Faults& faults) {
     if (!strictly_ascending(node.dependencies) || !within(node.dependencies, nodes)) {
       faults.add("dependencies of '", label(node), "' are not distinct ascending nodes");
     }
-    const bool placed = is_compute_cell(node.kind) || node.pipeline >= 0;
-    if (placed && (node.pipeline < 0 || node.pipeline >= static_cast<int>(graph.plan.pipelines.size()))) {
-      faults.add("'", label(node), "' is in pipeline ", node.pipeline, ", which the plan has not");
+    const PayloadKind payload = traits(node.kind).payload;
+    if (node.payload.index() != static_cast<size_t>(payload)) {
+      faults.add("node ", i, " of kind ", name_of(node.kind), " has the payload of another kind");
+      continue;
     }
-    const bool exchange =
-        stream_of(node.kind) == Stream::kLinkInter || stream_of(node.kind) == Stream::kLinkIntra;
-    if (exchange && (node.round < 0 || node.round >= static_cast<int>(graph.links->rounds.buckets.size()))) {
+    const UnitOnStage* at = node.at();
+    if (at != nullptr &&
+        (at->pipeline < 0 || at->pipeline >= static_cast<int>(graph.plan.pipelines.size()))) {
+      faults.add("'", label(node), "' is in pipeline ", at->pipeline, ", which the plan has not");
+    }
+    const bool link = payload == PayloadKind::kLinkRound;
+    if (link && (node.round() < 0 || node.round() >= static_cast<int>(graph.links->rounds.buckets.size()))) {
       faults.add("'", label(node), "' is of a round that the links have not");
     }
   }

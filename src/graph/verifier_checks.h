@@ -61,8 +61,8 @@ struct Context {
   const strategy::Pipeline& pipeline(int index) const {
     return graph.plan.pipelines[static_cast<size_t>(index)].pipeline;
   }
-  // The unit of a cell or transfer in `units`; -1 when the plan has none such.
-  int unit_of(const Node& node) const;
+  // Which of `units` it is; -1 when the plan has none such.
+  int unit_of(const UnitOnStage& at) const;
   // The operations whose parameters a cell needs, and whose gradients are whole behind it.
   base::Interval gathered_by(const Node& node) const;
   base::Interval summed_by(const Node& node) const;

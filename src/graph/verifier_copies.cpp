@@ -35,15 +35,17 @@ class Copies {
 
  private:
   void visit(const Node& node) {
-    const bool copy = stream_of(node.kind) == Stream::kHost;
-    const int unit = context_.unit_of(node);
+    if (is_transfer(node.kind)) return;
+    const bool copy = is_copy(node.kind);
+    const int unit = context_.unit_of(*node.at());
     if (unit < 0) return;
     const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
     if (copy && planned.memory.offload_permille == 0) {
       return faults_.add("'", label(node), "' moves activations that its micro-batch keeps");
     }
     if (planned.memory.offload_permille == 0) return;
-    const base::Interval blocks = context_.program.blocks_in(node.run);
+    const base::Interval blocks = copy ? base::Interval{node.copy().block, node.copy().block + 1}
+                                       : context_.program.blocks_in(node.cell().run);
     for (int64_t layer = blocks.begin; layer < blocks.end; ++layer) {
       LayerNodes& nodes = nodes_[{unit, layer}];
       int& place = node.kind == NodeKind::kOffload   ? nodes.offload
@@ -59,11 +61,11 @@ class Copies {
   void check_copy(const Node& node, int unit) {
     const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
     const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
-    const int64_t bytes = cost::offloaded_bytes(context_.cost.under(planned.memory), scheme, node.run.begin,
-                                                planned.tokens, planned.head_lanes);
+    const int64_t bytes = cost::offloaded_bytes(context_.cost.under(planned.memory), scheme,
+                                                node.copy().block, planned.tokens, planned.head_lanes);
     if (node.bytes != bytes)
       faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
-    if (!context_.runs_on(node, unit, node.stage, 1)) {
+    if (!context_.runs_on(node, unit, node.copy().stage, 1)) {
       faults_.add("'", label(node), "' runs on other ranks than its stage's");
     }
   }

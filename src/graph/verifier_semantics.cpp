@@ -13,15 +13,6 @@ using cost::CellKind;
 
 namespace {
 
-CellKind cell_kind(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kForward: return CellKind::kForward;
-    case NodeKind::kBackwardInput: return CellKind::kBackwardInput;
-    case NodeKind::kBackwardWeight: return CellKind::kBackwardWeight;
-    default: return CellKind::kBackward;
-  }
-}
-
 bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
 
 // How far a unit has come with an operation.
@@ -79,19 +70,20 @@ class Completeness {
   }
 
   void visit(const Node& node) {
-    const int unit = context_.unit_of(node);
+    const Cell& cell = node.cell();
+    const int unit = context_.unit_of(cell);
     if (unit < 0) return faults_.add("'", label(node), "' is of no micro-batch of the plan");
-    const strategy::Pipeline& pipeline = context_.pipeline(node.pipeline);
-    const CellKind kind = cell_kind(node.kind);
-    const Interval run = node.run;
+    const strategy::Pipeline& pipeline = context_.pipeline(cell.pipeline);
+    const CellKind kind = node.cell_kind();
+    const Interval run = cell.run;
     const Interval may =
-        node.stage >= 0 && node.stage < pipeline.scheme.pp
-            ? at_work(context_.program, kind, context_.program.of_stage(pipeline.scheme.pp, node.stage))
+        cell.stage >= 0 && cell.stage < pipeline.scheme.pp
+            ? at_work(context_.program, kind, context_.program.of_stage(pipeline.scheme.pp, cell.stage))
             : Interval{};
     if (run.empty() || base::intersect(run, may) != run) {
       return faults_.add("'", label(node), "' is not a part of its stage");
     }
-    if (!context_.runs_on(node, unit, node.stage, 1)) {
+    if (!context_.runs_on(node, unit, cell.stage, 1)) {
       return faults_.add("'", label(node), "' runs on other ranks than its stage's");
     }
     advance(node, static_cast<size_t>(unit), kind, run);
@@ -136,16 +128,16 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
     : graph(step_graph), cost(cost_model), program(table.program) {
   std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
   for (const Node& node : graph.nodes) {
-    if (node.pipeline >= 0) ++begin[static_cast<size_t>(node.pipeline) + 1];
+    if (const UnitOnStage* at = node.at()) ++begin[static_cast<size_t>(at->pipeline) + 1];
   }
   for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
   cells.resize(begin.back());
   for (const int id : graph.in_order()) {
-    const int pipeline = graph.node(id).pipeline;
-    if (pipeline < 0) {
+    const UnitOnStage* at = graph.node(id).at();
+    if (at == nullptr) {
       exchanges.push_back(id);
     } else {
-      cells[begin[static_cast<size_t>(pipeline)]++] = id;
+      cells[begin[static_cast<size_t>(at->pipeline)]++] = id;
     }
   }
   for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
@@ -158,29 +150,31 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
   }
 }
 
-int Context::unit_of(const Node& node) const {
-  const auto pipeline = static_cast<size_t>(node.pipeline);
+int Context::unit_of(const UnitOnStage& at) const {
+  const auto pipeline = static_cast<size_t>(at.pipeline);
   const int end =
       pipeline + 1 < first_unit.size() ? first_unit[pipeline + 1] : static_cast<int>(units.size());
-  const int unit = first_unit[pipeline] + node.unit;
-  if (node.unit < 0 || unit >= end) return -1;
+  const int unit = first_unit[pipeline] + at.unit;
+  if (at.unit < 0 || unit >= end) return -1;
   const PlannedUnit& of = units[static_cast<size_t>(unit)];
-  const bool same = of.first_lane == node.lane && of.lanes == node.lanes && of.tokens == node.tokens;
+  const bool same = of.first_lane == at.lane && of.lanes == at.lanes && of.tokens == at.tokens;
   return same ? unit : -1;
 }
 
 Interval Context::gathered_by(const Node& node) const {
-  const strategy::Scheme& scheme = pipeline(node.pipeline).scheme;
-  if (scheme.share == 1) return node.run;
-  const CellKind kind = cell_kind(node.kind);
-  return graph::gathered_by(kind, node.run, at_work(program, kind, program.of_stage(scheme.pp, node.stage)));
+  const Cell& cell = node.cell();
+  const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
+  if (scheme.share == 1) return cell.run;
+  const CellKind kind = node.cell_kind();
+  return graph::gathered_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
 }
 
 Interval Context::summed_by(const Node& node) const {
-  const strategy::Scheme& scheme = pipeline(node.pipeline).scheme;
-  if (scheme.share == 1) return node.run;
-  const CellKind kind = cell_kind(node.kind);
-  return graph::summed_by(kind, node.run, at_work(program, kind, program.of_stage(scheme.pp, node.stage)));
+  const Cell& cell = node.cell();
+  const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
+  if (scheme.share == 1) return cell.run;
+  const CellKind kind = node.cell_kind();
+  return graph::summed_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
 }
 
 bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
@@ -211,21 +205,22 @@ std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults
   }
   for (const int id : context.cells) {
     const Node& node = context.graph.node(id);
-    if (stream_of(node.kind) == Stream::kHost) continue;
-    const int unit = context.unit_of(node);
-    const int boundaries = context.pipeline(node.pipeline).scheme.pp - (is_compute_cell(node.kind) ? 0 : 1);
-    if (unit < 0 || node.stage < 0 || node.stage >= boundaries) {
+    if (is_copy(node.kind)) continue;
+    const UnitOnStage& at = *node.at();
+    const int unit = context.unit_of(at);
+    const int boundaries = context.pipeline(at.pipeline).scheme.pp - (is_transfer(node.kind) ? 1 : 0);
+    if (unit < 0 || at.stage < 0 || at.stage >= boundaries) {
       faults.add("'", label(node), "' is of no micro-batch or stage of the plan");
       continue;
     }
-    Edge& edge = edges[static_cast<size_t>(unit)][static_cast<size_t>(node.stage)];
+    Edge& edge = edges[static_cast<size_t>(unit)][static_cast<size_t>(at.stage)];
     if (node.kind == NodeKind::kForward) {
       if (edge.first_forward < 0) edge.first_forward = id;
       edge.last_forward = id;
     } else if (node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardInput) {
       if (edge.first_backward < 0) edge.first_backward = id;
       edge.last_backward = id;
-    } else if (!is_compute_cell(node.kind)) {
+    } else if (is_transfer(node.kind)) {
       int& sent = edge.sent[node.kind == NodeKind::kSendGradient ? 1 : 0];
       if (sent >= 0) faults.add("'", label(node), "' is there twice");
       sent = id;
@@ -292,13 +287,13 @@ void check_rounds(const Context& context, NodeKind first, NodeKind second, Fault
     const bool is_first = node.kind == first;
     if (!two_levels && node.kind != only) return faults.add("'", label(node), "' on a single node");
     int& expected = is_first ? next_first : next_second;
-    if (node.round != expected) return faults.add("'", label(node), "' where round ", expected, " is due");
+    if (node.round() != expected) return faults.add("'", label(node), "' where round ", expected, " is due");
     expected += stride;
     if (static_cast<int>(node.members.size()) != context.graph.world_size) {
       faults.add("'", label(node), "' is not of all ranks");
     }
-    if (is_first) of_first[static_cast<size_t>(node.round)] = id;
-    if (!is_first && two_levels && !waits_for(node, of_first[static_cast<size_t>(node.round)])) {
+    if (is_first) of_first[static_cast<size_t>(node.round())] = id;
+    if (!is_first && two_levels && !waits_for(node, of_first[static_cast<size_t>(node.round())])) {
       faults.add("'", label(node), "' does not wait for the level before it");
     }
   }
@@ -322,7 +317,7 @@ void check_pulls(const Context& context, Faults& faults) {
     if (!is_compute_cell(node.kind)) continue;
     int waited = -1;
     for (const int on : node.dependencies) {
-      if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round);
+      if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round());
     }
     int needed = -1;
     const Interval run = context.gathered_by(node);
@@ -354,7 +349,7 @@ void check_pushes(const Context& context, Faults& faults) {
     if (!is_compute_cell(node.kind)) continue;
     const Interval run = context.summed_by(node);
     for (int64_t at = run.begin; at < run.end; ++at) {
-      if (!writes_gradient(context.program, cell_kind(node.kind), at)) continue;
+      if (!writes_gradient(context.program, node.cell_kind(), at)) continue;
       for (const int bucket : context.program.at(at).buckets) {
         const auto round = static_cast<size_t>(graph.links->round_of_bucket[static_cast<size_t>(bucket)]);
         for (const int rank : node.members) written[static_cast<size_t>(rank) * rounds + round] = node.seq;
@@ -373,7 +368,7 @@ void check_pushes(const Context& context, Faults& faults) {
       }
     }
     for (size_t rank = 0; rank < ranks; ++rank) {
-      if (written[rank * rounds + static_cast<size_t>(push.round)] <= covered[rank]) continue;
+      if (written[rank * rounds + static_cast<size_t>(push.round())] <= covered[rank]) continue;
       faults.add("'", label(push), "' does not wait for the last gradient on rank ", rank);
     }
   }
@@ -418,12 +413,12 @@ void check_credits(const Context& context, Faults& faults) {
   };
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
-    const int unit = is_compute_cell(node.kind) ? context.unit_of(node) : -1;
+    const int unit = is_compute_cell(node.kind) ? context.unit_of(node.cell()) : -1;
     if (unit < 0) continue;
     const int64_t tokens = taken[static_cast<size_t>(unit)];
-    if (node.kind == NodeKind::kForward && node.embedding) add(unit, tokens, node);
+    if (node.kind == NodeKind::kForward && node.cell().embedding) add(unit, tokens, node);
     if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
-    missing[static_cast<size_t>(unit)] -= context.program.blocks_in(node.run).size();
+    missing[static_cast<size_t>(unit)] -= context.program.blocks_in(node.cell().run).size();
     if (missing[static_cast<size_t>(unit)] == 0) add(unit, -tokens, node);
   }
 }
@@ -438,7 +433,7 @@ void check_end(const Context& context, Faults& faults) {
   std::vector<int> updates(static_cast<size_t>(graph.world_size), 0);
   for (const int id : context.exchanges) {
     const Node& node = graph.node(id);
-    if (node.kind == NodeKind::kPushIntra || node.kind == NodeKind::kPushInter) last_push = id;
+    if (is_push(node.kind)) last_push = id;
     if (node.kind == NodeKind::kReduceScalars) {
       if (scalars >= 0) faults.add("scalars are reduced twice");
       scalars = id;
@@ -451,7 +446,8 @@ void check_end(const Context& context, Faults& faults) {
   }
   for (const int id : context.cells) {
     const Node& node = graph.node(id);
-    if (!node.head || scalars < 0 || node.seq < graph.node(scalars).seq) continue;
+    const bool makes_loss = is_compute_cell(node.kind) && node.cell().head;
+    if (!makes_loss || scalars < 0 || node.seq < graph.node(scalars).seq) continue;
     faults.add("'", label(node), "' makes a loss behind the scalars");
   }
   if (scalars < 0) faults.add("no scalars are reduced");

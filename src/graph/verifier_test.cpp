@@ -33,7 +33,7 @@ class Broken : public ::testing::Test {
   Node& first_of(NodeKind kind, int stage = -1) {
     for (const int id : graph_.in_order()) {
       Node& node = graph_.nodes[static_cast<size_t>(id)];
-      if (node.kind == kind && (stage < 0 || node.stage == stage)) return node;
+      if (node.kind == kind && (stage < 0 || node.at()->stage == stage)) return node;
     }
     throw base::AssertionError(std::string("no ") + name_of(kind));
   }
@@ -112,12 +112,12 @@ TEST_F(Broken, IdThatIsNotThePosition) {
 
 TEST_F(Broken, LayersOfACellLeftOut) {
   Node& cell = first_of(NodeKind::kForward, 1);
-  cell.run.end -= 1;
+  std::get<Cell>(cell.payload).run.end -= 1;
   EXPECT_THAT(fault(), HasSubstr("completeness: "));
 }
 
 TEST_F(Broken, CellTwice) {
-  Node& cell = find("F p0 s0 m2 E L0-2");
+  Cell& cell = std::get<Cell>(find("F p0 s0 m2 E L0-2").payload);
   cell.unit = 1;
   cell.tokens = 40;
   EXPECT_THAT(fault(), HasSubstr("repeats work or comes too early"));
@@ -126,8 +126,9 @@ TEST_F(Broken, CellTwice) {
 TEST_F(Broken, WeightGradientBeforeItsInputGradient) {
   Node& input = first_of(NodeKind::kBackwardInput, 1);
   for (Node& node : graph_.nodes) {
-    const bool same = node.unit == input.unit && node.stage == 1 && node.pipeline == 0;
-    if (node.kind == NodeKind::kBackwardWeight && same) {
+    if (node.kind != NodeKind::kBackwardWeight) continue;
+    const Cell& weight = node.cell();
+    if (weight.unit == input.cell().unit && weight.stage == 1 && weight.pipeline == 0) {
       std::swap(node.kind, input.kind);
       break;
     }
@@ -141,8 +142,13 @@ TEST_F(Broken, CellOnOtherRanks) {
   EXPECT_THAT(fault_after_clock(), HasSubstr("runs on other ranks"));
 }
 
+TEST_F(Broken, PayloadOfAnotherKind) {
+  first_of(NodeKind::kForward).payload = LinkRound{0};
+  EXPECT_THAT(fault(), HasSubstr("of kind forward has the payload of another kind"));
+}
+
 TEST_F(Broken, TokensThatThePlanHasNot) {
-  find("F p1 s0 m1 E L0-4 H").tokens += 1;
+  std::get<Cell>(find("F p1 s0 m1 E L0-4 H").payload).tokens += 1;
   EXPECT_THAT(fault(), HasSubstr("no micro-batch of the plan"));
 }
 
@@ -175,8 +181,7 @@ TEST_F(Broken, ForwardBeforeItsPull) {
 }
 
 TEST_F(Broken, PullRoundsOutOfOrder) {
-  Node& first = first_of(NodeKind::kPullInter);
-  first.round = 1;
+  first_of(NodeKind::kPullInter).payload = LinkRound{1};
   EXPECT_THAT(fault(), HasSubstr("where round 0 is due"));
 }
 

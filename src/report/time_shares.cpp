@@ -93,12 +93,10 @@ TimeShares add_up(StepSpans& step) {
   return shares;
 }
 
-bool is_pull(NodeKind kind) { return kind == NodeKind::kPullInter || kind == NodeKind::kPullIntra; }
-
 int64_t pulled_ns(const graph::StepGraph& graph, const Node& node) {
   int64_t pulled_ns = 0;
   for (const int id : node.dependencies) {
-    if (is_pull(graph.node(id).kind)) pulled_ns = std::max(pulled_ns, graph.node(id).end_ns);
+    if (graph::is_pull(graph.node(id).kind)) pulled_ns = std::max(pulled_ns, graph.node(id).end_ns);
   }
   return pulled_ns;
 }
@@ -155,8 +153,9 @@ TimeShares time_shares(const graph::StepGraph& graph) {
   for (const Node& node : graph.nodes) {
     step.end_ns = std::max(step.end_ns, node.end_ns);
     if (graph::is_compute_cell(node.kind)) {
-      const Span span{node.start_ns,          node.end_ns,  node.ring_ns, node.share_ns,
-                      pulled_ns(graph, node), node.pipeline};
+      const graph::Cell& cell = node.cell();
+      const Span span{node.start_ns,          node.end_ns,  cell.ring_ns, cell.share_ns,
+                      pulled_ns(graph, node), cell.pipeline};
       for (const int rank : node.members) step.ranks[static_cast<size_t>(rank)].cells.push_back(span);
     } else if (node.kind == NodeKind::kReduceScalars || node.kind == NodeKind::kUpdate) {
       for (const int rank : node.members)

@@ -12,11 +12,9 @@ namespace sluice::runtime {
 // A node under way.
 struct BusyStream {
   int64_t serial = 0;  // counts the nodes that any stream of this rank has begun; 0: the stream is idle
-  graph::NodeKind kind = graph::NodeKind::kForward;
+  graph::NodeKind kind = graph::NodeKind::kUpdate;
+  graph::Payload payload;
   int64_t step = 0;
-  int stage = -1;
-  int micro_batch = -1;
-  int round = -1;
   bool alone = true;  // the node has no other member to wait for
   int64_t planned_ns = 0;
 };
@@ -26,9 +24,7 @@ class NodeWatch {
  public:
   void begin(graph::Stream stream, const graph::Node& node, int64_t step) {
     const std::lock_guard lock(mutex_);
-    at(stream) = {
-        ++serial_,       node.kind, step, node.stage, node.micro_batch, node.round, node.members.size() == 1,
-        node.duration_ns};
+    at(stream) = {++serial_, node.kind, node.payload, step, node.members.size() == 1, node.duration_ns};
   }
   // The whole step's end, where nodes only begin here and a device runs them: no one knows which one it is
   // at.

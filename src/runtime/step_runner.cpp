@@ -130,18 +130,20 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
 }
 
 void StepRunner::run(const Node& node) {
-  const auto round = static_cast<size_t>(node.round);
   const comm::DType compute = resources_.store.options().precision.compute;
   const comm::DType master = resources_.store.options().precision.master();
+  const auto wire = [&](const std::vector<link::RoundWire>& wires) -> const link::RoundWire& {
+    return wires[static_cast<size_t>(node.round())];
+  };
   switch (node.kind) {
     case NodeKind::kPullInter:
-      return resources_.link_inter.run(resources_.wires.pull[round].inter, pull_memories_, compute);
+      return resources_.link_inter.run(wire(resources_.wires.pull).inter, pull_memories_, compute);
     case NodeKind::kPullIntra:
-      return resources_.link_intra.run(resources_.wires.pull[round].intra, pull_memories_, compute);
+      return resources_.link_intra.run(wire(resources_.wires.pull).intra, pull_memories_, compute);
     case NodeKind::kPushIntra:
-      return resources_.link_intra.run(resources_.wires.push[round].intra, push_memories_, master);
+      return resources_.link_intra.run(wire(resources_.wires.push).intra, push_memories_, master);
     case NodeKind::kPushInter:
-      return resources_.link_inter.run(resources_.wires.push[round].inter, push_memories_, master);
+      return resources_.link_inter.run(wire(resources_.wires.push).inter, push_memories_, master);
     case NodeKind::kForward: return forward(node);
     case NodeKind::kBackward:
     case NodeKind::kBackwardInput: return backward(node);
@@ -178,7 +180,7 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
   const bool last = next < whole.begin || next >= whole.end;
   const ShareWindow::Operation own = shared_operation(kind, position);
   const ShareWindow::Operation behind = last ? ShareWindow::Operation{} : shared_operation(kind, next);
-  window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.unit)]);
+  window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)]);
   if (batch != nullptr) {
     layers::FlatShards weights, gradients;
     if (own.gathers) weights = [this](int bucket) { return window_->parameters(bucket); };
@@ -192,7 +194,8 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
 void StepRunner::forward(const Node& node) {
   if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
   const auto purpose = optimizer_ != nullptr ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
-  for (int64_t position = node.run.begin; position < node.run.end; ++position) {
+  const base::Interval run = node.cell().run;
+  for (int64_t position = run.begin; position < run.end; ++position) {
     operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
       const int64_t flowing = flowing_bytes(batch);
       layers::StatePtr saved = operation.forward(batch.flow, purpose);
@@ -220,7 +223,8 @@ void StepRunner::count_loss(MicroBatch& batch) {
 
 void StepRunner::backward(const Node& node) {
   if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.gradient_SH);
-  for (int64_t position = node.run.end - 1; position >= node.run.begin; --position) {
+  const base::Interval run = node.cell().run;
+  for (int64_t position = run.end - 1; position >= run.begin; --position) {
     operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
       backward_operation(node, position, batch, operation);
     });
@@ -235,8 +239,7 @@ void StepRunner::backward_operation(const Node& node, int64_t position, MicroBat
   int64_t given_back = flowing_bytes(batch);
   if (saved != nullptr) {
     for (const auto& [tensor, dimension] : saved->rows()) use_on_current_stream(tensor);
-    const int64_t recomputed =
-        batch.memory.recompute ? operation.recomputed_bytes(batch.flow.layout) : 0;
+    const int64_t recomputed = batch.memory.recompute ? operation.recomputed_bytes(batch.flow.layout) : 0;
     activations_.take(recomputed);
     given_back += saved->bytes() + recomputed;
   }
@@ -251,7 +254,8 @@ void StepRunner::backward_operation(const Node& node, int64_t position, MicroBat
 
 void StepRunner::backward_weight(const Node& node) {
   MicroBatch& batch = *micro_batch(node);
-  for (int64_t position = node.run.end - 1; position >= node.run.begin; --position) {
+  const base::Interval run = node.cell().run;
+  for (int64_t position = run.end - 1; position >= run.begin; --position) {
     const size_t i = stage_index(position);
     activations_.give_back(batch.deferred[i]->bytes());
     operations_[i]->backward_weight(std::move(batch.deferred[i]));
@@ -282,8 +286,9 @@ void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, c
 void StepRunner::send_activation(const Node& node) {
   MicroBatch* batch = micro_batch(node);
   if (batch == nullptr) return;
-  const bool sender = place_.stage == node.stage;
-  const int other_stage = sender ? node.stage + 1 : node.stage;
+  const int below = node.transfer().stage;
+  const bool sender = place_.stage == below;
+  const int other_stage = sender ? below + 1 : below;
   pass(resources_.communicators.activation(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
        *batch, batch->flow.activation_SH);
 }
@@ -291,8 +296,9 @@ void StepRunner::send_activation(const Node& node) {
 void StepRunner::send_gradient(const Node& node) {
   MicroBatch* batch = micro_batch(node);
   if (batch == nullptr) return;
-  const bool sender = place_.stage == node.stage + 1;
-  const int other_stage = sender ? node.stage : node.stage + 1;
+  const int below = node.transfer().stage;
+  const bool sender = place_.stage == below + 1;
+  const int other_stage = sender ? below : below + 1;
   pass(resources_.communicators.gradient(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
        *batch, batch->flow.gradient_SH);
 }
@@ -300,14 +306,14 @@ void StepRunner::send_gradient(const Node& node) {
 void StepRunner::offload(const Node& node) {
   MicroBatch* batch = micro_batch(node);
   if (batch == nullptr) return;
-  const size_t i = stage_index(node.run.begin);
+  const size_t i = stage_index(node.copy().block);
   batch->away[i].offload(*batch->saved[i], batch->memory.offload_permille, {activations_, host_});
 }
 
 void StepRunner::fetch(const Node& node) {
   MicroBatch* batch = micro_batch(node);
   if (batch == nullptr) return;
-  const size_t i = stage_index(node.run.begin);
+  const size_t i = stage_index(node.copy().block);
   batch->away[i].fetch(*batch->saved[i], {activations_, host_});
 }
 

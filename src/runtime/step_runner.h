@@ -80,7 +80,7 @@ class StepRunner final : public NodeRunner {
   layers::MicroBatchLayout layout_of(const strategy::Unit& unit) const;
   // This lane's part of the unit of a cell or transfer; null: it has none of that pass.
   MicroBatch* micro_batch(const graph::Node& node) {
-    const auto found = micro_batches_.find(node.unit);
+    const auto found = micro_batches_.find(node.at()->unit);
     return found == micro_batches_.end() ? nullptr : &found->second;
   }
   void open_window();

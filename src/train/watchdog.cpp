@@ -17,9 +17,10 @@ constexpr int64_t kIdlePart = 100;
 
 std::string describe(const runtime::BusyStream& node) {
   std::string name = base::text("'", graph::name_of(node.kind), "'");
-  if (node.stage >= 0) name += base::text(" of stage ", node.stage);
-  if (node.micro_batch >= 0) name += base::text(", micro-batch ", node.micro_batch);
-  if (node.round >= 0) name += base::text(", round ", node.round);
+  if (const graph::UnitOnStage* at = graph::unit_on_stage(node.payload))
+    name += base::text(" of stage ", at->stage, ", micro-batch ", at->micro_batch);
+  if (const auto* link = std::get_if<graph::LinkRound>(&node.payload))
+    name += base::text(", round ", link->round);
   return base::text(name, " in step ", node.step);
 }
 

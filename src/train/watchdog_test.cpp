@@ -16,8 +16,15 @@ graph::Node node_of(graph::NodeKind kind, std::vector<int> members, int64_t plan
   graph::Node node;
   node.kind = kind;
   node.members = std::move(members);
-  node.stage = 1;
-  node.micro_batch = 7;
+  graph::UnitOnStage at;
+  at.stage = 1;
+  at.micro_batch = 7;
+  switch (graph::traits(kind).payload) {
+    case graph::PayloadKind::kLinkRound: node.payload = graph::LinkRound{}; break;
+    case graph::PayloadKind::kTransfer: node.payload = graph::Transfer{at}; break;
+    case graph::PayloadKind::kCell: node.payload = graph::Cell{at}; break;
+    default: break;
+  }
   node.duration_ns = planned_ns;
   return node;
 }
@@ -115,7 +122,8 @@ TEST(Watchdog, StepWithoutANodeUnderWayIsTheRanksOwn) {
               HasSubstr("it is stuck while running step 7"));
 }
 
-// Looks are counted, not timed: 20 of them are a stall of who does nothing, ten times as many of who computes.
+// Looks are counted, not timed: 20 of them are a stall of who does nothing, ten times as many of who
+// computes.
 TEST(Watchdog, ComputingCountsATenthAndDisksThatMoveCountNothing) {
   const runtime::NodeWatch nodes;
   Activity activity;

@@ -86,7 +86,7 @@ void run_case(uint64_t seed, Totals& totals) {
   totals.nodes += static_cast<int64_t>(graph.nodes.size());
   run_in_virtual_time(graph, seed);
   for (graph::Node& node : graph.nodes) {
-    if (node.pipeline < 0) node.duration_ns = 0;
+    if (node.at() == nullptr) node.duration_ns = 0;
   }
   graph::run_clock(graph);
   require(graph.makespan_ns == plan.estimated_ns,
