@@ -80,9 +80,10 @@ void print_scheme_times(const cost::CostModel::Options& options) {
     const auto duration = [&times = row.stage](int64_t length) {
       return base::human_duration(times.of_sequences({&length, 1}));
     };
-    print("%9s %12s %12s %12s %9lld %9lld\n", to_text(scheme).c_str(), duration(512).c_str(),
+    print("%9s %12s %12s %12s %9lld %9lld%s\n", to_text(scheme).c_str(), duration(512).c_str(),
           duration(4096).c_str(), duration(32768).c_str(), static_cast<long long>(row.util_len_tokens),
-          static_cast<long long>(cost.max_len_tokens(scheme, kShownGpus)));
+          static_cast<long long>(cost.max_len_tokens(scheme, kShownGpus)),
+          row.derived ? "  derived from other rows" : "");
   }
   print("max_len is that of %d GPUs, which share the optimiser's states\n", kShownGpus);
 }

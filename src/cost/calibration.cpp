@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "cost/derived_rows.h"
 #include "model/hugging_face.h"
 
 namespace sluice::cost {
@@ -134,6 +135,7 @@ Json scheme_row(const CostModel& cost, const strategy::Scheme& scheme, int world
               {"bytes_fixed", cost.fixed_bytes(scheme, world_size)},
               {"max_len", cost.max_len_tokens(scheme, world_size)},
               {"util_len", cost.util_len_tokens(scheme)}});
+  if (cost.is_derived(scheme)) row["derived"] = true;
   return row;
 }
 
@@ -210,7 +212,8 @@ void read_scheme(const Json& json, const std::string& where, CostModel::Options&
   }
   const SchemeTimes row{.stage = reader.times(),
                         .saved_bytes_per_token = reader.integer("bytes_per_token", 1, kMostBytesPerToken),
-                        .util_len_tokens = reader.integer("util_len", 0, kMostTokens)};
+                        .util_len_tokens = reader.integer("util_len", 0, kMostTokens),
+                        .derived = base::get_or<bool>(json, "derived", false, where)};
   if (!options.scheme_times.try_emplace({scheme.tp, scheme.pp}, row).second) {
     throw InputError(text(name, " stands there twice: remove one"));
   }
@@ -329,6 +332,7 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
     read_layers(json.at("layers"), name, options);
   } else {
     read_schemes(base::require<Json>(json, "schemes", name), name, options);
+    add_derived_rows(options);
   }
   options.intra = links.link("intra");
   options.inter = links.link("inter");

@@ -187,6 +187,11 @@ bool CostModel::has_scheme(const strategy::Scheme& scheme) const {
                                        : options_.scheme_times.contains({scheme.tp, scheme.pp});
 }
 
+bool CostModel::is_derived(const strategy::Scheme& scheme) const {
+  const SchemeTimes* known = row(scheme);
+  return known != nullptr && known->derived;
+}
+
 std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
   std::vector<strategy::Scheme> schemes;
   const auto add = [&](const strategy::Scheme& scheme) {

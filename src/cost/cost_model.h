@@ -118,6 +118,7 @@ struct SchemeTimes {
   Quadratic stage;
   int64_t saved_bytes_per_token = 0;  // of a stage, from forward to backward
   int64_t util_len_tokens = 0;
+  bool derived = false;  // from other rows (cost/derived_rows.h), not published
   bool operator==(const SchemeTimes&) const = default;
 };
 
@@ -184,6 +185,8 @@ class CostModel {
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
   // below that takes a scheme throws InputError naming it when the calibration has no figures for it.
   bool has_scheme(const strategy::Scheme& scheme) const;
+  // Whether its times come from a row that nobody published (cost/derived_rows.h).
+  bool is_derived(const strategy::Scheme& scheme) const;
 
   // The schemes of one lane on at most so many ranks that can be planned: the table's, otherwise powers of
   // two with TP inside a node. Ascending.

@@ -275,7 +275,8 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
 
 std::vector<plan::Proposal> paper_propose(const plan::ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.context_length >= 1, "a proposal of no strategy");
-  const std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
+  std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
+  std::erase_if(schemes, [&](const plan::SchemeCost& known) { return cost.is_derived(known.scheme()); });
   plan::require_held(options.context_length, schemes, options.world_size);
   std::vector<Judged> judged = judge(all_mixes(options, schemes), schemes, options);
   const auto holder = std::max_element(judged.begin(), judged.end(), [&](const Judged& a, const Judged& b) {

@@ -1,39 +1,16 @@
 #include "study/baseline_cost.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
-#include "base/text.h"
+#include "cost/derived_rows.h"
 
 namespace sluice::study {
 namespace {
 
 constexpr int64_t kGradientBufferBytes = 1'000'000'000;  // reduce_bucket_size: 5·10⁸ elements
 constexpr int64_t kGatheredBytes = 2'000'000'000;        // stage3_max_live_parameters: 10⁹ elements
-
-using Row = std::pair<const std::pair<int, int>, cost::SchemeTimes>;
-
-// Coefficient a of all ranks of a row's pipeline.
-cost::Wide total_a(const Row& row) {
-  return cost::Wide{row.second.stage.a} * row.first.first * row.first.second;
-}
-
-cost::SchemeTimes derived_row(const std::map<std::pair<int, int>, cost::SchemeTimes>& rows) {
-  const int fewest_tp = rows.begin()->first.first;  // rows ascend by tp
-  std::vector<const Row*> candidates;
-  for (const Row& row : rows) {
-    if (row.first.first == fewest_tp) candidates.push_back(&row);
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Row* a, const Row* b) { return total_a(*a) < total_a(*b); });
-  const auto& [degrees, times] = *candidates[candidates.size() / 2];
-  const auto [tp, pp] = degrees;
-  return {.stage = {times.stage.a * tp * pp, times.stage.b * tp * pp, times.stage.c_ns * pp},
-          .saved_bytes_per_token = times.saved_bytes_per_token * tp * pp,
-          .util_len_tokens = times.util_len_tokens};
-}
 
 // Layers and ends of <1,1,1> as a row. With one stage only the sum of its cells counts.
 cost::SchemeTimes measured_row(const cost::CostModel& cost) {
@@ -50,10 +27,10 @@ cost::SchemeTimes measured_row(const cost::CostModel& cost) {
 
 // The one row of <1,1,1>.
 cost::SchemeTimes one_rank_row(const cost::CostModel& cost) {
-  const auto& rows = cost.options().scheme_times;
-  if (rows.empty()) return measured_row(cost);
-  const auto known = rows.find({1, 1});
-  return known == rows.end() ? derived_row(rows) : known->second;
+  if (cost.options().scheme_times.empty()) return measured_row(cost);
+  cost::CostModel::Options options = cost.options();
+  cost::add_derived_rows(options);
+  return options.scheme_times.at({1, 1});
 }
 
 void recompute_layers(int64_t blocks, cost::CostModel::Options& options) {

@@ -27,9 +27,8 @@ std::vector<UlyssesOptions> ulysses_choices(int world_size);
 // but attention, and heads for attention, with all-to-alls between them. REQUIRES: k divides the heads
 // (heads_fault).
 //
-// Times: those of <1,1,1> for a rank's share. A published table without such a row gets one derived: of the
-// rows with the fewest TP ranks (TP's own collectives are in them) the one whose a·TP·PP is the median;
-//   a = a·TP·PP, b = b·TP·PP, c = c·PP (launches do not shrink with TP), bytes a token = bytes·TP·PP.
+// Times: those of <1,1,1> for a rank's share; a published table without such a row has one derived
+// (cost/derived_rows.h).
 // All-to-all time comes on top (cost::LaneExchange::kAllToAll). With `recompute` the backward pass repeats
 // the forward pass; a token keeps its input of each layer, and one layer's activations are transient. Memory:
 // what ZeRO shards is given back to the device, less the buffers that DeepSpeed's defaults take for it (1 GB
