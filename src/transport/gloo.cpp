@@ -48,13 +48,13 @@ struct Posted {
 
 class GlooWork final : public comm::Work {
  public:
-  GlooWork(std::string what, std::vector<Posted> posted)
-      : what_(std::move(what)), posted_(std::move(posted)) {}
+  GlooWork(std::string what, std::vector<Posted> posted, std::chrono::milliseconds patience)
+      : what_(std::move(what)), posted_(std::move(posted)), patience_(patience) {}
 
   void wait() override {
     for (const Posted& posted : posted_) {
       try {
-        posted.work->wait();
+        posted.work->wait(patience_);
       } catch (const std::exception& error) {
         throw base::RunError(
             base::text(what_, " with rank ", posted.peer, " failed: ", base::describe_failure(error)));
@@ -66,13 +66,16 @@ class GlooWork final : public comm::Work {
  private:
   std::string what_;
   std::vector<Posted> posted_;
+  std::chrono::milliseconds patience_;
 };
 
+// Each operation is waited for with the patience given here: a group keeps the one that it was made with for
+// all of its connections, whatever is set later.
 class GlooCommunicator final : public comm::ExchangeCommunicator {
  public:
   GlooCommunicator(const std::string& name, const std::vector<int>& ranks, int member,
-                   c10::intrusive_ptr<Group> group)
-      : ExchangeCommunicator(name, ranks, member), group_(std::move(group)) {}
+                   c10::intrusive_ptr<Group> group, std::chrono::milliseconds patience)
+      : ExchangeCommunicator(name, ranks, member), group_(std::move(group)), patience_(patience) {}
 
  private:
   comm::WorkPtr post(const Operation& operation, std::span<const comm::Message> messages) override {
@@ -88,7 +91,7 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
             base::text(what, " with rank ", peer, " failed: ", base::describe_failure(error)));
       }
     }
-    return std::make_unique<GlooWork>(std::move(what), std::move(posted));
+    return std::make_unique<GlooWork>(std::move(what), std::move(posted), patience_);
   }
 
   c10::intrusive_ptr<c10d::Work> post(const comm::Message& message, int tag) {
@@ -101,6 +104,7 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
   }
 
   c10::intrusive_ptr<Group> group_;
+  std::chrono::milliseconds patience_;
 };
 
 // How long a rank that gives up keeps its store open for the others to read why.
@@ -258,8 +262,8 @@ class GlooTransport final : public comm::Transport {
     const int member = static_cast<int>(found - ranks.begin());
     // All have just joined when they first meet: who doesn't come then never will. Before later groups ranks
     // may have work to do.
-    const int64_t patience_ns = met_ ? options_.timeout_ns : options_.join_timeout_ns;
-    auto group_options = Group::Options::create(milliseconds(patience_ns));
+    const auto patience = milliseconds(met_ ? options_.timeout_ns : options_.join_timeout_ns);
+    auto group_options = Group::Options::create(patience);
     group_options->devices = {device_};
     group_options->threads = 1;  // they run Gloo's own collectives, which are not used
     c10::intrusive_ptr<Group> group;
@@ -271,11 +275,11 @@ class GlooTransport final : public comm::Transport {
           base::text("cannot make communicator '", name, "': ", base::describe_failure(error)));
     }
     // On a communicator of its own, so that the caller's first operation is #0.
-    GlooCommunicator first(name, ranks, member, group);
+    GlooCommunicator first(name, ranks, member, group, patience);
     warm(first);
-    group->setTimeout(milliseconds(options_.timeout_ns));
     met_ = true;
-    return std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group));
+    return std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group),
+                                              milliseconds(options_.timeout_ns));
   }
 
  private:
