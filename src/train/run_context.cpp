@@ -18,6 +18,7 @@
 #include "ops/tensor_memory.h"
 #include "runtime/communicators.h"
 #include "runtime/make_executor.h"
+#include "strategy/text_cursor.h"
 #include "train/calibration.h"
 #include "train/corpus_tokenizer.h"
 #include "train/precision.h"
@@ -40,6 +41,13 @@ base::Error describe(std::exception_ptr failure) {
   } catch (const std::exception& error) {
     return base::RunError(base::describe_failure(error));
   }
+}
+
+// Strategies as a checkpoint holds them: <1,1,1> is 1x<1,1,1> there.
+std::vector<std::string> as_saved(std::vector<std::string> strategies) {
+  for (std::string& written : strategies)
+    written = to_text(strategy::parse_strategy(written, static_cast<int>(strategy::kMaxRanks)));
+  return strategies;
 }
 
 }  // namespace
@@ -320,7 +328,9 @@ void RunContext::tell_of_changes(const std::string& checkpoint) const {
       then.parallel.strategies.clear();
       then.parallel.proposed = false;
     }
-    for (const std::string& line : config::changes(then, config_)) {
+    config::RunConfig now = config_;
+    now.parallel.strategies = as_saved(now.parallel.strategies);
+    for (const std::string& line : config::changes(then, now)) {
       base::log_info(text("since then changed: ", line));
     }
   } catch (const base::InputError& error) {

@@ -231,7 +231,7 @@ class Checkpoints(BadInput):
                     arguments=["--resume", "auto"], train__steps=3)
 
     def test_what_changed_is_said(self):
-        self.config("run", train__steps=3, checkpoint__every=1, parallel__strategies=STRATEGIES,
+        self.config("run", train__steps=3, checkpoint__every=1, parallel__strategies=["<1,1,1> + <1,1,1>"],
                     optimizer__lr=2e-2, optimizer__decay="linear", data__tokens_per_step=600)
         outcome = self.train("run", RANKS, "--resume", "auto")
         changed = [line.split("since then changed: ")[1] for line in outcome.stderr.splitlines()
