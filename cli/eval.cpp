@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/model_options.h"
+#include "cli/number.h"
 #include "cli/ranks.h"
 #include "corpus/blend.h"
 #include "train/evaluator.h"
@@ -164,7 +165,7 @@ void run_as_told(Options options) {
 
 void add_batching(CLI::App& command, Options& options) {
   command.add_option("--context-length", options.sampling.context_length, "Longest sequence in tokens")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
+      ->check(within(int64_t{2}, int64_t{1} << 30))
       ->capture_default_str();
   command
       .add_option("--overflow", options.overflow,
@@ -176,11 +177,11 @@ void add_batching(CLI::App& command, Options& options) {
           "--tokens-per-batch", options.sampling.tokens_per_step,
           "Tokens of a rank that go through the model at once; memory grows with it, the loss does not "
           "change")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   command
       .add_option("--sequences", options.most_sequences, "Evaluate only the first so many sequences; 0: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
 }
 
@@ -199,13 +200,13 @@ void add_eval(CLI::App& app) {
   command->add_option("--logits", options->logits,
                       "Write tokens and logits of the first sequences here, as safetensors");
   command->add_option("--logits-sequences", options->logits_sequences, "How many sequences --logits writes")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print the result as JSON");
   command
       ->add_option("--nproc", options->nproc,
                    "Start this many local ranks, which share the batches; 0: be one rank of the launcher")
-      ->check(CLI::Range(0, 4096))
+      ->check(within(0, 4096))
       ->take_last()
       ->capture_default_str();
   command->add_option("--strategy", options->strategy,

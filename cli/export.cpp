@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "cli/command.h"
+#include "cli/number.h"
 #include "config/run_config.h"
 #include "train/checkpoints.h"
 
@@ -78,13 +79,13 @@ void add_export(CLI::App& app) {
   command
       ->add_option("--max-shard-bytes", options->max_shard_bytes,
                    "Most bytes of tensors in a file; a larger tensor has a file of its own")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   command
       ->add_option("--max-positions", options->max_positions,
                    "max_position_embeddings of config.json; 0: that of the imported model, or the context "
                    "length of the run where that is longer")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   command->add_flag(
       "--optimizer", options->optimizer,

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
+#include "cli/number.h"
 #include "cli/tokenizers.h"
 #include "train/evaluator.h"
 
@@ -105,7 +106,7 @@ void add_generate(CLI::App& app) {
   command
       ->add_option("--tokens", options->tokens,
                    "Most tokens to say; each takes a forward pass over all before it")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
   add_computing_options(*command, *options);

@@ -10,6 +10,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -109,7 +110,13 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int a
                               nearest.empty() ? "known are " + sluice::base::join(commands, ", ")
                                               : "did you mean '" + nearest + "'?");
   }
-  return sluice::base::text(error.what(), ": --help says what can be given");
+  constexpr std::string_view kUnread = "Could not convert: ";  // only numbers can fail so
+  std::string_view fault = error.what();
+  if (fault.starts_with(kUnread)) {
+    fault.remove_prefix(kUnread.size());
+    return sluice::base::text(fault, " is no number that fits: give one in digits");
+  }
+  return sluice::base::text(fault, ": --help says what can be given");
 }
 
 }  // namespace

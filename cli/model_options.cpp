@@ -1,5 +1,7 @@
 #include "cli/model_options.h"
 
+#include "cli/number.h"
+
 namespace sluice::cli {
 
 void add_model_option(CLI::App& command, ModelOptions& options) {
@@ -21,7 +23,7 @@ void add_computing_options(CLI::App& command, ModelOptions& options) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Compute threads; 0: one a core")
-      ->check(CLI::Range(0, 4096))
+      ->check(within(0, 4096))
       ->capture_default_str();
 }
 

@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/number.h"
 #include "cli/planning.h"
 #include "config/planned_step.h"
 #include "config/sampling.h"
@@ -169,13 +170,13 @@ void add_plan(CLI::App& app) {
   command->add_option("--method", arguments->method,
                       "ours, paper or exact (default: the configuration's; else ours)");
   command->add_option("--step", arguments->step, "Number of the step, counted from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   CLI::Option* batches =
       command
           ->add_option("--batches", arguments->batches,
                        "Plan this many successive batches, from --step on, and write a line of JSON for each")
-          ->check(CLI::PositiveNumber);
+          ->check(at_least(1));
   command->add_flag("--explain", arguments->explain, "Say why: choice, last pipeline, next best, bound")
       ->excludes(batches);
   command->add_option("--out", arguments->out, "Write plan.json, or the lines of --batches, here");

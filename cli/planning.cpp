@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/number.h"
 
 namespace sluice::cli {
 
@@ -57,7 +58,7 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
       ->allow_extra_args(false)
       ->needs(config);
   command.add_option("--ranks", run.ranks, ranks)
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(within(0, 1 << 20))
       ->capture_default_str()
       ->needs(config);
   for (CLI::Option* input : inputs) input->excludes(config);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/number.h"
 #include "cli/ranks.h"
 #include "config/run_config.h"
 #include "config/run_planning.h"
@@ -69,7 +70,7 @@ void add_profile(CLI::App& app) {
   command
       ->add_option("--seconds", options->seconds, "Time to measure for; three repetitions are always taken")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86'400.0));
+      ->check(within(0.0, 86'400.0));
   command->add_option("--out", options->out, "File to write")->capture_default_str();
   command->add_flag("--json", options->json, "Print the calibration as JSON");
   command->callback([options] {

@@ -5,6 +5,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/number.h"
 #include "cli/planning.h"
 #include "config/run_config.h"
 #include "config/strategy_file.h"
@@ -58,13 +59,13 @@ void add_propose(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--method", arguments->method, "ours or paper")->capture_default_str();
   command->add_option("--max", arguments->most, "Most strategies")
-      ->check(CLI::Range(1, 100))
+      ->check(within(1, 100))
       ->capture_default_str();
   command
       ->add_option("--max-cp", arguments->max_cp,
                    base::text("Most lanes of a pipeline, over which long sequences are cut (default: ",
                               config::kUsualMaxCp, "; with method paper 1)"))
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(within(1, 1 << 20));
   command->add_option("--out", arguments->out, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
   command->callback([arguments] { run(*arguments); });

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/environment.h"
+#include "cli/number.h"
 #include "config/run_config.h"
 #include "profile/machine.h"
 #include "train/control.h"
@@ -79,7 +80,7 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
       ->allow_extra_args(false);
   command.add_option("--nproc", options.nproc, "Start this many local ranks; 0: be one rank of the launcher")
       ->capture_default_str()
-      ->check(CLI::Range(0, 4096));
+      ->check(within(0, 4096));
 }
 
 int launch_ranks(const RankOptions& options, const std::string& command,

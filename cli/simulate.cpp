@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/number.h"
 #include "cli/planning.h"
 #include "config/run_config.h"
 #include "corpus/lengths.h"
@@ -138,9 +139,9 @@ void add_simulate(CLI::App& app) {
                    text("Most lanes of a pipeline, over which long sequences are cut (default: the "
                         "configuration's; else ",
                         config::kUsualMaxCp, ")"))
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(within(1, 1 << 20));
   command->add_option("--steps", arguments->steps, "Steps, from the first on")
-      ->check(CLI::Range(1, 1 << 30))
+      ->check(within(1, 1 << 30))
       ->capture_default_str();
   command->add_option("--compare", arguments->compare,
                       text("Other systems, by name and separated by commas, or \"all\": ",

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "base/text.h"
@@ -19,6 +20,17 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
                : human_count(static_cast<int64_t>(limit.rlim_cur));
 }
 
+// "[enforce fail at device.cc:186] rv != -1. -1 vs -1. What failed", "[pair.cc:547] What failed" -> "What
+// failed"
+std::string_view without_place(std::string_view message) {
+  const bool enforced = message.starts_with("[enforce fail at ");
+  const size_t end = message.find("] ");
+  if (end == message.npos || !(enforced || message.starts_with("[/"))) return message;
+  message.remove_prefix(end + 2);
+  const size_t last = message.rfind(". ");
+  return enforced && last != message.npos ? message.substr(last + 2) : message;
+}
+
 }  // namespace
 
 std::string describe_failure(const std::exception& error) {
@@ -32,8 +44,14 @@ std::string describe_failure(const std::exception& error) {
                 " (ulimit -u), or memory for its stack is missing (ulimit -v ", limit_text(RLIMIT_AS, true),
                 "): raise the limit, or lower train.threads");
   }
-  const std::string message = error.what();  // libtorch's goes on with its stack
-  return message.substr(0, message.find('\n'));
+  std::string_view whole = error.what();
+  const std::string message(
+      without_place(whole.substr(0, whole.find('\n'))));  // libtorch's goes on with its stack
+  if (message.ends_with("Too many open files")) {
+    return text(message, ": this process may have ", limit_text(RLIMIT_NOFILE, false),
+                " (ulimit -n): raise the limit");
+  }
+  return message;
 }
 
 }  // namespace sluice::base

@@ -19,6 +19,21 @@ TEST(DescribeFailure, RefusedMemoryAndThreadsNameTheLimitAndTheWayOut) {
   EXPECT_THAT(describe_failure(refused), AllOf(HasSubstr("another thread"), HasSubstr("ulimit -u")));
 }
 
+TEST(DescribeFailure, DescriptorsThatAreOutNameTheLimit) {
+  EXPECT_THAT(
+      describe_failure(std::runtime_error(
+          "[enforce fail at /gloo/tcp/socket.cc:24] rv != -1. -1 vs -1. socket: Too many open files")),
+      AllOf(testing::StartsWith("socket: Too many open files: this process may have "),
+            HasSubstr("ulimit -n")));
+}
+
+TEST(DescribeFailure, PlacesInSourcesAreLeftOut) {
+  EXPECT_EQ(
+      describe_failure(std::runtime_error("[/gloo/tcp/pair.cc:5] Connection closed by peer [127.0.0.1]:9")),
+      "Connection closed by peer [127.0.0.1]:9");
+  EXPECT_EQ(describe_failure(std::runtime_error("[rank 1] gone")), "[rank 1] gone");
+}
+
 TEST(DescribeFailure, OthersAreTheirFirstLine) {
   EXPECT_EQ(describe_failure(std::runtime_error("what is wrong\nException raised from f at g.cpp")),
             "what is wrong");

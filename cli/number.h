@@ -1,0 +1,28 @@
+// Options that take a number within a range.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "base/range.h"
+#include "base/text.h"
+
+namespace sluice::cli {
+
+// Refuses what is no number within [least, most] with what may be given.
+template <typename T>
+CLI::Validator within(T least, T most) {
+  const base::Range<T> range{least, most};
+  const auto fault = [range](const std::string& value) -> std::string {
+    T number{};
+    if (CLI::detail::lexical_cast(value, number) && range.holds(number)) return "";
+    return base::text("'", value, "': give ", base::expectation(range));
+  };
+  return {fault, base::text(least, " to ", most)};
+}
+
+inline CLI::Validator at_least(int64_t least) { return within(least, std::numeric_limits<int64_t>::max()); }
+
+}  // namespace sluice::cli
