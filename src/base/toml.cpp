@@ -6,27 +6,46 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace sluice::base {
 
 namespace {
 
-// Where the string ends that begins at `begin`: behind its closing quote, or at the line's end.
+// Where the string ends that begins at `begin`: behind its closing quotes, or, without them, at the end of
+// the line or, where it may have several, of all.
 size_t end_of_string(std::string_view bytes, size_t begin) {
   const char quote = bytes[begin];
-  size_t at = begin + 1;
-  while (at < bytes.size() && bytes[at] != quote && bytes[at] != '\n') {
+  const std::string whole(3, quote);
+  const bool many_lines = bytes.substr(begin).starts_with(whole);
+  const std::string closing = many_lines ? whole : whole.substr(0, 1);
+  size_t at = begin + closing.size();
+  while (at < bytes.size() && (many_lines || bytes[at] != '\n')) {
+    if (bytes.substr(at).starts_with(closing)) return at + closing.size();
     at += quote == '"' && bytes[at] == '\\' ? 2 : 1;
   }
-  return at < bytes.size() && bytes[at] == quote ? at + 1 : std::min(at, bytes.size());
+  return std::min(at, bytes.size());
 }
 
-// InputError for a key of too many parts: dots with nothing but parts of keys between them.
-void refuse_deep_keys(std::string_view bytes, const std::string& name) {
+// The character that begins at `at`, or its first byte where it is none.
+std::string character_at(std::string_view bytes, size_t at) {
+  return std::string(bytes.substr(at, std::max<size_t>(1, utf8_character_size(bytes.substr(at)))));
+}
+
+// InputError for what the parser must not meet outside of strings and comments: a key of too many parts (dots
+// with nothing but parts of keys between them), since it calls itself for each, and characters that are not
+// ASCII. TOML has none there, and toml++ 3.3 runs into what it calls unreachable when it asks whether one is
+// white space.
+void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   constexpr std::string_view kBehindKeys = "=,[]{}\n";
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   int dots = 0;
-  int64_t line = 1;
-  for (size_t at = 0; at < bytes.size();) {
+  size_t at = bytes.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  const auto refuse = [&](const std::string& fault) {
+    const auto line = 1 + std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    throw InputError(text(name, ":", line, ": ", fault));
+  };
+  while (at < bytes.size()) {
     const char c = bytes[at];
     if (c == '"' || c == '\'') {
       at = end_of_string(bytes, at);
@@ -36,12 +55,14 @@ void refuse_deep_keys(std::string_view bytes, const std::string& name) {
       at = std::min(bytes.find('\n', at), bytes.size());
       continue;
     }
+    if (static_cast<unsigned char>(c) > 0x7F) {
+      refuse(text("'", character_at(bytes, at), "' stands outside of quotes: put the text in quotes"));
+    }
     if (kBehindKeys.find(c) != std::string_view::npos) dots = 0;
     if (c == '.' && ++dots >= kDeepestTomlKey) {
-      throw InputError(text(name, ":", line, ": a key has more than ", kDeepestTomlKey,
-                            " parts with dots between them: no key that is read has more than 3"));
+      refuse(text("a key has more than ", kDeepestTomlKey,
+                  " parts with dots between them: no key that is read has more than 3"));
     }
-    line += c == '\n' ? 1 : 0;
     ++at;
   }
 }
@@ -49,7 +70,7 @@ void refuse_deep_keys(std::string_view bytes, const std::string& name) {
 }  // namespace
 
 toml::table parse_toml(const std::string& bytes, const std::string& name) {
-  refuse_deep_keys(bytes, name);
+  check_outside_of_strings(bytes, name);
   try {
     return toml::parse(bytes, name);
   } catch (const toml::parse_error& error) {

@@ -37,6 +37,21 @@ TEST(Toml, DotsElsewhereAreNoKeys) {
   EXPECT_EQ(parse_toml_as_json("\"a.\\\"b" + dots + "\" = 1", "x").size(), 1);
 }
 
+TEST(Toml, OtherThanAsciiStandsInStringsAndComments) {
+  const Json read = parse_toml_as_json(
+      "\xEF\xBB\xBF# é\nx = \"é\" # \u2028\ny = \"\"\"a\né \\\"\"\" ü\n\"\"\"\n'ö' = 'ä'", "x");
+  EXPECT_EQ(read.at("x"), "é");
+  EXPECT_EQ(read.at("y"), "a\né \"\"\" ü\n");
+  EXPECT_EQ(read.at("ö"), "ä");
+  for (const std::string outside : {"é", "\u00A0", "\u2003", "\xFF"}) {
+    EXPECT_THAT([&] { parse_toml("x = '''\n'''\n[a" + outside + "]", "run.toml"); },
+                ThrowsMessage<InputError>(HasSubstr("run.toml:3: '")));
+  }
+  EXPECT_THAT(
+      [] { parse_toml("x = é", "run.toml"); },
+      ThrowsMessage<InputError>(HasSubstr("run.toml:1: 'é' stands outside of quotes: put the text in")));
+}
+
 TEST(Toml, FaultsNameTheLine) {
   EXPECT_THAT([] { parse_toml("a = 1\nb = \n", "run.toml"); },
               ThrowsMessage<InputError>(HasSubstr("run.toml:2: ")));
