@@ -67,7 +67,8 @@ processors: build ## Run the tests as other processors would: older instruction 
 
 fuzz: bootstrap ## Read and use 10^6 damaged inputs under ASan+UBSan, and run 5,000 commands on damaged files
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
-	ASAN_OPTIONS=max_allocation_size_mb=256 build-asan/input_fuzz --count 1000000
+	ASAN_OPTIONS=max_allocation_size_mb=256:malloc_context_size=1:quarantine_size_mb=16 \
+	  build-asan/input_fuzz --count 1000000
 	$(MAKE) build
 	SLUICE=$(SLUICE) $(PYTHON) -B tests/fuzz/command_fuzz.py --count 5000 --jobs $(JOBS)
 

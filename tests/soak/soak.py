@@ -1,11 +1,13 @@
-"""Runs the long tests and writes what they found, with the machine they ran on, to soak.json and soak.md.
+"""Runs the long tests and writes what they found to soak.json and soak.md: all of them, or some, beside what earlier
+calls found of the others. Each test's row says on which revision and when it ran.
 
-soak.py --results FOLDER [--kills N] [--trials N] [--plans N] [--laned N] [--threaded N] [--checked N] [--inputs N]
-[--commands N];
-$SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ and $PLAN_INSTANCES name the programs.
+soak.py --results FOLDER [--only TEST]... [--count N]; $SLUICE, $PLAN_FUZZ, $LANED_PLAN_FUZZ, $INPUT_FUZZ and
+$PLAN_INSTANCES name the programs.
 """
 
 import argparse
+import dataclasses
+import datetime
 import json
 import os
 import pathlib
@@ -19,58 +21,71 @@ sys.path.insert(0, str(TESTS / "integration"))
 
 from harness import hardware, revision
 
-KILLS_TEST = TESTS / "integration" / "kills_test.py"
-CHECKER_TEST = TESTS / "checker" / "checker_test.py"
-COMMAND_FUZZ = TESTS / "fuzz" / "command_fuzz.py"
+
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """One long test: what it counts, how often, and its command without the count."""
+
+    what: str
+    count: int
+    program: list  # $NAME is the variable's value, other words stand for themselves
+    flag: str = "--count"
+
+    def command(self, count):
+        words = [os.environ[word[1:]] if word.startswith("$") else word for word in self.program]
+        return [*words, self.flag, str(count)]
 
 
-def run(name, command):
+def script(*names):
+    return [sys.executable, "-B", str(TESTS.joinpath(*names))]
+
+
+ALL = {
+    "kills": Test("`kill -9` of a random rank, 4 ranks over Gloo", 30,
+                  [*script("integration", "kills_test.py"), "--seed", "1000"], "--kills"),
+    "trials": Test("random faults at random phases of real runs", 300, [*script("trial"), "--seed", "1000"],
+                   "--random"),
+    "plans": Test("random plans in virtual time under random delays", 10_000, ["$PLAN_FUZZ", "--seed", "100000"]),
+    "laned_plans": Test("batches planned on random lanes, verified, in virtual time under random delays", 10_000,
+                        ["$LANED_PLAN_FUZZ", "--seed", "500000"]),
+    "threaded_plans": Test("random plans with real threads", 100, ["$PLAN_FUZZ", "--seed", "200000", "--threads"]),
+    "checked_plans": Test("random instances, of about four plans each, checked independently", 500,
+                          [*script("checker", "checker_test.py"), "--seed", "300000"]),
+    "inputs": Test("damaged input files", 200_000, ["$INPUT_FUZZ", "--seed", "400000"]),
+    "commands": Test("commands on damaged files and odd arguments", 5000,
+                     [*script("fuzz", "command_fuzz.py"), "--seed", "600000", "--jobs", str(os.cpu_count())]),
+}
+
+
+def run(name, count):
     """Runs one long test; its row of the results."""
-    print(f"soak: {name}: {' '.join(command)}", flush=True)
-    begin = time.monotonic()
-    process = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    print(process.stdout, flush=True)
-    lines = process.stdout.strip().splitlines()
-    return {"passed": process.returncode == 0, "seconds": round(time.monotonic() - begin, 1),
-            "last_line": lines[-1] if lines else ""}
-
-
-def run_kills(count):
-    """Kills ranks of real runs; the row with what kills_test.py recorded in it."""
     with tempfile.TemporaryDirectory() as folder:
-        record = pathlib.Path(folder) / "kills.json"
-        row = run("kills", [sys.executable, str(KILLS_TEST), "--kills", str(count), "--seed", "1000",
-                            "--record", str(record)])
-        row["seen"] = json.loads(record.read_text()) if record.exists() else None
-    return row
+        record = pathlib.Path(folder) / "record.json"
+        command = ALL[name].command(count) + (["--record", str(record)] if name == "kills" else [])
+        print(f"soak: {name}: {' '.join(command)}", flush=True)
+        begin = time.monotonic()
+        process = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        print(process.stdout, flush=True)
+        lines = process.stdout.strip().splitlines()
+        return {"count": count, "passed": process.returncode == 0, "seconds": round(time.monotonic() - begin, 1),
+                "last_line": lines[-1] if lines else "", "revision": revision(), "hardware": hardware(),
+                "day": datetime.date.today().isoformat(),
+                **({"seen": json.loads(record.read_text())} if record.exists() else {})}
 
 
 def markdown(results):
     """The results as a page."""
-    kills, trials = results["kills"], results["trials"]
-    plans, threaded = results["plans"], results["threaded_plans"]
-    laned, checked, inputs = results["laned_plans"], results["checked_plans"], results["inputs"]
-    commands = results["commands"]
-    state = {True: "passed", False: "FAILED"}
-    lines = ["# Soak", "", f"`make soak` on {results['hardware']}; revision {results['revision']}.", "",
-             "| test | count | result | seconds |", "| --- | --- | --- | --- |",
-             f"| `kill -9` of a random rank, 4 ranks over Gloo | {kills['count']} | {state[kills['passed']]} "
-             f"| {kills['seconds']} |",
-             f"| random faults at random phases of real runs | {trials['count']} | {state[trials['passed']]} "
-             f"| {trials['seconds']} |",
-             f"| random plans in virtual time under random delays | {plans['count']} | {state[plans['passed']]} "
-             f"| {plans['seconds']} |",
-             f"| batches planned on random lanes, verified, in virtual time under random delays | {laned['count']} "
-             f"| {state[laned['passed']]} | {laned['seconds']} |",
-             f"| random plans with real threads | {threaded['count']} | {state[threaded['passed']]} "
-             f"| {threaded['seconds']} |",
-             f"| random batches planned, every plan checked independently | {checked['count']} "
-             f"| {state[checked['passed']]} | {checked['seconds']} |",
-             f"| damaged input files | {inputs['count']} | {state[inputs['passed']]} | {inputs['seconds']} |",
-             f"| commands on damaged files and odd arguments | {commands['count']} | {state[commands['passed']]} "
-             f"| {commands['seconds']} |", ""]
-    if kills["seen"]:
-        seen = kills["seen"]
+    machines = ", ".join(sorted({row["hardware"] for row in results.values()}))
+    lines = ["# Soak", "", f"`make soak` on {machines}.", "", "| test | count | result | seconds | revision |",
+             "| --- | --- | --- | --- | --- |"]
+    for name, test in ALL.items():
+        row = results.get(name)
+        if row:
+            lines.append(f"| {test.what} | {row['count']} | {'passed' if row['passed'] else 'FAILED'}: "
+                         f"{row['last_line']} | {row['seconds']} | {row['revision']}, {row['day']} |")
+    lines.append("")
+    seen = results.get("kills", {}).get("seen")
+    if seen:
         lines += [f"{seen['while_saving']} of {seen['kills']} kills struck while a checkpoint was being written. All "
                   f"other ranks had ended at most {seen['longest_s']} s later; in {seen['named_by_survivors']} cases "
                   "they named the lost rank themselves (in the others it was killed before the ranks knew each other, "
@@ -80,47 +95,21 @@ def markdown(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=pathlib.Path, required=True)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--trials", type=int, default=300)
-    parser.add_argument("--plans", type=int, default=10_000)
-    parser.add_argument("--laned", type=int, default=10_000)
-    parser.add_argument("--threaded", type=int, default=100)
-    parser.add_argument("--checked", type=int, default=500, help="instances, of about four plans each")
-    parser.add_argument("--inputs", type=int, default=200_000)
-    parser.add_argument("--commands", type=int, default=5000)
+    parser.add_argument("--only", choices=ALL, action="append", help="this test; may be given again")
+    parser.add_argument("--count", type=int, help="so many cases of each, in place of its own number")
     options = parser.parse_args()
-    fuzz = os.environ["PLAN_FUZZ"]
-    results = {
-        "schema": "sluice.soak/1", "hardware": hardware(), "revision": revision(),
-        "kills": {"count": options.kills, **run_kills(options.kills)},
-        "trials": {"count": options.trials,
-                   **run("trials", [sys.executable, str(TESTS / "trial"), "--random", str(options.trials), "--seed",
-                                    "1000"])},
-        "plans": {"count": options.plans,
-                  **run("plans", [fuzz, "--count", str(options.plans), "--seed", "100000"])},
-        "laned_plans": {"count": options.laned,
-                        **run("laned plans", [os.environ["LANED_PLAN_FUZZ"], "--count", str(options.laned),
-                                              "--seed", "500000"])},
-        "threaded_plans": {"count": options.threaded,
-                           **run("threaded plans", [fuzz, "--count", str(options.threaded), "--seed", "200000",
-                                                    "--threads"])},
-        "checked_plans": {"count": options.checked,
-                          **run("checked plans", [sys.executable, str(CHECKER_TEST), "--count", str(options.checked),
-                                                  "--seed", "300000"])},
-        "inputs": {"count": options.inputs,
-                   **run("inputs", [os.environ["INPUT_FUZZ"], "--count", str(options.inputs), "--seed", "400000"])},
-        "commands": {"count": options.commands,
-                     **run("commands", [sys.executable, str(COMMAND_FUZZ), "--count", str(options.commands),
-                                        "--seed", "600000", "--jobs", str(os.cpu_count())])}}
     options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "soak.json").write_text(json.dumps(results, indent=1) + "\n")
-    (options.results / "soak.md").write_text(markdown(results))
+    store = options.results / "soak.json"
+    results = json.loads(store.read_text())["tests"] if store.exists() else {}
+    passed = True
+    for name in options.only or ALL:
+        results[name] = run(name, options.count or ALL[name].count)
+        passed = passed and results[name]["passed"]
+        store.write_text(json.dumps({"schema": "sluice.soak/2", "tests": results}, indent=1) + "\n")
+        (options.results / "soak.md").write_text(markdown(results))
     print(markdown(results))
-    tests = ("kills", "trials", "plans", "laned_plans", "threaded_plans", "checked_plans", "inputs",
-             "commands")
-    passed = all(results[test]["passed"] for test in tests)
     sys.exit(0 if passed else 1)
 
 

@@ -144,11 +144,17 @@ def summary(rows):
             + ", ".join(f"{counts[name]} {name}" for name in ("held", "BROKEN", "missed", "skipped") if counts[name]))
 
 
+def read_record(path):
+    """{case: what came of it} of what earlier calls recorded."""
+    store = path.with_suffix(".json")
+    return json.loads(store.read_text()) if store.exists() else {}
+
+
 def write_record(path, rows):
     """The page of all that was tried last, in this call or an earlier one: the matrix may be tried in parts. What they
     found lies beside the page, as JSON."""
     store = path.with_suffix(".json")
-    known = json.loads(store.read_text()) if store.exists() else {}
+    known = read_record(path)
     for row in rows:
         known[str(row.case)] = {"seed": row.seed, "result": row.result, "why": " ".join(row.why.split())[:160],
                                 "revision": revision()}
@@ -183,7 +189,11 @@ def parse_options():
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER", help="keep the folders of what broke here")
     parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write the table to a page, with "
                         "what earlier calls recorded there of other cases")
-    return parser.parse_args()
+    parser.add_argument("--rest", action="store_true", help="only cases of which --record's page knows nothing yet")
+    options = parser.parse_args()
+    if options.rest and not options.record:
+        parser.error("--rest needs the page: name it with --record")
+    return options
 
 
 def chosen(options):
@@ -194,6 +204,9 @@ def chosen(options):
         cases = [by_name[name] for name in FEW]
     if options.only:
         cases = [case for case in cases if any(text in str(case) for text in options.only)]
+    if options.rest:
+        known = read_record(options.record)
+        cases = [case for case in cases if str(case) not in known]
     if options.random and cases:
         chance = random.Random(options.seed)
         return [(chance.choice(cases), options.seed * 100_000 + number) for number in range(options.random)]
@@ -207,6 +220,9 @@ def main():
         for case, _ in trials:
             print(f"{case}  ->  {case.fault.wanted}")
         print(f"{len(trials)} trials of {len({case.fault for case, _ in trials})} kinds of faults")
+        return 0
+    if not trials and options.rest:
+        print("trial: the page has all of these cases")
         return 0
     if not trials:
         print(f"trial: no case has {' or '.join(map(repr, options.only))} in its name: --list shows what there is")
