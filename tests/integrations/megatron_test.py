@@ -4,7 +4,9 @@ The wheel of megatron-core has no megatron/training. What its train() and train_
 TrainingLoop, after megatron/training/training.py of Megatron-LM's tag core_v0.16.1.
 """
 
+import json
 import pathlib
+import runpy
 import tempfile
 import types
 import unittest
@@ -156,6 +158,16 @@ class CollateTest(unittest.TestCase):
     def test_an_empty_micro_batch_is_one_token_without_loss(self):
         batch = PackedCollate()([])
         self.assertEqual((batch["tokens"].shape, batch["loss_mask"].sum()), ((1, 1), 0))
+
+
+class SchedulerTest(unittest.TestCase):
+    def test_the_rival_is_held_against_the_released_scheduler(self):
+        """published_test compares our megatron_dcp with these totals: they are what this megatron-core says."""
+        folder = pathlib.Path(__file__).parents[1] / "data" / "dynamic_cp"
+        fixtures = runpy.run_path(str(folder / "make_fixtures.py"))
+        for case in json.loads((folder / "batches.json").read_text())[::10]:
+            total = fixtures["total_of"](case["lengths"], case["lanes"], case["lane_tokens"])
+            self.assertEqual(round(total), case["total"])
 
 
 class ExampleTest(unittest.TestCase):
