@@ -72,7 +72,7 @@ def bars(title, names, rows, band=None):
 
 def lines(title, series):
     """`series`: (name, [(label, value or None)]); labels are evenly spaced."""
-    width, left = 820, 60
+    width, left, right = 820, 60, 32  # half of the longest label stands right of its point
     body, top = _head(title, [name for name, _ in series], width)
     bottom = top + 212
     labels = [label for label, _ in series[0][1]] if series else []
@@ -83,12 +83,12 @@ def lines(title, series):
     high = tick * (int(max(values) / tick) + 1)
 
     def at(index, value):
-        x = left + (width - left - 20) * index / max(1, len(labels) - 1)
+        x = left + (width - left - right) * index / max(1, len(labels) - 1)
         return x, bottom - (bottom - top - 12) * value / high
 
     for index in range(int(high / tick + 0.5) + 1):
         _, y = at(0, index * tick)
-        body.append(f'<path d="M{left} {y:.1f}H{width - 20}" stroke="{GREY}" stroke-width="0.5" opacity="0.5"/>')
+        body.append(f'<path d="M{left} {y:.1f}H{width - right}" stroke="{GREY}" stroke-width="0.5" opacity="0.5"/>')
         body.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{index * tick:g}</text>')
     for index, label in enumerate(labels):
         if len(labels) <= 12 or index % (len(labels) // 10) == 0:

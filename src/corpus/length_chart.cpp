@@ -19,7 +19,7 @@ constexpr int kBarColumns = 30;
 
 // Sizes of the picture, in pixels.
 constexpr int kWidth = 760;
-constexpr int kTitle = 56;
+constexpr int kTitle = 76;
 constexpr int kPlot = kLengthsHeight;
 constexpr int kPanel = kTitle + kPlot + 48;
 constexpr int kLeft = 52;
@@ -178,8 +178,9 @@ std::string lengths_svg(const std::vector<NamedLengths>& distributions) {
     out.leaf("style", kStyle);
     int top = 0;
     for (const auto& [name, lengths] : distributions) {
-      out.leaf("text", {{"class", "title"}, {"x", text(kLeft)}, {"y", text(top + 18)}},
-               text(name, ": ", human_count(lengths.documents()), " documents, ",
+      out.leaf("text", {{"class", "title"}, {"x", text(kLeft)}, {"y", text(top + 18)}}, name);
+      out.leaf("text", {{"x", text(kLeft)}, {"y", text(top + 38)}},
+               text(human_count(lengths.documents()), " documents, ",
                     human_count(lengths.tokens()), " tokens, median ",
                     human_count(lengths.percentile(500'000)), ", longest ", human_count(lengths.longest())));
       const auto panel = out.element("svg", {{"x", text(kLeft)},
