@@ -78,6 +78,15 @@ class MeasuredTest(unittest.TestCase):
         with self.assertRaisesRegex(sluice.InputError, "max_tokens is 0"):
             Balancer("<1,1,1>", times=self.TIMES, max_tokens=0)
 
+    def test_times_that_grow_with_tokens_alone_are_balanced_too(self):  # as short probes fit them
+        even = Balancer("<1,1,1>", times=sluice.StageTimes(a=0.0, b=30_000.0, c=0), max_tokens=1000)
+        self.assertEqual(sorted(sum(lengths) for lengths in (
+            [[900, 500, 600][place] for each in rank for place in each] for rank in even.micro_batches([900, 500, 600], 2))),
+            [900, 1100])
+        for times in (sluice.StageTimes(a=0.0, b=0.0, c=5), sluice.StageTimes(a=2.0, b=-1.0, c=0)):
+            with self.assertRaisesRegex(sluice.InputError, "times are StageTimes.*measure longer micro-batches"):
+                Balancer("<1,1,1>", times=times, max_tokens=1000)
+
     def test_a_fit_finds_the_times(self):
         micro_batches = [[100], [5000], [100] * 50, [1000, 2000]]
         found = sluice.StageTimes.fit(micro_batches, [self.TIMES.of(each) for each in micro_batches])

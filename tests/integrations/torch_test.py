@@ -1,7 +1,12 @@
 """sluice.integrations.torch with released transformers and accelerate: two ranks train as one does."""
 
 import os
+import pathlib
+import re
+import shlex
 import socket
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -17,6 +22,7 @@ from sluice.integrations.torch import Balancer, BatchSampler, PackedCollate
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 RANKS, BATCH_SIZE, SAMPLES, STEPS, RATE = 2, 8, 16, 2, 0.1
 VOCABULARY = 50
 
@@ -122,6 +128,27 @@ class TrainingTest(unittest.TestCase):
 
     def test_trainer_trains_as_one(self):
         self.check(train_with_trainer, rtol=1e-5, atol=1e-8)  # transformers computes the loss in FP32
+
+
+class PrintedCommandsTest(unittest.TestCase):
+    """The commands of docs/integrations.md train, as they stand there."""
+
+    def commands(self):
+        page = (REPOSITORY / "docs/integrations.md").read_text()
+        return [shlex.split(line) for line in page.splitlines() if line.startswith(("torchrun ", "accelerate "))]
+
+    def test_their_losses_fall(self):
+        programs = {"torchrun": [sys.executable, "-m", "torch.distributed.run"],
+                    "accelerate": [sys.executable, "-m", "accelerate.commands.accelerate_cli"]}
+        self.assertEqual(len(self.commands()), 3)
+        for name, *arguments in self.commands():
+            with self.subTest(arguments=arguments):
+                done = subprocess.run([*programs[name], *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False,
+                                      env={**os.environ, "OMP_NUM_THREADS": "1"})
+                self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+                found = [float(loss) for loss in re.findall(r"\bloss'?:? '?(\d+\.\d+)", done.stdout)]
+                self.assertEqual(len(found), 9)  # three epochs of three steps
+                self.assertLess(found[-1], found[0] - 0.5)
 
 
 class CollateTest(unittest.TestCase):

@@ -46,6 +46,8 @@ class Balancer:
             raise InputError("times and max_tokens belong together: give both or none")
         if max_tokens is not None and max_tokens < 1:
             raise InputError(f"max_tokens is {max_tokens}: give 1 or more")
+        if times is not None and (min(times.a, times.b, times.c) < 0 or times.a + times.b <= 0):
+            raise InputError(f"times are {times}: none may be negative, and tokens take some; measure longer micro-batches")
         self.scheme = scheme
         self._tp, self._pp = degrees[:2]
         self._measured, self._arguments = (times, max_tokens), arguments
@@ -117,6 +119,8 @@ class Balancer:
 def _calibration(scheme: str, tp: int, pp: int, times: StageTimes, max_tokens: int) -> dict[str, Any]:
     """calibration.json of a program that is known by its times and its longest micro-batch: the least of models, which
     takes no memory to speak of, and devices that hold pp micro-batches of MiB tokens."""
+    # A cost model without squares is refused as degenerate. This one adds half a nanosecond to the longest sequence.
+    times = dataclasses.replace(times, a=max(times.a, 0.5 / max_tokens**2))
     token_bytes = 1 << 20
     link = {"latency_ns": 0, "bytes_per_s": 1 << 40}
     return {
