@@ -1,8 +1,8 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench bench-balance gpu-kit paper long-context bench-transformers \
+.PHONY: help bootstrap configure build everything test check sanitize train trial soak fuzz \
+        processors parity integrations wheel bench bench-balance gpu-kit wheel-elsewhere dockerfile pictures paper long-context bench-transformers \
         bench-fidelity bench-saving format tidy clean
 
 JOBS ?= $(shell nproc)
@@ -25,9 +25,12 @@ $(BUILD)/build.ninja: | bootstrap
 configure: bootstrap $(BUILD)/build.ninja
 
 build: configure ## Make build/sluice
+	cmake --build $(BUILD) -j $(JOBS) --target sluice
+
+everything: configure ## Make the program, the Python package, tests and benchmarks
 	cmake --build $(BUILD) -j $(JOBS)
 
-test: build ## Build everything and run all tests but the long ones
+test: everything ## Build everything and run all tests but the long ones
 	$(CTEST) --test-dir $(BUILD) -j $(JOBS)
 
 check: ## Run the checks of the repository itself: layering, sizes, style, documentation
@@ -54,13 +57,13 @@ train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus a
 trial: build ## Strike real runs with every kind of fault at every phase (half an hour)
 	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial $(OPTIONS)
 
-soak: build ## Run the long tests: kills, random faults, random plans, plans against the checker (two hours)
+soak: everything ## Run the long tests: kills, random faults, random plans, plans against the checker (two hours)
 	$(CTEST) --test-dir $(BUILD) -C soak -L soak
 
 # The settings hold libtorch and oneDNN to what older processors have; each is one more run of the tests.
 PROCESSORS := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 ONEDNN_MAX_CPU_ISA=AVX2 \
               ONEDNN_MAX_CPU_ISA=AVX512_CORE OMP_NUM_THREADS=1 OMP_NUM_THREADS=7
-processors: build ## Run the tests as other processors would: older instruction sets, other thread counts
+processors: everything ## Run the tests as other processors would: older instruction sets, other thread counts
 	@for setting in $(PROCESSORS); do \
 	  echo "$$setting"; env $$setting $(CTEST) --test-dir $(BUILD) -j $(JOBS) -LE repository || exit 1; \
 	done
@@ -76,35 +79,45 @@ determinism: bootstrap ## Compare the plans of four builds: g++ and clang++, wit
 	@tools/bootstrap --developer
 	$(PYTHON) -B tests/determinism/determinism.py --folder build-determinism --jobs $(JOBS)
 
-parity: build ## Compare with transformers and torch.optim (installs 4 GB the first time)
+parity: everything ## Compare with transformers and torch.optim (installs 4 GB the first time)
 	tools/bootstrap --parity
 	$(CTEST) --test-dir $(BUILD) -C parity -L parity
 
-integrations: build ## Run the Python package inside released Megatron, verl, transformers and accelerate
+integrations: everything ## Run the Python package inside released Megatron, verl, transformers and accelerate
 	tools/bootstrap --integrations
 	$(CTEST) --test-dir $(BUILD) -C integrations -L integrations
 
-bench-balance: build ## Time steps balanced by Megatron, accelerate, verl and by Sluice (after `make integrations`)
+bench-balance: everything ## Time steps balanced by Megatron, accelerate, verl and by Sluice (after `make integrations`)
 	for program in megatron torch verl; do \
 	  PYTHONPATH=$(BUILD)/python $(DEPS)/integrations-$$program/bin/python -B bench/balance.py $$program || exit 1; \
 	done >$(BUILD)/balance.jsonl
 	PYTHONPATH=$(BUILD)/python $(DEPS)/integrations-torch/bin/python -B bench/balance.py table \
 	  <$(BUILD)/balance.jsonl >bench/results/balance.md
 
-wheel: build ## Build the Python package's wheel, install it in a new environment and test it there
+wheel: everything ## Build the Python package's wheel, install it in a new environment and test it there
 	$(CTEST) --test-dir $(BUILD) -C wheel -L wheel
 
-bench: build ## Run the benchmarks
+wheel-elsewhere: ## Install the wheel that build/wheels has on a bare Debian 11, as root (CHROOT), and run docs/python.md there
+	tools/bare_machine run debian:11 $(or $(CHROOT),$(error name a new folder: make wheel-elsewhere CHROOT=/var/tmp/bullseye)) \
+	  --bind $(CURDIR):/repository sh /repository/tests/python/on_bare_debian.sh
+
+dockerfile: ## Execute the Dockerfile's steps in a chroot, as root (CHROOT: a new folder; needs debootstrap)
+	tools/bare_machine dockerfile $(or $(CHROOT),$(error name a new folder: make dockerfile CHROOT=/var/tmp/sluice-docker))
+
+pictures: build ## Make the documentation's pictures in light and dark (needs Chromium)
+	SLUICE=$(SLUICE) tools/pictures
+
+bench: everything ## Run the benchmarks
 	@for benchmark in $(BUILD)/*_bench; do $$benchmark || exit 1; done
 
-gpu-kit: build ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
+gpu-kit: everything ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
 	tools/gpu_kit pack
 
-paper: build ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
+paper: everything ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B bench/paper_page.py
 
-long-context: build ## Simulate contexts of 1M and 2M tokens (resumes; minutes) and write docs/long_context.md
+long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; minutes) and write docs/long_context.md
 	$(BUILD)/long_context
 	$(PYTHON) -B bench/long_context_page.py
 

