@@ -34,7 +34,7 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
               ->capture_default_str(),
           command
               .add_option("--exchange", options.exchange,
-                          "Between lanes that share sequences: auto, or ring, heads or nested alone")
+                          "Between lanes that share sequences: auto, or ring, heads or nested alone; cycle: all in turn")
               ->capture_default_str()};
 }
 

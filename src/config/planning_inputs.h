@@ -25,7 +25,7 @@ struct PlanningOptions {
   int64_t tokens_per_step = 200'000;    // 0: all documents are one batch
   std::vector<std::string> strategies;  // texts or files of them (config/strategy_file.h)
   int64_t seed = 1;                     // of the order in which documents are drawn
-  std::string exchange = "auto";        // between lanes: auto, or the one that is used: ring, heads, nested
+  std::string exchange = "auto";        // between lanes: auto, cycle, or the one that is used: ring, heads, nested
 };
 
 // Everything read and checked.

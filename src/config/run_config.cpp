@@ -211,7 +211,7 @@ ParallelConfig read_parallel(TomlSection& section) {
     }
   }
   section.read_choice("method", parallel.method, {"ours", "paper"});
-  section.read_choice("exchange", parallel.exchange, {"auto", "ring", "heads", "nested"});
+  section.read_choice("exchange", parallel.exchange, {"auto", "ring", "heads", "nested", "cycle"});
   section.read_in("max_cp", parallel.max_cp, kRanks);
   section.read("calibration", parallel.calibration);
   section.read_in("gpus_per_node", parallel.gpus_per_node, kRanks);

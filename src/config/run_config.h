@@ -74,7 +74,7 @@ struct ParallelConfig {
   bool proposed = false;                // whether a run filled them in for "auto"
   std::string select = "best";          // best | cycle | an index
   std::string method = "ours";          // ours | paper
-  std::string exchange = "auto";        // auto | ring | heads | nested: between lanes
+  std::string exchange = "auto";        // auto | ring | heads | nested | cycle: between lanes
   int max_cp = kUsualMaxCp;             // most lanes of a pipeline that "auto" may propose
   std::string calibration = "auto";     // a file | a shipped name | analytic | auto
   int gpus_per_node = 8;

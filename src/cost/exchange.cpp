@@ -27,11 +27,12 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
 
 ExchangeSet parse_exchange_set(const std::string& name) {
   if (name == "auto") return {};
+  if (name == "cycle") return {.in_turn = true};
   for (const Exchange one : {Exchange::kRing, Exchange::kHeads, Exchange::kNested}) {
     if (name != strategy::name_of(one)) continue;
     return {one == Exchange::kRing, one == Exchange::kHeads, one == Exchange::kNested};
   }
-  throw base::InputError(base::text("exchange is '", name, "': choose auto, ring, heads or nested"));
+  throw base::InputError(base::text("exchange is '", name, "': choose auto, ring, heads, nested or cycle"));
 }
 
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
@@ -231,6 +232,12 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlac
   // Runs of lanes that stay inside nodes on every stage.
   LanePlace place = stages.front().place;
   for (const StagePlace& other : stages) place.run = std::gcd(place.run, other.place.run);
+  if (allowed_.in_turn) {
+    std::vector<ExchangeChoice> choices;
+    for_each_choice(shared.tokens, place, max_tokens,
+                    [&](const ExchangeChoice& choice) { choices.push_back(choice); });
+    return choices[static_cast<size_t>(shared.tokens) % choices.size()];
+  }
   for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
     int64_t ns = 0;
     for (const StagePlace& at : stages)

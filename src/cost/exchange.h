@@ -17,8 +17,8 @@ namespace sluice::cost {
 // exchanges heads needs at least one of its TP rank's.
 std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan);
 
-// Of "auto", all that there are; of "ring", "heads" or "nested" that one. InputError listing them for another
-// name.
+// Of "auto", all that there are; of "cycle" all in turn; of "ring", "heads" or "nested" that one. InputError
+// listing them for another name.
 ExchangeSet parse_exchange_set(const std::string& name);
 // The same machine and model, where planners may choose from these.
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges);
@@ -92,8 +92,8 @@ class Exchanges {
   };
   // Of the exchanges that the cost model allows, that have heads enough and that fit a micro-batch of
   // max_tokens (credit_tokens), the one that exposes least on these stages together; of equals a ring, then
-  // heads, then nested with the widest runs. A ring where there is none. `stages`: not empty; those with the
-  // same times and place as another may be left out.
+  // heads, then nested with the widest runs; where they are taken in turn, the one whose turn it is. A ring
+  // where there is none. `stages`: not empty; those with the same times and place as another may be left out.
   ExchangeChoice cheapest(const Work& shared, std::span<const StagePlace> stages, int64_t max_tokens) const;
   // What that exposes on one stage, were it the only one.
   Exposed least(int stage, const Work& shared, const LanePlace& place, int64_t max_tokens) const;

@@ -8,6 +8,9 @@ struct ExchangeSet {
   bool ring = true;
   bool heads = true;
   bool nested = true;
+  // Of those that it can use a unit takes one by its number of tokens instead of the cheapest: to see all of
+  // them at work.
+  bool in_turn = false;
   bool operator==(const ExchangeSet&) const = default;
 };
 

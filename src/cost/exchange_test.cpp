@@ -25,10 +25,10 @@ CostModel::Options options_of(int layers = 1) {
                    .head_dim = 16,
                    .ffn_hidden = 96,
                    .vocab = 100};
-  const KindCost block{{Quadratic::from_ns(0.125, 10, 100), Quadratic::from_ns(0.25, 20, 200),
-                        Quadratic::from_ns(0, 12, 50)},
-                       1000,
-                       500};
+  const KindCost block{
+      {Quadratic::from_ns(0.125, 10, 100), Quadratic::from_ns(0.25, 20, 200), Quadratic::from_ns(0, 12, 50)},
+      1000,
+      500};
   options.kinds_by_tp[1] = {{}, block, {}};
   options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
   options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
@@ -163,6 +163,17 @@ TEST(Exchanges, HeadsNeedRoomForWhatTheySave) {
   };
   EXPECT_NE(chosen(kAmpleTokens).exchange, Exchange::kRing);
   EXPECT_EQ(chosen(100).exchange, Exchange::kRing);
+}
+
+TEST(Exchanges, AreTakenInTurnByTokens) {
+  const CostModel cost = choosing_from(CostModel(options_of()), parse_exchange_set("cycle"));
+  const Exchanges exchanges({.cp = 4}, cost);
+  const Exchanges::StagePlace stage{0, LanePlace::aligned(4, 2)};
+  std::vector<Exchange> taken;
+  for (int64_t tokens = 300; tokens < 306; ++tokens)
+    taken.push_back(exchanges.cheapest({.tokens = tokens}, std::span(&stage, 1), kAmpleTokens).exchange);
+  EXPECT_EQ(taken, (std::vector{Exchange::kRing, Exchange::kHeads, Exchange::kNested, Exchange::kRing,
+                                Exchange::kHeads, Exchange::kNested}));
 }
 
 // The leads that the exchange was designed on: long sequences hide a ring, short ones don't; between nodes
