@@ -6,44 +6,12 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "cost/test_model.h"
 
 namespace sluice::cost {
 namespace {
 
 using strategy::Scheme;
-
-// Layers of 64x (64 + 2·32) + 64·64 + 3·64·96 + 2·64 = 30,848 parameters; embedding and head 100·64.
-model::Shape tiny_shape(bool tied) {
-  return {.layers = 5,
-          .hidden = 64,
-          .heads = 4,
-          .kv_heads = 2,
-          .head_dim = 16,
-          .ffn_hidden = 96,
-          .vocab = 100,
-          .tie_embeddings = tied};
-}
-
-CostModel::Options tiny_options(bool tied = false) {
-  CostModel::Options options{.shape = tiny_shape(tied)};
-  KindCost embedding, block, head;
-  embedding.times = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8), {}};
-  block = {{Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200), Quadratic::from_ns(0, 12, 50)},
-           1000,
-           500};
-  head.times.forward = Quadratic::from_ns(0, 30, 9);
-  options.kinds_by_tp[1] = {embedding, block, head};
-  options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
-  options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
-  options.update_ps_per_element = 1500;
-  options.memory = {.device_bytes = 10'000'000,
-                    .element_bytes = 4,
-                    .accumulator_bytes = 4,
-                    .owner_bytes_per_parameter = 16,
-                    .transient_bytes_per_token = 300,
-                    .logits_chunk_bytes = 4000};
-  return options;
-}
 
 TEST(Quadratic, CountsTheConstantOnceAndRoundsToNearest) {
   const Quadratic times = Quadratic::from_ns(0.25, 3, 40);

@@ -141,6 +141,19 @@ class PlanTest(unittest.TestCase):
                 with self.assertRaisesRegex(IndexError, f"rank is {rank}: the planner has 16 GPUs"):
                     index(rank)
 
+    def test_lanes_that_share_parameters_run_together(self):
+        planner = sluice.Planner(["2x<1,1,8,4>"], gpus=16, model="llama-7b")
+        for pipeline in planner.plan(batch(context_length=8192)).pipelines:
+            passes = set()
+            for lane in pipeline.lanes:
+                numbers = [micro_batch.together for micro_batch in lane]
+                self.assertEqual(numbers, sorted(set(numbers)), "one of a pass at most, in their order")
+                passes.update(numbers)
+            self.assertEqual(passes, set(range(len(passes))))
+            self.assertLess(len(passes), sum(map(len, pipeline.lanes)), "several lanes in a pass")
+        apart = sluice.Planner(["2x<1,1,8>"], gpus=16, model="llama-7b").plan(batch(context_length=8192))
+        self.assertEqual({one.together for pipeline in apart.pipelines for lane in pipeline.lanes for one in lane}, {None})
+
     def test_lanes_lie_between_tensor_ranks_and_stages(self):
         pipeline = sluice.Pipeline(scheme="<2,2,3>", max_len=1, ranks=list(range(10, 22)), lanes=[[], [], []])
         self.assertEqual([pipeline.lane_of(rank) for rank in pipeline.ranks], [0, 0, 1, 1, 2, 2] * 2)
