@@ -165,6 +165,13 @@ TrainConfig read_train(TomlSection& section) {
   section.read_in("join_timeout_s", train.join_timeout_s, {1, 86'400});
   section.read_in("stall_s", train.stall_s, {0, 86'400});
   section.read_choice("dtype", train.dtype, {"float32", "bfloat16", "float64"});
+  section.read_choice("reduce_dtype", train.reduce_dtype, {"float32", "bfloat16"});
+  if (train.dtype == "float64" && train.reduce_dtype == "bfloat16") {
+    section.wrong(
+        "reduce_dtype",
+        "is bfloat16, but with dtype = \"float64\" everything is float64: leave it out, or compute in "
+        "float32");
+  }
   section.read_choice("device", train.device, {"auto", "cpu", "cuda"});
   section.read("deterministic", train.deterministic);
   section.finish();
@@ -358,6 +365,8 @@ int64_t longest_context(const RunConfig& config) {
   return longest;
 }
 
+int64_t reduce_bytes(const TrainConfig& train) { return train.reduce_dtype == "bfloat16" ? 2 : 0; }
+
 bool goes_on(const DataConfig& before, const DataConfig& after) {
   return before.train == after.train && before.context_length == after.context_length &&
          before.overflow == after.overflow && before.seed == after.seed;
@@ -498,6 +507,7 @@ std::string to_toml(const RunConfig& config) {
                             {"join_timeout_s", config.train.join_timeout_s},
                             {"stall_s", config.train.stall_s},
                             {"dtype", config.train.dtype},
+                            {"reduce_dtype", config.train.reduce_dtype},
                             {"device", config.train.device},
                             {"deterministic", config.train.deterministic}}},
       {"optimizer", optimizer_table(config.optimizer)},

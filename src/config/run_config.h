@@ -50,8 +50,10 @@ struct TrainConfig {
   int64_t join_timeout_s = 60;  // for all ranks to show up at the start
   int64_t stall_s = 60;         // a node of a step that makes no progress for so long ends the run; 0: never
   std::string dtype = "float32";  // float32 | bfloat16 | float64
-  std::string device = "auto";    // auto | cpu | cuda
-  bool deterministic = false;     // on GPUs the same bits each time, slower; on CPUs always
+  // float32 | bfloat16: of gradients on their way between lanes that share parameters
+  std::string reduce_dtype = "float32";
+  std::string device = "auto";  // auto | cpu | cuda
+  bool deterministic = false;   // on GPUs the same bits each time, slower; on CPUs always
 };
 
 struct OptimizerConfig {
@@ -130,6 +132,9 @@ RunConfig read_config(const std::filesystem::path& path, const std::vector<std::
 // Fills model.shape from the Hugging Face folder where one is named. InputError as
 // model::shape_from_hugging_face.
 void resolve_model(RunConfig& config);
+
+// What a gradient element takes on its way between lanes that share parameters: cost::MemoryModel's.
+int64_t reduce_bytes(const TrainConfig& train);
 
 // Whether a phase goes on with the documents where the one before it stopped: at most tokens_per_step
 // differs.

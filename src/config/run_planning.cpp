@@ -146,6 +146,7 @@ RunMachine machine_of(const RunConfig& config, const RunMachineOptions& options)
   machine.world_size = ranks > 0 ? ranks : machine.cluster.gpus();
   machine.calibration = calibration_of(
       config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
+  machine.calibration.options.memory.reduce_bytes = reduce_bytes(config.train);
   return machine;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/interval.h"
 #include "cost/exchange_set.h"
+#include "cost/pass_times.h"
 #include "model/program.h"
 #include "model/shape.h"
 #include "strategy/memory_policy.h"
@@ -126,6 +127,8 @@ struct MemoryModel {
   int64_t device_bytes = 0;                // what a rank may use, margin already taken off
   int64_t element_bytes = 4;               // of a compute parameter
   int64_t accumulator_bytes = 4;           // of a gradient accumulator element
+  // Of one on its way to the lane that sums it, where lanes share parameters; 0: accumulator_bytes.
+  int64_t reduce_bytes = 0;
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
   int64_t transient_bytes_per_token = 0;   // at work on the largest micro-batch, without rings; 0: none
   int64_t logits_chunk_bytes = 0;
@@ -133,8 +136,17 @@ struct MemoryModel {
   // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
   int64_t layer_parameters = 0;
   int64_t end_parameters = 0;
+  int64_t reduced_bytes() const { return reduce_bytes > 0 ? reduce_bytes : accumulator_bytes; }
   bool operator==(const MemoryModel&) const = default;
 };
+
+// Where lanes share parameters: whether a cell of this kind gathers an operation's parameters, and whether it
+// sums its gradients. The embedding's input gradient needs no parameters and weight gradients need none; the
+// head's gradients are made in its forward. The model's last block stays at hand from a forward to its
+// backward, which follows at once.
+bool gathers(const model::Program& program, CellKind kind, int64_t position);
+bool sums_gradients(const model::Program& program, CellKind kind, int64_t position);
+bool stays_at_hand(const model::Program& program, int64_t position);
 
 // A stage's last layers, whose activations are needed first again and never leave the device.
 inline constexpr int kLayersThatStay = 2;
@@ -176,10 +188,8 @@ class CostModel {
   const strategy::MemoryPolicy& policy() const { return options_.policy; }
   // Whether input and weight gradient are cells of their own. What a deferred weight gradient holds is what a
   // policy wants to be rid of: with one, they are done at once.
-  // Where lanes share parameters they are one as well: a backward then needs a layer's parameters once and
-  // sums its gradients once.
   bool splits_backward(const strategy::Scheme& scheme) const {
-    return scheme.pp > 1 && scheme.share == 1 && options_.policy.keeps_all();
+    return scheme.pp > 1 && options_.policy.keeps_all();
   }
 
   // Whether there are times for scheme.tp, or a row for (tp, pp), and both degrees cut the model. Everything
@@ -241,12 +251,20 @@ class CostModel {
   // By kind of the program; zero with a share of 1. Each node that a group lies on has at least
   // `lanes_in_node` of its lanes. REQUIRES: 1 <= lanes_in_node <= share.
   std::vector<ShareTimes> share_times(const strategy::Scheme& scheme, int lanes_in_node) const;
-  // A cell of a pass on `run` that takes the slowest of its lanes, which has `work`, `compute_ns` without
-  // what lanes share. REQUIRES: kForward or kBackward.
+  // The operations of a cell of a pass on `run` that takes the slowest of its lanes, which has `work`,
+  // `compute_ns` without what lanes share; the cell takes pass_ns of them. In its order, those that follow
+  // each other and are alike as one.
+  std::vector<SharedOperations> pass_operations(CellKind kind, base::Interval run,
+                                                const strategy::Scheme& scheme,
+                                                const std::vector<ShareTimes>& share, const Work& work,
+                                                int64_t compute_ns) const;
   int64_t pass_cell_ns(CellKind kind, base::Interval run, const strategy::Scheme& scheme,
-                       const std::vector<ShareTimes>& share, const Work& work, int64_t compute_ns) const;
+                       const std::vector<ShareTimes>& share, const Work& work, int64_t compute_ns) const {
+    return pass_ns(pass_operations(kind, run, scheme, share, work, compute_ns));
+  }
   // What such a cell has of gathered parameters and of gradients that are being summed, at most: parameters
-  // of two neighbouring operations, gradients of two and what a rank receives of the sums.
+  // of two neighbouring operations and of a block that is kept, gradients of two, those of one also as they
+  // travel, and what a rank receives of the sums.
   int64_t window_bytes(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
 
   // One world exchange whose busiest rank, or between nodes its busiest adapter, moves `bytes`.

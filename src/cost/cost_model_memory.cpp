@@ -29,8 +29,9 @@ int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int wo
   return elements * (memory.element_bytes + memory.accumulator_bytes) +
          divide_up(all_parameters(program(), memory), world_size) * memory.owner_bytes_per_parameter +
          (head ? memory.logits_chunk_bytes : 0) +
-         std::max(window_bytes(scheme, CellKind::kForward, run),
-                  window_bytes(scheme, CellKind::kBackward, run));
+         std::max({window_bytes(scheme, CellKind::kForward, run),
+                   window_bytes(scheme, CellKind::kBackward, run),
+                   window_bytes(scheme, CellKind::kBackwardWeight, run)});
 }
 
 int64_t CostModel::fixed_bytes(const strategy::Scheme& scheme, int world_size) const {

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "cost/cost_model.h"
 #include "cost/parameter_counts.h"
-#include "cost/pass_times.h"
 
 namespace sluice::cost {
 namespace {
@@ -22,30 +21,36 @@ int64_t elements_at(const model::Program& program, const MemoryModel& memory, in
   return elements;
 }
 
-// The embedding's backward needs no parameters; the head's gradients are made in its forward.
-bool gathers(const model::Program& program, CellKind kind, int64_t position) {
-  return kind == CellKind::kForward || position != program.embedding();
-}
-bool scatters(const model::Program& program, CellKind kind, int64_t position) {
-  return (kind == CellKind::kForward) == (position == program.head());
-}
-
-// The operations of a cell, in its order, as runs of one kind.
+// The operations of a cell, in its order, as runs that are alike.
 std::vector<base::Interval> runs_of(const model::Program& program, CellKind kind, base::Interval run) {
-  SLUICE_ASSERT(kind == CellKind::kForward || kind == CellKind::kBackward,
-                "where lanes share parameters a backward is one cell");
-  if (kind == CellKind::kBackward) run.end = std::min(run.end, program.head());
+  if (kind != CellKind::kForward) run.end = std::min(run.end, program.head());
+  if (kind == CellKind::kBackwardWeight) run = program.blocks_in(run);
   std::vector<base::Interval> runs;
   for (int64_t position = run.begin; position < run.end; ++position) {
-    const bool alike = position > run.begin && program.at(position).kind == program.at(position - 1).kind;
+    const bool alike = position > run.begin && program.at(position).kind == program.at(position - 1).kind &&
+                       gathers(program, kind, position) == gathers(program, kind, position - 1);
     if (!alike) runs.push_back({position, position});
     runs.back().end = position + 1;
   }
-  if (kind == CellKind::kBackward) std::ranges::reverse(runs);
+  if (kind != CellKind::kForward) std::ranges::reverse(runs);
   return runs;
 }
 
 }  // namespace
+
+bool gathers(const model::Program& program, CellKind kind, int64_t position) {
+  if (kind == CellKind::kForward) return true;
+  if (kind == CellKind::kBackwardWeight) return false;
+  return position != program.embedding() && !stays_at_hand(program, position);
+}
+
+bool sums_gradients(const model::Program& program, CellKind kind, int64_t position) {
+  if (kind == CellKind::kForward) return position == program.head();
+  if (kind == CellKind::kBackwardInput) return position == program.embedding();
+  return position != program.head();
+}
+
+bool stays_at_hand(const model::Program& program, int64_t position) { return position + 1 == program.head(); }
 
 // Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
 // lanes. Gradients go straight to the lane that sums them.
@@ -66,7 +71,7 @@ std::vector<CostModel::ShareTimes> CostModel::share_times(const strategy::Scheme
     last_kind = program().at(position).kind;
     const int64_t part = divide_up(elements_at(program(), options_.memory, position, scheme.tp), share);
     const int64_t gathered = part * options_.memory.element_bytes;
-    const int64_t summed = part * options_.memory.accumulator_bytes;
+    const int64_t summed = part * options_.memory.reduced_bytes();
     ShareTimes& times = by_kind[static_cast<size_t>(last_kind)];
     times = {options_.intra.of_bytes((share - 1) * gathered),
              options_.intra.of_bytes((lanes_in_node - 1) * summed)};
@@ -79,9 +84,10 @@ std::vector<CostModel::ShareTimes> CostModel::share_times(const strategy::Scheme
 }
 
 // The ends of the model take their own time; blocks have the rest, as their own times say.
-int64_t CostModel::pass_cell_ns(CellKind kind, base::Interval run, const strategy::Scheme& scheme,
-                                const std::vector<ShareTimes>& share, const Work& work,
-                                int64_t compute_ns) const {
+std::vector<SharedOperations> CostModel::pass_operations(CellKind kind, base::Interval run,
+                                                         const strategy::Scheme& scheme,
+                                                         const std::vector<ShareTimes>& share,
+                                                         const Work& work, int64_t compute_ns) const {
   std::vector<SharedOperations> operations;
   Wide blocks_alone_ns = 0;
   int64_t blocks_ns = compute_ns;
@@ -92,7 +98,7 @@ int64_t CostModel::pass_cell_ns(CellKind kind, base::Interval run, const strateg
     const int64_t alone_ns = cell_ns(scheme, kind, of, work);
     operations.push_back({of.size(), is_end(of) ? std::min(alone_ns, blocks_ns) : alone_ns,
                           gathers(program(), kind, of.begin) ? times.gather_ns : 0,
-                          scatters(program(), kind, of.begin) ? times.scatter_ns : 0});
+                          sums_gradients(program(), kind, of.begin) ? times.scatter_ns : 0});
     if (is_end(of)) {
       blocks_ns -= operations.back().compute_ns;
     } else {
@@ -109,30 +115,39 @@ int64_t CostModel::pass_cell_ns(CellKind kind, base::Interval run, const strateg
         until_alone_ns == blocks_alone_ns ? Wide{blocks_ns} : blocks_ns * until_alone_ns / whole;
     operations[i].compute_ns = static_cast<int64_t>(after - before);
   }
-  return pass_ns(operations);
+  return operations;
 }
 
 int64_t CostModel::window_bytes(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   if (scheme.share == 1) return 0;
   const MemoryModel& memory = options_.memory;
-  struct Moved {
-    int64_t gathered = 0;
-    int64_t summed = 0;
+  struct AtHand {
+    int64_t parameters = 0;
+    int64_t made = 0;    // gradients
+    int64_t summed = 0;  // of these
   };
-  std::vector<Moved> operations;  // of equal ones three show all neighbours that there are
+  const bool forward = kind == CellKind::kForward;
+  std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
+  int64_t kept = 0;                // behind its operation, which the head follows
   for (const base::Interval of : runs_of(program(), kind, run)) {
     const int64_t elements = elements_at(program(), memory, of.begin, scheme.tp);
-    const Moved moved{gathers(program(), kind, of.begin) ? elements : 0,
-                      scatters(program(), kind, of.begin) ? elements : 0};
-    operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), moved);
+    const bool needs = gathers(program(), kind, of.begin) ||
+                       (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
+    const bool makes = forward ? of.begin == program().head() : true;
+    const AtHand at_hand{needs ? elements : 0, makes ? elements : 0,
+                         sums_gradients(program(), kind, of.begin) ? elements : 0};
+    operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), at_hand);
+    if (forward && stays_at_hand(program(), of.end - 1)) kept = elements;
   }
+  const size_t last = operations.size();
   operations.insert(operations.end(), 2, {});  // behind the last one
   int64_t most = 0;
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
-    const int64_t gathered = operations[i].gathered + operations[i + 1].gathered;
-    // Those of the operation before are both sent and received.
-    const int64_t gradients = operations[i].summed + (i > 0 ? 2 * operations[i - 1].summed : 0);
-    most = std::max(most, gathered * memory.element_bytes + gradients * memory.accumulator_bytes);
+    const int64_t parameters =
+        operations[i].parameters + operations[i + 1].parameters + (i + 1 >= last ? kept : 0);
+    const int64_t travelling = i > 0 ? 2 * operations[i - 1].summed : 0;  // sent and received
+    most = std::max(most, parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes +
+                              travelling * memory.reduced_bytes());
   }
   return most;
 }

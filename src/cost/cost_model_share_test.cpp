@@ -3,35 +3,29 @@
 #include "base/rng.h"
 #include "cost/cost_model.h"
 #include "cost/parameter_counts.h"
+#include "cost/test_model.h"
 
 namespace sluice::cost {
 namespace {
 
 using strategy::Scheme;
 
-CostModel model(bool tied = false) {
-  CostModel::Options options{.shape = {.layers = 5,
-                                       .hidden = 64,
-                                       .heads = 4,
-                                       .kv_heads = 2,
-                                       .head_dim = 16,
-                                       .ffn_hidden = 96,
-                                       .vocab = 100,
-                                       .tie_embeddings = tied}};
-  KindCost embedding, block, head;
-  embedding.times = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8), {}};
-  block = {{Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200), Quadratic::from_ns(0, 12, 50)},
-           1000,
-           500};
-  head.times.forward = Quadratic::from_ns(0, 30, 9);
-  for (const int tp : {1, 2}) options.kinds_by_tp[tp] = {embedding, block, head};
-  options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
-  options.inter = {.latency_ns = 100, .bytes_per_s = 500'000'000};
+CostModel::Options options_of(bool tied = false) {
+  CostModel::Options options = tiny_options(tied);
+  options.kinds_by_tp[2] = options.kinds_by_tp[1];
   options.memory = {.device_bytes = 10'000'000,
                     .element_bytes = 2,
                     .accumulator_bytes = 4,
                     .owner_bytes_per_parameter = 16};
   options.gpus_per_nic = 2;
+  return options;
+}
+CostModel model(bool tied = false) { return CostModel(options_of(tied)); }
+
+// Gradients travel in half the bytes.
+CostModel narrow_model() {
+  CostModel::Options options = options_of();
+  options.memory.reduce_bytes = 2;
   return CostModel(options);
 }
 
@@ -55,6 +49,9 @@ TEST(ShareTimes, AreThoseOfTheLinksThatTheBytesCross) {
   EXPECT_EQ(between.gather_ns, 100 + 2 * part * 2 * 2);
   EXPECT_EQ(between.scatter_ns, 100 + 2 * 2 * part * 4 * 2);
   EXPECT_EQ(cost.share_times({.cp = 8}, 1)[kLayer], CostModel::ShareTimes{});
+  const CostModel::ShareTimes narrow = narrow_model().share_times(scheme, 4)[kLayer];
+  EXPECT_EQ(narrow.gather_ns, inside.gather_ns);
+  EXPECT_EQ(narrow.scatter_ns, 10 + 3 * part * 2);
 }
 
 TEST(ShareTimes, ATiedHeadMovesTheEmbeddingToo) {
@@ -72,7 +69,8 @@ TEST(PassCell, WithoutSharingTakesWhatItsSlowestLaneComputes) {
   base::Rng rng(4);
   for (int round = 0; round < 200; ++round) {
     const Work work{rng.between(0, 5000), rng.between(0, 1 << 22)};
-    for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {
+    for (const CellKind kind :
+         {CellKind::kForward, CellKind::kBackward, CellKind::kBackwardInput, CellKind::kBackwardWeight}) {
       for (const Scheme& scheme : {Scheme{.cp = 4}, Scheme{.tp = 2, .pp = 2}}) {
         for (int stage = 0; stage < scheme.pp; ++stage) {
           const base::Interval run = cost.stage_run(scheme, stage);
@@ -85,18 +83,26 @@ TEST(PassCell, WithoutSharingTakesWhatItsSlowestLaneComputes) {
   }
 }
 
+// The last stage's backward has its first operation at hand.
 TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
   const CostModel cost = model();
-  const Scheme scheme{.cp = 2, .share = 2};
-  const base::Interval part = cost.stage_run(scheme, 0);
-  const std::vector<CostModel::ShareTimes> share = cost.share_times(scheme, 2);
   const Work work{100'000, 0};
-  const int64_t forward_ns = cost.cell_ns(scheme, CellKind::kForward, part, work);
-  EXPECT_EQ(cost.pass_cell_ns(CellKind::kForward, part, scheme, share, work, forward_ns),
-            share[kEmbedding].gather_ns + forward_ns + share[kHead].scatter_ns);
-  const int64_t backward_ns = cost.cell_ns(scheme, CellKind::kBackward, part, work);
-  EXPECT_EQ(cost.pass_cell_ns(CellKind::kBackward, part, scheme, share, work, backward_ns),
-            share[kLayer].gather_ns + backward_ns + share[kEmbedding].scatter_ns);
+  const auto exposed_ns = [&](CellKind kind, const Scheme& scheme, int stage) {
+    const base::Interval run = cost.stage_run(scheme, stage);
+    const int64_t compute_ns = cost.cell_ns(scheme, kind, run, work);
+    return cost.pass_cell_ns(kind, run, scheme, cost.share_times(scheme, 2), work, compute_ns) - compute_ns;
+  };
+  const Scheme one{.cp = 2, .share = 2}, two{.pp = 2, .cp = 2, .share = 2};
+  const std::vector<CostModel::ShareTimes> share = cost.share_times(one, 2);
+  EXPECT_EQ(exposed_ns(CellKind::kForward, one, 0), share[kEmbedding].gather_ns + share[kHead].scatter_ns);
+  EXPECT_EQ(exposed_ns(CellKind::kBackward, one, 0), share[kEmbedding].scatter_ns);
+  EXPECT_EQ(exposed_ns(CellKind::kForward, two, 1), share[kLayer].gather_ns + share[kHead].scatter_ns);
+  EXPECT_EQ(exposed_ns(CellKind::kBackward, two, 1), share[kLayer].scatter_ns);
+  EXPECT_EQ(exposed_ns(CellKind::kBackward, two, 0), share[kLayer].gather_ns + share[kEmbedding].scatter_ns);
+  EXPECT_EQ(exposed_ns(CellKind::kBackwardInput, two, 0),
+            share[kLayer].gather_ns + share[kEmbedding].scatter_ns);
+  EXPECT_EQ(exposed_ns(CellKind::kBackwardInput, two, 1), 0);
+  EXPECT_EQ(exposed_ns(CellKind::kBackwardWeight, two, 0), share[kLayer].scatter_ns);
 }
 
 TEST(Window, HoldsTwoGatheredOperationsAndTheGradientsOfTwo) {
@@ -105,8 +111,13 @@ TEST(Window, HoldsTwoGatheredOperationsAndTheGradientsOfTwo) {
   const Scheme scheme{.cp = 2, .share = 2};
   const base::Interval part = cost.stage_run(scheme, 0);
   EXPECT_EQ(cost.window_bytes(scheme, CellKind::kBackward, part), layer * (2 * 2 + 3 * 4));
-  EXPECT_EQ(cost.window_bytes(scheme, CellKind::kForward, part), std::max(2 * layer * 2, head * (2 + 4)));
+  EXPECT_EQ(cost.window_bytes(scheme, CellKind::kBackwardInput, part), layer * (2 * 2 + 4));
+  EXPECT_EQ(cost.window_bytes(scheme, CellKind::kBackwardWeight, part), layer * 3 * 4);
+  // The last layer is still there beside the head and its gradients.
+  EXPECT_EQ(cost.window_bytes(scheme, CellKind::kForward, part),
+            std::max(2 * layer * 2, layer * 2 + head * 2 * 4));
   EXPECT_EQ(cost.window_bytes({.cp = 2}, CellKind::kBackward, part), 0);
+  EXPECT_EQ(narrow_model().window_bytes(scheme, CellKind::kBackward, part), layer * (2 * 2 + 4 + 2 * 2));
 }
 
 // Parameters and accumulators fall to a half; what is at work comes on top.

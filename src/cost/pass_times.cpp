@@ -44,4 +44,35 @@ int64_t pass_ns(std::span<const SharedOperations> runs) {
   return total_ns + scatter_before_ns;
 }
 
+std::vector<SharedMove> pass_moves(std::span<const SharedOperations> runs) {
+  struct Operation {
+    int64_t gather_ns = 0;
+    int64_t scatter_ns = 0;
+    int64_t compute_ns = 0;
+  };
+  std::vector<Operation> operations;
+  for (const SharedOperations& run : runs) {
+    for (int64_t i = 0; i < run.count; ++i)
+      operations.push_back({run.gather_ns, run.scatter_ns, until(run, i + 1) - until(run, i)});
+  }
+  std::vector<SharedMove> moves;
+  int64_t at_ns = 0, free_ns = 0;
+  const auto add = [&](size_t operation, bool sum, int64_t takes_ns) {
+    if (takes_ns == 0) return;
+    moves.push_back({static_cast<int64_t>(operation), sum, free_ns, free_ns + takes_ns});
+    free_ns += takes_ns;
+  };
+  for (size_t i = 0; i < operations.size(); ++i) {
+    if (i == 0) add(0, false, operations[0].gather_ns);
+    at_ns = std::max(at_ns, free_ns);
+    free_ns = at_ns;
+    if (i + 1 < operations.size()) add(i + 1, false, operations[i + 1].gather_ns);
+    if (i > 0) add(i - 1, true, operations[i - 1].scatter_ns);
+    at_ns += operations[i].compute_ns;
+  }
+  free_ns = std::max(at_ns, free_ns);
+  if (!operations.empty()) add(operations.size() - 1, true, operations.back().scatter_ns);
+  return moves;
+}
+
 }  // namespace sluice::cost

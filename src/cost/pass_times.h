@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace sluice::cost {
 
@@ -22,5 +23,15 @@ struct SharedOperations {
 // Operations of one kind take equal parts of their time, to the nanosecond, and those inside a run are taken
 // together. Without gathers and scatters it is the sum of what they compute. O(runs).
 int64_t pass_ns(std::span<const SharedOperations> runs);
+
+// A gather for an operation, or the sum of its gradients, in nanoseconds from the cell's beginning.
+struct SharedMove {
+  int64_t operation = 0;  // in the cell's order
+  bool sum = false;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+};
+// All that such a cell does beside computing, as it starts. O(operations).
+std::vector<SharedMove> pass_moves(std::span<const SharedOperations> runs);
 
 }  // namespace sluice::cost

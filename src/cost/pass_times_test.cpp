@@ -71,5 +71,30 @@ TEST(PassTimes, EqualWhatOperationsTakeOneByOne) {
   }
 }
 
+// One after the other, each gather before its operation, each sum behind it; the last one ends with the cell.
+TEST(PassMoves, FillTheSameTime) {
+  base::Rng rng(3);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<SharedOperations> runs;
+    int64_t operations = 0;
+    for (int64_t r = rng.between(1, 4); r > 0; --r) {
+      runs.push_back({rng.between(1, 9), rng.between(0, 500), rng.between(0, 60), rng.between(0, 60)});
+      operations += runs.back().count;
+    }
+    runs.back().scatter_ns += 1;
+    int64_t free_ns = 0, moved_ns = 0, expected_ns = 0;
+    for (const SharedMove& move : pass_moves(runs)) {
+      EXPECT_GE(move.start_ns, free_ns);
+      EXPECT_GT(move.end_ns, move.start_ns);
+      free_ns = move.end_ns;
+      moved_ns += move.end_ns - move.start_ns;
+    }
+    for (const SharedOperations& run : runs) expected_ns += run.count * (run.gather_ns + run.scatter_ns);
+    EXPECT_EQ(moved_ns, expected_ns);
+    EXPECT_NEAR(static_cast<double>(free_ns), static_cast<double>(pass_ns(runs)),
+                static_cast<double>(operations));
+  }
+}
+
 }  // namespace
 }  // namespace sluice::cost

@@ -216,6 +216,57 @@ TEST(Build, PartsTakeAsLongAsTheWhole) {
   }
 }
 
+// A part gathers the first operation of the next one, so it waits for that one's round too; beyond such waits
+// the first pass takes as long as uncut.
+TEST(Build, AFirstPassCutByRoundsTakesTheUncutOneAndItsWaits) {
+  const model::Shape shape = testing::small_shape(6);
+  cost::CostModel::Options options = testing::small_cost(shape, {.gpus_per_node = 2}).options();
+  options.inter.bytes_per_s = 300'000'000;
+  const cost::CostModel cost(options);
+  const Program program(shape);
+  int earlier = 0;
+  for (const char* strategy : {"<1,1,4,2>", "<1,1,4,4>", "<1,2,2,2>"}) {
+    const bool staged = std::string(strategy) == "<1,2,2,2>";
+    const strategy::StepPlan plan = testing::plan_from_text(
+        strategy, {staged ? "20, 30 / 40, 10" : "20, 30 / 40, 10 / 10, 30 / 50, 20"}, 4);
+    const model::ParameterTable table = model::parameter_table(shape);
+    const StepGraph cut = build(plan, table, cost, 4);
+    const StepGraph uncut = build(plan, table, cost, 4, {.disabled_passes = {"layer-parts"}});
+    const auto first_pass = [](const StepGraph& graph) {
+      std::vector<const Node*> parts;
+      for (const int id : graph.in_order()) {
+        const Node& node = graph.node(id);
+        if (node.kind != NodeKind::kForward) continue;
+        const Cell& cell = node.cell();
+        if (cell.stage == 0 && cell.lane == 0 && cell.micro_batch == 0) parts.push_back(&node);
+      }
+      return parts;
+    };
+    const std::vector<const Node*> parts = first_pass(cut), whole = first_pass(uncut);
+    ASSERT_EQ(whole.size(), 1u);
+    ASSERT_GT(parts.size(), 1u);
+    std::vector<int64_t> arrived_ns(cut.links->rounds.buckets.size());
+    for (const Node& node : cut.nodes) {
+      if (node.kind == NodeKind::kPullIntra) arrived_ns[static_cast<size_t>(node.round())] = node.end_ns;
+    }
+    const std::vector<int> rounds = pull_rounds(program, cut.links->rounds);
+    int64_t free_ns = 0, waits_ns = 0;
+    for (const Node* part : parts) {
+      const base::Interval stage = program.of_stage(staged ? 2 : 1, 0);
+      int64_t ready_ns = 0;
+      for (int64_t at = part->cell().run.begin; at < std::min(part->cell().run.end + 1, stage.end); ++at)
+        ready_ns = std::max(ready_ns, arrived_ns[static_cast<size_t>(rounds[static_cast<size_t>(at)])]);
+      waits_ns += std::max<int64_t>(0, ready_ns - free_ns);
+      EXPECT_EQ(part->start_ns, std::max(ready_ns, free_ns)) << label(*part);
+      free_ns = part->end_ns;
+    }
+    EXPECT_EQ(free_ns, whole.front()->duration_ns + waits_ns) << strategy;
+    EXPECT_LE(free_ns, whole.front()->end_ns) << strategy;
+    earlier += free_ns < whole.front()->end_ns ? 1 : 0;
+  }
+  EXPECT_GT(earlier, 0);
+}
+
 // Planning's score and the clock share one recurrence.
 TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
   for (uint64_t seed = 0; seed < 3000; ++seed) {

@@ -84,9 +84,11 @@ int64_t ring_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
 
 // What gathers and sums of gradients expose in a cell of that kind on the whole of a stage.
 int64_t share_ns(const schedule::TimedUnit& unit, CellKind kind, size_t stage) {
-  const std::vector<int64_t>& exposed =
-      kind == CellKind::kForward ? unit.forward_share_ns : unit.backward_share_ns;
-  return exposed.empty() ? 0 : exposed[stage];
+  const auto of = [&](const std::vector<int64_t>& exposed) { return exposed.empty() ? 0 : exposed[stage]; };
+  if (kind == CellKind::kForward) return of(unit.forward_share_ns);
+  if (kind == CellKind::kBackwardInput) return of(unit.backward_share_ns);
+  if (kind == CellKind::kBackwardWeight) return of(unit.weight_share_ns);
+  return of(unit.backward_share_ns) + of(unit.weight_share_ns);
 }
 
 // Takes the schedule's order; a tied unit's cell, listed on each of its lanes, becomes one.
@@ -250,8 +252,9 @@ void split_outer_cells(PipelineDraft& draft, const cost::CostModel& cost,
     for (const std::vector<int>& lane : stage.order) {
       if (lane.empty()) continue;
       outer.push_back(lane.front());
-      if (stage.cells[static_cast<size_t>(lane.back())].kind == CellKind::kBackward)
-        outer.push_back(lane.back());
+      const CellKind last = stage.cells[static_cast<size_t>(lane.back())].kind;
+      const bool stays = draft.place().scheme.share > 1 && last == CellKind::kBackwardWeight;
+      if (last == CellKind::kBackward || stays) outer.push_back(lane.back());
     }
     std::ranges::sort(outer);
     outer.erase(std::unique(outer.begin(), outer.end()), outer.end());

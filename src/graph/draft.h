@@ -51,7 +51,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& 
 
 // Pass "layer-parts": on every lane of every stage the first forward is cut by pull rounds, so that it
 // starts when the first round is there; so is the last backward, when it is fused, so that pushes start
-// while it runs.
+// while it runs, and where lanes share parameters the last weight gradient.
 void split_outer_cells(PipelineDraft& draft, const cost::CostModel& cost,
                        const std::vector<int>& pull_rounds);
 

@@ -17,6 +17,7 @@ base::Interval at_work(const Program& program, cost::CellKind kind, base::Interv
 }
 
 base::Interval gathered_by(cost::CellKind kind, base::Interval run, base::Interval whole) {
+  if (kind == cost::CellKind::kBackwardWeight) return {run.begin, run.begin};
   if (kind == cost::CellKind::kForward) return {run.begin, std::min(run.end + 1, whole.end)};
   return {std::max(run.begin - 1, whole.begin), run.end};
 }

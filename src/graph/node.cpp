@@ -38,12 +38,7 @@ std::string numbered(std::string_view name, int64_t number) {
   return std::string(name) + std::to_string(number);
 }
 
-std::string where(const UnitOnStage& at) {
-  std::string place = numbered(" p", at.pipeline) + numbered(" s", at.stage);
-  if (at.lanes > 1 || at.lane > 0) place += numbered(" l", at.lane);
-  if (at.lanes > 1) place += numbered("-", at.lane + at.lanes);
-  return place + numbered(" m", at.micro_batch);
-}
+std::string where(const UnitOnStage& at) { return " " + place_of(at); }
 
 // Behind the embedding, which is operation 0.
 std::string blocks(int64_t begin, int64_t end) { return numbered(" L", begin - 1) + numbered("-", end - 1); }
@@ -78,6 +73,7 @@ const char* name_of(Stream stream) {
     case Stream::kLinkIntra: return "link-intra";
     case Stream::kControl: return "control";
     case Stream::kHost: return "host";
+    case Stream::kShare: return "share";
   }
   SLUICE_ASSERT(false, "unknown stream");
 }
@@ -96,6 +92,13 @@ const UnitOnStage* unit_on_stage(const Payload& payload) {
         return nullptr;
       },
       payload);
+}
+
+std::string place_of(const UnitOnStage& at) {
+  std::string place = numbered("p", at.pipeline) + numbered(" s", at.stage);
+  if (at.lanes > 1 || at.lane > 0) place += numbered(" l", at.lane);
+  if (at.lanes > 1) place += numbered("-", at.lane + at.lanes);
+  return place + numbered(" m", at.micro_batch);
 }
 
 std::string label(const Node& node) {

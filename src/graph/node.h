@@ -30,8 +30,20 @@ enum class NodeKind : uint8_t {
 };
 
 // Queues of one rank. Nodes of one stream run one after another; streams run side by side.
-enum class Stream : uint8_t { kCompute, kActivation, kGradient, kLinkInter, kLinkIntra, kControl, kHost };
-inline constexpr int kStreams = 7;
+// kShare has no nodes: what lanes that share parameters gather and sum beside their cells is part of these,
+// and timelines alone show it (graph/share_moves.h).
+enum class Stream : uint8_t {
+  kCompute,
+  kActivation,
+  kGradient,
+  kLinkInter,
+  kLinkIntra,
+  kControl,
+  kHost,
+  kShare
+};
+inline constexpr int kStreams = 7;  // that have nodes
+inline constexpr int kTracedStreams = 8;
 const char* name_of(Stream stream);
 
 // Pull and push.
@@ -120,6 +132,9 @@ struct Node {
   // Of a cell, transfer or copy; null for all others.
   const UnitOnStage* at() const { return unit_on_stage(payload); }
 };
+
+// "p0 s1 m3", with the lanes where there are several.
+std::string place_of(const UnitOnStage& at);
 
 // "F p0 s1 m3 L4-8": stable short name; blocks are counted from 0 for L of a node, for text, traces and
 // errors.

@@ -168,7 +168,7 @@ void place(const StepGraph& graph, const Node& node, int rank, TraceRecord& reco
 
 // About how many bytes of a file a node takes for a rank, with its arrow and the memory counters around it.
 int64_t trace_bytes(const Node& node) {
-  if (is_compute_cell(node.kind)) return 430;
+  if (is_compute_cell(node.kind)) return 430 + (node.cell().share_ns > 0 ? 400 * node.cell().run.size() : 0);
   return is_transfer(node.kind) ? 330 : 190;
 }
 

@@ -28,7 +28,7 @@ TraceRecord parse_record(const Json& event, const std::string& place) {
   record.label = base::require<std::string>(event, "name", place);
   record.category = base::require<std::string>(event, "cat", place);
   record.rank = rank_of(event, place);
-  const int thread = base::require_in<int>(event, "tid", {1, kStreams}, place);
+  const int thread = base::require_in<int>(event, "tid", {1, kTracedStreams}, place);
   record.stream = static_cast<Stream>(thread - 1);
   record.start_ns = nanoseconds(event, "ts", place);
   record.end_ns = record.start_ns + nanoseconds(event, "dur", place);

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "graph/memory.h"
+#include "graph/share_moves.h"
 #include "graph/testing.h"
 
 namespace sluice::graph {
@@ -40,6 +41,34 @@ TEST(Trace, EveryArrowHasOneTailAndOneHead) {
     ASSERT_EQ(heads[flow].size(), 1u);
     EXPECT_EQ(std::abs(heads[flow][0] - ranks[0]), 2) << "the same TP index of the other stage";
   }
+}
+
+// On a stream of their own, one after the other: every operation of every cell that needs it.
+TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
+  const model::Shape shape = testing::small_shape(4);
+  const cost::CostModel cost = testing::small_cost(shape);
+  const StepGraph graph = build(testing::plan_from_text("<1,2,2,2>", {"30, 40, 20 / 20, 50"}, 4),
+                                model::parameter_table(shape), cost, 4);
+  const std::vector<TraceRecord> records = share_records(graph, cost, {0, 1, 2, 3});
+  std::map<int, int64_t> free_ns;
+  std::map<std::string, int> counts;
+  for (const TraceRecord& record : records) {
+    EXPECT_EQ(record.stream, Stream::kShare);
+    EXPECT_GE(record.start_ns, free_ns[record.rank]) << record.label;
+    EXPECT_LE(record.end_ns, graph.makespan_ns);
+    free_ns[record.rank] = record.end_ns;
+    if (record.rank == 0 || record.rank == 2) ++counts[record.label];
+  }
+  EXPECT_EQ(counts["gather p0 s0 l0-2 m0 E"], 1) << "the embedding's backward needs no parameters";
+  EXPECT_EQ(counts["gather p0 s0 l0-2 m0 L0-1"], 2) << "forward and backward";
+  EXPECT_EQ(counts["scatter p0 s0 l0-2 m2 L0-1"], 1);
+  EXPECT_EQ(counts["gather p0 s1 l0-2 m1 L2-3"], 2);
+  EXPECT_EQ(counts["gather p0 s1 l0-2 m1 L3-4"], 1) << "the last block stays for its backward";
+  EXPECT_EQ(counts["scatter p0 s1 l0-2 m1 H"], 1);
+  const Trace read = parse_chrome_trace(chrome_trace(records), "trace");
+  ASSERT_EQ(read.records.size(), records.size());
+  EXPECT_EQ(read.records.front().stream, Stream::kShare);
+  EXPECT_EQ(read.records.front().category, kGather);
 }
 
 TEST(Trace, TimesKeepTheirNanoseconds) {

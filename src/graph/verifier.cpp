@@ -169,6 +169,7 @@ std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTa
   if (found.empty()) verifier::check_transfers(context, found);
   verifier::check_pulls(context, found);
   verifier::check_pushes(context, found);
+  verifier::check_kept(context, found);
   verifier::check_credits(context, found);
   verifier::check_copies(context, found);
   verifier::check_end(context, found);

@@ -81,6 +81,7 @@ void check_completeness(const Context& context, Faults& faults);
 void check_transfers(const Context& context, Faults& faults);
 void check_pulls(const Context& context, Faults& faults);
 void check_pushes(const Context& context, Faults& faults);
+void check_kept(const Context& context, Faults& faults);
 void check_credits(const Context& context, Faults& faults);
 void check_copies(const Context& context, Faults& faults);
 void check_end(const Context& context, Faults& faults);

@@ -374,6 +374,30 @@ void check_pushes(const Context& context, Faults& faults) {
   }
 }
 
+// A block that lanes share stays at hand from its forward to its backward: on each rank this one follows at
+// once.
+void check_kept(const Context& context, Faults& faults) {
+  const StepGraph& graph = context.graph;
+  if (graph.purpose == Purpose::kEvaluate) return;
+  faults.begin("kept");
+  std::vector<int> kept(static_cast<size_t>(graph.world_size), -1);  // by rank: the unit that keeps it
+  for (const int id : context.cells) {
+    const Node& node = graph.node(id);
+    if (!is_compute_cell(node.kind)) continue;
+    const Cell& cell = node.cell();
+    if (context.pipeline(cell.pipeline).scheme.share == 1) continue;
+    const bool backward = node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardInput;
+    for (const int rank : node.members) {
+      int& unit = kept[static_cast<size_t>(rank)];
+      if (unit >= 0 && (unit != cell.unit || !backward)) {
+        faults.add("'", label(node), "' lies between a forward and its backward on rank ", rank,
+                   ", where lanes share parameters");
+      }
+      unit = node.kind == NodeKind::kForward && cell.head ? cell.unit : -1;
+    }
+  }
+}
+
 // A unit takes its credit at its first forward and returns it behind its last gradient on any stage.
 void check_credits(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;

@@ -224,6 +224,28 @@ TEST_F(Broken, RankWithoutUpdate) {
 }
 
 // All forwards first is a good order for a device that holds them all, not for a smaller one.
+// A block that two lanes have at hand for its backward would have to wait for another pass.
+TEST_F(Broken, PassBetweenAForwardAndItsBackward) {
+  graph_ = build(testing::plan_from_text("<1,1,2,2>", {"30, 40 / 20, 50"}, 2), table_, cost_, 2,
+                 {.disabled_passes = {"layer-parts"}});
+  ASSERT_THAT(faults(graph_, table_, cost_), IsEmpty());
+  std::vector<Node*> order;  // forward and backward of the first pass, then of the second
+  for (const int id : graph_.in_order()) {
+    Node& node = graph_.nodes[static_cast<size_t>(id)];
+    if (is_compute_cell(node.kind)) order.push_back(&node);
+  }
+  ASSERT_EQ(order.size(), 4u);
+  forget(*order[2], order[1]->id);
+  order[2]->dependencies.push_back(order[0]->id);
+  order[1]->dependencies.push_back(order[2]->id);
+  order[3]->dependencies.push_back(order[1]->id);
+  for (Node* node : order) {
+    std::ranges::sort(node->dependencies);
+    node->dependencies.erase(std::ranges::unique(node->dependencies).begin(), node->dependencies.end());
+  }
+  EXPECT_THAT(fault_after_clock(), HasSubstr("lies between a forward and its backward on rank 0"));
+}
+
 TEST_F(Broken, CreditExceeded) {
   int64_t device_bytes = 0;
   const auto tight = [&] {

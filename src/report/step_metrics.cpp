@@ -37,6 +37,7 @@ base::Json to_json(const StepMetrics& metrics) {
           {"pull_bytes", metrics.pull_bytes},
           {"push_bytes", metrics.push_bytes},
           {"ring_bytes", metrics.ring_bytes},
+          {"share_bytes", metrics.share_bytes},
           {"corpus_bytes", metrics.corpus_bytes},
           {"link_exposed_ms", metrics.link_exposed_ms},
           {"gather_exposed_ms", metrics.gather_exposed_ms},

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "graph/share_moves.h"
 #include "report/figures.h"
 #include "report/numbers.h"
 #include "report/plot.h"
@@ -25,19 +26,20 @@ constexpr size_t kMostRows = 96;
 constexpr size_t kMostRectangles = 12'000;
 constexpr double kWidth = 10'000;  // of the drawing, in its own units
 
-enum class Kind : uint8_t { kForward, kBackward, kWeight, kUpdate, kPull, kPush, kTransfer, kNone };
+enum class Kind : uint8_t { kForward, kBackward, kWeight, kUpdate, kPull, kPush, kTransfer, kGather, kNone };
 struct KindLook {
   const char* style;
   const char* title;
   bool compute;
 };
-constexpr std::array<KindLook, 7> kLooks = {{{"forward", "forward", true},
+constexpr std::array<KindLook, 8> kLooks = {{{"forward", "forward", true},
                                              {"backward", "backward", true},
                                              {"weight", "weight gradient", true},
                                              {"finish", "scalars and update", true},
                                              {"pull", "pull", false},
                                              {"push", "push", false},
-                                             {"transfer", "between stages", false}}};
+                                             {"transfer", "between stages", false},
+                                             {"gather", "gathers and scatters", false}}};
 
 Kind kind_of(const std::string& category) {
   static const std::map<std::string, Kind> kinds = {
@@ -53,6 +55,8 @@ Kind kind_of(const std::string& category) {
       {graph::name_of(NodeKind::kPushIntra), Kind::kPush},
       {graph::name_of(NodeKind::kSendActivation), Kind::kTransfer},
       {graph::name_of(NodeKind::kSendGradient), Kind::kTransfer},
+      {graph::kGather, Kind::kGather},
+      {graph::kScatter, Kind::kGather},
   };
   const auto found = kinds.find(category);
   return found == kinds.end() ? Kind::kNone : found->second;

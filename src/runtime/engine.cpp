@@ -8,6 +8,22 @@
 
 namespace sluice::runtime {
 
+namespace {
+
+// Of a step that has begun then.
+std::vector<graph::ShareMove> moves_since(std::chrono::steady_clock::time_point begin,
+                                          const ShareWindow& window) {
+  const auto since = [&](std::chrono::steady_clock::time_point time) {
+    return int64_t{std::chrono::nanoseconds(time - begin).count()};
+  };
+  std::vector<graph::ShareMove> moves;
+  for (const ShareWindow::Move& move : window.moves())
+    moves.push_back({move.node, move.position, move.sum, since(move.start), since(move.end)});
+  return moves;
+}
+
+}  // namespace
+
 Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::Strategy>& candidates,
                comm::Transport& transport, std::unique_ptr<Executor> executor, const Options& options)
     : table_(table),
@@ -70,9 +86,9 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
     result.pushed_bytes = wires.pushed_elements * comm::size_of(options_.precision.master());
   result.exchange_bytes = runner.exchange_bytes();
   if (runner.window() != nullptr) {
-    result.gathered_bytes = runner.window()->gathered_bytes();
-    result.scattered_bytes = runner.window()->scattered_bytes();
+    result.share_bytes = runner.window()->moved_bytes();
     result.gather_exposed_ns = runner.window()->waited_ns();
+    if (options_.device.is_cpu()) result.timing.moves = moves_since(begin, *runner.window());
   }
   result.host_peak_bytes = runner.peak_host_bytes();
   const int64_t counted_bytes = ops::peak_tensor_bytes(options_.device);

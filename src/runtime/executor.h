@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "graph/share_moves.h"
 #include "graph/step_graph.h"
 #include "runtime/node_watch.h"
 
@@ -36,11 +37,12 @@ struct Measurement {
 };
 
 struct StepTiming {
-  std::vector<Measurement> nodes;  // in program order
-  int64_t step_ns = 0;             // with what the engine does around the nodes
-  int64_t compute_ns = 0;          // inside compute nodes
-  int64_t stalled_ns = 0;          // compute stream waiting for other streams or peers
-  int64_t link_exposed_ns = 0;     // part of stalled_ns: for pull or push
+  std::vector<Measurement> nodes;       // in program order
+  std::vector<graph::ShareMove> moves;  // beside them, where lanes share parameters; none on GPUs
+  int64_t step_ns = 0;                  // with what the engine does around the nodes
+  int64_t compute_ns = 0;               // inside compute nodes
+  int64_t stalled_ns = 0;               // compute stream waiting for other streams or peers
+  int64_t link_exposed_ns = 0;          // part of stalled_ns: for pull or push
   int64_t overhead_ns() const { return step_ns - compute_ns - stalled_ns; }
 };
 

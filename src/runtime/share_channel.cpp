@@ -21,7 +21,7 @@ ShareChannel::Passing ShareChannel::run_beside(const at::Tensor& from, const at:
 ShareChannel::Passing ShareChannel::gather(const at::Tensor& own, const at::Tensor& whole) {
   const auto bytes = static_cast<int64_t>(own.nbytes());
   SLUICE_ASSERT(static_cast<int64_t>(whole.nbytes()) == bytes * members(), "a gather takes all parts");
-  gathered_bytes_ += bytes * (members() - 1);
+  moved_bytes_ += bytes * (members() - 1);
   return run_beside(own, whole,
                     [&] { return group_.all_gather(own.const_data_ptr(), whole.mutable_data_ptr(), bytes); });
 }
@@ -29,8 +29,8 @@ ShareChannel::Passing ShareChannel::gather(const at::Tensor& own, const at::Tens
 ShareChannel::Passing ShareChannel::scatter(const at::Tensor& parts, std::span<const int64_t> send_bytes,
                                             const at::Tensor& received,
                                             std::span<const int64_t> receive_bytes) {
-  scattered_bytes_ += std::accumulate(send_bytes.begin(), send_bytes.end(), int64_t{0}) -
-                      send_bytes[static_cast<size_t>(member())];
+  moved_bytes_ += std::accumulate(send_bytes.begin(), send_bytes.end(), int64_t{0}) -
+                  send_bytes[static_cast<size_t>(member())];
   return run_beside(parts, received, [&] {
     return group_.all_to_all(parts.const_data_ptr(), send_bytes, received.mutable_data_ptr(), receive_bytes);
   });

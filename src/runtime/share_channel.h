@@ -30,8 +30,8 @@ class ShareChannel {
   Passing scatter(const at::Tensor& parts, std::span<const int64_t> send_bytes, const at::Tensor& received,
                   std::span<const int64_t> receive_bytes);
 
-  int64_t gathered_bytes() const { return gathered_bytes_; }    // received from others since it was made
-  int64_t scattered_bytes() const { return scattered_bytes_; }  // sent to others
+  // Since it was made: what gathers received from others, and scatters sent to them.
+  int64_t moved_bytes() const { return moved_bytes_; }
 
  private:
   Passing run_beside(const at::Tensor& from, const at::Tensor& to,
@@ -39,8 +39,7 @@ class ShareChannel {
 
   comm::Communicator& group_;
   layers::SideStream beside_;
-  int64_t gathered_bytes_ = 0;
-  int64_t scattered_bytes_ = 0;
+  int64_t moved_bytes_ = 0;
 };
 
 // By their communicators, from step to step.

@@ -79,6 +79,26 @@ TEST_F(EquivalenceOfShares, TiedEmbeddings) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
+// Rounded on their way alone: sums and accumulators are FP32, and what travels is half as much.
+TEST_F(EquivalenceOfShares, GradientsTravelInBFloat16) {
+  RunOptions options;
+  options.dtype = comm::DType::kFloat32;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 4;
+  options.strategies = {"<1,1,4,4>", "<1,2,2,2>"};
+  const RunRecord wide = run_in_process(options);
+  options.reduce = comm::DType::kBFloat16;
+  const RunRecord narrow = run_in_process(options);
+  ASSERT_EQ(narrow.losses.size(), reference.losses.size());
+  for (size_t step = 0; step < narrow.losses.size(); ++step) {
+    EXPECT_NEAR(narrow.losses[step], reference.losses[step], 3e-3 * reference.losses[step]);
+  }
+  EXPECT_NEAR(narrow.gradient_norms[0], reference.gradient_norms[0], 1e-3 * reference.gradient_norms[0]);
+  EXPECT_EQ(narrow.share_bytes, narrow.expected_share_bytes);
+  for (size_t step = 0; step < wide.share_bytes.size(); ++step)
+    EXPECT_LT(narrow.share_bytes[step], wide.share_bytes[step]);
+}
+
 TEST_F(EquivalenceOfShares, TwoLevelLinks) {
   RunOptions options;
   options.world_size = 6;

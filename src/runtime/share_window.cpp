@@ -7,17 +7,28 @@
 
 #include "base/error.h"
 #include "link/layout.h"
+#include "runtime/precision.h"
 
 namespace sluice::runtime {
 
-void ShareWindow::wait(ShareChannel::Passing& passing, const at::Tensor& tensor) {
-  const auto begin = std::chrono::steady_clock::now();
-  passing.wait(tensor.device());
-  waited_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+size_t ShareWindow::note_move(int64_t position, bool sum) {
+  moves_.push_back({.node = node_,
+                    .position = position,
+                    .sum = sum,
+                    .start = std::chrono::steady_clock::now(),
+                    .end = {}});
+  return moves_.size() - 1;
 }
 
-at::Tensor ShareWindow::take(int64_t elements, const at::Tensor& like) {
-  at::Tensor taken = at::empty({elements}, like.options());
+void ShareWindow::wait(ShareChannel::Passing& passing, const at::Tensor& tensor, size_t move) {
+  const auto begin = std::chrono::steady_clock::now();
+  passing.wait(tensor.device());
+  moves_[move].end = std::chrono::steady_clock::now();
+  waited_ns_ += std::chrono::nanoseconds(moves_[move].end - begin).count();
+}
+
+at::Tensor ShareWindow::take(int64_t elements, const at::TensorOptions& options) {
+  at::Tensor taken = at::empty({elements}, options);
   memory_.take(static_cast<int64_t>(taken.nbytes()));
   return taken;
 }
@@ -27,20 +38,21 @@ void ShareWindow::give_back(const at::Tensor& tensor) {
 }
 
 void ShareWindow::begin(const Operation& operation, const Operation* next,
-                        const std::vector<char>& contributes) {
+                        const std::vector<char>& contributes, int node) {
   operation_ = operation;
+  node_ = node;
   last_ = next == nullptr;
   contributes_ = contributes;
-  if (operation.gathers && !parameters_.contains(operation.buckets.front())) {
+  if (operation.gathers && !holds(operation)) {
     start_gathers(operation);
     finish_gathers();
   }
   if (next != nullptr && next->gathers) start_gathers(*next);
   start_sums();
-  if (!operation.scatters || !contributes[static_cast<size_t>(channel_.member())]) return;
+  if (!operation.makes_gradients || !contributes[static_cast<size_t>(channel_.member())]) return;
   for (const int bucket : operation.buckets) {
     const at::Tensor& resident = store_.shard(bucket).gradients;
-    gradients_[bucket] = take(whole_elements_[static_cast<size_t>(bucket)], resident).zero_();
+    gradients_[bucket] = take(whole_elements_[static_cast<size_t>(bucket)], resident.options()).zero_();
   }
 }
 
@@ -54,16 +66,21 @@ void ShareWindow::end() {
   finish_sums();
   for (const int bucket : operation_.buckets) {
     const auto gathered = parameters_.find(bucket);
-    if (gathered != parameters_.end()) {
+    if (gathered != parameters_.end() && !operation_.keeps) {
       give_back(gathered->second);
       parameters_.erase(gathered);
     }
-    if (!operation_.scatters) continue;
     const auto made = gradients_.find(bucket);
+    at::Tensor own = made == gradients_.end() ? at::Tensor() : std::move(made->second);
+    if (!operation_.sums_gradients) {
+      give_back(own);
+      continue;
+    }
     sums_.push_back({.bucket = bucket,
-                     .parts = made == gradients_.end() ? at::Tensor() : std::move(made->second),
+                     .parts = as_they_travel(std::move(own)),
                      .received = {},
                      .contributes = contributes_,
+                     .position = operation_.position,
                      .passing = std::nullopt});
   }
   gradients_.clear();
@@ -72,17 +89,33 @@ void ShareWindow::end() {
   finish_sums();
 }
 
+at::TensorOptions ShareWindow::travelling() const {
+  return store_.shard(operation_.buckets.front())
+      .gradients.options()
+      .dtype(scalar_type(store_.options().precision.reduced()));
+}
+
+at::Tensor ShareWindow::as_they_travel(at::Tensor made) {
+  if (!made.defined()) return take(0, travelling());
+  if (made.scalar_type() == c10::typeMetaToScalarType(travelling().dtype())) return made;
+  at::Tensor rounded = take(made.numel(), travelling());
+  rounded.copy_(made);
+  give_back(made);
+  return rounded;
+}
+
 void ShareWindow::start_gathers(const Operation& operation) {
   for (const int bucket : operation.buckets) {
     const at::Tensor& own = store_.shard(bucket).sent;
-    const at::Tensor whole = take(own.numel() * channel_.members(), own);
-    gathers_.push_back({bucket, whole, channel_.gather(own, whole)});
+    const at::Tensor whole = take(own.numel() * channel_.members(), own.options());
+    const size_t move = note_move(operation.position, /*sum=*/false);
+    gathers_.push_back({bucket, whole, channel_.gather(own, whole), move});
   }
 }
 
 void ShareWindow::finish_gathers() {
   for (Gather& gather : gathers_) {
-    wait(gather.passing, gather.whole);
+    wait(gather.passing, gather.whole, gather.move);
     parameters_[gather.bucket] = gather.whole;
   }
   gathers_.clear();
@@ -92,18 +125,19 @@ void ShareWindow::finish_gathers() {
 void ShareWindow::start_sums() {
   for (Sum& sum : sums_) {
     const int64_t elements = whole_elements_[static_cast<size_t>(sum.bucket)];
-    const at::Tensor& resident = store_.shard(sum.bucket).gradients;
+    const int64_t own = store_.shard(sum.bucket).gradients.numel();
+    const auto element_bytes = static_cast<int64_t>(sum.parts.element_size());
     std::vector<int64_t> send_bytes, receive_bytes;
-    int64_t received = 0;
+    int64_t givers = 0;
     for (int member = 0; member < channel_.members(); ++member) {
       const int64_t part = link::resident_part(elements, channel_.members(), member).size();
-      send_bytes.push_back(sum.parts.defined() ? part * resident.element_size() : 0);
+      send_bytes.push_back(sum.parts.numel() > 0 ? part * element_bytes : 0);
       const bool gives = sum.contributes[static_cast<size_t>(member)] != 0;
-      receive_bytes.push_back(gives ? static_cast<int64_t>(resident.nbytes()) : 0);
-      received += gives ? resident.numel() : 0;
+      receive_bytes.push_back(gives ? own * element_bytes : 0);
+      givers += gives ? 1 : 0;
     }
-    if (!sum.parts.defined()) sum.parts = take(0, resident);
-    sum.received = take(received, resident);
+    sum.received = take(givers * own, sum.parts.options());
+    sum.move = note_move(sum.position, /*sum=*/true);
     sum.passing = channel_.scatter(sum.parts, send_bytes, sum.received, receive_bytes);
   }
 }
@@ -112,7 +146,7 @@ void ShareWindow::start_sums() {
 void ShareWindow::finish_sums() {
   for (Sum& sum : sums_) {
     SLUICE_ASSERT(sum.passing.has_value(), "a sum that was never started");
-    wait(*sum.passing, sum.received);
+    wait(*sum.passing, sum.received, sum.move);
     const at::Tensor& resident = store_.shard(sum.bucket).gradients;
     for (int64_t at = 0; at < sum.received.numel(); at += resident.numel())
       resident.add_(sum.received.narrow(0, at, resident.numel()));

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <vector>
@@ -21,9 +22,21 @@ namespace sluice::runtime {
 class ShareWindow {
  public:
   struct Operation {
+    int64_t position = 0;      // in the model program
     std::vector<int> buckets;  // ascending
-    bool gathers = true;       // it needs their parameters
-    bool scatters = false;     // it makes gradients of them
+    bool gathers = true;       // their parameters, which are not there yet
+    bool keeps = false;        // them at hand, for an operation that gathers nothing
+    bool makes_gradients = false;
+    bool sums_gradients = false;  // of those that it makes; others are gone behind it
+  };
+
+  // Something that went beside the operations, for timelines: a gather for an operation, or a sum of its
+  // gradients. From its issue until it was found done.
+  struct Move {
+    int node = 0;  // of the cell that issued it
+    int64_t position = 0;
+    bool sum = false;
+    std::chrono::steady_clock::time_point start, end;
   };
 
   // `whole_elements`: by bucket, of the shard that the group holds between its members. What is at hand
@@ -34,39 +47,49 @@ class ShareWindow {
         channel_(channel),
         whole_elements_(std::move(whole_elements)),
         memory_(memory),
-        gathered_before_(channel.gathered_bytes()),
-        scattered_before_(channel.scattered_bytes()) {}
+        moved_before_(channel.moved_bytes()) {}
 
   // The operation that follows the last one; `next` is the one behind it, null: it ends its pass.
-  // `contributes`: by member, whether it has tokens; only those add gradients.
-  void begin(const Operation& operation, const Operation* next, const std::vector<char>& contributes);
+  // `contributes`: by member, whether it has tokens; only those add gradients. `node`: of the cell.
+  void begin(const Operation& operation, const Operation* next, const std::vector<char>& contributes,
+             int node);
+  // Whether the parameters of the operation at work are at hand.
+  bool holds(const Operation& operation) const { return parameters_.contains(operation.buckets.front()); }
   // The whole shards of the operation at work, one-dimensional. Gradients start at zero.
   at::Tensor parameters(int bucket) const;
   const at::Tensor& gradients(int bucket) const { return gradients_.at(bucket); }
   void end();
 
-  // Of this step: received from others, sent to others, and how long it has waited for either.
-  int64_t gathered_bytes() const { return channel_.gathered_bytes() - gathered_before_; }
-  int64_t scattered_bytes() const { return channel_.scattered_bytes() - scattered_before_; }
+  // Of this step: parameters received from others and gradients sent to them, and how long it has waited for
+  // either.
+  int64_t moved_bytes() const { return channel_.moved_bytes() - moved_before_; }
   int64_t waited_ns() const { return waited_ns_; }
+  const std::vector<Move>& moves() const { return moves_; }
 
  private:
   struct Gather {
     int bucket = 0;
     at::Tensor whole;
     ShareChannel::Passing passing;
+    size_t move = 0;  // index
   };
   struct Sum {
     int bucket = 0;
-    at::Tensor parts;  // as they were made; undefined where the member has none
+    at::Tensor parts;  // as they travel; undefined where the member has none
     at::Tensor received;
     std::vector<char> contributes;
+    int64_t position = 0;
     std::optional<ShareChannel::Passing> passing;
+    size_t move = 0;  // index
   };
 
-  void wait(ShareChannel::Passing& passing, const at::Tensor& tensor);
-  at::Tensor take(int64_t elements, const at::Tensor& like);
+  size_t note_move(int64_t position, bool sum);
+  void wait(ShareChannel::Passing& passing, const at::Tensor& tensor, size_t move);
+  at::Tensor take(int64_t elements, const at::TensorOptions& options);
   void give_back(const at::Tensor& tensor);
+  // The format of gradients between lanes, and gradients that were made in it; empty where there are none.
+  at::TensorOptions travelling() const;
+  at::Tensor as_they_travel(at::Tensor made);
   void start_gathers(const Operation& operation);
   void finish_gathers();
   void start_sums();
@@ -76,9 +99,10 @@ class ShareWindow {
   ShareChannel& channel_;
   std::vector<int64_t> whole_elements_;
   ops::MemoryAccount& memory_;
-  int64_t gathered_before_;
-  int64_t scattered_before_;
+  int64_t moved_before_;
   int64_t waited_ns_ = 0;
+  std::vector<Move> moves_;
+  int node_ = -1;
   Operation operation_;
   bool last_ = false;
   std::vector<char> contributes_;

@@ -111,6 +111,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());
+    batch.vector_gradients.resize(batch.saved.size());
     batch.away.resize(batch.saved.size());
   }
   SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
@@ -161,34 +162,65 @@ void StepRunner::run(const Node& node) {
   }
 }
 
-// The embedding's backward needs no parameters.
+// Gradients of vectors are made with input gradients, and wait for the matrices' before they are summed.
 ShareWindow::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
   const model::Program& program = resources_.store.table().program;
-  return {.buckets = program.at(position).buckets,
-          .gathers = kind == cost::CellKind::kForward || position != program.embedding(),
-          .scatters = optimizer_ != nullptr && graph::writes_gradient(program, kind, position)};
+  const bool trains = optimizer_ != nullptr;
+  const bool sums = trains && cost::sums_gradients(program, kind, position);
+  return {.position = position,
+          .buckets = program.at(position).buckets,
+          .gathers = cost::gathers(program, kind, position),
+          .keeps = trains && kind == cost::CellKind::kForward && cost::stays_at_hand(program, position),
+          .makes_gradients = sums || kind == cost::CellKind::kBackwardInput,
+          .sums_gradients = sums};
 }
 
 template <typename Compute>
 void StepRunner::operate(const Node& node, int64_t position, const Compute& compute) {
   MicroBatch* batch = micro_batch(node);
   if (!window_) return compute(*batch, *operations_[stage_index(position)]);
-  const bool forward = node.kind == NodeKind::kForward;
-  const cost::CellKind kind = forward ? cost::CellKind::kForward : cost::CellKind::kBackward;
+  const cost::CellKind kind = node.cell_kind();
   const base::Interval whole = graph::at_work(resources_.store.table().program, kind, run_);
-  const int64_t next = forward ? position + 1 : position - 1;
+  const int64_t next = kind == cost::CellKind::kForward ? position + 1 : position - 1;
   const bool last = next < whole.begin || next >= whole.end;
   const ShareWindow::Operation own = shared_operation(kind, position);
   const ShareWindow::Operation behind = last ? ShareWindow::Operation{} : shared_operation(kind, next);
-  window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)]);
+  window_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().unit)], node.id);
   if (batch != nullptr) {
     layers::FlatShards weights, gradients;
-    if (own.gathers) weights = [this](int bucket) { return window_->parameters(bucket); };
-    if (own.scatters) gradients = [this](int bucket) { return window_->gradients(bucket); };
+    if (window_->holds(own)) weights = [this](int bucket) { return window_->parameters(bucket); };
+    if (own.makes_gradients) gradients = [this](int bucket) { return window_->gradients(bucket); };
+    if (kind == cost::CellKind::kBackwardWeight) add_vector_gradients(*batch, position);
     compute(*batch, *layers::make_operation(resources_.context, resources_.store.table(), position, weights,
                                             gradients));
+    if (own.makes_gradients && !own.sums_gradients) keep_vector_gradients(*batch, position);
   }
   window_->end();
+}
+
+// Calls visit(gradient) for the part of each vector in what the window has of an operation's gradients.
+template <typename Visit>
+void StepRunner::for_each_vector(int64_t position, Visit visit) const {
+  const model::Bucket& bucket = resources_.store.table().buckets[static_cast<size_t>(position)];
+  for (const model::Parameter& parameter : bucket.parameters) {
+    if (!parameter.one_dimensional()) continue;
+    const model::LocalParameter local =
+        model::local_parameter(bucket, parameter.role, pipeline_->scheme.tp, place_.t);
+    visit(window_->gradients(bucket.index).narrow(0, local.offset, local.rows));
+  }
+}
+
+void StepRunner::keep_vector_gradients(MicroBatch& batch, int64_t position) {
+  for_each_vector(position, [&](const at::Tensor& gradient) {
+    batch.vector_gradients[stage_index(position)].push_back(gradient.clone());
+  });
+}
+
+void StepRunner::add_vector_gradients(MicroBatch& batch, int64_t position) {
+  std::vector<at::Tensor>& kept = batch.vector_gradients[stage_index(position)];
+  size_t next = 0;
+  for_each_vector(position, [&](at::Tensor gradient) { gradient.add_(kept[next++]); });
+  kept.clear();
 }
 
 void StepRunner::forward(const Node& node) {
@@ -253,12 +285,13 @@ void StepRunner::backward_operation(const Node& node, int64_t position, MicroBat
 }
 
 void StepRunner::backward_weight(const Node& node) {
-  MicroBatch& batch = *micro_batch(node);
   const base::Interval run = node.cell().run;
   for (int64_t position = run.end - 1; position >= run.begin; --position) {
-    const size_t i = stage_index(position);
-    activations_.give_back(batch.deferred[i]->bytes());
-    operations_[i]->backward_weight(std::move(batch.deferred[i]));
+    operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
+      const size_t i = stage_index(position);
+      activations_.give_back(batch.deferred[i]->bytes());
+      operation.backward_weight(std::move(batch.deferred[i]));
+    });
   }
 }
 

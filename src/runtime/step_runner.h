@@ -71,6 +71,8 @@ class StepRunner final : public NodeRunner {
     // By operation of the stage.
     std::vector<layers::StatePtr> saved;
     std::vector<layers::StatePtr> deferred;
+    // Where lanes share parameters and backwards are split: from B, for W.
+    std::vector<std::vector<at::Tensor>> vector_gradients;
     std::vector<OffloadedLayer> away;
   };
 
@@ -89,6 +91,10 @@ class StepRunner final : public NodeRunner {
   // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch.
   template <typename Compute>
   void operate(const graph::Node& node, int64_t position, const Compute& compute);
+  template <typename Visit>
+  void for_each_vector(int64_t position, Visit visit) const;
+  void keep_vector_gradients(MicroBatch& batch, int64_t position);
+  void add_vector_gradients(MicroBatch& batch, int64_t position);
   size_t stage_index(int64_t position) const { return static_cast<size_t>(position - run_.begin); }
 
   void forward(const graph::Node& node);

@@ -33,7 +33,8 @@ model::Shape small_shape() {
   return shape;
 }
 
-cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes) {
+cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes,
+                           const Precision& precision) {
   cost::CostModel::Options options;
   options.shape = shape;
   const model::Program program(shape);
@@ -41,7 +42,7 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
     const cost::Quadratic times = cost::Quadratic::from_ns(0.01 / tp, 100.0 / tp, 2000);
     const cost::Quadratic embedding = cost::Quadratic::from_ns(0, 10, 500);
     for (const auto& kind : program.kinds()) {
-      const model::TokenBytes bytes = kind->bytes(tp, 8);
+      const model::TokenBytes bytes = kind->bytes(tp, comm::size_of(precision.compute));
       options.kinds_by_tp[tp].push_back({{times, times, times}, bytes.saved, bytes.deferred});
     }
     options.kinds_by_tp[tp].front().times = {embedding, embedding, {}};
@@ -51,9 +52,10 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
   options.inter = {20'000, 100'000'000};
   options.update_ps_per_element = 1000;
   options.memory = {.device_bytes = device_bytes,
-                    .element_bytes = 8,
-                    .accumulator_bytes = 8,
-                    .owner_bytes_per_parameter = 32};
+                    .element_bytes = comm::size_of(precision.compute),
+                    .accumulator_bytes = comm::size_of(precision.master()),
+                    .reduce_bytes = comm::size_of(precision.reduced()),
+                    .owner_bytes_per_parameter = 4 * comm::size_of(precision.master())};
   options.gpus_per_node = gpus_per_node;
   return cost::CostModel(options);
 }
@@ -212,34 +214,37 @@ std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, cons
   return {headed + ringed, headed + 2 * ringed};
 }
 
-// Of one share group: forwards gather every operation, backwards all but the embedding, S·(S − 1) equal parts
-// each. The head's gradients are summed behind forwards, the others' behind backwards: whoever has tokens
-// sends all but its own part.
+// Of one share group: forwards gather every operation, backwards all but the embedding and the last block,
+// which stays, S·(S − 1) equal parts each. The head's gradients are summed behind forwards, the others'
+// behind backwards: whoever has tokens sends all but its own part.
 int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int stage, int lane,
-                       int t, const model::ParameterTable& table) {
+                       int t, const model::ParameterTable& table, const Precision& precision) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
   const base::Interval run = table.program.of_stage(scheme.pp, stage);
-  int64_t elements = 0;
+  const int64_t gathered_bytes = comm::size_of(precision.compute),
+                summed_bytes = comm::size_of(precision.reduced());
+  int64_t bytes = 0;
   for (int64_t position = run.begin; position < run.end; ++position) {
     const bool head = position == table.program.head();
     const bool embedding = position == table.program.embedding();
-    const int gathers = head || embedding ? 1 : 2;
+    const bool stays = position + 1 == table.program.head();
+    const int gathers = head || embedding || stays ? 1 : 2;
     for (const int bucket : table.program.at(position).buckets) {
       const int64_t whole = model::tp_shard(table.buckets[static_cast<size_t>(bucket)], scheme.tp, t).size();
       const int64_t each = link::resident_part(whole, scheme.share, 0).size();
-      elements += gathers * scheme.share * (scheme.share - 1) * each;
+      bytes += gathers * scheme.share * (scheme.share - 1) * each * gathered_bytes;
       for (int member = 0; member < scheme.share; ++member) {
         if (strategy::unit_on(plan, pass, lane + member) < 0) continue;
-        elements += whole - link::resident_part(whole, scheme.share, member).size();
+        bytes += (whole - link::resident_part(whole, scheme.share, member).size()) * summed_bytes;
       }
     }
   }
-  return elements;
+  return bytes;
 }
 
 int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
-                               comm::DType dtype) {
-  int64_t elements = 0;
+                               const Precision& precision) {
+  int64_t bytes = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
     if (scheme.share == 1) continue;
@@ -247,12 +252,12 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
       for (int stage = 0; stage < scheme.pp; ++stage) {
         for (int lane = pass.first_lane; lane < pass.end_lane(); lane += scheme.share) {
           for (int t = 0; t < scheme.tp; ++t)
-            elements += share_bytes_of(pipeline, pass, stage, lane, t, table);
+            bytes += share_bytes_of(pipeline, pass, stage, lane, t, table, precision);
         }
       }
     }
   }
-  return elements * comm::size_of(dtype);
+  return bytes;
 }
 
 int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape& shape,
@@ -332,7 +337,7 @@ class RankRun {
 
   void operator()() {
     Engine::Options engine_options;
-    engine_options.precision.compute = options_.dtype;
+    engine_options.precision = precision();
     engine_options.context_length = 512;
     engine_options.logits_chunk_bytes = 4096;
     engine_options.device = options_.device;
@@ -340,7 +345,8 @@ class RankRun {
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
-    const cost::CostModel cost = small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes);
+    const cost::CostModel cost =
+        small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision());
     for (int64_t step = 0; step < options_.steps; ++step) {
       train_step(engine, cost, step);
       if (step % 5 == 0) evaluate(engine, cost, step);
@@ -349,6 +355,8 @@ class RankRun {
   }
 
  private:
+  Precision precision() const { return {.compute = options_.dtype, .reduce = options_.reduce}; }
+
   // Of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
                             graph::Purpose purpose) {
@@ -393,13 +401,13 @@ class RankRun {
     }
     record_.pulled_bytes[at] += result.pulled_bytes;
     record_.exchange_bytes[at] += result.exchange_bytes;
-    record_.share_bytes[at] += result.gathered_bytes + result.scattered_bytes;
+    record_.share_bytes[at] += result.share_bytes;
     const auto rank = static_cast<size_t>(rank_);
     record_.peak_bytes[at][rank] = result.peak_bytes;
     record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
-    record_.expected_share_bytes.push_back(share_bytes_by_formula(graph.plan, table_, options_.dtype));
+    record_.expected_share_bytes.push_back(share_bytes_by_formula(graph.plan, table_, precision()));
     record_.expected_exchange_bytes.push_back(
         exchange_bytes_by_formula(graph.plan, table_.shape, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);

@@ -17,9 +17,10 @@ namespace sluice::runtime {
 
 // A model small enough for thousands of steps: 4 layers, 4 heads, 2 key/value heads.
 model::Shape small_shape();
-// Made-up times, ample memory unless it is given, and what layers weigh in FP64.
+// Made-up times, ample memory unless it is given, and what layers weigh, in FP64 unless a precision is.
 constexpr int64_t kAmpleBytes = int64_t{1} << 32;
-cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes = kAmpleBytes);
+cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes = kAmpleBytes,
+                           const Precision& precision = {.compute = comm::DType::kFloat64});
 
 // Sequences dealt to the strategy's pipelines in turn, each pipeline's cut into micro-batches of at most
 // `max_tokens`. On lanes, half of those that are long enough become rings over any run of them, the others
@@ -82,6 +83,7 @@ struct RunOptions {
   int64_t steps = 20;
   int64_t sequences = 9;  // of a step
   comm::DType dtype = comm::DType::kFloat64;
+  comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   model::Shape shape = small_shape();

@@ -161,6 +161,52 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& sha
   return unit;
 }
 
+namespace {
+
+int64_t cell_ns(const TimedUnit& unit, CellKind kind, size_t stage) {
+  switch (kind) {
+    case CellKind::kForward: return unit.forward_ns[stage];
+    case CellKind::kBackwardInput: return unit.backward_input_ns[stage];
+    case CellKind::kBackwardWeight: return unit.backward_weight_ns[stage];
+    case CellKind::kBackward: return unit.backward_input_ns[stage] + unit.backward_weight_ns[stage];
+  }
+  SLUICE_ASSERT(false, "unknown cell kind");
+}
+
+int64_t ring_ns(const TimedUnit& unit, CellKind kind, size_t stage) {
+  if (unit.forward_ring_ns.empty() || kind == CellKind::kBackwardWeight) return 0;
+  return kind == CellKind::kForward ? unit.forward_ring_ns[stage] : unit.backward_ring_ns[stage];
+}
+
+}  // namespace
+
+UnitTimes::Slowest UnitTimes::slowest_of(const PipelinePlan& plan, const strategy::Pass& pass,
+                                         const std::vector<TimedUnit>& units, CellKind kind,
+                                         size_t stage) const {
+  const auto slowest =
+      std::ranges::max_element(units, {}, [&](const TimedUnit& unit) { return cell_ns(unit, kind, stage); });
+  const int index = pass.units[static_cast<size_t>(slowest - units.begin())];
+  return {plan.units[static_cast<size_t>(index)], cell_ns(*slowest, kind, stage),
+          ring_ns(*slowest, kind, stage)};
+}
+
+std::vector<cost::SharedOperations> UnitTimes::operations_of(const Slowest& slowest, CellKind kind,
+                                                             size_t stage) const {
+  const UnitWork work(slowest.unit);
+  return cost_.pass_operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), scheme_,
+                               share_[stage], *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens),
+                               slowest.compute_ns);
+}
+
+std::vector<cost::SharedOperations> UnitTimes::shared_operations(const PipelinePlan& plan,
+                                                                 const strategy::Pass& pass, CellKind kind,
+                                                                 int stage) const {
+  std::vector<TimedUnit> units;
+  for (const int index : pass.units) units.push_back(of(plan.units[static_cast<size_t>(index)]));
+  const auto at = static_cast<size_t>(stage);
+  return operations_of(slowest_of(plan, pass, units, kind, at), kind, at);
+}
+
 // Where lanes share nothing a pass is its only unit.
 TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) const {
   const auto unit_at = [&](int index) -> const strategy::Unit& {
@@ -169,11 +215,7 @@ TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) co
   if (scheme_.share == 1) return of(unit_at(pass.units.front()));
   std::vector<TimedUnit> units;
   for (const int index : pass.units) units.push_back(of(unit_at(index)));
-  const auto stages = static_cast<size_t>(scheme_.pp);
-  TimedUnit timed{.first_lane = pass.first_lane,
-                  .lanes = pass.lanes,
-                  .fused = fused_,
-                  .backward_weight_ns = std::vector<int64_t>(stages, 0)};
+  TimedUnit timed{.first_lane = pass.first_lane, .lanes = pass.lanes, .fused = fused_};
   int64_t credit = 0;
   for (const TimedUnit& unit : units) {
     timed.tokens = std::max(timed.tokens, unit.tokens);
@@ -181,27 +223,23 @@ TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) co
   }
   if (credit > timed.tokens) timed.credit_tokens = credit;
   // Appends what the slowest unit takes of a cell, with gathers and sums.
-  const auto add = [&](CellKind kind, size_t stage, auto compute_ns, auto rings,
-                       std::vector<int64_t>& cell_ns, std::vector<int64_t>& ring_ns,
-                       std::vector<int64_t>& share_ns) {
-    const auto slowest = std::ranges::max_element(units, {}, compute_ns);
-    const UnitWork work(unit_at(pass.units[static_cast<size_t>(slowest - units.begin())]));
-    const int64_t alone_ns = compute_ns(*slowest);
-    cell_ns.push_back(
-        cost_.pass_cell_ns(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), scheme_, share_[stage],
-                           *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens), alone_ns));
-    ring_ns.push_back((*slowest.*rings).empty() ? 0 : (*slowest.*rings)[stage]);
-    share_ns.push_back(cell_ns.back() - alone_ns);
+  const auto add = [&](CellKind kind, size_t stage, std::vector<int64_t>& to_ns,
+                       std::vector<int64_t>& share_ns, std::vector<int64_t>* exchange_ns) {
+    const Slowest slowest = slowest_of(plan, pass, units, kind, stage);
+    to_ns.push_back(cost::pass_ns(operations_of(slowest, kind, stage)));
+    share_ns.push_back(to_ns.back() - slowest.compute_ns);
+    if (exchange_ns != nullptr) exchange_ns->push_back(slowest.ring_ns);
   };
-  for (size_t s = 0; s < stages; ++s) {
-    add(
-        CellKind::kForward, s, [s](const TimedUnit& unit) { return unit.forward_ns[s]; },
-        &TimedUnit::forward_ring_ns, timed.forward_ns, timed.forward_ring_ns, timed.forward_share_ns);
-    add(
-        CellKind::kBackward, s,
-        [s](const TimedUnit& unit) { return unit.backward_input_ns[s] + unit.backward_weight_ns[s]; },
-        &TimedUnit::backward_ring_ns, timed.backward_input_ns, timed.backward_ring_ns,
-        timed.backward_share_ns);
+  const bool splits = cost_.splits_backward(scheme_);
+  for (size_t s = 0; s < static_cast<size_t>(scheme_.pp); ++s) {
+    add(CellKind::kForward, s, timed.forward_ns, timed.forward_share_ns, &timed.forward_ring_ns);
+    add(splits ? CellKind::kBackwardInput : CellKind::kBackward, s, timed.backward_input_ns,
+        timed.backward_share_ns, &timed.backward_ring_ns);
+    if (splits) {
+      add(CellKind::kBackwardWeight, s, timed.backward_weight_ns, timed.weight_share_ns, nullptr);
+    } else {
+      timed.backward_weight_ns.push_back(0);
+    }
   }
   for (const bool in_node : in_node_)
     timed.transfer_ns.push_back(cost_.transfer_ns(scheme_, timed.tokens, in_node));

@@ -44,9 +44,11 @@ struct TimedUnit {
   // What its exchange exposes of forward_ns and backward_input_ns, by stage; empty on one lane.
   std::vector<int64_t> forward_ring_ns;
   std::vector<int64_t> backward_ring_ns;
-  // What gathers and sums of gradients expose of them, by stage; empty where lanes share nothing.
+  // What gathers and sums of gradients expose of them and of backward_weight_ns, by stage; empty where lanes
+  // share nothing.
   std::vector<int64_t> forward_share_ns = {};
   std::vector<int64_t> backward_share_ns = {};
+  std::vector<int64_t> weight_share_ns = {};
 };
 
 struct PipelineLoad {
@@ -95,8 +97,13 @@ class UnitTimes {
   // The same on lanes first_lane, first_lane + 1, … with this work each, all of it shared, in a ring.
   TimedUnit of(std::span<const cost::Work> lanes, int first_lane) const;
   // The units of a pass together: a stage takes as long as the slowest of them beside what is gathered and
-  // summed (cost::pass_ns), and its backward is one cell.
+  // summed (cost::pass_ns). Where the schedule joins a backward that could be split, it takes both its cells.
   TimedUnit of(const strategy::PipelinePlan& plan, const strategy::Pass& pass) const;
+  // What such a cell goes through (cost::CostModel::pass_operations). REQUIRES: lanes share parameters;
+  // kBackwardInput and kBackwardWeight only where backwards are split.
+  std::vector<cost::SharedOperations> shared_operations(const strategy::PipelinePlan& plan,
+                                                        const strategy::Pass& pass, cost::CellKind kind,
+                                                        int stage) const;
   // The same into a row of a table, with another exchange than the unit's; `work` is that of a unit on lane 0
   // alone. REQUIRES: the table has the scheme's stages.
   void write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,
@@ -109,6 +116,16 @@ class UnitTimes {
   TimedUnit of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane,
                const cost::ExchangeChoice& exchange) const;
   void add_exchange(TimedUnit& unit, const cost::Work& shared, const cost::ExchangeChoice& exchange) const;
+  // Of a pass, the unit that takes longest in such a cell, what it computes and what its exchange exposes.
+  struct Slowest {
+    const strategy::Unit& unit;
+    int64_t compute_ns = 0;
+    int64_t ring_ns = 0;
+  };
+  Slowest slowest_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass,
+                     const std::vector<TimedUnit>& units, cost::CellKind kind, size_t stage) const;
+  std::vector<cost::SharedOperations> operations_of(const Slowest& slowest, cost::CellKind kind,
+                                                    size_t stage) const;
   cost::LanePlace place(size_t stage, int first_lane, int lanes) const;
 
   strategy::Scheme scheme_;

@@ -8,6 +8,7 @@
 #include "config/sampling.h"
 #include "graph/build.h"
 #include "graph/memory.h"
+#include "graph/share_moves.h"
 #include "report/time_shares.h"
 
 namespace sluice::study {
@@ -75,6 +76,8 @@ report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& gra
                          " ranks, whole nodes that lie evenly among all");
   }
   timeline.records = graph::trace_records(graph, ranks);
+  const auto gathers = graph::share_records(graph, cost, ranks);
+  timeline.records.insert(timeline.records.end(), gathers.begin(), gathers.end());
   for (graph::TraceRecord& record : timeline.records) {
     record.start_ns += step.before_ns;
     record.end_ns += step.before_ns;

@@ -32,6 +32,7 @@ config::RunMachine this_machine(config::RunConfig config, int ranks) {
   machine.world_size = ranks;
   machine.calibration = unmeasured_calibration(
       {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
+  machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
   return machine;
 }
 

@@ -408,6 +408,7 @@ void RunContext::open_planner() {
                                             device_transport(), *control_);
   calibration.options.memory.device_bytes -= bytes_taken_since_opening();
   calibration.options.memory.host_bytes = device_.host_bytes;
+  calibration.options.memory.reduce_bytes = config::reduce_bytes(config_.train);
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control_->together("planning", [&] {
     planner_ = config::make_planner(
@@ -441,6 +442,7 @@ std::unique_ptr<runtime::Executor> RunContext::make_executor() {
 void RunContext::open_parameters() {
   runtime::Engine::Options engine;
   engine.precision = precision_of(config_.train.dtype);
+  if (config_.train.reduce_dtype == "bfloat16") engine.precision.reduce = comm::DType::kBFloat16;
   engine.context_length = config::longest_context(config_);
   engine.device = device_.device;
   engine.host_transport = transport_.get();

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "graph/share_moves.h"
 #include "graph/trace.h"
 
 namespace sluice::train {
@@ -27,7 +28,35 @@ std::vector<int64_t> measured_words(const graph::StepGraph& graph, const runtime
   return words;
 }
 
-std::string measured_trace(const graph::StepGraph& graph, const std::vector<std::vector<int64_t>>& words) {
+constexpr size_t kMoveWords = 5;
+
+// Collective: by rank, what it gathered and summed beside its nodes.
+std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
+                                                        const std::vector<graph::ShareMove>& own) {
+  const auto count = static_cast<int64_t>(own.size());
+  int64_t most = 0;
+  for (const auto& counts : control.gather({&count, 1})) most = std::max(most, counts.front());
+  std::vector<std::vector<graph::ShareMove>> moves(static_cast<size_t>(control.world_size()));
+  if (most == 0) return moves;
+  std::vector<int64_t> words;
+  for (const graph::ShareMove& move : own) {
+    words.insert(words.end(),
+                 {int64_t{move.node}, move.position, move.sum ? 1 : 0, move.start_ns, move.end_ns});
+  }
+  words.resize(kMoveWords * static_cast<size_t>(most), -1);
+  const auto all = control.gather(words);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    for (size_t at = 0; at < all[rank].size() && all[rank][at] >= 0; at += kMoveWords) {
+      const int64_t* word = &all[rank][at];
+      moves[rank].push_back({static_cast<int>(word[0]), word[1], word[2] != 0, word[3], word[4]});
+    }
+  }
+  return moves;
+}
+
+std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
+                           const std::vector<std::vector<int64_t>>& words,
+                           const std::vector<std::vector<graph::ShareMove>>& moves) {
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;
   for (size_t r = 0; r < graph.programs.size(); ++r) {
@@ -37,6 +66,8 @@ std::string measured_trace(const graph::StepGraph& graph, const std::vector<std:
       records.push_back(graph::trace_record(graph, graph.node(graph.programs[r][i]), rank, word[0], word[1]));
       if (word[2] > 0) counters.push_back({"memory", rank, word[1], word[2]});
     }
+    for (const graph::ShareMove& move : moves[r])
+      records.push_back(graph::trace_record(graph, cost.program(), move, rank));
   }
   std::ranges::stable_sort(counters, {}, [](const graph::TraceCounter& counter) {
     return std::pair(counter.rank, counter.time_ns);
@@ -47,7 +78,10 @@ std::string measured_trace(const graph::StepGraph& graph, const std::vector<std:
 std::string predicted_trace(const graph::StepGraph& graph, const cost::CostModel& cost) {
   std::vector<int> ranks(graph.programs.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  return graph::chrome_trace(graph::trace_records(graph), graph::memory_counters(graph, cost, ranks));
+  std::vector<graph::TraceRecord> records = graph::trace_records(graph);
+  const auto gathers = graph::share_records(graph, cost, ranks);
+  records.insert(records.end(), gathers.begin(), gathers.end());
+  return graph::chrome_trace(records, graph::memory_counters(graph, cost, ranks));
 }
 
 }  // namespace
@@ -55,10 +89,11 @@ std::string predicted_trace(const graph::StepGraph& graph, const cost::CostModel
 void write_step_trace(Control& control, const graph::StepGraph& graph, const cost::CostModel& cost,
                       const runtime::StepTiming& timing, const std::filesystem::path& directory) {
   const auto words = control.gather(measured_words(graph, timing));
+  const auto moves = gather_moves(control, timing.moves);
   control.together("writing the trace", [&] {
     if (control.rank() != 0) return;
     base::write_file_atomically(directory / base::text("trace-", graph.step, ".json"),
-                                measured_trace(graph, words));
+                                measured_trace(graph, cost, words, moves));
     base::write_file_atomically(directory / base::text("trace-", graph.step, "-predicted.json"),
                                 predicted_trace(graph, cost));
   });

@@ -49,6 +49,7 @@ struct StepWord {
   int64_t pulled_bytes = 0;
   int64_t pushed_bytes = 0;
   int64_t ring_bytes = 0;
+  int64_t share_bytes = 0;
   int64_t corpus_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t link_exposed_ns = 0;
@@ -63,6 +64,7 @@ StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
   word.pulled_bytes = result.pulled_bytes;
   word.pushed_bytes = result.pushed_bytes;
   word.ring_bytes = result.exchange_bytes;
+  word.share_bytes = result.share_bytes;
   word.corpus_bytes = step.corpus_bytes;
   word.peak_bytes = result.peak_bytes;
   word.link_exposed_ns = result.timing.link_exposed_ns;
@@ -401,6 +403,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;
     metrics.ring_bytes += word.ring_bytes;
+    metrics.share_bytes += word.share_bytes;
     metrics.corpus_bytes += word.corpus_bytes;
     metrics.peak_bytes = std::max(metrics.peak_bytes, word.peak_bytes);
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));

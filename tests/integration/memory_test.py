@@ -58,6 +58,9 @@ class MemoryPolicies(TestCase):
     def test_stages(self):
         self.check("<1,2,1>", ["keep", "recompute", "all"])
 
+    def test_lanes_that_share_parameters(self):
+        self.check("<1,1,2,2>", ["keep", "recompute", "all"])
+
     def test_a_ring(self):
         # One sequence a step that no lane holds alone.
         write_corpus(self.directory / "corpus", [[(3 * i + 5 * j) % 64 for i in range(4 * CONTEXT)] for j in range(6)])

@@ -6,8 +6,9 @@ import pathlib
 import tomllib
 import unittest
 
-from harness import VOCABULARY, TestCase, losses, merged, records, to_toml
+from harness import VOCABULARY, TestCase, losses, make_documents, merged, records, to_toml, write_corpus
 
+CONTEXT = 512
 EXAMPLE = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "shared.toml"
 
 
@@ -18,12 +19,36 @@ class Shared(TestCase):
         changes = {name.replace("__", ".", 1): value for name, value in changes.items()}
         settings = merged(settings, {
             "model.hidden": 32, "model.ffn_hidden": 64, "model.vocab": VOCABULARY, "data.train": [["corpus", 1.0]],
-            "data.context_length": 96, "data.tokens_per_step": 512, "train.steps": 8, "train.eval_every": 4,
+            "data.context_length": CONTEXT, "data.tokens_per_step": 2 * CONTEXT, "train.steps": 12, "train.eval_every": 6,
             "train.threads": 1, "memory.device_gib": 1.0, "memory.margin_gib": 0.1, "checkpoint.every": 0,
             "log.dir": run, "log.tensorboard": False, "log.trace_steps": [2], "parallel.calibration": "analytic",
             **changes})
         (self.directory / f"{run}.toml").write_text(to_toml(settings))
         return self.directory / run
+
+    def setUp(self):
+        super().setUp()
+        # Long documents among short ones, so that lanes share sequences.
+        long = [[(3 * i + 5 * j) % VOCABULARY for i in range(CONTEXT)] for j in range(12)]
+        write_corpus(self.directory / "corpus", long + make_documents(count=60, longest=100))
+
+    def planned(self, run, steps):
+        """The plans of a run's first steps, as it makes them."""
+        outcome = self.finish(self.start([self.program(), "plan", "--config", f"{run}.toml", "--batches", str(steps),
+                                          "--json"]))
+        self.assertEqual(outcome.status, 0, str(outcome))
+        return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+    def test_the_example_has_a_unit_of_every_exchange(self):
+        self.example("shared")
+        exchanges, passes = set(), 0
+        for plan in self.planned("shared", 12):
+            for pipeline in plan["pipelines"]:
+                batches = [batch for lane in pipeline["lanes"] for batch in lane]
+                exchanges.update((pipeline["scheme"].count(",") == 3, batch["exchange"]) for batch in batches)
+                passes += sum("pass" in batch for batch in batches)
+        self.assertGreater(passes, 0)
+        self.assertLessEqual({(True, "ring"), (True, "heads"), (True, "nested")}, exchanges)
 
     def test_the_example_learns_what_ranks_that_share_nothing_learn(self):
         shared = self.example("shared")
@@ -39,7 +64,14 @@ class Shared(TestCase):
         self.assertTrue(validation)
         for found, wanted in zip(validation, expected, strict=True):
             self.assertLess(abs(found - wanted), 1e-4 * wanted)
-        self.assertLess(losses(shared)[7][0], losses(shared)[0][0])
+        self.assertLess(losses(shared)[11][0], losses(shared)[0][0])
+        steps = [record for record in records(shared) if "loss" in record]
+        self.assertTrue(all(step["share_bytes"] > 0 for step in steps))
+        for suffix in ("", "-predicted"):
+            trace = json.loads((shared / f"trace-2{suffix}.json").read_text())["traceEvents"]
+            names = {event["args"]["name"]: event["tid"] for event in trace if event["name"] == "thread_name"}
+            moves = {event["cat"] for event in trace if event["ph"] == "X" and event["tid"] == names["share"]}
+            self.assertEqual(moves, {"gather", "scatter"})
         self.assertTrue((shared / "report.html").exists())
 
     def test_commands_plan_and_simulate_strategies_that_share(self):
