@@ -101,6 +101,12 @@ void warn_of_losses(const corpus::BuildResult& result) {
     base::log_warning(
         text(counts.refused_documents, " documents are not UTF-8 and were left out: convert them first"));
   }
+  if (result.rewritten_documents > 0) {
+    base::log_warning(
+        text(result.rewritten_documents, " of ", result.counts.documents,
+             " conversations: the chat template rewrites earlier turns, so only the last turn of the "
+             "assistant is learnt; {% generation %} in the template marks others"));
+  }
   if (result.changed_documents > 0) {
     base::log_warning(text(result.changed_documents, " of ", counts.documents,
                            " documents do not decode to themselves with this tokenizer"));
@@ -121,7 +127,9 @@ void print_json(const corpus::BuildResult& result) {
                      {"binary_files", result.counts.binary_files},
                      {"other_files", other_files(result)},
                      {"refused_documents", result.counts.refused_documents},
-                     {"changed_documents", result.changed_documents}};
+                     {"changed_documents", result.changed_documents},
+                     {"learnt_tokens", result.learnt_tokens},
+                     {"rewritten_documents", result.rewritten_documents}};
   std::cout << base::json_text(json, 2) << "\n";
 }
 
@@ -136,6 +144,10 @@ void print_text(const corpus::BuildResult& result) {
                     base::human_count(result.lengths.percentile(990'000)), ", longest ",
                     base::human_count(result.lengths.longest()), "\n",
                     "unigram entropy: ", result.unigram_entropy_nats, " nats a token\n");
+  if (result.learnt_tokens > 0) {
+    std::cout << text("learnt: ", base::human_count(result.learnt_tokens),
+                      " tokens, which the assistant says\n");
+  }
 }
 
 void run(const std::shared_ptr<Arguments>& arguments) {
@@ -143,6 +155,10 @@ void run(const std::shared_ptr<Arguments>& arguments) {
   if (build.tokenizer_file.empty() == (build.train_vocabulary == 0)) {
     throw base::InputError("choose a tokenizer: either --tokenizer FILE or --train-tokenizer VOCAB");
   }
+  if (!build.tokenizer.chat_template.empty() && !build.documents.chats)
+    throw base::InputError("--chat-template renders conversations: give --chat with it");
+  if (build.documents.chats && build.train_vocabulary > 0)
+    throw base::InputError("--chat needs a tokenizer with a chat template: give --tokenizer FOLDER");
   if (arguments->sample_mb < 0.001)
     throw base::InputError(text("--sample-mb is ", arguments->sample_mb, ": give 0.001 or more"));
   build.sample_bytes = static_cast<int64_t>(arguments->sample_mb * 1e6);
@@ -187,6 +203,12 @@ void add_corpus(CLI::App& app) {
                     "SentencePiece model, Hugging Face tokenizer.json, or a folder with either");
   build->add_option("--train-tokenizer", options.train_vocabulary,
                     "Train a SentencePiece model of this many pieces");
+  build->add_flag(
+      "--chat", options.documents.chats,
+      "Inputs are conversations, JSON objects with messages: render them by the tokenizer's chat template "
+      "and write corpus.mask, which lets only what the assistant says count");
+  build->add_option("--chat-template", options.tokenizer.chat_template,
+                    "A Jinja file to render conversations by instead of the tokenizer's own template");
   build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")
       ->capture_default_str();
   build->add_option("--delimiter", arguments->delimiter,

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Answers encode and decode questions about a Hugging Face tokenizer.json on standard input and output.
 
-Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS
+Usage: hf_tokenize.py TOKENIZER.json BEGIN_TOKEN END_TOKEN THREADS [CHAT_TEMPLATE]
 
 BEGIN_TOKEN and END_TOKEN stand around documents: '' leaves them to the tokenizer, 'none' means none. THREADS share the
-texts of one question (0: one a core).
+texts of one question (0: one a core). With CHAT_TEMPLATE it answers questions about conversations, too: by the template in
+that file, or with '' by the tokenizer's own.
 
 All integers are little-endian. After start-up and after every question comes a status byte: K, and the
 answer; or X, a uint64 size and a message.
@@ -14,6 +15,9 @@ answer; or X, a uint64 size and a message.
                         -> per text uint64 count and int32 ids
   D, uint64 count, per text uint64 count and int32 ids
                         -> per text uint64 bytes and UTF-8
+  C, uint64 count, per conversation uint64 bytes and JSON
+                        -> per conversation K, byte rewritten (1: only the last turn is learnt), uint64 count, int32
+                           ids and bytes of the mask; or X, uint64 size and a message
 The process ends with its input.
 """
 
@@ -23,6 +27,8 @@ import os
 import pathlib
 import struct
 import sys
+
+import chat_template
 
 END_TOKENS = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|im_end|>", "[SEP]"]
 NO_TOKEN = "none"
@@ -122,27 +128,52 @@ def decode(tokenizer):
         yield struct.pack("<Q", len(data)) + data
 
 
-def fail(message):
+def encode_chat(tokenizer, template, data):
+    try:
+        text, spans, rewritten = template.render(json.loads(data))
+    except (chat_template.ChatError, ValueError) as error:
+        return refusal(error)
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    mask = chat_template.mask_of(encoding.offsets, spans)
+    if not any(mask):
+        return refusal("no token begins in what would be learnt of it: leave it out")
+    ids = array.array("i", encoding.ids).tobytes()
+    return b"K" + struct.pack("<BQ", rewritten, len(mask)) + ids + mask
+
+
+def encode_chats(tokenizer, template):
+    chats = [read_exactly(read_size()) for _ in range(read_size())]
+    return [encode_chat(tokenizer, template, chat) for chat in chats]
+
+
+def refusal(message):
     data = str(message).encode("utf-8", "replace")
-    sink.write(b"X" + struct.pack("<Q", len(data)) + data)
+    return b"X" + struct.pack("<Q", len(data)) + data
+
+
+def fail(message):
+    sink.write(refusal(message))
     sink.flush()
 
 
 def main():
-    path, begin_token, end_token, threads = sys.argv[1:]
+    path, begin_token, end_token, threads, *told = sys.argv[1:]
     if threads != "0":
         os.environ["RAYON_NUM_THREADS"] = threads
     try:
         tokenizer = load(path)
         config = configuration(path)
         ends = begin_id(tokenizer, begin_token, config), end_id(tokenizer, end_token, config)
-    except BadInput as error:
+        template = chat_template.ChatTemplate(path, config, told[0]) if told else None
+    except (BadInput, chat_template.ChatError) as error:
         fail(error)
         return
     vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     sink.write(b"K" + struct.pack("<qii", vocabulary, *ends))
     sink.flush()
     questions = {b"E": encode, b"D": decode}
+    if template is not None:
+        questions[b"C"] = lambda tokenizer: encode_chats(tokenizer, template)
     while (question := source.read(1)) in questions:
         try:
             answer = list(questions[question](tokenizer))

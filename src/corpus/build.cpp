@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kChatTemplate = "chat_template.jinja";
 constexpr uint64_t kSampleSeed = 0x73616D706C65;
 // Python holds one lock a process while it turns ids into bytes, so a child has few threads.
 constexpr int kThreadsOfChild = 4;
@@ -62,6 +63,15 @@ std::string train_model(const std::vector<InputFile>& files, const BuildOptions&
   return model;
 }
 
+// The chat template's file, given or beside the tokenizer; empty: none, or inside tokenizer_config.json.
+std::string template_of(const BuildOptions& options) {
+  const fs::path beside = options.tokenizer_file.parent_path() / kChatTemplate;
+  const fs::path& told = options.tokenizer.chat_template;
+  if (!options.documents.chats) return "";
+  if (told.empty()) return fs::exists(beside) ? base::read_file(beside) : "";
+  return base::read_file(told);
+}
+
 // What a corpus is made of and how: builds of which this is equal write the same bytes.
 std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptions& options) {
   base::CanonicalBytes bytes;
@@ -72,6 +82,7 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
   }
   bytes.add(options.documents.text_key).add(options.documents.delimiter);
   bytes.add(options.train_vocabulary).add(options.sample_bytes);
+  bytes.add(options.documents.chats ? 1 : 0).add(template_of(options));
   bytes.add(options.tokenizer.begin_token).add(options.tokenizer.end_token);
   if (!options.tokenizer_file.empty()) {
     const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
@@ -83,8 +94,9 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
 
 // The tokenizer of a build, ready for `workers` threads.
 struct BuildTokenizer {
-  std::string model;   // its file's bytes
-  std::string config;  // and those of the tokenizer_config.json beside it; empty: none
+  std::string model;          // its file's bytes
+  std::string config;         // and those of the tokenizer_config.json beside it; empty: none
+  std::string chat_template;  // likewise
   bool hugging_face = false;
   int workers = 1;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -97,12 +109,14 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   BuildTokenizer made;
   made.hugging_face = options.tokenizer_file.extension() == ".json";
   TokenizerOptions told = options.tokenizer;
+  told.chats = options.documents.chats;
   told.threads = made.hugging_face ? std::min(threads, kThreadsOfChild) : 1;
   made.workers = told.callers = (threads + told.threads - 1) / told.threads;
   if (!options.tokenizer_file.empty()) {
     made.model = base::read_file(options.tokenizer_file);
     const fs::path config = options.tokenizer_file.parent_path() / "tokenizer_config.json";
     if (fs::exists(config)) made.config = base::read_file(config);
+    made.chat_template = template_of(options);
     made.tokenizer = load_tokenizer(options.tokenizer_file, told);
     return made;
   }
@@ -116,9 +130,13 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   return made;
 }
 
-void require_documents(const BuildResult& result, size_t files) {
+void require_documents(const BuildResult& result, const BuildOptions& options, size_t files) {
   const DocumentCounts& counts = result.counts;
   if (counts.documents > 0) return;
+  if (options.documents.chats) {
+    throw InputError(
+        text("none of ", files, " input files holds a conversation: give JSON Lines with messages"));
+  }
   throw InputError(text("none of ", files, " input files holds text: ", counts.binary_files, " are binary, ",
                         counts.refused_documents, " documents are not UTF-8, ", counts.empty_documents,
                         " are empty; convert them to UTF-8"));
@@ -154,7 +172,9 @@ void encode(const std::vector<InputFile>& files, const BuildOptions& options, co
   report(options, "encode", all_bytes, all_bytes);
   result.counts = encoded.counts;
   result.changed_documents = encoded.changed_documents;
-  require_documents(result, files.size());
+  result.learnt_tokens = encoded.learnt_tokens;
+  result.rewritten_documents = encoded.rewritten_documents;
+  require_documents(result, options, files.size());
   result.unigram_entropy_nats = unigram_entropy_nats(encoded.token_counts);
   result.lengths = LengthDistribution(writer.lengths());
 }
@@ -163,12 +183,15 @@ void commit(const BuildOptions& options, const BuildTokenizer& with, const Build
             IndexedWriter& writer) {
   writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
   base::write_file_atomically(result.tokenizer, with.model);
-  const fs::path config = options.directory / "tokenizer_config.json";
-  std::error_code ignored;
-  if (with.config.empty()) {
-    fs::remove(config, ignored);
-  } else {
-    base::write_file_atomically(config, with.config);
+  const std::pair<const char*, const std::string&> beside[] = {{"tokenizer_config.json", with.config},
+                                                               {kChatTemplate, with.chat_template}};
+  for (const auto& [name, bytes] : beside) {
+    std::error_code ignored;
+    if (bytes.empty()) {
+      fs::remove(options.directory / name, ignored);
+    } else {
+      base::write_file_atomically(options.directory / name, bytes);
+    }
   }
   base::write_file_atomically(options.directory / "lengths.json", lengths_text(lengths_json(result)));
   writer.commit();
@@ -192,7 +215,9 @@ BuildResult build_corpus(const BuildOptions& told) {
     result.vocabulary = with.tokenizer->vocabulary();
     result.begin_id = with.tokenizer->begin_id();
     result.end_id = with.tokenizer->end_id();
-    IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary, .unfinished = unfinished});
+    IndexedWriter writer(result.prefix, {.vocabulary = result.vocabulary,
+                                         .mask = options.documents.chats ? MaskFile::kWrite : MaskFile::kNone,
+                                         .unfinished = unfinished});
     encode(inputs.files, options, with, writer, unfinished->state(), result);
     commit(options, with, result, writer);
   } catch (const base::RunError&) {

@@ -38,6 +38,8 @@ struct BuildResult {
   int64_t continued_documents = 0;  // that an earlier build, which was killed, had written
   double unigram_entropy_nats = 0;  // a token, end-of-document tokens included
   int64_t changed_documents = 0;    // that the tokenizer does not give back as they were; ours has none
+  int64_t learnt_tokens = 0;        // of conversations, as in Encoded
+  int64_t rewritten_documents = 0;
   DocumentCounts counts;
   std::map<std::string, int64_t> other_endings;  // as in Inputs
   LengthDistribution lengths;
@@ -45,7 +47,9 @@ struct BuildResult {
 
 // Writes corpus.bin, corpus.idx, the tokenizer (tokenizer.model, or tokenizer.json as given, with its
 // tokenizer_config.json) and lengths.json into the directory. Each document stands between the tokenizer's
-// begin and end tokens. The same inputs give the same bytes on every machine.
+// begin and end tokens. Of conversations (options.documents.chats) also corpus.mask, which lets count what
+// the model is to say, and the chat template beside the tokenizer. The same inputs give the same bytes on
+// every machine.
 //
 // A build that is killed, or finds the disk full, leaves corpus.unfinished, from which a build of the same
 // inputs and options continues; inputs are known by path, size and time.

@@ -141,6 +141,20 @@ void read_table(const InputFile& file, const DocumentOptions& options, DocumentC
   }
 }
 
+void read_chats(const InputFile& file, const Visit& visit) {
+  const auto refuse = [&](const char* fault) {
+    throw InputError(text(file.path.string(), ": ", fault,
+                          ": conversations are JSON objects with messages, one a ",
+                          "line; convert it to JSON Lines, or leave --chat out"));
+  };
+  if (is_table(file.path)) refuse("a table");
+  ByteSource source(file.path);
+  const std::string_view bytes = source.next();
+  const size_t begin = bytes.find_first_not_of(" \t\r\n");
+  if (begin == bytes.npos || (bytes[begin] != '{' && bytes[begin] != '[')) refuse("no JSON");
+  read_json(bytes, source, file.path.string(), visit);
+}
+
 // Whatever a text file holds: `may_be_binary` then passes it over in silence.
 void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary,
                const DocumentOptions& options, DocumentCounts& counts, const Visit& visit) {
@@ -225,6 +239,7 @@ Inputs find_inputs(const std::vector<fs::path>& paths, const DocumentOptions& op
 void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                     const std::function<void(RawDocument&&)>& visit) {
   ++counts.files;
+  if (options.chats) return read_chats(file, visit);
   if (is_table(file.path)) return read_table(file, options, counts, visit);
   ByteSource source(file.path);
   std::string_view bytes = source.next();
@@ -235,6 +250,17 @@ void read_documents(const InputFile& file, const DocumentOptions& options, Docum
     bytes = whole;
   }
   read_text(bytes, file, file.from_directory || source.compressed(), options, counts, visit);
+}
+
+bool takes_chat(const RawDocument& document, DocumentCounts& counts) {
+  if (!is_utf8(document.bytes)) {
+    ++counts.refused_documents;
+    return false;
+  }
+  base::parse_json(document.bytes, document.place);
+  ++counts.documents;
+  counts.bytes += static_cast<int64_t>(document.bytes.size());
+  return true;
 }
 
 void texts_of(const RawDocument& document, const DocumentOptions& options, DocumentCounts& counts,

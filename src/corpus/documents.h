@@ -15,6 +15,7 @@
 namespace sluice::corpus {
 
 struct DocumentOptions {
+  bool chats = false;             // documents are conversations, JSON objects with messages
   std::string text_key = "text";  // of a JSON object, or the column of a table: its document
   std::string split = "train";    // of data sets that have several
   std::string delimiter;          // cuts documents further, each part keeping it at its end; empty: none
@@ -75,9 +76,14 @@ struct RawDocument {
 // files (.parquet, .arrow) hold a document a row. Files ending in .jsonl, .ndjson or .json hold JSON objects
 // (a line each, in a list, or over several lines), a document each; so do files of other names that begin
 // with a line, or a list, whose first object has text under text_key. All others are text, a document each,
-// or several where a delimiter cuts them. InputError naming file and line of malformed JSON.
+// or several where a delimiter cuts them. InputError naming file and line of malformed JSON. Conversations
+// stand in JSON only: InputError naming any other file.
 void read_documents(const InputFile& file, const DocumentOptions& options, DocumentCounts& counts,
                     const std::function<void(RawDocument&&)>& visit);
+
+// Whether it is a conversation that can be rendered; counts it, or as refused when it is not UTF-8.
+// InputError naming its place when it is malformed. REQUIRES: options.chats.
+bool takes_chat(const RawDocument& document, DocumentCounts& counts);
 
 // Calls `visit` for the texts of one of them, cut at the delimiter. InputError naming its place when it is
 // malformed or has no text.

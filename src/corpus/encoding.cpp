@@ -1,12 +1,15 @@
 #include "corpus/encoding.h"
 
+#include <algorithm>
 #include <deque>
 #include <future>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "base/error.h"
 #include "base/queue.h"
+#include "base/text.h"
 
 namespace sluice::corpus {
 
@@ -30,10 +33,33 @@ struct EncodedBatch {
   std::vector<std::vector<int32_t>> ids;
   DocumentCounts counts;
   int64_t changed_documents = 0;
+  std::vector<std::vector<uint8_t>> masks;  // of conversations
+  int64_t rewritten_documents = 0;
 };
 
+EncodedBatch encode_chats(const Batch& batch, const Tokenizer& tokenizer) {
+  EncodedBatch encoded{.counts = batch.counts};
+  std::vector<std::string> chats;
+  std::vector<const RawDocument*> documents;
+  for (const RawDocument& document : batch.documents) {
+    if (!takes_chat(document, encoded.counts)) continue;
+    chats.push_back(document.bytes);
+    documents.push_back(&document);
+  }
+  std::vector<EncodedChat> answers = tokenizer.encode_chats(chats);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EncodedChat& chat = answers[i];
+    if (!chat.fault.empty()) throw base::InputError(base::text(documents[i]->place, ": ", chat.fault));
+    encoded.ids.push_back(std::move(chat.ids));
+    encoded.masks.push_back(std::move(chat.mask));
+    if (chat.rewritten) ++encoded.rewritten_documents;
+  }
+  return encoded;
+}
+
 EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const Tokenizer& tokenizer) {
-  EncodedBatch encoded{{}, batch.counts, 0};
+  if (options.chats) return encode_chats(batch, tokenizer);
+  EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> texts;
   for (const RawDocument& document : batch.documents) {
     texts_of(document, options, encoded.counts, [&](std::string_view whole) { texts.emplace_back(whole); });
@@ -106,10 +132,17 @@ class Pipeline {
     UnderWay oldest = std::move(under_way_.front());
     under_way_.pop_front();
     const EncodedBatch result = oldest.result.get();
-    for (const std::vector<int32_t>& ids : result.ids) {
+    for (size_t i = 0; i < result.ids.size(); ++i) {
+      const std::vector<int32_t>& ids = result.ids[i];
       for (const int32_t id : ids) ++encoded_.token_counts[static_cast<size_t>(id)];
-      if (!ids.empty()) writer_.add(ids);
+      if (options_.documents.chats) {
+        writer_.add(ids, result.masks[i]);
+        encoded_.learnt_tokens += std::ranges::count(result.masks[i], 1);
+      } else if (!ids.empty()) {
+        writer_.add(ids);
+      }
     }
+    encoded_.rewritten_documents += result.rewritten_documents;
     encoded_.counts += result.counts;
     encoded_.changed_documents += result.changed_documents;
     encoded_.file = oldest.batch->file;
@@ -140,6 +173,8 @@ Json to_json(const Encoded& encoded) {
            {counts.files, counts.documents, counts.bytes, counts.binary_files, counts.refused_documents,
             counts.empty_documents}},
           {"changed_documents", encoded.changed_documents},
+          {"learnt_tokens", encoded.learnt_tokens},
+          {"rewritten_documents", encoded.rewritten_documents},
           {"token_counts", encoded.token_counts},
           {"file", encoded.file},
           {"read_documents", encoded.read_documents}};
@@ -156,6 +191,8 @@ Encoded encoded_from_json(const Json& json, const std::string& name) {
   }
   for (size_t i = 0; i < counts.size(); ++i) *fields[i] = counts[i];
   encoded.changed_documents = base::require<int64_t>(json, "changed_documents", name);
+  encoded.learnt_tokens = base::require<int64_t>(json, "learnt_tokens", name);
+  encoded.rewritten_documents = base::require<int64_t>(json, "rewritten_documents", name);
   encoded.token_counts = base::require<std::vector<int64_t>>(json, "token_counts", name);
   encoded.file = base::require<int64_t>(json, "file", name);
   encoded.read_documents = base::require<int64_t>(json, "read_documents", name);

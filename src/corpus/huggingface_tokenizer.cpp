@@ -11,6 +11,33 @@ namespace {
 
 constexpr char kEncode = 'E';
 constexpr char kDecode = 'D';
+constexpr char kChats = 'C';
+constexpr char kOk = 'K';
+
+void send_texts(PythonChild& child, char question, std::span<const std::string> texts) {
+  child.send(&question, 1);
+  child.send_number<uint64_t>(texts.size());
+  for (const std::string& text : texts) {
+    child.send_number<uint64_t>(text.size());
+    child.send(text.data(), text.size());
+  }
+  child.check_status();
+}
+
+EncodedChat receive_chat(PythonChild& child) {
+  EncodedChat chat;
+  if (child.receive_number<char>() != kOk) {
+    chat.fault.resize(child.receive_number<uint64_t>());
+    child.receive(chat.fault.data(), chat.fault.size());
+    return chat;
+  }
+  chat.rewritten = child.receive_number<uint8_t>() != 0;
+  chat.ids.resize(child.receive_number<uint64_t>());
+  chat.mask.resize(chat.ids.size());
+  child.receive(chat.ids.data(), chat.ids.size() * sizeof(int32_t));
+  child.receive(chat.mask.data(), chat.mask.size());
+  return chat;
+}
 
 }  // namespace
 
@@ -20,8 +47,9 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path,
     throw base::InputError(
         base::text("cannot read ", path.string(), ": there is no such file: name a tokenizer.json"));
   }
-  const std::vector<std::string> arguments = {path.string(), options.begin_token, options.end_token,
-                                              std::to_string(options.threads)};
+  std::vector<std::string> arguments = {path.string(), options.begin_token, options.end_token,
+                                        std::to_string(options.threads)};
+  if (options.chats) arguments.push_back(options.chat_template.string());
   for (int i = 0; i < std::max(options.callers, 1); ++i) {
     children_.push_back(
         std::make_unique<PythonChild>(options.tools, "hf_tokenize.py", arguments, path.string()));
@@ -51,13 +79,7 @@ auto HuggingFaceTokenizer::with_child(const Ask& ask) const {
 
 std::vector<std::vector<int32_t>> HuggingFaceTokenizer::encode_all(std::span<const std::string> texts) const {
   return with_child([&](PythonChild& child) {
-    child.send(&kEncode, 1);
-    child.send_number<uint64_t>(texts.size());
-    for (const std::string& text : texts) {
-      child.send_number<uint64_t>(text.size());
-      child.send(text.data(), text.size());
-    }
-    child.check_status();
+    send_texts(child, kEncode, texts);
     std::vector<std::vector<int32_t>> ids(texts.size());
     for (std::vector<int32_t>& each : ids) {
       each.resize(child.receive_number<uint64_t>());
@@ -82,6 +104,15 @@ std::vector<std::string> HuggingFaceTokenizer::decode_all(std::span<const std::v
       child.receive(each.data(), each.size());
     }
     return texts;
+  });
+}
+
+std::vector<EncodedChat> HuggingFaceTokenizer::encode_chats(std::span<const std::string> chats) const {
+  return with_child([&](PythonChild& child) {
+    send_texts(child, kChats, chats);
+    std::vector<EncodedChat> encoded;
+    for (size_t i = 0; i < chats.size(); ++i) encoded.push_back(receive_chat(child));
+    return encoded;
   });
 }
 

@@ -20,6 +20,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   // RunError when a child ends before it has answered.
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override;
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
+  std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const override;
 
  private:
   // Calls ask(child) with one that nobody else asks, waiting for it when all are busy.

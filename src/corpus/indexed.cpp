@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <system_error>
 
 #include "base/error.h"
@@ -276,21 +277,39 @@ uint64_t IndexedCorpus::index_hash() const {
 
 namespace {
 
-void add_sampled(base::CanonicalBytes& hashes, const base::MappedFile& file) {
+// Calls visit(bytes) for blocks spread evenly over the file, or for the whole where it is not larger.
+template <typename Visit>
+void sample(const base::MappedFile& file, Visit visit) {
   const auto size = static_cast<int64_t>(file.size());
-  hashes.add(size);
-  const auto add = [&](int64_t begin, int64_t bytes) {
-    const auto count = static_cast<size_t>(bytes);
-    hashes.add(static_cast<int64_t>(base::hash_bytes(file.data() + begin, count)));
-  };
   constexpr int64_t kBlock = IndexedCorpus::kContentBlockBytes;
   constexpr int64_t kLast = IndexedCorpus::kContentBlocks - 1;
-  if (size <= (kLast + 1) * kBlock) return add(0, size);
+  const auto block_at = [&](int64_t begin, int64_t bytes) {
+    visit(std::span(file.data() + begin, static_cast<size_t>(bytes)));
+  };
+  if (size <= (kLast + 1) * kBlock) return block_at(0, size);
   // size - kBlock is the last block's place; the product stays below 2^63 for files up to 32 PiB.
-  for (int64_t block = 0; block <= kLast; ++block) add((size - kBlock) * block / kLast, kBlock);
+  for (int64_t block = 0; block <= kLast; ++block) block_at((size - kBlock) * block / kLast, kBlock);
+}
+
+void add_sampled(base::CanonicalBytes& hashes, const base::MappedFile& file) {
+  hashes.add(static_cast<int64_t>(file.size()));
+  sample(file, [&](std::span<const std::byte> bytes) {
+    hashes.add(static_cast<int64_t>(base::hash_bytes(bytes.data(), bytes.size())));
+  });
 }
 
 }  // namespace
+
+int64_t IndexedCorpus::loss_ppm() const {
+  constexpr int64_t kAll = 1'000'000;
+  if (!mask_) return kAll;
+  int64_t counted = 0, seen = 0;
+  sample(*mask_, [&](std::span<const std::byte> bytes) {
+    counted += std::ranges::count_if(bytes, [](std::byte counts) { return counts != std::byte{0}; });
+    seen += static_cast<int64_t>(bytes.size());
+  });
+  return std::max<int64_t>(1, counted * kAll / std::max<int64_t>(1, seen));
+}
 
 uint64_t IndexedCorpus::content_hash() const {
   base::CanonicalBytes hashes;
@@ -308,13 +327,12 @@ IndexedWriter::IndexedWriter(const std::filesystem::path& prefix, IndexedWriterO
   const std::filesystem::path& folder = options_.unfinished->folder();
   tokens_file_.emplace(folder / "bin", tokens_ * token_bytes(type_));
   lengths_file_.emplace(folder / "lengths", static_cast<int64_t>(4 * lengths_.size()));
-  if (options_.mask == MaskFile::kWrite) mask_file_.emplace(folder / "mask", 0);
+  if (options_.mask == MaskFile::kWrite) mask_file_.emplace(folder / "mask", tokens_);
 }
 
 void IndexedWriter::continue_saved() {
   const base::Json& state = options_.unfinished->state();
   if (state.is_null()) return;
-  SLUICE_ASSERT(options_.mask == MaskFile::kNone, "masks are not continued");
   const std::string name = options_.unfinished->folder().string();
   tokens_ = base::require<int64_t>(state, "tokens", name);
   lengths_.resize(base::require<size_t>(state, "documents", name));
@@ -360,6 +378,7 @@ void IndexedWriter::save(base::Json fields) {
   saved_lengths_ = lengths_.size();
   tokens_file_->sync();
   lengths_file_->sync();
+  if (mask_file_) mask_file_->sync();
   fields["tokens"] = tokens_;
   fields["documents"] = lengths_.size();
   options_.unfinished->save(std::move(fields));

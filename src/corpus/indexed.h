@@ -70,6 +70,9 @@ class IndexedCorpus {
   // Whether the loss counts any token: false when there is a mask and all of it is 0. Reads the mask up to
   // the first token that counts.
   bool has_targets() const;
+  // Parts per million of the tokens that the loss counts: of all without a mask; else as the mask's blocks of
+  // content_hash() have it, at least 1.
+  int64_t loss_ppm() const;
 
   // Of all documents' lengths and places: equal for equal .idx files.
   uint64_t index_hash() const;
@@ -111,7 +114,6 @@ struct IndexedWriterOptions {
   int64_t vocabulary = 0;  // decides the token type; add() refuses ids at or above it; 0: int32, any id
   MaskFile mask = MaskFile::kNone;
   // Where the files grow, with what an earlier writer saved there; none: in a folder of the writer's own.
-  // REQUIRES: no mask with one that continues.
   std::shared_ptr<Unfinished> unfinished;
 };
 

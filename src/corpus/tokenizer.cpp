@@ -42,9 +42,18 @@ ConfiguredTokens configured_tokens(const fs::path& model) {
   return {begins ? token_text(config, "bos_token") : "", token_text(config, "eos_token")};
 }
 
+std::vector<EncodedChat> Tokenizer::encode_chats(std::span<const std::string>) const {
+  SLUICE_ASSERT(false, "a tokenizer without chat templates");
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path, const TokenizerOptions& options) {
   const fs::path file = tokenizer_file(path);
   if (file.extension() == ".json") return std::make_unique<HuggingFaceTokenizer>(file, options);
+  if (options.chats) {
+    throw base::InputError(base::text(file.string(),
+                                      " has no chat template: conversations need a tokenizer.json; ",
+                                      "save the tokenizer by transformers' save_pretrained"));
+  }
   TokenizerOptions told = options;
   const ConfiguredTokens configured = configured_tokens(file);
   if (told.begin_token.empty()) told.begin_token = configured.begin_token;

@@ -22,6 +22,17 @@ struct TokenizerOptions {
   std::string begin_token;  // piece in front of documents; empty: as the tokenizer says; kNoToken: none
   std::string end_token;    // piece that ends documents; empty: the tokenizer's own; kNoToken: none
   PythonTools tools;        // for tokenizer.json only
+  bool chats = false;       // encode_chats() will be called
+  std::filesystem::path chat_template;  // that renders them; empty: the tokenizer's own
+};
+
+// A conversation as a document. Its template says everything that stands in it: no begin or end token is
+// added.
+struct EncodedChat {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> mask;  // 1: the model learns to say this token
+  bool rewritten = false;     // the template rewrites earlier turns, so only the last one is learnt
+  std::string fault;          // why it cannot be one, with a way out; then there are no ids
 };
 
 // Thread-safe.
@@ -32,6 +43,9 @@ class Tokenizer {
   // The ids of each text, no beginning or end token added. REQUIRES: texts are UTF-8.
   virtual std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const = 0;
   virtual std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const = 0;
+  // Of conversations, JSON objects with "messages" as chat templates take them (tools/chat_template.py says
+  // how they are rendered, and what of them is learnt). REQUIRES: options.chats.
+  virtual std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const;
 
   int64_t vocabulary() const { return vocabulary_; }  // ids are in [0, vocabulary)
   int32_t begin_id() const { return begin_id_; }      // the token in front of a document; -1: there is none

@@ -1,0 +1,124 @@
+"""corpus build --chat: conversations by a tokenizer's template, and which of their tokens are learnt."""
+
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+from commands import CommandTest, call
+
+TOOLS = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice")) / "tools/bin/python"
+# A byte-level tokenizer without merges: a token a byte, and the template's marks.
+WRITER = """
+import sys
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
+tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+tokenizer.decoder = decoders.ByteLevel()
+tokenizer.add_special_tokens([AddedToken(mark, special=True) for mark in ("<|im_start|>", "<|im_end|>")])
+tokenizer.save(sys.argv[1])
+"""
+TURN = "<|im_start|>{{ message.role }}\n"
+PROMPT = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+PLAIN = "{% for message in messages %}" + TURN + "{{ message.content }}<|im_end|>\n{% endfor %}" + PROMPT
+MARKED = (
+    "{% for message in messages %}" + TURN + "{% if message.role == 'assistant' %}"
+    "{% generation %}{{ message.content }}<|im_end|>{% endgeneration %}"
+    "{% else %}{{ message.content }}<|im_end|>{% endif %}\n{% endfor %}" + PROMPT
+)
+# Leaves out of earlier turns what was thought there.
+FORGETFUL = (
+    "{% for message in messages %}" + TURN + "{% if message.role == 'assistant' and not loop.last %}"
+    "{{ message.content.split('</think>')[-1] }}{% else %}{{ message.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    + PROMPT
+)
+CHAT = [("system", "Be brief."), ("user", "Hi"), ("assistant", "<think>hm</think>Hello"), ("user", "d\u00e9j\u00e0?"),
+        ("assistant", "<think>so</think>Vu.")]
+
+
+def conversation(turns):
+    return {"messages": [{"role": role, "content": content} for role, content in turns]}
+
+
+class ChatCorpora(CommandTest):
+    def setUp(self):
+        self.tokenizer = self.folder / self._testMethodName
+        self.tokenizer.mkdir()
+        subprocess.run([TOOLS, "-c", WRITER, self.tokenizer / "tokenizer.json"], check=True)
+        self.lines = self.tokenizer / "chats.jsonl"
+
+    def build(self, template, rows, *arguments):
+        config = {"eos_token": "<|im_end|>"} | ({"chat_template": template} if template else {})
+        (self.tokenizer / "tokenizer_config.json").write_text(json.dumps(config))
+        self.lines.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+        self.corpus = self.tokenizer / "corpus"
+        return call("corpus", "build", self.lines, "--out", self.corpus, "--tokenizer", self.tokenizer, "--chat",
+                    "--json", *arguments)
+
+    def learnt(self, template, turns):
+        """What was built, and the parts of the document that the mask lets count."""
+        built = self.build(template, [conversation(turns)])
+        self.assertEqual(built.returncode, 0, built.stderr)
+        ids = (self.corpus / "corpus.bin").read_bytes()
+        mask = (self.corpus / "corpus.mask").read_bytes()
+        self.assertEqual(len(ids), 2 * len(mask))
+        self.assertEqual(json.loads(built.stdout)["learnt_tokens"], sum(mask))
+        alphabet = json.loads((self.tokenizer / "tokenizer.json").read_text())
+        names = {i: name for name, i in alphabet["model"]["vocab"].items()}
+        names |= {token["id"]: token["content"] for token in alphabet["added_tokens"]}
+        parts, before = [], 0
+        for i, counts in enumerate(mask):
+            name = names[int.from_bytes(ids[2 * i : 2 * i + 2], "little")]
+            if counts and not before:
+                parts.append("")
+            if counts:
+                parts[-1] += name.replace("\u0120", " ").replace("\u010a", "\n")
+            before = counts
+        return built, parts
+
+    def test_marked_spans_are_learnt(self):
+        _, parts = self.learnt(MARKED, CHAT)
+        self.assertEqual(parts, ["<think>hm</think>Hello<|im_end|>", "<think>so</think>Vu.<|im_end|>"])
+
+    def test_without_marks_the_difference_of_prefixes_is_learnt(self):
+        _, parts = self.learnt(PLAIN, CHAT)
+        self.assertEqual(parts, ["<think>hm</think>Hello<|im_end|>\n", "<think>so</think>Vu.<|im_end|>\n"])
+
+    def test_a_template_that_rewrites_earlier_turns_trains_the_last_one_and_says_so(self):
+        built, parts = self.learnt(FORGETFUL, CHAT)
+        self.assertEqual(parts, ["<think>so</think>Vu.<|im_end|>\n"])
+        self.assertEqual(json.loads(built.stdout)["rewritten_documents"], 1)
+        self.assertRegex(built.stderr, "1 of 1 conversations: the chat template rewrites earlier turns")
+
+    def test_the_template_may_come_from_a_file(self):
+        template = self.tokenizer / "mine.jinja"
+        template.write_text(MARKED)
+        built = self.build(None, [conversation(CHAT)], "--chat-template", template)
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.assertEqual((self.corpus / "chat_template.jinja").read_text(), MARKED)
+
+    def test_what_is_wrong_is_named_with_its_line_and_a_way_out(self):
+        good = conversation(CHAT)
+        cases = [
+            (PLAIN, [good, '{"messages": [}'], r"chats.jsonl:2: "),
+            (PLAIN, [good, conversation([("user", "a"), ("bot", "b")])],
+             r"chats.jsonl:2: message 1 has the unknown role 'bot': give it one of system, "),
+            (PLAIN, [conversation([("user", "a")])], r"chats.jsonl:1: nothing of it would be learnt: give it a message"),
+            (PLAIN, [{"text": "a"}], r"chats.jsonl:1: there are no messages: a line holds "),
+            ("{# nothing #}", [good], r"chats.jsonl:1: the chat template renders nothing of it: "),
+            ("{{ raise_exception('no system') }}", [good], r"chats.jsonl:1: the chat template refuses it: no system: "),
+            ("{% for %}", [good], r"the chat template is no Jinja: .*--chat-template"),
+            (None, [good], r"it comes without a chat template: name one with --chat-template"),
+        ]
+        for template, rows, message in cases:
+            with self.subTest(message=message):
+                built = self.build(template, rows)
+                self.assertEqual((built.returncode, built.stdout), (2, ""), built.stderr)
+                self.assertRegex(built.stderr, message)
+                self.assertFalse((self.tokenizer / "corpus" / "corpus.idx").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
