@@ -157,7 +157,7 @@ class LayerBench {
       operations_.push_back(layers::make_operation(context_, table_, position, of(flats_), of(sums_)));
     }
     std::vector<int64_t> rows(static_cast<size_t>(load.tokens()), 1);
-    targets_ = layers::targets(rows, kGpu);
+    targets_ = layers::targets(rows, {}, kGpu);
   }
 
   void run() {

@@ -97,6 +97,12 @@ int64_t Data::longest_sequence() const {
   return length;
 }
 
+int64_t Data::loss_ppm() const {
+  int64_t most = 0;
+  for (const DataPhase& phase : phases) most = std::max(most, phase.training.loss_ppm());
+  return most;
+}
+
 Data open_data(const RunConfig& config) {
   if (config.data.train.empty()) {
     throw base::InputError("[config] data.train is empty: name at least one [prefix, weight] pair");

@@ -38,6 +38,8 @@ struct Data {
   PhasedSampler sampler() const;
   // Lengths by batch to propose strategies with: of every phase, as config::sample_batches.
   std::vector<std::vector<int64_t>> sample_batches(uint64_t seed) const;
+  // Parts per million of the tokens that training's loss counts, in the phase in which most do.
+  int64_t loss_ppm() const;
   // The length of the longest sequence that training or evaluation meets.
   int64_t longest_sequence() const;
 };

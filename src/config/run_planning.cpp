@@ -12,6 +12,7 @@
 #include "config/strategy_file.h"
 #include "cost/analytic.h"
 #include "cost/exchange.h"
+#include "cost/loss_share.h"
 #include "cost/shipped.h"
 
 namespace sluice::config {
@@ -129,7 +130,7 @@ PlannerChoices choices_of(const RunConfig& config, int world_size) {
 
 PlanningTask task_of(const RunConfig& config, const Data& data, const cost::CostModel& cost, int world_size) {
   PlanningTask task{.world_size = world_size,
-                    .cost = cost,
+                    .cost = cost::CostModel(cost::with_loss_share(cost.options(), data.loss_ppm())),
                     .context_length = data.longest_sequence(),
                     .seed = static_cast<uint64_t>(config.data.seed),
                     .choices = choices_of(config, world_size)};

@@ -73,6 +73,15 @@ void Blend::require_targets() const {
   }
 }
 
+int64_t Blend::loss_ppm() const {
+  int64_t counted = 0, weights = 0;
+  for (const Part& part : parts_) {
+    counted += part.weight_ppm * part.corpus->loss_ppm() / 1'000'000;
+    weights += part.weight_ppm;
+  }
+  return std::max<int64_t>(1, counted * 1'000'000 / weights);
+}
+
 void Blend::read(int64_t document, int64_t begin, int64_t count, int32_t* out) const {
   const auto [part, local] = locate(document);
   parts_[part].corpus->read(local, begin, count, out);

@@ -44,6 +44,8 @@ class Blend {
 
   // InputError naming the first corpus whose mask leaves no token to learn from.
   void require_targets() const;
+  // As IndexedCorpus::loss_ppm, of the blend's tokens.
+  int64_t loss_ppm() const;
 
   // As IndexedCorpus::read and read_mask, by the document's number in the blend.
   void read(int64_t document, int64_t begin, int64_t count, int32_t* out) const;

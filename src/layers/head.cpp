@@ -1,5 +1,6 @@
-// S: rows of this rank's shard, T: all rows, R: rows with a target, C: rows of one chunk, H: hidden,
-// V: vocabulary entries of this rank, 3: softmax statistics (ops/cross_entropy.h).
+// S: rows of this rank's shard, R: all rows with a target, M: those that each rank gives (Targets), G: M of
+// all ranks, C: rows of one chunk, H: hidden, V: vocabulary entries of this rank, 3: softmax statistics
+// (ops/cross_entropy.h).
 #include "layers/head.h"
 
 #include <ATen/ops/zeros.h>
@@ -66,29 +67,42 @@ ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weigh
 // A sum that stays on the device: reading it would hold up whoever issues the work behind it.
 at::Tensor zero_loss(const at::Tensor& like) { return at::zeros({}, like.options().dtype(at::kDouble)); }
 
-// Calls visit(rows_C, target_C) for nearly equal chunks of the rows that have a target.
+// Calls visit(places_C, target_C) for nearly equal chunks of the rows that have a target.
 template <typename Visit>
 void for_each_chunk(const LayerContext& context, const at::Tensor& x, const Targets& targets, Visit visit) {
-  const int64_t rows = targets.row_R.size(0);
+  const int64_t rows = targets.place_R.size(0);
   const int64_t chunk_rows = head_chunk_rows(context, softmax_logit_bytes(x));
   const int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const base::Interval part = base::even_part(rows, chunks, chunk);
-    visit(targets.row_R.narrow(0, part.begin, part.size()),
+    visit(targets.place_R.narrow(0, part.begin, part.size()),
           targets.target_R.narrow(0, part.begin, part.size()));
   }
 }
 
 }  // namespace
 
-Targets targets(const std::vector<int64_t>& target_of_row, const at::Device& device) {
-  std::vector<int64_t> rows, targets;
+Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel& parallel,
+                const at::Device& device) {
+  const int64_t rows = static_cast<int64_t>(target_of_row.size()) / parallel.tp;  // of a shard
+  std::vector<std::vector<int64_t>> of_rank(static_cast<size_t>(parallel.tp));
+  std::vector<int64_t> targets;
   for (size_t row = 0; row < target_of_row.size(); ++row) {
     if (target_of_row[row] < 0) continue;
-    rows.push_back(static_cast<int64_t>(row));
+    const int64_t rank = static_cast<int64_t>(row) / rows;
+    of_rank[static_cast<size_t>(rank)].push_back(static_cast<int64_t>(row) - rank * rows);
     targets.push_back(target_of_row[row]);
   }
-  return {on_device(rows, device), on_device(targets, device)};
+  size_t most = 0;
+  for (const std::vector<int64_t>& each : of_rank) most = std::max(most, each.size());
+  std::vector<int64_t> places;
+  for (size_t rank = 0; rank < of_rank.size(); ++rank) {
+    for (size_t i = 0; i < of_rank[rank].size(); ++i) places.push_back(static_cast<int64_t>(rank * most + i));
+  }
+  std::vector<int64_t>& own = of_rank[static_cast<size_t>(parallel.t)];
+  const auto own_rows = static_cast<int64_t>(own.size());
+  own.resize(most, 0);
+  return {on_device(own, device), own_rows, on_device(places, device), on_device(targets, device)};
 }
 
 int64_t default_logits_chunk_bytes(const at::Device& device) {
@@ -104,34 +118,44 @@ int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
                                  const at::Tensor& x_SH, const Targets& targets,
                                  const HeadParameters& gradients) {
-  ops::RmsNorm norm = final_norm(context, weights, x_SH);
-  const at::Tensor y_TH = context.parallel.all_gather_rows(norm.y_TH);
-  norm.y_TH.reset();
-  at::Tensor dy_TH = at::zeros_like(y_TH);
   const at::Tensor loss_sum = zero_loss(x_SH);
-  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& row_C, const at::Tensor& target_C) {
-    const at::Tensor y_CH = y_TH.index_select(0, row_C);
+  if (targets.place_R.numel() == 0) return {loss_sum, at::zeros_like(x_SH)};
+  // Rows are taken out again in the backward: beside the logits there is then no copy of them.
+  ops::RmsNorm norm = final_norm(context, weights, x_SH.index_select(0, targets.row_M));
+  at::Tensor y_GH = context.parallel.all_gather_rows(norm.y_TH);
+  norm.y_TH.reset();
+  at::Tensor dy_GH = at::zeros_like(y_GH);
+  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& place_C, const at::Tensor& target_C) {
+    const at::Tensor y_CH = y_GH.index_select(0, place_C);
     const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
     loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
     const at::Tensor dlogits_CV =
         ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
                                     weights.vocabulary.begin, x_SH.scalar_type());
-    dy_TH.index_copy_(0, row_C, ops::times(dlogits_CV, weights.output_VH));
+    dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
   });
-  if (context.shape.logit_divisor != 1.0) dy_TH.div_(context.shape.logit_divisor);
-  const ops::RmsNormGradient gradient =
-      ops::rms_norm_backward(context.parallel.reduce_scatter_rows(dy_TH), x_SH, weights.final_norm_H,
-                             norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H);
-  return {loss_sum, gradient.dx_TH};
+  y_GH.reset();
+  if (context.shape.logit_divisor != 1.0) dy_GH.div_(context.shape.logit_divisor);
+  at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);
+  dy_GH.reset();
+  at::Tensor dx_MH = ops::rms_norm_backward(dy_MH, x_SH.index_select(0, targets.row_M), weights.final_norm_H,
+                                            norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H)
+                         .dx_TH;
+  dy_MH.reset();
+  at::Tensor dx_SH = at::zeros_like(x_SH);
+  dx_SH.index_copy_(0, targets.row_M.narrow(0, 0, targets.own), dx_MH.narrow(0, 0, targets.own));
+  return {loss_sum, dx_SH};
 }
 
 at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                      const Targets& targets) {
-  const at::Tensor y_TH = context.parallel.all_gather_rows(final_norm(context, weights, x_SH).y_TH);
   const at::Tensor loss_sum = zero_loss(x_SH);
-  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& row_C, const at::Tensor& target_C) {
-    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_TH.index_select(0, row_C), target_C);
+  if (targets.place_R.numel() == 0) return loss_sum;
+  const at::Tensor y_GH = context.parallel.all_gather_rows(
+      final_norm(context, weights, x_SH.index_select(0, targets.row_M)).y_TH);
+  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& place_C, const at::Tensor& target_C) {
+    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_GH.index_select(0, place_C), target_C);
     loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
   });
   return loss_sum;

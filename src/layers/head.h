@@ -1,5 +1,9 @@
 // Final norm, output matrix and cross-entropy on one TP rank, fused: logits exist only for a chunk of rows
 // at a time and are never made twice. The vocabulary is cut over the TP ranks, evenly or not.
+//
+// Only rows with a target come so far (the masked head of Shen et al., Long-VITA, 2025): they are taken out
+// of the micro-batch in front of the norm, and nothing of the head, neither products nor transfers nor
+// memory, is of others.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +16,20 @@
 
 namespace sluice::layers {
 
-// The next token of every row of the micro-batch, or -1 where there is none (a sequence's last token, masked
-// tokens, inert rows); such rows are left out before any product. The same on all TP ranks.
+// The rows that have a target, cut as the micro-batch's rows are over the TP ranks. Each rank gives as many
+// rows to the others as the one with most, so those with fewer give the first of their shard once more, whose
+// results nobody reads. All int64 on the layers' device.
 struct Targets {
-  at::Tensor row_R;     // int64: the rows that have a target, ascending, on the layers' device
-  at::Tensor target_R;  // int64: their targets
+  at::Tensor row_M;     // of this rank's shard: those with a target, then fillers
+  int64_t own = 0;      // of these, without fillers
+  at::Tensor place_R;   // of all rows with a target, ascending: where they lie among all ranks' M rows
+  at::Tensor target_R;  // their targets
 };
-// `target_of_row` has one value for each of the micro-batch's rows.
-Targets targets(const std::vector<int64_t>& target_of_row, const at::Device& device);
+// `target_of_row` has the next token of each of the micro-batch's rows, or -1 where there is none (a
+// sequence's last token, masked tokens, inert rows). The same on all TP ranks. REQUIRES: a multiple of tp
+// rows.
+Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel& parallel,
+                const at::Device& device);
 
 struct HeadResult {
   at::Tensor loss_sum;  // of token losses, a double on the layers' device; the same on every TP rank: count

@@ -264,7 +264,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   const at::Tensor ids = row_values(data.ids, layout, c.device);
   std::vector<int64_t> row_targets = data.targets;
   row_targets.resize(static_cast<size_t>(layout.rows), -1);
-  const Targets chosen = targets(row_targets, c.device);
+  const Targets chosen = targets(row_targets, parallel, c.device);
   std::optional<NoWaiting> no_waiting(std::in_place);
 
   const auto of = [](const std::vector<at::Tensor>& from) {
@@ -576,6 +576,16 @@ TEST(Model, HeadChunksDoNotChangeTheResult) {
   const Outcome whole = run_layers(c, data, 2);
   c.logits_chunk_bytes = 1;  // 64 rows a chunk
   expect_equal(c, run_layers(c, data, 2), whole, 1e-13);
+}
+
+// All but those of the second sequence's end, which lie on one TP rank, and one row of the first.
+TEST(Model, FewRowsWithALossGiveTheirLossAndGradients) {
+  const Case c{small_shape(12, 4, true), {20, 15, 9}};
+  Data data = random_data(c);
+  for (size_t row = 0; row < data.targets.size(); ++row) {
+    if (row != 2 && (row < 27 || row >= 33)) data.targets[row] = -1;
+  }
+  for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-12);
 }
 
 TEST(Model, SequencesWithoutTargetsGiveZeroLossAndGradients) {

@@ -100,7 +100,7 @@ layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::Tens
   }
   targets.resize(static_cast<size_t>(flow.layout.rows), -1);
   flow.id_T = layers::row_values(ids, flow.layout, device);
-  flow.targets = layers::targets(targets, device);
+  flow.targets = layers::targets(targets, parallel, device);
   return flow;
 }
 

@@ -107,7 +107,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     if (run_.end > program.head()) {
       std::vector<int64_t> target_of_row = own.targets;
       target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
-      batch.flow.targets = layers::targets(target_of_row, device);
+      batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device);
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());

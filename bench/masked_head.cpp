@@ -1,0 +1,96 @@
+// What the head takes of a batch where few rows have a loss: 4,096 rows of a model 512 wide with 32,768 ids,
+// on one rank of this machine. The losses are compared with those of the same rows among others first.
+// Processor time and bytes of tensors, beside a batch where every row has a loss.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "layers/head.h"
+#include "ops/tensor_memory.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kRows = 4096;
+constexpr int kRepeats = 5;
+
+struct Head {
+  layers::LayerContext context;
+  layers::HeadParameters weights, gradients;
+  at::Tensor x_SH;
+};
+
+Head make_head() {
+  const model::Shape shape{.layers = 1,
+                           .hidden = 512,
+                           .heads = 8,
+                           .kv_heads = 8,
+                           .head_dim = 64,
+                           .ffn_hidden = 1376,
+                           .vocab = 32'768};
+  Head head{.context = layers::layer_context(shape, {}, 64, at::dtype(at::kFloat))};
+  head.weights = {.final_norm_H = at::ones({shape.hidden}),
+                  .output_VH = 0.02 * at::randn({shape.vocab, shape.hidden}),
+                  .vocabulary = {0, shape.vocab}};
+  head.gradients = {.final_norm_H = at::zeros({shape.hidden}),
+                    .output_VH = at::zeros({shape.vocab, shape.hidden}),
+                    .vocabulary = {0, shape.vocab}};
+  head.x_SH = at::randn({kRows, shape.hidden});
+  return head;
+}
+
+struct Measured {
+  double loss = 0;
+  double cpu_s = 0;
+  int64_t peak_bytes = 0;
+};
+
+// Every `stride`th row has a loss.
+Measured measure(const Head& head, int64_t stride) {
+  std::vector<int64_t> target_of_row(kRows, -1);
+  for (int64_t row = 0; row < kRows; row += stride) {
+    target_of_row[static_cast<size_t>(row)] = row * 7919 % head.context.shape.vocab;
+  }
+  const layers::Targets targets = layers::targets(target_of_row, {}, at::kCPU);
+  Measured measured;
+  for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+    const int64_t before = ops::held_tensor_bytes(at::kCPU);
+    ops::reset_peak_tensor_bytes(at::kCPU);
+    const std::clock_t start = std::clock();
+    const layers::HeadResult result =
+        layers::head_forward_backward(head.context, head.weights, head.x_SH, targets, head.gradients);
+    measured.loss = result.loss_sum.item<double>();
+    if (repeat > 0) measured.cpu_s += static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kRepeats;
+    measured.peak_bytes = ops::peak_tensor_bytes(at::kCPU) - before;
+  }
+  return measured;
+}
+
+int run() {
+  ops::count_host_tensors();
+  const at::NoGradGuard no_grad;
+  const Head head = make_head();
+  Head few = head;
+  few.x_SH = head.x_SH.slice(0, 0, kRows, 20).repeat_interleave(20, 0).narrow(0, 0, kRows).contiguous();
+  const Measured all = measure(head, 1), sparse = measure(head, 20), same = measure(few, 20);
+  if (std::abs(sparse.loss - same.loss) > 1e-6 * std::abs(same.loss)) {
+    std::fprintf(stderr, "rows without a loss change the loss: %.9g, %.9g\n", sparse.loss, same.loss);
+    return EXIT_FAILURE;
+  }
+  std::printf("%-22s %10s %14s\n", "rows with a loss", "CPU ms", "peak MiB");
+  for (const auto& [name, each] : {std::pair{"all", all}, std::pair{"one of 20", sparse}}) {
+    std::printf("%-22s %10.1f %14.1f\n", name, each.cpu_s * 1e3,
+                static_cast<double>(each.peak_bytes) / (1 << 20));
+  }
+  std::printf("%-22s %9.1f%% %13.1f%%\n", "of all", 100 * sparse.cpu_s / all.cpu_s,
+              100 * static_cast<double>(sparse.peak_bytes) / static_cast<double>(all.peak_bytes));
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main() { return sluice::run(); }
