@@ -71,7 +71,6 @@ Measured measure(const Head& head, int64_t stride) {
 
 int run() {
   ops::count_host_tensors();
-  const at::NoGradGuard no_grad;
   const Head head = make_head();
   Head few = head;
   few.x_SH = head.x_SH.slice(0, 0, kRows, 20).repeat_interleave(20, 0).narrow(0, 0, kRows).contiguous();

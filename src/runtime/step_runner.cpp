@@ -250,7 +250,7 @@ void StepRunner::count_loss(MicroBatch& batch) {
   at::Tensor loss_sum = std::move(batch.flow.loss_sum);
   if (place_.t != 0) return;
   own_losses_.push_back(std::move(loss_sum));
-  own_targets_ += batch.flow.targets.row_R.numel();
+  own_targets_ += batch.flow.targets.place_R.numel();
 }
 
 void StepRunner::backward(const Node& node) {

@@ -1,0 +1,143 @@
+"""Fine-tuning as its user does it: examples/sft.toml takes a chat model's folder and a file of conversations to a folder
+that transformers loads. The model is a small one that a short run made, the tokenizer has a token a byte."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import unittest
+
+from harness import SLUICE, TestCase, base_settings, environment, losses, to_toml
+
+EXAMPLE = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "sft.toml"
+DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
+TRANSFORMERS = DEPENDENCIES / "parity/bin/python"
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{% if message.role == 'assistant' %}{% generation %}{{ message.content }}<|im_end|>{% endgeneration %}"
+    "{% else %}{{ message.content }}<|im_end|>{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CHATS = 100
+MARKS = ["<|im_start|>", "<|im_end|>"]
+# Loads the folder as people do and prints the mean loss of the corpus' tokens that its mask lets count.
+LOADS = """
+import json, sys
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+folder, documents = sys.argv[1], json.loads(sys.argv[2])
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder).float().eval()
+chat = [{"role": "user", "content": "hi"}]
+text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+loss = count = 0
+for ids, mask in documents:
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0, :-1]
+    each = torch.nn.functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="none")
+    loss += float((each * torch.tensor(mask[1:])).sum())
+    count += sum(mask[1:])
+print(json.dumps({"loss": loss / count, "text": text, "eos": GenerationConfig.from_pretrained(folder).eos_token_id}))
+"""
+
+
+def byte_alphabet():
+    """The characters that stand for bytes in byte-level tokenizers, by byte."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+def write_tokenizer(folder):
+    letters = sorted(byte_alphabet().values())
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    marks = [{"id": len(letters) + i, "content": mark, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False, "special": True} for i, mark in enumerate(MARKS)]
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": marks, "normalizer": None,
+                 "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+                 "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(letters)}, "merges": []}}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": len(letters) + 1}))
+    return len(letters) + len(MARKS)
+
+
+def write_chats(path):
+    """Questions that differ and answers that repeat them: what the assistant says can be learnt."""
+    chance = random.Random(3)
+    lines = []
+    for _ in range(CHATS):
+        turns = []
+        for _ in range(chance.randint(1, 3)):
+            word = chance.choice("abcdefgh") * chance.randint(1, 12)
+            turns += [{"role": "user", "content": f"Say {word}!"}, {"role": "assistant", "content": word}]
+        lines.append(json.dumps({"messages": turns}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+class FineTuning(TestCase):
+    def done(self, *arguments):
+        result = subprocess.run([SLUICE, *map(str, arguments)], cwd=self.directory, env=environment(), text=True,
+                                capture_output=True, timeout=300, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def make_model(self, folder):
+        """A chat model that has learnt nothing yet, with all that goes with it."""
+        folder.mkdir(parents=True)
+        vocabulary = write_tokenizer(folder)
+        (self.directory / "text.txt").write_text("Say a word, and it is said again.\n" * 200)
+        self.done("corpus", "build", "text.txt", "--out", "text", "--tokenizer", folder, "--delimiter", "\\n")
+        settings = base_settings()
+        settings["model"]["vocab"] = vocabulary
+        settings["data"]["train"] = [["text/corpus", 1.0]]
+        settings["train"]["steps"] = 1
+        settings["parallel"]["strategies"] = ["<1,1,1>"]
+        settings["checkpoint"]["every"] = 1
+        (self.directory / "first.toml").write_text(to_toml(settings))
+        self.done("train", "--config", "first.toml")
+        self.done("export", "run", "--out", "made")
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(self.directory / "made" / name, folder / name)
+
+    def test_a_chat_model_is_fine_tuned_and_exported(self):
+        model = self.directory / "models" / "chat"
+        self.make_model(model)
+        write_chats(self.directory / "chats.jsonl")
+        self.done("corpus", "build", "chats.jsonl", "--chat", "--tokenizer", "models/chat", "--out", "corpora/chats")
+        settings = {"data.context_length": 256, "data.tokens_per_step": 2048, "train.steps": 30, "train.eval_every": 15,
+                    "train.dtype": '"float32"', "train.threads": 1, "optimizer.lr": 1e-2, "optimizer.warmup_steps": 2,
+                    "parallel.strategies": '["<2,1,1>", "2x<1,1,1>", "<1,2,1>"]', "parallel.select": '"cycle"',
+                    "parallel.calibration": '"analytic"', "memory.device_gib": 1.0, "memory.margin_gib": 0.1,
+                    "checkpoint.every": 30, "log.tensorboard": "false"}
+        told = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        self.done("train", "--config", EXAMPLE, "--nproc", 2, *told)
+        found = losses(self.directory / "runs" / "sft")
+        self.assertLess(found[29][0], 0.6 * found[0][0])
+
+        self.done("export", "runs/sft", "--out", "models/tuned")
+        tuned = self.directory / "models" / "tuned"
+        for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+            self.assertEqual((tuned / name).read_bytes(), (model / name).read_bytes(), name)
+        self.check_with_transformers(tuned)
+
+    def check_with_transformers(self, tuned):
+        evaluated = json.loads(self.done("eval", "--model", tuned, "--corpus", "corpora/chats/corpus", "--context-length",
+                                         256, "--threads", 1, "--json"))
+        if not TRANSFORMERS.exists():
+            self.skipTest(f"{TRANSFORMERS} is not there: tools/bootstrap --parity installs it")
+        shown = self.done("corpus", "show", "corpora/chats/corpus", *range(CHATS), "--json").splitlines()
+        documents = [(document["ids"], document["mask"]) for document in map(json.loads, shown)]
+        loaded = subprocess.run([TRANSFORMERS, "-c", LOADS, tuned, json.dumps(documents)], text=True, check=False,
+                                capture_output=True, timeout=300)
+        self.assertEqual(loaded.returncode, 0, loaded.stderr)
+        found = json.loads(loaded.stdout)
+        self.assertAlmostEqual(found["loss"], evaluated["loss"], delta=1e-4)
+        self.assertEqual(found["text"], "<|im_start|>user\\nhi<|im_end|>\\n<|im_start|>assistant\\n")
+        self.assertEqual(found["eos"], 257)
+
+
+if __name__ == "__main__":
+    unittest.main()
