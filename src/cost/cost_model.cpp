@@ -296,30 +296,11 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
                                 bool same_node) const {
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
-  if (options_.lane_exchange == LaneExchange::kAllToAll) {
-    return all_to_all_times(scheme, kind, run, same_node);
-  }
   const int64_t blocks = kind == CellKind::kForward ? 1 : options_.repeat_forward ? 3 : 2;
   return {.link = same_node ? options_.intra : options_.inter,
           .layers = program().blocks_in(run).size(),
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
           .a = cell_times(scheme, kind, run).a};
-}
-
-RingTimes CostModel::all_to_all_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
-                                      bool same_node) const {
-  const model::Shape& shape = options_.shape;
-  const int64_t heads = divide_up(2 * (shape.heads + shape.kv_heads), scheme.tp);
-  const int64_t passes = kind == CellKind::kBackwardInput && options_.repeat_forward ? 2 : 1;
-  const int64_t bytes = passes * heads * shape.head_dim * options_.memory.element_bytes;
-  // Of k − 1 steps with 1/k of a token each, only those to lanes of other nodes count between nodes.
-  const int64_t others = std::max(1, scheme.cp - 1);
-  const int64_t in_node = std::max(1, options_.gpus_per_node / (scheme.tp * scheme.pp));
-  const int64_t counted = same_node ? others : std::max<int64_t>(1, scheme.cp - in_node);
-  return {.link = same_node ? options_.intra : options_.inter,
-          .layers = program().blocks_in(run).size(),
-          .bytes_per_token = divide_up(bytes * counted, others * scheme.cp),
-          .a = 0};
 }
 
 int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {

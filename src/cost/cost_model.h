@@ -104,14 +104,21 @@ struct RingTimes {
   bool operator==(const RingTimes&) const = default;
 };
 
-// How lanes that share sequences see each other's keys and values. kRing: RingTimes' ring. kAllToAll
-// (Ulysses): before attention each lane gives away all heads but its own part, for the whole sequence, and
-// after it takes its tokens back; nothing hides that.
-enum class LaneExchange : uint8_t { kRing, kAllToAll };
-
 // Whether the weight gradient is a cell of its own, or (as in plain 1F1B) part of the backward cell, which is
 // kBackwardInput then: kBackwardWeight takes no time and holds nothing.
 enum class BackwardCells : uint8_t { kSplit, kOne };
+
+// What other programs do with parameters that lanes share (ZeRO, FSDP), in which ours has no part.
+struct ShareTraits {
+  // Gradients go round all lanes, each adding its own, as gathers do: between nodes they cross each adapter
+  // once, but the order of sums is that of the ring.
+  bool sums_in_ring = false;
+  // Parameters are gathered once a step, outside passes, and stay whole (ZeRO-2).
+  bool keeps_gathered = false;
+  // What a pass takes besides where its share groups lie on several nodes, as measured by somebody.
+  int64_t pass_ns = 0;
+  bool operator==(const ShareTraits&) const = default;
+};
 
 // One row of a published table: T(l) of any one of pp equal stages on tp ranks, forward and backward
 // together, embedding and head inside.
@@ -171,7 +178,7 @@ class CostModel {
     std::map<std::pair<int, int>, SchemeTimes> scheme_times;
     // How systems differ that are compared with this one; calibration files do not say it.
     BackwardCells backward_cells = BackwardCells::kSplit;
-    LaneExchange lane_exchange = LaneExchange::kRing;
+    ShareTraits share_traits;
     ExchangeSet exchanges;  // that planners choose from
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
@@ -233,9 +240,6 @@ class CostModel {
   int64_t transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const;  // by one sender
 
   // The ring's transfers in such a cell; `same_node`: its lanes lie in one. REQUIRES: kind != kBackward.
-  // With kAllToAll those of scheme.cp lanes, all of which share the micro-batch: in each of k − 1 steps a
-  // lane gives 1/k of its queries, keys, values and outputs (backward: of their gradients) to another.
-  // Between nodes the steps inside one are hidden by the others.
   RingTimes ring_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                        bool same_node) const;
   // Keys and values of a token in one layer, on one of tp ranks.
@@ -327,8 +331,6 @@ class CostModel {
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options_.gpus_per_nic); }
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
-  RingTimes all_to_all_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
-                             bool same_node) const;
   const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
   Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t blocks) const;
   const KindCost& kind_cost(int tp, int64_t position, const char* what) const;

@@ -18,15 +18,17 @@ int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by
 int64_t CostModel::stage_bytes(const strategy::Scheme& scheme, int stage, int world_size) const {
   const MemoryModel& memory = options_.memory;
   const base::Interval run = stage_run(scheme, stage);
-  int64_t elements = 0, of_kind = 0;
+  int64_t whole = 0, shared = 0, of_kind = 0;
   int kind = -1;
   for (const int bucket : program().buckets_of(run)) {
     if (program().at(bucket).kind != kind) of_kind = bucket_elements(program(), memory, bucket, scheme.tp);
     kind = program().at(bucket).kind;
-    elements += divide_up(of_kind, scheme.share);
+    whole += of_kind;
+    shared += divide_up(of_kind, scheme.share);
   }
   const bool head = run.end > program().head();
-  return elements * (memory.element_bytes + memory.accumulator_bytes) +
+  return (options_.share_traits.keeps_gathered ? whole : shared) * memory.element_bytes +
+         shared * memory.accumulator_bytes +
          divide_up(all_parameters(program(), memory), world_size) * memory.owner_bytes_per_parameter +
          (head ? memory.logits_chunk_bytes : 0) +
          std::max({window_bytes(scheme, CellKind::kForward, run),
@@ -133,8 +135,7 @@ int64_t CostModel::held_bytes_per_token(const strategy::Scheme& scheme) const {
 
 // Of a backward where keys and values go round a ring.
 int64_t CostModel::ring_bytes_at_work(const model::TokenBytes& bytes) const {
-  const bool rings = options_.lane_exchange == LaneExchange::kRing;
-  return rings && options_.memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
+  return options_.memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
 }
 
 int64_t CostModel::transient_bytes_per_token(const strategy::Scheme& scheme) const {

@@ -53,7 +53,8 @@ bool sums_gradients(const model::Program& program, CellKind kind, int64_t positi
 bool stays_at_hand(const model::Program& program, int64_t position) { return position + 1 == program.head(); }
 
 // Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
-// lanes. Gradients go straight to the lane that sums them.
+// lanes. Gradients go straight to the lane that sums them. The embedding's are the last of a pass: what it
+// takes besides is counted there, where nothing hides it.
 std::vector<CostModel::ShareTimes> CostModel::share_times(const strategy::Scheme& scheme,
                                                           int lanes_in_node) const {
   std::vector<ShareTimes> by_kind(program().kinds().size());
@@ -73,12 +74,20 @@ std::vector<CostModel::ShareTimes> CostModel::share_times(const strategy::Scheme
     const int64_t gathered = part * options_.memory.element_bytes;
     const int64_t summed = part * options_.memory.reduced_bytes();
     ShareTimes& times = by_kind[static_cast<size_t>(last_kind)];
-    times = {options_.intra.of_bytes((share - 1) * gathered),
-             options_.intra.of_bytes((lanes_in_node - 1) * summed)};
-    if (away == 0) continue;
-    const int64_t taken_in = divide_up(away * gathered * scheme.tp, nics);
-    times.gather_ns = std::max(times.gather_ns, options_.inter.of_bytes(taken_in));
-    times.scatter_ns = std::max(times.scatter_ns, options_.inter.of_bytes(away * summed * sharers));
+    const auto round_ns = [&](int64_t part_bytes) {
+      const int64_t inside_ns = options_.intra.of_bytes((share - 1) * part_bytes);
+      const int64_t taken_in = divide_up(away * part_bytes * scheme.tp, nics);
+      return away == 0 ? inside_ns : std::max(inside_ns, options_.inter.of_bytes(taken_in));
+    };
+    const auto straight_ns = [&](int64_t part_bytes) {
+      const int64_t inside_ns = options_.intra.of_bytes((lanes_in_node - 1) * part_bytes);
+      return away == 0 ? inside_ns
+                       : std::max(inside_ns, options_.inter.of_bytes(away * part_bytes * sharers));
+    };
+    const ShareTraits& traits = options_.share_traits;
+    times = {traits.keeps_gathered ? 0 : round_ns(gathered),
+             traits.sums_in_ring ? round_ns(summed) : straight_ns(summed)};
+    if (away > 0 && position == program().embedding()) times.scatter_ns += traits.pass_ns;
   }
   return by_kind;
 }
@@ -143,8 +152,9 @@ int64_t CostModel::window_bytes(const strategy::Scheme& scheme, CellKind kind, b
   operations.insert(operations.end(), 2, {});  // behind the last one
   int64_t most = 0;
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
-    const int64_t parameters =
+    int64_t parameters =
         operations[i].parameters + operations[i + 1].parameters + (i + 1 >= last ? kept : 0);
+    if (options_.share_traits.keeps_gathered) parameters = 0;
     const int64_t travelling = i > 0 ? 2 * operations[i - 1].summed : 0;  // sent and received
     most = std::max(most, parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes +
                               travelling * memory.reduced_bytes());

@@ -54,6 +54,26 @@ TEST(ShareTimes, AreThoseOfTheLinksThatTheBytesCross) {
   EXPECT_EQ(narrow.scatter_ns, 10 + 3 * part * 2);
 }
 
+TEST(ShareTimes, RivalsMaySumInRingsKeepWhatTheyGatheredOrTakeWhatWasMeasured) {
+  const Scheme scheme{.cp = 8, .share = 4};
+  CostModel::Options options = model().options();
+  options.share_traits.sums_in_ring = true;
+  const int64_t part = (elements(model(), 1) + 3) / 4;
+  EXPECT_EQ(CostModel(options).share_times(scheme, 2)[kLayer].scatter_ns, 100 + 2 * part * 4 * 2);
+  options.share_traits.keeps_gathered = true;
+  EXPECT_EQ(CostModel(options).share_times(scheme, 2)[kLayer].gather_ns, 0);
+  EXPECT_GT(CostModel(options).fixed_bytes(scheme, 8), model().fixed_bytes(scheme, 8));
+  const CostModel plain(options);
+  options.share_traits.pass_ns = 5000;
+  const base::Interval run = plain.stage_run(scheme, 0);
+  const auto backward_ns = [&](const CostModel& cost, int lanes_in_node) {
+    return cost.pass_cell_ns(CellKind::kBackward, run, scheme, cost.share_times(scheme, lanes_in_node),
+                             {100, 100}, 9000);
+  };
+  EXPECT_EQ(backward_ns(CostModel(options), 2), backward_ns(plain, 2) + 5000) << "once a pass between nodes";
+  EXPECT_EQ(backward_ns(CostModel(options), 4), backward_ns(plain, 4)) << "and none inside one";
+}
+
 TEST(ShareTimes, ATiedHeadMovesTheEmbeddingToo) {
   const CostModel apart = model(), tied = model(true);
   const Scheme scheme{.cp = 2, .share = 2};

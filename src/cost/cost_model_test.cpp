@@ -295,27 +295,6 @@ TEST(CostModel, RepeatingTheForwardRunsItsLayersOnceMore) {
   EXPECT_EQ(again.cell_times(scheme, CellKind::kBackward, part), expected);
 }
 
-TEST(CostModel, AllToAllMovesEachTokensHeadsButTheOwnPart) {
-  CostModel::Options options = tiny_options();
-  options.lane_exchange = LaneExchange::kAllToAll;
-  options.gpus_per_node = 4;
-  const CostModel model(options);
-  const base::Interval part{1, 6};
-  // Queries, keys, values, outputs: 2·(4 + 2) heads of 16 elements of 4 bytes.
-  const int64_t token_bytes = 2 * (4 + 2) * 16 * 4;
-  for (const int cp : {2, 4}) {
-    const RingTimes times = model.ring_times({.cp = cp}, CellKind::kForward, part, true);
-    const int64_t bytes = 100 * token_bytes / cp * (cp - 1);
-    EXPECT_EQ(times.exposed_ns({100, 5000}, cp), 5 * (bytes + 10 * (cp - 1))) << cp;
-    EXPECT_EQ(model.ring_times({.cp = cp}, CellKind::kBackwardInput, part, true).bytes_per_token,
-              times.bytes_per_token);
-  }
-  // Eight lanes on two nodes: half of each token's heads go to the other node.
-  const RingTimes across = model.ring_times({.cp = 8}, CellKind::kForward, part, false);
-  EXPECT_NEAR(across.bytes_per_token * 7, token_bytes * 4 / 8, 7);
-  EXPECT_EQ(across.link, options.inter);
-}
-
 TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   const CostModel keep(tiny_options());
   const CostModel recompute = keep.under({.recompute = true});

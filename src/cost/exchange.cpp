@@ -97,11 +97,21 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_
           .nested = std::max(returns, ring) * element_bytes};
 }
 
+namespace {
+
+// Of these, what stays from forward to backward.
+int64_t kept_of(const ExchangeBytes& more, const CostModel& cost) {
+  if (cost.options().repeat_forward) return 0;
+  return cost.policy().recompute ? more.border : more.saved;
+}
+
+}  // namespace
+
 int64_t kept_bytes_per_token(const CostModel& cost, const strategy::Scheme& scheme, int64_t block,
                              int head_lanes) {
   const ExchangeBytes more =
       exchange_bytes(cost.options().shape, scheme.tp, cost.options().memory.element_bytes, head_lanes);
-  return cost.kept_bytes_per_token(scheme, block) + (cost.policy().recompute ? more.border : more.saved);
+  return cost.kept_bytes_per_token(scheme, block) + kept_of(more, cost);
 }
 
 int64_t offloaded_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t block, int64_t tokens,
@@ -120,8 +130,7 @@ int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int he
   const int64_t layers = cost.stage_blocks(scheme, 0);
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
-  return cost.held_bytes_per_token(scheme) + layers * (cost.policy().recompute ? more.border : more.saved) +
-         at_work;
+  return cost.held_bytes_per_token(scheme) + layers * kept_of(more, cost) + at_work;
 }
 
 }  // namespace
