@@ -62,6 +62,8 @@ class SchemeCost {
   int64_t sequence_ns(int64_t length) const;
   // The same as it is published: each sequence pays a whole c (Hydraulis, appendix C.2).
   int64_t published_ns(int64_t length) const;
+  // The same without c.
+  int64_t work_ns(int64_t length) const { return published_ns(length) - micro_batch_ns() / scheme_.cp; }
   // c of the slowest stage: what one more micro-batch costs.
   int64_t micro_batch_ns() const;
 

@@ -11,7 +11,7 @@ std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
                                        std::span<const plan::SchemeCost* const> pipelines,
                                        const DispatchOptions& options) {
   SLUICE_ASSERT(options.trials >= 1, "dispatch needs at least one trial");
-  const plan::DispatchTimes times(lengths, pipelines, &plan::SchemeCost::published_ns);
+  const plan::DispatchTimes times(lengths, pipelines, sequence_time(options.constants));
   if (!times.feasible()) return std::nullopt;
   std::vector<int> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
@@ -26,8 +26,8 @@ std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
 }
 
 int64_t estimated_ns(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
-                     std::span<const int> pipeline_of) {
-  const plan::DispatchTimes times(lengths, pipelines, &plan::SchemeCost::published_ns);
+                     std::span<const int> pipeline_of, ConstantRule constants) {
+  const plan::DispatchTimes times(lengths, pipelines, sequence_time(constants));
   std::vector<plan::DispatchLoad> loads = times.empty_loads();
   for (size_t s = 0; s < lengths.size(); ++s) {
     loads[static_cast<size_t>(pipeline_of[s])].add(times.ns(static_cast<int>(s), pipeline_of[s]));

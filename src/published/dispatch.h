@@ -10,15 +10,28 @@
 
 namespace sluice::published {
 
+// How the published system counts a micro-batch's constant c when it estimates. kPrinted: T(l, P) contains it
+// (appendix C.2), so each sequence pays one, in dispatch and packing alike. kReleased: as its released
+// program does, dispatch leaves it out and packing adds one a micro-batch. The proposal counts it once a
+// sequence in both.
+enum class ConstantRule { kPrinted, kReleased };
+
+// T by such a rule.
+using SequenceTime = int64_t (plan::SchemeCost::*)(int64_t) const;
+inline SequenceTime sequence_time(ConstantRule rule) {
+  return rule == ConstantRule::kPrinted ? &plan::SchemeCost::published_ns : &plan::SchemeCost::work_ns;
+}
+
 struct DispatchOptions {
   int trials = 100;  // each takes the sequences in another random order
   uint64_t seed = 1;
   uint64_t stream = 0;  // of the random numbers
   plan::TieRule tie_rule = plan::TieRule::kOwnLoad;
+  ConstantRule constants = ConstantRule::kPrinted;
 };
 
 // Hydraulis, Algorithm 1 (appendix E.2) on the estimate of Eq. 2: a pipeline takes the sum of its sequences'
-// T, and (PP − 1) times the T of its longest; T is SchemeCost::published_ns. Pipelines are looked at from the
+// T, and (PP − 1) times the T of its longest; T by the rule of constants. Pipelines are looked at from the
 // largest MaxLen down, equal ones in their own order. The best trial wins, the earliest of equals. Nothing
 // when some sequence fits no pipeline. `pipelines`: each pipeline's scheme.
 // O(trials · sequences · pipelines).
@@ -44,6 +57,6 @@ std::optional<IdealDispatch> ideal_dispatch(std::span<const int64_t> lengths,
 
 // Eq. 2's estimate of the slowest pipeline under an assignment.
 int64_t estimated_ns(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
-                     std::span<const int> pipeline_of);
+                     std::span<const int> pipeline_of, ConstantRule constants = ConstantRule::kPrinted);
 
 }  // namespace sluice::published

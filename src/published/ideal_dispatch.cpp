@@ -13,8 +13,8 @@ constexpr int64_t kUnitPrice = int64_t{1} << 20;
 class IdealSearch {
  public:
   IdealSearch(std::span<const int64_t> lengths, std::span<const plan::SchemeCost* const> pipelines,
-              IdealDispatch start, int64_t node_budget)
-      : times_(lengths, pipelines, &plan::SchemeCost::published_ns),
+              IdealDispatch start, ConstantRule constants, int64_t node_budget)
+      : times_(lengths, pipelines, sequence_time(constants)),
         order_(plan::longest_first(lengths)),
         loads_(times_.empty_loads()),
         pipeline_of_(lengths.size(), 0),
@@ -150,7 +150,7 @@ std::optional<IdealDispatch> ideal_dispatch(std::span<const int64_t> lengths,
                                             const DispatchOptions& start, int64_t node_budget) {
   std::optional<plan::Dispatch> greedy = dispatch(lengths, pipelines, start);
   if (!greedy) return std::nullopt;
-  return IdealSearch(lengths, pipelines, {.best = std::move(*greedy)}, node_budget).run();
+  return IdealSearch(lengths, pipelines, {.best = std::move(*greedy)}, start.constants, node_budget).run();
 }
 
 }  // namespace sluice::published

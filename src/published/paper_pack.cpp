@@ -11,10 +11,19 @@
 namespace sluice::published {
 namespace {
 
-PaperPacking pack_longest(std::span<const int64_t> lengths, const plan::SchemeCost& scheme) {
+// Eq. 1 of so many micro-batches, the longest of which is the sum of such times.
+int64_t estimate_ns(int64_t longest_ns, size_t count, const plan::SchemeCost& scheme,
+                    ConstantRule constants) {
+  if (constants == ConstantRule::kReleased) longest_ns += scheme.micro_batch_ns();
+  return longest_ns * (scheme.scheme().pp - 1 + static_cast<int64_t>(count));
+}
+
+PaperPacking pack_longest(std::span<const int64_t> lengths, const plan::SchemeCost& scheme,
+                          ConstantRule constants) {
+  const SequenceTime time = sequence_time(constants);
   std::vector<plan::PackItem> items;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    items.push_back({static_cast<int>(i), lengths[i], scheme.published_ns(lengths[i])});
+    items.push_back({static_cast<int>(i), lengths[i], (scheme.*time)(lengths[i])});
   }
   PaperPacking packing{.micro_batches = plan::first_fit_decreasing(items, scheme.max_len_tokens())};
   int64_t longest_ns = 0;
@@ -23,8 +32,7 @@ PaperPacking pack_longest(std::span<const int64_t> lengths, const plan::SchemeCo
     for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
     longest_ns = std::max(longest_ns, work_ns);
   }
-  packing.estimated_ns =
-      longest_ns * (scheme.scheme().pp - 1 + static_cast<int64_t>(packing.micro_batches.size()));
+  packing.estimated_ns = estimate_ns(longest_ns, packing.micro_batches.size(), scheme, constants);
   return packing;
 }
 
@@ -43,12 +51,13 @@ PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeC
                            const PaperPackOptions& options) {
   PaperPacking best;
   if (lengths.empty()) return best;
-  if (options.rule == PaperPackRule::kLongest) return pack_longest(lengths, scheme);
+  if (options.rule == PaperPackRule::kLongest) return pack_longest(lengths, scheme, options.constants);
   std::vector<PartitionItem> items;
-  for (const int64_t length : lengths) items.push_back({scheme.published_ns(length), length});
+  const SequenceTime time = sequence_time(options.constants);
+  for (const int64_t length : lengths) items.push_back({(scheme.*time)(length), length});
   const CountRange range = micro_batch_range(lengths, scheme);
   const auto estimate = [&](int64_t longest_ns, int count) {
-    return longest_ns * (scheme.scheme().pp - 1 + count);
+    return estimate_ns(longest_ns, static_cast<size_t>(count), scheme, options.constants);
   };
   // What a V must stay below to be worth a search.
   const auto worth_ns = [&] {

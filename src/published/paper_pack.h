@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/scheme_cost.h"
+#include "published/dispatch.h"
 #include "published/partition.h"
 
 namespace sluice::published {
@@ -17,6 +18,7 @@ enum class PaperPackRule { kBalanced, kLongest };
 
 struct PaperPackOptions {
   PaperPackRule rule = PaperPackRule::kBalanced;
+  ConstantRule constants = ConstantRule::kPrinted;
   PartitionSolver solver = partition;
   int64_t tolerance_ppm = 100;    // within which the fullest micro-batch counts as the best
   int64_t node_budget = 200'000;  // for each number of micro-batches
@@ -37,8 +39,8 @@ struct CountRange {
 };
 CountRange micro_batch_range(std::span<const int64_t> lengths, const plan::SchemeCost& scheme);
 
-// Eq. 1, solved for every V in that range; T is SchemeCost::published_ns, c once a sequence. The least
-// estimate wins, of equals the fewest micro-batches. A V whose bound is no better than the best is left out.
+// Eq. 1, solved for every V in that range, with T and c by the rule of constants. The least estimate wins, of
+// equals the fewest micro-batches. A V whose bound is no better than the best is left out.
 // Where nothing in the range fits, the first V above it that does. A pure function of its inputs.
 // With kLongest Eq. 1 only estimates. REQUIRES: every length <= scheme.max_len_tokens().
 PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeCost& scheme,

@@ -47,6 +47,22 @@ cost::CostModel tight_cost() {
   }
 }
 
+// The released program's c falls due once a micro-batch, whatever is in it.
+TEST(PaperPack, ConstantsCountBySequenceOrByMicroBatch) {
+  const plan::SchemeCost scheme({.pp = 2}, plan::test_cost(), kWorld);
+  const std::vector<int64_t> lengths(6, 50);
+  for (const PaperPackRule rule : {PaperPackRule::kLongest, PaperPackRule::kBalanced}) {
+    const PaperPacking released =
+        pack_by_paper(lengths, scheme, {.rule = rule, .constants = ConstantRule::kReleased});
+    const auto count = static_cast<int64_t>(released.micro_batches.size());
+    size_t most = 0;
+    for (const std::vector<int>& of : released.micro_batches) most = std::max(most, of.size());
+    const int64_t longest_ns = static_cast<int64_t>(most) * scheme.work_ns(50) + scheme.micro_batch_ns();
+    EXPECT_EQ(released.estimated_ns, longest_ns * (count + 1));
+  }
+  EXPECT_EQ(scheme.published_ns(50) - scheme.work_ns(50), scheme.micro_batch_ns());
+}
+
 TEST(PaperPack, EqualsEquationOneByEveryPacking) {
   const cost::CostModel roomy = plan::test_cost();
   const cost::CostModel tight = tight_cost();
