@@ -1,0 +1,261 @@
+#include "published/flex_sp.h"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::published {
+namespace {
+
+constexpr int kMoreMicroBatches = 4;
+
+struct MicroBatch {
+  std::vector<int> sequences;  // indices into the batch
+  FlexSpGroups groups;         // of indices into `sequences`
+};
+struct Batch {
+  std::vector<MicroBatch> micro_batches;
+  int64_t time_ns = 0;
+};
+
+std::vector<int> by_descending_length(std::span<const int64_t> lengths) {
+  std::vector<int> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](int s) { return lengths[static_cast<size_t>(s)]; });
+  return order;
+}
+
+// Of one rank of a group.
+cost::Work share_of(const cost::Work& work, int size) {
+  return {(work.tokens + size - 1) / size, (work.squares + size - 1) / size};
+}
+
+cost::Work work_of(int64_t length) { return {length, cost::Wide{length} * length}; }
+
+// Sizes that one step of the search leads to: one group split in two, or two equal ones joined.
+std::vector<std::vector<int>> neighbours(const std::vector<int>& sizes, int largest) {
+  std::set<std::vector<int>> found;
+  const auto add = [&](std::vector<int> next) {
+    std::ranges::sort(next, std::greater());
+    found.insert(std::move(next));
+  };
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    if (g > 0 && sizes[g] == sizes[g - 1]) continue;
+    std::vector<int> next = sizes;
+    if (sizes[g] > 1) {
+      next[g] /= 2;
+      next.push_back(next[g]);
+      add(next);
+    }
+    if (g + 1 < sizes.size() && sizes[g + 1] == sizes[g] && 2 * sizes[g] <= largest) {
+      next = sizes;
+      next[g] *= 2;
+      next.erase(next.begin() + static_cast<std::ptrdiff_t>(g) + 1);
+      add(next);
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+// Takes `next` where it is there and faster; whether it did.
+bool take_faster(std::optional<FlexSpGroups>& best, std::optional<FlexSpGroups> next) {
+  if (!next || (best && next->time_ns >= best->time_ns)) return false;
+  best = std::move(next);
+  return true;
+}
+
+std::optional<Batch> batch_of(std::span<const int64_t> lengths, const std::vector<int>& order, int count,
+                              const FlexSpCost& cost) {
+  std::vector<int64_t> descending;
+  for (const int s : order) descending.push_back(lengths[static_cast<size_t>(s)]);
+  Batch batch;
+  size_t begin = 0;
+  for (const size_t end : cut_evenly(descending, count)) {
+    const std::span<const int64_t> own = std::span(descending).subspan(begin, end - begin);
+    std::optional<FlexSpGroups> groups = best_groups(own, cost);
+    if (!groups) return std::nullopt;
+    batch.time_ns += cost.micro_batch_ns(*groups, own);
+    batch.micro_batches.push_back({{order.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    order.begin() + static_cast<std::ptrdiff_t>(end)},
+                                   std::move(*groups)});
+    begin = end;
+  }
+  return batch;
+}
+
+// The blaster. Nothing when the batch does not fit.
+std::optional<Batch> best_batch(std::span<const int64_t> lengths, const FlexSpCost& cost) {
+  const std::vector<int> order = by_descending_length(lengths);
+  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const int64_t capacity = std::max<int64_t>(1, cost.capacity_tokens(1) * cost.ranks());
+  const auto fewest = static_cast<int>((tokens + capacity - 1) / capacity);
+  std::optional<Batch> best;
+  // Runs of even token sums may not fit as few as the tokens alone would.
+  for (int count = std::max(1, fewest); count <= fewest + kMoreMicroBatches || !best; ++count) {
+    if (count > static_cast<int>(lengths.size())) break;
+    std::optional<Batch> next = batch_of(lengths, order, count, cost);
+    if (next && (!best || next->time_ns < best->time_ns)) best = std::move(next);
+  }
+  return best;
+}
+
+}  // namespace
+
+FlexSpCost::FlexSpCost(const GroupProgram& program, const cost::CostModel& cost, int world_size)
+    : program_(program),
+      cost_(cost),
+      times_(cost.stage_times(program.scheme, 0)),
+      exchanges_(program.scheme, cost),
+      share_(cost.share_times(program.scheme, std::min(program.scheme.share, cost.options().gpus_per_node))) {
+  SLUICE_ASSERT(program.scheme.tp == 1 && program.scheme.pp == 1, "groups of whole stages");
+  const int largest = most_group_lanes(program, cost, program.scheme.cp);
+  for (int size = 1; size <= largest; size *= 2) {
+    sizes_.push_back({.capacity = published::capacity_tokens(program, size, cost, world_size),
+                      .place = cost::LanePlace::aligned(size, cost.options().gpus_per_node)});
+  }
+}
+
+const FlexSpCost::Size& FlexSpCost::at(int size) const {
+  return sizes_[static_cast<size_t>(std::bit_width(static_cast<unsigned>(size)) - 1)];
+}
+
+int64_t FlexSpCost::longest() const {
+  int64_t longest = 0;
+  for (int size = 1; size <= largest(); size *= 2)
+    longest = std::max(longest, size == 1 ? capacity_tokens(1) : capacity_tokens(size) / 2 * 2 * size);
+  return longest;
+}
+
+int64_t FlexSpCost::time_ns(const cost::Work& work, int size) const {
+  const cost::Work own = share_of(work, size);
+  const int64_t exposed_ns = size == 1 ? 0 : exchanges_.exposed(0, own, at(size).place, size).both_ns();
+  return times_.of_work(own) + exposed_ns;
+}
+
+int64_t FlexSpCost::micro_batch_ns(const FlexSpGroups& groups, std::span<const int64_t> lengths) const {
+  if (program_.scheme.share == 1) return groups.time_ns;
+  cost::Work slowest;
+  int64_t slowest_ns = -1;
+  int lanes = 1;
+  for (size_t g = 0; g < groups.sizes.size(); ++g) {
+    cost::Work work;
+    for (const int s : groups.sequences[g]) work += work_of(lengths[static_cast<size_t>(s)]);
+    const int64_t ns = time_ns(work, groups.sizes[g]);
+    if (ns <= slowest_ns) continue;
+    slowest_ns = ns;
+    slowest = share_of(work, groups.sizes[g]);
+    lanes = groups.sizes[g];
+  }
+  const base::Interval run = cost_.stage_run(program_.scheme, 0);
+  const cost::Exchanges::Exposed exposed =
+      lanes == 1 ? cost::Exchanges::Exposed{} : exchanges_.exposed(0, slowest, at(lanes).place, lanes);
+  const auto cell_ns = [&](cost::CellKind kind, int64_t exposed_ns) {
+    const int64_t compute_ns = cost_.cell_ns(program_.scheme, kind, run, slowest) + exposed_ns;
+    return cost_.pass_cell_ns(kind, run, program_.scheme, share_, slowest, compute_ns);
+  };
+  return cell_ns(cost::CellKind::kForward, exposed.forward_ns) +
+         cell_ns(cost::CellKind::kBackward, exposed.backward_ns);
+}
+
+std::optional<FlexSpGroups> assign_to_groups(std::span<const int64_t> lengths, std::span<const int> sizes,
+                                             const FlexSpCost& cost) {
+  FlexSpGroups groups{.sizes = {sizes.begin(), sizes.end()},
+                      .sequences = std::vector<std::vector<int>>(sizes.size())};
+  std::vector<cost::Work> loads(sizes.size());
+  std::vector<int64_t> tokens(sizes.size(), 0);  // of one of its ranks
+  for (const int s : by_descending_length(lengths)) {
+    const int64_t length = lengths[static_cast<size_t>(s)];
+    int64_t least_ns = std::numeric_limits<int64_t>::max();
+    size_t to = sizes.size();
+    for (size_t g = 0; g < sizes.size(); ++g) {
+      if (tokens[g] + tokens_on_lane(length, sizes[g]) > cost.capacity_tokens(sizes[g])) continue;
+      cost::Work load = loads[g];
+      const int64_t ns = cost.time_ns(load += work_of(length), sizes[g]);
+      if (ns >= least_ns) continue;
+      least_ns = ns;
+      to = g;
+    }
+    if (to == sizes.size()) return std::nullopt;
+    loads[to] += work_of(length);
+    tokens[to] += tokens_on_lane(length, sizes[to]);
+    groups.sequences[to].push_back(s);
+  }
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    if (!groups.sequences[g].empty())
+      groups.time_ns = std::max(groups.time_ns, cost.time_ns(loads[g], sizes[g]));
+  }
+  return groups;
+}
+
+std::optional<FlexSpGroups> best_groups(std::span<const int64_t> lengths, const FlexSpCost& cost) {
+  std::optional<FlexSpGroups> best;
+  for (int size = 1; size <= cost.largest(); size *= 2) {
+    const std::vector<int> sizes(static_cast<size_t>(cost.ranks() / size), size);
+    take_faster(best, assign_to_groups(lengths, sizes, cost));
+  }
+  for (bool better = best.has_value(); better;) {
+    std::optional<FlexSpGroups> nearest;
+    for (const std::vector<int>& sizes : neighbours(best->sizes, cost.largest()))
+      take_faster(nearest, assign_to_groups(lengths, sizes, cost));
+    better = take_faster(best, std::move(nearest));
+  }
+  return best;
+}
+
+std::vector<size_t> cut_evenly(std::span<const int64_t> lengths, int count) {
+  const auto ends_with = [&](int64_t most) {
+    std::vector<size_t> ends;
+    int64_t sum = 0;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (i > 0 && sum + lengths[i] > most) {
+        ends.push_back(i);
+        sum = 0;
+      }
+      sum += lengths[i];
+    }
+    if (!lengths.empty()) ends.push_back(lengths.size());
+    return ends;
+  };
+  int64_t low = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+  int64_t high = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (static_cast<int>(ends_with(middle).size()) <= count) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return ends_with(low);
+}
+
+strategy::StepPlan flex_sp_plan(const GroupProgram& program, std::span<const int64_t> lengths,
+                                const cost::CostModel& cost, int world_size) {
+  const FlexSpCost groups_cost(program, cost, world_size);
+  const std::optional<Batch> batch = best_batch(lengths, groups_cost);
+  if (!batch) {
+    const int64_t length = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+    throw base::InfeasibleError(base::text("a sequence of ", length,
+                                           " tokens fits no Ulysses group of up to ", groups_cost.largest(),
+                                           " ranks: they hold ", groups_cost.longest(), " tokens"));
+  }
+  std::vector<std::vector<LaneGroup>> micro_batches;
+  for (const MicroBatch& micro : batch->micro_batches) {
+    std::vector<LaneGroup>& groups = micro_batches.emplace_back();
+    for (size_t g = 0; g < micro.groups.sizes.size(); ++g) {
+      groups.push_back({.lanes = micro.groups.sizes[g], .sequences = {}});
+      for (const int s : micro.groups.sequences[g])
+        groups.back().sequences.push_back(micro.sequences[static_cast<size_t>(s)]);
+    }
+  }
+  return lane_groups_plan(program, micro_batches, lengths, cost, world_size);
+}
+
+}  // namespace sluice::published
