@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "published/static_strategy.h"
-#include "study/baseline_cost.h"
 #include "study/deepspeed.h"
 #include "study/hotspa.h"
 #include "study/megatron.h"
+#include "study/rival_traits.h"
 
 namespace sluice::bench {
 
@@ -87,13 +87,7 @@ struct Table3 {
             .dealing = published::Dealing::kTurns};
   }
 
-  // A scheme of TP1 and PP1, which has no published row, gets the one that Ulysses' costs derive.
   std::unique_ptr<study::System> make_hotspa(const study::SystemInputs& inputs, int pack_divisor) const {
-    study::SystemInputs with_row = inputs;
-    cost::CostModel::Options options = inputs.cost.options();
-    const cost::CostModel derived = study::ulysses_cost(inputs.cost, {.world_size = gpus});
-    options.scheme_times.try_emplace({1, 1}, derived.options().scheme_times.at({1, 1}));
-    with_row.cost = cost::CostModel(std::move(options));
     const std::string all = text_of("HotSPa");
     std::vector<study::HotSpaPhase> phases;
     for (size_t begin = 0; begin < all.size(); begin = std::min(all.find('|', begin), all.size() - 1) + 1) {
@@ -101,15 +95,15 @@ struct Table3 {
     }
     // The table lists 7B's F2 on 8 GPUs in another order; the one with the most room takes the longest.
     std::ranges::stable_sort(phases, [&](const auto& a, const auto& b) {
-      return with_row.cost.max_len_tokens(a.choice.scheme, gpus) >
-             with_row.cost.max_len_tokens(b.choice.scheme, gpus);
+      return inputs.cost.max_len_tokens(a.choice.scheme, gpus) >
+             inputs.cost.max_len_tokens(b.choice.scheme, gpus);
     });
     const std::vector<int64_t> ends = {context, phases.size() == 3 ? 16384 : 4096, 4096};
     for (size_t p = 0; p < phases.size(); ++p) {
       phases[p].longest = ends[p];
       phases[p].choice.micro_batch_tokens = ends[p] / pack_divisor;
     }
-    return study::make_hotspa(with_row, phases);
+    return study::make_hotspa(inputs, phases);
   }
 };
 

@@ -115,7 +115,7 @@ void run(const Arguments& arguments) {
   if (arguments.json) {
     std::cout << base::json_text(summary) << "\n";
   } else {
-    std::cout << study::comparison_table(results);
+    std::cout << study::comparison_table(scenario, results);
   }
 }
 

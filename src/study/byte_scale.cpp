@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "published/byte_scale.h"
-#include "study/baseline_cost.h"
 #include "study/fixed_layout.h"
+#include "study/rival_traits.h"
 
 namespace sluice::study {
 namespace {

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <span>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "report/run_summary.h"
+#include "study/least_work.h"
+#include "study/rival_traits.h"
 #include "study/simulation.h"
 
 namespace sluice::study {
@@ -26,6 +29,37 @@ std::string fixed(double value, int digits) {
 
 double milliseconds(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
+// A system, and whether any of its steps gathers parameters between nodes.
+class Watched : public System {
+ public:
+  Watched(std::unique_ptr<System> system, int gpus_per_node)
+      : system_(std::move(system)), gpus_per_node_(gpus_per_node) {}
+  std::string configuration() const override { return system_->configuration(); }
+  const cost::CostModel& cost() const override { return system_->cost(); }
+  SystemStep step(int64_t number, const std::vector<strategy::Sequence>& sequences) override {
+    SystemStep step = system_->step(number, sequences);
+    gathers_ = gathers_ || gathers_between_nodes(step.plan, gpus_per_node_);
+    return step;
+  }
+  bool gathers_between_nodes_ever() const { return gathers_; }
+
+ private:
+  std::unique_ptr<System> system_;
+  int gpus_per_node_;
+  bool gathers_ = false;
+};
+
+// Its steps under the second overlap.
+report::SystemRun measured_run(const Scenario& scenario, const SystemKind& kind) {
+  SystemInputs inputs = scenario.inputs;
+  inputs.cost = with_measured_passes(inputs.cost);
+  const std::unique_ptr<System> system = kind.make(inputs);
+  report::SystemRun run =
+      simulate(*system, scenario.batches, scenario.table, {.world_size = inputs.world_size}).run;
+  run.configuration = system->configuration();
+  return run;
+}
+
 SystemResult run_system(const Scenario& scenario, const std::string& name, const ComparisonOptions& options) {
   const SystemKind& kind = system_kind(name);
   options.before_system(kind.title);
@@ -33,14 +67,15 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
   result.run.name = kind.name;
   result.run.title = kind.title;
   try {
-    const std::unique_ptr<System> system = kind.make(scenario.inputs);
-    result.run.configuration = system->configuration();
-    Simulation simulation = simulate(*system, scenario.batches, scenario.table,
+    Watched system(kind.make(scenario.inputs), scenario.inputs.cost.options().gpus_per_node);
+    result.run.configuration = system.configuration();
+    Simulation simulation = simulate(system, scenario.batches, scenario.table,
                                      {.world_size = scenario.inputs.world_size,
                                       .timeline_steps = options.timeline_steps,
                                       .after_step = options.after_step});
     result.run.steps = std::move(simulation.run.steps);
     result.timelines = std::move(simulation.timelines);
+    if (system.gathers_between_nodes_ever()) result.measured = measured_run(scenario, kind);
     for (report::Timeline& timeline : result.timelines) {
       timeline.system = kind.name;
       timeline.title = text(kind.title, ", ", timeline.title);
@@ -57,6 +92,11 @@ Json to_json(const report::TimeShares& shares) {
           {"idle", shares.idle_ns},       {"between", shares.between_ns}};
 }
 
+// A mean step under the second overlap.
+int64_t measured_ns(const SystemResult& result) {
+  return report::summary_of(result.measured.steps.empty() ? result.run : result.measured).mean_step_ns;
+}
+
 Json system_json(const SystemResult& result) {
   if (!result.run.infeasible.empty()) {
     return {{"title", result.run.title},
@@ -67,6 +107,7 @@ Json system_json(const SystemResult& result) {
   return {{"title", result.run.title},
           {"configuration", result.run.configuration},
           {"mean_step_ns", summary.mean_step_ns},
+          {"mean_step_ns_measured_passes", measured_ns(result)},
           {"std_step_ns", summary.std_step_ns},
           {"tokens_per_s", std::llround(summary.tokens_per_s)},
           {"peak_bytes", summary.peak_bytes},
@@ -89,24 +130,62 @@ Json metrics_json(const std::string& system, const report::StepRecord& step) {
           {"rank_time_ns", to_json(step.shares)}};
 }
 
-std::vector<std::string> table_row(const SystemResult& result, const report::SystemSummary& sluice) {
+std::vector<std::string> table_row(const SystemResult& result, const SystemResult& first, int64_t work_ns) {
   const report::SystemSummary summary = report::summary_of(result.run);
   const report::TimeShares& shares = summary.shares;
   const int64_t all_ns = std::max<int64_t>(shares.total_ns(), 1);
   const auto share = [&](int64_t ns) {
     return fixed(100.0 * static_cast<double>(ns) / static_cast<double>(all_ns), 1);
   };
-  const double slower = static_cast<double>(summary.mean_step_ns) / static_cast<double>(sluice.mean_step_ns);
+  const auto times = [](int64_t ns, int64_t of_ns) {
+    return text(fixed(static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(of_ns, 1)), 2), "x");
+  };
   return {result.run.title,
           base::human_duration(summary.mean_step_ns),
           text("± ", base::human_duration(summary.std_step_ns)),
           base::human_count(std::llround(summary.tokens_per_s)),
-          text(fixed(slower, 2), "x"),
+          times(summary.mean_step_ns, report::summary_of(first.run).mean_step_ns),
+          times(measured_ns(result), measured_ns(first)),
+          times(summary.mean_step_ns, work_ns),
           share(shares.compute_ns),
           share(shares.ring_ns + shares.gather_ns),
           share(shares.bubble_ns),
           share(shares.link_ns + shares.between_ns),
           share(shares.idle_ns + shares.update_ns)};
+}
+
+// What no plan can be faster than, in the mean.
+int64_t mean_work_ns(const Scenario& scenario) {
+  const std::span models(&scenario.inputs.cost, 1);
+  int64_t total_ns = 0;
+  for (const corpus::Batch& batch : scenario.batches) {
+    std::vector<int64_t> lengths;
+    for (const corpus::Sample& sample : batch.samples) lengths.push_back(sample.length_tokens);
+    total_ns += least_work_ns(lengths, models, scenario.inputs.world_size);
+  }
+  return total_ns / static_cast<int64_t>(std::max<size_t>(scenario.batches.size(), 1));
+}
+
+// The fastest of the others by such a time, beside the first.
+std::string fastest_other(const std::vector<SystemResult>& results, int64_t (*time_ns)(const SystemResult&)) {
+  const SystemResult* fastest = nullptr;
+  for (size_t i = 1; i < results.size(); ++i) {
+    if (results[i].run.steps.empty()) continue;
+    if (fastest == nullptr || time_ns(results[i]) < time_ns(*fastest)) fastest = &results[i];
+  }
+  if (fastest == nullptr) return "";
+  const double ratio = static_cast<double>(time_ns(*fastest)) /
+                       static_cast<double>(std::max<int64_t>(time_ns(results.front()), 1));
+  return text(fixed(ratio, 2), "x (", fastest->run.title, ")");
+}
+
+std::string verdict(const std::vector<SystemResult>& results) {
+  const std::string kind = fastest_other(
+      results, [](const SystemResult& result) { return report::summary_of(result.run).mean_step_ns; });
+  if (kind.empty()) return "";
+  return text("\nThe fastest other system takes ", kind,
+              " of Sluice's time where gathers hide as the clock says, and ",
+              fastest_other(results, measured_ns), " where each between nodes takes what FlexSP measured.\n");
 }
 
 }  // namespace
@@ -162,20 +241,21 @@ std::string metrics_lines(const std::vector<SystemResult>& results) {
   return lines;
 }
 
-std::string comparison_table(const std::vector<SystemResult>& results) {
-  const report::SystemSummary sluice = report::summary_of(results.front().run);
-  std::vector<std::vector<std::string>> rows = {
-      {"system", "step", "", "tokens/s", "time", "compute %", "lanes %", "bubble %", "link %", "idle %"}};
+std::string comparison_table(const Scenario& scenario, const std::vector<SystemResult>& results) {
+  const int64_t work_ns = mean_work_ns(scenario);
+  std::vector<std::vector<std::string>> rows = {{"system", "step", "", "tokens/s", "time", "measured",
+                                                 "of work", "compute %", "lanes %", "bubble %", "link %",
+                                                 "idle %"}};
   std::string notes;
   for (const SystemResult& result : results) {
     if (result.run.infeasible.empty()) {
-      rows.push_back(table_row(result, sluice));
+      rows.push_back(table_row(result, results.front(), work_ns));
       notes += text("\n", result.run.title, ": ", result.run.configuration);
     } else {
       notes += text("\n", result.run.title, " cannot run this: ", result.run.infeasible);
     }
   }
-  return base::table_text(rows, "lrrrrrrrrr") + notes + "\n";
+  return base::table_text(rows, "lrrrrrrrrrrr") + verdict(results) + notes + "\n";
 }
 
 }  // namespace sluice::study

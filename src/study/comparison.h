@@ -22,6 +22,9 @@ struct ComparisonOptions {
 
 struct SystemResult {
   report::SystemRun run;  // without steps when it is infeasible
+  // The same under the second overlap (study::with_measured_passes), planned for it: where its passes gather
+  // parameters between nodes, and so may take longer than the clock says; else without steps.
+  report::SystemRun measured;
   std::vector<report::Timeline> timelines;
 };
 
@@ -36,7 +39,7 @@ std::vector<std::string> parse_systems(const std::string& text);
 base::Json simulation_json(const Scenario& scenario, const std::vector<SystemResult>& results);
 // metrics.jsonl: a line a step and system, systems one after the other.
 std::string metrics_lines(const std::vector<SystemResult>& results);
-// A table for people.
-std::string comparison_table(const std::vector<SystemResult>& results);
+// A table for people: times as multiples of the first system's, and of the work alone (study/least_work.h).
+std::string comparison_table(const Scenario& scenario, const std::vector<SystemResult>& results);
 
 }  // namespace sluice::study

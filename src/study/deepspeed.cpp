@@ -1,137 +1,183 @@
 #include "study/deepspeed.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "published/static_strategy.h"
-#include "schedule/pipeline_schedule.h"
-#include "study/baseline_cost.h"
+#include "published/flex_sp.h"
+#include "published/lane_groups.h"
 #include "study/fixed_layout.h"
+#include "study/rival_traits.h"
 
 namespace sluice::study {
 namespace {
 
-struct Configuration {
-  UlyssesOptions ulysses;
+using published::GroupProgram;
+using strategy::Exchange;
+
+constexpr size_t kSampleStride = 4;  // of the sample batches that configurations are chosen by
+
+// A program of such sharding on this machine.
+struct Variant {
+  Sharding sharding = Sharding::kZero3;
+  bool recompute = false;
   cost::CostModel cost;
-  published::StaticStrategy choice;
-  ZeroTimes zero;
-  int64_t mean_ns = 0;
+  GroupProgram program;
 };
 
-// Of both passes; none in a group of one.
-int64_t all_to_all_ns(const schedule::TimedUnit& unit) {
-  return unit.forward_ring_ns.empty() ? 0 : unit.forward_ring_ns[0] + unit.backward_ring_ns[0];
+Variant variant_of(const SystemInputs& inputs, Sharding sharding, bool recompute, Exchange exchange,
+                   int tp = 1) {
+  cost::CostModel cost = sharded_cost(inputs.cost, sharding, recompute, inputs.world_size);
+  GroupProgram program = sharded_program(sharding, tp, 1, exchange, cost, inputs.world_size);
+  return {sharding, recompute, std::move(cost), program};
 }
 
-// What waiting for ZeRO's collectives, and for other groups at them, adds to the slowest group's own time.
-int64_t waiting_ns(const strategy::StepPlan& plan, const Configuration& configuration) {
-  if (configuration.ulysses.zero == ZeroStage::kOne) return 0;
-  int64_t slowest_ns = 0;
-  std::vector<int64_t> together_ns;  // by micro-batch
-  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-    int64_t own_ns = 0;
-    const std::vector<schedule::TimedUnit> units = schedule::timed_units(pipeline, configuration.cost);
-    together_ns.resize(std::max(together_ns.size(), units.size()), 0);
-    for (size_t u = 0; u < units.size(); ++u) {
-      const int64_t busy_ns = units[u].forward_ns[0] + units[u].backward_input_ns[0];
-      const int64_t zero_ns = u == 0 ? configuration.zero.first_ns : configuration.zero.later_ns;
-      together_ns[u] = std::max({together_ns[u], busy_ns, all_to_all_ns(units[u]) + zero_ns});
-      own_ns += busy_ns;
+std::vector<Variant> ulysses_variants(const SystemInputs& inputs) {
+  std::vector<Variant> variants;
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    for (const bool recompute : {false, true})
+      variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kHeads));
+  }
+  return variants;
+}
+
+std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
+  std::vector<Variant> variants;
+  for (const strategy::Scheme& scheme : inputs.cost.schemes(inputs.world_size)) {
+    const int tp = scheme.tp;
+    if (scheme.pp > 1 || tp > inputs.cost.options().gpus_per_node || inputs.world_size % tp != 0) continue;
+    for (const Sharding sharding : {Sharding::kZero3, Sharding::kHsdp}) {
+      for (const bool recompute : {false, true})
+        variants.push_back(variant_of(inputs, sharding, recompute, Exchange::kRing, tp));
+      variants.push_back(variant_of(inputs, sharding, false, Exchange::kRing, tp));
+      variants.back().program.memory.recompute = true;
     }
-    slowest_ns = std::max(slowest_ns, own_ns);
   }
-  return std::accumulate(together_ns.begin(), together_ns.end(), int64_t{0}) - slowest_ns;
+  return variants;
 }
 
-SystemStep step_of(const Configuration& configuration, const std::vector<int64_t>& lengths) {
-  SystemStep step{.plan = published::static_plan(configuration.choice, lengths, configuration.cost,
-                                                 configuration.ulysses.world_size)};
-  step.before_ns = waiting_ns(step.plan, configuration);
-  return step;
+std::vector<std::vector<int64_t>> some_batches(const SystemInputs& inputs) {
+  std::vector<std::vector<int64_t>> some;
+  for (size_t b = 0; b < inputs.sample_batches.size(); b += kSampleStride)
+    some.push_back(inputs.sample_batches[b]);
+  return some;
 }
 
-// Nothing when no group holds the context.
-std::optional<Configuration> best_with(const UlyssesOptions& ulysses, const SystemInputs& inputs) {
-  cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
-  try {
-    const plan::ProposalOptions options{.world_size = inputs.world_size,
-                                        .context_length = inputs.context_length,
-                                        .sample_batches = inputs.sample_batches,
-                                        .max_cp = most_ulysses_ranks(inputs.cost, inputs.world_size)};
-    const published::StaticStrategy choice =
-        published::best_static(options, cost, published::Dealing::kTurns);
-    Configuration configuration{ulysses, std::move(cost), choice, zero_times(inputs.cost, ulysses)};
-    for (const std::vector<int64_t>& batch : inputs.sample_batches) {
-      const SystemStep step = step_of(configuration, batch);
-      configuration.mean_ns += step.before_ns + step.plan.estimated_ns;
-    }
-    return configuration;
-  } catch (const base::InfeasibleError&) {
-    return std::nullopt;
-  }
+std::string recompute_text(const Variant& variant) {
+  if (variant.recompute) return " + AC";
+  return variant.program.memory.recompute ? " + selective AC" : "";
 }
 
-Configuration best_configuration(const SystemInputs& inputs) {
-  std::optional<Configuration> best;
-  for (const UlyssesOptions& ulysses : ulysses_choices(inputs.world_size)) {
-    std::optional<Configuration> next = best_with(ulysses, inputs);
-    if (next && (!best || next->mean_ns < best->mean_ns)) best = std::move(next);
-  }
-  if (!best) {
-    throw base::InfeasibleError(base::text("no Ulysses group of up to ",
-                                           most_ulysses_ranks(inputs.cost, inputs.world_size), " of ",
-                                           inputs.world_size, " ranks holds context_length ",
-                                           inputs.context_length, ", with ZeRO-3 and recompute: shorten it"));
-  }
-  return std::move(*best);
+SystemStep step_of(const Variant& variant, strategy::StepPlan plan) {
+  const int64_t gather_ns = gather_once_ns(variant.sharding, variant.program, variant.cost);
+  return {.plan = std::move(plan), .before_ns = gather_ns, .switch_ns = gather_ns};
 }
 
-Configuration given_configuration(const SystemInputs& inputs, int group_ranks, bool recompute,
-                                  int64_t pack_tokens) {
-  const published::StaticStrategy choice{.scheme = {.cp = group_ranks},
-                                         .pipelines = inputs.world_size / group_ranks,
-                                         .micro_batch_tokens = pack_tokens / group_ranks,
-                                         .dealing = published::Dealing::kTurns};
-  for (const UlyssesOptions& ulysses : ulysses_choices(inputs.world_size)) {
-    cost::CostModel cost = ulysses_cost(inputs.cost, ulysses);
-    const int64_t held = cost.max_len_tokens({}, inputs.world_size) * group_ranks;
-    if (ulysses.recompute != recompute || held < inputs.context_length) continue;
-    return {ulysses, std::move(cost), choice, zero_times(inputs.cost, ulysses)};
+std::unique_ptr<System> system_of(const Variant& variant, const published::StaticGroups& choice,
+                                  const char* width_name, const std::string& sharding) {
+  const strategy::Scheme& scheme = variant.program.scheme;
+  std::vector<std::string> degrees;
+  const auto add = [&](const char* name, int degree) {
+    if (degree > 1) degrees.push_back(base::text(name, degree));
+  };
+  add("DP", scheme.cp / choice.group_lanes);
+  add("TP", scheme.tp);
+  degrees.push_back(base::text(width_name, choice.group_lanes));
+  return fixed_layout(base::text(base::join(degrees, " "), recompute_text(variant), ", ", sharding),
+                      variant.cost,
+                      [variant, choice, ranks = scheme.ranks()](const std::vector<int64_t>& lengths,
+                                                                const cost::CostModel& cost) {
+                        return step_of(variant, published::static_groups_plan(choice, lengths, cost, ranks));
+                      });
+}
+
+struct Found {
+  const Variant* variant;
+  published::StaticGroups choice;
+};
+
+std::optional<Found> best_of(const std::vector<Variant>& variants, const SystemInputs& inputs) {
+  const std::vector<std::vector<int64_t>> batches = some_batches(inputs);
+  std::optional<Found> best;
+  for (const Variant& variant : variants) {
+    std::optional<published::StaticGroups> choice = published::best_static_groups(
+        variant.program, inputs.context_length, batches, variant.cost, inputs.world_size);
+    if (!choice) continue;
+    choice->mean_ns += gather_once_ns(variant.sharding, variant.program, variant.cost);
+    if (!best || choice->mean_ns < best->choice.mean_ns) best = {&variant, *choice};
+  }
+  return best;
+}
+
+[[noreturn]] void fail(const SystemInputs& inputs, const std::string& what) {
+  throw base::InfeasibleError(base::text(what, " on ", inputs.world_size, " ranks holds context_length ",
+                                         inputs.context_length, ", with ZeRO-3 and recompute: shorten it"));
+}
+
+}  // namespace
+
+std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs) {
+  const std::vector<Variant> variants = ulysses_variants(inputs);
+  const std::optional<Found> best = best_of(variants, inputs);
+  if (!best) fail(inputs, "no Ulysses group");
+  return system_of(*best->variant, best->choice, "SP", name_of(best->variant->sharding));
+}
+
+std::unique_ptr<System> make_fsdp(const SystemInputs& inputs) {
+  const std::vector<Variant> variants = torchtitan_variants(inputs);
+  const std::optional<Found> best = best_of(variants, inputs);
+  if (!best) fail(inputs, "no group of context-parallel ranks");
+  return system_of(*best->variant, best->choice, "CP",
+                   best->variant->sharding == Sharding::kHsdp ? "HSDP" : "FSDP");
+}
+
+std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute,
+                                       int64_t pack_tokens) {
+  for (const Variant& variant : ulysses_variants(inputs)) {
+    if (variant.recompute != recompute) continue;
+    const int64_t held =
+        published::capacity_tokens(variant.program, group_ranks, variant.cost, inputs.world_size);
+    if (published::tokens_on_lane(inputs.context_length, group_ranks) > held) continue;
+    const published::StaticGroups choice{.program = variant.program,
+                                         .group_lanes = group_ranks,
+                                         .micro_batch_tokens = pack_tokens / group_ranks};
+    return system_of(variant, choice, "SP", name_of(variant.sharding));
   }
   throw base::InfeasibleError(base::text("Ulysses groups of ", group_ranks,
                                          " ranks do not hold context_length ", inputs.context_length,
                                          ": take larger ones"));
 }
 
-std::string to_text(const Configuration& configuration) {
-  const published::StaticStrategy& choice = configuration.choice;
-  const std::string dp = choice.pipelines > 1 ? base::text("DP", choice.pipelines, " ") : "";
-  return base::text(dp, "SP", choice.scheme.cp, configuration.ulysses.recompute ? " + AC" : "", ", ZeRO-",
-                    static_cast<int>(configuration.ulysses.zero));
-}
-
-std::unique_ptr<System> system_of(const Configuration& configuration) {
-  return fixed_layout(to_text(configuration), configuration.cost,
-                      [configuration](const std::vector<int64_t>& lengths, const cost::CostModel&) {
-                        return step_of(configuration, lengths);
-                      });
-}
-
-}  // namespace
-
-std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs) {
-  return system_of(best_configuration(inputs));
-}
-
-std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute,
-                                       int64_t pack_tokens) {
-  return system_of(given_configuration(inputs, group_ranks, recompute, pack_tokens));
+std::unique_ptr<System> make_flexsp(const SystemInputs& inputs) {
+  const std::vector<std::vector<int64_t>> batches = some_batches(inputs);
+  std::optional<Variant> best;
+  int64_t least_ns = 0;
+  for (const Variant& variant : ulysses_variants(inputs)) {
+    const published::FlexSpCost groups(variant.program, variant.cost, inputs.world_size);
+    if (groups.longest() < inputs.context_length) continue;
+    int64_t total_ns = 0;
+    for (const std::vector<int64_t>& batch : batches) {
+      const SystemStep step =
+          step_of(variant, published::flex_sp_plan(variant.program, batch, variant.cost, inputs.world_size));
+      total_ns += step.before_ns + step.plan.estimated_ns;
+    }
+    if (best && total_ns >= least_ns) continue;
+    best = variant;
+    least_ns = total_ns;
+  }
+  if (!best) fail(inputs, "no Ulysses group");
+  const int largest = published::most_group_lanes(best->program, best->cost, inputs.world_size);
+  return fixed_layout(
+      base::text("groups of up to ", largest, recompute_text(*best), ", ", name_of(best->sharding)),
+      best->cost,
+      [variant = *best, ranks = inputs.world_size](const std::vector<int64_t>& lengths,
+                                                   const cost::CostModel& cost) {
+        return step_of(variant, published::flex_sp_plan(variant.program, lengths, cost, ranks));
+      });
 }
 
 }  // namespace sluice::study

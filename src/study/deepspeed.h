@@ -1,12 +1,18 @@
-// DeepSpeed: static data parallelism over groups of ranks that cut sequences with Ulysses, ZeRO, and
-// activation recompute where that pays. Degrees, stage of ZeRO and recompute are the best by enumeration; the
-// group's size divides the heads. First-fit decreasing makes micro-batches, dealt to the groups in turns.
+// DeepSpeed: static data parallelism over groups of ranks that cut sequences with Ulysses, ZeRO, and full
+// recompute where that pays. The group's size divides the heads. First-fit decreasing makes micro-batches,
+// dealt to the groups in turns. Size, stage of ZeRO, recompute and length of packs are the best by
+// enumeration.
 //
-// From stage 2 on ZeRO's collectives take part in every micro-batch on all ranks, so groups start and end
-// micro-batches together: each lasts as long as its slowest group, or as the collectives where those take
-// longer. All-to-alls and collectives go over the same links one after the other; all computation hides the
-// collectives (layers overlap perfectly), and nothing waits within a micro-batch, which is kind. Pull and
-// push run in Sluice's rounds.
+// FSDP with context parallelism as torchtitan runs it: the same with a ring in place of Ulysses, TP inside
+// nodes, HSDP beside full sharding, and selective recompute (strategy::MemoryPolicy::recompute) beside full.
+// One stage.
+//
+// FlexSP: groups of different sizes at once (published/flex_sp.h), its stage of ZeRO and recompute by
+// enumeration.
+//
+// Their plans are of our types: from ZeRO-3 on all ranks share parameters (S = CP), and a micro-batch is a
+// pass. So layers are gathered and summed in each, one layer ahead, and groups wait for one another at every
+// layer's pass; ZeRO-1 is S = 1. Pull and push run in Sluice's rounds, which is kind to them.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +22,13 @@
 
 namespace sluice::study {
 
+// InfeasibleError where nothing holds the context.
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs);
-// With a group size, recompute and packs that are given, and the lowest stage of ZeRO that holds the context;
-// InfeasibleError where none does. REQUIRES: packs no longer than the context.
+std::unique_ptr<System> make_fsdp(const SystemInputs& inputs);
+std::unique_ptr<System> make_flexsp(const SystemInputs& inputs);
+
+// DeepSpeed with a group size, recompute and packs that are given, and the lowest stage of ZeRO that holds
+// the context. REQUIRES: packs no longer than the context.
 std::unique_ptr<System> make_deepspeed(const SystemInputs& inputs, int group_ranks, bool recompute,
                                        int64_t pack_tokens);
 

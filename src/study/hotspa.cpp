@@ -12,7 +12,7 @@
 #include "link/layout.h"
 #include "plan/mix.h"
 #include "published/static_strategy.h"
-#include "study/baseline_cost.h"
+#include "study/rival_traits.h"
 
 namespace sluice::study {
 namespace {
@@ -263,34 +263,55 @@ std::vector<base::IntervalSet> node_shards(const link::ComputeLayout& layout, in
   return nodes;
 }
 
+// Elements that cross links.
+struct SwitchVolume {
+  std::vector<int64_t> received;   // by rank, from its own node
+  std::vector<int64_t> taken_in;   // by node, from others
+  std::vector<int64_t> given_out;  // by node, to others
+
+  SwitchVolume(int ranks, int nodes)
+      : received(static_cast<size_t>(ranks)),
+        taken_in(static_cast<size_t>(nodes)),
+        given_out(static_cast<size_t>(nodes)) {}
+
+  void add(const link::ComputeLayout& from, const link::ComputeLayout& to, int bucket, int per_node) {
+    const std::vector<base::IntervalSet> held = node_shards(from, bucket, per_node);
+    const std::vector<base::IntervalSet> needed = node_shards(to, bucket, per_node);
+    for (const int rank : to.holders(bucket)) {
+      const base::IntervalSet& shard = to.shard(bucket, rank);
+      received[static_cast<size_t>(rank)] += shard.size() - shard.intersect(from.shard(bucket, rank)).size();
+    }
+    int64_t moved = 0;
+    for (size_t node = 0; node < needed.size(); ++node) {
+      const int64_t missing = needed[node].size() - needed[node].intersect(held[node]).size();
+      taken_in[node] += missing;
+      moved += missing;
+    }
+    const auto holders = std::ranges::count_if(held, [](const auto& of) { return of.size() > 0; });
+    for (size_t node = 0; node < held.size(); ++node) {
+      if (held[node].size() > 0) given_out[node] += moved / holders;
+    }
+  }
+};
+
 }  // namespace
 
 int64_t switch_ns(const model::ParameterTable& table, const strategy::Strategy& from,
                   const strategy::Strategy& to, int world_size, const cost::CostModel& cost) {
   if (from == to) return 0;
   const cost::CostModel::Options& options = cost.options();
-  const int64_t bytes = options.memory.element_bytes + options.memory.accumulator_bytes;
+  const int per_node = options.gpus_per_node;
   const link::ComputeLayout old_layout(table, from, world_size);
   const link::ComputeLayout new_layout(table, to, world_size);
-  std::vector<int64_t> inside(static_cast<size_t>(world_size), 0);  // elements from the own node
-  std::vector<int64_t> across(static_cast<size_t>(world_size), 0);
-  for (const model::Bucket& bucket : table.buckets) {
-    const std::vector<base::IntervalSet> nodes = node_shards(old_layout, bucket.index, options.gpus_per_node);
-    for (const int rank : new_layout.holders(bucket.index)) {
-      const base::IntervalSet& needed = new_layout.shard(bucket.index, rank);
-      const int64_t own = needed.intersect(old_layout.shard(bucket.index, rank)).size();
-      const int64_t near = needed.intersect(nodes[static_cast<size_t>(rank / options.gpus_per_node)]).size();
-      inside[static_cast<size_t>(rank)] += near - own;
-      across[static_cast<size_t>(rank)] += needed.size() - near;
-    }
-  }
-  int64_t longest_ns = 0;
-  for (size_t rank = 0; rank < inside.size(); ++rank) {
-    const int64_t near_ns = inside[rank] > 0 ? options.intra.of_bytes(inside[rank] * bytes) : 0;
-    const int64_t far_ns = across[rank] > 0 ? options.inter.of_bytes(across[rank] * bytes) : 0;
-    longest_ns = std::max(longest_ns, near_ns + far_ns);
-  }
-  return longest_ns;
+  SwitchVolume volume(world_size, (world_size + per_node - 1) / per_node);
+  for (const model::Bucket& bucket : table.buckets)
+    volume.add(old_layout, new_layout, bucket.index, per_node);
+  const int64_t bytes = options.memory.element_bytes + options.memory.accumulator_bytes;
+  const int64_t nics = std::max(1, std::min(per_node, world_size) / options.gpus_per_nic);
+  const int64_t near = std::ranges::max(volume.received) * bytes;
+  const int64_t far =
+      std::max(std::ranges::max(volume.taken_in), std::ranges::max(volume.given_out)) * bytes / nics;
+  return (near > 0 ? options.intra.of_bytes(near) : 0) + (far > 0 ? options.inter.of_bytes(far) : 0);
 }
 
 std::unique_ptr<System> make_hotspa(const SystemInputs& inputs) { return std::make_unique<HotSpa>(inputs); }

@@ -29,10 +29,11 @@ struct HotSpaPhase {
 // With phases that are given, the longest first. REQUIRES: some; each holds its longest.
 std::unique_ptr<System> make_hotspa(const SystemInputs& inputs, const std::vector<HotSpaPhase>& phases);
 
-// How long parameters and accumulated gradients take from one strategy's layout to another's: each rank
-// receives what it does not hold, from its own node where a rank of it has that, else from others; the rank
-// that waits longest counts. 0 for equal strategies. The way back to the first strategy is the next step's
-// pull.
+// How long parameters and accumulated gradients take from one compute layout to another's, in the two levels
+// of a link (link/route.h): a node takes what none of its ranks holds in once, over all its adapters, from
+// all nodes that hold it in equal parts; then each rank receives what it did not hold from its node. The
+// busiest adapter and the busiest rank count. 0 for equal strategies. The way back to the first strategy is
+// the next step's pull.
 int64_t switch_ns(const model::ParameterTable& table, const strategy::Strategy& from,
                   const strategy::Strategy& to, int world_size, const cost::CostModel& cost);
 

@@ -10,8 +10,7 @@
 #include "plan/planner.h"
 #include "published/paper_plan.h"
 #include "published/paper_propose.h"
-#include "schedule/pipeline_schedule.h"
-#include "study/baseline_cost.h"
+#include "study/rival_traits.h"
 
 namespace sluice::study {
 namespace {
@@ -20,39 +19,32 @@ constexpr int kMostStrategies = 8;
 constexpr int64_t kPackNodes = 20'000;  // for each number of micro-batches; published: half a second
 
 plan::PlannerOptions planner_options(const SystemInputs& inputs, plan::TieRule ties,
-                                     published::PaperPackRule packing) {
+                                     published::PaperPackRule packing,
+                                     published::ConstantRule constants = published::ConstantRule::kReleased) {
   return {.world_size = inputs.world_size,
           .candidates = {},
-          .method = published::paper({.dispatch = {.seed = inputs.seed, .tie_rule = ties},
-                                      .pack = {.rule = packing, .node_budget = kPackNodes}})};
+          .method = published::paper(
+              {.dispatch = {.seed = inputs.seed, .tie_rule = ties, .constants = constants},
+               .pack = {.rule = packing, .constants = constants, .node_budget = kPackNodes}})};
 }
 
-// A planner of published plans, as a system: under `cost`, whatever the planner's own is.
+// A planner of published plans, as a system.
 class Hydraulis : public System {
  public:
-  Hydraulis(plan::Planner planner, cost::CostModel cost)
-      : planner_(std::move(planner)), cost_(std::move(cost)) {}
+  explicit Hydraulis(plan::Planner planner) : planner_(std::move(planner)) {}
 
   std::string configuration() const override {
     const auto& candidates = planner_.options().candidates;
     if (candidates.size() == 1) return to_text(candidates.front());
     return base::text(candidates.size(), " strategies");
   }
-  const cost::CostModel& cost() const override { return cost_; }
+  const cost::CostModel& cost() const override { return planner_.cost(); }
   SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
-    SystemStep planned{.plan = planner_.plan(step, sequences)};
-    planned.plan.estimated_ns = 0;
-    for (const strategy::PipelinePlan& pipeline : planned.plan.pipelines) {
-      const auto load = schedule::pipeline_load(pipeline, cost_, planner_.options().world_size);
-      planned.plan.estimated_ns =
-          std::max(planned.plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
-    }
-    return planned;
+    return {.plan = planner_.plan(step, sequences)};
   }
 
  private:
   plan::Planner planner_;
-  cost::CostModel cost_;
 };
 
 std::vector<strategy::Strategy> published_strategies(const SystemInputs& inputs,
@@ -64,12 +56,12 @@ std::vector<strategy::Strategy> published_strategies(const SystemInputs& inputs,
                                                       cost));
 }
 
-// One scheme on all ranks, each that holds the context.
+// One scheme on all ranks, each that is published and holds the context.
 std::vector<strategy::Strategy> homogeneous_strategies(const SystemInputs& inputs,
                                                        const cost::CostModel& cost) {
   std::vector<strategy::Strategy> strategies;
   for (const plan::SchemeCost& scheme : plan::usable_schemes(cost, inputs.world_size, 1)) {
-    if (scheme.max_len_tokens() < inputs.context_length) continue;
+    if (scheme.max_len_tokens() < inputs.context_length || cost.is_derived(scheme.scheme())) continue;
     const int pipelines = inputs.world_size / scheme.scheme().ranks();
     strategies.push_back(
         strategy::parse_strategy(base::text(pipelines, "x", to_text(scheme.scheme())), inputs.world_size));
@@ -114,33 +106,27 @@ strategy::Strategy best_single(const std::vector<strategy::Strategy>& strategies
   return *best;
 }
 
-// `planned`: the cost model that it plans with.
 std::unique_ptr<System> make_published(const SystemInputs& inputs, plan::TieRule ties,
-                                       const cost::CostModel& planned) {
-  plan::PlannerOptions options = planner_options(inputs, ties, published::PaperPackRule::kBalanced);
-  options.candidates = published_strategies(inputs, planned);
-  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), planned),
-                                     one_backward_cell(inputs.cost));
-}
-
-cost::CostModel without_constants(const cost::CostModel& cost) {
-  cost::CostModel::Options options = cost.options();
-  for (auto& [degrees, row] : options.scheme_times) row.stage.c_ns = 0;
-  return cost::CostModel(std::move(options));
+                                       published::ConstantRule constants) {
+  const cost::CostModel cost = one_backward_cell(inputs.cost);
+  plan::PlannerOptions options =
+      planner_options(inputs, ties, published::PaperPackRule::kBalanced, constants);
+  options.candidates = published_strategies(inputs, cost);
+  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), cost));
 }
 
 }  // namespace
 
 std::unique_ptr<System> make_hydraulis(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kOwnLoad, one_backward_cell(inputs.cost));
+  return make_published(inputs, plan::TieRule::kOwnLoad, published::ConstantRule::kReleased);
 }
 
 std::unique_ptr<System> make_hydraulis_first(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kFirst, one_backward_cell(inputs.cost));
+  return make_published(inputs, plan::TieRule::kFirst, published::ConstantRule::kReleased);
 }
 
-std::unique_ptr<System> make_hydraulis_without_constants(const SystemInputs& inputs) {
-  return make_published(inputs, plan::TieRule::kOwnLoad, without_constants(one_backward_cell(inputs.cost)));
+std::unique_ptr<System> make_hydraulis_printed(const SystemInputs& inputs) {
+  return make_published(inputs, plan::TieRule::kOwnLoad, published::ConstantRule::kPrinted);
 }
 
 std::unique_ptr<System> make_ablation(const SystemInputs& inputs, AblationStep step) {
@@ -158,7 +144,7 @@ std::unique_ptr<System> make_ablation(const SystemInputs& inputs, AblationStep s
     strategies = homogeneous_strategies(inputs, cost);
   }
   options.candidates = {best_single(strategies, options, cost, inputs)};
-  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), cost), cost);
+  return std::make_unique<Hydraulis>(plan::Planner(std::move(options), cost));
 }
 
 }  // namespace sluice::study

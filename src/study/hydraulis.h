@@ -9,14 +9,14 @@
 
 namespace sluice::study {
 
-// Ties of Algorithm 1 are broken by a pipeline's own load, which makes it faster than as printed.
+// The constant c is counted as its released program does (published::ConstantRule::kReleased). Ties of
+// Algorithm 1 are broken by a pipeline's own load, which makes it faster than as printed.
 std::unique_ptr<System> make_hydraulis(const SystemInputs& inputs);
-// As printed: "<" gives ties to the pipeline that holds the longest sequences.
+// "<" gives ties to the pipeline that holds the longest sequences, as printed.
 std::unique_ptr<System> make_hydraulis_first(const SystemInputs& inputs);
-// Planned as if a published table's constant c were 0, and timed with it: T counts c once a sequence as
-// printed, though it falls due once a micro-batch, and short sequences then look dearer than they are. A
-// kinder reading.
-std::unique_ptr<System> make_hydraulis_without_constants(const SystemInputs& inputs);
+// c counts once a sequence, as printed, though it falls due once a micro-batch: short sequences then look
+// dearer than they are.
+std::unique_ptr<System> make_hydraulis_printed(const SystemInputs& inputs);
 
 // (a) one homogeneous strategy, dispatch by Eq. 3, packed to the longest that fits; (b) packed by Eq. 1;
 // (c) one heterogeneous strategy that holds the context; (d) all of Hydraulis: a strategy for each step.

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cost/shipped.h"
-#include "study/baseline_cost.h"
-#include "study/flexsp.h"
+#include "study/deepspeed.h"
 #include "study/megatron.h"
+#include "study/rival_traits.h"
 #include "study/sluice_system.h"
 #include "study/test_inputs.h"
 

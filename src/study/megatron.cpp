@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "published/static_strategy.h"
-#include "study/baseline_cost.h"
 #include "study/fixed_layout.h"
+#include "study/rival_traits.h"
 
 namespace sluice::study {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "published/dynamic_cp.h"
-#include "study/baseline_cost.h"
 #include "study/fixed_layout.h"
 #include "study/lane_layout.h"
+#include "study/rival_traits.h"
 
 namespace sluice::study {
 

@@ -49,6 +49,21 @@ TEST(Simulation, EveryStepIsRecorded) {
   EXPECT_EQ(results[0].timelines[0].step, 1);
 }
 
+// On two nodes DeepSpeed gathers between them in each pass, which the second overlap makes dear.
+TEST(Simulation, GathersBetweenNodesAreTimedUnderBothOverlaps) {
+  const Scenario scenario = small_scenario(2, 16);
+  const std::vector<SystemResult> results =
+      compare(scenario, {.systems = {"sluice", "megatron", "deepspeed"}});
+  EXPECT_TRUE(results[1].measured.steps.empty()) << "it shares nothing";
+  const SystemResult& deepspeed = results[2];
+  if (deepspeed.run.configuration.find("ZeRO-1") == std::string::npos) {
+    ASSERT_EQ(deepspeed.measured.steps.size(), 2u);
+    EXPECT_GT(deepspeed.measured.steps[0].time_ns, deepspeed.run.steps[0].time_ns);
+  }
+  const std::string table = comparison_table(scenario, results);
+  EXPECT_NE(table.find("fastest other system"), std::string::npos) << table;
+}
+
 TEST(Simulation, RepeatsByteForByte) {
   const Scenario scenario = small_scenario();
   const auto run = [&] {

@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "study/byte_scale.h"
 #include "study/deepspeed.h"
-#include "study/flexsp.h"
 #include "study/hotspa.h"
 #include "study/hydraulis.h"
 #include "study/megatron.h"
@@ -20,6 +19,7 @@ const std::vector<SystemKind>& system_kinds() {
       {"sluice", "Sluice", make_sluice},
       {"megatron", "Megatron-LM", make_megatron},
       {"deepspeed", "DeepSpeed", make_deepspeed},
+      {"fsdp", "FSDP", make_fsdp},
       {"hotspa", "HotSPa", make_hotspa},
       {"flexsp", "FlexSP", make_flexsp},
       {"megatron_dcp", "Megatron dynamic CP", make_megatron_dcp},
@@ -28,6 +28,7 @@ const std::vector<SystemKind>& system_kinds() {
       {"byte_scale", "ByteScale", make_byte_scale_balance},
       {"hydraulis", "Hydraulis", make_hydraulis},
       {"hydraulis_first", "Hydraulis, printed ties", make_hydraulis_first},
+      {"hydraulis_printed", "Hydraulis, printed constants", make_hydraulis_printed},
       {"static", "static, evened out", make_static},
   };
   return kinds;

@@ -1,0 +1,133 @@
+#include "study/rival_traits.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace sluice::study {
+namespace {
+
+// Of a rank of tp·pp, a token's input of each layer.
+int64_t inputs_bytes(const cost::CostModel::Options& options, int64_t blocks, int tp) {
+  return options.shape.hidden * options.memory.element_bytes * blocks / tp;
+}
+
+}  // namespace
+
+cost::CostModel one_backward_cell(const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost.options();
+  options.backward_cells = cost::BackwardCells::kOne;
+  return cost::CostModel(std::move(options));
+}
+
+cost::CostModel full_recompute(const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost.options();
+  options.repeat_forward = true;
+  const model::Program& program = cost.program();
+  const int64_t blocks = program.blocks().size();
+  int64_t transient = 0;
+  for (auto& [degrees, row] : options.scheme_times) {
+    const int64_t of_stage = blocks / degrees.second;
+    transient = std::max(transient, row.saved_bytes_per_token / of_stage);
+    row.saved_bytes_per_token = inputs_bytes(options, of_stage, degrees.first);
+  }
+  for (auto& [tp, kinds] : options.kinds_by_tp) {
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      const base::Interval all = program.blocks();
+      bool is_block = false;
+      for (int64_t block = all.begin; block < all.end; ++block)
+        is_block = is_block || program.at(block).kind == static_cast<int>(kind);
+      if (!is_block) continue;
+      transient = std::max(transient, kinds[kind].saved_bytes_per_token);
+      kinds[kind].saved_bytes_per_token = inputs_bytes(options, 1, tp);
+      kinds[kind].deferred_bytes_per_token = 0;
+    }
+  }
+  options.memory.transient_bytes_per_token += transient;
+  return cost::CostModel(std::move(options));
+}
+
+const char* name_of(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kZero1: return "ZeRO-1";
+    case Sharding::kZero2: return "ZeRO-2";
+    case Sharding::kZero3: return "ZeRO-3";
+    case Sharding::kHsdp: return "HSDP";
+  }
+  return "";
+}
+
+published::GroupProgram sharded_program(Sharding sharding, int tp, int pp, strategy::Exchange exchange,
+                                        const cost::CostModel& cost, int world_size) {
+  strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = world_size / (tp * pp)};
+  scheme.share = scheme.cp;
+  if (sharding == Sharding::kZero1) scheme.share = 1;
+  if (sharding == Sharding::kHsdp) {
+    scheme.share = std::clamp(cost.options().gpus_per_node / tp, 1, scheme.cp);
+    while (scheme.cp % scheme.share != 0) --scheme.share;
+  }
+  return {.scheme = scheme, .exchange = exchange};
+}
+
+cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, bool recompute, int world_size) {
+  cost::CostModel::Options options = (recompute ? full_recompute(cost) : cost).options();
+  options.backward_cells = cost::BackwardCells::kOne;
+  options.share_traits.sums_in_ring = true;
+  options.share_traits.keeps_gathered = sharding == Sharding::kZero2;
+  if (sharding == Sharding::kHsdp)
+    options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.gpus_per_node);
+  return cost::CostModel(std::move(options));
+}
+
+int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program,
+                       const cost::CostModel& cost) {
+  if (sharding != Sharding::kZero2) return 0;
+  cost::CostModel::Options options = cost.options();
+  options.share_traits.keeps_gathered = false;
+  const int in_node = std::clamp(options.gpus_per_node / program.scheme.tp, 1, program.scheme.share);
+  const cost::CostModel gathering(std::move(options));
+  const std::vector<cost::CostModel::ShareTimes> by_kind = gathering.share_times(program.scheme, in_node);
+  int64_t longest_ns = 0;
+  for (int stage = 0; stage < program.scheme.pp; ++stage) {
+    const base::Interval run = cost.stage_run(program.scheme, stage);
+    int64_t stage_ns = 0;
+    for (int64_t position = run.begin; position < run.end; ++position)
+      stage_ns += by_kind[static_cast<size_t>(cost.program().at(position).kind)].gather_ns;
+    longest_ns = std::max(longest_ns, stage_ns);
+  }
+  return longest_ns;
+}
+
+int64_t measured_pass_ns(const model::Shape& shape) {
+  struct Measured {
+    int64_t parameters;
+    int64_t ns;
+  };
+  constexpr std::array<Measured, 3> kMeasured = {
+      {{6'738'000'000, 629'400'000}, {13'016'000'000, 1'132'600'000}, {32'529'000'000, 2'789'000'000}}};
+  const int64_t parameters = shape.parameters();
+  const auto nearest = std::ranges::min_element(
+      kMeasured, {}, [&](const Measured& of) { return std::abs(of.parameters - parameters); });
+  return static_cast<int64_t>(static_cast<__int128>(nearest->ns) * parameters / nearest->parameters);
+}
+
+bool gathers_between_nodes(const strategy::StepPlan& plan, int gpus_per_node) {
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    if (pipeline.units.empty() || scheme.share == 1) continue;
+    for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
+      const std::vector<int> group = pipeline.pipeline.share_group(0, lane, 0);
+      const auto [first, last] = std::ranges::minmax(group);
+      if (first / gpus_per_node != last / gpus_per_node) return true;
+    }
+  }
+  return false;
+}
+
+cost::CostModel with_measured_passes(const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost.options();
+  options.share_traits.pass_ns = measured_pass_ns(options.shape);
+  return cost::CostModel(std::move(options));
+}
+
+}  // namespace sluice::study

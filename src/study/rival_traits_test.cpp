@@ -1,0 +1,58 @@
+#include "study/rival_traits.h"
+
+#include <gtest/gtest.h>
+
+#include "cost/shipped.h"
+#include "study/test_inputs.h"
+
+namespace sluice::study {
+namespace {
+
+constexpr strategy::Scheme kOneRank{};
+
+TEST(RivalTraits, RecomputeTakesAForwardMoreAndHoldsMore) {
+  for (const cost::CostModel& kept :
+       {cost::CostModel(cost::shipped("a800-7b").options), test_inputs().cost}) {
+    const cost::CostModel again = full_recompute(kept);
+    cost::Quadratic expected = kept.stage_times(kOneRank, 0);
+    expected += kept.cell_times(kOneRank, cost::CellKind::kForward, kept.program().blocks());
+    EXPECT_EQ(again.stage_times(kOneRank, 0), expected);
+    EXPECT_GT(again.max_len_tokens(kOneRank, 8), 2 * kept.max_len_tokens(kOneRank, 8));
+  }
+}
+
+TEST(RivalTraits, EveryStageOfZeroHoldsMore) {
+  const cost::CostModel published(cost::shipped("a800-13b").options);
+  int64_t held = 0;
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    const cost::CostModel cost = sharded_cost(published, sharding, false, 16);
+    const auto program = sharded_program(sharding, 1, 1, strategy::Exchange::kHeads, cost, 16);
+    const int64_t tokens = published::capacity_tokens(program, 1, cost, 16);
+    EXPECT_GT(tokens, held) << name_of(sharding);
+    held = tokens;
+  }
+  const cost::CostModel copied = sharded_cost(published, Sharding::kHsdp, false, 16);
+  const auto program = sharded_program(Sharding::kHsdp, 1, 1, strategy::Exchange::kRing, copied, 16);
+  EXPECT_EQ(program.scheme.share, 8);
+  EXPECT_LT(published::capacity_tokens(program, 1, copied, 16), held);
+}
+
+TEST(RivalTraits, OnlyZero2GathersOutsideItsPasses) {
+  const cost::CostModel published(cost::shipped("a800-13b").options);
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    const cost::CostModel cost = sharded_cost(published, sharding, false, 16);
+    const auto program = sharded_program(sharding, 1, 1, strategy::Exchange::kHeads, cost, 16);
+    EXPECT_EQ(gather_once_ns(sharding, program, cost) > 0, sharding == Sharding::kZero2);
+  }
+}
+
+TEST(RivalTraits, MeasuredPassesGrowWithTheModel) {
+  model::Shape shape = cost::shipped("a800-32b").options.shape;
+  const int64_t large_ns = measured_pass_ns(shape);
+  EXPECT_NEAR(static_cast<double>(large_ns), 2.8e9, 0.2e9);
+  shape.layers /= 2;
+  EXPECT_LT(measured_pass_ns(shape), large_ns);
+}
+
+}  // namespace
+}  // namespace sluice::study
