@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap configure build everything test check sanitize train trial soak fuzz \
-        processors parity integrations wheel bench bench-balance gpu-kit wheel-elsewhere dockerfile pictures paper long-context bench-transformers \
-        bench-fidelity bench-saving format tidy clean
+        processors parity integrations wheel bench bench-balance gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
+        bench-transformers bench-fidelity bench-saving format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -120,6 +120,9 @@ paper: everything ## Simulate the published evaluation (resumes; some ten minute
 long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; minutes) and write docs/long_context.md
 	$(BUILD)/long_context
 	$(PYTHON) -B bench/long_context_page.py
+
+rivals: build ## Time rivals' plans beside Sluice's on 500 random batches (resumes; an hour of one core)
+	$(BUILD)/rivals
 
 bench-fidelity: build ## Simulated beside real steps of the quick start, profiled on this machine
 	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py

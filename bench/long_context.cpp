@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "report/run_summary.h"
 #include "result_lines.h"
+#include "study/any_exchange.h"
 #include "study/byte_scale.h"
 #include "study/least_work.h"
 #include "study/length_distribution.h"
@@ -60,13 +61,18 @@ void add_steps(const std::string& name, const study::LaneLayout& layout, std::ve
   using study::ByteScaleStep;
   using study::SystemInputs;
   to.push_back({name, "static_cp", [layout](const SystemInputs& inputs) {
-                  return study::make_megatron(inputs, study::static_cp(inputs, layout));
+                  return study::with_any_exchange(
+                      study::make_megatron(inputs, study::static_cp(inputs, layout)), kRanks);
                 }});
   const auto add = [&](const char* system, ByteScaleStep step, OffloadRule offload) {
     to.push_back({name, system, [=](const SystemInputs& inputs) {
-                    return study::make_byte_scale(inputs, step, layout, offload);
+                    return study::with_any_exchange(study::make_byte_scale(inputs, step, layout, offload),
+                                                    kRanks);
                   }});
   };
+  to.push_back({name, "static_cp_rings", [layout](const SystemInputs& inputs) {
+                  return study::make_megatron(inputs, study::static_cp(inputs, layout));
+                }});
   add("lanes", ByteScaleStep::kLanes, OffloadRule::kNone);
   add("lanes_eq3", ByteScaleStep::kLanes, OffloadRule::kFewestLanes);
   add("lanes_offload", ByteScaleStep::kLanes, OffloadRule::kLeastWork);
@@ -81,8 +87,11 @@ std::vector<Candidate> candidates() {
   add_steps("tp1", {.tp = 1, .tokens = 8192}, all);
   add_steps("tp8", {.tp = 8, .tokens = 65'536}, all);
   for (const char* name : {"megatron", "megatron_dcp"}) {
-    all.push_back({"any", name, study::system_kind(name).make});
+    all.push_back({"any", name, [name](const study::SystemInputs& inputs) {
+                     return study::with_any_exchange(study::system_kind(name).make(inputs), kRanks);
+                   }});
   }
+  for (const char* name : {"fsdp", "flexsp"}) all.push_back({"any", name, study::system_kind(name).make});
   all.push_back({"any", "sluice", [](const study::SystemInputs& inputs) {
                    return make_sluice(inputs, {1, 2, 4, 8});
                  }});

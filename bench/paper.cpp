@@ -1,7 +1,7 @@
 // The evaluation of Hydraulis (arXiv 2412.07894, section 8 and appendices), simulated: the systems of Figures
-// 13, 14 and 16 and Tables 1, 3 and 4 under the published calibrations, and what Figures 15, 17, 18 and 20
-// show. A line of JSON a result, appended to the file given; results that stand there already are not made
-// again. bench/paper_page.py makes docs/evaluation.md of it.
+// 13 to 16 and Tables 1, 3 and 4 under the published calibrations, and what Figures 17 to 20 and appendix B.2
+// show (paper_appendix.cpp). A line of JSON a result, appended to the file given; results that stand there
+// already are not made again. bench/paper_page.py makes docs/evaluation.md of it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -18,17 +19,14 @@
 #include "base/text.h"
 #include "config/sampling.h"
 #include "graph/build.h"
-#include "plan/planner.h"
-#include "published/paper_plan.h"
-#include "published/static_strategy.h"
+#include "paper_case.h"
 #include "report/run_summary.h"
 #include "result_lines.h"
 #include "schedule/pipeline_schedule.h"
-#include "study/baseline_cost.h"
 #include "study/comparison.h"
 #include "study/hydraulis.h"
 #include "study/least_work.h"
-#include "study/length_distribution.h"
+#include "study/rival_traits.h"
 #include "study/scenario.h"
 #include "study/simulation.h"
 #include "table_3.h"
@@ -38,41 +36,10 @@ namespace {
 using namespace sluice;
 using base::Json;
 using base::text;
-
-constexpr int64_t kDocuments = 100'000;  // of a corpus
-constexpr int kMostLanes = 8;
-
-struct Case {
-  std::string figure;
-  std::string model;  // "7b", "13b", "32b"
-  int gpus = 0;
-  std::string corpus;
-  int64_t context = 32768;
-  int64_t tokens = 100'000;
-};
-
-const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {
-  static std::map<std::string, std::vector<int32_t>> known;
-  std::vector<int32_t>& lengths = known[corpus];
-  if (lengths.empty()) lengths = study::lengths_by(study::length_law(corpus), kDocuments);
-  return lengths;
-}
-
-study::Scenario scenario_of(const Case& of, int64_t steps) {
-  config::PlanningOptions options;
-  options.gpus = of.gpus;
-  options.calibration = "a800-" + of.model;
-  options.context_length = of.context;
-  options.tokens_per_step = of.tokens;
-  return study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps, kMostLanes);
-}
-
+using bench::Case;
+using bench::key_of;
+using bench::scenario_of;
 using Results = bench::ResultLines;
-
-Json key_of(const Case& of, const std::string& system) {
-  return {{"figure", of.figure},   {"model", of.model},   {"gpus", of.gpus}, {"corpus", of.corpus},
-          {"context", of.context}, {"tokens", of.tokens}, {"system", system}};
-}
 
 std::unique_ptr<study::System> make(const Case& of, const std::string& name,
                                     const study::SystemInputs& inputs) {
@@ -86,7 +53,6 @@ std::unique_ptr<study::System> make(const Case& of, const std::string& name,
       {"ablation_b", study::AblationStep::kPacking},
       {"ablation_c", study::AblationStep::kHeterogeneous},
       {"ablation_d", study::AblationStep::kDynamic}};
-  if (name == "hydraulis_without_constants") return study::make_hydraulis_without_constants(inputs);
   const auto ablation = ablations.find(name);
   if (ablation != ablations.end()) return study::make_ablation(inputs, ablation->second);
   return study::system_kind(name == "sluice_lanes" ? "sluice" : name).make(inputs);
@@ -142,9 +108,19 @@ class Observed : public study::System {
     study::SystemStep step = system_->step(number, sequences);
     step_s_ += processor_s() - start_s;
     spreads_.push_back(spread_of(step.plan, system_->cost(), world_size_));
+    estimates_.push_back(step.before_ns + step.plan.estimated_ns);
+    Json& candidates = candidates_.emplace_back(Json::object());
+    for (const strategy::CandidateEstimate& of : step.plan.candidates)
+      candidates[of.strategy] = of.estimated_ns;
     switch_ns_ += step.switch_ns;
+    gathers_between_nodes_ |=
+        study::gathers_between_nodes(step.plan, system_->cost().options().gpus_per_node);
     return step;
   }
+  // Whether the second overlap differs.
+  bool gathers_between_nodes() const { return gathers_between_nodes_; }
+  // What was expected of steps, of all candidates where the system has some.
+  Json expectations() const { return {{"estimates_ns", estimates_}, {"candidates", candidates_}}; }
   Json observations() const {
     const auto steps = static_cast<int64_t>(std::max<size_t>(spreads_.size(), 1));
     return {{"spreads", std::vector<double>(spreads_.begin(),
@@ -161,14 +137,16 @@ class Observed : public study::System {
   double setup_s_ = 0;
   double step_s_ = 0;
   int64_t switch_ns_ = 0;
+  bool gathers_between_nodes_ = false;
   std::vector<double> spreads_;  // by step
+  std::vector<int64_t> estimates_;
+  std::vector<Json> candidates_;
 };
 
-// What no plan can be faster than, with the rows that only Ulysses uses.
+// What no plan can be faster than, a rank alone among the schemes.
 Json least_work(const study::Scenario& scenario) {
   const study::SystemInputs& inputs = scenario.inputs;
-  const std::vector<cost::CostModel> models = {
-      inputs.cost, study::ulysses_cost(inputs.cost, {.world_size = inputs.world_size})};
+  const std::span models(&inputs.cost, 1);
   Json times = Json::array();
   int64_t total_ns = 0;
   for (const corpus::Batch& batch : scenario.batches) {
@@ -180,6 +158,32 @@ Json least_work(const study::Scenario& scenario) {
   return {{"mean_ns", total_ns / static_cast<int64_t>(scenario.batches.size())}, {"times_ns", times}};
 }
 
+// One system's result, and under the second overlap that of "NAME_measured" where it differs.
+void simulate_system(const Case& of, const std::string& name, const study::Scenario& scenario,
+                     Results& results) {
+  const auto add = [&](const std::string& title, study::SystemInputs inputs) {
+    if (name == "sluice") inputs.max_cp = 1;
+    try {
+      Observed system(of, name, inputs);
+      study::Simulation simulation =
+          study::simulate(system, scenario.batches, scenario.table, {.world_size = inputs.world_size});
+      simulation.run.configuration = system.configuration();
+      Json result = run_json(simulation.run);
+      result.update(system.observations());
+      if (of.figure == "figure15") result.update(system.expectations());
+      results.add(key_of(of, title), result);
+      return system.gathers_between_nodes();
+    } catch (const base::InfeasibleError& error) {
+      results.add(key_of(of, title), {{"infeasible", error.what()}});
+      return false;
+    }
+  };
+  if (!add(name, scenario.inputs)) return;
+  study::SystemInputs measured = scenario.inputs;
+  measured.cost = study::with_measured_passes(measured.cost);
+  add(name + "_measured", measured);
+}
+
 void simulate(const Case& of, const std::vector<std::string>& systems, int64_t steps, Results& results) {
   std::optional<study::Scenario> scenario;
   for (const std::string& name : systems) {
@@ -188,20 +192,8 @@ void simulate(const Case& of, const std::vector<std::string>& systems, int64_t s
     if (!scenario) scenario = scenario_of(of, steps);
     if (name == "least_work") {
       results.add(key, least_work(*scenario));
-      continue;
-    }
-    study::SystemInputs inputs = scenario->inputs;
-    if (name == "sluice") inputs.max_cp = 1;
-    try {
-      Observed system(of, name, inputs);
-      study::Simulation simulation =
-          study::simulate(system, scenario->batches, scenario->table, {.world_size = inputs.world_size});
-      simulation.run.configuration = system.configuration();
-      Json result = run_json(simulation.run);
-      result.update(system.observations());
-      results.add(key, result);
-    } catch (const base::InfeasibleError& error) {
-      results.add(key, {{"infeasible", error.what()}});
+    } else {
+      simulate_system(of, name, *scenario, results);
     }
   }
 }
@@ -231,8 +223,8 @@ Json breakdown(study::System& system, const study::Scenario& scenario,
           {"all_ns", all_ns / steps}};
 }
 
-void table_1(int64_t steps, Results& results) {
-  const Case of{"table1", "32b", 64, "commoncrawl"};
+void table_1(const char* corpus, int64_t steps, Results& results) {
+  const Case of{"table1", "32b", 64, corpus, 32768, 200'000};
   struct Column {
     std::string name;
     std::string system;
@@ -251,104 +243,6 @@ void table_1(int64_t steps, Results& results) {
     const auto system = make(of, column.system, scenario.inputs);
     results.add(key, breakdown(*system, scenario, column.left_out));
   }
-}
-
-// What the two laws of lengths come to, to hold against what is published of the corpora.
-void corpora(Results& results) {
-  for (const char* corpus : {"commoncrawl", "github"}) {
-    const Case of{"corpora", "", 0, corpus};
-    const Json key = key_of(of, "lengths");
-    if (results.has(key)) continue;
-    const std::vector<int32_t>& lengths = corpus_lengths(corpus);
-    const auto count = static_cast<double>(lengths.size());
-    double tokens = 0;
-    double cut_tokens = 0;
-    double above_15k = 0;
-    double above_32k = 0;
-    double tokens_above_128k = 0;
-    double tokens_above_256k = 0;
-    for (const int32_t length : lengths) {
-      tokens += length;
-      cut_tokens += std::min(length, 32768);
-      above_15k += length > 15'000;
-      above_32k += length >= 32768;
-      tokens_above_128k += length > 131'072 ? length : 0;
-      tokens_above_256k += length > 262'144 ? length : 0;
-    }
-    const double documents = 1.6e6 / (cut_tokens / count);  // of 1.6M tokens
-    results.add(key, {{"mean", tokens / count},
-                      {"mean_cut_32k", cut_tokens / count},
-                      {"p50", lengths[lengths.size() / 2]},
-                      {"p90", lengths[lengths.size() * 9 / 10]},
-                      {"p99", lengths[lengths.size() * 99 / 100]},
-                      {"above_15k_in_1600k", documents * above_15k / count},
-                      {"above_32k_in_1600k", documents * above_32k / count},
-                      {"tokens_above_128k", tokens_above_128k / tokens},
-                      {"tokens_above_256k", tokens_above_256k / tokens}});
-  }
-}
-
-void figure_17(Results& results) {
-  const Case of{"figure17", "32b", 64, "commoncrawl", 32768, 1'600'000};
-  const Json key = key_of(of, "lengths");
-  if (results.has(key)) return;
-  Json longest = Json::array();
-  for (const corpus::Batch& batch : scenario_of(of, 30).batches) {
-    int64_t most = 0;
-    for (const corpus::Sample& sample : batch.samples) most = std::max(most, sample.length_tokens);
-    longest.push_back(most);
-  }
-  results.add(key, {{"longest", longest}});
-}
-
-// First-fit decreasing to 32K; only batches of four packed sequences, as published.
-void figure_18(Results& results) {
-  const Case of{"figure18", "7b", 8, "commoncrawl"};
-  const study::Scenario scenario = scenario_of(of, 60);
-  const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
-  for (const auto& [name, scheme] :
-       {std::pair{"PP", strategy::Scheme{.tp = 4, .pp = 2}}, std::pair{"DP", strategy::Scheme{.tp = 4}}}) {
-    const Json key = key_of(of, name);
-    if (results.has(key)) continue;
-    Json times = Json::array();
-    for (const corpus::Batch& batch : scenario.batches) {
-      std::vector<int64_t> lengths;
-      for (const corpus::Sample& sample : batch.samples) lengths.push_back(sample.length_tokens);
-      const published::StaticStrategy choice{.scheme = scheme,
-                                             .pipelines = of.gpus / scheme.ranks(),
-                                             .micro_batch_tokens = of.context,
-                                             .dealing = published::Dealing::kTurns};
-      const strategy::StepPlan plan = published::static_plan(choice, lengths, cost, of.gpus);
-      size_t packs = 0;
-      for (const strategy::PipelinePlan& pipeline : plan.pipelines) packs += pipeline.units.size();
-      if (packs == 4) times.push_back(plan.estimated_ns);
-    }
-    results.add(key, {{"times_ns", times}});
-  }
-}
-
-// Greedy against ideal dispatch: the estimate by which it dispatches, and the schedule that runs.
-void figure_20(int64_t steps, Results& results) {
-  const Case of{"figure20", "32b", 64, "commoncrawl", 32768, 200'000};
-  const Json key = key_of(of, "dispatch");
-  if (results.has(key)) return;
-  const study::Scenario scenario = scenario_of(of, steps);
-  const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
-  plan::PlannerOptions options{
-      .world_size = of.gpus,
-      .candidates = {strategy::parse_strategy("1x<16,1,1> + 3x<8,1,1> + 6x<4,1,1>", of.gpus)},
-      .method = published::paper()};
-  const plan::Planner greedy(options, cost);
-  options.method =
-      published::paper({.dispatch_rule = published::DispatchRule::kIdeal, .ideal_node_budget = 50'000});
-  const plan::Planner ideal(options, cost);
-  Json ratios = Json::array();
-  for (const corpus::Batch& batch : scenario.batches) {
-    const auto sequences = config::sequences_of(batch.samples);
-    ratios.push_back(static_cast<double>(greedy.plan(batch.step, sequences).estimated_ns) /
-                     static_cast<double>(ideal.plan(batch.step, sequences).estimated_ns));
-  }
-  results.add(key, {{"ratios", ratios}});
 }
 
 std::vector<Case> figure_13() {
@@ -375,14 +269,50 @@ std::vector<Case> figure_14() {
   return cases;
 }
 
+// Rows of the design's goals beside the paper's scenarios, on lengths that nobody tuned to.
+std::vector<Case> goals() {
+  return {{"goals", "32b", 64, "system", 32768, 100'000},
+          {"goals", "32b", 64, "system", 32768, 200'000},
+          {"goals", "7b", 64, "system", 32768, 200'000},
+          {"goals", "13b", 32, "system", 32768, 100'000}};
+}
+
+// The tokens are those of appendix F, which prints them: the paper's sections 8.2 and 8.4 say 100K by
+// default, but Table 1's times are those of Table 4's 200K.
+void interpretation(const std::string& part, int64_t steps, Results& results) {
+  for (const char* corpus : {"commoncrawl", "github"}) {
+    const auto of = [&](const char* figure) { return Case{figure, "32b", 64, corpus, 32768, 200'000}; };
+    if (part == "all" || part == "figure16") {
+      simulate(of("figure16"),
+               {"megatron", "ablation_a", "ablation_b", "ablation_c", "ablation_d", "hydraulis_first",
+                "hydraulis_printed", "sluice", "sluice_lanes"},
+               steps, results);
+    }
+    if (part == "all" || part == "table1") table_1(corpus, steps, results);
+    if (part == "all" || part == "figure15") {
+      simulate(of("figure15"), {"hydraulis", "sluice_lanes", "megatron", "megatron_table3"}, 100, results);
+    }
+    if (part != "all" && part != "table4") continue;
+    // Table 3 has no 7B on 32 GPUs.
+    simulate({"table4", "7b", 32, corpus}, {"hotspa", "hydraulis", "sluice_lanes"}, steps, results);
+    for (const Case& printed :
+         {Case{"table4", "32b", 32, corpus}, Case{"table4", "32b", 64, corpus, 32768, 200'000}}) {
+      simulate(printed, {"hotspa", "hotspa_table3", "hydraulis", "sluice_lanes"}, steps, results);
+    }
+  }
+}
+
 void run(const std::string& part, const std::string& model, int64_t steps, Results& results) {
   const std::vector<std::string> systems = {"least_work",
                                             "sluice",
                                             "sluice_lanes",
                                             "megatron",
                                             "deepspeed",
+                                            "fsdp",
                                             "hotspa",
                                             "flexsp",
+                                            "megatron_dcp",
+                                            "byte_scale",
                                             "megatron_table3",
                                             "hotspa_table3",
                                             "deepspeed_table3",
@@ -391,39 +321,23 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
                                             "deepspeed_table3_packs",
                                             "static",
                                             "hydraulis",
-                                            "hydraulis_without_constants"};
+                                            "hydraulis_printed"};
   const auto wanted = [&](const char* name) { return part == "all" || part == name; };
-  if (wanted("corpora")) corpora(results);
+  if (wanted("corpora")) bench::corpora(results);
   if (wanted("figure13")) {
     for (const Case& of : figure_13()) {
       if (model.empty() || of.model == model) simulate(of, systems, steps, results);
     }
   }
-  if (wanted("figure16")) {
-    simulate({"figure16", "32b", 64, "commoncrawl"},
-             {"megatron", "ablation_a", "ablation_b", "ablation_c", "ablation_d", "sluice", "sluice_lanes"},
-             steps, results);
-    simulate({"figure16", "32b", 64, "commoncrawl"}, {"hydraulis_first", "hydraulis_without_constants"},
-             steps, results);
+  if (wanted("goals")) {
+    for (const Case& of : goals())
+      simulate(of, {"least_work", "sluice_lanes", "megatron", "deepspeed", "fsdp", "flexsp"}, steps, results);
   }
-  if (wanted("table1")) table_1(steps, results);
+  interpretation(part, steps, results);
   if (wanted("figure14")) {
     for (const Case& of : figure_14()) {
       simulate(of, {"sluice", "sluice_lanes", "megatron", "deepspeed", "hotspa", "hydraulis"}, steps,
                results);
-    }
-  }
-  if (wanted("figure15")) {
-    simulate({"figure15", "32b", 64, "commoncrawl"},
-             {"hydraulis", "sluice", "sluice_lanes", "megatron", "megatron_table3"}, 100, results);
-  }
-  if (wanted("table4")) {
-    const std::vector<std::string> compared = {"hotspa", "hydraulis", "sluice", "sluice_lanes"};
-    simulate({"table4", "7b", 32, "commoncrawl"}, compared, steps, results);  // Table 3 has no 7B on 32 GPUs
-    for (const Case& of : {Case{"table4", "32b", 32, "commoncrawl"},
-                           Case{"table4", "32b", 64, "commoncrawl", 32768, 200'000}}) {
-      simulate(of, compared, steps, results);
-      simulate(of, {"hotspa_table3"}, steps, results);
     }
   }
   if (wanted("table2")) {
@@ -431,9 +345,11 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
              steps, results);
     simulate({"table2", "32b", 1024, "commoncrawl", 32768, 3'200'000}, {"sluice"}, steps, results);
   }
-  if (wanted("figure17")) figure_17(results);
-  if (wanted("figure18")) figure_18(results);
-  if (wanted("figure20")) figure_20(std::min<int64_t>(steps, 10), results);
+  if (wanted("figure17")) bench::figure_17(results);
+  if (wanted("figure18")) bench::figure_18(results);
+  if (wanted("figure19b")) bench::figure_19b(results);
+  if (wanted("figure20")) bench::figure_20(std::min<int64_t>(steps, 10), results);
+  if (wanted("appendix_b2")) bench::appendix_b2(results);
 }
 
 }  // namespace
@@ -445,7 +361,8 @@ int main(int argc, char** argv) {
   std::string model;
   int64_t steps = 20;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
-  app.add_option("--part", part, "corpora, figure13 … figure20, table1, table2, table4 or all")
+  app.add_option("--part", part,
+                 "corpora, figure13 … figure20, table1, table2, table4, appendix_b2, goals or all")
       ->capture_default_str();
   app.add_option("--model", model, "Only this one of Figure 13: 7b, 13b or 32b");
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();

@@ -6,18 +6,20 @@ import pathlib
 import statistics
 
 import paper_figures as figures
+import paper_reproduction as reproduction
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
 WORKLOADS = {(16384, 100000): "F1", (32768, 100000): "F2", (32768, 200000): "F3"}
 RIVALS = ["megatron", "deepspeed", "hotspa"]
+ALL_RIVALS = [*RIVALS, "fsdp", "flexsp", "megatron_dcp", "byte_scale"]
 PUBLISHED_RIVALS = [name + "_table3" for name in RIVALS]
 PACKED_RIVALS = [name + "_table3_packs" for name in RIVALS]
 TITLES = {"sluice": "Sluice", "sluice_lanes": "Sluice, lanes", "megatron": "Megatron-LM", "deepspeed": "DeepSpeed",
           "hotspa": "HotSPa", "hydraulis": "Hydraulis", "hydraulis_first": "Hydraulis, printed ties",
-          "hydraulis_without_constants": "Hydraulis, planned without c",
+          "hydraulis_printed": "Hydraulis, c as printed", "fsdp": "FSDP", "byte_scale": "ByteScale",
           "static": "static, evened out", "flexsp": "FlexSP", "megatron_dcp": "Megatron dynamic CP"}
-CORPORA = {"commoncrawl": "CommonCrawl", "github": "GitHub"}
+CORPORA = {"commoncrawl": "CommonCrawl", "github": "GitHub", "system": "files of a Debian system"}
 
 
 def load(path):
@@ -52,11 +54,17 @@ def scenarios(results, figure):
     return {key: systems for key, systems in results.items() if key[0] == figure}
 
 
-def best_rival(systems, rivals):
+def measured_s(systems, name):
+    """Under the second overlap, where a pass that gathers between nodes takes what FlexSP measured."""
+    row = systems.get(name + "_measured", systems.get(name))
+    return mean_s(row)
+
+
+def best_rival(systems, rivals, time_s=lambda systems, name: mean_s(systems.get(name))):
     """Nothing before all rivals were simulated (one that does not fit counts as simulated)."""
     if any(name not in systems for name in rivals):
         return None, None
-    times = {name: mean_s(systems[name]) for name in rivals}
+    times = {name: time_s(systems, name) for name in rivals}
     times = {name: time for name, time in times.items() if time is not None}
     return min(times.items(), key=lambda item: item[1]) if times else (None, None)
 
@@ -82,36 +90,34 @@ def scenario_name(key):
 
 
 def speed_ups(results):
-    """By scenario of Figure 13: how many times as long the others take, by what is called Sluice's better time (the
-    lesser of with and without lanes) unless the name says otherwise."""
+    """By scenario of Figure 13: how many times as long the others take, by Sluice's time unless the name says
+    otherwise."""
     rows = {}
     for key, systems in scenarios(results, "figure13").items():
-        one_lane, lanes = mean_s(systems.get("sluice")), mean_s(systems.get("sluice_lanes"))
-        known = [time for time in (one_lane, lanes) if time is not None]
-        ours = min(known) if known else None
+        ours, one_lane = mean_s(systems.get("sluice_lanes")), mean_s(systems.get("sluice"))
         theirs, least = mean_s(systems.get("hydraulis")), mean_s(systems.get("least_work"))
         tuned_name, tuned = best_rival(systems, RIVALS)
+        all_name, all_s = best_rival(systems, ALL_RIVALS)
+        measured_name, all_measured = best_rival(systems, ALL_RIVALS, measured_s)
         quoted_name, quoted = best_rival(systems, PUBLISHED_RIVALS)
-        packed_name, packed = best_rival(systems, PACKED_RIVALS)
+        _, packed = best_rival(systems, PACKED_RIVALS)
         rows[key] = {
-            "tuned": ratio(tuned, ours), "tuned_one_lane": ratio(tuned, one_lane), "tuned_lanes": ratio(tuned, lanes),
-            "quoted": ratio(quoted, ours), "quoted_one_lane": ratio(quoted, one_lane), "quoted_lanes": ratio(quoted, lanes),
-            "packed_s": packed, "packed_name": TITLES.get((packed_name or "").split("_")[0], "–"),
-            "packed": ratio(packed, ours), "packed_one_lane": ratio(packed, one_lane), "packed_lanes": ratio(packed, lanes),
-            "most_packed": ratio(packed, least), "theirs_packed": ratio(packed, theirs),
-            "kinder": ratio(mean_s(systems.get("hydraulis_without_constants")), ours),
-            "kinder_one_lane": ratio(mean_s(systems.get("hydraulis_without_constants")), one_lane),
-            "kinder_lanes": ratio(mean_s(systems.get("hydraulis_without_constants")), lanes),
-            "hydraulis": ratio(theirs, ours), "hydraulis_one_lane": ratio(theirs, one_lane),
-            "hydraulis_lanes": ratio(theirs, lanes), "static": ratio(mean_s(systems.get("static")), ours),
-            "flexsp": ratio(mean_s(systems.get("flexsp")), ours), "theirs_quoted": ratio(quoted, theirs),
-            "theirs_tuned": ratio(tuned, theirs), "most_tuned": ratio(tuned, least), "most_quoted": ratio(quoted, least),
-            "above_least": ratio(ours, least), "tuned_name": TITLES.get(tuned_name, "–"),
-            "quoted_name": TITLES.get((quoted_name or "").removesuffix("_table3"), "–"),
-            "deepspeed_quoted": ratio(mean_s(systems.get("deepspeed_table3")), ours),
-            "megatron_quoted": ratio(mean_s(systems.get("megatron_table3")), ours),
-            "hotspa_quoted": ratio(mean_s(systems.get("hotspa_table3")), ours),
-            "two_quoted": ratio(best_rival(systems, ["megatron_table3", "hotspa_table3"])[1], ours)}
+            "ours": ours, "one_lane": ratio(one_lane, ours), "above_least": ratio(ours, least),
+            "all": ratio(all_s, ours), "all_name": TITLES.get(all_name, "–"), "most": ratio(all_s, least),
+            "measured": ratio(all_measured, measured_s(systems, "sluice_lanes")),
+            "measured_name": TITLES.get(measured_name, "–"),
+            "tuned": ratio(tuned, ours), "tuned_name": TITLES.get(tuned_name, "–"),
+            "quoted": ratio(quoted, ours), "quoted_name": TITLES.get((quoted_name or "").removesuffix("_table3"), "–"),
+            "packed": ratio(packed, ours), "hydraulis": ratio(theirs, ours),
+            "printed": ratio(mean_s(systems.get("hydraulis_printed")), ours),
+            "static": ratio(mean_s(systems.get("static")), ours),
+            "theirs_quoted": ratio(quoted, theirs), "theirs_packed": ratio(packed, theirs),
+            "theirs_tuned": ratio(tuned, theirs), "most_quoted": ratio(quoted, least), "most_tuned": ratio(tuned, least)}
+        for name in ALL_RIVALS:
+            rows[key][name] = ratio(mean_s(systems.get(name)), ours)
+            rows[key][name + "_measured"] = ratio(measured_s(systems, name), measured_s(systems, "sluice_lanes"))
+        for name in PUBLISHED_RIVALS:
+            rows[key][name] = ratio(mean_s(systems.get(name)), ours)
     return rows
 
 
@@ -123,93 +129,102 @@ def reach(values, goal):
     return f"{sum(value >= goal for value in values)} of {len(values)}"
 
 
-def out_of_reach(rows, name):
-    values = column(rows, name)
-    return f"{sum(value < 1.32 for value in values)} of {len(values)}"
+def goal(values, least):
+    if not values:
+        return "–"
+    return f"{'met' if min(values) >= least else 'missed'}: {reach(values, least)}"
 
 
-def verdict(rows):
-    quoted, tuned = column(rows, "quoted"), column(rows, "tuned")
-    if not quoted or not tuned:
+def verdict(results, rows):
+    if not column(rows, "all"):
         return "No scenario of Figure 13 is complete."
-    flexsp = column(rows, "flexsp")
+    lines = [["**every rival, tuned by enumeration**", f"**{span(column(rows, 'all'))}**",
+              f"**{span(column(rows, 'measured'))}**",
+              f"≥ 1.00x in each: {goal(column(rows, 'all'), 1)}, {goal(column(rows, 'measured'), 1)}"]]
+    for name in ALL_RIVALS:
+        lines.append([TITLES[name], span(column(rows, name)), span(column(rows, name + "_measured")), ""])
+    above = column(rows, "above_least")
+    met = "met" if statistics.mean(above) <= 1.18 and max(above) <= 1.35 else "missed"
+    lines.append(["*ceiling: that rival ÷ the work alone*", span(column(rows, "most")), "", ""])
+    lines.append(["*Sluice ÷ the work alone*, which no plan can beat", span(above), "",
+                  f"mean ≤ 1.18x, none above 1.35x: {met}, {sum(value > 1.35 for value in above)} above"])
+    return f"""{table(["in " + str(len(column(rows, "all"))) + " scenarios of the paper", "they take … of Sluice's time, overlap *kind*",
+           "overlap *measured*", "goal"], lines)}
+*Kind*: gathers and sums hide behind computation one layer ahead, as the clock says. *Measured*: each pass whose share groups
+lie on several nodes takes as much more as FlexSP's own cost model adds to a micro-batch (β: 0.63, 1.13 and 2.79 s at 7B, 13B and
+30B, on links of a quarter of these); everyone plans for it, Sluice too.
 
-    def met(values):
-        each = "met" if min(values) >= 1.32 else f"missed, {reach(values, 1.32)} reach it"
-        return f"at least 1.32x in every scenario: {each}; at least 2x on average: {'met' if statistics.mean(values) >= 2 else 'missed'}"
-
-    return f"""Under the published fits, in {len(quoted)} of the 36 scenarios of Figure 13, the better of Sluice with and without lanes
-against:
-
-| rivals | they take … of Sluice's time | goals |
-| --- | --- | --- |
-| best of Megatron-LM, DeepSpeed and HotSPa **as the paper configured them** (Table 3) | **{span(quoted)}** | {met(quoted)} |
-| the better of Megatron-LM and HotSPa, as there | {span(column(rows, "two_quoted"))} | {reach(column(rows, "two_quoted"), 1.32)} reach 1.32x |
-| Megatron-LM alone, as there | {span(column(rows, "megatron_quoted"))} | |
-| HotSPa alone, as there | {span(column(rows, "hotspa_quoted"))} | |
-| DeepSpeed alone, as there | {span(column(rows, "deepspeed_quoted"))} | |
-| best of the three as there, with the best sizes of packs | {span(column(rows, "packed"))} | |
-| best of the three, **all tuned here** by enumeration | {span(tuned)} | {met(tuned)} |
-| Hydraulis to the letter | {span(column(rows, "hydraulis"))} | {goals_over_hydraulis(rows)} |
-| FlexSP (not in the paper) | {span(flexsp)} | faster than Sluice in {sum(value < 1 for value in flexsp)} |
-| *the work alone*, which no plan can beat | Sluice takes {span(column(rows, "above_least"))} of it | |
-
-**What is possible at all.** Were each sequence run at its cheapest published price and all spread evenly over the GPUs,
-without a bubble, a constant or a byte moved, the best rival as the paper configured it would take
-{span(column(rows, "most_quoted"))} of that time, and the best one tuned here {span(column(rows, "most_tuned"))}. So
-under these fits no planner whatever reaches 1.32x in {out_of_reach(rows, "most_quoted")} scenarios of the first kind and
-{out_of_reach(rows, "most_tuned")} of the second, nor 2x on average in either."""
+{goals(results)}"""
 
 
-def goals_over_hydraulis(rows):
-    large = {key: row for key, row in rows.items() if key[1] == "32b" and key[5] == 200000}
-    small = {key: row for key, row in rows.items() if key[1] == "7b"}
+def goals(results):
+    """Rows of the design beside the paper's scenarios."""
+    wanted = {("32b", 64, 100000): 1.80, ("32b", 64, 200000): 3.40, ("7b", 64, 200000): 0.80, ("13b", 32, 100000): 1.33}
+    rows = []
+    for key, systems in scenarios(results, "goals").items():
+        _, model, gpus, corpus, _, tokens = key
+        most = wanted[(model, gpus, tokens)]
+        ours = mean_s(systems.get("sluice_lanes"))
+        names = ["megatron", "deepspeed", "fsdp", "flexsp"]
+        rows.append([f"{model.upper()}, {gpus} GPUs, {tokens // 1000}K tokens", seconds(systems.get("sluice_lanes")),
+                     f"{most:.2f}: {'met' if ours is not None and ours <= most else 'missed'}",
+                     seconds(systems.get("least_work"))]
+                    + [seconds(systems.get(name)) for name in names]
+                    + [shown(ratio(measured_s(systems, name), measured_s(systems, "sluice_lanes")))
+                       for name in ("deepspeed", "fsdp", "flexsp")])
+    if not rows:
+        return ""
+    return f"""On lengths that nobody tuned to ({CORPORA["system"]}, `bench/data/system_lengths.txt`), seconds a step:
 
-    def held(of, name, goal):
-        values = column(of, name)
-        if not values:
-            return f"{goal}x: –"
-        verdict = "met" if min(values) >= goal else f"missed, {reach(values, goal)} reach it"
-        return f"{goal}x ({min(values):.2f}–{max(values):.2f}x: {verdict})"
+{table(["", "Sluice", "goal", "work alone", "Megatron-LM", "DeepSpeed", "FSDP", "FlexSP", "DeepSpeed ÷ Sluice, measured",
+        "FSDP ÷", "FlexSP ÷"], rows)}"""
 
-    return (f"32B with 200K tokens: {held(large, 'hydraulis_one_lane', 1.25)} without lanes, "
-            f"{held(large, 'hydraulis_lanes', 1.5)} with; 7B: {held(small, 'hydraulis', 1.1)}")
+
+def paper_verdict(results, paper, rows):
+    """What of the paper's claim comes out."""
+    own = reproduction.table_rows(results, paper)
+    near = [ratio for _, _, ratio in own.ratios if 0.85 <= ratio <= 1.15]
+    claim = column(rows, "theirs_quoted")
+    three = column(rows, "theirs_tuned")
+    return f"""**Hydraulis' own claim**, 1.32–2.66x over the best of Megatron-LM, DeepSpeed and HotSPa as its Table 3 configures them, is
+simulated as {span(claim)}; {reach(claim, 1.32)} scenarios reach 1.32x, and {span(three)} over the three tuned here. Of the
+{len(own.ratios)} figures that the paper prints and this page simulates {len(near)} come out within 15 %.
+
+{table(["place", "what", "published", "CommonCrawl", "GitHub", "ratio", "ratio, GitHub"], own.cells)}"""
 
 
 def figure_13(results, rows):
     times, bars, ratio_rows = [], [], []
+    shown_systems = ["least_work", "sluice_lanes", "sluice", *ALL_RIVALS, *PUBLISHED_RIVALS, "hydraulis",
+                     "hydraulis_printed", "static"]
     for key, own in rows.items():
         systems = scenarios(results, "figure13")[key]
         name = scenario_name(key)
-        times.append([name] + [seconds(systems.get(system)) for system in (
-            "least_work", "sluice", "sluice_lanes", *RIVALS, *PUBLISHED_RIVALS)] + [
-                "–" if own["packed_s"] is None else f"{own['packed_s']:.2f}"] + [
-                    seconds(systems.get(system)) for system in (
-                        "hydraulis", "hydraulis_without_constants", "flexsp", "static")])
-        bars.append((name, [own["quoted"], own["tuned"], own["theirs_quoted"], own["most_quoted"]]))
-        ratio_rows.append([name, own["quoted_name"]] + [shown(own[place]) for place in (
-            "quoted_one_lane", "quoted_lanes", "most_quoted")] + [own["packed_name"]] + [shown(own[place]) for place in (
-                "packed_one_lane", "packed_lanes", "most_packed")] + [own["tuned_name"]] + [shown(own[place]) for place in (
-                "tuned_one_lane", "tuned_lanes", "most_tuned", "hydraulis_one_lane", "hydraulis_lanes", "theirs_quoted")])
+        times.append([name] + [seconds(systems.get(system)) for system in shown_systems])
+        bars.append((name, [own["quoted"], own["all"], own["theirs_quoted"], own["most_quoted"]]))
+        ratio_rows.append([name, own["all_name"], shown(own["all"]), shown(own["most"]), own["measured_name"],
+                           shown(own["measured"]), own["quoted_name"], shown(own["quoted"]), shown(own["theirs_quoted"]),
+                           shown(own["hydraulis"]), shown(own["above_least"])])
     (FIGURES / "evaluation_13.svg").write_text(figures.bars(
         "Speed-up over the best of Megatron-LM, DeepSpeed and HotSPa (simulated)",
-        ["Sluice, Table 3's rivals", "Sluice, rivals tuned here", "Hydraulis, Table 3's", "work alone, Table 3's"], bars, band=(1.32, 2.66, "published for Hydraulis (measured): 1.32–2.66x")))
+        ["Sluice, Table 3's rivals", "Sluice, all rivals tuned here", "Hydraulis, Table 3's", "work alone, Table 3's"], bars, band=(1.32, 2.66, "published for Hydraulis (measured): 1.32–2.66x")))
 
     def spans(*names):
         return [span(column(rows, name)) for name in names]
 
     summary = table(
-        ["seconds of … ÷ those of …", "Sluice", "Sluice, lanes", "Hydraulis", "the work alone", "published"], [
-            ["best of three rivals, Table 3's configurations",
-             *spans("quoted_one_lane", "quoted_lanes", "theirs_quoted", "most_quoted"), "1.32–2.66x (Hydraulis, measured)"],
-            ["the same with sizes of packs tuned here",
-             *spans("packed_one_lane", "packed_lanes", "theirs_packed", "most_packed"), "–"],
-            ["best of three rivals, all tuned here",
-             *spans("tuned_one_lane", "tuned_lanes", "theirs_tuned", "most_tuned"), "–"],
-            ["Hydraulis to the letter", *spans("hydraulis_one_lane", "hydraulis_lanes"), "1", "–", "–"],
-            ["Hydraulis planned without c", *spans("kinder_one_lane", "kinder_lanes"), "", "–", "–"],
-            ["static, evened out ÷ the better Sluice", *spans("static"), "", "", "", "–"],
-            ["FlexSP ÷ the better Sluice", *spans("flexsp"), "", "", "", "–"]])
+        ["seconds of … ÷ those of …", "Sluice", "Hydraulis", "the work alone", "published"], [
+            ["best of three rivals, Table 3's configurations", *spans("quoted", "theirs_quoted", "most_quoted"),
+             "1.32–2.66x (Hydraulis, measured)"],
+            ["the same with sizes of packs tuned here", *spans("packed", "theirs_packed"), "–", "–"],
+            ["best of three rivals, all tuned here", *spans("tuned", "theirs_tuned", "most_tuned"), "–"],
+            ["best of all rivals, all tuned here", *spans("all"), "–", *spans("most"), "–"],
+            ["Hydraulis to the letter", *spans("hydraulis"), "1", "–", "–"],
+            ["Hydraulis, c as printed", *spans("printed"), "–", "–", "–"],
+            ["static, evened out", *spans("static"), "–", "–", "–"],
+            ["Sluice without lanes", *spans("one_lane"), "–", "–", "–"]])
+    heads = {"least_work": "work alone", "sluice_lanes": "Sluice", "sluice": "without lanes"}
+    heads |= {name: TITLES[name.removesuffix("_table3")] + " T3" for name in PUBLISHED_RIVALS}
     return f"""{len(rows)} of 36 scenarios have results, {len(column(rows, "quoted"))} all of Table 3's configurations, {len(column(rows, "hydraulis"))} Hydraulis.
 
 {summary}
@@ -217,13 +232,11 @@ def figure_13(results, rows):
 
 Seconds a step (simulated; *work alone*: derived from the fits; T3: the configuration of Table 3):
 
-{table(["scenario", "work alone", "Sluice", "lanes", "Megatron-LM", "DeepSpeed", "HotSPa", "Megatron-LM T3", "DeepSpeed T3",
-        "HotSPa T3", "best T3, packs tuned", "Hydraulis", "Hydraulis without c", "FlexSP", "static"], times)}
-The same as ratios, with the best rival's name: that rival over Sluice, and over the work alone (*most*: what no plan can
-exceed).
+{table(["scenario"] + [heads.get(name, TITLES.get(name)) for name in shown_systems], times)}
+The same as ratios, with the best rival's name; *most*: that rival over the work alone, what no plan can exceed.
 
-{table(["scenario", "best T3", "÷ Sluice", "÷ lanes", "most", "with tuned packs", "÷ Sluice", "÷ lanes", "most", "best tuned", "÷ Sluice", "÷ lanes", "most",
-        "Hydraulis ÷ Sluice", "Hydraulis ÷ lanes", "best T3 ÷ Hydraulis"], ratio_rows)}"""
+{table(["scenario", "best rival", "÷ Sluice", "most", "best, measured", "÷ Sluice", "best T3", "÷ Sluice", "÷ Hydraulis",
+        "Hydraulis ÷ Sluice", "Sluice ÷ work alone"], ratio_rows)}"""
 
 
 def table_3(results, paper):
@@ -240,47 +253,49 @@ def table_3(results, paper):
     return table(["scenario (CommonCrawl)", "system", "chosen here", "published"], rows)
 
 
-def figure_16(results):
-    systems = next(iter(scenarios(results, "figure16").values()), {})
+def by_corpus(results, figure, section):
+    """A section for each corpus that has results."""
+    parts = []
+    for key, systems in scenarios(results, figure).items():
+        parts.append(f"### {CORPORA[key[3]]}\n\n{section(key, systems).strip()}")
+    return "\n\n".join(parts)
+
+
+def figure_16(key, systems):
     steps = [("megatron", "Megatron-LM"), ("ablation_a", "(a) dispatch by Eq. 3, longest packs"),
              ("ablation_b", "(b) packing by Eq. 1"), ("ablation_c", "(c) one heterogeneous strategy"),
              ("ablation_d", "(d) a strategy each step: Hydraulis"),
              ("hydraulis_first", "Hydraulis, printed ties"),
-             ("hydraulis_without_constants", "Hydraulis, planned without c"), ("sluice", "Sluice"),
-             ("sluice_lanes", "Sluice, lanes")]
+             ("hydraulis_printed", "Hydraulis, c as printed"), ("sluice", "Sluice without lanes"),
+             ("sluice_lanes", "Sluice")]
     rows, bars, rates = [], [], []
     for name, title in steps:
         row = systems.get(name)
         if mean_s(row) is None:
             continue
-        rate = 100000 / mean_s(row)
+        rate = key[5] / mean_s(row)
         spread = row["std_ns"] / row["mean_ns"]
         rows.append([title, f"{rate:,.0f}", f"{100 * spread:.0f} %", row["configuration"]])
         bars.append((title, [rate / 1000]))
         if name.startswith("ablation"):
             rates.append(rate)
-    (FIGURES / "evaluation_16.svg").write_text(figures.bars("Thousand tokens a second", ["throughput"], bars))
+    svg = f"evaluation_16_{key[3]}.svg"
+    (FIGURES / svg).write_text(figures.bars("Thousand tokens a second", ["throughput"], bars))
     rise = "rise" if all(a <= b for a, b in zip(rates, rates[1:])) else "do not all rise"
-    verdict = f"Steps (a) to (d) {rise}." if len(rates) == 4 else f"Only {len(rates)} of the four steps were simulated."
+    said = f"Steps (a) to (d) {rise}." if len(rates) == 4 else f"Only {len(rates)} of the four steps were simulated."
     return table(["step", "tokens/s", "deviation of steps", "configuration"], rows) + (
-        f"\n![Ablation](figures/evaluation_16.svg)\n\n{verdict}\n")
+        f"\n![Ablation](figures/{svg})\n\n{said}\n")
 
 
-def table_1(results, paper):
-    systems = next(iter(scenarios(results, "table1").values()), {})
-    columns = [("homogeneous, no overlap", "homogeneous"), ("homogeneous", None), ("heterogeneous, no overlap", "heterogeneous without overlap"),
-               ("heterogeneous, overlap", "heterogeneous with overlap"), ("sluice, no overlap", None),
-               ("sluice, overlap", None)]
+def table_1(_, systems):
+    columns = ["homogeneous, no overlap", "homogeneous", "heterogeneous, no overlap", "heterogeneous, overlap",
+               "sluice, no overlap", "sluice, overlap"]
     rows = []
     for title, field in (("Propagation", "propagation_ns"), ("Optimization", "update_ns"),
                          ("O-P interaction (pull+push)", "exchange_ns"), ("End-to-end iteration", "all_ns")):
-        cells = [title]
-        for name, place in columns:
-            value = systems.get(name, {}).get(field)
-            cell = "–" if value is None else f"{value / 1e9:.2f} s"
-            cells.append(cell + (f" ({paper[('Table 1', title, place)]} s)" if place else ""))
-        rows.append(cells)
-    return table(["part", "homogeneous, no overlap", "homogeneous, overlap"] + [name for name, _ in columns[2:]], rows)
+        values = [systems.get(name, {}).get(field) for name in columns]
+        rows.append([title] + ["–" if value is None else f"{value / 1e9:.2f} s" for value in values])
+    return table(["part", *columns], rows)
 
 
 def table_2(results, paper):
@@ -301,24 +316,16 @@ def table_2(results, paper):
     return table(["32B, 32K context", "whose", "proposal, once", "dispatch and packing of 10 steps"], rows)
 
 
-def table_4(results, paper):
+def table_4(results):
     rows = []
     for key, systems in scenarios(results, "table4").items():
-        _, model, gpus, _, _, tokens = key
-        place = f"{model.upper()}, {gpus} GPUs, {tokens // 1000}K tokens/iter"
+        _, model, gpus, corpus, _, tokens = key
         hotspa = systems.get("hotspa_table3", systems.get("hotspa", {}))
-        quoted = [paper.get(("Table 4", place, column), "–") for column in (
-            "HotSPa switching time", "HotSPa iteration time incl. switching", "Hydraulis iteration time")]
-        switched = mean_s(hotspa)
-        own = hotspa.get("switch_ns", 0) / 1e9
-        with_quoted = "–" if switched is None else f"{switched - own + float(quoted[0]):.2f}"
-        rows.append([place, hotspa.get("configuration", "–"), f"{own:.2f} ({quoted[0]})", f"{seconds(hotspa)} ({quoted[1]})",
-                     with_quoted, seconds(systems.get("hotspa")), f"{seconds(systems.get('hydraulis'))} ({quoted[2]})",
-                     f"{shown(ratio(None if with_quoted == '–' else float(with_quoted), mean_s(systems.get('hydraulis'))))} "
-                     f"({shown(ratio(float(quoted[1]), float(quoted[2])))})",
-                     seconds(systems.get("sluice")), seconds(systems.get("sluice_lanes"))])
-    return table(["configuration", "HotSPa", "its switches, s", "its step, s", "with published switches, s",
-                  "HotSPa tuned here, s", "Hydraulis, s", "HotSPa with published switches ÷ Hydraulis", "Sluice, s", "lanes, s"], rows)
+        rows.append([f"{model.upper()}, {gpus} GPUs, {tokens // 1000}K tokens, {CORPORA[corpus]}",
+                     hotspa.get("configuration", "–"), f"{hotspa.get('switch_ns', 0) / 1e9:.2f}", seconds(hotspa),
+                     seconds(systems.get("hotspa")), seconds(systems.get("hydraulis")), seconds(systems.get("sluice_lanes"))])
+    return table(["configuration", "HotSPa", "its switches, s", "its step, s", "HotSPa tuned here, s", "Hydraulis, s",
+                  "Sluice, s"], rows)
 
 
 def figure_14(results):
@@ -338,10 +345,9 @@ def figure_14(results):
     return "\n".join(parts)
 
 
-def figure_15(results):
-    systems = next(iter(scenarios(results, "figure15").values()), {})
+def figure_15(key, systems):
     lines, parts = [], []
-    for name in ("megatron", "hydraulis", "sluice", "sluice_lanes"):
+    for name in ("megatron", "hydraulis", "sluice_lanes"):
         row = systems.get(name, {})
         if "times_ns" not in row:
             continue
@@ -352,18 +358,21 @@ def figure_15(results):
         if len(times) == 1:
             continue
         frequent = sorted(times.items(), key=lambda item: (-len(item[1]), item[0]))
-        parts.append(f"{TITLES[name]} ran {len(times)} strategies in {len(row['times_ns'])} steps (simulated):\n\n" + table(
+        error = reproduction.estimate_error(row)
+        foreseen = "" if error is None else f"; without pull, push and update its plans foresee steps {error:.1f} % shorter on average"
+        parts.append(f"{TITLES[name]} ran {len(times)} strategies in {len(row['times_ns'])} steps (simulated){foreseen}:\n\n" + table(
             ["steps", "strategy", "mean s", "fastest–slowest s"],
             [[len(own), f"`{text}`", f"{statistics.mean(own):.2f}", f"{min(own):.2f}–{max(own):.2f}"]
              for text, own in frequent]))
-    (FIGURES / "evaluation_15.svg").write_text(figures.lines("Step time, s, by step", lines))
+    svg = f"evaluation_15_{key[3]}.svg"
+    (FIGURES / svg).write_text(figures.lines("Step time, s, by step", lines))
     spreads = []
     for name, quoted in (("megatron_table3", "36–65 % (measured)"), ("megatron", "–"), ("hydraulis", "2–10 % (measured)"),
-                         ("sluice", "–"), ("sluice_lanes", "–")):
+                         ("sluice_lanes", "–")):
         own = [f"{100 * value:.0f} %" for value in systems.get(name, {}).get("spreads", [])] or ["–"] * 5
         title = "Megatron-LM, Table 3" if name == "megatron_table3" else TITLES[name]
         spreads.append([title, *own, quoted])
-    parts.insert(0, "![Step times](figures/evaluation_15.svg)\n")
+    parts.insert(0, f"![Step times](figures/{svg})\n")
     parts.append("Between the slowest and the fastest pipeline, as a share of the slowest, in five steps (simulated):\n")
     parts.append(table(["system"] + [f"step {step}" for step in range(5)] + ["published"], spreads))
     return "\n".join(parts)
@@ -371,7 +380,7 @@ def figure_15(results):
 
 def corpora(results):
     rows = []
-    for corpus, title in CORPORA.items():
+    for corpus, title in list(CORPORA.items())[:2]:
         row = next(iter(results.get(("corpora", "", 0, corpus, 32768, 100000), {}).values()), None)
         if row is None:
             continue
@@ -413,14 +422,36 @@ def small_figures(results):
         parts.append("**Figure 18** (7B on 8 GPUs, only steps whose 100K tokens make four packs of 32K; simulated): "
                      "how far steps of as many tokens are apart.\n\n" + table(
                          ["layout", "steps", "mean", "longest − shortest", "published"], rows))
-    twenty = next(iter(scenarios(results, "figure20").values()), {}).get("dispatch")
+    rows = next(iter(scenarios(results, "figure19b").values()), {}).get("packing", {}).get("rows", [])
+    if rows:
+        parts.append("**Figure 19b** (13B, two stages, two equal sequences in two micro-batches or packed into one; published, as an "
+                     "illustration: about 25 % longer when packed). The fits' constant c, paid once less, makes up for it where "
+                     "sequences are short:\n\n" + table(
+                         ["scheme", "tokens each", "apart, ms", "packed, ms", "longer by"],
+                         [[f"`{row['scheme']}`", row["length"], f"{row['apart_ns'] / 1e6:.0f}", f"{row['packed_ns'] / 1e6:.0f}",
+                           f"{100 * (row['packed_ns'] / row['apart_ns'] - 1):.0f} %"] for row in rows]))
+    twenty = next(iter(scenarios(results, "figure20").values()), {}).get("dispatch", {}).get("rows", [])
     if twenty:
-        ratios = twenty["ratios"]
-        parts.append(f"""**Figure 20** (32B, 64 GPUs, 200K tokens): step under greedy dispatch ÷ step under ideal dispatch, simulated, {len(ratios)} steps:
-{min(ratios):.3f} to {max(ratios):.3f}; published: 0.9 to 1.1 (measured). The exact search starts from Algorithm 1's result and stops
-after 50,000 nodes; a ratio of 1 says that it found nothing better by then.
-""")
+        parts.append("**Figure 20** (32B, 64 GPUs, 200K tokens): greedy ÷ ideal dispatch, simulated, by proposed strategy; published: 0.9 to 1.1 "
+                     "(measured). The exact search starts from Algorithm 1's result and stops after 50,000 nodes. *Over what is "
+                     "proved* says how much better any assignment could be: where it is near 1 there is nothing to find.\n\n" + table(
+                         ["strategy", "steps", "estimates", "schedules that run", "over what is proved", "proved optimal"],
+                         [[f"`{row['strategy']}`", len(row["estimates"])] + [
+                             f"{min(row[name]):.3f}–{max(row[name]):.3f}" if row[name] else "–" for name in ("estimates", "steps", "bounds")]
+                          + [f"{row['proved']} of {len(row['estimates'])}"] for row in twenty]))
+    hides = next(iter(scenarios(results, "appendix_b2").values()), {}).get("packs")
+    if hides:
+        parts.append(b2(hides))
     return "\n".join(parts)
+
+
+def b2(hides):
+    rows = [[f"{row['tokens']:,}", f"{row['exposed_ns'] / 1e6:.0f}", f"{100 * row['exposed_ns'] / hides['whole_ns']:.0f} %"]
+            for row in hides["rows"]]
+    return ("**Appendix B.2** (32B on 64 GPUs, `4x<16,1,1>`, one pack a pipeline): published threshold TP·CP·F/B = 1,560 tokens, with F = 19.5 "
+            "TFLOPS, which is an A800's rate in FP32, and B = 200 GB/s. With the 312 TFLOPS of BF16, which the appendix assumes for the "
+            "bytes, the same formula says 24,960. Simulated, of pull, push and update together, milliseconds that a step exposes:\n\n"
+            + table(["tokens in the pack", "exposed, ms", "of what an empty pack exposes"], rows))
 
 
 def figure_19():
@@ -441,13 +472,16 @@ def main():
     paper = published()
     rows = speed_ups(results)
     template = (ROOT / "bench" / "paper_page.md").read_text()
-    sections = {"VERDICT": verdict(rows), "CORPORA": corpora(results), "FIGURE_13": figure_13(results, rows),
-                "TABLE_3": table_3(results, paper), "FIGURE_14": figure_14(results), "FIGURE_15": figure_15(results),
-                "FIGURE_16": figure_16(results), "TABLE_1": table_1(results, paper), "TABLE_2": table_2(results, paper),
-                "TABLE_4": table_4(results, paper), "SMALL": small_figures(results), "FIGURE_19": figure_19()}
+    sections = {"SIMULATION": "[simulation](simulation.md#what-other-systems-are-in-these-words)",
+                "VERDICT": verdict(results, rows), "PAPER": paper_verdict(results, paper, rows), "CORPORA": corpora(results),
+                "FIGURE_13": figure_13(results, rows), "TABLE_3": table_3(results, paper), "FIGURE_14": figure_14(results),
+                "FIGURE_15": by_corpus(results, "figure15", figure_15), "FIGURE_16": by_corpus(results, "figure16", figure_16),
+                "TABLE_1": by_corpus(results, "table1", table_1), "TABLE_2": table_2(results, paper),
+                "TABLE_4": table_4(results), "SMALL": small_figures(results), "FIGURE_19": figure_19()}
     for name, text in sections.items():
         template = template.replace("{{" + name + "}}", text.strip())
     (ROOT / "docs" / "evaluation.md").write_text(template)
+    print(sections["VERDICT"])
 
 
 if __name__ == "__main__":

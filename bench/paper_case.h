@@ -1,0 +1,61 @@
+// What the published evaluation is simulated on: a place in the paper, a model, GPUs, lengths and batch
+// sizes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "config/planning_inputs.h"
+#include "config/run_config.h"
+#include "result_lines.h"
+#include "study/length_distribution.h"
+#include "study/scenario.h"
+
+namespace sluice::bench {
+
+struct Case {
+  std::string figure;
+  std::string model;  // "7b", "13b", "32b"
+  int gpus = 0;
+  std::string corpus;  // a law of lengths, or "system": files of a Debian system (bench/data)
+  int64_t context = 32768;
+  int64_t tokens = 100'000;
+};
+
+inline const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {
+  constexpr int64_t kDocuments = 100'000;
+  static std::map<std::string, std::vector<int32_t>> known;
+  std::vector<int32_t>& lengths = known[corpus];
+  if (!lengths.empty()) return lengths;
+  lengths = corpus == "system" ? config::read_lengths({"bench/data/system_lengths.txt"})
+                               : study::lengths_by(study::length_law(corpus), kDocuments);
+  return lengths;
+}
+
+inline study::Scenario scenario_of(const Case& of, int64_t steps) {
+  config::PlanningOptions options;
+  options.gpus = of.gpus;
+  options.calibration = "a800-" + of.model;
+  options.context_length = of.context;
+  options.tokens_per_step = of.tokens;
+  return study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps,
+                            config::kUsualMaxCp);
+}
+
+inline base::Json key_of(const Case& of, const std::string& system) {
+  return {{"figure", of.figure},   {"model", of.model},   {"gpus", of.gpus}, {"corpus", of.corpus},
+          {"context", of.context}, {"tokens", of.tokens}, {"system", system}};
+}
+
+// The appendices' and smaller figures, each a line or a few.
+void corpora(ResultLines& results);                   // what the laws of lengths come to
+void figure_17(ResultLines& results);                 // the longest sequences of 30 large batches
+void figure_18(ResultLines& results);                 // steps of as many tokens differ in time
+void figure_19b(ResultLines& results);                // two sequences in one micro-batch, or in two
+void figure_20(int64_t steps, ResultLines& results);  // greedy beside ideal dispatch
+void appendix_b2(ResultLines& results);               // packs that are long enough to hide the pull
+
+}  // namespace sluice::bench
