@@ -42,7 +42,7 @@ class Shared(TestCase):
     def test_the_example_has_a_unit_of_every_exchange(self):
         self.example("shared")
         exchanges, passes = set(), 0
-        for plan in self.planned("shared", 12):
+        for plan in self.planned("shared", 60):
             for pipeline in plan["pipelines"]:
                 batches = [batch for lane in pipeline["lanes"] for batch in lane]
                 exchanges.update((pipeline["scheme"].count(",") == 3, batch["exchange"]) for batch in batches)
