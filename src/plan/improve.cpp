@@ -95,6 +95,7 @@ bool UnitImprover::move_units() {
           std::vector<Unit> placed = best_->units;
           move_unit(placed, from, to);
           Unit& moved = placed[to];
+          if (width != moved.lanes && !moved.own.empty()) continue;  // not the one that stood there before
           if (moved.first_lane == first && moved.lanes == width) continue;
           moved.first_lane = first;
           moved.lanes = width;
