@@ -167,7 +167,7 @@ def goals(results):
         ours = mean_s(systems.get("sluice_lanes"))
         names = ["megatron", "deepspeed", "fsdp", "flexsp"]
         rows.append([f"{model.upper()}, {gpus} GPUs, {tokens // 1000}K tokens", seconds(systems.get("sluice_lanes")),
-                     f"{most:.2f}: {'met' if ours is not None and ours <= most else 'missed'}",
+                     f"{most:.2f}: {'–' if ours is None else 'met' if ours <= most else 'missed'}",
                      seconds(systems.get("least_work"))]
                     + [seconds(systems.get(name)) for name in names]
                     + [shown(ratio(measured_s(systems, name), measured_s(systems, "sluice_lanes")))
@@ -472,7 +472,9 @@ def main():
     paper = published()
     rows = speed_ups(results)
     template = (ROOT / "bench" / "paper_page.md").read_text()
-    sections = {"SIMULATION": "[simulation](simulation.md#what-other-systems-are-in-these-words)",
+    steps = {len(row["times_ns"]) for systems in scenarios(results, "figure13").values() for row in systems.values() if "times_ns" in row}
+    sections = {"STEPS": ", ".join(map(str, sorted(steps))),
+                "SIMULATION": "[simulation](simulation.md#what-other-systems-are-in-these-words)",
                 "VERDICT": verdict(results, rows), "PAPER": paper_verdict(results, paper, rows), "CORPORA": corpora(results),
                 "FIGURE_13": figure_13(results, rows), "TABLE_3": table_3(results, paper), "FIGURE_14": figure_14(results),
                 "FIGURE_15": by_corpus(results, "figure15", figure_15), "FIGURE_16": by_corpus(results, "figure16", figure_16),
