@@ -184,16 +184,19 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
   const int64_t layers = single.layers;
   const model::HeadCounts most = most_[static_cast<size_t>(head_lanes)];
   const int64_t slowest = most.queries * head_lanes;  // over heads_.queries: how much longer attention takes
-  const auto uneven =
-      static_cast<int64_t>(Wide{times.attention_a} * (slowest - heads_.queries) / heads_.queries);
-  const int64_t waiting_ns = Quadratic{.a = uneven}.of_work(shared);
+  const bool even = slowest == heads_.queries;
+  const auto uneven = [&](int64_t a, int64_t part) {
+    return static_cast<int64_t>(Wide{a} * part / heads_.queries);
+  };
+  const int64_t waiting_ns =
+      even ? 0 : Quadratic{.a = uneven(times.attention_a, slowest - heads_.queries)}.of_work(shared);
   const int64_t heads_ns = layers * exchange_ns(times.passes, shared.tokens, place, head_lanes);
   if (place.lanes == head_lanes) return heads_ns + waiting_ns;
   const int64_t block_bytes = times.blocks * head_lanes * 2 * most.keys * head_bytes_;
   const RingTimes ring{.link = single.link,
                        .layers = layers,
                        .bytes_per_token = block_bytes * (place.in_node() ? 1 : sharers_),
-                       .a = static_cast<int64_t>(Wide{single.a} * slowest / heads_.queries)};
+                       .a = even ? single.a : uneven(single.a, slowest)};
   return heads_ns + waiting_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
 }
 
@@ -223,12 +226,12 @@ void Exchanges::for_each_choice(int64_t tokens, const LanePlace& place, int64_t 
   };
   const bool heads = allowed_.heads && fits(place.lanes);
   bool some = allowed_.ring;
-  if (allowed_.ring) visit(ExchangeChoice{});
-  if (heads) visit(ExchangeChoice{Exchange::kHeads});
+  if (allowed_.ring && visit(ExchangeChoice{})) return;
+  if (heads && visit(ExchangeChoice{Exchange::kHeads})) return;
   some = some || heads;
   for (int run = std::min(place.run, place.lanes - 1); run > 1 && allowed_.nested; --run) {
     if (place.run % run != 0 || place.lanes % run != 0 || !fits(run)) continue;
-    visit(ExchangeChoice{Exchange::kNested, run});
+    if (visit(ExchangeChoice{Exchange::kNested, run})) return;
     some = true;
   }
   if (!some) visit(ExchangeChoice{});
@@ -253,15 +256,20 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlac
       ns += exposed(at.stage, shared, at.place, choice.head_lanes(place.lanes)).both_ns();
     if (best_ns < 0 || ns < best_ns) best = choice;
     best_ns = best_ns < 0 ? ns : std::min(best_ns, ns);
+    return best_ns == 0;
   });
   return best;
 }
 
 Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePlace& place,
                                     int64_t max_tokens) const {
-  const StagePlace at{stage, place};
-  const ExchangeChoice choice = cheapest(shared, std::span(&at, 1), max_tokens);
-  return exposed(stage, shared, place, choice.head_lanes(place.lanes));
+  std::optional<Exposed> best;
+  for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
+    const Exposed next = exposed(stage, shared, place, choice.head_lanes(place.lanes));
+    if (!best || next.both_ns() < best->both_ns()) best = next;
+    return best->both_ns() == 0;
+  });
+  return *best;
 }
 
 int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {

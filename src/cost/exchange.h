@@ -130,6 +130,7 @@ class Exchanges {
   };
   int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
   int64_t exchange_ns(int64_t passes, int64_t tokens, const LanePlace& place, int head_lanes) const;
+  // Until visit(choice) says that it is enough.
   template <typename Visit>
   void for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens, Visit visit) const;
 

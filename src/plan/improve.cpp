@@ -31,8 +31,8 @@ void move_unit(std::vector<Unit>& units, size_t from, size_t to) {
 }  // namespace
 
 UnitImprover::UnitImprover(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                           const cost::CostModel& cost)
-    : scheme_(scheme), times_(pipeline, cost), table_(pipeline.scheme.pp) {
+                           const cost::CostModel& cost, Seeds seeds)
+    : scheme_(scheme), seeds_(seeds), times_(pipeline, cost), table_(pipeline.scheme.pp) {
   for (int width = 1; width < pipeline.scheme.cp; width *= 2) widths_.push_back(width);
   widths_.push_back(pipeline.scheme.cp);
 }
@@ -66,9 +66,9 @@ void UnitImprover::improve(TimedUnits& best, int64_t enough_ns, int64_t most_cel
 }
 
 bool UnitImprover::try_neighbours() {
-  bool improved = move_units();
-  improved |= move_sequences();
-  return exchange_sequences() || improved;
+  bool improved = seeds_.has(Seed::kMovedUnits) && move_units();
+  improved |= seeds_.has(Seed::kMovedSequences) && move_sequences();
+  return (seeds_.has(Seed::kExchanged) && exchange_sequences()) || improved;
 }
 
 bool UnitImprover::fits(const Unit& unit) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/scheme_cost.h"
+#include "plan/seeds.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/recurrence.h"
 #include "schedule/unit_table.h"
@@ -22,7 +23,8 @@ struct TimedUnits {
 class UnitImprover {
  public:
   // What it is made from must outlive it.
-  UnitImprover(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost);
+  UnitImprover(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
+               Seeds seeds = {});
 
   // Takes the first neighbour that ends sooner, again and again, until none does, it ends by `enough_ns`, or
   // neighbours of `most_cells` cells of a stage have been timed. Neighbours: a unit at another place in the
@@ -55,6 +57,7 @@ class UnitImprover {
   bool spent() const { return cells_ <= 0 || best_->makespan_ns <= enough_ns_; }
 
   const SchemeCost& scheme_;
+  const Seeds seeds_;
   schedule::UnitTimes times_;
   schedule::UnitTable table_;
   schedule::Recurrence recurrence_;

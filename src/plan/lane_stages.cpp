@@ -7,12 +7,14 @@
 #include <queue>
 #include <utility>
 
+#include "plan/by_width.h"
 #include "plan/square_root.h"
 
 namespace sluice::plan {
 namespace {
 
-struct Try {
+// What a layout is laid out for.
+struct Deadline {
   int64_t end_ns = 0;  // when all is to end
   // Rings that take longer to pass the stages share lanes as long as they end in time: what such a ring
   // leaves idle it leaves idle once.
@@ -60,7 +62,7 @@ struct Layout {
 };
 
 // A run of columns while rings of its width are put on it, and the last of them, which may take up more.
-struct Slot {
+struct OpenColumn {
   int column = 0;
   int unit = -1;
   int64_t start_ns = 0;  // of that unit
@@ -69,15 +71,15 @@ struct Slot {
 
 // The same lanes in both halves.
 struct Pair {
-  Slot front;
-  Slot back;
+  OpenColumn front;
+  OpenColumn back;
   int64_t long_ns = 0;  // of rings that take long to pass the stages
 };
 
 class StagedPacker {
  public:
   StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
-               std::span<const int> members);
+               std::span<const int> members, Seeds seeds);
   StagedPack run(const LaneDrafting& drafting) const;
 
  private:
@@ -88,8 +90,8 @@ class StagedPacker {
   }
   int64_t work_ns(int place) const { return works_ns_[static_cast<size_t>(place)]; }
 
-  Layout pack(const Try& how) const;
-  void add_lateness(const Try& how, Layout& layout) const;
+  Layout pack(const Deadline& deadline) const;
+  void add_lateness(const Deadline& deadline, Layout& layout) const;
   // When lanes end.
   struct Ends {
     int64_t last_ns = 0;
@@ -97,45 +99,50 @@ class StagedPacker {
     int64_t hope_ns() const { return (last_ns + mean_ns) / 2; }
     bool operator==(const Ends&) const = default;
   };
-  Ends score(Try& how, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
+  Ends score(Deadline& deadline, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
   void choose_widths();
   void measure();
-  Room room(const SchemeCost::Passage& passage, const Try& how) const;
-  int64_t most_ns(const Try& how) const { return std::max(how.end_ns / kUnits, least_unit_ns_); }
-  int width_of(int64_t length, const Try& how) const;
+  Room room(const SchemeCost::Passage& passage, const Deadline& deadline) const;
+  int64_t most_ns(const Deadline& deadline) const {
+    return std::max(deadline.end_ns / kUnits, least_unit_ns_);
+  }
+  SchemeCost::Passage passage(int place, int width) const;
+  int width_of(int place, const Deadline& deadline) const;
   std::vector<Pair> pairs_of(int width) const;
-  void place_rings(int width, std::span<const int> members, const Try& how, Layout& layout) const;
+  void place_rings(int width, std::span<const int> members, const Deadline& deadline, Layout& layout) const;
   std::optional<size_t> fullest_in_time(std::span<const Pair> pairs, const SchemeCost::Passage& passage,
-                                        const Try& how) const;
-  bool join(int place, int width, const Try& how, Slot& slot, Layout& layout) const;
-  void begin(int place, int width, const SchemeCost::Passage& passage, const Try& how, Slot& slot,
-             Layout& layout) const;
-  void place_singles(std::span<const int> members, const Try& how, Layout& layout) const;
-  std::vector<int64_t> unit_sizes(std::span<const int> members, const Try& how) const;
-  void cut_singles(int column, std::span<const int> members, const Try& how, Layout& layout) const;
+                                        const Deadline& deadline) const;
+  bool join(int place, int width, const Deadline& deadline, OpenColumn& open, Layout& layout) const;
+  void begin(int place, int width, const SchemeCost::Passage& passage, const Deadline& deadline,
+             OpenColumn& open, Layout& layout) const;
+  void place_singles(std::span<const int> members, const Deadline& deadline, Layout& layout) const;
+  std::vector<int64_t> unit_sizes(std::span<const int> members, const Deadline& deadline) const;
+  void cut_singles(int column, std::span<const int> members, const Deadline& deadline, Layout& layout) const;
 
   static constexpr int64_t kUnits = 8;  // in a step, at least
   static constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
 
   const SchemeCost& scheme_;
+  const Seeds seeds_;
   std::vector<LaneRun> nodes_;
-  std::vector<int> order_;         // sequences, longest first
-  std::vector<int64_t> sorted_;    // their lengths
-  std::vector<int64_t> works_ns_;  // what each adds to a unit of one lane
-  std::vector<int> in_node_;       // widths, ascending
-  std::vector<int> wide_;          // the same of rings that leave their node
-  int64_t ideal_ns_ = 0;           // what all would take, were it divisible and did it wait for nothing
-  int64_t least_unit_ns_ = 0;      // smaller ones cost more in constants than they save
-  int64_t unit_tokens_ = 0;        // of a unit on a lane, where lanes of a node bring it down to that
-  int64_t ring_tokens_ = 0;        // the same where more lanes must
+  std::vector<int> order_;                                        // sequences, longest first
+  std::vector<int64_t> sorted_;                                   // their lengths
+  std::vector<int64_t> works_ns_;                                 // what each adds to a unit of one lane
+  std::vector<int> in_node_;                                      // widths, ascending
+  std::vector<int> wide_;                                         // the same of rings that leave their node
+  mutable std::optional<ByWidth<SchemeCost::Passage>> passages_;  // alone, of the widths above
+  int64_t ideal_ns_ = 0;       // what all would take, were it divisible and did it wait for nothing
+  int64_t least_unit_ns_ = 0;  // smaller ones cost more in constants than they save
+  int64_t unit_tokens_ = 0;    // of a unit on a lane, where lanes of a node bring it down to that
+  int64_t ring_tokens_ = 0;    // the same where more lanes must
   // Parts of a unit, in thousandths of its slowest stage: forward and the rest on the first stage, forward
   // and input gradient on the last.
   int64_t forward_first_ = 0, backward_first_ = 0, through_last_ = 0;
 };
 
 StagedPacker::StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes,
-                           std::span<const int64_t> lengths, std::span<const int> members)
-    : scheme_(scheme), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
+                           std::span<const int64_t> lengths, std::span<const int> members, Seeds seeds)
+    : scheme_(scheme), seeds_(seeds), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
   std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
     return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
   });
@@ -158,6 +165,9 @@ void StagedPacker::choose_widths() {
   wide_.push_back(lanes());
   std::sort(wide_.begin(), wide_.end());
   wide_.erase(std::unique(wide_.begin(), wide_.end()), wide_.end());
+  std::vector<int> widths;
+  std::ranges::set_union(in_node_, wide_, std::back_inserter(widths));
+  passages_.emplace(order_.size(), std::move(widths));
 }
 
 void StagedPacker::measure() {
@@ -190,8 +200,8 @@ void StagedPacker::measure() {
 
 // On the first stage the forwards of what comes before it and the gradients of what comes after, on the last
 // stage forwards and input gradients of what comes before, stand in line with it.
-Room StagedPacker::room(const SchemeCost::Passage& passage, const Try& how) const {
-  const int64_t end_ns = how.end_ns;
+Room StagedPacker::room(const SchemeCost::Passage& passage, const Deadline& deadline) const {
+  const int64_t end_ns = deadline.end_ns;
   const int64_t rest_ns = std::max<int64_t>(0, end_ns - passage.unit_ns);
   const int64_t slack_ns = std::max<int64_t>(0, end_ns - passage.path_ns());
   const int64_t most_before_ns = std::min(
@@ -210,23 +220,29 @@ Room StagedPacker::room(const SchemeCost::Passage& passage, const Try& how) cons
   return room;
 }
 
-int StagedPacker::width_of(int64_t length, const Try& how) const {
+SchemeCost::Passage StagedPacker::passage(int place, int width) const {
+  return passages_->of(
+      place, width, [&] { return scheme_.passage(SchemeCost::fullest_share(length(place), width), width); });
+}
+
+int StagedPacker::width_of(int place, const Deadline& deadline) const {
+  const int64_t length = this->length(place);
   const int most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length / 2)));
   int best = 0;
   cost::Wide best_ns = 0;
   const auto consider = [&](int width) {
     if (width > most || width < scheme_.fewest_lanes(length)) return false;
     const cost::Work work = SchemeCost::fullest_share(length, width);
-    const SchemeCost::Passage passage = scheme_.passage(work, width);
-    if (width <= in_node_.back() && passage.unit_ns <= most_ns(how) && work.tokens <= unit_tokens_) {
+    const SchemeCost::Passage passage = this->passage(place, width);
+    if (width <= in_node_.back() && passage.unit_ns <= most_ns(deadline) && work.tokens <= unit_tokens_) {
       best = width;
       return true;
     }
     // Idle time counts, for lanes that have several of them once.
-    const int64_t idle_ns = std::min(room(passage, how).idle_ns, how.end_ns - how.end_ns / 8);
-    cost::Wide ns =
-        cost::Wide{passage.unit_ns} * width * how.end_ns / std::max<int64_t>(1, how.end_ns - idle_ns);
-    if (passage.path_ns() > how.end_ns) ns = ns * passage.path_ns() / how.end_ns * 8;
+    const int64_t idle_ns = std::min(room(passage, deadline).idle_ns, deadline.end_ns - deadline.end_ns / 8);
+    cost::Wide ns = cost::Wide{passage.unit_ns} * width * deadline.end_ns /
+                    std::max<int64_t>(1, deadline.end_ns - idle_ns);
+    if (passage.path_ns() > deadline.end_ns) ns = ns * passage.path_ns() / deadline.end_ns * 8;
     if (work.tokens > ring_tokens_) ns = std::max(ns * 3 / 2, ns * work.tokens / ring_tokens_);
     if (best == 0 || ns < best_ns) {
       best = width;
@@ -258,7 +274,7 @@ std::vector<Pair> StagedPacker::pairs_of(int width) const {
 }
 
 // The longest first, each on the lanes that have least, to the lower half.
-void StagedPacker::place_rings(int width, std::span<const int> members, const Try& how,
+void StagedPacker::place_rings(int width, std::span<const int> members, const Deadline& deadline,
                                Layout& layout) const {
   std::vector<Pair> pairs = pairs_of(width);
   using Height = std::pair<int64_t, size_t>;  // and the pair
@@ -268,10 +284,9 @@ void StagedPacker::place_rings(int width, std::span<const int> members, const Tr
   };
   for (size_t pair = 0; pair < pairs.size(); ++pair) lowest.emplace(height_ns(pair), pair);
   for (const int place : members) {
-    const SchemeCost::Passage passage =
-        scheme_.passage(SchemeCost::fullest_share(length(place), width), width);
-    const bool takes_long = width >= in_node_.back() && passage.path_ns() > how.long_ns;
-    std::optional<size_t> to = takes_long ? fullest_in_time(pairs, passage, how) : std::nullopt;
+    const SchemeCost::Passage passage = this->passage(place, width);
+    const bool takes_long = width >= in_node_.back() && passage.path_ns() > deadline.long_ns;
+    std::optional<size_t> to = takes_long ? fullest_in_time(pairs, passage, deadline) : std::nullopt;
     while (!to) {  // what is noted of a pair may be out of date
       const auto [noted_ns, pair] = lowest.top();
       if (noted_ns == height_ns(pair)) to = pair;
@@ -281,8 +296,8 @@ void StagedPacker::place_rings(int width, std::span<const int> members, const Tr
     Pair& pair = pairs[*to];
     if (takes_long) pair.long_ns += passage.unit_ns;
     const bool in_front = layout.highest(pair.front.column, width) <= layout.highest(pair.back.column, width);
-    Slot& slot = in_front ? pair.front : pair.back;
-    if (!join(place, width, how, slot, layout)) begin(place, width, passage, how, slot, layout);
+    OpenColumn& open = in_front ? pair.front : pair.back;
+    if (!join(place, width, deadline, open, layout)) begin(place, width, passage, deadline, open, layout);
   }
 }
 
@@ -290,54 +305,56 @@ void StagedPacker::place_rings(int width, std::span<const int> members, const Tr
 // pass the stages one behind the other.
 std::optional<size_t> StagedPacker::fullest_in_time(std::span<const Pair> pairs,
                                                     const SchemeCost::Passage& passage,
-                                                    const Try& how) const {
+                                                    const Deadline& deadline) const {
   std::optional<size_t> fullest;
   for (size_t pair = 0; pair < pairs.size(); ++pair) {
     const int64_t behind_ns = pairs[pair].long_ns / 1000 * through_last_;
-    if (behind_ns == 0 || passage.path_ns() + behind_ns > how.end_ns) continue;
+    if (behind_ns == 0 || passage.path_ns() + behind_ns > deadline.end_ns) continue;
     if (!fullest || pairs[pair].long_ns > pairs[*fullest].long_ns) fullest = pair;
   }
   return fullest;
 }
 
-// Into the last ring of the slot, if that stays small.
-bool StagedPacker::join(int place, int width, const Try& how, Slot& slot, Layout& layout) const {
-  if (slot.unit < 0) return false;
-  cost::Work both = slot.work;
+// Into the last ring of the columns, if that stays small.
+bool StagedPacker::join(int place, int width, const Deadline& deadline, OpenColumn& open,
+                        Layout& layout) const {
+  if (open.unit < 0) return false;
+  cost::Work both = open.work;
   both += SchemeCost::fullest_share(length(place), width);
   if (both.tokens > unit_tokens_) return false;
   const int64_t both_ns = scheme_.unit_ns(both, width);
-  if (both_ns > most_ns(how)) return false;
-  layout.draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence(place));
-  slot.work = both;
-  layout.raise(slot.column, width, slot.start_ns + both_ns);
+  if (both_ns > most_ns(deadline)) return false;
+  layout.draft.units[static_cast<size_t>(open.unit)].sequences.push_back(sequence(place));
+  open.work = both;
+  layout.raise(open.column, width, open.start_ns + both_ns);
   return true;
 }
 
 // A new ring. The first of its lanes shifts their middle to where it leaves room enough on either side.
-void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passage, const Try& how, Slot& slot,
-                         Layout& layout) const {
-  const int lane = slot.column % lanes();
+void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passage, const Deadline& deadline,
+                         OpenColumn& open, Layout& layout) const {
+  const int lane = open.column % lanes();
   bool first = true;
   for (int at = lane; at < lane + width; ++at) {
     first = first && layout.stack(at).empty() && layout.stack(at + lanes()).empty();
   }
-  slot.work = SchemeCost::fullest_share(length(place), width);
-  const Room room = this->room(passage, how);
+  open.work = SchemeCost::fullest_share(length(place), width);
+  const Room room = this->room(passage, deadline);
   if (first) {
-    layout.raise(lane, width, how.end_ns / 2 - room.before_ns);
-    layout.raise(lane + lanes(), width, how.end_ns / 2 - room.after_ns);
+    layout.raise(lane, width, deadline.end_ns / 2 - room.before_ns);
+    layout.raise(lane + lanes(), width, deadline.end_ns / 2 - room.after_ns);
   } else {
-    const int64_t outside_ns = slot.column < lanes() ? room.before_ns : room.after_ns;
-    const int64_t on_top_ns = layout.highest(slot.column, width) + passage.unit_ns;
-    layout.raise(slot.column, width, std::max(on_top_ns, how.end_ns / 2 - outside_ns));
+    const int64_t outside_ns = open.column < lanes() ? room.before_ns : room.after_ns;
+    const int64_t on_top_ns = layout.highest(open.column, width) + passage.unit_ns;
+    layout.raise(open.column, width, std::max(on_top_ns, deadline.end_ns / 2 - outside_ns));
   }
-  slot.start_ns = layout.height(slot.column) - passage.unit_ns;
-  slot.unit = layout.push(slot.column, width, {sequence(place)});
+  open.start_ns = layout.height(open.column) - passage.unit_ns;
+  open.unit = layout.push(open.column, width, {sequence(place)});
 }
 
 // The most work first, each to the lowest column.
-void StagedPacker::place_singles(std::span<const int> members, const Try& how, Layout& layout) const {
+void StagedPacker::place_singles(std::span<const int> members, const Deadline& deadline,
+                                 Layout& layout) const {
   using Height = std::pair<int64_t, int>;  // and its column
   std::vector<Height> heights;
   for (int column = 0; column < 2 * lanes(); ++column) heights.emplace_back(layout.height(column), column);
@@ -353,13 +370,13 @@ void StagedPacker::place_singles(std::span<const int> members, const Try& how, L
   }
   for (int column = 0; column < 2 * lanes(); ++column) {
     const std::vector<int>& own = of_column[static_cast<size_t>(column)];
-    if (!own.empty()) cut_singles(column, own, how, layout);
+    if (!own.empty()) cut_singles(column, own, deadline, layout);
   }
 }
 
 // As large as they may be, and outside them smaller and smaller ones, which fill and drain the stages: while
 // each is less than 5/3 of the one before, the last stage waits for nothing. Descending.
-std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, const Try& how) const {
+std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, const Deadline& deadline) const {
   int64_t rest_ns = 0;
   int64_t tokens = 0;
   for (const int place : members) {
@@ -368,10 +385,11 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
   }
   const auto by_tokens_ns =
       static_cast<int64_t>(cost::Wide{unit_tokens_} * rest_ns / std::max<int64_t>(1, tokens));
-  const int64_t full_ns = std::max<int64_t>(1, std::min(most_ns(how), by_tokens_ns));
+  const int64_t full_ns = std::max<int64_t>(1, std::min(most_ns(deadline), by_tokens_ns));
   std::vector<int64_t> sizes_ns;
   for (int64_t ns = std::max(full_ns / 20, 4 * scheme_.micro_batch_ns()); ns < full_ns && ns <= rest_ns;
        ns = ns * 8 / 5 + 1) {
+    if (!seeds_.has(Seed::kTapering)) break;
     sizes_ns.push_back(ns);
     rest_ns -= ns;
   }
@@ -384,7 +402,7 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
 }
 
 // Each sequence to the unit that lacks most, then the largest unit inside.
-void StagedPacker::cut_singles(int column, std::span<const int> members, const Try& how,
+void StagedPacker::cut_singles(int column, std::span<const int> members, const Deadline& deadline,
                                Layout& layout) const {
   struct Filling {
     int64_t lacks_ns = 0;
@@ -393,7 +411,7 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const T
     std::vector<strategy::UnitSequence> sequences;
   };
   std::vector<Filling> units;
-  for (const int64_t ns : unit_sizes(members, how)) units.push_back({.lacks_ns = ns, .sequences = {}});
+  for (const int64_t ns : unit_sizes(members, deadline)) units.push_back({.lacks_ns = ns, .sequences = {}});
   for (const int place : members) {
     Filling* into = nullptr;
     for (Filling& unit : units) {
@@ -413,7 +431,7 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const T
   }
 }
 
-Layout StagedPacker::pack(const Try& how) const {
+Layout StagedPacker::pack(const Deadline& deadline) const {
   std::vector<std::vector<int>> by_width(static_cast<size_t>(lanes()) + 1);
   int width = 0;
   int64_t decided = 0;
@@ -421,7 +439,7 @@ Layout StagedPacker::pack(const Try& how) const {
     // Those of nearly one length take the same.
     const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / 32);
     if (!again || width > std::max<int64_t>(1, length(place) / 2)) {
-      width = width_of(length(place), how);
+      width = width_of(place, deadline);
       decided = length(place);
     }
     by_width[static_cast<size_t>(width)].push_back(place);
@@ -429,11 +447,11 @@ Layout StagedPacker::pack(const Try& how) const {
   Layout layout(lanes());
   for (int w = lanes(); w > 0; --w) {
     const std::vector<int>& members = by_width[static_cast<size_t>(w)];
-    if (w + 1 == std::max(2, in_node_.back())) add_lateness(how, layout);
+    if (w + 1 == std::max(2, in_node_.back())) add_lateness(deadline, layout);
     if (w == 1) {
-      place_singles(members, how, layout);
+      place_singles(members, deadline, layout);
     } else if (!members.empty()) {
-      place_rings(w, members, how, layout);
+      place_rings(w, members, deadline, layout);
     }
   }
   for (int lane = 0; lane < lanes(); ++lane) {
@@ -446,21 +464,22 @@ Layout StagedPacker::pack(const Try& how) const {
 }
 
 // Long rings stay where they are, shorter work makes up for what they cost.
-void StagedPacker::add_lateness(const Try& how, Layout& layout) const {
-  for (int lane = 0; lane < static_cast<int>(how.late_ns.size()); ++lane) {
-    const int64_t late_ns = how.late_ns[static_cast<size_t>(lane)] / 2;
+void StagedPacker::add_lateness(const Deadline& deadline, Layout& layout) const {
+  for (int lane = 0; lane < static_cast<int>(deadline.late_ns.size()); ++lane) {
+    const int64_t late_ns = deadline.late_ns[static_cast<size_t>(lane)] / 2;
     for (const int column : {lane, lane + lanes()}) layout.raise(column, 1, layout.height(column) + late_ns);
   }
 }
 
 // Packs and scores, and learns of each lane how late it ends.
-StagedPacker::Ends StagedPacker::score(Try& how, const LaneDrafting& drafting,
+StagedPacker::Ends StagedPacker::score(Deadline& deadline, const LaneDrafting& drafting,
                                        std::optional<StagedPack>& best) const {
-  how.late_ns.resize(static_cast<size_t>(lanes()), 0);
-  Layout layout = pack(how);
+  deadline.late_ns.resize(static_cast<size_t>(lanes()), 0);
+  Layout layout = pack(deadline);
   const std::vector<int64_t> ends_ns = drafting.ends_ns(layout.draft);
   for (int lane = 0; lane < lanes(); ++lane) {
-    how.late_ns[static_cast<size_t>(lane)] += ends_ns[static_cast<size_t>(lane)] - layout.lane_height(lane);
+    deadline.late_ns[static_cast<size_t>(lane)] +=
+        ends_ns[static_cast<size_t>(lane)] - layout.lane_height(lane);
   }
   const Ends ends{.last_ns = *std::max_element(ends_ns.begin(), ends_ns.end()),
                   .mean_ns = std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0}) / lanes()};
@@ -474,22 +493,24 @@ StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
   constexpr int kRounds = 3;
   constexpr size_t kAgain = 2;
   std::optional<StagedPack> best;
-  std::vector<std::pair<Ends, Try>> tries;
+  std::vector<std::pair<Ends, Deadline>> tries;
   // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
   for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
     const int64_t end_ns = ideal_ns_ + ideal_ns_ * above / 1000;
-    Try how{.end_ns = end_ns, .long_ns = part == 0 ? end_ns : end_ns / part, .late_ns = {}};
-    const Ends ends = score(how, drafting, best);
+    Deadline deadline{.end_ns = end_ns,
+                      .long_ns = part == 0 || !seeds_.has(Seed::kLongTogether) ? end_ns : end_ns / part,
+                      .late_ns = {}};
+    const Ends ends = score(deadline, drafting, best);
     if (best->makespan_ns - ideal_ns_ < ideal_ns_ / 100) return std::move(*best);
     const bool same = !tries.empty() && tries.back().first == ends;
-    if (!same) tries.emplace_back(ends, std::move(how));
+    if (!same) tries.emplace_back(ends, std::move(deadline));
   }
   std::stable_sort(tries.begin(), tries.end(),
                    [](const auto& a, const auto& b) { return a.first.hope_ns() < b.first.hope_ns(); });
-  tries.resize(std::min(tries.size(), kAgain));
-  for (auto& [ends, how] : tries) {
+  tries.resize(std::min(tries.size(), seeds_.has(Seed::kLearning) ? kAgain : 0));
+  for (auto& [ends, deadline] : tries) {
     for (int round = 1; round < kRounds && ends.mean_ns < best->makespan_ns; ++round) {
-      ends = score(how, drafting, best);
+      ends = score(deadline, drafting, best);
     }
   }
   return std::move(*best);
@@ -499,8 +520,8 @@ StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
 
 StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
                              std::span<const int64_t> lengths, std::span<const int> members,
-                             const LaneDrafting& drafting) {
-  return StagedPacker(scheme, std::move(nodes), lengths, members).run(drafting);
+                             const LaneDrafting& drafting, Seeds seeds) {
+  return StagedPacker(scheme, std::move(nodes), lengths, members, seeds).run(drafting);
 }
 
 }  // namespace sluice::plan

@@ -9,6 +9,7 @@
 #include "plan/lane_draft.h"
 #include "plan/lane_floor.h"
 #include "plan/scheme_cost.h"
+#include "plan/seeds.h"
 
 namespace sluice::plan {
 
@@ -45,6 +46,6 @@ struct StagedPack {
 // score a try. REQUIRES: PP > 1; every length <= scheme.max_len_tokens().
 StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
                              std::span<const int64_t> lengths, std::span<const int> members,
-                             const LaneDrafting& drafting);
+                             const LaneDrafting& drafting, Seeds seeds = {});
 
 }  // namespace sluice::plan

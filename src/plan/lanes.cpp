@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "plan/bound.h"
+#include "plan/by_width.h"
 #include "plan/lane_draft.h"
 #include "plan/lane_floor.h"
 #include "plan/lane_stages.h"
@@ -19,10 +20,10 @@ namespace {
 
 constexpr int kMostShifts = 30;  // of widths, in a search
 
-// How one try cuts sequences and fills lanes.
-struct Try {
-  int64_t limit_ns = 0;  // of a sequence on the lanes of a node
-  int64_t goal_ns = 0;   // of one that takes longer there: more lanes, to be done by then
+// How long a cut sequence may take.
+struct CutLimits {
+  int64_t in_node_ns = 0;  // on the lanes of a node
+  int64_t goal_ns = 0;     // where it takes longer there: more lanes, to be done by then
 };
 
 // Sequences that take as many lanes.
@@ -32,18 +33,18 @@ struct Width {
 };
 
 // A run of lanes while rings of its width are put on it, and the last of them, which may take up more.
-struct Slot {
+struct OpenRun {
   int64_t end_ns = 0;
   int first_lane = 0;
   int unit = -1;
   int64_t start_ns = 0;  // of that unit
   cost::Work work;       // of each of its lanes
-  bool operator>(const Slot& other) const {
+  bool operator>(const OpenRun& other) const {
     return std::pair(end_ns, first_lane) > std::pair(other.end_ns, other.first_lane);
   }
 };
 
-using SlotQueue = std::priority_queue<Slot, std::vector<Slot>, std::greater<>>;  // the soonest first
+using OpenRuns = std::priority_queue<OpenRun, std::vector<OpenRun>, std::greater<>>;  // the soonest first
 
 // A draft before the sequences on one lane are in micro-batches.
 struct Placement {
@@ -59,8 +60,8 @@ struct Placement {
 class LanePacker {
  public:
   LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
-             std::span<const int> members);
-  LaneDraft run(PackRule rule, int64_t enough_ns) const;
+             std::span<const int> members, const PackOptions& options);
+  LaneDraft run() const;
 
  private:
   int lanes() const { return scheme_.scheme().cp; }
@@ -71,8 +72,8 @@ class LanePacker {
   // Whether it is no use to look for less.
   static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
 
-  int lanes_for(int64_t length, const Try& how) const;
-  std::vector<int> choose_widths(const Try& how) const;
+  int lanes_for(int place, const CutLimits& limits) const;
+  std::vector<int> choose_widths(const CutLimits& limits) const;
   std::vector<Width> by_width(std::span<const int> widths) const;
   Placement place(std::span<const int> widths, int64_t end_ns) const;
   int next_width(int place, int lanes, bool wider) const;
@@ -89,23 +90,26 @@ class LanePacker {
     return placement.joined[static_cast<size_t>(lane)] >= 0;
   }
   int64_t room_in_ring(const Placement& placement, int lane) const;
-  void put(int place, const cost::Work& more, int64_t alone_ns, int width, Slot& slot,
+  void put(int place, const cost::Work& more, int64_t alone_ns, int width, OpenRun& open,
            LaneDraft& draft) const;
   Bins micro_batches(std::span<const PackItem> items) const;
   LaneDraft assemble(Placement placement) const;
 
   const SchemeCost& scheme_;
+  const PackOptions& options_;
   std::vector<LaneRun> nodes_;
   std::vector<int> node_widths_;  // descending, those of one lane left out
   std::vector<int> allowed_;      // widths that a search tries, ascending
-  std::vector<int> order_;        // sequences, longest first
-  std::vector<int64_t> sorted_;   // their lengths
+  int64_t lane_ns(int place, int width) const;
+  std::vector<int> order_;       // sequences, longest first
+  std::vector<int64_t> sorted_;  // their lengths
   int64_t bound_ns_ = 0;
+  mutable std::optional<ByWidth<int64_t>> known_ns_;  // lane_ns
 };
 
 LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
-                       std::span<const int> members)
-    : scheme_(scheme), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
+                       std::span<const int> members, const PackOptions& options)
+    : scheme_(scheme), options_(options), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
   std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
     return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
   });
@@ -124,11 +128,17 @@ LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std
     width = std::min(lanes(), std::max(width + 1, width + width / 4));
     allowed_.push_back(width);
   }
+  known_ns_.emplace(order_.size(), allowed_);
+}
+
+int64_t LanePacker::lane_ns(int place, int width) const {
+  return known_ns_->of(place, width, [&] { return scheme_.lane_ns(length(place), width); });
 }
 
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
 // needs no later one; then finer and coarser cuts inside nodes.
-LaneDraft LanePacker::run(PackRule rule, int64_t enough_ns) const {
+LaneDraft LanePacker::run() const {
+  const auto& [rule, enough_ns, seeds] = options_;
   std::vector<int> best_widths;
   std::optional<Placement> best;
   int64_t goal_ns = bound_ns_;
@@ -144,14 +154,14 @@ LaneDraft LanePacker::run(PackRule rule, int64_t enough_ns) const {
   constexpr int kPart = 4;
   for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
     goal_ns = bound_ns_ + bound_ns_ * above / 1000;
-    if (consider(choose_widths({.limit_ns = goal_ns / kPart, .goal_ns = goal_ns})) || enough()) break;
+    if (consider(choose_widths({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns})) || enough()) break;
   }
   for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1, 0}) {
-    if (enough()) break;
+    if (enough() || !seeds.has(Seed::kLimits)) break;
     const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
-    consider(choose_widths({.limit_ns = limit_ns, .goal_ns = goal_ns}));
+    consider(choose_widths({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
   }
-  if (rule == PackRule::kThorough) {
+  if (rule == PackRule::kThorough && seeds.has(Seed::kShifts)) {
     int tries = kMostShifts;
     const auto shorter = [&](std::vector<int> widths) {
       const int64_t before_ns = best->end_ns;
@@ -200,31 +210,31 @@ bool LanePacker::shift_widths(const std::vector<int>& widths, const Consider& co
   return false;
 }
 
-int LanePacker::lanes_for(int64_t length, const Try& how) const {
-  const int fewest = scheme_.fewest_lanes(length);
-  const auto most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length / 2)));
+int LanePacker::lanes_for(int place, const CutLimits& limits) const {
+  const int fewest = scheme_.fewest_lanes(length(place));
+  const auto most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length(place) / 2)));
   int best = 0;  // in a node
   int64_t best_ns = std::numeric_limits<int64_t>::max();
   const auto enough = [&](int count, int64_t limit_ns) {
     if (count < fewest || count > most) return false;
-    const int64_t ns = scheme_.lane_ns(length, count);
+    const int64_t ns = lane_ns(place, count);
     if (ns < best_ns) best = count;
     best_ns = std::min(best_ns, ns);
     return ns <= limit_ns;
   };
-  if (enough(1, how.limit_ns)) return 1;
+  if (enough(1, limits.in_node_ns)) return 1;
   for (auto width = node_widths_.rbegin(); width != node_widths_.rend(); ++width) {
-    if (enough(*width, how.limit_ns)) return *width;
+    if (enough(*width, limits.in_node_ns)) return *width;
   }
-  if (best_ns <= how.goal_ns) return best;
+  if (best_ns <= limits.goal_ns) return best;
   // Where lanes only divide the time, so many are needed at least.
-  const int64_t divided = best == 0 ? fewest : best * (best_ns / std::max<int64_t>(1, how.goal_ns));
+  const int64_t divided = best == 0 ? fewest : best * (best_ns / std::max<int64_t>(1, limits.goal_ns));
   const int widest = node_widths_.empty() ? 1 : node_widths_.front();
   int64_t last_ns = std::numeric_limits<int64_t>::max() / 2;
   for (int count = std::max(widest + 1, static_cast<int>(std::min<int64_t>(divided, most))); count <= most;
        ++count) {
-    if (enough(count, how.goal_ns)) return count;
-    const int64_t ns = scheme_.lane_ns(length, count);
+    if (enough(count, limits.goal_ns)) return count;
+    const int64_t ns = lane_ns(place, count);
     // Rising from here on: some numbers of lanes cut heads or nodes badly, all of a node never.
     if (count % widest == 0 && ns > last_ns + last_ns / 256) break;
     last_ns = std::min(last_ns, ns);
@@ -232,11 +242,11 @@ int LanePacker::lanes_for(int64_t length, const Try& how) const {
   return best;
 }
 
-std::vector<int> LanePacker::choose_widths(const Try& how) const {
+std::vector<int> LanePacker::choose_widths(const CutLimits& limits) const {
   std::vector<int> widths;
   for (int place = 0; place < static_cast<int>(order_.size()); ++place) {
     const bool again = place > 0 && (widths.back() == 1 || length(place) == length(place - 1));
-    widths.push_back(again ? widths.back() : lanes_for(length(place), how));
+    widths.push_back(again ? widths.back() : lanes_for(place, limits));
   }
   return widths;
 }
@@ -259,7 +269,7 @@ std::vector<Width> LanePacker::by_width(std::span<const int> widths) const {
 void LanePacker::place_wide(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const {
   const auto rings = static_cast<int>(width.members.size());
   const int layers = (rings + lanes() / width.lanes - 1) / (lanes() / width.lanes);
-  if (layers > 1) {
+  if (layers > 1 && options_.seeds.has(Seed::kColumns)) {
     std::vector<LaneRun> columns;
     for (int c = 0; c < (rings + layers - 1) / layers; ++c) columns.push_back({c * width.lanes, width.lanes});
     place_rings(width, columns, end_ns, floor, draft);
@@ -267,7 +277,7 @@ void LanePacker::place_wide(const Width& width, int64_t end_ns, LaneFloor& floor
   }
   for (const int place : width.members) {
     const LaneRun run = floor.soonest(width.lanes);
-    floor.raise(run, floor.end_ns(run) + scheme_.lane_ns(length(place), width.lanes));
+    floor.raise(run, floor.end_ns(run) + lane_ns(place, width.lanes));
     draft.append({.first_lane = run.first, .lanes = run.lanes, .sequences = {sequence(place)}});
   }
 }
@@ -287,44 +297,45 @@ void LanePacker::place_aligned(const Width& width, int64_t end_ns, LaneFloor& fl
 // some idle: they wait for narrower rings as long as others end by the goal.
 void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, int64_t end_ns,
                              LaneFloor& floor, LaneDraft& draft) const {
-  SlotQueue even;
-  SlotQueue uneven;
+  OpenRuns even;
+  OpenRuns uneven;
   for (const LaneRun& run : runs) {
-    const Slot slot{.end_ns = floor.end_ns(run), .first_lane = run.first};
-    const bool idle = floor.idle_ns(run) > run.lanes * scheme_.micro_batch_ns();
-    (idle ? uneven : even).push(slot);
+    const OpenRun open{.end_ns = floor.end_ns(run), .first_lane = run.first};
+    const bool idle =
+        options_.seeds.has(Seed::kWaiting) && floor.idle_ns(run) > run.lanes * scheme_.micro_batch_ns();
+    (idle ? uneven : even).push(open);
   }
   for (const int place : width.members) {
     const cost::Work more = SchemeCost::fullest_share(length(place), width.lanes);
-    const int64_t alone_ns = scheme_.unit_ns(more, width.lanes);
+    const int64_t alone_ns = lane_ns(place, width.lanes);
     const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= end_ns ||
                                         even.top().end_ns <= uneven.top().end_ns);
-    SlotQueue& queue = wait ? even : uneven;
-    Slot slot = queue.top();
+    OpenRuns& queue = wait ? even : uneven;
+    OpenRun open = queue.top();
     queue.pop();
-    put(place, more, alone_ns, width.lanes, slot, draft);
-    even.push(slot);
+    put(place, more, alone_ns, width.lanes, open, draft);
+    even.push(open);
   }
   for (; !even.empty(); even.pop()) {
     if (even.top().unit >= 0) floor.raise({even.top().first_lane, width.lanes}, even.top().end_ns);
   }
 }
 
-// Into the last ring of the slot if it has room, else behind it.
-void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, Slot& slot,
+// Into the last ring of the run if it has room, else behind it.
+void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, OpenRun& open,
                      LaneDraft& draft) const {
-  cost::Work both = slot.work;
+  cost::Work both = open.work;
   both += more;
-  if (slot.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
-    draft.units[static_cast<size_t>(slot.unit)].sequences.push_back(sequence(place));
-    slot.work = both;
-    slot.end_ns = slot.start_ns + scheme_.unit_ns(both, width);
+  if (open.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
+    draft.units[static_cast<size_t>(open.unit)].sequences.push_back(sequence(place));
+    open.work = both;
+    open.end_ns = open.start_ns + scheme_.unit_ns(both, width);
     return;
   }
-  slot.unit = draft.append({.first_lane = slot.first_lane, .lanes = width, .sequences = {sequence(place)}});
-  slot.work = more;
-  slot.start_ns = slot.end_ns;
-  slot.end_ns += alone_ns;
+  open.unit = draft.append({.first_lane = open.first_lane, .lanes = width, .sequences = {sequence(place)}});
+  open.work = more;
+  open.start_ns = open.end_ns;
+  open.end_ns += alone_ns;
 }
 
 // The rings that are the last of all their lanes can take up what these run alone, and save its constant.
@@ -370,7 +381,7 @@ void LanePacker::deal_singles(const Width& width, const LaneFloor& floor, Placem
     std::pop_heap(ends.begin(), ends.end(), std::greater<>());
     LaneEnd& end = ends.back();
     const int64_t tokens = length(place);
-    const int64_t work_ns = scheme_.lane_ns(tokens, 1) - scheme_.micro_batch_ns();
+    const int64_t work_ns = lane_ns(place, 1) - scheme_.micro_batch_ns();
     placement.singles[static_cast<size_t>(end.lane)].push_back(
         {.sequence = order_[static_cast<size_t>(place)], .tokens = tokens, .work_ns = work_ns});
     end.tokens += tokens;
@@ -385,7 +396,7 @@ void LanePacker::deal_singles(const Width& width, const LaneFloor& floor, Placem
 
 // What a ring takes up ends with its slowest lane, so a ring that is too full for one lane takes up nothing.
 void LanePacker::place_singles(const Width& width, const LaneFloor& floor, Placement& placement) const {
-  find_last_rings(placement);
+  if (options_.seeds.has(Seed::kJoined)) find_last_rings(placement);
   for (bool again = true; again;) {
     for (std::vector<PackItem>& items : placement.singles) items.clear();
     deal_singles(width, floor, placement);
@@ -471,16 +482,16 @@ LaneDraft LanePacker::assemble(Placement placement) const {
 
 PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
-                          std::span<const int> members, PackRule rule, int64_t enough_ns) {
+                          std::span<const int> members, const PackOptions& options) {
   SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
   const LaneDrafting drafting(pipeline, scheme, cost);
   std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
   StagedPack packed{.draft = LaneDraft(0), .makespan_ns = 0};
   if (pipeline.scheme.pp == 1) {
-    packed.draft = LanePacker(scheme, std::move(nodes), lengths, members).run(rule, enough_ns);
+    packed.draft = LanePacker(scheme, std::move(nodes), lengths, members, options).run();
     packed.makespan_ns = drafting.makespan_ns(packed.draft);
   } else {
-    packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting);
+    packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting, options.seeds);
   }
   return {.plan = drafting.plan(std::move(packed.draft)), .makespan_ns = packed.makespan_ns};
 }

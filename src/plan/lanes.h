@@ -27,6 +27,6 @@ namespace sluice::plan {
 // REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                           const cost::CostModel& cost, std::span<const int64_t> lengths,
-                          std::span<const int> members, PackRule rule, int64_t enough_ns);
+                          std::span<const int> members, const PackOptions& options);
 
 }  // namespace sluice::plan

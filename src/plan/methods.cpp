@@ -39,7 +39,7 @@ class Ours : public Method {
     for (const size_t candidate : planner.preference(step)) {
       const Strategy& strategy = options.candidates[candidate];
       if (!batch.sorted.empty() && batch.sorted.front() > planner.max_len_tokens(strategy)) continue;
-      CandidateSearch search(strategy, planner.schemes(), planner.cost(), batch);
+      CandidateSearch search(strategy, planner.schemes(), planner.cost(), batch, options.seeds);
       if (!search.lower_bound_ns()) continue;
       searches.push_back(std::move(search));
       if (options.selection != Selection::kBest) break;

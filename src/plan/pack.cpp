@@ -51,8 +51,8 @@ strategy::Unit unit_of(std::span<const PackItem> items, std::vector<int> bin) {
 class Packer {
  public:
   Packer(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-         std::span<const PackItem> items)
-      : scheme_(scheme), times_(pipeline, cost), table_(pipeline.scheme.pp), items_(items) {}
+         std::span<const PackItem> items, Seeds seeds)
+      : scheme_(scheme), seeds_(seeds), times_(pipeline, cost), table_(pipeline.scheme.pp), items_(items) {}
 
   TimedUnits run(int64_t enough_ns) {
     if (items_.empty()) {
@@ -97,12 +97,12 @@ class Packer {
       work_ns += item.work_ns;
       tokens += item.tokens;
     }
-    if (scheme_.scheme().pp == 2) collect_growing(work_ns, tokens, fewest_bins);
+    if (scheme_.scheme().pp == 2 && seeds_.has(Seed::kGrowing)) collect_growing(work_ns, tokens, fewest_bins);
     const int64_t micro_batch_ns = scheme_.micro_batch_ns();
     for (const int count : micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, fewest_bins,
-                                              static_cast<int>(items_.size()))) {
+                                              static_cast<int>(items_.size()), seeds_)) {
       if (auto even = balance(items_, count, scheme_.max_len_tokens())) collect_orders(std::move(*even));
-      if (count >= 3) collect_following(ramp(count));
+      if (count >= 3 && seeds_.has(Seed::kRamped)) collect_following(ramp(count));
     }
   }
 
@@ -176,11 +176,9 @@ class Packer {
     for (size_t i = 0; i < bins.size(); ++i) bins[i] = std::move(by_work[i].second);
     std::vector<int> order = write_rows(bins);
     collect(order);
-    if (bins.size() > 1) {
-      std::reverse(order.begin(), order.end());
-      collect(order);
-    }
-    if (bins.size() > 2) {
+    std::reverse(order.begin(), order.end());
+    if (bins.size() > 1 && seeds_.has(Seed::kAscending)) collect(order);
+    if (bins.size() > 2 && seeds_.has(Seed::kPeaked)) {
       // From the smallest, alternately in front and behind, towards the largest in the middle.
       std::vector<int> peaked(order.size());
       for (size_t i = 0; i < order.size(); ++i) {
@@ -232,6 +230,7 @@ class Packer {
   }
 
   const SchemeCost& scheme_;
+  const Seeds seeds_;
   schedule::UnitTimes times_;
   schedule::UnitTable table_;  // of all trials; later of the bins last considered, in the order of injection
   schedule::FlowBound bound_;
@@ -313,15 +312,19 @@ std::optional<Bins> follow(std::span<const PackItem> items, std::span<const int6
   return empty ? std::nullopt : std::optional(std::move(result));
 }
 
-std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items) {
+std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
+                                    Seeds seeds) {
   const auto squared =
       static_cast<int64_t>(cost::Wide{work_ns} * 6 * (pp - 1) / (10 * std::max<int64_t>(micro_batch_ns, 1)));
   const int64_t middle = square_root(squared);
   std::vector<int> counts;
-  for (const int64_t count :
-       {middle / 2, middle - 1, middle, middle + 1, middle * 3 / 2, int64_t{pp}, int64_t{2} * pp}) {
+  const auto add = [&](int64_t count) {
     counts.push_back(static_cast<int>(std::clamp<int64_t>(count, fewest, items)));
-  }
+  };
+  add(middle);
+  if (seeds.has(Seed::kNearCounts)) add(middle - 1), add(middle + 1);
+  if (seeds.has(Seed::kFarCounts)) add(middle / 2), add(middle * 3 / 2);
+  if (seeds.has(Seed::kStageCounts)) add(pp), add(int64_t{2} * pp);
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
@@ -331,13 +334,13 @@ namespace {
 
 TimedUnits pack_one_lane(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                          const cost::CostModel& cost, std::span<const int64_t> lengths,
-                         std::span<const int> members, int64_t enough_ns) {
+                         std::span<const int> members, const PackOptions& options) {
   std::vector<PackItem> items;
   for (const int sequence : members) {
     const int64_t tokens = lengths[static_cast<size_t>(sequence)];
     items.push_back({.sequence = sequence, .tokens = tokens, .work_ns = scheme.sequence_ns(tokens)});
   }
-  return Packer(pipeline, scheme, cost, items).run(enough_ns);
+  return Packer(pipeline, scheme, cost, items, options.seeds).run(options.enough_ns);
 }
 
 // Cells that the improver may time, by rule.
@@ -398,24 +401,26 @@ strategy::PipelinePlan plan_of(const strategy::Pipeline& pipeline, const SchemeC
 }  // namespace
 
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-                    std::span<const int64_t> lengths, std::span<const int> members, PackRule rule,
-                    int64_t enough_ns) {
+                    std::span<const int64_t> lengths, std::span<const int> members,
+                    const PackOptions& options) {
+  const auto& [rule, enough_ns, seeds] = options;
   if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members);
   const bool laned = pipeline.scheme.cp > 1;
   TimedUnits packed;
   if (laned) {
-    PackedPipeline on_lanes = pack_lanes(pipeline, scheme, cost, lengths, members, rule, enough_ns);
+    PackedPipeline on_lanes = pack_lanes(pipeline, scheme, cost, lengths, members, options);
     packed = {.units = std::move(on_lanes.plan.units), .makespan_ns = on_lanes.makespan_ns};
   } else {
-    packed = pack_one_lane(pipeline, scheme, cost, lengths, members, enough_ns);
+    packed = pack_one_lane(pipeline, scheme, cost, lengths, members, options);
   }
   const bool simple = !laned && pipeline.scheme.pp == 1;  // few micro-batches, in any order, are the best
   // Of many sequences on lanes single moves bring too little for what they cost to time.
   const int64_t cells = laned && rule != PackRule::kFew ? 0 : most_cells(rule);
   if (!simple && cells > 0 && packed.makespan_ns > enough_ns) {
-    UnitImprover improver(pipeline, scheme, cost);
+    UnitImprover improver(pipeline, scheme, cost, seeds);
     improver.improve(packed, enough_ns, cells);
-    if (laned) start_from_lanes(scheme, lengths, members, enough_ns, cells, improver, packed);
+    if (laned && seeds.has(Seed::kFewUnits))
+      start_from_lanes(scheme, lengths, members, enough_ns, cells, improver, packed);
   }
   return {.plan = plan_of(pipeline, scheme, cost, std::move(packed.units)),
           .makespan_ns = packed.makespan_ns};

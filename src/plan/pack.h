@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/scheme_cost.h"
+#include "plan/seeds.h"
 
 namespace sluice::plan {
 
@@ -30,11 +31,17 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
 // The numbers of micro-batches worth trying, ascending, within [fewest, items]. With V equal micro-batches of
 // a pipeline the time is about (W/V + c)·(V + PP − 1), least at V = √(W·(PP − 1)/c); splitting weight
 // gradients off fills part of the bubble, which lowers it to √(0.6·W·(PP − 1)/c).
-std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items);
+std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
+                                    Seeds seeds = {});
 
 // kOurs: seeds, of which the schedule says the best. kThorough: more of them, then local search
 // (plan/improve.h). kFew: that with a budget for pipelines of few sequences.
 enum class PackRule { kOurs, kThorough, kFew };
+struct PackOptions {
+  PackRule rule = PackRule::kOurs;
+  int64_t enough_ns = 0;  // a packing that ends by then is good enough
+  Seeds seeds;
+};
 // Up to so many of a pipeline or batch are worth single moves, each packed.
 constexpr size_t kFewSequences = 16;
 
@@ -59,6 +66,6 @@ struct PackedPipeline {
 // REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members,
-                    PackRule rule = PackRule::kOurs, int64_t enough_ns = 0);
+                    const PackOptions& options = {});
 
 }  // namespace sluice::plan

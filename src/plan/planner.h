@@ -45,6 +45,7 @@ struct PlannerOptions {
   std::vector<strategy::Strategy> candidates;
   std::shared_ptr<const Method> method = ours();
   Effort effort = Effort::kFull;  // of ours()
+  Seeds seeds;                    // of ours()
   Selection selection = Selection::kBest;
   int fixed_candidate = 0;  // for kFixed
   // A batch is planned under the first of them under which a candidate holds it; empty: the cost model's.

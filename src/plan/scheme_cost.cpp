@@ -96,6 +96,8 @@ cost::Work SchemeCost::fullest_share(int64_t length, int lanes) {
 int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
   int64_t slowest = 0;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
+    const bool alike = stage > 0 && stages_.size() == 1 && (lanes == 1 || exchanges_->alike(0, stage));
+    if (alike) continue;
     const int64_t ns =
         cells_[static_cast<size_t>(stage)].all.of_work(work) + exposed(stage, work, lanes).both_ns();
     slowest = std::max(slowest, ns);

@@ -42,8 +42,8 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed) {
 
 CandidateSearch::CandidateSearch(const strategy::Strategy& strategy,
                                  const std::map<strategy::Scheme, SchemeCost>& schemes,
-                                 const cost::CostModel& cost, const SortedBatch& batch)
-    : strategy_(&strategy), cost_(&cost), batch_(&batch) {
+                                 const cost::CostModel& cost, const SortedBatch& batch, Seeds seeds)
+    : strategy_(&strategy), cost_(&cost), batch_(&batch), seeds_(seeds) {
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const SchemeCost* scheme = &schemes.at(pipeline.scheme);
     auto group = std::find_if(groups_.begin(), groups_.end(),
@@ -95,7 +95,9 @@ Assignment CandidateSearch::start() const {
   };
   int64_t least = bound_->start_ns;
   for (const int64_t overhead : overheads) least = std::max(least, bound_->start_ns + overhead / 2);
-  for (const int64_t distance : kStartDistances) consider(above(bound_->start_ns, distance, 1000));
+  for (const int64_t distance : kStartDistances) {
+    if (seeds_.has(Seed::kDistances)) consider(above(bound_->start_ns, distance, 1000));
+  }
   consider(least);
   consider(-1);  // nothing is in time: each to the pipeline that ends first
   return std::move(*best);
@@ -105,8 +107,8 @@ PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector
                                               int64_t enough_ns) const {
   std::vector<int> sequences;
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
-  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences, rule,
-              enough_ns);
+  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences,
+              {rule, enough_ns, seeds_});
 }
 
 bool CandidateSearch::relocate_one(Packed& packed) const {
@@ -214,7 +216,9 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort) {
     Packed next = pack_and_improve(std::move(assignment), goal_ns, rule);
     if (next.end_ns() < packed_.end_ns()) std::swap(next, packed_);
   };
-  if (packed_.pipelines.size() > 1 && has_stages()) consider(start_by_estimate(), PackRule::kOurs);
+  if (packed_.pipelines.size() > 1 && has_stages() && seeds_.has(Seed::kByEstimate))
+    consider(start_by_estimate(), PackRule::kOurs);
+  if (!seeds_.has(Seed::kThorough)) return packed_.pipelines;
   std::vector<int> pipeline_of(floors_->sequences());
   for (size_t p = 0; p < packed_.members.size(); ++p) {
     for (const int sequence : packed_.members[p])
@@ -225,7 +229,7 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort) {
   set_overheads(packed_, again);
   consider(std::move(again), floors_->sequences() <= kFewSequences ? PackRule::kFew : PackRule::kThorough);
   for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {
-    if (packed_.end_ns() <= goal_ns || !relocate_one(packed_)) break;
+    if (!seeds_.has(Seed::kRelocations) || packed_.end_ns() <= goal_ns || !relocate_one(packed_)) break;
   }
   return packed_.pipelines;
 }

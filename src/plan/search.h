@@ -31,7 +31,7 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 class CandidateSearch {
  public:
   CandidateSearch(const strategy::Strategy& strategy, const std::map<strategy::Scheme, SchemeCost>& schemes,
-                  const cost::CostModel& cost, const SortedBatch& batch);
+                  const cost::CostModel& cost, const SortedBatch& batch, Seeds seeds = {});
 
   const strategy::Strategy& strategy() const { return *strategy_; }
   // Nothing when the strategy does not hold the batch. A quick one, until raise_bound asks for all that is
@@ -90,6 +90,7 @@ class CandidateSearch {
   const strategy::Strategy* strategy_;
   const cost::CostModel* cost_;
   const SortedBatch* batch_;
+  Seeds seeds_;
   std::vector<SchemeGroup> groups_;
   std::vector<int> group_of_;  // by pipeline
   std::unique_ptr<FloorTable> floors_;

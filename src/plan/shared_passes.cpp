@@ -70,8 +70,7 @@ PackedPipeline pack_shared(const strategy::Pipeline& pipeline, const SchemeCost&
                            const cost::CostModel& cost, std::span<const int64_t> lengths,
                            std::span<const int> members) {
   const int share = pipeline.scheme.share;
-  PackedPipeline best =
-      timed(pack_lanes(pipeline, scheme, cost, lengths, members, PackRule::kOurs, 0).plan, scheme, cost);
+  PackedPipeline best = timed(pack_lanes(pipeline, scheme, cost, lengths, members, {}).plan, scheme, cost);
   const Loads loads = loads_of(best.plan, scheme);
   for (int further = 0; further <= kFurtherPasses; ++further) {
     PipelinePlan plan = best.plan;

@@ -1,0 +1,140 @@
+// The cases that planning is measured on: models, clusters, lengths of documents, with one lane a pipeline
+// and with up to eight, and their candidate strategies.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "cost/analytic.h"
+#include "cost/shipped.h"
+#include "inputs.h"
+#include "plan/batch_sample.h"
+#include "plan/planner.h"
+#include "plan/proposal.h"
+
+namespace sluice::bench {
+
+inline constexpr int64_t kContextTokens = 32'768;
+inline constexpr int kCandidates = 8;
+inline constexpr int kLanes[] = {1, 8};  // most lanes of a pipeline
+
+struct Machine {
+  int gpus;
+  int64_t batch_tokens;
+};
+inline constexpr Machine kMachines[] = {{8, 100'000},   {16, 100'000},    {32, 100'000},    {64, 200'000},
+                                        {256, 800'000}, {512, 1'600'000}, {1024, 3'200'000}};
+inline constexpr const char* kModels[] = {"a800-7b",  "a800-13b",  "a800-32b",
+                                          "llama-7b", "llama-13b", "llama-32b"};
+
+inline std::vector<strategy::Sequence> draw(const std::vector<int64_t>& lengths, int64_t tokens,
+                                            base::Rng& rng) {
+  std::vector<strategy::Sequence> batch;
+  for (int64_t drawn = 0; drawn < tokens; drawn += batch.back().length_tokens) {
+    const int64_t length = lengths[static_cast<size_t>(rng.below(lengths.size()))];
+    batch.push_back({.document = static_cast<int64_t>(batch.size()), .length_tokens = length});
+  }
+  return batch;
+}
+
+// A shipped calibration by its name, or a model's shape on H100s.
+inline cost::CostModel cost_of(const std::string& shape, int gpus) {
+  const std::vector<std::string> shipped = cost::shipped_names();
+  if (std::find(shipped.begin(), shipped.end(), shape) != shipped.end()) {
+    return cost::CostModel(cost::shipped(shape).options);
+  }
+  const strategy::Cluster cluster = strategy::cluster_preset("h100x8", gpus / 8);
+  cost::AnalyticMemory memory;
+  memory.device_bytes = cluster.device_memory_bytes / 10 * 9;
+  memory.element_bytes = 2;
+  memory.owner_bytes_per_parameter = 12;
+  const std::vector<int> degrees = {1, 2, 4, 8};
+  return cost::CostModel(cost::analytic_options(model::named_shape(shape), cost::rates_of(cluster), memory,
+                                                degrees, cluster.gpus_per_node));
+}
+
+struct Timed {
+  strategy::StepPlan plan;
+  double ms = 0;
+};
+
+inline double processor_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
+}
+
+inline Timed timed(const plan::Planner& planner, int64_t step,
+                   const std::vector<strategy::Sequence>& sequences) {
+  const double begin_ms = processor_ms();
+  Timed result{planner.plan(step, sequences)};
+  result.ms = processor_ms() - begin_ms;
+  return result;
+}
+
+struct Case {
+  std::string shape;
+  Machine machine;
+  std::string corpus;  // of the lengths
+  int max_cp = 1;
+  std::vector<int64_t> lengths;
+  std::string kept;  // a folder of candidates; empty: none are kept
+
+  std::string name() const {
+    return shape + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + std::to_string(max_cp);
+  }
+  std::string file() const { return kept + "/" + name() + ".txt"; }
+};
+
+inline std::vector<Case> cases(const std::string& folder, const std::string& kept) {
+  std::vector<Case> all;
+  for (const char* shape : kModels) {
+    for (const Machine& machine : kMachines) {
+      for (const char* corpus : {"wikipedia", "code", "system"}) {
+        const std::vector<int64_t> lengths =
+            read_lengths(folder + "/" + corpus + "_lengths.txt", 2, kContextTokens);
+        for (const int max_cp : kLanes) all.push_back({shape, machine, corpus, max_cp, lengths, kept});
+      }
+    }
+  }
+  return all;
+}
+
+// Empty where no strategy holds the context.
+inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::CostModel& cost) {
+  plan::ProposalOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
+  options.max_strategies = kCandidates;
+  options.max_cp = of.max_cp;
+  options.sample_batches = plan::stratified_batches(of.lengths, {.tokens_per_step = of.machine.batch_tokens});
+  try {
+    return plan::strategies_of(plan::propose(options, cost));
+  } catch (const base::InfeasibleError&) {
+    return {};
+  }
+}
+
+// As kept, or proposed and kept.
+inline std::vector<strategy::Strategy> candidates_of(const Case& of) {
+  const cost::CostModel cost = cost_of(of.shape, of.machine.gpus);
+  if (of.kept.empty()) return proposed(of, cost);
+  std::vector<strategy::Strategy> strategies;
+  if (!std::filesystem::exists(of.file())) {
+    strategies = proposed(of, cost);
+    std::ofstream file(of.file());
+    for (const strategy::Strategy& strategy : strategies) file << to_text(strategy) << '\n';
+    return strategies;
+  }
+  std::ifstream file(of.file());
+  for (std::string line; std::getline(file, line);)
+    strategies.push_back(strategy::parse_strategy(line, of.machine.gpus));
+  return strategies;
+}
+
+}  // namespace sluice::bench
