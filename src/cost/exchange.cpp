@@ -274,11 +274,12 @@ Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePla
 
 int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {
   const bool in_node = lanes <= most_in_node;
-  int64_t least_ns = exposed(stage, shared, {.lanes = lanes, .fewest = 0}, 1).both_ns();
+  int64_t least_ns = exposed(stage, shared, {.lanes = lanes, .fewest = in_node ? lanes : 0}, 1).both_ns();
   const auto consider = [&](const LanePlace& place, int head_lanes) {
     least_ns = std::min(least_ns, exposed(stage, shared, place, head_lanes).both_ns());
   };
-  if (in_node) consider({lanes, lanes, lanes}, 1);
+  if (in_node && least_ns > 0) consider({.lanes = lanes, .fewest = 0}, 1);
+  if (least_ns == 0) return 0;
   const auto most = static_cast<int>(most_.size()) - 1;
   const int nodes = (lanes + most_in_node - 1) / most_in_node;
   if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1}, lanes);

@@ -7,8 +7,7 @@
 #include <queue>
 #include <utility>
 
-#include "plan/by_width.h"
-#include "plan/square_root.h"
+#include "plan/stage_widths.h"
 
 namespace sluice::plan {
 namespace {
@@ -21,14 +20,6 @@ struct Deadline {
   int64_t long_ns = 0;
   // By lane, how much later than its columns are high it has ended so far.
   std::vector<int64_t> late_ns;
-};
-
-// What other units may take on the lanes of a ring that passes the stages in time, before it and after it, in
-// time of their slowest stage; the rest of the lanes' time is idle.
-struct Room {
-  int64_t before_ns = 0;
-  int64_t after_ns = 0;
-  int64_t idle_ns = 0;
 };
 
 // Two columns a lane, [0, lanes) of what runs in the front half and [lanes, 2·lanes) of the back half, each a
@@ -88,7 +79,6 @@ class StagedPacker {
   strategy::UnitSequence sequence(int place) const {
     return {order_[static_cast<size_t>(place)], length(place)};
   }
-  int64_t work_ns(int place) const { return works_ns_[static_cast<size_t>(place)]; }
 
   Layout pack(const Deadline& deadline) const;
   void add_lateness(const Deadline& deadline, Layout& layout) const;
@@ -100,14 +90,6 @@ class StagedPacker {
     bool operator==(const Ends&) const = default;
   };
   Ends score(Deadline& deadline, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
-  void choose_widths();
-  void measure();
-  Room room(const SchemeCost::Passage& passage, const Deadline& deadline) const;
-  int64_t most_ns(const Deadline& deadline) const {
-    return std::max(deadline.end_ns / kUnits, least_unit_ns_);
-  }
-  SchemeCost::Passage passage(int place, int width) const;
-  int width_of(int place, const Deadline& deadline) const;
   std::vector<Pair> pairs_of(int width) const;
   void place_rings(int width, std::span<const int> members, const Deadline& deadline, Layout& layout) const;
   std::optional<size_t> fullest_in_time(std::span<const Pair> pairs, const SchemeCost::Passage& passage,
@@ -119,25 +101,12 @@ class StagedPacker {
   std::vector<int64_t> unit_sizes(std::span<const int> members, const Deadline& deadline) const;
   void cut_singles(int column, std::span<const int> members, const Deadline& deadline, Layout& layout) const;
 
-  static constexpr int64_t kUnits = 8;  // in a step, at least
-  static constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
-
   const SchemeCost& scheme_;
   const Seeds seeds_;
   std::vector<LaneRun> nodes_;
-  std::vector<int> order_;                                        // sequences, longest first
-  std::vector<int64_t> sorted_;                                   // their lengths
-  std::vector<int64_t> works_ns_;                                 // what each adds to a unit of one lane
-  std::vector<int> in_node_;                                      // widths, ascending
-  std::vector<int> wide_;                                         // the same of rings that leave their node
-  mutable std::optional<ByWidth<SchemeCost::Passage>> passages_;  // alone, of the widths above
-  int64_t ideal_ns_ = 0;       // what all would take, were it divisible and did it wait for nothing
-  int64_t least_unit_ns_ = 0;  // smaller ones cost more in constants than they save
-  int64_t unit_tokens_ = 0;    // of a unit on a lane, where lanes of a node bring it down to that
-  int64_t ring_tokens_ = 0;    // the same where more lanes must
-  // Parts of a unit, in thousandths of its slowest stage: forward and the rest on the first stage, forward
-  // and input gradient on the last.
-  int64_t forward_first_ = 0, backward_first_ = 0, through_last_ = 0;
+  std::vector<int> order_;       // sequences, longest first
+  std::vector<int64_t> sorted_;  // their lengths
+  std::optional<StageWidths> widths_;
 };
 
 StagedPacker::StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes,
@@ -147,115 +116,7 @@ StagedPacker::StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes,
     return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
   });
   for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
-  choose_widths();
-  measure();
-}
-
-// Inside nodes powers of two and all lanes; outside, of each doubling of a node's lanes two more.
-void StagedPacker::choose_widths() {
-  int widest = 1;
-  for (const LaneRun& node : nodes_) widest = std::max(widest, node.lanes);
-  for (int power = 1; power < widest; power *= 2) in_node_.push_back(power);
-  in_node_.push_back(widest);
-  for (int base = widest; base <= lanes(); base *= 2) {
-    for (const int width : {base, base + base / 4, base + base / 2}) {
-      if (width > widest && width <= lanes()) wide_.push_back(width);
-    }
-  }
-  wide_.push_back(lanes());
-  std::sort(wide_.begin(), wide_.end());
-  wide_.erase(std::unique(wide_.begin(), wide_.end()), wide_.end());
-  std::vector<int> widths;
-  std::ranges::set_union(in_node_, wide_, std::back_inserter(widths));
-  passages_.emplace(order_.size(), std::move(widths));
-}
-
-void StagedPacker::measure() {
-  cost::Work all;
-  for (const int64_t length : sorted_) {
-    all += cost::Work::of_lane(length, length, 1);
-    works_ns_.push_back(scheme_.unit_ns(cost::Work::of_lane(length, length, 1), 1) -
-                        scheme_.micro_batch_ns());
-  }
-  const int pp = scheme_.scheme().pp;
-  const int64_t unit_ns = std::max<int64_t>(1, scheme_.unit_ns(all, 1));
-  const SchemeCost::StageTimes first = scheme_.cells_of(0, all);
-  const SchemeCost::StageTimes last = scheme_.cells_of(pp - 1, all);
-  const auto part = [&](int64_t ns) {
-    return std::max<int64_t>(1, static_cast<int64_t>(cost::Wide{1000} * ns / unit_ns));
-  };
-  forward_first_ = part(first.forward_ns);
-  backward_first_ = std::max(forward_first_ + 1, part(first.backward_input_ns + first.backward_weight_ns));
-  through_last_ = part(last.forward_ns + last.backward_input_ns);
-  const int64_t work_ns = unit_ns / lanes();
-  ideal_ns_ = std::max(work_ns, sorted_.empty() ? 0 : scheme_.path_ns(length(0)));
-  const int64_t constant_ns = std::max<int64_t>(1, scheme_.micro_batch_ns());
-  const int64_t units = std::max<int64_t>(1, square_root(work_ns * (pp - 1) / constant_ns));
-  least_unit_ns_ = work_ns / units;
-  const int64_t most_tokens = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
-  unit_tokens_ =
-      std::clamp(scheme_.credit_tokens() / (2 * pp), all.tokens / lanes() / units + 1, most_tokens);
-  ring_tokens_ = std::max(unit_tokens_, scheme_.credit_tokens() / (pp + 1));
-}
-
-// On the first stage the forwards of what comes before it and the gradients of what comes after, on the last
-// stage forwards and input gradients of what comes before, stand in line with it.
-Room StagedPacker::room(const SchemeCost::Passage& passage, const Deadline& deadline) const {
-  const int64_t end_ns = deadline.end_ns;
-  const int64_t rest_ns = std::max<int64_t>(0, end_ns - passage.unit_ns);
-  const int64_t slack_ns = std::max<int64_t>(0, end_ns - passage.path_ns());
-  const int64_t most_before_ns = std::min(
-      {rest_ns, (end_ns - passage.from_last_ns) * 1000 / through_last_, slack_ns * 1000 / forward_first_});
-  const int64_t least_before_ns = std::max<int64_t>(
-      0, (backward_first_ * rest_ns - 1000 * slack_ns) / (backward_first_ - forward_first_));
-  Room room;
-  if (least_before_ns <= most_before_ns) {
-    room.before_ns = std::clamp(rest_ns / kFront, least_before_ns, most_before_ns);
-    room.after_ns = rest_ns - room.before_ns;
-  } else {
-    room.before_ns = std::max<int64_t>(0, most_before_ns);
-    room.after_ns = std::max<int64_t>(0, 1000 * slack_ns - forward_first_ * room.before_ns) / backward_first_;
-    room.idle_ns = rest_ns - room.before_ns - room.after_ns;
-  }
-  return room;
-}
-
-SchemeCost::Passage StagedPacker::passage(int place, int width) const {
-  return passages_->of(
-      place, width, [&] { return scheme_.passage(SchemeCost::fullest_share(length(place), width), width); });
-}
-
-int StagedPacker::width_of(int place, const Deadline& deadline) const {
-  const int64_t length = this->length(place);
-  const int most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length / 2)));
-  int best = 0;
-  cost::Wide best_ns = 0;
-  const auto consider = [&](int width) {
-    if (width > most || width < scheme_.fewest_lanes(length)) return false;
-    const cost::Work work = SchemeCost::fullest_share(length, width);
-    const SchemeCost::Passage passage = this->passage(place, width);
-    if (width <= in_node_.back() && passage.unit_ns <= most_ns(deadline) && work.tokens <= unit_tokens_) {
-      best = width;
-      return true;
-    }
-    // Idle time counts, for lanes that have several of them once.
-    const int64_t idle_ns = std::min(room(passage, deadline).idle_ns, deadline.end_ns - deadline.end_ns / 8);
-    cost::Wide ns = cost::Wide{passage.unit_ns} * width * deadline.end_ns /
-                    std::max<int64_t>(1, deadline.end_ns - idle_ns);
-    if (passage.path_ns() > deadline.end_ns) ns = ns * passage.path_ns() / deadline.end_ns * 8;
-    if (work.tokens > ring_tokens_) ns = std::max(ns * 3 / 2, ns * work.tokens / ring_tokens_);
-    if (best == 0 || ns < best_ns) {
-      best = width;
-      best_ns = ns;
-    }
-    return false;
-  };
-  for (const int width : in_node_) {
-    if (consider(width)) return best;
-  }
-  for (const int width : wide_) consider(width);
-  if (best == 0) return scheme_.fewest_lanes(length);
-  return best;
+  widths_.emplace(scheme, nodes_, sorted_);
 }
 
 std::vector<Pair> StagedPacker::pairs_of(int width) const {
@@ -263,7 +124,7 @@ std::vector<Pair> StagedPacker::pairs_of(int width) const {
   const auto add = [&](int lane) {
     pairs.push_back({.front = {.column = lane}, .back = {.column = lane + lanes()}});
   };
-  if (width > in_node_.back()) {
+  if (width > widths_->widest_in_node()) {
     for (int lane = 0; lane + width <= lanes(); lane += width) add(lane);
     return pairs;
   }
@@ -284,8 +145,8 @@ void StagedPacker::place_rings(int width, std::span<const int> members, const De
   };
   for (size_t pair = 0; pair < pairs.size(); ++pair) lowest.emplace(height_ns(pair), pair);
   for (const int place : members) {
-    const SchemeCost::Passage passage = this->passage(place, width);
-    const bool takes_long = width >= in_node_.back() && passage.path_ns() > deadline.long_ns;
+    const SchemeCost::Passage passage = widths_->passage(place, width);
+    const bool takes_long = width >= widths_->widest_in_node() && passage.path_ns() > deadline.long_ns;
     std::optional<size_t> to = takes_long ? fullest_in_time(pairs, passage, deadline) : std::nullopt;
     while (!to) {  // what is noted of a pair may be out of date
       const auto [noted_ns, pair] = lowest.top();
@@ -308,7 +169,7 @@ std::optional<size_t> StagedPacker::fullest_in_time(std::span<const Pair> pairs,
                                                     const Deadline& deadline) const {
   std::optional<size_t> fullest;
   for (size_t pair = 0; pair < pairs.size(); ++pair) {
-    const int64_t behind_ns = pairs[pair].long_ns / 1000 * through_last_;
+    const int64_t behind_ns = widths_->through_last_ns(pairs[pair].long_ns);
     if (behind_ns == 0 || passage.path_ns() + behind_ns > deadline.end_ns) continue;
     if (!fullest || pairs[pair].long_ns > pairs[*fullest].long_ns) fullest = pair;
   }
@@ -321,9 +182,9 @@ bool StagedPacker::join(int place, int width, const Deadline& deadline, OpenColu
   if (open.unit < 0) return false;
   cost::Work both = open.work;
   both += SchemeCost::fullest_share(length(place), width);
-  if (both.tokens > unit_tokens_) return false;
+  if (both.tokens > widths_->unit_tokens()) return false;
   const int64_t both_ns = scheme_.unit_ns(both, width);
-  if (both_ns > most_ns(deadline)) return false;
+  if (both_ns > widths_->most_ns(deadline.end_ns)) return false;
   layout.draft.units[static_cast<size_t>(open.unit)].sequences.push_back(sequence(place));
   open.work = both;
   layout.raise(open.column, width, open.start_ns + both_ns);
@@ -339,7 +200,7 @@ void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passag
     first = first && layout.stack(at).empty() && layout.stack(at + lanes()).empty();
   }
   open.work = SchemeCost::fullest_share(length(place), width);
-  const Room room = this->room(passage, deadline);
+  const Room room = widths_->room(passage, deadline.end_ns);
   if (first) {
     layout.raise(lane, width, deadline.end_ns / 2 - room.before_ns);
     layout.raise(lane + lanes(), width, deadline.end_ns / 2 - room.after_ns);
@@ -364,7 +225,7 @@ void StagedPacker::place_singles(std::span<const int> members, const Deadline& d
     std::pop_heap(heights.begin(), heights.end(), std::greater<>());
     auto& [height_ns, column] = heights.back();
     of_column[static_cast<size_t>(column)].push_back(place);
-    height_ns += work_ns(place) + scheme_.micro_batch_ns() * length(place) / unit_tokens_;
+    height_ns += widths_->work_ns(place) + scheme_.micro_batch_ns() * length(place) / widths_->unit_tokens();
     layout.raise(column, 1, height_ns);
     std::push_heap(heights.begin(), heights.end(), std::greater<>());
   }
@@ -380,12 +241,12 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
   int64_t rest_ns = 0;
   int64_t tokens = 0;
   for (const int place : members) {
-    rest_ns += work_ns(place);
+    rest_ns += widths_->work_ns(place);
     tokens += length(place);
   }
   const auto by_tokens_ns =
-      static_cast<int64_t>(cost::Wide{unit_tokens_} * rest_ns / std::max<int64_t>(1, tokens));
-  const int64_t full_ns = std::max<int64_t>(1, std::min(most_ns(deadline), by_tokens_ns));
+      static_cast<int64_t>(cost::Wide{widths_->unit_tokens()} * rest_ns / std::max<int64_t>(1, tokens));
+  const int64_t full_ns = std::max<int64_t>(1, std::min(widths_->most_ns(deadline.end_ns), by_tokens_ns));
   std::vector<int64_t> sizes_ns;
   for (int64_t ns = std::max(full_ns / 20, 4 * scheme_.micro_batch_ns()); ns < full_ns && ns <= rest_ns;
        ns = ns * 8 / 5 + 1) {
@@ -419,8 +280,8 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const D
       if (fits && (into == nullptr || unit.lacks_ns > into->lacks_ns)) into = &unit;
     }
     if (into == nullptr) into = &units.emplace_back();
-    into->lacks_ns -= work_ns(place);
-    into->work_ns += work_ns(place);
+    into->lacks_ns -= widths_->work_ns(place);
+    into->work_ns += widths_->work_ns(place);
     into->tokens += length(place);
     into->sequences.push_back(sequence(place));
   }
@@ -439,7 +300,7 @@ Layout StagedPacker::pack(const Deadline& deadline) const {
     // Those of nearly one length take the same.
     const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / 32);
     if (!again || width > std::max<int64_t>(1, length(place) / 2)) {
-      width = width_of(place, deadline);
+      width = widths_->width_of(place, deadline.end_ns);
       decided = length(place);
     }
     by_width[static_cast<size_t>(width)].push_back(place);
@@ -447,7 +308,7 @@ Layout StagedPacker::pack(const Deadline& deadline) const {
   Layout layout(lanes());
   for (int w = lanes(); w > 0; --w) {
     const std::vector<int>& members = by_width[static_cast<size_t>(w)];
-    if (w + 1 == std::max(2, in_node_.back())) add_lateness(deadline, layout);
+    if (w + 1 == std::max(2, widths_->widest_in_node())) add_lateness(deadline, layout);
     if (w == 1) {
       place_singles(members, deadline, layout);
     } else if (!members.empty()) {
@@ -496,12 +357,12 @@ StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
   std::vector<std::pair<Ends, Deadline>> tries;
   // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
   for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
-    const int64_t end_ns = ideal_ns_ + ideal_ns_ * above / 1000;
+    const int64_t end_ns = widths_->ideal_ns() + widths_->ideal_ns() * above / 1000;
     Deadline deadline{.end_ns = end_ns,
                       .long_ns = part == 0 || !seeds_.has(Seed::kLongTogether) ? end_ns : end_ns / part,
                       .late_ns = {}};
     const Ends ends = score(deadline, drafting, best);
-    if (best->makespan_ns - ideal_ns_ < ideal_ns_ / 100) return std::move(*best);
+    if (best->makespan_ns - widths_->ideal_ns() < widths_->ideal_ns() / 100) return std::move(*best);
     const bool same = !tries.empty() && tries.back().first == ends;
     if (!same) tries.emplace_back(ends, std::move(deadline));
   }

@@ -10,21 +10,15 @@
 
 #include "base/error.h"
 #include "plan/bound.h"
-#include "plan/by_width.h"
 #include "plan/lane_draft.h"
 #include "plan/lane_floor.h"
 #include "plan/lane_stages.h"
+#include "plan/lane_widths.h"
 
 namespace sluice::plan {
 namespace {
 
 constexpr int kMostShifts = 30;  // of widths, in a search
-
-// How long a cut sequence may take.
-struct CutLimits {
-  int64_t in_node_ns = 0;  // on the lanes of a node
-  int64_t goal_ns = 0;     // where it takes longer there: more lanes, to be done by then
-};
 
 // Sequences that take as many lanes.
 struct Width {
@@ -72,16 +66,12 @@ class LanePacker {
   // Whether it is no use to look for less.
   static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
 
-  int lanes_for(int place, const CutLimits& limits) const;
-  std::vector<int> choose_widths(const CutLimits& limits) const;
   std::vector<Width> by_width(std::span<const int> widths) const;
-  Placement place(std::span<const int> widths, int64_t end_ns) const;
-  int next_width(int place, int lanes, bool wider) const;
-  template <typename Consider>
-  bool shift_widths(const std::vector<int>& widths, const Consider& consider) const;
-  void place_wide(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const;
-  void place_aligned(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const;
-  void place_rings(const Width& width, std::span<const LaneRun> runs, int64_t end_ns, LaneFloor& floor,
+  // Given up where it would end at `limit_ns` or later: it says so and is no plan.
+  Placement place(std::span<const int> widths, int64_t limit_ns) const;
+  void place_wide(const Width& width, LaneFloor& floor, LaneDraft& draft) const;
+  void place_aligned(const Width& width, LaneFloor& floor, LaneDraft& draft) const;
+  void place_rings(const Width& width, std::span<const LaneRun> runs, LaneFloor& floor,
                    LaneDraft& draft) const;
   void place_singles(const Width& width, const LaneFloor& floor, Placement& placement) const;
   void deal_singles(const Width& width, const LaneFloor& floor, Placement& placement) const;
@@ -90,21 +80,17 @@ class LanePacker {
     return placement.joined[static_cast<size_t>(lane)] >= 0;
   }
   int64_t room_in_ring(const Placement& placement, int lane) const;
-  void put(int place, const cost::Work& more, int64_t alone_ns, int width, OpenRun& open,
-           LaneDraft& draft) const;
+  void put(int place, int width, OpenRun& open, LaneDraft& draft) const;
   Bins micro_batches(std::span<const PackItem> items) const;
   LaneDraft assemble(Placement placement) const;
 
   const SchemeCost& scheme_;
   const PackOptions& options_;
   std::vector<LaneRun> nodes_;
-  std::vector<int> node_widths_;  // descending, those of one lane left out
-  std::vector<int> allowed_;      // widths that a search tries, ascending
-  int64_t lane_ns(int place, int width) const;
   std::vector<int> order_;       // sequences, longest first
   std::vector<int64_t> sorted_;  // their lengths
   int64_t bound_ns_ = 0;
-  mutable std::optional<ByWidth<int64_t>> known_ns_;  // lane_ns
+  std::optional<LaneWidths> widths_;
 };
 
 LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
@@ -116,23 +102,7 @@ LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std
   for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
   const std::vector<SchemeGroup> group = {{&scheme, 1}};
   bound_ns_ = lower_bound(sorted_, group, FloorTable(sorted_, group))->lower_ns;
-  int widest = 1;
-  for (const LaneRun& node : nodes_) widest = std::max(widest, node.lanes);
-  int power = 1;
-  while (2 * power < widest) power *= 2;
-  if (widest > 1) node_widths_.push_back(widest);
-  for (; power > 1; power /= 2) node_widths_.push_back(power);
-  allowed_.push_back(1);
-  allowed_.insert(allowed_.end(), node_widths_.rbegin(), node_widths_.rend());
-  for (int width = widest; width < lanes();) {
-    width = std::min(lanes(), std::max(width + 1, width + width / 4));
-    allowed_.push_back(width);
-  }
-  known_ns_.emplace(order_.size(), allowed_);
-}
-
-int64_t LanePacker::lane_ns(int place, int width) const {
-  return known_ns_->of(place, width, [&] { return scheme_.lane_ns(length(place), width); });
+  widths_.emplace(scheme, nodes_, sorted_);
 }
 
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
@@ -141,114 +111,43 @@ LaneDraft LanePacker::run() const {
   const auto& [rule, enough_ns, seeds] = options_;
   std::vector<int> best_widths;
   std::optional<Placement> best;
+  std::vector<std::vector<int>> tried;
+  bool heeds_goal = false;
   int64_t goal_ns = bound_ns_;
+  // Whether there was something to try.
   const auto consider = [&](std::vector<int> widths) {
-    Placement next = place(widths, goal_ns);
-    const bool met = near(next.end_ns, goal_ns) || !next.heeds_goal;
-    if (best && next.end_ns >= best->end_ns) return met;
+    if (std::ranges::find(tried, widths) != tried.end()) return false;
+    Placement next = place(widths, best ? best->end_ns : std::numeric_limits<int64_t>::max());
+    tried.push_back(widths);
+    heeds_goal = next.heeds_goal;
+    if (best && next.end_ns >= best->end_ns) return true;
     best = std::move(next);
     best_widths = std::move(widths);
-    return met;
+    return true;
   };
   const auto enough = [&] { return best->end_ns <= enough_ns || near(best->end_ns, bound_ns_); };
   constexpr int kPart = 4;
   for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
     goal_ns = bound_ns_ + bound_ns_ * above / 1000;
-    if (consider(choose_widths({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns})) || enough()) break;
+    consider(widths_->choose({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns}));
+    if (near(best->end_ns, goal_ns) || !heeds_goal || enough()) break;
   }
   for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1, 0}) {
     if (enough() || !seeds.has(Seed::kLimits)) break;
     const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
-    consider(choose_widths({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
+    consider(widths_->choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
   }
   if (rule == PackRule::kThorough && seeds.has(Seed::kShifts)) {
     int tries = kMostShifts;
     const auto shorter = [&](std::vector<int> widths) {
       const int64_t before_ns = best->end_ns;
-      consider(std::move(widths));
-      --tries;
+      if (consider(std::move(widths))) --tries;
       return tries <= 0 || best->end_ns < before_ns;
     };
-    while (tries > 0 && !enough() && shift_widths(best_widths, shorter)) {
+    while (tries > 0 && !enough() && widths_->shift(best_widths, shorter)) {
     }
   }
   return assemble(std::move(*best));
-}
-
-// The next wider or narrower ring that the sequence may have; 0: none.
-int LanePacker::next_width(int place, int lanes, bool wider) const {
-  const auto most = static_cast<int>(std::max<int64_t>(1, length(place) / 2));
-  const int fewest = scheme_.fewest_lanes(length(place));
-  const auto at =
-      std::ranges::find_if(allowed_, [&](int width) { return wider ? width > lanes : width >= lanes; });
-  if (wider) return at == allowed_.end() || *at > most ? 0 : *at;
-  if (at == allowed_.begin() || lanes == fewest) return 0;
-  return std::max(fewest, *std::prev(at));
-}
-
-// Of each run of sequences with equal widths the longest ones to wider rings, or the shortest to narrower
-// ones: one, two, four, all. Until `consider` says that it is enough.
-template <typename Consider>
-bool LanePacker::shift_widths(const std::vector<int>& widths, const Consider& consider) const {
-  const auto count = static_cast<int>(widths.size());
-  for (int begin = 0, end = 0; begin < count; begin = end) {
-    const int lanes = widths[static_cast<size_t>(begin)];
-    while (end < count && widths[static_cast<size_t>(end)] == lanes) ++end;
-    for (const bool wider : {true, false}) {
-      for (int moved = 1; moved <= end - begin;
-           moved = moved < 4 ? 2 * moved : std::max(end - begin, moved + 1)) {
-        std::vector<int> next = widths;
-        const int from = wider ? begin : end - moved;
-        for (int place = from; place < from + moved; ++place) {
-          const int width = next_width(place, lanes, wider);
-          if (width > 0) next[static_cast<size_t>(place)] = width;
-        }
-        if (next != widths && consider(std::move(next))) return true;
-      }
-    }
-  }
-  return false;
-}
-
-int LanePacker::lanes_for(int place, const CutLimits& limits) const {
-  const int fewest = scheme_.fewest_lanes(length(place));
-  const auto most = static_cast<int>(std::min<int64_t>(lanes(), std::max<int64_t>(1, length(place) / 2)));
-  int best = 0;  // in a node
-  int64_t best_ns = std::numeric_limits<int64_t>::max();
-  const auto enough = [&](int count, int64_t limit_ns) {
-    if (count < fewest || count > most) return false;
-    const int64_t ns = lane_ns(place, count);
-    if (ns < best_ns) best = count;
-    best_ns = std::min(best_ns, ns);
-    return ns <= limit_ns;
-  };
-  if (enough(1, limits.in_node_ns)) return 1;
-  for (auto width = node_widths_.rbegin(); width != node_widths_.rend(); ++width) {
-    if (enough(*width, limits.in_node_ns)) return *width;
-  }
-  if (best_ns <= limits.goal_ns) return best;
-  // Where lanes only divide the time, so many are needed at least.
-  const int64_t divided = best == 0 ? fewest : best * (best_ns / std::max<int64_t>(1, limits.goal_ns));
-  const int widest = node_widths_.empty() ? 1 : node_widths_.front();
-  int64_t last_ns = std::numeric_limits<int64_t>::max() / 2;
-  for (int count = std::max(widest + 1, static_cast<int>(std::min<int64_t>(divided, most))); count <= most;
-       ++count) {
-    if (enough(count, limits.goal_ns)) return count;
-    const int64_t ns = lane_ns(place, count);
-    // Rising from here on: some numbers of lanes cut heads or nodes badly, all of a node never.
-    if (count % widest == 0 && ns > last_ns + last_ns / 256) break;
-    last_ns = std::min(last_ns, ns);
-  }
-  return best;
-}
-
-std::vector<int> LanePacker::choose_widths(const CutLimits& limits) const {
-  std::vector<int> widths;
-  for (int place = 0; place < static_cast<int>(order_.size()); ++place) {
-    const bool again = place > 0 && (widths.back() == 1 || length(place) == length(place - 1));
-    widths.push_back(again ? widths.back() : lanes_for(place, limits));
-  }
-  return widths;
 }
 
 // By lanes, the most first.
@@ -266,64 +165,52 @@ std::vector<Width> LanePacker::by_width(std::span<const int> widths) const {
 
 // Rings of more lanes than a node has. Where they lie in several layers, columns of equal height leave an
 // even floor behind; else each lies where it can begin first.
-void LanePacker::place_wide(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const {
+void LanePacker::place_wide(const Width& width, LaneFloor& floor, LaneDraft& draft) const {
   const auto rings = static_cast<int>(width.members.size());
   const int layers = (rings + lanes() / width.lanes - 1) / (lanes() / width.lanes);
   if (layers > 1 && options_.seeds.has(Seed::kColumns)) {
     std::vector<LaneRun> columns;
     for (int c = 0; c < (rings + layers - 1) / layers; ++c) columns.push_back({c * width.lanes, width.lanes});
-    place_rings(width, columns, end_ns, floor, draft);
+    place_rings(width, columns, floor, draft);
     return;
   }
   for (const int place : width.members) {
     const LaneRun run = floor.soonest(width.lanes);
-    floor.raise(run, floor.end_ns(run) + lane_ns(place, width.lanes));
+    floor.raise(run, floor.end_ns(run) + widths_->lane_ns(place, width.lanes));
     draft.append({.first_lane = run.first, .lanes = run.lanes, .sequences = {sequence(place)}});
   }
 }
 
 // Rings inside nodes, on runs aligned to their width.
-void LanePacker::place_aligned(const Width& width, int64_t end_ns, LaneFloor& floor, LaneDraft& draft) const {
+void LanePacker::place_aligned(const Width& width, LaneFloor& floor, LaneDraft& draft) const {
   std::vector<LaneRun> runs;
   for (const LaneRun& node : nodes_) {
     for (int lane = 0; lane + width.lanes <= node.lanes; lane += width.lanes) {
       runs.push_back({node.first + lane, width.lanes});
     }
   }
-  place_rings(width, runs, end_ns, floor, draft);
+  place_rings(width, runs, floor, draft);
 }
 
-// The longest first, each on the run that is free soonest. Runs whose lanes are not free at once would leave
-// some idle: they wait for narrower rings as long as others end by the goal.
-void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, int64_t end_ns,
-                             LaneFloor& floor, LaneDraft& draft) const {
-  OpenRuns even;
-  OpenRuns uneven;
-  for (const LaneRun& run : runs) {
-    const OpenRun open{.end_ns = floor.end_ns(run), .first_lane = run.first};
-    const bool idle =
-        options_.seeds.has(Seed::kWaiting) && floor.idle_ns(run) > run.lanes * scheme_.micro_batch_ns();
-    (idle ? uneven : even).push(open);
-  }
+// The longest first, each on the run that is free soonest.
+void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, LaneFloor& floor,
+                             LaneDraft& draft) const {
+  OpenRuns open;
+  for (const LaneRun& run : runs) open.push({.end_ns = floor.end_ns(run), .first_lane = run.first});
   for (const int place : width.members) {
-    const cost::Work more = SchemeCost::fullest_share(length(place), width.lanes);
-    const int64_t alone_ns = lane_ns(place, width.lanes);
-    const bool wait = !even.empty() && (uneven.empty() || even.top().end_ns + alone_ns <= end_ns ||
-                                        even.top().end_ns <= uneven.top().end_ns);
-    OpenRuns& queue = wait ? even : uneven;
-    OpenRun open = queue.top();
-    queue.pop();
-    put(place, more, alone_ns, width.lanes, open, draft);
-    even.push(open);
+    OpenRun soonest = open.top();
+    open.pop();
+    put(place, width.lanes, soonest, draft);
+    open.push(soonest);
   }
-  for (; !even.empty(); even.pop()) {
-    if (even.top().unit >= 0) floor.raise({even.top().first_lane, width.lanes}, even.top().end_ns);
+  for (; !open.empty(); open.pop()) {
+    if (open.top().unit >= 0) floor.raise({open.top().first_lane, width.lanes}, open.top().end_ns);
   }
 }
 
 // Into the last ring of the run if it has room, else behind it.
-void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int width, OpenRun& open,
-                     LaneDraft& draft) const {
+void LanePacker::put(int place, int width, OpenRun& open, LaneDraft& draft) const {
+  const cost::Work more = SchemeCost::fullest_share(length(place), width);
   cost::Work both = open.work;
   both += more;
   if (open.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
@@ -335,7 +222,7 @@ void LanePacker::put(int place, const cost::Work& more, int64_t alone_ns, int wi
   open.unit = draft.append({.first_lane = open.first_lane, .lanes = width, .sequences = {sequence(place)}});
   open.work = more;
   open.start_ns = open.end_ns;
-  open.end_ns += alone_ns;
+  open.end_ns += widths_->lane_ns(place, width);
 }
 
 // The rings that are the last of all their lanes can take up what these run alone, and save its constant.
@@ -381,7 +268,7 @@ void LanePacker::deal_singles(const Width& width, const LaneFloor& floor, Placem
     std::pop_heap(ends.begin(), ends.end(), std::greater<>());
     LaneEnd& end = ends.back();
     const int64_t tokens = length(place);
-    const int64_t work_ns = lane_ns(place, 1) - scheme_.micro_batch_ns();
+    const int64_t work_ns = widths_->lane_ns(place, 1) - scheme_.micro_batch_ns();
     placement.singles[static_cast<size_t>(end.lane)].push_back(
         {.sequence = order_[static_cast<size_t>(place)], .tokens = tokens, .work_ns = work_ns});
     end.tokens += tokens;
@@ -418,23 +305,22 @@ int64_t LanePacker::room_in_ring(const Placement& placement, int lane) const {
   return scheme_.lane_max_len_tokens() - placement.draft.units[static_cast<size_t>(ring)].tokens_on(lane);
 }
 
-Placement LanePacker::place(std::span<const int> widths, int64_t end_ns) const {
+Placement LanePacker::place(std::span<const int> widths, int64_t limit_ns) const {
   Placement placement(lanes());
   LaneFloor floor(lanes());
-  const int widest = node_widths_.empty() ? 1 : node_widths_.front();
+  const int widest = widths_->widest_in_node();
   for (const Width& width : by_width(widths)) {
-    if (width.lanes > widest) {
-      placement.heeds_goal =
-          placement.heeds_goal || width.lanes > scheme_.fewest_lanes(length(width.members.front()));
-      place_wide(width, end_ns, floor, placement.draft);
-    } else if (width.lanes > 1) {
-      place_aligned(width, end_ns, floor, placement.draft);
-    } else {
+    const bool leaves_node = width.lanes > widest;
+    if (leaves_node && width.lanes > scheme_.fewest_lanes(length(width.members.front())))
+      placement.heeds_goal = true;
+    if (placement.end_ns >= limit_ns) break;
+    if (width.lanes == 1) {
       place_singles(width, floor, placement);
       return placement;
     }
+    leaves_node ? place_wide(width, floor, placement.draft) : place_aligned(width, floor, placement.draft);
+    placement.end_ns = floor.end_ns({0, lanes()});
   }
-  placement.end_ns = floor.end_ns({0, lanes()});
   return placement;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/few_units.h"
 #include "plan/growth.h"
 #include "plan/improve.h"
 #include "plan/lanes.h"
@@ -353,31 +354,6 @@ int64_t most_cells(PackRule rule) {
   return 0;
 }
 
-// Where constants are most of the time, as few units as can be are the best: the first so many lanes, for
-// each count, with a unit of its own, to which the longest sequences are dealt first, improved from there.
-void start_from_lanes(const SchemeCost& scheme, std::span<const int64_t> lengths,
-                      std::span<const int> members, int64_t enough_ns, int64_t cells, UnitImprover& improver,
-                      TimedUnits& best) {
-  std::vector<strategy::UnitSequence> sequences;
-  for (const int member : members) sequences.push_back({member, lengths[static_cast<size_t>(member)]});
-  std::ranges::stable_sort(sequences, std::greater<>(), &strategy::UnitSequence::length_tokens);
-  const auto most = std::min<size_t>(static_cast<size_t>(scheme.scheme().cp), sequences.size());
-  for (size_t lanes = 1; lanes <= most && best.makespan_ns > enough_ns; ++lanes) {
-    TimedUnits next{.units = std::vector<strategy::Unit>(lanes)};
-    for (size_t lane = 0; lane < lanes; ++lane) next.units[lane].first_lane = static_cast<int>(lane);
-    for (const strategy::UnitSequence& sequence : sequences) {
-      std::ranges::min_element(next.units, {}, &strategy::Unit::tokens)->sequences.push_back(sequence);
-    }
-    const bool fit = std::ranges::all_of(next.units, [&](const strategy::Unit& unit) {
-      return unit.tokens() <= scheme.lane_max_len_tokens();
-    });
-    if (!fit) continue;
-    next.makespan_ns = improver.makespan_ns(next.units, schedule::Recurrence::kLate - 1);
-    improver.improve(next, enough_ns, cells);
-    if (next.makespan_ns < best.makespan_ns) best = std::move(next);
-  }
-}
-
 strategy::PipelinePlan plan_of(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                const cost::CostModel& cost, std::vector<strategy::Unit> units) {
   strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = scheme.lane_max_len_tokens()};
@@ -420,7 +396,7 @@ PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme
     UnitImprover improver(pipeline, scheme, cost, seeds);
     improver.improve(packed, enough_ns, cells);
     if (laned && seeds.has(Seed::kFewUnits))
-      start_from_lanes(scheme, lengths, members, enough_ns, cells, improver, packed);
+      start_from_few_units(scheme, lengths, members, {enough_ns, cells}, improver, packed);
   }
   return {.plan = plan_of(pipeline, scheme, cost, std::move(packed.units)),
           .makespan_ns = packed.makespan_ns};

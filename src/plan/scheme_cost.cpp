@@ -248,7 +248,7 @@ int64_t SchemeCost::fill_ns(int stage, int64_t shortest) const {
 
 // Other sequences that share its ring only add tokens and squares, and no cell gets shorter by that but for
 // the rounding of what is exposed.
-int64_t SchemeCost::path_ns(int64_t length, int lanes) const {
+int64_t SchemeCost::path_ns(int64_t length, int lanes, int64_t enough_ns) const {
   const cost::Work work = least_share(length, lanes);
   const int64_t rounding_ns = lanes == 1 ? 0 : 2 * scheme_.pp;
   int64_t path_ns =
@@ -256,8 +256,9 @@ int64_t SchemeCost::path_ns(int64_t length, int lanes) const {
   for (int s = 0; s < scheme_.pp; ++s) {
     const Cells& stage = cells_[static_cast<size_t>(s)];
     path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
-    if (lanes > 1) path_ns += exchanges_->floor_ns(s, work, lanes, gpus_per_node_);
   }
+  for (int s = 0; s < scheme_.pp && lanes > 1 && path_ns < enough_ns; ++s)
+    path_ns += exchanges_->floor_ns(s, work, lanes, gpus_per_node_);
   return path_ns;
 }
 
@@ -265,7 +266,7 @@ int64_t SchemeCost::path_ns(int64_t length) const {
   const int fewest = fewest_lanes(length);
   int64_t least_ns = path_ns(length, fewest);
   for (int lanes = fewest + 1; lanes <= scheme_.cp; ++lanes) {
-    least_ns = std::min(least_ns, path_ns(length, lanes));
+    least_ns = std::min(least_ns, path_ns(length, lanes, least_ns));
   }
   return least_ns;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -100,7 +101,8 @@ class SchemeCost {
   // A micro-batch that holds a sequence of `length`: forward and input gradient on every stage, each after
   // the other, and the weight gradient of stage 0. With lanes, the least over how many it is cut.
   int64_t path_ns(int64_t length) const;
-  int64_t path_ns(int64_t length, int lanes) const;
+  // On so many; not more exactly than that it takes `enough_ns` or longer.
+  int64_t path_ns(int64_t length, int lanes, int64_t enough_ns = std::numeric_limits<int64_t>::max()) const;
   // What a sequence adds at least, without constants, to the path of others that share its pipeline (the
   // proof stands at plan/longest.h). When it passes the last stage between them: its forward and input
   // gradient there. REQUIRES: cp = 1.

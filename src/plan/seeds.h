@@ -19,7 +19,6 @@ enum class Seed : uint8_t {
   kLimits,   // cuts inside nodes finer and coarser than a quarter of the goal
   kShifts,   // sequences shifted to wider and narrower rings
   kJoined,   // whole sequences that join the last rings of their lanes
-  kWaiting,  // uneven runs that wait for narrower rings
   kColumns,  // rings of several nodes side by side
   // Lanes of several stages (plan/lane_stages.h).
   kLongTogether,  // long rings that share lanes
@@ -38,10 +37,10 @@ enum class Seed : uint8_t {
 };
 
 inline constexpr std::array kSeedNames = {
-    "ascending",     "peaked",    "ramped",      "growing",     "near-counts",     "far-counts",
-    "stage-counts",  "limits",    "shifts",      "joined",      "waiting",         "columns",
-    "long-together", "learning",  "tapering",    "moved-units", "moved-sequences", "exchanged",
-    "few-units",     "distances", "by-estimate", "thorough",    "relocations"};
+    "ascending",    "peaked",      "ramped",      "growing",         "near-counts", "far-counts",
+    "stage-counts", "limits",      "shifts",      "joined",          "columns",     "long-together",
+    "learning",     "tapering",    "moved-units", "moved-sequences", "exchanged",   "few-units",
+    "distances",    "by-estimate", "thorough",    "relocations"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kRelocations) + 1);
 
 // All but those that are left out.

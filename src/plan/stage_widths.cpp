@@ -1,0 +1,131 @@
+#include "plan/stage_widths.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "plan/square_root.h"
+
+namespace sluice::plan {
+namespace {
+
+constexpr int64_t kUnits = 8;  // in a step, at least
+constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
+
+}  // namespace
+
+StageWidths::StageWidths(const SchemeCost& scheme, std::span<const LaneRun> nodes,
+                         std::span<const int64_t> lengths)
+    : scheme_(scheme), lengths_(lengths), passages_(0, {}) {
+  choose_widths(nodes);
+  measure();
+}
+
+int64_t StageWidths::most_ns(int64_t end_ns) const { return std::max(end_ns / kUnits, least_unit_ns_); }
+
+// Inside nodes powers of two and all lanes; outside, of each doubling of a node's lanes two more.
+void StageWidths::choose_widths(std::span<const LaneRun> nodes) {
+  int widest = 1;
+  for (const LaneRun& node : nodes) widest = std::max(widest, node.lanes);
+  for (int power = 1; power < widest; power *= 2) in_node_.push_back(power);
+  in_node_.push_back(widest);
+  for (int base = widest; base <= scheme_.scheme().cp; base *= 2) {
+    for (const int width : {base, base + base / 4, base + base / 2}) {
+      if (width > widest && width <= scheme_.scheme().cp) wide_.push_back(width);
+    }
+  }
+  wide_.push_back(scheme_.scheme().cp);
+  std::sort(wide_.begin(), wide_.end());
+  wide_.erase(std::unique(wide_.begin(), wide_.end()), wide_.end());
+  std::vector<int> widths;
+  std::ranges::set_union(in_node_, wide_, std::back_inserter(widths));
+  passages_ = ByWidth<SchemeCost::Passage>(lengths_.size(), std::move(widths));
+}
+
+void StageWidths::measure() {
+  cost::Work all;
+  for (const int64_t length : lengths_) {
+    all += cost::Work::of_lane(length, length, 1);
+    works_ns_.push_back(scheme_.unit_ns(cost::Work::of_lane(length, length, 1), 1) -
+                        scheme_.micro_batch_ns());
+  }
+  const int pp = scheme_.scheme().pp;
+  const int64_t unit_ns = std::max<int64_t>(1, scheme_.unit_ns(all, 1));
+  const SchemeCost::StageTimes first = scheme_.cells_of(0, all);
+  const SchemeCost::StageTimes last = scheme_.cells_of(pp - 1, all);
+  const auto part = [&](int64_t ns) {
+    return std::max<int64_t>(1, static_cast<int64_t>(cost::Wide{1000} * ns / unit_ns));
+  };
+  forward_first_ = part(first.forward_ns);
+  backward_first_ = std::max(forward_first_ + 1, part(first.backward_input_ns + first.backward_weight_ns));
+  through_last_ = part(last.forward_ns + last.backward_input_ns);
+  const int64_t work_ns = unit_ns / scheme_.scheme().cp;
+  ideal_ns_ = std::max(work_ns, lengths_.empty() ? 0 : scheme_.path_ns(length(0)));
+  const int64_t constant_ns = std::max<int64_t>(1, scheme_.micro_batch_ns());
+  const int64_t units = std::max<int64_t>(1, square_root(work_ns * (pp - 1) / constant_ns));
+  least_unit_ns_ = work_ns / units;
+  const int64_t most_tokens = std::max<int64_t>(1, scheme_.lane_max_len_tokens());
+  unit_tokens_ = std::clamp(scheme_.credit_tokens() / (2 * pp), all.tokens / scheme_.scheme().cp / units + 1,
+                            most_tokens);
+  ring_tokens_ = std::max(unit_tokens_, scheme_.credit_tokens() / (pp + 1));
+}
+
+// On the first stage the forwards of what comes before it and the gradients of what comes after, on the last
+// stage forwards and input gradients of what comes before, stand in line with it.
+Room StageWidths::room(const SchemeCost::Passage& passage, int64_t end_ns) const {
+  const int64_t rest_ns = std::max<int64_t>(0, end_ns - passage.unit_ns);
+  const int64_t slack_ns = std::max<int64_t>(0, end_ns - passage.path_ns());
+  const int64_t most_before_ns = std::min(
+      {rest_ns, (end_ns - passage.from_last_ns) * 1000 / through_last_, slack_ns * 1000 / forward_first_});
+  const int64_t least_before_ns = std::max<int64_t>(
+      0, (backward_first_ * rest_ns - 1000 * slack_ns) / (backward_first_ - forward_first_));
+  Room room;
+  if (least_before_ns <= most_before_ns) {
+    room.before_ns = std::clamp(rest_ns / kFront, least_before_ns, most_before_ns);
+    room.after_ns = rest_ns - room.before_ns;
+  } else {
+    room.before_ns = std::max<int64_t>(0, most_before_ns);
+    room.after_ns = std::max<int64_t>(0, 1000 * slack_ns - forward_first_ * room.before_ns) / backward_first_;
+    room.idle_ns = rest_ns - room.before_ns - room.after_ns;
+  }
+  return room;
+}
+
+SchemeCost::Passage StageWidths::passage(int place, int width) const {
+  return passages_.of(
+      place, width, [&] { return scheme_.passage(SchemeCost::fullest_share(length(place), width), width); });
+}
+
+int StageWidths::width_of(int place, int64_t end_ns) const {
+  const int64_t length = this->length(place);
+  const int most = static_cast<int>(std::min<int64_t>(scheme_.scheme().cp, std::max<int64_t>(1, length / 2)));
+  int best = 0;
+  cost::Wide best_ns = 0;
+  const auto consider = [&](int width) {
+    if (width > most || width < scheme_.fewest_lanes(length)) return false;
+    const cost::Work work = SchemeCost::fullest_share(length, width);
+    const SchemeCost::Passage passage = this->passage(place, width);
+    if (width <= in_node_.back() && passage.unit_ns <= most_ns(end_ns) && work.tokens <= unit_tokens_) {
+      best = width;
+      return true;
+    }
+    // Idle time counts, for lanes that have several of them once.
+    const int64_t idle_ns = std::min(room(passage, end_ns).idle_ns, end_ns - end_ns / 8);
+    cost::Wide ns = cost::Wide{passage.unit_ns} * width * end_ns / std::max<int64_t>(1, end_ns - idle_ns);
+    if (passage.path_ns() > end_ns) ns = ns * passage.path_ns() / end_ns * 8;
+    if (work.tokens > ring_tokens_) ns = std::max(ns * 3 / 2, ns * work.tokens / ring_tokens_);
+    if (best == 0 || ns < best_ns) {
+      best = width;
+      best_ns = ns;
+    }
+    return false;
+  };
+  for (const int width : in_node_) {
+    if (consider(width)) return best;
+  }
+  for (const int width : wide_) consider(width);
+  if (best == 0) return scheme_.fewest_lanes(length);
+  return best;
+}
+
+}  // namespace sluice::plan
