@@ -63,7 +63,7 @@ def kill_twice(trial):
     for _ in range(2):
         job = trial.start()
         trial.reach(job)
-        job.signal_rank(trial.chance.randrange(RANKS), signal.SIGKILL)
+        trial.strike_rank(job, trial.chance.randrange(RANKS), signal.SIGKILL)
         trial.ends(job, 1, says="was killed by signal 9")
 
 
@@ -73,7 +73,7 @@ def kill_by_hand(trial):
     job.start_by_hand("run", "--resume", "auto")
     trial.reach(job)
     victim = trial.chance.randrange(RANKS)
-    job.signal_rank(victim, signal.SIGKILL)
+    trial.strike_rank(job, victim, signal.SIGKILL)
     pattern = None if trial.phase == "join" else rf"rank {victim} \(process \d+ on \S+\) was lost|with rank {victim}"
     endings = trial.ends(job, 1, -signal.SIGKILL, says=pattern)
     if [name for name, ending in endings.items() if ending.status < 0] != [f"rank{victim}"]:
@@ -168,7 +168,7 @@ freeze("all", lambda job, trial: [job.launcher.pid, *job.ranks().values()])
 def frozen_for_good(trial):
     job = trial.train_to_phase()
     victim = trial.chance.randrange(RANKS)
-    job.signal_rank(victim, signal.SIGSTOP)
+    trial.strike_rank(job, victim, signal.SIGSTOP)
     trial.ends(job, 1, says=None if trial.phase == "join" else rf"rank {victim}")
 
 
@@ -207,7 +207,7 @@ def crash(number):
     def strike(trial):
         job = trial.train_to_phase()
         victim = trial.chance.randrange(RANKS)
-        job.signal_rank(victim, number)
+        trial.strike_rank(job, victim, number)
         trial.ends(job, 1, says=rf"rank {victim} was killed by signal {int(number)}")
     FAULTS.add(f"a rank crashes with {number.name}", ("step", "save"), KILLED, strike)
 

@@ -11,7 +11,7 @@ import time
 import check
 from harness import base_settings, committed_steps, make_documents, merged, to_toml, wait_until, write_corpus
 from job import LEFTOVER_S, RANKS, STUCK_S, Broken, Job, end_all, processes_of
-from phase import Moment, metrics_lines
+from phase import Missed, Moment, metrics_lines
 
 STEPS = 10
 SAVED_EVERY = 2
@@ -134,6 +134,11 @@ class Trial:
         Moment(self, job, self.run).reach(phase_name or self.phase)
         job.note_ports()
         self.committed = max(self.committed, check.newest(self.run))
+
+    def strike_rank(self, job, rank, number):
+        """Sends a signal to a rank. Missed if the run was through: on a busy machine it may be, once its phase is seen."""
+        if not job.signal_rank(rank, number):
+            raise Missed
 
     def train_to_phase(self, **options):
         job = self.start(**options)
