@@ -246,8 +246,10 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlac
   for (const StagePlace& other : stages) place.run = std::gcd(place.run, other.place.run);
   if (allowed_.in_turn) {
     std::vector<ExchangeChoice> choices;
-    for_each_choice(shared.tokens, place, max_tokens,
-                    [&](const ExchangeChoice& choice) { choices.push_back(choice); });
+    for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
+      choices.push_back(choice);
+      return false;
+    });
     return choices[static_cast<size_t>(shared.tokens) % choices.size()];
   }
   for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
@@ -263,6 +265,11 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, std::span<const StagePlac
 
 Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePlace& place,
                                     int64_t max_tokens) const {
+  if (allowed_.in_turn) {
+    const StagePlace at{stage, place};
+    return exposed(stage, shared, place,
+                   cheapest(shared, std::span(&at, 1), max_tokens).head_lanes(place.lanes));
+  }
   std::optional<Exposed> best;
   for_each_choice(shared.tokens, place, max_tokens, [&](const ExchangeChoice& choice) {
     const Exposed next = exposed(stage, shared, place, choice.head_lanes(place.lanes));
