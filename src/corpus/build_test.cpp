@@ -250,6 +250,23 @@ TEST_F(LongBuild, InterruptedBuildContinuesToTheSameBytes) {
   EXPECT_FALSE(std::filesystem::exists(directory_ / "second/corpus.unfinished"));
 }
 
+TEST_F(LongBuild, ADamagedStateBeginsAnew) {
+  const BuildResult whole = build_corpus(options_);
+  BuildOptions second = options_;
+  second.directory = directory_ / "second";
+  const std::filesystem::path path = directory_ / "second/corpus.unfinished/state.json";
+  for (const std::string number : {"read_documents", "file", "documents", "fingerprint"}) {
+    interrupt(second, 500'000);
+    std::string state = base::read_file(path);
+    const size_t digit = state.find_first_of("0123456789", state.find('"' + number + '"'));
+    state[digit] = state[digit] == '7' ? '8' : '7';
+    spit(path, state);
+    EXPECT_EQ(build_corpus(second).continued_documents, 0) << number;
+    EXPECT_EQ(base::read_file(directory_ / "second/corpus.bin"),
+              base::read_file(directory_ / "out/corpus.bin"));
+  }
+}
+
 TEST_F(LongBuild, OtherInputsOrOptionsBeginAnew) {
   interrupt(options_, 500'000);
   options_.documents.delimiter = "";

@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -28,6 +30,24 @@ constexpr const char* kState = "state.json";
 constexpr const char* kLock = "lock";
 
 std::string reason() { return std::strerror(errno); }
+
+base::Json signed_state(const std::string& fingerprint, const base::Json& state) {
+  return {{"fingerprint", fingerprint},
+          {"hash", base::hash_text(base::hash_bytes(base::json_text(state)))},
+          {"state", state}};
+}
+
+// The state that a file holds for this fingerprint; null when it holds none, or one that was damaged since.
+base::Json state_of(const fs::path& path, const std::string& fingerprint) {
+  if (fingerprint.empty() || !fs::exists(path)) return nullptr;
+  try {
+    const base::Json saved = base::read_json(path);
+    const auto state = base::require<base::Json>(saved, "state", path.string());
+    return saved == signed_state(fingerprint, state) ? state : nullptr;
+  } catch (const InputError&) {
+    return nullptr;
+  }
+}
 
 }  // namespace
 
@@ -78,14 +98,8 @@ void GrowingFile::move_to(const fs::path& target) {
 Unfinished::Unfinished(const fs::path& prefix, std::string fingerprint)
     : folder_(prefix.string() + ".unfinished"), fingerprint_(std::move(fingerprint)) {
   lock();
-  const fs::path path = folder_ / kState;
-  if (!fingerprint_.empty() && fs::exists(path)) {
-    const base::Json saved = base::read_json(path);
-    if (base::require<std::string>(saved, "fingerprint", path.string()) == fingerprint_) {
-      state_ = saved.value("state", base::Json());
-      return;
-    }
-  }
+  state_ = state_of(folder_ / kState, fingerprint_);
+  if (!state_.is_null()) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename() != kLock) fs::remove_all(entry.path());
   }
@@ -122,7 +136,7 @@ Unfinished::~Unfinished() {
 }
 
 void Unfinished::save(base::Json state) {
-  base::write_json(folder_ / kState, {{"fingerprint", fingerprint_}, {"state", state}});
+  base::write_json(folder_ / kState, signed_state(fingerprint_, state));
   state_ = std::move(state);
 }
 

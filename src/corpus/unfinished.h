@@ -36,7 +36,7 @@ class GrowingFile {
 class Unfinished {
  public:
   // Takes the folder, empty unless what lies there has this fingerprint, which says what the corpus is made
-  // of and how; an empty one continues nothing. InputError when another process has it.
+  // of and how, and a whole state; an empty one continues nothing. InputError when another process has it.
   Unfinished(const std::filesystem::path& prefix, std::string fingerprint);
   // Removes the folder, unless keep() was called.
   ~Unfinished();

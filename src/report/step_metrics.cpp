@@ -70,8 +70,9 @@ struct MetricsWriter::State {
     if (!std::filesystem::exists(path)) return kept;
     for (const std::string& line : base::split(base::read_file(path), '\n')) {
       const base::Json json = base::Json::parse(line, nullptr, /*allow_exceptions=*/false);
-      if (!json.is_object()) continue;
-      const auto step = base::get_or<int64_t>(json, "step", first_step, path.string());
+      const base::Json* number = base::find(json, "step");
+      if (number == nullptr || !base::holds_integer<int64_t>(*number)) continue;
+      const auto step = number->get<int64_t>();
       if (step >= first_step) continue;
       kept += line + "\n";
       (json.contains("validation_loss") ? earlier_evaluations : earlier_steps).insert(step);
