@@ -57,15 +57,21 @@ void print_tensor(const checkpoint::TensorInfo& tensor) {
 void print_layer_times(const cost::CostModel::Options& options) {
   print("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
         "forward", "input grad.", "weight grad.");
+  const model::Program program(options.shape);
   for (const auto& [tp, kinds] : options.kinds_by_tp) {
-    const cost::OperationTimes& layer = kinds[1].times;
-    for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
-      const auto duration = [&](const cost::Quadratic& times) {
-        return base::human_duration(times.of_sequences({&length, 1}));
-      };
-      print("%4d %10lld %12s %12s %12s\n", tp, static_cast<long long>(length),
-            duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
-            duration(layer.backward_weight).c_str());
+    for (size_t kind = 1; kind + 1 < kinds.size(); ++kind) {
+      const cost::OperationTimes& layer = kinds[kind].times;
+      const int64_t window = program.kinds()[kind]->work().window;
+      for (const int64_t length : {int64_t{512}, int64_t{2048}, int64_t{8192}}) {
+        const auto duration = [&](const cost::Quadratic& times) {
+          const cost::Quadratic own = window > 0 ? times.through_window() : times;
+          return base::human_duration(own.of_sequences({&length, 1}, window));
+        };
+        print("%4d %10lld %12s %12s %12s%s\n", tp, static_cast<long long>(length),
+              duration(layer.forward).c_str(), duration(layer.backward_input).c_str(),
+              duration(layer.backward_weight).c_str(),
+              window > 0 ? base::text("   window ", window).c_str() : "");
+      }
     }
   }
 }

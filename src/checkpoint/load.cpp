@@ -85,7 +85,7 @@ std::string difference(const model::Shape& saved, const model::Shape& run) {
   // Who else writes such a model does not matter.
   model::Shape like = saved;
   like.family = run.family;
-  return like == run ? "" : "another norm, rope, bias or factor than the run";
+  return like == run ? "" : "another norm, rope, window, bias or factor than the run";
 }
 
 }  // namespace

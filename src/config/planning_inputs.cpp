@@ -134,8 +134,6 @@ void resolve_batches(PlanningInputs& inputs) {
     throw InputError(text("context_length is ", options.context_length,
                           ": a sequence needs 2 tokens to have a target; give 2 or more"));
   }
-  const std::string too_long = model::context_fault(inputs.calibration.options.shape, options.context_length);
-  if (!too_long.empty()) throw InputError(too_long);
   if (options.tokens_per_step < 0) {
     throw InputError(text("tokens_per_step is ", options.tokens_per_step,
                           ": give 1 or more, or 0 for all documents in one batch"));

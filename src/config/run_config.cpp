@@ -376,8 +376,6 @@ void resolve_model(RunConfig& config) {
   if (config.model.hf.empty()) return;
   const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
   config.model.shape = model::shape_from_hugging_face(base::read_json(path), path.string());
-  const std::string too_long = model::context_fault(*config.model.shape, config.data.context_length);
-  if (!too_long.empty()) throw InputError(text(path.string(), ": ", too_long));
 }
 
 namespace {
@@ -394,6 +392,7 @@ const char* name_of(model::RopeScaling scaling) {
     case model::RopeScaling::kLinear: return "linear";
     case model::RopeScaling::kLlama3: return "llama3";
     case model::RopeScaling::kYarn: return "yarn";
+    case model::RopeScaling::kLongRope: return "longrope";
   }
   return "none";
 }

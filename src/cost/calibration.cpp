@@ -33,7 +33,9 @@ constexpr int kMostGpusPerNode = 1 << 20;
 double to_ns(int64_t fixed) { return std::ldexp(static_cast<double>(fixed), -Quadratic::kFractionBits); }
 
 Json to_json(const Quadratic& times) {
-  return {{"a", to_ns(times.a)}, {"b", to_ns(times.b)}, {"c", times.c_ns}};
+  Json json = {{"a", to_ns(times.a)}, {"b", to_ns(times.b)}, {"c", times.c_ns}};
+  if (times.a_windowed > 0) json["a_windowed"] = to_ns(times.a_windowed);
+  return json;
 }
 
 Json to_json(const LinkTimes& link) {

@@ -74,30 +74,33 @@ const char* name_of(CellKind kind) {
   SLUICE_ASSERT(false, "unknown cell kind");
 }
 
-Work Work::of(std::span<const int64_t> lengths) {
+int64_t windowed_square(int64_t length, int64_t window) {
+  return length <= window ? length * length : window * (2 * length - window);
+}
+
+Work Work::of(std::span<const int64_t> lengths, int64_t window) {
   Work work;
-  for (const int64_t length : lengths) {
-    SLUICE_ASSERT(length >= 0 && length < kMaxLength, base::text("length ", length));
-    work.tokens += length;
-    work.squares += Wide{length} * length;
-  }
+  for (const int64_t length : lengths) work += of_lane(length, length, 1, window);
   return work;
 }
 
-Work Work::of_lane(int64_t piece_tokens, int64_t length, int lanes) {
+Work Work::of_lane(int64_t piece_tokens, int64_t length, int lanes, int64_t window) {
   SLUICE_ASSERT(length >= 0 && length < kMaxLength && lanes >= 1,
                 base::text("length ", length, " on ", lanes, " lanes"));
-  return {piece_tokens, (Wide{length} * length + lanes - 1) / lanes};
+  const int64_t windowed = window == 0 ? 0 : divide_up(windowed_square(length, window), lanes);
+  return {piece_tokens, windowed, (Wide{length} * length + lanes - 1) / lanes};
 }
 
 Work& Work::operator+=(const Work& other) {
   tokens += other.tokens;
+  windowed += other.windowed;
   squares += other.squares;
   return *this;
 }
 
 Work& Work::operator-=(const Work& other) {
   tokens -= other.tokens;
+  windowed -= other.windowed;
   squares -= other.squares;
   return *this;
 }
@@ -108,7 +111,8 @@ Quadratic Quadratic::from_ns(double a_ns, double b_ns, double c_ns) {
 }
 
 Wide Quadratic::of_work_fixed(const Work& work) const {
-  return Wide{a} * work.squares + Wide{b} * work.tokens;
+  const Wide whole = Wide{a} * work.squares + Wide{b} * work.tokens;
+  return a_windowed == 0 ? whole : whole + Wide{a_windowed} * work.windowed;
 }
 
 int64_t Quadratic::of_work(const Work& work) const { return whole_ns(of_work_fixed(work)) + c_ns; }
@@ -117,34 +121,63 @@ Quadratic& Quadratic::operator+=(const Quadratic& other) {
   a = narrow(Wide{a} + other.a);
   b = narrow(Wide{b} + other.b);
   c_ns = narrow(Wide{c_ns} + other.c_ns);
+  a_windowed = narrow(Wide{a_windowed} + other.a_windowed);
   return *this;
 }
 
 Quadratic Quadratic::times(int64_t count) const {
-  return {narrow(Wide{a} * count), narrow(Wide{b} * count), narrow(Wide{c_ns} * count)};
+  return {narrow(Wide{a} * count), narrow(Wide{b} * count), narrow(Wide{c_ns} * count),
+          narrow(Wide{a_windowed} * count)};
 }
 
 Quadratic Quadratic::share(int64_t part, int64_t whole) const {
   const auto of = [&](int64_t value) { return narrow((Wide{value} * part + whole / 2) / whole); };
-  return {of(a), of(b), of(c_ns)};
+  return {of(a), of(b), of(c_ns), of(a_windowed)};
 }
 
 int64_t LinkTimes::of_bytes(int64_t bytes) const {
   return latency_ns + divide_nearest(Wide{bytes} * 1'000'000'000, bytes_per_s);
 }
 
-int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
-  if (layers == 0 || lanes == 1) return 0;
-  const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
-  const Wide attention = Wide{a} * shared.squares;
-  const Wide exposed = (steps_ns << Quadratic::kFractionBits) - (attention - divide(attention, lanes));
+namespace {
+
+// Of what `transfers_ns` takes beside `attention`, of which lanes hide all but the part on what they held at
+// first.
+int64_t exposed_beside(Wide transfers_ns, Wide attention, int lanes) {
+  const Wide exposed = (transfers_ns << Quadratic::kFractionBits) - (attention - divide(attention, lanes));
   return exposed <= 0 ? 0 : whole_ns(exposed);
+}
+
+}  // namespace
+
+// A lane's tokens are two chunks of each of m sequences. Where all are longer than the window,
+// k·windowed = 2·window·k·tokens − m·window², so 2·m·window, what its chunks see of others, follows from the
+// sums.
+int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
+  if (windowed_layers == 0 || lanes == 1 || shared.tokens == 0) return 0;
+  const Wide most = Wide{lanes - 1} * shared.tokens;
+  const Wide seen = 2 * Wide{lanes} * (2 * Wide{window} * shared.tokens - shared.windowed) / window;
+  const auto tokens = static_cast<int64_t>(std::clamp<Wide>(seen, 0, most));
+  const int64_t steps = std::min<int64_t>(lanes - 1, 2 * divide_up(tokens, shared.tokens));
+  const int64_t step_ns = link.of_bytes(bytes_per_token * tokens) + link.latency_ns * (steps - 1);
+  return exposed_beside(Wide{windowed_layers} * step_ns, Wide{a_windowed} * shared.windowed, lanes);
+}
+
+int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
+  if (layers == 0 || lanes == 1) return exposed_in_windows_ns(shared, lanes);
+  const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
+  return exposed_beside(steps_ns, Wide{a} * shared.squares, lanes) + exposed_in_windows_ns(shared, lanes);
 }
 
 std::shared_ptr<const CostModel::Tables> CostModel::tables_of(const Options& options) {
   auto tables = std::make_shared<Tables>();
   tables->program = model::Program(options.shape);
   const model::Program& program = tables->program;
+  tables->windowed_before = {0};
+  for (int64_t position = 0; position < program.size(); ++position) {
+    tables->windowed_before.push_back(tables->windowed_before.back() +
+                                      (program.kind_at(position).work().window > 0 ? 1 : 0));
+  }
   for (const auto& [tp, kinds] : options.kinds_by_tp) {
     SLUICE_ASSERT(kinds.size() == program.kinds().size(),
                   base::text("figures of ", kinds.size(), " kinds for ", program.kinds().size()));
@@ -152,12 +185,14 @@ std::shared_ptr<const CostModel::Tables> CostModel::tables_of(const Options& opt
     const auto add = [](std::vector<Sum>& of, const Quadratic& times) {
       const Sum before = of.empty() ? Sum{} : of.back();
       if (of.empty()) of.push_back(before);
-      of.push_back({before.a + times.a, before.b + times.b, before.c_ns + times.c_ns});
+      of.push_back({before.a + times.a, before.b + times.b, before.c_ns + times.c_ns,
+                    before.a_windowed + times.a_windowed});
     };
     for (int64_t position = 0; position < program.size(); ++position) {
       const OperationTimes& times = kinds[static_cast<size_t>(program.at(position).kind)].times;
-      add(sums.forward, times.forward);
-      add(sums.backward_input, times.backward_input);
+      const bool windowed = program.kind_at(position).work().window > 0;
+      add(sums.forward, windowed ? times.forward.through_window() : times.forward);
+      add(sums.backward_input, windowed ? times.backward_input.through_window() : times.backward_input);
       add(sums.backward_weight, times.backward_weight);
     }
   }
@@ -237,7 +272,13 @@ Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, ba
   if (run.empty()) return {};
   const Sum& first = before[static_cast<size_t>(run.begin)];
   const Sum& last = before[static_cast<size_t>(run.end)];
-  return {narrow(last.a - first.a), narrow(last.b - first.b), narrow(last.c_ns - first.c_ns)};
+  return {narrow(last.a - first.a), narrow(last.b - first.b), narrow(last.c_ns - first.c_ns),
+          narrow(last.a_windowed - first.a_windowed)};
+}
+
+int64_t CostModel::windowed_blocks(base::Interval run) const {
+  const std::vector<int64_t>& before = tables_->windowed_before;
+  return run.empty() ? 0 : before[static_cast<size_t>(run.end)] - before[static_cast<size_t>(run.begin)];
 }
 
 Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
@@ -308,10 +349,15 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
   const int64_t blocks = kind == CellKind::kForward ? 1 : options_.repeat_forward ? 3 : 2;
+  const int64_t windowed = windowed_blocks(run);
+  const Quadratic times = cell_times(scheme, kind, run);
   return {.link = same_node ? options_.intra : options_.inter,
-          .layers = program().blocks_in(run).size(),
+          .layers = program().blocks_in(run).size() - windowed,
           .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
-          .a = cell_times(scheme, kind, run).a};
+          .a = times.a,
+          .windowed_layers = windowed,
+          .window = window(),
+          .a_windowed = times.a_windowed};
 }
 
 int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {

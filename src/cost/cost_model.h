@@ -29,41 +29,51 @@ using Wide = __int128;
 // plan can be scored while sequences move between micro-batches.
 struct Work {
   int64_t tokens = 0;
-  Wide squares = 0;  // sum of squared lengths
+  int64_t windowed = 0;  // sum of windowed_square(length, the model's window); 0 without one
+  Wide squares = 0;      // sum of squared lengths
 
-  static Work of(std::span<const int64_t> lengths);
+  static Work of(std::span<const int64_t> lengths, int64_t window = 0);
   // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes` of them: its own tokens,
   // and a lane's share of the squares, rounded up so that no lane's is lost.
-  static Work of_lane(int64_t piece_tokens, int64_t length, int lanes);
+  static Work of_lane(int64_t piece_tokens, int64_t length, int lanes, int64_t window = 0);
   Work& operator+=(const Work& other);
   Work& operator-=(const Work& other);
 };
+
+// What attention through a window takes as attention to all that came before takes l²: the square up to the
+// window, beyond it 2·window·l − window², as of pairs of a token with one that it sees.
+int64_t windowed_square(int64_t length, int64_t window);
 
 // What a cell does with a micro-batch on one stage. kBackward is input and weight gradient in one.
 enum class CellKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
 const char* name_of(CellKind kind);
 
-// a·l² + b·l nanoseconds for a sequence (or piece) of l tokens and c once a micro-batch; a and b are fixed
-// point with kFractionBits fractional bits.
+// a·l² + b·l nanoseconds for a sequence (or piece) of l tokens and c once a micro-batch, and a_windowed for
+// each of its windowed_square; all but c are fixed point with kFractionBits fractional bits.
 struct Quadratic {
   static constexpr int kFractionBits = 32;
   int64_t a = 0;
   int64_t b = 0;
   int64_t c_ns = 0;
+  int64_t a_windowed = 0;
 
   // REQUIRES: finite values that are not negative; a and b below 2^31.
   static Quadratic from_ns(double a_ns, double b_ns, double c_ns);
   // REQUIRES: 0 <= length < 2^31. Rounded to nearest, c included once.
-  int64_t of_sequences(std::span<const int64_t> lengths) const { return of_work(Work::of(lengths)); }
+  int64_t of_sequences(std::span<const int64_t> lengths, int64_t window = 0) const {
+    return of_work(Work::of(lengths, window));
+  }
   int64_t of_work(const Work& work) const;
   Wide of_work_fixed(const Work& work) const;  // without c, still fixed point
   Quadratic& operator+=(const Quadratic& other);
   Quadratic times(int64_t count) const;
   Quadratic share(int64_t part, int64_t whole) const;  // part ÷ whole of each coefficient, to nearest
+  Quadratic through_window() const { return {0, b, c_ns, a}; }  // whose a counts windowed squares
   bool operator==(const Quadratic&) const = default;
 };
 
-// Times of one operation. The embedding has no weight gradient of its own, because its input gradient is
+// Times of one operation; in all of them a counts the squares that the operation's attention takes, windowed
+// ones where it has a window. The embedding has no weight gradient of its own, because its input gradient is
 // that; the head does everything in its forward: final norm, loss and all gradients.
 struct OperationTimes {
   Quadratic forward;
@@ -93,15 +103,25 @@ struct LinkTimes {
 // to its neighbour while it attends to the block before; the backward pass moves their gradients as well.
 // Layer by layer the longer of the two counts, so beside its work the cell takes
 //   (k − 1) · max(0, layers · step − attention ÷ k).
+// Layers with a window pass on only what their tokens see of the lanes before and behind: about a window for
+// each of a lane's two chunks of a sequence, at most what the others pass on, in no more than twice as many
+// steps as a window spans chunks.
 struct RingTimes {
   LinkTimes link;               // between neighbouring lanes
   int64_t layers = 0;           // 0: nothing moves
   int64_t bytes_per_token = 0;  // that a lane passes on in a step of a layer
-  int64_t a = 0;                // of attention in all layers: Quadratic::a
+  int64_t a = 0;                // of attention in these layers: Quadratic::a
+  int64_t windowed_layers = 0;  // beside them
+  int64_t window = 0;
+  int64_t a_windowed = 0;  // of attention in those
 
   // `shared`: the lane's work of the sequences that it shares. REQUIRES: lanes >= 1.
   int64_t exposed_ns(const Work& shared, int lanes) const;
+  int64_t all_layers() const { return layers + windowed_layers; }
   bool operator==(const RingTimes&) const = default;
+
+ private:
+  int64_t exposed_in_windows_ns(const Work& shared, int lanes) const;
 };
 
 // Whether the weight gradient is a cell of its own, or (as in plain 1F1B) part of the backward cell, which is
@@ -131,9 +151,9 @@ struct SchemeTimes {
 };
 
 struct MemoryModel {
-  int64_t device_bytes = 0;                // what a rank may use, margin already taken off
-  int64_t element_bytes = 4;               // of a compute parameter
-  int64_t accumulator_bytes = 4;           // of a gradient accumulator element
+  int64_t device_bytes = 0;       // what a rank may use, margin already taken off
+  int64_t element_bytes = 4;      // of a compute parameter
+  int64_t accumulator_bytes = 4;  // of a gradient accumulator element
   // Of one on its way to the lane that sums it, where lanes share parameters; 0: accumulator_bytes.
   int64_t reduce_bytes = 0;
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
@@ -189,6 +209,7 @@ class CostModel {
   explicit CostModel(Options options);
   const Options& options() const { return options_; }
   const model::Program& program() const { return tables_->program; }
+  int64_t window() const { return options_.shape.window; }  // what Work is counted with
 
   // The same machine and model under another policy.
   CostModel under(const strategy::MemoryPolicy& policy) const;
@@ -214,7 +235,7 @@ class CostModel {
   // recompute_times says.
   int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, base::Interval run,
                   std::span<const int64_t> lengths) const {
-    return cell_ns(scheme, kind, run, Work::of(lengths));
+    return cell_ns(scheme, kind, run, Work::of(lengths, window()));
   }
   int64_t cell_ns(const strategy::Scheme& scheme, CellKind kind, base::Interval run, const Work& work) const;
   // a, b and c of such a cell; kBackward's are the sums, so its rounding may differ by a nanosecond.
@@ -316,6 +337,7 @@ class CostModel {
     Wide a = 0;
     Wide b = 0;
     Wide c_ns = 0;
+    Wide a_windowed = 0;
   };
   struct Sums {
     std::vector<Sum> forward, backward_input, backward_weight;
@@ -323,6 +345,7 @@ class CostModel {
   // What the model says under every policy.
   struct Tables {
     model::Program program;
+    std::vector<int64_t> windowed_before;  // by position: blocks with a window before it
     std::map<int, Sums> sums_by_tp;
   };
   static std::shared_ptr<const Tables> tables_of(const Options& options);
@@ -330,6 +353,7 @@ class CostModel {
 
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options_.gpus_per_nic); }
+  int64_t windowed_blocks(base::Interval run) const;
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
   const SchemeTimes* row(const strategy::Scheme& scheme) const;  // null without a table
   Quadratic row_times(const SchemeTimes& row, int pp, CellKind kind, int64_t blocks) const;

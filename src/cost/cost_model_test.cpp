@@ -131,6 +131,70 @@ TEST(Work, LanesShareAttentionAndKeepTheirTokens) {
   EXPECT_EQ(Work::of_lane(7, 7, 1).squares, 49);
 }
 
+// Pairs of a token with those that it sees, twice, but for what l² leaves out of l·(l + 1) too.
+TEST(Work, WindowsAreCountedByThePairsThatTheyLeave) {
+  for (const int64_t window : {1, 3, 10}) {
+    for (int64_t length = 0; length <= 20; ++length) {
+      int64_t pairs = 0;
+      for (int64_t token = 0; token < length; ++token) pairs += std::min(token + 1, window);
+      EXPECT_EQ(windowed_square(length, window), 2 * pairs - std::min(length, window))
+          << length << ", " << window;
+    }
+  }
+  const std::vector<int64_t> lengths = {4, 20};
+  EXPECT_EQ(Work::of(lengths, 10).windowed, 16 + 300);
+  EXPECT_EQ(Work::of(lengths, 10).squares, 416);
+  EXPECT_EQ(Work::of(lengths).windowed, 0);
+  EXPECT_EQ(Work::of_lane(10, 20, 2, 10).windowed, 150);
+}
+
+// The tiny model, its layers 1 and 3 through a window of ten tokens.
+CostModel windowed_model() {
+  CostModel::Options options = tiny_options();
+  options.shape.window = 10;
+  options.shape.block_types.resize(static_cast<size_t>(options.shape.layers));
+  for (const size_t layer : {1, 3}) options.shape.block_types[layer].windowed = true;
+  for (auto& [tp, kinds] : options.kinds_by_tp) kinds.insert(kinds.begin() + 1, kinds[1]);
+  return CostModel(options);
+}
+
+TEST(CostModel, LayersWithAWindowTakeTheirTokensAlone) {
+  const CostModel whole(tiny_options()), windowed = windowed_model();
+  const std::vector<int64_t> within = {10, 3}, beyond = {1000};
+  for (const CellKind kind : {CellKind::kForward, CellKind::kBackwardInput, CellKind::kBackwardWeight}) {
+    const auto of = [&](const CostModel& cost, base::Interval run, const std::vector<int64_t>& lengths) {
+      return cost.cell_ns({}, kind, run, lengths);
+    };
+    EXPECT_EQ(of(windowed, {1, 5}, within), of(whole, {1, 5}, within));
+    EXPECT_EQ(of(windowed, {1, 2}, beyond), of(whole, {1, 2}, beyond));
+    const Quadratic layer = whole.cell_times({}, kind, {1, 2});
+    const Quadratic seen{layer.a, layer.b, layer.c_ns};
+    const Work work{.tokens = 1000, .squares = windowed_square(1000, 10)};
+    EXPECT_EQ(of(windowed, {2, 3}, beyond), seen.of_work(work));
+  }
+}
+
+TEST(CostModel, RingsOfLayersWithAWindowMoveWhatIsSeen) {
+  const CostModel cost = windowed_model();
+  const RingTimes ring = cost.ring_times({.cp = 4}, CellKind::kForward, {1, 5}, true);
+  EXPECT_EQ(ring.layers, 2);
+  EXPECT_EQ(ring.windowed_layers, 2);
+  // 25 tokens a lane of one sequence of 100: both chunks see ten tokens of others, in two steps of 10 ns.
+  const Work lane = Work::of_lane(25, 100, 4, 10);
+  EXPECT_EQ(lane.windowed, 475);
+  RingTimes windows = ring;
+  windows.layers = 0;
+  const int64_t hidden = 475 / 2 * 2 * 3 / 4;
+  EXPECT_NEAR(windows.exposed_ns(lane, 4), 2 * (2 * 10 + 256 * 20) - hidden, 2);
+  // Never more than without windows.
+  windows.window = 1000;
+  const Work wide = Work::of_lane(25, 100, 4, 1000);
+  RingTimes all = ring;
+  all.windowed_layers = 0;
+  EXPECT_EQ(windows.exposed_ns(wide, 4), 2 * (3 * 10 + 256 * 75) - 2500 * 3 / 4);
+  EXPECT_EQ(all.exposed_ns(wide, 4), windows.exposed_ns(wide, 4));
+}
+
 TEST(CostModel, FixedBytesAreThoseOfTheFullestStage) {
   const CostModel cost(tiny_options());
   const int64_t layer = 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64;

@@ -87,7 +87,9 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_
   const int64_t back = run_block + (2 + (wide > 1 ? wide : 0)) * (q + block);
   const int64_t returns = std::max<int64_t>(0, std::max(there, back) - 4 * ffn);
   // A ring's dout and gradients, four blocks and a wide one, a copy to send and wide gradients of queries.
-  const int64_t ring = 2 * (run_q - q) + (5 + wide) * (run_block - block) +
+  // Through a window two more, and one more wide.
+  const int64_t windowed = shape.window > 0 ? 2 + wide : 0;
+  const int64_t ring = 2 * (run_q - q) + (5 + wide + windowed) * (run_block - block) +
                        (wide > 1 ? run_block - block + wide * (run_q - q) : 0);
   return {.saved = attended * element_bytes + statistics,
           .border = statistics,
@@ -154,15 +156,15 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
     const base::Interval run = cost.stage_run(scheme, stage);
     const auto times = [&](CellKind kind) {
       const bool forward = kind == CellKind::kForward;
-      int64_t attention_a = cost.cell_times(scheme, kind, run).a;
-      if (!forward) attention_a += cost.cell_times(scheme, CellKind::kBackwardWeight, run).a;
+      Quadratic attention = cost.cell_times(scheme, kind, run);
+      if (!forward) attention += cost.cell_times(scheme, CellKind::kBackwardWeight, run);
       return Times{.between_nodes = cost.ring_times(scheme, kind, run, false),
                    .in_node = cost.ring_times(scheme, kind, run, true),
                    .blocks = forward                         ? 1
                              : cost.options().repeat_forward ? 3
                                                              : 2,
                    .passes = forward || !again ? 1 : 2,
-                   .attention_a = attention_a};
+                   .attention = {.a = attention.a, .a_windowed = attention.a_windowed}};
     };
     stages_.push_back({times(CellKind::kForward), times(CellKind::kBackwardInput)});
   }
@@ -181,22 +183,28 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
   if (head_lanes == 1) return single.exposed_ns(shared, place.lanes);
   SLUICE_ASSERT(place.lanes % head_lanes == 0 && head_lanes < static_cast<int>(most_.size()),
                 base::text(head_lanes, " of ", place.lanes, " lanes exchange heads"));
-  const int64_t layers = single.layers;
+  const int64_t layers = single.all_layers();
   const model::HeadCounts most = most_[static_cast<size_t>(head_lanes)];
   const int64_t slowest = most.queries * head_lanes;  // over heads_.queries: how much longer attention takes
   const bool even = slowest == heads_.queries;
   const auto uneven = [&](int64_t a, int64_t part) {
     return static_cast<int64_t>(Wide{a} * part / heads_.queries);
   };
-  const int64_t waiting_ns =
-      even ? 0 : Quadratic{.a = uneven(times.attention_a, slowest - heads_.queries)}.of_work(shared);
+  const int64_t later = slowest - heads_.queries;
+  const int64_t waiting_ns = even ? 0
+                                  : Quadratic{.a = uneven(times.attention.a, later),
+                                              .a_windowed = uneven(times.attention.a_windowed, later)}
+                                        .of_work(shared);
   const int64_t heads_ns = layers * exchange_ns(times.passes, shared.tokens, place, head_lanes);
   if (place.lanes == head_lanes) return heads_ns + waiting_ns;
   const int64_t block_bytes = times.blocks * head_lanes * 2 * most.keys * head_bytes_;
   const RingTimes ring{.link = single.link,
-                       .layers = layers,
+                       .layers = single.layers,
                        .bytes_per_token = block_bytes * (place.in_node() ? 1 : sharers_),
-                       .a = even ? single.a : uneven(single.a, slowest)};
+                       .a = even ? single.a : uneven(single.a, slowest),
+                       .windowed_layers = single.windowed_layers,
+                       .window = single.window,
+                       .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
   return heads_ns + waiting_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
 }
 
@@ -301,8 +309,8 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
 std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int lanes,
                                                 int most_in_node) const {
   const Stage& times = stages_[static_cast<size_t>(stage)];
-  const Wide bytes = Wide{times.forward.passes + times.backward.passes} * times.forward.in_node.layers * 2 *
-                     (heads_.queries + heads_.keys) * head_bytes_ * length;
+  const Wide bytes = Wide{times.forward.passes + times.backward.passes} * times.forward.in_node.all_layers() *
+                     2 * (heads_.queries + heads_.keys) * head_bytes_ * length;
   const auto over = [&](int64_t bytes_per_s, Wide part, Wide whole) {
     return static_cast<int64_t>(bytes * part * 1'000'000'000 / whole / bytes_per_s);
   };

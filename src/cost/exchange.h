@@ -118,9 +118,9 @@ class Exchanges {
   struct Times {
     RingTimes between_nodes;  // rings of single lanes
     RingTimes in_node;
-    int64_t blocks = 0;       // that a ring passes: keys and values, or their gradients as well
-    int64_t passes = 0;       // of heads, there and back
-    int64_t attention_a = 0;  // Quadratic::a of all that waits for the lane with most heads
+    int64_t blocks = 0;   // that a ring passes: keys and values, or their gradients as well
+    int64_t passes = 0;   // of heads, there and back
+    Quadratic attention;  // of all that waits for the lane with most heads; its squares' parts alone
     bool operator==(const Times&) const = default;
   };
   struct Stage {

@@ -14,14 +14,10 @@ namespace {
 
 using Row = std::array<double, 3>;  // Σ l², Σ l, 1
 
-Row row_of(std::span<const int64_t> lengths) {
-  Row row{0, 0, 1};
-  for (const int64_t length : lengths) {
-    const auto l = static_cast<double>(length);
-    row[0] += l * l;
-    row[1] += l;
-  }
-  return row;
+Row row_of(std::span<const int64_t> lengths, int64_t window) {
+  const Work work = Work::of(lengths, window);
+  return {static_cast<double>(window > 0 ? Wide{work.windowed} : work.squares),
+          static_cast<double>(work.tokens), 1};
 }
 
 double dot(const Row& a, const Row& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
@@ -42,10 +38,10 @@ struct Problem {
   }
 };
 
-Problem relative_problem(std::span<const Sample> samples) {
+Problem relative_problem(std::span<const Sample> samples, int64_t window) {
   Problem problem;
   for (const Sample& sample : samples) {
-    Row row = row_of(sample.lengths);
+    Row row = row_of(sample.lengths, window);
     for (double& value : row) value /= sample.time_ns;
     problem.rows.push_back(row);
     for (size_t k = 0; k < 3; ++k) problem.scale[k] = std::max(problem.scale[k], row[k]);
@@ -123,7 +119,8 @@ std::vector<double> huber_weights(const Problem& problem, const Row& x) {
 void check(std::span<const Sample> samples, const std::string& what) {
   if (samples.empty()) throw base::InputError(base::text(what, ": there is no timed sample to fit"));
   for (const Sample& sample : samples) {
-    if (row_of(sample.lengths)[1] <= 0) throw base::InputError(base::text(what, ": a sample has no tokens"));
+    if (Work::of(sample.lengths).tokens <= 0)
+      throw base::InputError(base::text(what, ": a sample has no tokens"));
     if (!std::isfinite(sample.time_ns) || sample.time_ns <= 0) {
       throw base::InputError(base::text(what, ": a sample took ", sample.time_ns, " ns"));
     }
@@ -132,12 +129,14 @@ void check(std::span<const Sample> samples, const std::string& what) {
 
 }  // namespace
 
-double Fit::of(std::span<const int64_t> lengths) const { return dot(row_of(lengths), {a_ns, b_ns, c_ns}); }
+double Fit::of(std::span<const int64_t> lengths) const {
+  return dot(row_of(lengths, window), {a_ns, b_ns, c_ns});
+}
 
-Fit fit(std::span<const Sample> samples, const std::string& what) {
+Fit fit(std::span<const Sample> samples, const std::string& what, int64_t window) {
   check(samples, what);
   constexpr int kRounds = 50;
-  Problem problem = relative_problem(samples);
+  Problem problem = relative_problem(samples, window);
   Row best = least_squares(problem, what);
   for (int round = 0; round < kRounds; ++round) {
     problem.weights = huber_weights(problem, best);
@@ -148,7 +147,8 @@ Fit fit(std::span<const Sample> samples, const std::string& what) {
   }
   Fit result{.a_ns = best[0] / problem.scale[0],
              .b_ns = best[1] / problem.scale[1],
-             .c_ns = best[2] / problem.scale[2]};
+             .c_ns = best[2] / problem.scale[2],
+             .window = window};
   for (const Sample& sample : samples) {
     result.residuals.push_back(result.of(sample.lengths) / sample.time_ns - 1);
     const double error = std::abs(result.residuals.back());

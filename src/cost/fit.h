@@ -1,4 +1,5 @@
-// Robust least squares of measured cells to a·(Σ l²) + b·(Σ l) + c with nothing negative.
+// Robust least squares of measured cells to a·(Σ l²) + b·(Σ l) + c with nothing negative; where attention has
+// a window the squares are windowed_square's.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct Fit {
   double a_ns = 0;
   double b_ns = 0;
   double c_ns = 0;
+  int64_t window = 0;
   std::vector<double> residuals;  // predicted ÷ measured − 1, of each sample
   double mean_error = 0;          // mean of |predicted − measured| ÷ measured
   double largest_error = 0;
@@ -34,6 +36,6 @@ struct Fit {
 // avoided by the best of all choices of coefficients that are zero, which is exact for three of them. With
 // fewer kinds of samples than coefficients the simplest exact fit wins: a and c stay zero first.
 // InputError naming `what` when there is no sample, one has no tokens, or a time is not positive and finite.
-Fit fit(std::span<const Sample> samples, const std::string& what);
+Fit fit(std::span<const Sample> samples, const std::string& what, int64_t window = 0);
 
 }  // namespace sluice::cost

@@ -22,6 +22,10 @@ at::Tensor rotating_heads(const LayerContext& context, const at::Tensor& qkv_TP)
   return qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension});
 }
 
+Exit exit_of(const AttentionParameters& of) {
+  return {of.attention_out_QH, of.attention_out_bias_H, of.norm_behind_H};
+}
+
 // Where queries or keys lie in rows of qkv_TP, and whose norm they have.
 struct NormedHeads {
   at::Tensor AttentionParameters::*norm_D;
@@ -41,8 +45,8 @@ std::array<NormedHeads, 2> normed_heads(const LayerContext& context) {
   const bool all = shape.qk_norm == model::QkNorm::kAllHeads;
   const int64_t tp = context.parallel.tp;
   const auto of = [&](int64_t local) {
-    return all ? RankNorm{context.parallel, local * tp, tp, shape.norm_eps}
-               : RankNorm{{}, shape.head_dim, 1, shape.norm_eps};
+    return all ? RankNorm{context.parallel, local * tp, tp, shape.norm_eps, shape.norm_offset}
+               : RankNorm{{}, shape.head_dim, 1, shape.norm_eps, shape.norm_offset};
   };
   return {NormedHeads{&AttentionParameters::q_norm_D, 0, q, of(q)},
           NormedHeads{&AttentionParameters::k_norm_D, q, k, of(k)}};
@@ -70,8 +74,8 @@ void norm_heads_backward(const LayerContext& context, const AttentionParameters&
 
 void turn(const LayerContext& context, const MicroBatchLayout& layout, const at::Tensor& qkv_TP,
           ops::Rotation rotation) {
-  if (!context.rotates) return;
-  ops::rotate(rotating_heads(context, qkv_TP), context.rotary, layout.position_T, rotation);
+  if (!context.type.rotates) return;
+  ops::rotate(rotating_heads(context, qkv_TP), context.own_rotary(), layout.position_T, rotation);
 }
 
 struct Projected {
@@ -102,11 +106,10 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
                              const AttentionParameters& weights, const at::Tensor& x_SH,
                              AttentionSaved* saved) {
   Projected projected = project(context, layout, weights, x_SH);
-  Attended attended = attend(context, layout, std::move(projected.qkv_TP));
+  Attended attended = attend(context, layout, std::move(projected.qkv_TP), weights.sinks_N);
   const at::Tensor a_TQ = attended.output_TQ();
   at::Tensor product_SH;
-  at::Tensor y_SH =
-      join(context, x_SH, a_TQ, weights.attention_out_QH, weights.attention_norm_H, &product_SH);
+  at::Tensor y_SH = join(context, x_SH, a_TQ, exit_of(weights), &product_SH);
   if (saved != nullptr) {
     *saved = {.x_SH = x_SH,
               .inverse_rms_S = std::move(projected.inverse_rms_S),
@@ -128,24 +131,23 @@ void restore_attention(const LayerContext& context, const MicroBatchLayout& layo
 
 at::Tensor attention_result(const LayerContext& context, const AttentionParameters& weights,
                             const AttentionSaved& saved) {
-  return join(context, saved.x_SH, saved.attended.output_TQ(), weights.attention_out_QH,
-              weights.attention_norm_H);
+  return join(context, saved.x_SH, saved.attended.output_TQ(), exit_of(weights));
 }
 
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
                                     const AttentionParameters& weights, AttentionSaved saved,
                                     const at::Tensor& dy_SH, const AttentionParameters& gradients,
                                     AttentionDeferred& deferred) {
-  const bool behind = context.shape.norm_place == model::NormPlace::kBehind;
-  if (behind && !saved.product_SH.defined()) {
-    saved.product_SH = joined_product(context, saved.attended.output_TQ(), weights.attention_out_QH);
+  if (weights.norm_behind_H.defined() && !saved.product_SH.defined()) {
+    saved.product_SH = joined_product(context, saved.attended.output_TQ(), exit_of(weights));
   }
   const at::Tensor dproduct_SH =
-      join_backward(context, dy_SH, weights.attention_norm_H, saved.product_SH, gradients.attention_norm_H);
+      join_backward(context, dy_SH, exit_of(weights), saved.product_SH, exit_of(gradients));
   saved.product_SH.reset();
   const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
-  const at::Tensor dqkv_TP = attend_backward(
-      context, layout, ops::times_transposed(dy_TH, weights.attention_out_QH), saved.attended);
+  const at::Tensor dqkv_TP =
+      attend_backward(context, layout, ops::times_transposed(dy_TH, weights.attention_out_QH), saved.attended,
+                      {weights.sinks_N, gradients.sinks_N});
   turn(context, layout, dqkv_TP, ops::Rotation::kBackward);
   if (weights.q_norm_D.defined()) {
     norm_heads_backward(context, weights, saved.unnormed_TU, dqkv_TP, gradients);
@@ -240,8 +242,7 @@ class AttentionPart final : public Part {
  private:
   static LayerContext of_kind(const Site& site) {
     LayerContext context = site.context;
-    context.rotates =
-        static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position)).rotates();
+    context.type = static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position)).type();
     return context;
   }
 

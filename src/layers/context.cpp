@@ -9,13 +9,16 @@ LayerContext layer_context(const model::Shape& shape, const TensorParallel& para
                            const at::TensorOptions& like) {
   const std::string fault = model::tp_fault(shape, parallel.tp);
   if (!fault.empty()) throw base::InputError(base::text("[layers] ", fault));
-  const std::string too_long = model::context_fault(shape, positions);
-  if (!too_long.empty()) throw base::InputError(too_long);
-  const model::RopeTable rope = model::rope_table(shape);
-  return {.shape = shape,
-          .parallel = parallel,
-          .rotary = ops::rotary_table(rope.inverse_frequencies, rope.attention_scale, positions, like),
-          .logits_chunk_bytes = default_logits_chunk_bytes(like.device())};
+  const auto table = [&](const model::Rope& rope) {
+    const model::RopeTable table = model::rope_table(rope, shape.head_dim, positions);
+    return ops::rotary_table(table.inverse_frequencies, table.attention_scale, positions, like);
+  };
+  LayerContext context{.shape = shape,
+                       .parallel = parallel,
+                       .rotary = table(shape.rope),
+                       .logits_chunk_bytes = default_logits_chunk_bytes(like.device())};
+  context.window_rotary = shape.window_rope ? table(*shape.window_rope) : context.rotary;
+  return context;
 }
 
 }  // namespace sluice::layers

@@ -18,8 +18,9 @@ struct LayerContext {
   model::Shape shape;
   TensorParallel parallel;
   LaneChannel* lanes = nullptr;    // borrowed; null: no unit lies on several
-  bool rotates = true;             // positions turn queries and keys in these layers
-  ops::RotaryTable rotary;         // positions up to the longest sequence
+  model::BlockType type;           // of these layers
+  ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
+  ops::RotaryTable window_rotary;  // of those with one
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
   // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
@@ -29,12 +30,13 @@ struct LayerContext {
     if (shape.attention_scale > 0) return shape.attention_scale;
     return 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
   }
+  int64_t window() const { return type.windowed ? shape.window : 0; }
+  const ops::RotaryTable& own_rotary() const { return type.windowed ? window_rotary : rotary; }
   int64_t local_kv_heads() const { return parallel.tp > shape.kv_heads ? 1 : shape.kv_heads / parallel.tp; }
 };
 
 // `like` gives device and compute type; `positions` is the context length. Throws base::InputError with
-// model::tp_fault's text when tp cannot cut the shape, model::context_fault's when the context is too long
-// for it.
+// model::tp_fault's text when tp cannot cut the shape.
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like);
 

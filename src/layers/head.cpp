@@ -3,6 +3,7 @@
 // (ops/cross_entropy.h).
 #include "layers/head.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -42,9 +43,20 @@ int64_t softmax_logit_bytes(const at::Tensor& x) {
   return x.is_cuda() ? x.element_size() : 4;
 }
 
+// In place: c·tanh(x/c). Returns the derivative, 1 − tanh²; undefined without a cap.
+at::Tensor cap_logits(const LayerContext& context, const at::Tensor& logits_CV) {
+  const double cap = context.shape.logit_cap;
+  if (cap == 0) return {};
+  logits_CV.div_(cap).tanh_();
+  const at::Tensor derivative_CV = logits_CV.square().neg_().add_(1);
+  logits_CV.mul_(cap);
+  return derivative_CV;
+}
+
 // One chunk's logits on this rank, and its softmax statistics.
 struct ChunkSoftmax {
   at::Tensor logits_CV;
+  at::Tensor dcapped_CV;  // of capped logits by what they were; undefined without a cap
   at::Tensor shard_C3;
   at::Tensor whole_C3;
 };
@@ -52,14 +64,16 @@ struct ChunkSoftmax {
 ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& weights, const at::Tensor& y_CH,
                            const at::Tensor& target_C) {
   const at::Tensor logits_CV = softmax_logits(y_CH, weights.output_VH);
+  const at::Tensor dcapped_CV = cap_logits(context, logits_CV);
   const at::Tensor shard_C3 = ops::row_statistics(logits_CV, target_C, weights.vocabulary.begin);
   const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
-  return {logits_CV, shard_C3, ops::combine(all_SC3)};
+  return {logits_CV, dcapped_CV, shard_C3, ops::combine(all_SC3)};
 }
 
 // What the output matrix takes: the norm of x, such that the products are the logits.
 ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x) {
-  ops::RmsNorm norm = ops::rms_norm(x, weights.final_norm_H, context.shape.norm_eps);
+  ops::RmsNorm norm =
+      ops::rms_norm(x, weights.final_norm_H, context.shape.norm_eps, context.shape.norm_offset);
   if (context.shape.logit_divisor != 1.0) norm.y_TH.div_(context.shape.logit_divisor);
   return norm;
 }
@@ -112,7 +126,8 @@ int64_t default_logits_chunk_bytes(const at::Device& device) {
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
   const int64_t width = (context.shape.vocab + context.parallel.tp - 1) / context.parallel.tp;
-  return std::max<int64_t>(64, context.logits_chunk_bytes / (width * logit_bytes));
+  const int64_t copies = context.shape.logit_cap > 0 ? 2 : 1;  // the cap's derivative lies beside them
+  return std::max<int64_t>(64, context.logits_chunk_bytes / (width * logit_bytes * copies));
 }
 
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
@@ -132,6 +147,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
     const at::Tensor dlogits_CV =
         ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
                                     weights.vocabulary.begin, x_SH.scalar_type());
+    if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
     dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
   });
@@ -140,7 +156,8 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);
   dy_GH.reset();
   at::Tensor dx_MH = ops::rms_norm_backward(dy_MH, x_SH.index_select(0, targets.row_M), weights.final_norm_H,
-                                            norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H)
+                                            norm.inverse_rms_T, /*residual_TH=*/{}, gradients.final_norm_H,
+                                            context.shape.norm_offset)
                          .dx_TH;
   dy_MH.reset();
   at::Tensor dx_SH = at::zeros_like(x_SH);
@@ -164,7 +181,9 @@ at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights,
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH) {
   SLUICE_ASSERT(context.parallel.tp == 1, base::text("logits with tp ", context.parallel.tp));
   const ops::RmsNorm norm = final_norm(context, weights, x_SH);
-  return ops::wide_times_transposed(norm.y_TH, weights.output_VH);
+  const at::Tensor logits = ops::wide_times_transposed(norm.y_TH, weights.output_VH);
+  cap_logits(context, logits);
+  return logits;
 }
 
 }  // namespace sluice::layers

@@ -58,22 +58,49 @@ ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, 
   return {.q_TND = heads_AHD.narrow(1, run.queries.begin, run.queries.size()),
           .k_TKD = heads_AHD.narrow(1, queries + run.keys.begin, run.keys.size()),
           .v_TKD = heads_AHD.narrow(1, queries + keys + run.keys.begin, run.keys.size()),
-          .scale = context.score_scale()};
+          .scale = context.score_scale(),
+          .window = context.window(),
+          .cap = context.shape.score_cap};
 }
 
-ops::AttentionResult attend_run(const LayerContext& context, const AttendedRows& rows,
+ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
                                 const ops::AttentionInput& input) {
-  return rows.ring.lanes > 1 ? ring_attention(*context.lanes, rows, input)
-                             : ops::attention(input, rows.sequences);
+  const auto& [sequences, window] = layout.windowed;
+  if (input.window == 0) {
+    return layout.attended.ring.lanes > 1 ? ring_attention(*context.lanes, layout.attended, input)
+                                          : ops::attention(input, layout.attended.sequences);
+  }
+  return window.lanes > 1 ? window_attention(*context.lanes, window, sequences, input)
+                          : ops::attention(input, sequences);
+}
+
+void attend_run_backward(const LayerContext& context, const MicroBatchLayout& layout,
+                         const at::Tensor& dout_TND, const ops::AttentionInput& input,
+                         const ops::AttentionResult& saved, const ops::AttentionGradient& gradient) {
+  const auto& [sequences, window] = layout.windowed;
+  if (layout.attended.ring.lanes == 1) {
+    const ops::PackedSequences& rows = input.window == 0 ? layout.attended.sequences : sequences;
+    ops::attention_backward(dout_TND, input, saved, rows, gradient);
+  } else if (input.window == 0) {
+    ring_attention_backward(*context.lanes, layout.attended, dout_TND, input, saved, gradient);
+  } else {
+    window_attention_backward(*context.lanes, window, sequences, dout_TND, input, saved, gradient);
+  }
+}
+
+// A run's, of what belongs to this TP rank's query heads.
+at::Tensor of_heads(const at::Tensor& x_N, const HeadPart& part, const HeadPart& run) {
+  return x_N.narrow(0, part.queries.begin + run.queries.begin, run.queries.size());
 }
 
 // Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
 ops::AttentionResult attend_rows(const LayerContext& context, const MicroBatchLayout& layout,
-                                 const HeadPart& part, const at::Tensor& qkv_AR) {
+                                 const HeadPart& part, const at::Tensor& qkv_AR, const at::Tensor& sinks_N) {
   std::vector<at::Tensor> out, lse;
   ops::AttentionResult result;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
-    result = attend_run(context, layout.attended, input_of(context, part, run, qkv_AR));
+    result = attend_run(context, layout, input_of(context, part, run, qkv_AR));
+    if (sinks_N.defined()) ops::add_sinks(result, of_heads(sinks_N, part, run));
     out.push_back(std::move(result.out_TND));
     lse.push_back(std::move(result.lse_NT));
   }
@@ -89,9 +116,9 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
 
 // Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
 at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLayout& layout,
-                                const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended) {
-  const AttendedRows& rows = layout.attended;
-  const bool ring = rows.ring.lanes > 1;
+                                const HeadPart& part, const at::Tensor& dout_AND, const Attended& attended,
+                                const Sinks& sinks) {
+  const bool ring = layout.attended.ring.lanes > 1;
   const at::Tensor dqkv_AR = ring ? at::empty_like(attended.qkv_AR) : attended.qkv_AR;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
     const ops::AttentionInput input = input_of(context, part, run, attended.qkv_AR);
@@ -99,11 +126,11 @@ at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLay
     const ops::AttentionGradient gradient{parts.q_TND, parts.k_TKD, parts.v_TKD};
     const at::Tensor dout_run_AND = dout_AND.narrow(1, run.queries.begin, run.queries.size());
     const ops::AttentionResult saved = of_run(attended.result, run);
-    if (ring) {
-      ring_attention_backward(*context.lanes, rows, dout_run_AND, input, saved, gradient);
-    } else {
-      ops::attention_backward(dout_run_AND, input, saved, rows.sequences, gradient);
+    if (sinks.sinks_N.defined()) {
+      ops::sinks_backward(dout_run_AND, saved, of_heads(sinks.sinks_N, part, run),
+                          of_heads(sinks.gradients_N, part, run));
     }
+    attend_run_backward(context, layout, dout_run_AND, input, saved, gradient);
   }
   return dqkv_AR;
 }
@@ -124,7 +151,8 @@ at::Tensor returned(const LayerContext& context, const MicroBatchLayout& layout,
 
 }  // namespace
 
-Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP) {
+Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
+                const at::Tensor& sinks_N) {
   const HeadPart part = own_part(context, layout);
   Attended attended;
   const bool exchanges = layout.heads.exchanges();
@@ -132,7 +160,7 @@ Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at:
   if (exchanges)
     attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
   qkv_TP.reset();
-  attended.result = attend_rows(context, layout, part, attended.qkv_AR);
+  attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N);
   if (!exchanges) return attended;
   const int64_t width = context.local_heads() * context.shape.head_dim;
   attended.a_TQ = returned(context, layout, query_cut(context, layout.heads), attended.result.out_TND, width);
@@ -153,14 +181,14 @@ void restore(const LayerContext& context, const MicroBatchLayout& layout, const 
 }
 
 at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
-                           Attended& attended) {
+                           Attended& attended, const Sinks& sinks) {
   const bool exchanges = layout.heads.exchanges();
   const int64_t dimension = context.shape.head_dim;
   at::Tensor dout_AND = heads_view(da_TQ, dimension);
   if (exchanges) dout_AND = exchanged(context, layout, query_cut(context, layout.heads), da_TQ);
   da_TQ.reset();
   const at::Tensor dqkv_AR =
-      attend_rows_backward(context, layout, own_part(context, layout), dout_AND, attended);
+      attend_rows_backward(context, layout, own_part(context, layout), dout_AND, attended, sinks);
   attended.qkv_AR.reset();
   if (!exchanges) return dqkv_AR;
   attended.result = {};

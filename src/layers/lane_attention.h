@@ -23,8 +23,15 @@ struct Attended {
   at::Tensor output_TQ() const { return a_TQ.defined() ? a_TQ : result.out_TND.flatten(1); }
 };
 
+// Of this TP rank's query heads, and the gradients that a backward adds to; undefined without sinks.
+struct Sinks {
+  at::Tensor sinks_N;
+  at::Tensor gradients_N;
+};
+
 // qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once.
-Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP);
+Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
+                const at::Tensor& sinks_N);
 
 // Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
 // log-sum-exp.
@@ -35,6 +42,6 @@ void restore(const LayerContext& context, const MicroBatchLayout& layout, const 
 
 // The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone.
 at::Tensor attend_backward(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor da_TQ,
-                           Attended& attended);
+                           Attended& attended, const Sinks& sinks);
 
 }  // namespace sluice::layers

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct Case {
   at::ScalarType dtype = at::kDouble;
   int head_lanes = 1;
   model::HeadCounts heads = {6, 2};
+  int64_t window = 0;
 
   int64_t shared_tokens() const {
     int64_t tokens = 0;
@@ -65,15 +67,15 @@ Values random_values(const Case& c) {
   return {random(queries), random(keys), random(keys), random(queries)};
 }
 
-ops::AttentionInput input_of(const Values& values) {
-  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions))};
+ops::AttentionInput input_of(const Case& c, const Values& values) {
+  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)), c.window};
 }
 
 Outcome run_whole(const Case& c, const Values& values) {
   std::vector<int64_t> lengths;
   for (const Sequence& sequence : c.sequences) lengths.push_back(sequence.length);
   const ops::PackedSequences packed = ops::packed_sequences(lengths, at::kCPU);
-  const ops::AttentionInput input = input_of(values);
+  const ops::AttentionInput input = input_of(c, values);
   const ops::AttentionResult saved = ops::attention(input, packed);
   const ops::AttentionGradient gradient{at::empty_like(values.q), at::empty_like(values.k),
                                         at::empty_like(values.v)};
@@ -130,6 +132,8 @@ LayerContext context_of(const Case& c, LaneChannel& channel) {
   context.shape.heads = c.heads.queries;
   context.shape.kv_heads = c.heads.keys;
   context.shape.head_dim = kDimensions;
+  context.shape.window = c.window;
+  context.type.windowed = c.window > 0;
   context.lanes = &channel;
   return context;
 }
@@ -147,12 +151,12 @@ UnitSpans spans_of(const Case& c, int lane) {
 Bytes run_lane(const Case& c, const Values& values, int lane, comm::Communicator& communicator,
                const Outcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
-  const MicroBatchLayout layout = unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU);
+  const MicroBatchLayout layout = unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU, c.window);
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
   const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
   LaneChannel channel(communicator);
   const LayerContext context = context_of(c, channel);
-  Attended attended = attend(context, layout, qkv.clone());
+  Attended attended = attend(context, layout, qkv.clone(), {});
   const Bytes bytes{.forward = channel.sent_bytes()};
   const Attended before = attended;
   drop_exchanged(attended);
@@ -160,7 +164,7 @@ Bytes run_lane(const Case& c, const Values& values, int lane, comm::Communicator
   EXPECT_TRUE(attended.qkv_AR.equal(before.qkv_AR) && attended.result.out_TND.equal(before.result.out_TND));
   const int64_t restored_bytes = channel.sent_bytes();
   put(attended.output_TQ().view_as(own.q), rows, outcome.out);
-  const at::Tensor dqkv = attend_backward(context, layout, own.dout.flatten(1), attended);
+  const at::Tensor dqkv = attend_backward(context, layout, own.dout.flatten(1), attended, {});
   const at::Tensor gradient = dqkv.view({dqkv.size(0), -1, kDimensions});
   const auto [queries, keys] = c.heads;
   put(gradient.narrow(1, 0, queries), rows, outcome.dq);
@@ -184,16 +188,43 @@ int64_t head_bytes_by_formula(const Case& c, int64_t head_bytes) {
   return bytes;
 }
 
+// Through a window a run sends another the keys that some token of that one sees, and no others.
+int64_t windowed_keys(const Case& c) {
+  int64_t keys = 0;
+  for (int from = 0; from < c.lanes; from += c.head_lanes) {
+    for (int to = 0; to < c.lanes; to += c.head_lanes) {
+      std::set<std::pair<int, int64_t>> seen;  // of a sequence, a position
+      for (int lane = to; lane < to + c.head_lanes && from != to; ++lane) {
+        for (const PieceSpan& queries : lane_of(c, lane).pieces) {
+          for (int64_t q = queries.begin; q < queries.begin + queries.length && queries.shared >= 0; ++q) {
+            for (int64_t k = std::max<int64_t>(0, q - c.window + 1); k <= q; ++k)
+              seen.emplace(queries.shared, k);
+          }
+        }
+      }
+      for (int lane = from; lane < from + c.head_lanes; ++lane) {
+        for (const PieceSpan& piece : lane_of(c, lane).pieces) {
+          for (int64_t k = piece.begin; k < piece.begin + piece.length; ++k)
+            keys += piece.shared >= 0 && seen.contains({piece.shared, k}) ? 1 : 0;
+        }
+      }
+    }
+  }
+  return keys;
+}
+
 void expect_bytes(const Case& c, const Bytes& sent, int64_t head_bytes) {
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
   int64_t keys = 0;  // of a run's lanes
   for (int lane = 0; lane < c.head_lanes; ++lane)
     keys += model::head_part(c.heads, c.head_lanes, lane).keys.size();
   const int runs = c.lanes / c.head_lanes;
-  const int64_t ring_forward = ring_forward_bytes(runs, c.shared_tokens(), 2 * keys * head_bytes);
+  const int64_t ring_forward = c.window > 0
+                                   ? windowed_keys(c) * 2 * keys * head_bytes
+                                   : ring_forward_bytes(runs, c.shared_tokens(), 2 * keys * head_bytes);
   EXPECT_EQ(sent.forward, headed + ring_forward);
   EXPECT_EQ(sent.restore, headed);
-  EXPECT_EQ(sent.backward, headed + ring_backward_bytes(runs, c.shared_tokens(), 2 * keys * head_bytes));
+  EXPECT_EQ(sent.backward, headed + 2 * ring_forward);
   // All lanes together, by the rule of thumb: 2·(⌈H/k⌉ + copies of key heads)·d·s·(k − 1)/k a lane.
   const model::HeadCounts most = model::most_heads(c.heads, c.head_lanes);
   EXPECT_LE(headed, 2 * (most.queries + most.keys) * head_bytes * c.shared_tokens() * (c.head_lanes - 1));
@@ -265,6 +296,19 @@ TEST_P(RingAttention, InSinglePrecision) {
 
 INSTANTIATE_TEST_SUITE_P(Lanes, RingAttention, testing::Range(1, 8));
 
+// Windows of two tokens, within chunks, over several of them and beyond the sequence; of packed sequences
+// too.
+TEST_P(RingAttention, ThroughAWindow) {
+  for (const int64_t window : {2, 9, 47, 130, 500}) {
+    SCOPED_TRACE(window);
+    Case c{GetParam(), {{.length = 131}, {.length = 3}, {.length = 40}, {.length = 26}}};
+    for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 5 + lane, .lane = lane});
+    c.window = window;
+    const Values values = random_values(c);
+    expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+  }
+}
+
 // Runs of every number of lanes that divides 1 to 8 of them: rings, heads, and both nested.
 std::vector<std::pair<int, int>> lanes_and_runs() {
   std::vector<std::pair<int, int>> all;
@@ -305,6 +349,14 @@ TEST_P(HeadExchange, OfPackedSequences) {
   expect_as_whole(of(sequences, {12, 4}), 1e-13);
 }
 
+TEST_P(HeadExchange, ThroughAWindow) {
+  for (const int64_t window : {3, 50}) {
+    Case c = of({{.length = 29}, {.length = 160}}, {12, 4});
+    c.window = window;
+    expect_as_whole(c, 1e-13);
+  }
+}
+
 TEST_P(HeadExchange, InSinglePrecision) { expect_as_whole(of({{.length = 90}}, {12, 4}, at::kFloat), 2e-6); }
 
 // Copies' gradients are added in float: the error is that of rounding what travels.
@@ -314,11 +366,25 @@ INSTANTIATE_TEST_SUITE_P(Lanes, HeadExchange, testing::ValuesIn(lanes_and_runs()
   return base::text(info.param.first, "LanesInRunsOf", info.param.second);
 });
 
+TEST(WindowLayout, LanesOfWhichNobodySeesAnythingAreLeftOut) {
+  // 24 tokens on four lanes, three a chunk; through a window of three, lanes see their neighbours alone.
+  RingSpans ring{.lane = 0, .members = {4, 5, 6, 7}, .lanes = {}};
+  for (int64_t lane = 0; lane < 4; ++lane) ring.lanes.push_back({{3, 3 * lane, 7}, {3, 3 * (7 - lane), 7}});
+  const WindowLayout layout = window_layout(ring, 3);
+  ASSERT_EQ(layout.steps.size(), 2u);
+  EXPECT_EQ(layout.steps[0].to, 5);  // which sees the first chunk's end; of lane 3 nothing
+  EXPECT_EQ(layout.steps[0].sent, (std::vector<base::Interval>{{1, 3}}));
+  EXPECT_EQ(layout.steps[0].received_rows, 0);
+  EXPECT_EQ(layout.steps[1].from, 5);  // whose last chunk stands before this lane's
+  EXPECT_EQ(layout.steps[1].received_rows, 2);
+  EXPECT_EQ(layout.steps[1].blocks, (std::vector<ops::AttentionBlock>{{{3, 5}, {0, 2}, 2}}));
+  EXPECT_TRUE(window_layout(ring, 1).steps.empty());
+}
+
 TEST(RingLayout, LanesSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes) {
   // 12 tokens on three lanes: chunks 0 and 5, 1 and 4, 2 and 3.
   const RingSpans ring{.lane = 1,
-                       .next = 2,
-                       .previous = 0,
+                       .members = {0, 1, 2},
                        .lanes = {{{2, 0, 7}, {2, 10, 7}}, {{2, 2, 7}, {2, 8, 7}}, {{2, 4, 7}, {2, 6, 7}}}};
   const RingLayout layout = ring_layout(ring);
   ASSERT_EQ(layout.steps.size(), 2u);

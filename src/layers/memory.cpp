@@ -4,6 +4,7 @@
 
 #include "base/interval.h"
 #include "model/head_parts.h"
+#include "model/kind.h"
 
 namespace sluice::layers {
 namespace {
@@ -53,8 +54,7 @@ int64_t per_token(Bytes bytes, const model::Shape& shape, int tp, int64_t elemen
 
 // Of a row shard, what a part keeps for its norm: the scale, or behind the part what it took.
 int64_t norm_bytes(const model::Shape& shape, const LayerCut& cut) {
-  return shape.norm_place == model::NormPlace::kBefore ? std::max<int64_t>(4, cut.element_bytes)
-                                                       : shape.hidden * cut.element_bytes;
+  return model::norm_bytes_of(shape, cut.element_bytes);
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ ops::PackedSequences packed(const std::vector<PieceSpan>& pieces, const at::Devi
   return ops::packed_sequences(lengths, device);
 }
 
+// Through a window positions count, so pieces stand apart.
+WindowedRows windowed_rows(const RingSpans& ring, int64_t window, const at::Device& device) {
+  std::vector<int64_t> lengths;
+  for (const PieceSpan& piece : ring.lanes[static_cast<size_t>(ring.lane)]) lengths.push_back(piece.length);
+  return {ops::packed_sequences(lengths, device), window_layout(ring, window)};
+}
+
 MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
   SLUICE_ASSERT(!pieces.empty(), "a micro-batch without pieces");
   MicroBatchLayout layout;
@@ -100,14 +107,12 @@ HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire
 
 // The ring of the unit's runs, of which each lane meets those with its own heads.
 RingSpans ring_of_runs(const UnitSpans& unit, std::vector<std::vector<PieceSpan>> runs) {
-  const auto lanes = static_cast<int>(unit.lanes.size());
-  const auto member_after = [&](int further) {
-    return unit.members[static_cast<size_t>((unit.lane + further) % lanes)];
-  };
-  return {.lane = unit.lane / unit.head_lanes,
-          .next = member_after(unit.head_lanes),
-          .previous = member_after(lanes - unit.head_lanes),
-          .lanes = std::move(runs)};
+  RingSpans ring{.lane = unit.lane / unit.head_lanes, .members = {}, .lanes = std::move(runs)};
+  for (size_t lane = static_cast<size_t>(unit.lane % unit.head_lanes); lane < unit.lanes.size();
+       lane += static_cast<size_t>(unit.head_lanes)) {
+    ring.members.push_back(unit.members[lane]);
+  }
+  return ring;
 }
 
 }  // namespace
@@ -118,25 +123,28 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
   }
   MicroBatchLayout layout = rows_of(pieces, tp, device);
   layout.attended.sequences = packed(pieces, device);
+  layout.windowed.sequences = layout.attended.sequences;
   return layout;
 }
 
-MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device) {
+MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
+                                         int64_t window) {
   const std::vector<PieceSpan>& own = unit.lanes[static_cast<size_t>(unit.lane)];
   MicroBatchLayout layout = rows_of(own, tp, device);
-  if (unit.head_lanes == 1) {
-    layout.attended = {packed(own, device), ring_layout(ring_of_runs(unit, unit.lanes))};
-    return layout;
+  std::vector<std::vector<PieceSpan>> runs = unit.lanes;
+  if (unit.head_lanes > 1) {
+    runs.clear();
+    const auto own_run = static_cast<size_t>(unit.lane / unit.head_lanes);
+    for (size_t first = 0; first < unit.lanes.size(); first += static_cast<size_t>(unit.head_lanes)) {
+      RunRows rows = run_rows(std::span(unit.lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
+      if (runs.size() == own_run) layout.heads = heads_layout(unit, rows.wire_rows, device);
+      runs.push_back(std::move(rows.pieces));
+    }
   }
-  const int own_run = unit.lane / unit.head_lanes;
-  std::vector<std::vector<PieceSpan>> runs;
-  for (size_t first = 0; first < unit.lanes.size(); first += static_cast<size_t>(unit.head_lanes)) {
-    RunRows rows = run_rows(std::span(unit.lanes).subspan(first, static_cast<size_t>(unit.head_lanes)));
-    if (static_cast<int>(runs.size()) == own_run) layout.heads = heads_layout(unit, rows.wire_rows, device);
-    runs.push_back(std::move(rows.pieces));
-  }
-  layout.attended.sequences = packed(runs[static_cast<size_t>(own_run)], device);
-  if (runs.size() > 1) layout.attended.ring = ring_layout(ring_of_runs(unit, std::move(runs)));
+  const RingSpans ring = ring_of_runs(unit, std::move(runs));
+  layout.attended.sequences = packed(ring.lanes[static_cast<size_t>(ring.lane)], device);
+  if (ring.lanes.size() > 1) layout.attended.ring = ring_layout(ring);
+  if (window > 0) layout.windowed = windowed_rows(ring, window, device);
   return layout;
 }
 

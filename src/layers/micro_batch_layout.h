@@ -8,6 +8,7 @@
 
 #include "layers/head_exchange.h"
 #include "layers/ring_layout.h"
+#include "layers/window_ring.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
@@ -18,6 +19,12 @@ struct AttendedRows {
   RingLayout ring;                 // whose blocks have the other keys
 };
 
+// The same through a window.
+struct WindowedRows {
+  ops::PackedSequences sequences;  // a sequence's pieces are one where nothing lies between them
+  WindowLayout window;
+};
+
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
 // many rows. Immutable once made; shared by all layers of a stage.
 struct MicroBatchLayout {
@@ -26,7 +33,8 @@ struct MicroBatchLayout {
   int64_t rows = 0;  // tokens rounded up to a multiple of tp
   HeadsLayout heads;
   AttendedRows attended;
-  int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
+  WindowedRows windowed;  // the same where attention has the model's window
+  int64_t longest = 0;    // one past the largest position: rotary tables must reach so far
 };
 
 // Of whole sequences. REQUIRES: at least one piece, every length > 0.
@@ -40,8 +48,10 @@ struct UnitSpans {
   std::vector<std::vector<PieceSpan>> lanes;  // the micro-batches, by lane of the unit
 };
 
-// Of that lane; likewise. REQUIRES: causal cutting; where heads are exchanged no piece is a lane's own.
-MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device);
+// Of that lane; likewise, of a model whose window is `window`, 0 without one. REQUIRES: causal cutting; where
+// heads are exchanged no piece is a lane's own.
+MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
+                                         int64_t window = 0);
 
 // `values`, one a token, followed by `filler` for the inert rows, on `device`: token ids and targets as
 // int64, with -1 for rows that have none.

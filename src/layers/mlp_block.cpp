@@ -4,10 +4,26 @@
 
 #include "layers/memory.h"
 #include "layers/residual.h"
+#include "ops/geglu.h"
 #include "ops/linear.h"
 #include "ops/swiglu.h"
 
 namespace sluice::layers {
+namespace {
+
+Exit exit_of(const MlpParameters& of) { return {of.down_FH, {}, of.norm_behind_H}; }
+
+at::Tensor gated(const LayerContext& context, const at::Tensor& gate_up_TG) {
+  const bool silu = context.shape.activation == model::Activation::kSilu;
+  return silu ? ops::swiglu(gate_up_TG) : ops::geglu(gate_up_TG);
+}
+at::Tensor gated_backward(const LayerContext& context, const at::Tensor& da_TF,
+                          const at::Tensor& gate_up_TG) {
+  const bool silu = context.shape.activation == model::Activation::kSilu;
+  return silu ? ops::swiglu_backward(da_TF, gate_up_TG) : ops::geglu_backward(da_TF, gate_up_TG);
+}
+
+}  // namespace
 
 MlpSaved mlp_first_half(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH) {
   PartInput input = enter(context, x_SH, weights.mlp_norm_H);
@@ -19,8 +35,8 @@ MlpSaved mlp_first_half(const LayerContext& context, const MlpParameters& weight
 at::Tensor mlp_forward(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH,
                        MlpSaved* saved) {
   MlpSaved half = mlp_first_half(context, weights, x_SH);
-  const at::Tensor a_TF = ops::swiglu(half.gate_up_TG);
-  at::Tensor y_SH = join(context, x_SH, a_TF, weights.down_FH, weights.mlp_norm_H, &half.product_SH);
+  const at::Tensor a_TF = gated(context, half.gate_up_TG);
+  at::Tensor y_SH = join(context, x_SH, a_TF, exit_of(weights), &half.product_SH);
   if (saved != nullptr) *saved = std::move(half);
   return y_SH;
 }
@@ -28,15 +44,14 @@ at::Tensor mlp_forward(const LayerContext& context, const MlpParameters& weights
 at::Tensor mlp_backward_input(const LayerContext& context, const MlpParameters& weights, MlpSaved saved,
                               const at::Tensor& dy_SH, const MlpParameters& gradients,
                               MlpDeferred& deferred) {
-  const bool behind = context.shape.norm_place == model::NormPlace::kBehind;
-  if (behind && !saved.product_SH.defined()) {
-    saved.product_SH = joined_product(context, ops::swiglu(saved.gate_up_TG), weights.down_FH);
+  if (weights.norm_behind_H.defined() && !saved.product_SH.defined()) {
+    saved.product_SH = joined_product(context, gated(context, saved.gate_up_TG), exit_of(weights));
   }
   const at::Tensor dproduct_SH =
-      join_backward(context, dy_SH, weights.mlp_norm_H, saved.product_SH, gradients.mlp_norm_H);
+      join_backward(context, dy_SH, exit_of(weights), saved.product_SH, exit_of(gradients));
   const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
   const at::Tensor dgate_up_TG = std::move(saved.gate_up_TG);
-  const at::Tensor a_TF = ops::swiglu_backward(ops::times_transposed(dy_TH, weights.down_FH), dgate_up_TG);
+  const at::Tensor a_TF = gated_backward(context, ops::times_transposed(dy_TH, weights.down_FH), dgate_up_TG);
   const at::Tensor dnormed_SH =
       context.parallel.reduce_scatter_rows(ops::times(dgate_up_TG, weights.gate_up_GH));
   PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.mlp_norm_H,

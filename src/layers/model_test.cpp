@@ -97,6 +97,7 @@ Data random_data(const Case& c) {
 
 struct TwinLayer {
   at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
+  at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
 };
 
 at::Tensor stored(const model::Bucket& bucket, const at::Tensor& flat, std::string_view role) {
@@ -115,22 +116,37 @@ TwinLayer twin_layer(const model::Shape& shape, const model::Bucket& bucket, con
   const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
     return whole.defined() ? whole.narrow(0, begin, rows) : whole;
   };
-  return {vector("attention_norm"), part(qkv, 0, q),
-          part(qkv, q, kv),         part(qkv, q + kv, kv),
-          part(bias, 0, q),         part(bias, q, kv),
-          part(bias, q + kv, kv),   vector("q_norm"),
-          vector("k_norm"),         stored(bucket, flat, "attention_out"),
-          vector("mlp_norm"),       part(gate_up, 0, ffn),
-          part(gate_up, ffn, ffn),  stored(bucket, flat, "down")};
+  return {vector("attention_norm"),
+          part(qkv, 0, q),
+          part(qkv, q, kv),
+          part(qkv, q + kv, kv),
+          part(bias, 0, q),
+          part(bias, q, kv),
+          part(bias, q + kv, kv),
+          vector("q_norm"),
+          vector("k_norm"),
+          stored(bucket, flat, "attention_out"),
+          vector("mlp_norm"),
+          part(gate_up, 0, ffn),
+          part(gate_up, ffn, ffn),
+          stored(bucket, flat, "down"),
+          vector("sinks"),
+          vector("attention_out_bias"),
+          vector("attention_norm_behind"),
+          vector("mlp_norm_behind")};
 }
 
-at::Tensor twin_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x * at::rsqrt(x.square().mean(-1, true) + eps) * weight;
+at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
+  return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_eps) * (shape.norm_offset + weight);
 }
+
+// c·tanh(x/c), or with a cap of 0 x.
+at::Tensor twin_cap(const at::Tensor& x, double cap) { return cap > 0 ? cap * at::tanh(x / cap) : x; }
 
 // x [heads, length, dimension]
-at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x) {
-  const model::RopeTable table = model::rope_table(shape);
+at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x, int64_t layer) {
+  const model::Rope& rope = shape.rope_of(shape.block_type(layer));
+  const model::RopeTable table = model::rope_table(rope, shape.head_dim, 64);
   const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
   const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
   const at::Tensor c = at::cat({angle, angle}, 1).cos() * table.attention_scale;
@@ -146,10 +162,10 @@ at::Tensor twin_heads(const model::Shape& shape, const at::Tensor& y, const at::
   const int64_t length = y.size(0);
   at::Tensor all = at::matmul(y, w_part.t());
   if (bias.defined()) all = all + bias;
-  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(all, norm, shape.norm_eps);
+  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(shape, all, norm);
   all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
-  if (shape.qk_norm == model::QkNorm::kEachHead) all = twin_norm(all, norm, shape.norm_eps);
-  return shape.rotates(layer) ? twin_rotate(shape, all) : all;
+  if (shape.qk_norm == model::QkNorm::kEachHead) all = twin_norm(shape, all, norm);
+  return shape.block_type(layer).rotates ? twin_rotate(shape, all, layer) : all;
 }
 
 at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, int64_t layer) {
@@ -159,36 +175,45 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   at::Tensor v = at::matmul(y, w.v.t());
   if (w.v_bias.defined()) v = v + w.v_bias;
   v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1).repeat_interleave(group, 0);
-  const at::Tensor future = at::ones({length, length}, at::kBool).triu(1);
+  const at::Tensor all = at::ones({length, length}, at::kBool);
+  at::Tensor unseen = all.triu(1);
+  if (shape.block_type(layer).windowed) unseen = unseen.logical_or(all.tril(-shape.window));
   const double scale =
       shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
-  const at::Tensor scores = (at::matmul(q, k.transpose(1, 2)) * scale)
-                                .masked_fill(future, -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(scores, -1), v).transpose(0, 1).reshape({length, -1});
+  at::Tensor scores = twin_cap(at::matmul(q, k.transpose(1, 2)) * scale, shape.score_cap)
+                          .masked_fill(unseen, -std::numeric_limits<double>::infinity());
+  if (w.sinks.defined())
+    scores = at::cat({scores, w.sinks.view({-1, 1, 1}).expand({shape.heads, length, 1})}, 2);
+  const at::Tensor shares = at::softmax(scores, -1).narrow(2, 0, length);
+  return at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
 }
 
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table.embedding(), flats.front(), "embedding");
-  const bool behind = c.shape.norm_place == model::NormPlace::kBehind;
-  // x + part(norm(x)), or x + norm(part(x)).
-  const auto joined = [&](const at::Tensor& x, const at::Tensor& norm, auto part) {
-    const double eps = c.shape.norm_eps;
-    return behind ? x + twin_norm(part(x), norm, eps)
-                  : x + part(twin_norm(x, norm, eps)) * c.shape.residual_scale;
+  // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
+  const auto joined = [&](const at::Tensor& x, const at::Tensor& before, const at::Tensor& behind,
+                          auto part) {
+    const at::Tensor y = part(before.defined() ? twin_norm(c.shape, x, before) : x);
+    return x + (behind.defined() ? twin_norm(c.shape, y, behind) : y * c.shape.residual_scale);
   };
+  const bool gelu = c.shape.activation == model::Activation::kGeluTanh;
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const TwinLayer w = twin_layer(c.shape, table.layer(i), flats[static_cast<size_t>(1 + i)]);
-    x = joined(x, w.attention_norm,
-               [&](const at::Tensor& y) { return at::matmul(twin_attention(c.shape, w, y, i), w.out); });
-    x = joined(x, w.mlp_norm, [&](const at::Tensor& y) {
-      return at::matmul(at::silu(at::matmul(y, w.gate.t())) * at::matmul(y, w.up.t()), w.down);
+    x = joined(x, w.attention_norm, w.attention_norm_behind, [&](const at::Tensor& y) {
+      const at::Tensor a = at::matmul(twin_attention(c.shape, w, y, i), w.out);
+      return w.out_bias.defined() ? a + w.out_bias : a;
+    });
+    x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
+      const at::Tensor gate = at::matmul(y, w.gate.t());
+      return at::matmul((gelu ? at::gelu(gate, "tanh") : at::silu(gate)) * at::matmul(y, w.up.t()), w.down);
     });
   }
   const at::Tensor norm = stored(table.head(), flats.back(), "final_norm").view(-1);
   const at::Tensor head = c.shape.tie_embeddings ? embedding : stored(table.head(), flats.back(), "head");
-  return at::matmul(twin_norm(x, norm, c.shape.norm_eps), head.t()) / c.shape.logit_divisor;
+  const at::Tensor logits = at::matmul(twin_norm(c.shape, x, norm), head.t()) / c.shape.logit_divisor;
+  return twin_cap(logits, c.shape.logit_cap);
 }
 
 Outcome run_twin(const Case& c, const Data& data) {
@@ -420,8 +445,31 @@ const std::vector<Variation>& variations() {
        }},
       {"UnrotatedLayer",
        [](Shape& s) {
-         s.unrotated = {0, 1};
+         s.block_types = {{}, {.rotates = false}};
        }},
+      {"Window", [](Shape& s) { s.window = 4; }},
+      {"WindowOfOneLayerWithItsOwnRope",
+       [](Shape& s) {
+         s.window = 3;
+         s.window_rope = model::Rope{.theta = 100.0};
+         s.block_types = {{.windowed = true}, {}};
+       }},
+      {"CappedScoresAndLogits",
+       [](Shape& s) {
+         s.score_cap = 1.5;
+         s.logit_cap = 2.0;
+       }},
+      {"SinksAndBiases",
+       [](Shape& s) {
+         s.qkv_bias = s.out_bias = true;
+         s.sinks = true;
+       }},
+      {"NormsAroundWithAnOffset",
+       [](Shape& s) {
+         s.norm_place = model::NormPlace::kAround;
+         s.norm_offset = 1.0;
+       }},
+      {"Gelu", [](Shape& s) { s.activation = model::Activation::kGeluTanh; }},
       {"All",
        [](Shape& s) {
          for (const Variation& other : variations()) {

@@ -55,14 +55,18 @@ AttentionParameters attention_parameters(const model::Bucket& bucket, const at::
           .qkv_bias_P = view.vector(AttentionKind::kQkvBias),
           .q_norm_D = view.vector(AttentionKind::kQNorm),
           .k_norm_D = view.vector(AttentionKind::kKNorm),
-          .attention_out_QH = view.matrix(AttentionKind::kOut)};
+          .sinks_N = view.vector(AttentionKind::kSinks),
+          .attention_out_QH = view.matrix(AttentionKind::kOut),
+          .attention_out_bias_H = view.vector(AttentionKind::kOutBias),
+          .norm_behind_H = view.vector(AttentionKind::kNormBehind)};
 }
 
 MlpParameters mlp_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
   const ShardView view(bucket, flat, tp, t);
   return {.mlp_norm_H = view.vector(MlpKind::kNorm),
           .gate_up_GH = view.matrix(MlpKind::kGateUp),
-          .down_FH = view.matrix(MlpKind::kDown)};
+          .down_FH = view.matrix(MlpKind::kDown),
+          .norm_behind_H = view.vector(MlpKind::kNormBehind)};
 }
 
 EmbeddingParameters embedding_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {

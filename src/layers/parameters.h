@@ -12,18 +12,22 @@ namespace sluice::layers {
 // The parts of a decoder layer on TP rank t. Widths are this rank's; H: hidden. Norms are whole on every
 // rank: as accumulators they hold the sum over this rank's rows only.
 struct AttentionParameters {
-  at::Tensor attention_norm_H;
-  at::Tensor qkv_PH;      // rows q, k, v: x·wᵀ
-  at::Tensor qkv_bias_P;  // this and the norms of heads of D: undefined where the model has none
+  at::Tensor attention_norm_H;  // this and all vectors below: undefined where the model has none
+  at::Tensor qkv_PH;            // rows q, k, v: x·wᵀ
+  at::Tensor qkv_bias_P;
   at::Tensor q_norm_D;
   at::Tensor k_norm_D;
+  at::Tensor sinks_N;
   at::Tensor attention_out_QH;  // stored [in, out]: a·w
+  at::Tensor attention_out_bias_H;
+  at::Tensor norm_behind_H;
 };
 
 struct MlpParameters {
-  at::Tensor mlp_norm_H;
+  at::Tensor mlp_norm_H;  // likewise
   at::Tensor gate_up_GH;  // rows gate, up: x·wᵀ
   at::Tensor down_FH;     // stored [in, out]: a·w
+  at::Tensor norm_behind_H;
 };
 
 struct EmbeddingParameters {

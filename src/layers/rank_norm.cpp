@@ -26,20 +26,21 @@ at::Tensor RankNorm::inverse_rms(const at::Tensor& wide_RW) const {
 }
 
 at::Tensor RankNorm::forward(const at::Tensor& x_RW, const at::Tensor& weight_W) const {
-  if (ranks == 1) return ops::rms_norm(x_RW, weight_W, eps).y_TH;
+  if (ranks == 1) return ops::rms_norm(x_RW, weight_W, eps, offset).y_TH;
   const at::Tensor x = wide(x_RW);
-  return (x * inverse_rms(x).unsqueeze(-1) * wide(weight_W)).to(x_RW.scalar_type());
+  return (x * inverse_rms(x).unsqueeze(-1) * (wide(weight_W) + offset)).to(x_RW.scalar_type());
 }
 
 at::Tensor RankNorm::backward(const at::Tensor& dy_RW, const at::Tensor& x_RW, const at::Tensor& weight_W,
                               const at::Tensor& dweight_W) const {
   if (ranks == 1) {
-    const at::Tensor scale_R = ops::rms_norm(x_RW, weight_W, eps).inverse_rms_T;
-    return ops::rms_norm_backward(dy_RW, x_RW, weight_W, scale_R, /*residual_TH=*/{}, dweight_W).dx_TH;
+    const at::Tensor scale_R = ops::rms_norm(x_RW, weight_W, eps, offset).inverse_rms_T;
+    return ops::rms_norm_backward(dy_RW, x_RW, weight_W, scale_R, /*residual_TH=*/{}, dweight_W, offset)
+        .dx_TH;
   }
   const at::Tensor x = wide(x_RW), dy = wide(dy_RW);
   const at::Tensor scale_R1 = inverse_rms(x).unsqueeze(-1);
-  const at::Tensor n = x * scale_R1, g = dy * wide(weight_W);
+  const at::Tensor n = x * scale_R1, g = dy * (wide(weight_W) + offset);
   dweight_W.add_((dy * n).sum(0));
   // `width` counts columns as often as ranks have them, which is the m-th that each takes.
   const at::Tensor mean_R1 = (summed((g * n).sum(-1)) / static_cast<double>(width)).unsqueeze(-1);

@@ -15,6 +15,7 @@ struct RankNorm {
   int64_t width = 0;  // of all ranks' columns together, those that several have counted as often
   int64_t ranks = 1;  // that a row is cut over
   double eps = 0;
+  double offset = 0;  // added to weights
 
   // x [R, width ÷ ranks] and its weights, this rank's; collective with several ranks.
   at::Tensor forward(const at::Tensor& x_RW, const at::Tensor& weight_W) const;

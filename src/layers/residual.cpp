@@ -1,6 +1,7 @@
 #include "layers/residual.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/sum.h>
 
 #include <utility>
 
@@ -8,17 +9,9 @@
 #include "ops/norm.h"
 
 namespace sluice::layers {
-namespace {
-
-bool normed_behind(const LayerContext& context) {
-  return context.shape.norm_place == model::NormPlace::kBehind;
-}
-
-}  // namespace
-
 PartInput enter(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& norm_H) {
-  if (normed_behind(context)) return {x_SH, {}};
-  ops::RmsNorm norm = ops::rms_norm(x_SH, norm_H, context.shape.norm_eps);
+  if (!norm_H.defined()) return {x_SH, {}};
+  ops::RmsNorm norm = ops::rms_norm(x_SH, norm_H, context.shape.norm_eps, context.shape.norm_offset);
   return {std::move(norm.y_TH), std::move(norm.inverse_rms_T)};
 }
 
@@ -26,38 +19,52 @@ PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& 
                                  const at::Tensor& x_SH, const at::Tensor& norm_H,
                                  const at::Tensor& inverse_rms_S, const at::Tensor& dy_SH,
                                  const at::Tensor& dnorm_H) {
-  if (normed_behind(context)) return {dinput_SH + dy_SH, x_SH};
-  ops::RmsNormGradient norm = ops::rms_norm_backward(dinput_SH, x_SH, norm_H, inverse_rms_S, dy_SH, dnorm_H);
+  if (!norm_H.defined()) return {dinput_SH + dy_SH, x_SH};
+  ops::RmsNormGradient norm = ops::rms_norm_backward(dinput_SH, x_SH, norm_H, inverse_rms_S, dy_SH, dnorm_H,
+                                                     context.shape.norm_offset);
   return {std::move(norm.dx_TH), std::move(norm.y_TH)};
 }
 
-at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const at::Tensor& w_AH) {
-  return context.parallel.reduce_scatter_rows(ops::times(a_TA, w_AH));
+at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit) {
+  at::Tensor product = context.parallel.reduce_scatter_rows(ops::times(a_TA, exit.w_AH));
+  return exit.bias_H.defined() ? product.add_(exit.bias_H) : product;
 }
 
-at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA,
-                const at::Tensor& w_AH, const at::Tensor& norm_H, at::Tensor* product_SH) {
-  const double factor = context.shape.residual_scale;
-  if (normed_behind(context)) {
-    at::Tensor product = joined_product(context, a_TA, w_AH);
-    at::Tensor y_SH = ops::rms_norm(product, norm_H, context.shape.norm_eps).y_TH.add_(x_SH);
+at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA, const Exit& exit,
+                at::Tensor* product_SH) {
+  const model::Shape& shape = context.shape;
+  if (exit.norm_H.defined()) {
+    at::Tensor product = joined_product(context, a_TA, exit);
+    at::Tensor y_SH = ops::rms_norm(product, exit.norm_H, shape.norm_eps, shape.norm_offset).y_TH.add_(x_SH);
     if (product_SH != nullptr) *product_SH = std::move(product);
     return y_SH;
   }
-  if (context.parallel.tp == 1 && factor == 1.0) return ops::add_times(x_SH, a_TA, w_AH);
-  at::Tensor product = joined_product(context, a_TA, w_AH);
+  const double factor = shape.residual_scale;
+  if (context.parallel.tp == 1 && factor == 1.0 && !exit.bias_H.defined()) {
+    return ops::add_times(x_SH, a_TA, exit.w_AH);
+  }
+  at::Tensor product = joined_product(context, a_TA, exit);
   if (factor != 1.0) product.mul_(factor);
   return product.add_(x_SH);
 }
 
-at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const at::Tensor& norm_H,
-                         const at::Tensor& product_SH, const at::Tensor& dnorm_H) {
-  if (normed_behind(context)) {
-    const at::Tensor scale_S = ops::rms_norm(product_SH, norm_H, context.shape.norm_eps).inverse_rms_T;
-    return ops::rms_norm_backward(dy_SH, product_SH, norm_H, scale_S, /*residual_TH=*/{}, dnorm_H).dx_TH;
+at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const Exit& exit,
+                         const at::Tensor& product_SH, const Exit& gradients) {
+  const model::Shape& shape = context.shape;
+  at::Tensor dproduct_SH = dy_SH;
+  if (exit.norm_H.defined()) {
+    const at::Tensor scale_S =
+        ops::rms_norm(product_SH, exit.norm_H, shape.norm_eps, shape.norm_offset).inverse_rms_T;
+    dproduct_SH = ops::rms_norm_backward(dy_SH, product_SH, exit.norm_H, scale_S, /*residual_TH=*/{},
+                                         gradients.norm_H, shape.norm_offset)
+                      .dx_TH;
+  } else if (shape.residual_scale != 1.0) {
+    dproduct_SH = dy_SH * shape.residual_scale;
   }
-  const double factor = context.shape.residual_scale;
-  return factor == 1.0 ? dy_SH : dy_SH * factor;
+  if (exit.bias_H.defined()) {
+    gradients.bias_H.add_(dproduct_SH.sum(0, /*keepdim=*/false, gradients.bias_H.scalar_type()));
+  }
+  return dproduct_SH;
 }
 
 }  // namespace sluice::layers

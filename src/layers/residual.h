@@ -1,5 +1,6 @@
 // How a part of a block takes its input from the rows that pass, normed or (where its norm stands behind it)
-// as they are, and how it joins them again: x + factor · a·w, or with the norm behind it x + norm(a·w).
+// as they are, and how it joins them again: x + factor · (a·w + bias), or with a norm behind it
+// x + norm(a·w + bias).
 //
 // Row names: S rows of this TP rank's shard, T all rows; H hidden, A the width that w takes, cut over the TP
 // ranks.
@@ -27,16 +28,25 @@ PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& 
                                  const at::Tensor& inverse_rms_S, const at::Tensor& dy_SH,
                                  const at::Tensor& dnorm_H);
 
-// The result, x_SH untouched. `norm_H` counts where norms stand behind parts; then `product_SH`, where
-// wanted, is left what the norm took, which join_backward wants back.
-at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA,
-                const at::Tensor& w_AH, const at::Tensor& norm_H, at::Tensor* product_SH = nullptr);
+// What a part's rows a pass on their way to those that pass: the matrix, a bias or none, and a norm behind it
+// or none; or the gradients of these.
+struct Exit {
+  at::Tensor w_AH;
+  at::Tensor bias_H;
+  at::Tensor norm_H;
+};
+
+// The result, x_SH untouched. With a norm behind `product_SH`, where wanted, is left what the norm took,
+// which join_backward wants back.
+at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::Tensor& a_TA, const Exit& exit,
+                at::Tensor* product_SH = nullptr);
 
 // What the norm behind took, made again.
-at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const at::Tensor& w_AH);
+at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit);
 
-// The gradient of a·w from that of the result (that of x is the same). Adds the norm's to `dnorm_H`.
-at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const at::Tensor& norm_H,
-                         const at::Tensor& product_SH, const at::Tensor& dnorm_H);
+// The gradient of a·w from that of the result (that of x is the same). Adds those of norm and bias to
+// `gradients`.
+at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, const Exit& exit,
+                         const at::Tensor& product_SH, const Exit& gradients);
 
 }  // namespace sluice::layers

@@ -69,7 +69,10 @@ int64_t RingLayout::most_rows() const { return *std::ranges::max_element(block_r
 
 RingLayout ring_layout(const RingSpans& ring) {
   const int lanes = static_cast<int>(ring.lanes.size());
-  RingLayout layout{.lanes = lanes, .lane = ring.lane, .next = ring.next, .previous = ring.previous};
+  RingLayout layout{.lanes = lanes,
+                    .lane = ring.lane,
+                    .next = ring.member_after(1),
+                    .previous = ring.member_after(lanes - 1)};
   std::vector<std::vector<Placed>> blocks;
   for (const std::vector<PieceSpan>& pieces : ring.lanes) {
     blocks.push_back(shared_in_block(pieces));

@@ -18,11 +18,13 @@ struct PieceSpan {
 
 // The tied micro-batches of a ring, seen from one of its lanes.
 struct RingSpans {
-  int lane = 0;  // this lane's place in the ring
-  // Members of the ring communicator: whom blocks go to and whom they come from.
-  int next = -1;
-  int previous = -1;
+  int lane = 0;                               // this lane's place in the ring
+  std::vector<int> members;                   // of the ring communicator, by lane of the ring
   std::vector<std::vector<PieceSpan>> lanes;  // the micro-batches, by lane of the ring
+
+  int member_after(int further) const {
+    return members[(static_cast<size_t>(lane) + static_cast<size_t>(further)) % members.size()];
+  }
 };
 
 // A lane's *block* is its shared pieces end to end. Blocks go round: in step s a lane holds the block of the
@@ -30,6 +32,7 @@ struct RingSpans {
 struct RingLayout {
   int lanes = 1;  // 1: no ring
   int lane = 0;
+  // Members of the ring communicator: whom blocks go to and whom they come from.
   int next = -1;
   int previous = -1;
   std::vector<int64_t> block_rows;       // by lane

@@ -11,8 +11,11 @@ using base::text;
 std::vector<Parameter> AttentionKind::parameters() const {
   const RowGroup q{shape_.q_width(), shape_.heads};
   const RowGroup kv{shape_.kv_width(), shape_.kv_heads};
+  const double offset = shape_.norm_offset;
+  const Parameter behind = norm(kNormBehind, "post_attention_layernorm.weight", shape_.hidden, offset);
   std::vector<Parameter> parameters = {
-      norm(kNorm, "input_layernorm.weight", shape_.hidden),
+      shape_.norm_place == NormPlace::kBehind ? behind
+                                              : norm(kNorm, "input_layernorm.weight", shape_.hidden, offset),
       matrix(kQkv, {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"},
              shape_.hidden, {q, kv, kv})};
   if (shape_.qkv_bias) {
@@ -21,15 +24,25 @@ std::vector<Parameter> AttentionKind::parameters() const {
                                 1, {q, kv, kv}, Start::kZero));
   }
   if (shape_.qk_norm == QkNorm::kEachHead) {
-    parameters.push_back(norm(kQNorm, "self_attn.q_norm.weight", shape_.head_dim));
-    parameters.push_back(norm(kKNorm, "self_attn.k_norm.weight", shape_.head_dim));
+    parameters.push_back(norm(kQNorm, "self_attn.q_norm.weight", shape_.head_dim, offset));
+    parameters.push_back(norm(kKNorm, "self_attn.k_norm.weight", shape_.head_dim, offset));
   } else if (shape_.qk_norm == QkNorm::kAllHeads) {
     parameters.push_back(matrix(kQNorm, {"self_attn.q_norm.weight"}, 1, {q}, Start::kOne));
     parameters.push_back(matrix(kKNorm, {"self_attn.k_norm.weight"}, 1, {kv}, Start::kOne));
   }
+  if (shape_.sinks) {
+    const RowGroup heads{shape_.heads, shape_.heads};
+    parameters.push_back(matrix(kSinks, {"self_attn.sinks"}, 1, {heads}, Start::kZero));
+  }
   Parameter out = matrix(kOut, {"self_attn.o_proj.weight"}, shape_.hidden, {q}, Start::kResidual);
   out.transposed = true;
   parameters.push_back(std::move(out));
+  if (shape_.out_bias) {
+    Parameter bias = norm(kOutBias, "self_attn.o_proj.bias", shape_.hidden);
+    bias.start = Start::kZero;
+    parameters.push_back(std::move(bias));
+  }
+  if (shape_.norm_place == NormPlace::kAround) parameters.push_back(behind);
   return parameters;
 }
 
@@ -41,16 +54,18 @@ std::string AttentionKind::tp_fault(int tp) const {
   return "";
 }
 
-// Elementwise: a norm (3 rows read or written) and the sum with the residual (2), each row of hidden;
-// rotation of queries and keys, and what attention writes.
+// Elementwise: a norm (3 rows read or written), or two of them, and the sum with the residual (2), each row
+// of hidden; rotation of queries and keys, and what attention writes.
 TokenWork AttentionKind::work() const {
   const int64_t q = shape_.q_width(), kv = shape_.kv_width();
   const int64_t products = shape_.hidden * (2 * q + 2 * kv);
   const int64_t normed = shape_.qk_norm != QkNorm::kNone ? 2 * (q + kv) : 0;
+  const int64_t norms = shape_.norm_place == NormPlace::kAround ? 2 : 1;
   return {.products = products,
           .recomputed = products,
           .attention = q,
-          .elements = 5 * shape_.hidden + 2 * (q + kv) + normed,
+          .window = type_.windowed ? shape_.window : 0,
+          .elements = (2 + 3 * norms) * shape_.hidden + 2 * (q + kv) + normed,
           .collectives = 2};
 }
 
@@ -64,8 +79,7 @@ PartBytes AttentionKind::bytes(int tp, int64_t element_bytes) const {
   // Of heads that are normed: what is normed.
   const bool norms_heads = shape_.qk_norm != QkNorm::kNone;
   const int64_t unnormed_bytes = norms_heads ? (q + (qkv - q) / 2) * element_bytes : 0;
-  // The norm's scale; behind the part the norm's input.
-  const int64_t norm_bytes = shape_.norm_place == NormPlace::kBefore ? statistic_bytes : hidden_bytes;
+  const int64_t norm_bytes = norm_bytes_of(shape_, element_bytes);
   PartBytes bytes;
   // Its input and what its norm needs; queries, keys and values, attention's output and log-sum-exp.
   bytes.saved = {hidden_bytes + norm_bytes,
@@ -89,6 +103,8 @@ PartBytes AttentionKind::bytes(int tp, int64_t element_bytes) const {
   const int64_t block = qkv - q;
   const int64_t narrow = wide > 1 ? block + wide * q : 0;  // a copy to send; wide gradients of queries
   bytes.ring_backward = element_bytes * (gathered + q + qkv + (4 + wide) * block + narrow);
+  // Through a window rows of two steps come and go, then gradients of them, and the lane's own stay wide.
+  if (type_.windowed) bytes.ring_backward += element_bytes * (2 + wide) * block;
   return bytes;
 }
 

@@ -1,5 +1,5 @@
-// The attention part of a block, with what families vary of it: grouped-query heads, biases of queries, keys
-// and values, norms of queries and keys.
+// The attention part of a block, with what families vary of it: grouped-query heads, biases, norms of queries
+// and keys, a norm behind it, a window, sinks.
 #pragma once
 
 #include "model/kind.h"
@@ -16,9 +16,12 @@ class AttentionKind final : public Part {
   static constexpr std::string_view kQkvBias = "qkv_bias";  // likewise
   static constexpr std::string_view kQNorm = "q_norm";      // of one head's width, or of all heads'
   static constexpr std::string_view kKNorm = "k_norm";
+  static constexpr std::string_view kSinks = "sinks";        // one score a query head
   static constexpr std::string_view kOut = "attention_out";  // stored [in, out]: a·w
+  static constexpr std::string_view kOutBias = "attention_out_bias";
+  static constexpr std::string_view kNormBehind = "attention_norm_behind";  // where a norm stands behind
 
-  explicit AttentionKind(const Shape& shape) : shape_(shape) {}
+  AttentionKind(const Shape& shape, const BlockType& type) : shape_(shape), type_(type) {}
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;
@@ -28,6 +31,7 @@ class AttentionKind final : public Part {
 
  private:
   Shape shape_;
+  BlockType type_;
 };
 
 }  // namespace sluice::model

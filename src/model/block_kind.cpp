@@ -11,14 +11,14 @@ namespace sluice::model {
 namespace {
 
 template <typename Kind>
-std::unique_ptr<const Part> make(const Shape& shape) {
-  return std::make_unique<const Kind>(shape);
+std::unique_ptr<const Part> make(const Shape& shape, const BlockType& type) {
+  return std::make_unique<const Kind>(shape, type);
 }
 
 // The parts that a block can join. A new one needs a line here, and one in layers/block.cpp to be computed.
 constexpr struct {
   std::string_view name;
-  std::unique_ptr<const Part> (*make)(const Shape& shape);
+  std::unique_ptr<const Part> (*make)(const Shape& shape, const BlockType& type);
 } kRegistry[] = {
     {AttentionKind::kName, make<AttentionKind>},
     {MlpKind::kName, make<MlpKind>},
@@ -26,13 +26,13 @@ constexpr struct {
 
 }  // namespace
 
-BlockKind::BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, bool rotates)
-    : rotates_(rotates) {
+BlockKind::BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, const BlockType& type)
+    : type_(type) {
   for (const std::string_view part : parts) {
     const auto* const found =
         std::ranges::find(kRegistry, part, [](const auto& entry) { return entry.name; });
     SLUICE_ASSERT(found != std::end(kRegistry), base::text("no part '", part, "'"));
-    parts_.push_back(found->make(shape));
+    parts_.push_back(found->make(shape, type));
   }
 }
 

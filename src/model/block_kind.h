@@ -13,8 +13,8 @@ class BlockKind final : public Kind {
  public:
   static constexpr std::string_view kName = "block";
 
-  // REQUIRES: the registry knows the parts. `rotates`: positions turn queries and keys.
-  BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, bool rotates);
+  // REQUIRES: the registry knows the parts.
+  BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, const BlockType& type);
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;
@@ -22,11 +22,11 @@ class BlockKind final : public Kind {
   TokenWork work() const override;
   TokenBytes bytes(int tp, int64_t element_bytes) const override;
   const std::vector<std::unique_ptr<const Part>>& parts() const { return parts_; }
-  bool rotates() const { return rotates_; }
+  const BlockType& type() const { return type_; }
 
  private:
   std::vector<std::unique_ptr<const Part>> parts_;
-  bool rotates_;
+  BlockType type_;
 };
 
 }  // namespace sluice::model

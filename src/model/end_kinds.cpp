@@ -20,7 +20,7 @@ std::string EmbeddingKind::tp_fault(int tp) const { return vocabulary_fault(voca
 TokenWork EmbeddingKind::work() const { return {.elements = 2 * hidden_, .collectives = 1}; }
 
 std::vector<Parameter> HeadKind::parameters() const {
-  std::vector<Parameter> parameters = {norm(kNorm, "model.norm.weight", hidden_)};
+  std::vector<Parameter> parameters = {norm(kNorm, "model.norm.weight", hidden_, norm_offset_)};
   if (!tied_) parameters.push_back(matrix(kOutput, {"lm_head.weight"}, hidden_, {{vocab_, vocab_}}));
   return parameters;
 }

@@ -33,7 +33,10 @@ class HeadKind final : public Kind {
   static constexpr std::string_view kOutput = "head";  // absent where embeddings are tied
 
   explicit HeadKind(const Shape& shape)
-      : hidden_(shape.hidden), vocab_(shape.vocab), tied_(shape.tie_embeddings) {}
+      : hidden_(shape.hidden),
+        vocab_(shape.vocab),
+        tied_(shape.tie_embeddings),
+        norm_offset_(shape.norm_offset) {}
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;
@@ -45,6 +48,7 @@ class HeadKind final : public Kind {
   int64_t hidden_;
   int64_t vocab_;
   bool tied_;
+  double norm_offset_;
 };
 
 }  // namespace sluice::model

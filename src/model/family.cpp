@@ -1,12 +1,14 @@
 #include "model/family.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/attention_kind.h"
 #include "model/config_keys.h"
+#include "model/hugging_face_rope.h"
 #include "model/mlp_kind.h"
 #include "model/shape_ranges.h"
 
@@ -22,6 +24,10 @@ constexpr std::string_view kQwenKeys[] = {"use_sliding_window", "sliding_window"
                                           "layer_types"};
 constexpr std::string_view kPhiKeys[] = {"sliding_window", "resid_pdrop", "embd_pdrop",
                                          "original_max_position_embeddings"};
+constexpr std::string_view kGemmaKeys[] = {
+    "hidden_activation",    "query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping",
+    "sliding_window",       "layer_types",           "sliding_window_pattern", "_sliding_window_pattern",
+    "rope_local_base_freq", "cache_implementation"};
 constexpr std::string_view kGraniteKeys[] = {"embedding_multiplier", "residual_multiplier",
                                              "attention_multiplier", "logits_scaling"};
 constexpr std::string_view kSmolKeys[] = {"use_sliding_window", "sliding_window", "max_window_layers",
@@ -31,12 +37,6 @@ constexpr std::string_view kSmolKeys[] = {"use_sliding_window", "sliding_window"
 constexpr std::string_view kFusedQkv[] = {"self_attn.qkv_proj.weight"};
 constexpr std::string_view kFusedGateUp[] = {"mlp.gate_up_proj.weight"};
 constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv}, {MlpKind::kGateUp, kFusedGateUp}};
-
-// Norms behind the parts.
-constexpr std::string_view kBehindAttention[] = {"post_attention_layernorm.weight"};
-constexpr std::string_view kBehindMlp[] = {"post_feedforward_layernorm.weight"};
-constexpr TensorNames kOlmoTensors[] = {{AttentionKind::kNorm, kBehindAttention},
-                                        {MlpKind::kNorm, kBehindMlp}};
 
 void read_llama(const Json&, const std::string&, Shape&) {}
 
@@ -50,8 +50,53 @@ Json window_or_null(const Shape& shape) { return shape.window > 0 ? Json(shape.w
 void read_window(const Json& config, int64_t absent, const std::string& name, Shape& shape) {
   if (config.contains("sliding_window") && config.at("sliding_window").is_null()) return;
   shape.window = config.contains("sliding_window")
-                     ? base::require_in(config, "sliding_window", kShapeRanges.max_positions, name)
+                     ? base::require_in(config, "sliding_window", kShapeRanges.window, name)
                      : absent;
+}
+
+constexpr const char* kFull = "full_attention";
+constexpr const char* kSliding = "sliding_attention";
+
+// Whether a layer is windowed, as layer_types says, or where it is absent `otherwise`.
+template <typename Otherwise>
+bool reads_windowed(const Json& config, int64_t layer, const std::string& name, const Shape& shape,
+                    Otherwise otherwise) {
+  if (!config.contains("layer_types") || config.at("layer_types").is_null()) return otherwise(layer);
+  const Json& types = config.at("layer_types");
+  if (!types.is_array() || static_cast<int64_t>(types.size()) != shape.layers) {
+    refuse(name, "layer_types", types,
+           base::text("a list with a type for each of the ", shape.layers, " layers"));
+  }
+  const Json& type = types.at(static_cast<size_t>(layer));
+  if (type != kFull && type != kSliding) {
+    refuse(name, "layer_types", type, base::text(kFull, " and ", kSliding, " there"));
+  }
+  return type == kSliding;
+}
+
+// Types of layers, to what the file's other keys have said of them. Those that are all as a shape's without
+// types are left out.
+template <typename Otherwise>
+void read_layer_types(const Json& config, const std::string& name, Shape& shape, Otherwise otherwise) {
+  if (shape.block_types.empty()) shape.block_types.resize(static_cast<size_t>(shape.layers));
+  bool any = false;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const bool windowed = reads_windowed(config, layer, name, shape, otherwise);
+    shape.block_types[static_cast<size_t>(layer)].windowed = windowed;
+    any = any || windowed;
+  }
+  if (!any) shape.window = 0;
+  const BlockType usual{.windowed = shape.window > 0};
+  if (std::ranges::count(shape.block_types, usual) == shape.layers) shape.block_types.clear();
+}
+
+void write_layer_types(const Shape& shape, Json& config) {
+  Json types = Json::array();
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    types.push_back(shape.block_type(layer).windowed ? kSliding : kFull);
+  }
+  config["layer_types"] = types;
+  config["sliding_window"] = window_or_null(shape);
 }
 
 void read_mistral(const Json& config, const std::string& name, Shape& shape) {
@@ -61,27 +106,34 @@ void read_mistral(const Json& config, const std::string& name, Shape& shape) {
 void write_mistral(const Shape& shape, Json& config) { config["sliding_window"] = window_or_null(shape); }
 
 // Windows are off unless a key of their own says otherwise, whatever their width.
-void require_full_attention(const Json& config, const std::string& name) {
-  require_off(config, "use_sliding_window", name);
-  if (!config.contains("layer_types") || config.at("layer_types").is_null()) return;
-  const Json& types = config.at("layer_types");
-  if (!types.is_array()) refuse(name, "layer_types", types, "a list of types");
-  for (const Json& type : types) {
-    if (type != "full_attention") refuse(name, "layer_types", type, "full_attention");
-  }
+template <typename Otherwise>
+void read_optional_window(const Json& config, int64_t absent, const std::string& name, Shape& shape,
+                          Otherwise otherwise) {
+  if (get_or<bool>(config, "use_sliding_window", false, name)) read_window(config, absent, name, shape);
+  read_layer_types(config, name, shape, [&](int64_t layer) { return shape.window > 0 && otherwise(layer); });
+}
+
+void read_qwen_window(const Json& config, const std::string& name, Shape& shape) {
+  const auto first = get_or<int64_t>(config, "max_window_layers", 28, name);
+  read_optional_window(config, 4096, name, shape, [&](int64_t layer) { return layer >= first; });
+}
+
+void write_optional_window(const Shape& shape, Json& config) {
+  config["use_sliding_window"] = shape.window > 0;
+  if (shape.window > 0) write_layer_types(shape, config);
 }
 
 void read_qwen2(const Json& config, const std::string& name, Shape& shape) {
-  require_full_attention(config, name);
+  read_qwen_window(config, name, shape);
   shape.qkv_bias = true;
 }
 
 void read_qwen3(const Json& config, const std::string& name, Shape& shape) {
-  require_full_attention(config, name);
+  read_qwen_window(config, name, shape);
   shape.qk_norm = QkNorm::kEachHead;
 }
 
-void write_qwen2(const Shape&, Json& config) { config["use_sliding_window"] = false; }
+void write_qwen2(const Shape& shape, Json& config) { write_optional_window(shape, config); }
 
 void write_qwen3(const Shape& shape, Json& config) {
   write_qwen2(shape, config);
@@ -96,7 +148,9 @@ void read_phi3(const Json& config, const std::string& name, Shape& shape) {
 
 void write_phi3(const Shape& shape, Json& config) {
   config["sliding_window"] = window_or_null(shape);
-  config["original_max_position_embeddings"] = config.at("max_position_embeddings");
+  config["original_max_position_embeddings"] = shape.rope.scaling == RopeScaling::kLongRope
+                                                   ? Json(shape.rope.original_max_position_embeddings)
+                                                   : config.at("max_position_embeddings");
   config["pad_token_id"] = nullptr;  // its class has one that small vocabularies lack
 }
 
@@ -120,14 +174,13 @@ void write_granite(const Shape& shape, Json& config) {
 }
 
 // By layer, 1 where positions rotate; or every so many layers one where they don't.
-void read_smollm3(const Json& config, const std::string& name, Shape& shape) {
-  require_full_attention(config, name);
+void read_rotations(const Json& config, const std::string& name, Shape& shape) {
   const bool listed = config.contains("no_rope_layers") && !config.at("no_rope_layers").is_null();
   if (!listed) {
     const auto interval = get_or<int64_t>(config, "no_rope_layer_interval", 4, name);
     base::require_in_range(name + ": no_rope_layer_interval", interval, kShapeRanges.layers);
     for (int64_t layer = 0; layer < shape.layers; ++layer) {
-      shape.unrotated.push_back((layer + 1) % interval == 0 ? 1 : 0);
+      shape.block_types.push_back({.rotates = (layer + 1) % interval != 0});
     }
     return;
   }
@@ -137,15 +190,22 @@ void read_smollm3(const Json& config, const std::string& name, Shape& shape) {
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     const Json& rotates = list.at(static_cast<size_t>(layer));
     if (rotates != 0 && rotates != 1) refuse(name, "no_rope_layers", rotates, "0 and 1 there");
-    shape.unrotated.push_back(rotates == 1 ? 0 : 1);
+    shape.block_types.push_back({.rotates = rotates == 1});
   }
+}
+
+void read_smollm3(const Json& config, const std::string& name, Shape& shape) {
+  read_rotations(config, name, shape);
+  read_optional_window(config, 0, name, shape,
+                       [&](int64_t layer) { return !shape.block_type(layer).rotates; });
 }
 
 void write_smollm3(const Shape& shape, Json& config) {
   write_llama(shape, config);
-  config["use_sliding_window"] = false;
+  write_optional_window(shape, config);
   Json rotates = Json::array();
-  for (int64_t layer = 0; layer < shape.layers; ++layer) rotates.push_back(shape.rotates(layer) ? 1 : 0);
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    rotates.push_back(shape.block_type(layer).rotates ? 1 : 0);
   config["no_rope_layers"] = rotates;
   config["pad_token_id"] = nullptr;
 }
@@ -156,6 +216,80 @@ void read_olmo2(const Json&, const std::string&, Shape& shape) {
 }
 
 void write_olmo2(const Shape&, Json& config) { config["attention_bias"] = false; }
+
+// A cap, `absent` where the key is; null: none.
+double cap(const Json& config, const char* key, double absent, const std::string& name) {
+  if (!config.contains(key)) return absent;
+  return config.at(key).is_null() ? 0.0 : base::require_in(config, key, kShapeRanges.factor, name);
+}
+
+// What Gemma's generations have in common; every `pattern`-th layer attends to all that came before.
+void read_gemma(const Json& config, const std::string& name, int64_t pattern, Shape& shape) {
+  require_only(config, "hidden_activation", "gelu_pytorch_tanh", name);
+  shape.activation = Activation::kGeluTanh;
+  shape.norm_offset = 1.0;
+  shape.norm_place = NormPlace::kAround;
+  shape.embedding_scale =
+      std::sqrt(static_cast<double>(base::require_in(config, "hidden_size", kShapeRanges.hidden, name)));
+  const double scalar = config.contains("query_pre_attn_scalar")
+                            ? base::require_in(config, "query_pre_attn_scalar", kShapeRanges.factor, name)
+                            : 256.0;
+  shape.attention_scale = 1 / std::sqrt(scalar);
+  read_window(config, 4096, name, shape);
+  read_layer_types(config, name, shape, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
+}
+
+void read_gemma2(const Json& config, const std::string& name, Shape& shape) {
+  read_gemma(config, name, 2, shape);
+  shape.score_cap = cap(config, "attn_logit_softcapping", 50.0, name);
+  shape.logit_cap = cap(config, "final_logit_softcapping", 30.0, name);
+}
+
+void read_gemma3(const Json& config, const std::string& name, Shape& shape) {
+  constexpr int64_t kPattern = 6;
+  const auto old = get_or<int64_t>(config, "_sliding_window_pattern", kPattern, name);
+  const auto pattern = get_or<int64_t>(config, "sliding_window_pattern", old, name);
+  base::require_in_range(name + ": sliding_window_pattern", pattern, kShapeRanges.layers);
+  read_gemma(config, name, pattern, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+  shape.score_cap = cap(config, "attn_logit_softcapping", 0.0, name);
+  shape.logit_cap = cap(config, "final_logit_softcapping", 0.0, name);
+  if (shape.window > 0) shape.window_rope = window_rope_from_hugging_face(config, 10000.0, name);
+}
+
+Json cap_or_null(double cap) { return cap > 0 ? Json(cap) : Json(); }
+
+// Hidden widths say the embedding's factor, so no key does.
+void write_gemma(const Shape& shape, Json& config) {
+  config.erase("hidden_act");
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  config["attention_bias"] = false;
+  const double scalar = 1 / (shape.attention_scale * shape.attention_scale);
+  const bool whole = std::abs(scalar - std::round(scalar)) < 1e-9 * scalar;
+  config["query_pre_attn_scalar"] = whole ? Json(std::llround(scalar)) : Json(scalar);
+  config["attn_logit_softcapping"] = cap_or_null(shape.score_cap);
+  config["final_logit_softcapping"] = cap_or_null(shape.logit_cap);
+  write_layer_types(shape, config);
+  config["pad_token_id"] = nullptr;
+}
+
+void write_gemma3(const Shape& shape, Json& config) {
+  write_gemma(shape, config);
+  const Rope& local = shape.window_rope ? *shape.window_rope : shape.rope;
+  if (local.scaling == RopeScaling::kNone) {
+    config["rope_local_base_freq"] = local.theta;
+    return;
+  }
+  const auto with_theta = [](const Rope& rope) {
+    Json json = rope_to_hugging_face(rope);
+    if (json.is_null()) json = {{"rope_type", "default"}};
+    json["rope_theta"] = rope.theta;
+    return json;
+  };
+  config.erase("rope_theta");
+  config.erase("rope_scaling");
+  config["rope_parameters"] = {{kFull, with_theta(shape.rope)}, {kSliding, with_theta(local)}};
+}
 
 constexpr FamilyEntry kFamilies[] = {
     {.family = Family::kLlama,
@@ -214,9 +348,30 @@ constexpr FamilyEntry kFamilies[] = {
      .architecture = "Olmo2ForCausalLM",
      .absent_norm_eps = 1e-5,
      .keys = {},
-     .tensors = kOlmoTensors,
      .read = read_olmo2,
      .write = write_olmo2},
+    {.family = Family::kGemma2,
+     .model_type = "gemma2",
+     .architecture = "Gemma2ForCausalLM",
+     .absent_kv_heads = 4,
+     .absent_head_dim = 256,
+     .absent_tied = true,
+     .hidden_act = "gelu_pytorch_tanh",
+     .keys = kGemmaKeys,
+     .read = read_gemma2,
+     .write = write_gemma},
+    {.family = Family::kGemma3,
+     .model_type = "gemma3_text",
+     .architecture = "Gemma3ForCausalLM",
+     .absent_kv_heads = 4,
+     .absent_head_dim = 256,
+     .absent_rope_theta = 1e6,
+     .absent_tied = true,
+     .hidden_act = "gelu_pytorch_tanh",
+     .ropes_by_type = true,
+     .keys = kGemmaKeys,
+     .read = read_gemma3,
+     .write = write_gemma3},
 };
 
 }  // namespace

@@ -29,6 +29,8 @@ struct FamilyEntry {
   double absent_norm_eps = 1e-6;
   double absent_rope_theta = 10000.0;
   bool absent_tied = false;
+  std::string_view hidden_act = "silu";
+  bool ropes_by_type = false;              // rope_parameters may have a dictionary for each type of layers
   std::span<const std::string_view> keys;  // that it reads beside those of all families
   std::span<const TensorNames> tensors;
   // Sets what is the family's own. InputError naming `name`, the key and the value that Sluice does not

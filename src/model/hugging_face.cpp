@@ -91,7 +91,7 @@ void refuse_unsupported(const Json& config, const FamilyEntry& family, const std
   require_off(config, "attention_bias", name);
   require_off(config, "mlp_bias", name);
   require_only(config, "pretraining_tp", 1, name);
-  require_only(config, "hidden_act", "silu", name);
+  require_only(config, "hidden_act", std::string(family.hidden_act), name);
   require_only(config, "attention_dropout", 0.0, name);
   require_only(config, "partial_rotary_factor", 1.0, name);
   for (const auto& [key, value] : config.items()) {
@@ -145,7 +145,7 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   shape.vocab = count("vocab_size", ranges.vocab);
   shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", family.absent_tied, name);
   shape.norm_eps = get_or<double>(config, "rms_norm_eps", family.absent_norm_eps, name);
-  shape.rope = rope_from_hugging_face(config, family.absent_rope_theta, name);
+  shape.rope = rope_from_hugging_face(config, family.absent_rope_theta, family.ropes_by_type, name);
   try {
     validate(shape);
   } catch (const InputError& error) {

@@ -2,6 +2,7 @@
 #include "model/hugging_face_rope.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -47,6 +48,9 @@ const std::vector<RopeType>& rope_types() {
        RopeScaling::kYarn,
        {"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow",
         "truncate"}},
+      {"longrope",
+       RopeScaling::kLongRope,
+       {"factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"}},
   };
   return types;
 }
@@ -57,13 +61,13 @@ const RopeType& rope_type_of(const Json& rope, const std::string& name) {
                                                 : Json("default");
   for (const RopeType& type : rope_types()) {
     if (value == Json(std::string(type.name))) return type;
+    if (type.scaling == RopeScaling::kLongRope && value == "su") return type;  // the name it had at first
   }
-  refuse(name, "rope_type", value, "default, linear, llama3 and yarn");
+  refuse(name, "rope_type", value, "default, linear, llama3, yarn and longrope");
 }
 
 void refuse_unknown_rope_keys(const Json& rope, const RopeType& type, const std::string& name) {
   require_only(rope, "partial_rotary_factor", 1.0, name);
-  require_only(rope, "truncate", true, name);
   for (const auto& [key, value] : rope.items()) {
     const bool common =
         key == "rope_type" || key == "type" || key == "rope_theta" || key == "partial_rotary_factor";
@@ -87,27 +91,66 @@ Json rope_dictionary(const Json& config, const std::string& name, std::string& k
   return config.at(key);
 }
 
-}  // namespace
+constexpr const char* kFull = "full_attention";
+constexpr const char* kSliding = "sliding_attention";
 
-Rope rope_from_hugging_face(const Json& config, double absent_theta, const std::string& name) {
-  std::string key;
-  const Json dictionary = rope_dictionary(config, name, key);
-  const std::string where = text(name, ": ", key);
+// Since transformers 5 each type of layers may have a dictionary of its own.
+bool by_layer_type(const Json& dictionary) {
+  return dictionary.contains(kFull) || dictionary.contains(kSliding);
+}
+
+std::vector<double> factors(const Json& rope, const std::string& key, const std::string& name) {
+  const auto list = base::require<Json>(rope, key, name);
+  if (!list.is_array()) refuse(name, key, list, "a list of factors there");
+  std::vector<double> factors;
+  for (const Json& factor : list) {
+    if (!factor.is_number()) refuse(name, key, factor, "numbers there");
+    factors.push_back(factor.get<double>());
+  }
+  return factors;
+}
+
+// Phi-3 says how far it is stretched by its positions, in keys beside the dictionary, which come first. Its
+// factor of queries and keys is kept as what follows from that.
+void read_longrope(const Json& config, const Json& dictionary, const std::string& name, Rope& rope) {
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const auto positions = get_or<int64_t>(config, "max_position_embeddings", 2048, name);
+  const bool says = config.contains(kOriginal) && !config.at(kOriginal).is_null();
+  if (says) rope.original_max_position_embeddings = base::require<int64_t>(config, kOriginal, name);
+  base::require_in_range(text(name, ": ", kOriginal), rope.original_max_position_embeddings,
+                         kShapeRanges.max_positions);
+  const double stretched =
+      static_cast<double>(positions) / static_cast<double>(rope.original_max_position_embeddings);
+  rope.factor = factor_or(stretched, dictionary, "factor", name);
+  const double scale =
+      rope.factor <= 1
+          ? 1.0
+          : std::sqrt(1 + std::log(rope.factor) /
+                              std::log(static_cast<double>(rope.original_max_position_embeddings)));
+  rope.attention_factor = factor_or(scale, dictionary, "attention_factor", name);
+  rope.factor = 1.0;
+  rope.short_factors = factors(dictionary, "short_factor", name);
+  rope.long_factors = factors(dictionary, "long_factor", name);
+}
+
+Rope rope_of(const Json& dictionary, const Json& config, double absent_theta, const std::string& where) {
   const RopeType& type = rope_type_of(dictionary, where);
   refuse_unknown_rope_keys(dictionary, type, where);
-
-  Rope rope{.theta = theta_or(absent_theta, config, name), .scaling = type.scaling};
-  rope.theta = theta_or(rope.theta, dictionary, where);
-  if (rope.scaling == RopeScaling::kNone) return rope;
-  const auto factor = [&](const char* factor_key) {
-    return base::require_in(dictionary, factor_key, kShapeRanges.rope_factor, where);
+  Rope rope{.theta = theta_or(absent_theta, dictionary, where), .scaling = type.scaling};
+  const auto factor = [&](const char* key) {
+    return base::require_in(dictionary, key, kShapeRanges.rope_factor, where);
   };
-  rope.factor = factor("factor");
-  if (rope.scaling == RopeScaling::kLinear) return rope;
+  if (rope.scaling == RopeScaling::kLinear) rope.factor = factor("factor");
+  if (rope.scaling == RopeScaling::kNone || rope.scaling == RopeScaling::kLinear) return rope;
 
-  const auto max_positions = get_or<int64_t>(config, "max_position_embeddings", 2048, name);
+  const auto max_positions = get_or<int64_t>(config, "max_position_embeddings", 2048, where);
   rope.original_max_position_embeddings =
       get_or<int64_t>(dictionary, "original_max_position_embeddings", max_positions, where);
+  if (rope.scaling == RopeScaling::kLongRope) {
+    read_longrope(config, dictionary, where, rope);
+    return rope;
+  }
+  rope.factor = factor("factor");
   if (rope.scaling == RopeScaling::kLlama3) {
     rope.low_freq_factor = factor("low_freq_factor");
     rope.high_freq_factor = factor("high_freq_factor");
@@ -115,8 +158,38 @@ Rope rope_from_hugging_face(const Json& config, double absent_theta, const std::
     rope.beta_fast = factor_or(rope.beta_fast, dictionary, "beta_fast", where);
     rope.beta_slow = factor_or(rope.beta_slow, dictionary, "beta_slow", where);
     rope.attention_factor = factor_or(0.0, dictionary, "attention_factor", where);
+    rope.truncate = get_or<bool>(dictionary, "truncate", true, where);
   }
   return rope;
+}
+
+}  // namespace
+
+Rope rope_from_hugging_face(const Json& config, double absent_theta, bool by_type, const std::string& name) {
+  std::string key;
+  Json dictionary = rope_dictionary(config, name, key);
+  std::string where = text(name, ": ", key);
+  if (by_type && by_layer_type(dictionary)) {
+    dictionary = base::require<Json>(dictionary, kFull, where);
+    where += text(": ", kFull);
+  }
+  return rope_of(dictionary, config, theta_or(absent_theta, config, name), where);
+}
+
+std::optional<Rope> window_rope_from_hugging_face(const Json& config, double absent_theta,
+                                                  const std::string& name) {
+  std::string key;
+  const Json dictionary = rope_dictionary(config, name, key);
+  const bool local = config.contains("rope_local_base_freq") && !config.at("rope_local_base_freq").is_null();
+  const double theta =
+      local ? base::require_in(config, "rope_local_base_freq", kShapeRanges.rope_theta, name) : absent_theta;
+  if (by_layer_type(dictionary)) {
+    const std::string where = text(name, ": ", key);
+    return rope_of(base::require<Json>(dictionary, kSliding, where), config, theta,
+                   text(where, ": ", kSliding));
+  }
+  if (theta == 0) return std::nullopt;
+  return Rope{.theta = theta};
 }
 
 Json rope_to_hugging_face(const Rope& rope) {
@@ -129,15 +202,19 @@ Json rope_to_hugging_face(const Rope& rope) {
               {"low_freq_factor", rope.low_freq_factor},
               {"high_freq_factor", rope.high_freq_factor},
               {"original_max_position_embeddings", rope.original_max_position_embeddings}};
-    case RopeScaling::kYarn: break;
+    case RopeScaling::kYarn:
+    case RopeScaling::kLongRope: break;
   }
-  Json yarn = {{"rope_type", "yarn"},
-               {"factor", rope.factor},
-               {"original_max_position_embeddings", rope.original_max_position_embeddings},
-               {"beta_fast", rope.beta_fast},
-               {"beta_slow", rope.beta_slow}};
-  if (rope.attention_factor > 0) yarn["attention_factor"] = rope.attention_factor;
-  return yarn;
+  const bool yarn = rope.scaling == RopeScaling::kYarn;
+  Json stretched = {{"rope_type", yarn ? "yarn" : "longrope"},
+                    {"original_max_position_embeddings", rope.original_max_position_embeddings}};
+  if (yarn) {
+    stretched.update({{"factor", rope.factor}, {"beta_fast", rope.beta_fast}, {"beta_slow", rope.beta_slow}});
+  }
+  if (!rope.truncate) stretched["truncate"] = false;
+  if (rope.attention_factor > 0) stretched["attention_factor"] = rope.attention_factor;
+  if (!yarn) stretched.update({{"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}});
+  return stretched;
 }
 
 }  // namespace sluice::model

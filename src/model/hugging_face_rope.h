@@ -1,6 +1,7 @@
 // Rotary positions in a config.json. For the model module's own files.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/json.h"
@@ -8,9 +9,14 @@
 
 namespace sluice::model {
 
-// From rope_theta and rope_scaling, or from rope_parameters. InputError naming `name` and the key for types
-// and keys that Sluice does not compute.
-Rope rope_from_hugging_face(const base::Json& config, double absent_theta, const std::string& name);
+// From rope_theta and rope_scaling, or from rope_parameters, in which `by_type` types of layers may differ:
+// that of layers without a window. InputError naming `name` and the key for types and keys that Sluice does
+// not compute.
+Rope rope_from_hugging_face(const base::Json& config, double absent_theta, bool by_type,
+                            const std::string& name);
+// That of layers with a window where the file says it apart, or `absent_theta` is not 0; nothing: the same.
+std::optional<Rope> window_rope_from_hugging_face(const base::Json& config, double absent_theta,
+                                                  const std::string& name);
 // The value of rope_scaling; null without scaling.
 base::Json rope_to_hugging_face(const Rope& rope);
 

@@ -83,14 +83,12 @@ TEST(ShapeFromHuggingFace, MistralsWindowIsThereUnlessItIsNull) {
   EXPECT_EQ(read(config).window, 4096);
   config["sliding_window"] = 512;
   EXPECT_EQ(read(config).window, 512);
-  EXPECT_EQ(context_fault(read(config), 512), "");
-  EXPECT_THAT(context_fault(read(config), 513), HasSubstr("lower data.context_length to 512"));
   config["sliding_window"] = 0;
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window")));
   config["sliding_window"] = nullptr;
   Shape mistral = read(config);
   EXPECT_EQ(mistral.family, Family::kMistral);
-  EXPECT_EQ(context_fault(mistral, 1 << 20), "");
+  EXPECT_EQ(mistral.window, 0);
   mistral.family = Family::kLlama;
   EXPECT_EQ(mistral, read(new_config()));
   config["num_attention_heads"] = 16;
@@ -179,16 +177,41 @@ TEST(ShapeFromHuggingFace, GraniteHasFourFactors) {
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("'logits_scaling' is 0")));
 }
 
+// The layers whose queries and keys positions do not turn.
+std::vector<int64_t> unrotated(const Shape& shape) {
+  std::vector<int64_t> layers;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (!shape.block_type(layer).rotates) layers.push_back(layer);
+  }
+  return layers;
+}
+
 TEST(ShapeFromHuggingFace, SmolLm3LeavesPositionsOutOfSomeLayers) {
   Json config = family_config("smollm3", "SmolLM3ForCausalLM");
   config["num_hidden_layers"] = 5;
-  EXPECT_EQ(read(config).unrotated, (std::vector<uint8_t>{0, 0, 0, 1, 0}));
+  EXPECT_EQ(unrotated(read(config)), (std::vector<int64_t>{3}));
   config["no_rope_layers"] = {1, 0, 1, 1, 0};
-  EXPECT_EQ(read(config).unrotated, (std::vector<uint8_t>{0, 1, 0, 0, 1}));
+  EXPECT_EQ(unrotated(read(config)), (std::vector<int64_t>{1, 4}));
   config["no_rope_layers"] = {1, 0};
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("no_rope_layers is [1,0]")));
   config["no_rope_layers"] = {1, 0, 2, 1, 0};
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("no_rope_layers is 2")));
+}
+
+// As its folders on the hub have it, before and since transformers 5.
+Json gemma_config(const std::string& type) {
+  return {{"model_type", type},
+          {"architectures", {type == "gemma2" ? "Gemma2ForCausalLM" : "Gemma3ForCausalLM"}},
+          {"hidden_activation", "gelu_pytorch_tanh"},
+          {"hidden_size", 64},
+          {"intermediate_size", 96},
+          {"num_hidden_layers", 7},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 32},
+          {"query_pre_attn_scalar", 64},
+          {"sliding_window", 16},
+          {"vocab_size", 100}};
 }
 
 TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
@@ -203,20 +226,112 @@ TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
     EXPECT_EQ(written["model_type"], type);
     EXPECT_EQ(shape.parameters(), parameter_table(shape).size()) << type;
   }
+  for (const char* type : {"gemma2", "gemma3_text"}) {
+    const Shape shape = read(gemma_config(type));
+    EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+    EXPECT_EQ(shape.parameters(), parameter_table(shape).size()) << type;
+  }
 }
 
-TEST(ShapeFromHuggingFace, QwenIsRefusedWhereItsWindowsOrBiasesAreOn) {
+// The layers whose attention has a window.
+std::vector<int64_t> windowed(const Shape& shape) {
+  std::vector<int64_t> layers;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (shape.block_type(layer).windowed) layers.push_back(layer);
+  }
+  return layers;
+}
+
+TEST(ShapeFromHuggingFace, QwensWindowsAreOffUnlessAKeyOfTheirOwnSaysOtherwise) {
+  Json config = qwen_config("qwen3");
+  config.erase("layer_types");
+  config["sliding_window"] = 64;
+  config["max_window_layers"] = 1;
+  EXPECT_EQ(read(config).window, 0);
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(read(config).window, 64);
+  EXPECT_THAT(windowed(read(config)), ElementsAre(1, 2));
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention"};
+  EXPECT_THAT(windowed(read(config)), ElementsAre(0));
+  config["layer_types"] = {"full_attention", "full_attention", "full_attention"};
+  EXPECT_EQ(read(config).window, 0);
+  EXPECT_TRUE(read(config).block_types.empty());
+}
+
+TEST(ShapeFromHuggingFace, WindowsAndTypesThatAreNoneNameThemselves) {
   const auto fault = [](const char* key, const Json& value) {
     Json config = qwen_config("qwen3");
+    config["use_sliding_window"] = true;
+    config["sliding_window"] = 64;
     config[key] = value;
     return [config] { read(config); };
   };
-  EXPECT_THAT(fault("use_sliding_window", true),
-              ThrowsMessage<InputError>(HasSubstr("use_sliding_window is true")));
+  EXPECT_THAT(fault("sliding_window", "wide"), ThrowsMessage<InputError>(HasSubstr("sliding_window")));
+  EXPECT_THAT(fault("sliding_window", 0), ThrowsMessage<InputError>(HasSubstr("sliding_window")));
+  EXPECT_THAT(fault("sliding_window", 2.5), ThrowsMessage<InputError>(HasSubstr("sliding_window")));
   EXPECT_THAT(fault("attention_bias", true), ThrowsMessage<InputError>(HasSubstr("attention_bias is true")));
-  EXPECT_THAT(fault("layer_types", {"full_attention", "sliding_attention"}),
-              ThrowsMessage<InputError>(HasSubstr("layer_types is \"sliding_attention\"")));
   EXPECT_THAT(fault("layer_types", 3), ThrowsMessage<InputError>(HasSubstr("layer_types is 3")));
+  EXPECT_THAT(fault("layer_types", {"full_attention", "sliding_attention"}),
+              ThrowsMessage<InputError>(HasSubstr("a type for each of the 3 layers")));
+  EXPECT_THAT(fault("layer_types", {"full_attention", "chunked_attention", "full_attention"}),
+              ThrowsMessage<InputError>(HasSubstr("layer_types is \"chunked_attention\" but Sluice computes "
+                                                  "only full_attention and sliding_attention")));
+  Json without = qwen_config("qwen3");
+  without["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  EXPECT_THAT([&] { read(without); }, ThrowsMessage<InputError>(HasSubstr("its width is not said")));
+}
+
+TEST(ShapeFromHuggingFace, Gemma2AlternatesAndCaps) {
+  const Shape shape = read(gemma_config("gemma2"));
+  EXPECT_THAT(windowed(shape), ElementsAre(0, 2, 4, 6));
+  EXPECT_EQ(shape.score_cap, 50.0);
+  EXPECT_EQ(shape.logit_cap, 30.0);
+  EXPECT_EQ(shape.attention_scale, 0.125);
+  EXPECT_EQ(shape.embedding_scale, 8.0);
+  EXPECT_EQ(shape.norm_offset, 1.0);
+  EXPECT_TRUE(shape.tie_embeddings);
+  Json config = gemma_config("gemma2");
+  config["attn_logit_softcapping"] = nullptr;
+  EXPECT_EQ(read(config).score_cap, 0.0);
+}
+
+TEST(ShapeFromHuggingFace, Gemma3TurnsWindowedLayersByAnotherBase) {
+  Json config = gemma_config("gemma3_text");
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+  config["rope_local_base_freq"] = 5000.0;
+  const Shape shape = read(config);
+  EXPECT_THAT(windowed(shape), ElementsAre(0, 1, 2, 3, 4, 6));
+  EXPECT_EQ(shape.rope, (Rope{.theta = 1e6, .scaling = RopeScaling::kLinear, .factor = 8.0}));
+  EXPECT_EQ(shape.window_rope, Rope{.theta = 5000.0});
+  EXPECT_EQ(shape.rope_of({.windowed = true}).theta, 5000.0);
+  config.erase("rope_scaling");
+  config.erase("rope_local_base_freq");
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "linear"}, {"rope_theta", 1e6}, {"factor", 8.0}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}};
+  EXPECT_EQ(read(config), shape);
+  config["sliding_window_pattern"] = 2;
+  EXPECT_THAT(windowed(read(config)), ElementsAre(0, 2, 4, 6));
+}
+
+TEST(ShapeFromHuggingFace, Phi3IsStretchedByFactorsOfEachPair) {
+  Json config = new_config();
+  config["model_type"] = "phi3";
+  config["architectures"] = {"Phi3ForCausalLM"};
+  config["max_position_embeddings"] = 16384;
+  config["original_max_position_embeddings"] = 4096;
+  config["rope_parameters"] = {{"rope_type", "longrope"},
+                               {"rope_theta", 10000.0},
+                               {"short_factor", {1.0, 1.0, 1.5, 2.0}},
+                               {"long_factor", {1.0, 2.0, 4.0, 8.0}}};
+  const Shape shape = read(config);
+  const double first = rope_table(shape.rope, 8, 4096).inverse_frequencies[3];
+  EXPECT_DOUBLE_EQ(rope_table(shape.rope, 8, 4097).inverse_frequencies[3] * 4, first);
+  EXPECT_DOUBLE_EQ(rope_table(shape.rope, 8, 1).attention_scale, std::sqrt(1 + 2.0 / 12));
+  config["rope_parameters"]["long_factor"] = {1.0};
+  EXPECT_THAT(
+      [&] { read(config); },
+      ThrowsMessage<InputError>(HasSubstr("long_factor has 1 factors: give one for each of the 4 pairs")));
 }
 
 TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
@@ -262,9 +377,9 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
        },
        "rope_type is \"dynamic\""},
       {[](Json& j) {
-         j["rope_scaling"] = {{"rope_type", "longrope"}};
+         j["rope_scaling"] = {{"rope_type", "dynamic"}};
        },
-       "rope_type is \"longrope\""},
+       "rope_type is \"dynamic\""},
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", 3}};
        },
@@ -282,9 +397,9 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
        },
        "'low_freq_factor' is missing"},
       {[](Json& j) {
-         j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"truncate", false}};
+         j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"truncate", "no"}};
        },
-       "truncate is false"},
+       "truncate"},
       {[](Json& j) {
          j["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 8}, {"attention_factor", 0}};
        },
@@ -378,7 +493,8 @@ TEST(ShapeFromHuggingFace, MutatedBytesNeverDoMoreThanThrow) {
       mutated[rng.below(mutated.size())] = "0123456789-{}[]\",:.e\x80"[rng.below(21)];
     }
     try {
-      rope_table(read(base::parse_json(mutated, "config.json")));
+      const Shape shape = read(base::parse_json(mutated, "config.json"));
+      rope_table(shape.rope, shape.head_dim, 1);
     } catch (const InputError&) {
     }
   }

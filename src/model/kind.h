@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/shape.h"
+
 namespace sluice::model {
 
 // A run of rows of a parameter that TP cuts on its own.
@@ -47,8 +49,9 @@ struct Parameter {
 // [rows, columns], cut by `groups`.
 Parameter matrix(std::string_view role, std::vector<std::string_view> tensors, int64_t columns,
                  std::vector<RowGroup> groups, Start start = Start::kNormal);
-// Of a norm over `width` values, whole on every TP rank.
-Parameter norm(std::string_view role, std::string_view tensor, int64_t width);
+// Of a norm over `width` values, whole on every TP rank; it starts as the identity, so at 1 less what is
+// added to it (`offset`, which is 0 or 1).
+Parameter norm(std::string_view role, std::string_view tensor, int64_t width, double offset = 0);
 
 // What a token's forward takes on all TP ranks together. A backward's input gradient has as many products and
 // twice the elementwise traffic, its weight gradient as many products.
@@ -56,6 +59,7 @@ struct TokenWork {
   int64_t products = 0;    // multiply-adds of matrices
   int64_t recomputed = 0;  // of these, what a backward that recomputes does again
   int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
+  int64_t window = 0;      // of tokens that it attends to at most, itself included; 0: all before it
   int64_t elements = 0;    // read or written between the products
   int collectives = 0;     // all-gathers and reduce-scatters of its row under TP
   TokenWork& operator+=(const TokenWork& other);
@@ -115,6 +119,9 @@ struct PartBytes {
   int64_t ring_backward = 0;
   int64_t released = 0;  // of the saved ones: no longer there when the parts before it are in their backward
 };
+
+// What a part keeps of a row for its norms: the scale of one before it, the input of one behind it.
+int64_t norm_bytes_of(const Shape& shape, int64_t element_bytes);
 
 // A part of a block.
 class Part {

@@ -10,11 +10,11 @@ class MlpKind final : public Part {
  public:
   static constexpr std::string_view kName = "mlp";
   static constexpr std::string_view kNorm = "mlp_norm";
-  static constexpr std::string_view kGateUp = "gate_up";  // rows gate, up: x·wᵀ
-  static constexpr std::string_view kDown = "down";       // stored [in, out]: a·w
+  static constexpr std::string_view kGateUp = "gate_up";              // rows gate, up: x·wᵀ
+  static constexpr std::string_view kDown = "down";                   // stored [in, out]: a·w
+  static constexpr std::string_view kNormBehind = "mlp_norm_behind";  // where a norm stands behind
 
-  explicit MlpKind(const Shape& shape)
-      : hidden_(shape.hidden), ffn_hidden_(shape.ffn_hidden), norm_place_(shape.norm_place) {}
+  MlpKind(const Shape& shape, const BlockType&) : shape_(shape) {}
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;
@@ -23,9 +23,7 @@ class MlpKind final : public Part {
   PartBytes bytes(int tp, int64_t element_bytes) const override;
 
  private:
-  int64_t hidden_;
-  int64_t ffn_hidden_;
-  NormPlace norm_place_;
+  Shape shape_;
 };
 
 }  // namespace sluice::model

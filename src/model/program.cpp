@@ -1,7 +1,6 @@
 #include "model/program.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -17,21 +16,22 @@ namespace {
 int64_t relative_work(const Kind& kind) {
   constexpr int64_t kUsualTokens = 4096;
   const TokenWork work = kind.work();
-  return work.products + work.attention * kUsualTokens;
+  const int64_t seen = work.window > 0 ? std::min(work.window, kUsualTokens) : kUsualTokens;
+  return work.products + work.attention * seen;
 }
 
 // Numbers the kinds of blocks as they come up, behind the embedding's.
 std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr<const Kind>>& kinds) {
   std::vector<int> of_block;
-  std::array<int, 2> known = {-1, -1};  // by whether positions rotate
+  std::vector<BlockType> known;
   for (int64_t block = 0; block < shape.layers; ++block) {
-    int& kind = known[shape.rotates(block) ? 1 : 0];
-    if (kind < 0) {
-      kind = static_cast<int>(kinds.size());
-      kinds.push_back(std::make_shared<BlockKind>(
-          shape, std::vector<std::string_view>{AttentionKind::kName, MlpKind::kName}, shape.rotates(block)));
-    }
-    of_block.push_back(kind);
+    const BlockType type = shape.block_type(block);
+    const auto found = std::ranges::find(known, type);
+    of_block.push_back(static_cast<int>(1 + (found - known.begin())));
+    if (found != known.end()) continue;
+    known.push_back(type);
+    kinds.push_back(std::make_shared<BlockKind>(
+        shape, std::vector<std::string_view>{AttentionKind::kName, MlpKind::kName}, type));
   }
   return of_block;
 }
@@ -102,15 +102,13 @@ std::vector<int> Program::buckets_of(base::Interval run) const {
 Shape short_shape(const Shape& shape) {
   constexpr int kMost = 2;
   Shape result = shape;
-  result.layers = 0;
-  result.unrotated.clear();
-  std::array<int, 2> taken = {0, 0};
+  result.block_types.clear();
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const bool rotates = shape.rotates(layer);
-    if (taken[rotates ? 1 : 0]++ >= kMost) continue;
-    ++result.layers;
-    if (!shape.unrotated.empty()) result.unrotated.push_back(rotates ? 0 : 1);
+    const BlockType type = shape.block_type(layer);
+    if (std::ranges::count(result.block_types, type) < kMost) result.block_types.push_back(type);
   }
+  result.layers = static_cast<int64_t>(result.block_types.size());
+  if (shape.block_types.empty()) result.block_types.clear();
   return result;
 }
 

@@ -47,7 +47,8 @@ TEST(Program, ATiedHeadReadsTheEmbeddingsBucket) {
 
 TEST(Program, LayersThatDifferAreOfSeveralKinds) {
   Shape shape = test_shape(5);
-  shape.unrotated = {0, 1, 0, 0, 1};
+  const BlockType plain, unrotated{.rotates = false};
+  shape.block_types = {plain, unrotated, plain, plain, unrotated};
   const Program program(shape);
   EXPECT_EQ(program.kinds().size(), 4u);
   EXPECT_FALSE(program.uniform());
@@ -55,7 +56,7 @@ TEST(Program, LayersThatDifferAreOfSeveralKinds) {
   for (int64_t position = 0; position < program.size(); ++position)
     kinds.push_back(program.at(position).kind);
   EXPECT_THAT(kinds, ElementsAre(0, 1, 2, 1, 1, 2, 3));
-  EXPECT_EQ(short_shape(shape).unrotated, (std::vector<uint8_t>{0, 1, 0, 1}));
+  EXPECT_THAT(short_shape(shape).block_types, ElementsAre(plain, unrotated, plain, unrotated));
   EXPECT_EQ(short_shape(test_shape(7)).layers, 2);
 }
 

@@ -9,10 +9,10 @@ namespace sluice::model {
 namespace {
 
 // θ^(−2i/d): pair i turns by this angle a position (Su et al., RoFormer, eq. 15).
-std::vector<double> plain_frequencies(const Shape& shape) {
+std::vector<double> plain_frequencies(double theta, int64_t head_dim) {
   std::vector<double> frequencies;
-  for (int64_t i = 0; i < shape.head_dim; i += 2) {
-    frequencies.push_back(std::pow(shape.rope.theta, -static_cast<double>(i) / shape.head_dim));
+  for (int64_t i = 0; i < head_dim; i += 2) {
+    frequencies.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(head_dim)));
   }
   return frequencies;
 }
@@ -29,23 +29,27 @@ double llama3_frequency(const Rope& rope, double frequency) {
 
 // The (fractional) pair index i that turns `turns` times within the original context: solves
 // L·θ^(−2i/d) = 2π·turns for i (Peng et al., YaRN, section 3.2).
-double yarn_pair_of_turns(const Shape& shape, double turns) {
-  const Rope& rope = shape.rope;
+double yarn_pair_of_turns(const Rope& rope, int64_t head_dim, double turns) {
   const double ratio =
       static_cast<double>(rope.original_max_position_embeddings) / (turns * 2 * std::numbers::pi);
-  return static_cast<double>(shape.head_dim) * std::log(ratio) / (2 * std::log(rope.theta));
+  return static_cast<double>(head_dim) * std::log(ratio) / (2 * std::log(rope.theta));
 }
 
 // YaRN: a ramp over the pair index between the pairs that turn beta_fast and beta_slow times.
-void scale_yarn(const Shape& shape, std::vector<double>& frequencies) {
-  const double last = static_cast<double>(shape.head_dim - 1);
-  const double low = std::max(std::floor(yarn_pair_of_turns(shape, shape.rope.beta_fast)), 0.0);
-  double high = std::min(std::ceil(yarn_pair_of_turns(shape, shape.rope.beta_slow)), last);
+void scale_yarn(const Rope& rope, int64_t head_dim, std::vector<double>& frequencies) {
+  double low = yarn_pair_of_turns(rope, head_dim, rope.beta_fast);
+  double high = yarn_pair_of_turns(rope, head_dim, rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
   // Transformers widens an empty ramp by the same amount.
   if (low == high) high += 0.001;
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double slowed_share = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    frequencies[i] *= slowed_share / shape.rope.factor + (1 - slowed_share);
+    frequencies[i] *= slowed_share / rope.factor + (1 - slowed_share);
   }
 }
 
@@ -56,20 +60,28 @@ double yarn_attention_scale(const Rope& rope) {
 
 }  // namespace
 
-RopeTable rope_table(const Shape& shape) {
-  RopeTable table{.inverse_frequencies = plain_frequencies(shape)};
-  switch (shape.rope.scaling) {
+RopeTable rope_table(const Rope& rope, int64_t head_dim, int64_t positions) {
+  RopeTable table{.inverse_frequencies = plain_frequencies(rope.theta, head_dim)};
+  std::vector<double>& frequencies = table.inverse_frequencies;
+  switch (rope.scaling) {
     case RopeScaling::kNone: break;
     case RopeScaling::kLinear:
-      for (double& frequency : table.inverse_frequencies) frequency /= shape.rope.factor;
+      for (double& frequency : frequencies) frequency /= rope.factor;
       break;
     case RopeScaling::kLlama3:
-      for (double& frequency : table.inverse_frequencies) frequency = llama3_frequency(shape.rope, frequency);
+      for (double& frequency : frequencies) frequency = llama3_frequency(rope, frequency);
       break;
     case RopeScaling::kYarn:
-      scale_yarn(shape, table.inverse_frequencies);
-      table.attention_scale = yarn_attention_scale(shape.rope);
+      scale_yarn(rope, head_dim, frequencies);
+      table.attention_scale = yarn_attention_scale(rope);
       break;
+    case RopeScaling::kLongRope: {
+      const bool longer = positions > rope.original_max_position_embeddings;
+      const std::vector<double>& factors = longer ? rope.long_factors : rope.short_factors;
+      for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+      table.attention_scale = rope.attention_factor;
+      break;
+    }
   }
   return table;
 }

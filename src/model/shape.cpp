@@ -1,5 +1,7 @@
 #include "model/shape.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "model/program.h"
@@ -19,7 +21,16 @@ __int128 wide_parameters(const Shape& shape) {
          (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
-void validate_rope(const Rope& rope) {
+void validate_factors(const std::string& name, const std::vector<double>& factors, const Shape& shape) {
+  if (static_cast<int64_t>(factors.size()) * 2 != shape.head_dim) {
+    throw InputError(text("model: rope ", name, " has ", factors.size(),
+                          " factors: give one for each of the ", shape.head_dim / 2, " pairs of a head"));
+  }
+  for (const double factor : factors)
+    base::require_in_range(text("model: rope ", name), factor, kShapeRanges.rope_factor);
+}
+
+void validate_rope(const Rope& rope, const Shape& shape) {
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: rope_theta", rope.theta, ranges.rope_theta);
   if (rope.scaling == RopeScaling::kNone) return;
@@ -27,6 +38,13 @@ void validate_rope(const Rope& rope) {
   if (rope.scaling == RopeScaling::kLinear) return;
   base::require_in_range("model: rope original_max_position_embeddings",
                          rope.original_max_position_embeddings, ranges.max_positions);
+  base::require_in_range("model: rope attention_factor", rope.attention_factor,
+                         {0.0, ranges.rope_factor.most});
+  if (rope.scaling == RopeScaling::kLongRope) {
+    validate_factors("short_factor", rope.short_factors, shape);
+    validate_factors("long_factor", rope.long_factors, shape);
+    return;
+  }
   if (rope.scaling == RopeScaling::kLlama3) {
     base::require_in_range("model: rope low_freq_factor", rope.low_freq_factor, ranges.rope_factor);
     base::require_in_range("model: rope high_freq_factor", rope.high_freq_factor, ranges.rope_factor);
@@ -36,10 +54,21 @@ void validate_rope(const Rope& rope) {
   }
   base::require_in_range("model: rope beta_slow", rope.beta_slow, ranges.rope_factor);
   base::require_in_range("model: rope beta_fast", rope.beta_fast, {rope.beta_slow, ranges.rope_factor.most});
-  base::require_in_range("model: rope attention_factor", rope.attention_factor,
-                         {0.0, ranges.rope_factor.most});
   if (!(rope.theta > 1)) {
     throw InputError(text("model: rope_theta is ", rope.theta, ": rope type yarn needs one above 1"));
+  }
+}
+
+void validate_blocks(const Shape& shape) {
+  if (shape.window != 0) base::require_in_range("model: window", shape.window, kShapeRanges.window);
+  if (shape.block_types.empty()) return;
+  if (static_cast<int64_t>(shape.block_types.size()) != shape.layers) {
+    throw InputError(text("model: types are said of ", shape.block_types.size(), " layers of ", shape.layers,
+                          ": say them of each"));
+  }
+  const bool windowed = std::ranges::any_of(shape.block_types, &BlockType::windowed);
+  if (windowed && shape.window == 0) {
+    throw InputError("model: layers attend through a window, but its width is not said: give one");
   }
 }
 
@@ -67,11 +96,9 @@ void validate(const Shape& shape) {
                           shape.ffn_hidden, " have more than ", ranges.parameters.most,
                           " parameters: lower one"));
   }
-  validate_rope(shape.rope);
-  if (!shape.unrotated.empty() && static_cast<int64_t>(shape.unrotated.size()) != shape.layers) {
-    throw InputError(text("model: rotary positions are said of ", shape.unrotated.size(), " layers of ",
-                          shape.layers, ": say them of each"));
-  }
+  validate_rope(shape.rope, shape);
+  if (shape.window_rope) validate_rope(*shape.window_rope, shape);
+  validate_blocks(shape);
   const std::pair<const char*, double> factors[] = {{"embedding", shape.embedding_scale},
                                                     {"residual", shape.residual_scale},
                                                     {"logit", shape.logit_divisor}};
@@ -79,18 +106,14 @@ void validate(const Shape& shape) {
     base::require_in_range(text("model: ", name, " factor"), factor, ranges.factor);
   }
   base::require_in_range("model: attention factor", shape.attention_scale, {0.0, ranges.factor.most});
+  base::require_in_range("model: cap of scores", shape.score_cap, {0.0, ranges.factor.most});
+  base::require_in_range("model: cap of logits", shape.logit_cap, {0.0, ranges.factor.most});
+  base::require_in_range("model: norm offset", shape.norm_offset, {0.0, 1.0});
 }
 
 std::string tp_fault(const Shape& shape, int tp) {
   if (tp < 1) return text("tp is ", tp, " but must be at least 1");
   return Program(shape).tp_fault(tp);
-}
-
-std::string context_fault(const Shape& shape, int64_t context_length) {
-  if (shape.window == 0 || context_length <= shape.window) return "";
-  return text("context_length ", context_length, " is above the model's sliding_window ", shape.window,
-              ", and attention through a window is not computed yet: lower data.context_length to ",
-              shape.window);
 }
 
 int64_t Shape::parameters() const {

@@ -3,13 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace sluice::model {
 
 // How rotary frequencies are stretched to longer contexts. The names are Hugging Face's `rope_type`s.
-enum class RopeScaling { kNone, kLinear, kLlama3, kYarn };
+enum class RopeScaling { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
 struct Rope {
   double theta = 10000.0;
@@ -17,21 +18,44 @@ struct Rope {
   double factor = 1.0;
   double low_freq_factor = 1.0;                     // llama3
   double high_freq_factor = 4.0;                    // llama3
-  int64_t original_max_position_embeddings = 8192;  // llama3, yarn
+  int64_t original_max_position_embeddings = 8192;  // llama3, yarn, longrope
   double beta_fast = 32.0;                          // yarn
   double beta_slow = 1.0;                           // yarn
-  double attention_factor = 0.0;                    // yarn; 0: 0.1·ln(factor) + 1
+  bool truncate = true;                             // yarn: its ramp begins and ends at whole pairs
+  double attention_factor = 0.0;                    // yarn, longrope; 0, of yarn: 0.1·ln(factor) + 1
+  // longrope, by pair: what frequencies are divided by, up to the original context and beyond it.
+  std::vector<double> short_factors, long_factors;
   bool operator==(const Rope&) const = default;
 };
 
 // Whose files it reads and writes; what it computes is said by the shape's other members. The registry is in
 // model/family.cpp.
-enum class Family : uint8_t { kLlama, kMistral, kQwen2, kQwen3, kPhi3, kGranite, kSmolLm3, kOlmo2 };
+enum class Family : uint8_t {
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kPhi3,
+  kGranite,
+  kSmolLm3,
+  kOlmo2,
+  kGemma2,
+  kGemma3,
+};
 
 // Norms of queries and keys before they are rotated: each head on its own, or all heads as one row.
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
-// Where a part of a block is normed: x + part(norm(x)), or x + norm(part(x)).
-enum class NormPlace : uint8_t { kBefore, kBehind };
+// Where a part of a block is normed: x + part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
+enum class NormPlace : uint8_t { kBefore, kBehind, kAround };
+// What the gate of a gated MLP passes through; GELU by its approximation with tanh.
+enum class Activation : uint8_t { kSilu, kGeluTanh };
+
+// What tells the blocks of one model from each other.
+struct BlockType {
+  bool rotates = true;    // positions turn queries and keys
+  bool windowed = false;  // attention sees the shape's window, not all that came before
+  bool operator==(const BlockType&) const = default;
+};
 
 struct Shape {
   Family family = Family::kLlama;
@@ -48,19 +72,29 @@ struct Shape {
   bool qkv_bias = false;  // queries, keys and values have biases
   QkNorm qk_norm = QkNorm::kNone;
   NormPlace norm_place = NormPlace::kBefore;
+  double norm_offset = 0.0;  // added to the weights of norms
+  Activation activation = Activation::kSilu;
   // Factors: of the embedding's rows; of what each part adds; of scores (0: 1/√head_dim); and what logits are
   // divided by.
   double embedding_scale = 1.0;
   double residual_scale = 1.0;
   double attention_scale = 0.0;
   double logit_divisor = 1.0;
-  // Tokens that one attends to, itself included; 0: all before it. Sequences may be as long (context_fault).
+  // Scores, and logits, become c·tanh(x/c); 0: they stay.
+  double score_cap = 0.0;
+  double logit_cap = 0.0;
+  bool out_bias = false;  // what attention adds has a bias
+  bool sinks = false;     // each query head has one more score, which no value goes with
+  // Tokens that a windowed block's attention sees, itself included; 0: there are no such blocks.
   int64_t window = 0;
-  std::vector<uint8_t>
-      unrotated;  // by layer, 1: positions do not turn queries and keys; empty: they do in all
+  std::optional<Rope> window_rope;     // of windowed blocks, where it is not `rope`
+  std::vector<BlockType> block_types;  // by layer; empty: all rotate, and with a window all are windowed
 
-  bool rotates(int64_t layer) const {
-    return unrotated.empty() || unrotated[static_cast<size_t>(layer)] == 0;
+  BlockType block_type(int64_t layer) const {
+    return block_types.empty() ? BlockType{.windowed = window > 0} : block_types[static_cast<size_t>(layer)];
+  }
+  const Rope& rope_of(const BlockType& type) const {
+    return type.windowed && window_rope ? *window_rope : rope;
   }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
@@ -75,16 +109,15 @@ void validate(const Shape& shape);
 // heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
 
-// Why sequences of so many tokens cannot be computed, with a way out, or "": attention's window bites.
-std::string context_fault(const Shape& shape, int64_t context_length);
-
 // Rotary inverse frequencies of head_dim/2 pairs, and the factor that multiplies cos and sin (1 except for
-// yarn). REQUIRES: a valid shape. Formulas as in Hugging Face transformers' modeling_rope_utils.
+// yarn and longrope), for sequences of at most `positions` tokens: longrope's depend on whether that is more
+// than the original context. REQUIRES: a valid rope. Formulas as in Hugging Face transformers'
+// modeling_rope_utils.
 struct RopeTable {
   std::vector<double> inverse_frequencies;
   double attention_scale = 1.0;
 };
-RopeTable rope_table(const Shape& shape);
+RopeTable rope_table(const Rope& rope, int64_t head_dim, int64_t positions);
 
 // Shipped shapes: llama-7b, llama-13b, llama-32b. InputError listing them for another name.
 Shape named_shape(const std::string& name);

@@ -20,6 +20,7 @@ struct ShapeRanges {
   base::Range<double> rope_theta{1e-6, 1e15};
   base::Range<double> rope_factor{1e-6, 1e6};  // and the factors and betas of its kinds
   base::Range<double> factor{1e-6, 1e6};       // of embeddings, what layers add, logits
+  base::Range<int64_t> window{1, int64_t{1} << 31};
   base::Range<int64_t> max_positions{1, int64_t{1} << 40};
 };
 inline constexpr ShapeRanges kShapeRanges;

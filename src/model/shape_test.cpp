@@ -105,12 +105,14 @@ TEST(Kinds, CountAMultiplyAddOfEveryMatrixElement) {
   EXPECT_EQ(table.program.kind_at(1).work().attention, 16);
 }
 
+RopeTable table_of(const Shape& shape) { return rope_table(shape.rope, shape.head_dim, 4096); }
+
 // Values below were computed apart from this program, from the formulas of the papers.
 
 TEST(RopeTable, PlainFrequenciesArePowersOfTheta) {
   Shape shape = small_shape();
   shape.head_dim = 8;
-  const RopeTable table = rope_table(shape);
+  const RopeTable table = table_of(shape);
   EXPECT_THAT(table.inverse_frequencies,
               testing::Pointwise(testing::DoubleNear(1e-15), {1.0, 0.1, 0.01, 0.001}));
   EXPECT_EQ(table.attention_scale, 1.0);
@@ -120,7 +122,7 @@ TEST(RopeTable, LinearDividesByTheFactor) {
   Shape shape = small_shape();
   shape.head_dim = 8;
   shape.rope = {.scaling = RopeScaling::kLinear, .factor = 4.0};
-  EXPECT_THAT(rope_table(shape).inverse_frequencies,
+  EXPECT_THAT(table_of(shape).inverse_frequencies,
               testing::Pointwise(testing::DoubleNear(1e-15), {0.25, 0.025, 0.0025, 0.00025}));
 }
 
@@ -128,7 +130,7 @@ TEST(RopeTable, Llama3KeepsFastPairsSlowsSlowOnesAndBlendsBetween) {
   Shape shape = small_shape();
   shape.head_dim = 16;
   shape.rope = {.theta = 500000.0, .scaling = RopeScaling::kLlama3, .factor = 8.0};
-  EXPECT_THAT(rope_table(shape).inverse_frequencies,
+  EXPECT_THAT(table_of(shape).inverse_frequencies,
               testing::Pointwise(
                   testing::DoubleNear(1e-15),
                   {1.0, 0.19392274474868576, 0.03760603093086393, 0.007292664737217109, 0.0005248461609929547,
@@ -139,16 +141,16 @@ TEST(RopeTable, YarnRampsBetweenPairs) {
   Shape shape = small_shape();
   shape.head_dim = 16;
   shape.rope = {.scaling = RopeScaling::kYarn, .factor = 4.0, .original_max_position_embeddings = 2048};
-  RopeTable table = rope_table(shape);
+  RopeTable table = table_of(shape);
   EXPECT_THAT(table.inverse_frequencies,
               testing::Pointwise(testing::DoubleNear(1e-15),
                                  {1.0, 0.31622776601683794, 0.1, 0.02569350598886808, 0.00625,
                                   0.001383496476323666, 0.00025, 7.905694150420948e-05}));
   EXPECT_DOUBLE_EQ(table.attention_scale, 1.138629436111989);
   shape.rope.attention_factor = 0.5;
-  EXPECT_EQ(rope_table(shape).attention_scale, 0.5);
+  EXPECT_EQ(table_of(shape).attention_scale, 0.5);
   shape.rope = {.scaling = RopeScaling::kYarn, .factor = 1.0};
-  EXPECT_EQ(rope_table(shape).attention_scale, 1.0);
+  EXPECT_EQ(table_of(shape).attention_scale, 1.0);
 }
 
 TEST(RopeTable, YarnWithAnEmptyRampStaysFinite) {
@@ -158,7 +160,7 @@ TEST(RopeTable, YarnWithAnEmptyRampStaysFinite) {
                 .original_max_position_embeddings = 6,
                 .beta_fast = 1.0,
                 .beta_slow = 1.0};
-  EXPECT_THAT(rope_table(shape).inverse_frequencies,
+  EXPECT_THAT(table_of(shape).inverse_frequencies,
               testing::Pointwise(testing::DoubleNear(1e-15), {1.0, 0.0025}));
 }
 

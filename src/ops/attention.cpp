@@ -52,12 +52,25 @@ void zero_rows_from(const at::Tensor& x, int64_t begin) {
 }  // namespace
 
 namespace flash {
+namespace {
+
+// That a token sees beside itself, as flash attention wants it said; nothing: as far as causal attention
+// goes.
+std::optional<int64_t> tokens_before(const AttentionInput& input) {
+  return input.window > 0 ? std::optional(input.window - 1) : std::nullopt;
+}
+std::optional<int64_t> tokens_behind(const AttentionInput& input) {
+  return input.window > 0 ? std::optional<int64_t>(0) : std::nullopt;
+}
+
+}  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
   const at::Tensor& begins = sequences.begins_device;
   auto [out_TND, lse_NT, rng, unused, mask] = at::_flash_attention_forward(
       input.q_TND, input.k_TKD, input.v_TKD, begins, begins, sequences.longest, sequences.longest,
-      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, input.scale);
+      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, input.scale, tokens_before(input),
+      tokens_behind(input));
   zero_rows_from(out_TND, sequences.begins.back());
   return {out_TND, lse_NT, rng};
 }
@@ -69,7 +82,8 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   const auto [dq_TND, dk_TKD, dv_TKD] =
       at::_flash_attention_backward(dout_TND, input.q_TND, input.k_TKD, input.v_TKD, saved.out_TND,
                                     saved.lse_NT, begins, begins, sequences.longest, sequences.longest,
-                                    /*dropout_p=*/0.0, /*is_causal=*/true, saved.rng, unused, input.scale);
+                                    /*dropout_p=*/0.0, /*is_causal=*/true, saved.rng, unused, input.scale,
+                                    tokens_before(input), tokens_behind(input));
   gradient.dq_TND.copy_(dq_TND);
   gradient.dk_TKD.copy_(dk_TKD);
   gradient.dv_TKD.copy_(dv_TKD);
@@ -88,7 +102,7 @@ at::Tensor batch_of(const at::Tensor& x, base::Interval rows) { return rows_of(x
 
 void attend_blocks_cuda(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                         const AttentionResult& seen) {
-  for (const auto& [queries, keys] : blocks) {
+  for (const auto& [queries, keys, ahead] : blocks) {
     const auto [out_1TND, lse_1NT, rng, unused, mask] = at::_flash_attention_forward(
         batch_of(input.q_TND, queries), batch_of(input.k_TKD, keys), batch_of(input.v_TKD, keys),
         /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, queries.size(), keys.size(), /*dropout_p=*/0.0,
@@ -102,7 +116,7 @@ void attend_blocks_backward_cuda(const at::Tensor& dout_TND, const AttentionInpu
                                  const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                                  const AttentionGradient& gradient) {
   const at::Tensor unused = at::empty({0}, saved.rng.options());
-  for (const auto& [queries, keys] : blocks) {
+  for (const auto& [queries, keys, ahead] : blocks) {
     const auto [dq_1TND, dk_1TKD, dv_1TKD] = at::_flash_attention_backward(
         batch_of(dout_TND, queries), batch_of(input.q_TND, queries), batch_of(input.k_TKD, keys),
         batch_of(input.v_TKD, keys), batch_of(saved.out_TND, queries),
@@ -129,7 +143,13 @@ bool has_fused_kernel(const AttentionInput& input) {
   const bool narrow_type =
       input.q_TND.scalar_type() == at::kBFloat16 || input.q_TND.scalar_type() == at::kHalf;
   const int64_t dimensions = input.q_TND.size(2);
-  return narrow_type && dimensions <= 256 && dimensions % 8 == 0;
+  return narrow_type && dimensions <= 256 && dimensions % 8 == 0 && input.cap == 0;
+}
+
+// A block's window is a band that flash attention's own cannot express: it wants the last query to see the
+// last key.
+bool has_fused_kernel_of_blocks(const AttentionInput& input) {
+  return has_fused_kernel(input) && input.window == 0;
 }
 
 }  // namespace
@@ -179,11 +199,27 @@ void aten::merge(const AttentionResult& seen, const AttentionResult& more) {
   seen.lse_NT.copy_(lse_NT);
 }
 
+void add_sinks(const AttentionResult& result, const at::Tensor& sinks_N) {
+  const at::Tensor lse_NT =
+      at::logaddexp(result.lse_NT, sinks_N.to(result.lse_NT.scalar_type()).unsqueeze(1));
+  const at::Tensor share_NT = (result.lse_NT - lse_NT).exp_();
+  result.out_TND.mul_(share_NT.transpose(0, 1).unsqueeze(-1).to(result.out_TND.scalar_type()));
+  result.lse_NT.copy_(lse_NT);
+}
+
+void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, const at::Tensor& sinks_N,
+                    const at::Tensor& dsinks_N) {
+  const at::ScalarType wide = saved.lse_NT.scalar_type();
+  const at::Tensor delta_TN = (dout_TND.to(wide) * saved.out_TND.to(wide)).sum(-1);
+  const at::Tensor share_NT = (sinks_N.to(wide).unsqueeze(1) - saved.lse_NT).exp_();
+  dsinks_N.sub_((share_NT * delta_TN.transpose(0, 1)).sum(1));
+}
+
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
   if (!input.q_TND.is_cuda()) return cpu::attend_blocks(input, blocks, seen);
-  return has_fused_kernel(input) ? attend_blocks_cuda(input, blocks, seen)
-                                 : aten::attend_blocks(input, blocks, seen);
+  return has_fused_kernel_of_blocks(input) ? attend_blocks_cuda(input, blocks, seen)
+                                           : aten::attend_blocks(input, blocks, seen);
 }
 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
@@ -192,8 +228,9 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
   if (!input.q_TND.is_cuda()) {
     return cpu::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
   }
-  return has_fused_kernel(input) ? attend_blocks_backward_cuda(dout_TND, input, saved, blocks, gradient)
-                                 : aten::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
+  return has_fused_kernel_of_blocks(input)
+             ? attend_blocks_backward_cuda(dout_TND, input, saved, blocks, gradient)
+             : aten::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
 }
 
 }  // namespace sluice::ops

@@ -33,6 +33,10 @@ struct AttentionInput {
   at::Tensor k_TKD;
   at::Tensor v_TKD;
   double scale = 1.0;  // of the scores, before the softmax
+  // What a token sees of those up to its own, itself included; 0: all. It has a position in its sequence, or
+  // as AttentionBlock says.
+  int64_t window = 0;
+  double cap = 0;  // scores s, scaled, become cap·tanh(s/cap) before the softmax; 0: they stay
 };
 
 struct AttentionResult {
@@ -52,10 +56,13 @@ struct AttentionGradient {
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
 
-// A part of attention whose keys come from elsewhere: every one of the queries sees every one of the keys.
+// A part of attention whose keys come from elsewhere: every one of the queries sees every one of the keys,
+// but for those that a window hides.
 struct AttentionBlock {
   base::Interval queries;  // rows of q, out and lse
   base::Interval keys;     // rows of k and v, which may have other rows than q
+  int64_t ahead = 0;       // of the first key's position is the first query's; counts with a window only
+  bool operator==(const AttentionBlock&) const = default;
 };
 
 // What the queries have seen of two sets of keys that share none, in `seen`: out and lse over both.
@@ -64,7 +71,7 @@ void merge(const AttentionResult& seen, const AttentionResult& more);
 
 // Goes on from what the queries have `seen`: their out and lse become those over old and new keys. Both are
 // in lse's type; rows that have seen nothing have lse -inf and out 0.
-// REQUIRES here and below: no interval is empty, and no row stands in two blocks of one call.
+// REQUIRES here and below: no interval is empty.
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen);
 
@@ -74,7 +81,8 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient);
 
-// Who attends on GPUs, for people: cuDNN with its version, or why it does not. Known once something attended.
+// Who attends on GPUs, for people (windows: flash attention, between lanes ATen; caps: ATen): cuDNN with its
+// version, or why it does not. Known once something attended.
 std::string attention_report();
 
 // The same by libtorch's flash attention, on GPUs: where cuDNN does not take the input, and to compare it
@@ -85,9 +93,19 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
 }  // namespace flash
 
-// The same from ATen's operators: for GPUs where there is no fused kernel (flash attention takes 16-bit types
-// and heads of at most 256 dimensions, a multiple of 8), and for tests. attention_backward leaves rows of no
-// sequence.
+// Of scores that were taken over keys alone (Xiao et al. 2023, "Efficient Streaming Language Models with
+// Attention Sinks"): each head has one more, sinks_N, that no value goes with. Its softmax shares shrink the
+// output by exp(lse − lse'), where lse' = log(exp lse + exp sink), and take lse's place; backwards of
+// attention are then those with the sink. Changes `result`; rows of no sequence stay.
+void add_sinks(const AttentionResult& result, const at::Tensor& sinks_N);
+// Adds to dsinks_N, whose type may be wider: −Σ exp(sink − lse')·(dout·out) over the rows. `saved` has the
+// sinks in it.
+void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, const at::Tensor& sinks_N,
+                    const at::Tensor& dsinks_N);
+
+// The same from ATen's operators: for GPUs where there is no fused kernel (flash attention takes 16-bit
+// types, heads of at most 256 dimensions, a multiple of 8, and scores without a cap), and for tests.
+// attention_backward leaves rows of no sequence.
 namespace aten {
 void merge(const AttentionResult& seen, const AttentionResult& more);
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);

@@ -31,13 +31,16 @@ struct Block {
   int64_t keys = 0;
 };
 
+// A sequence as a part: what stands before has to be seen as far as the window reaches.
+Mask mask_of_blocks(const AttentionInput& input) { return input.window > 0 ? Mask::kCausal : Mask::kNone; }
+
 template <typename Visit>
 void for_each_block(const AttentionBlock& part, Mask mask, int64_t heads, Visit visit) {
   const int64_t length = part.queries.size(), keys = part.keys.size();
   const int64_t most_rows = std::max<int64_t>(1, kMostScores / (heads * keys));
   for (int64_t first = 0; first < length; first += most_rows) {
     const int64_t rows = std::min(most_rows, length - first);
-    visit(Block{first, rows, mask == Mask::kCausal ? first + rows : keys});
+    visit(Block{first, rows, mask == Mask::kCausal ? std::min(keys, part.ahead + first + rows) : keys});
   }
 }
 
@@ -46,6 +49,9 @@ class Sequence {
  public:
   Sequence(const AttentionInput& input, const AttentionBlock& part, Mask mask)
       : mask_(mask),
+        ahead_(part.ahead),
+        window_(input.window),
+        cap_(input.cap),
         scale_(input.scale),
         keys_(input.k_TKD.size(1)),
         q_KGTD_(by_head(input.q_TND, part.queries)),
@@ -68,13 +74,25 @@ class Sequence {
   at::Tensor scores(const Block& block) const {
     at::Tensor scores = at::bmm(queries(block), keys(block).transpose(1, 2)).mul_(scale_);
     scores = scores.view({keys_, -1, block.rows, block.keys});
+    if (cap_ > 0) scores.div_(cap_).tanh_().mul_(cap_);
     if (mask_ == Mask::kNone) return scores;
-    const at::Tensor behind = at::ones({block.rows, block.keys}, scores.options().dtype(at::kBool));
-    return scores.masked_fill_(behind.triu(block.first + 1), -std::numeric_limits<double>::infinity());
+    constexpr double kNever = -std::numeric_limits<double>::infinity();
+    const int64_t ahead = ahead_ + block.first;
+    const at::Tensor all = at::ones({block.rows, block.keys}, scores.options().dtype(at::kBool));
+    scores.masked_fill_(all.triu(ahead + 1), kNever);
+    if (window_ > 0) scores.masked_fill_(all.tril(ahead - window_), kNever);
+    return scores;
+  }
+  // Of those scores to what they were before the cap, of which they are `scores` now.
+  void uncap(at::Tensor& dscores, const at::Tensor& scores) const {
+    if (cap_ > 0) dscores.mul_(1 - (scores / cap_).clamp_(-1, 1).square_());
   }
 
  private:
   Mask mask_;
+  int64_t ahead_;
+  int64_t window_;
+  double cap_;
   double scale_;
   int64_t keys_;
   at::Tensor q_KGTD_, k_KTD_, v_KTD_;
@@ -104,7 +122,8 @@ void attend(const AttentionInput& input, const AttentionBlock& part, Mask mask,
   for_each_block(part, mask, input.q_TND.size(1), [&](const Block& block) {
     const at::Tensor scores_KGRL = sequence.scores(block);
     const at::Tensor lse_KGR = at::logsumexp(scores_KGRL, {-1});
-    const at::Tensor p_KGRL = (scores_KGRL - lse_KGR.unsqueeze(-1)).exp_();
+    // A row that sees nothing has no share of anything.
+    const at::Tensor p_KGRL = (scores_KGRL - lse_KGR.unsqueeze(-1)).exp_().nan_to_num_(0.0);
     const at::Tensor out_KGRD = at::bmm(Sequence::flat(p_KGRL), sequence.values(block))
                                     .view({p_KGRL.size(0), p_KGRL.size(1), block.rows, -1});
     const base::Interval rows{part.queries.begin + block.first,
@@ -125,10 +144,12 @@ AttentionGradient differentiate(const at::Tensor& dout_TND, const AttentionInput
   const at::Tensor dv_KTD = at::zeros_like(dk_KTD), dq_KGTD = at::empty_like(dout_KGTD);
   for_each_block(part, mask, input.q_TND.size(1), [&](const Block& block) {
     const auto of_block = [&](const at::Tensor& x) { return x.narrow(2, block.first, block.rows); };
-    const at::Tensor p_KGRL = (sequence.scores(block) - of_block(lse_KGT).unsqueeze(-1)).exp_();
+    const at::Tensor scores_KGRL = sequence.scores(block);
+    const at::Tensor p_KGRL = (scores_KGRL - of_block(lse_KGT).unsqueeze(-1)).exp_();
     const at::Tensor dout = Sequence::flat(of_block(dout_KGTD));
     const at::Tensor dp_KGRL = at::bmm(dout, sequence.values(block).transpose(1, 2)).view_as(p_KGRL);
-    const at::Tensor ds_KGRL = (dp_KGRL - of_block(delta_KGT).unsqueeze(-1)).mul_(p_KGRL).mul_(input.scale);
+    at::Tensor ds_KGRL = (dp_KGRL - of_block(delta_KGT).unsqueeze(-1)).mul_(p_KGRL).mul_(input.scale);
+    sequence.uncap(ds_KGRL, scores_KGRL);
     const at::Tensor ds = Sequence::flat(ds_KGRL);
     dv_KTD.narrow(1, 0, block.keys).add_(at::bmm(Sequence::flat(p_KGRL).transpose(1, 2), dout));
     dk_KTD.narrow(1, 0, block.keys).add_(at::bmm(ds.transpose(1, 2), sequence.queries(block)));
@@ -162,7 +183,7 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
                    const AttentionResult& seen) {
   for (const AttentionBlock& block : blocks) {
     const AttentionResult more{at::empty_like(seen.out_TND), at::empty_like(seen.lse_NT)};
-    attend(input, block, Mask::kNone, more);
+    attend(input, block, mask_of_blocks(input), more);
     merge({rows_of(seen.out_TND, block.queries), lse_of(seen.lse_NT, block.queries)},
           {rows_of(more.out_TND, block.queries), lse_of(more.lse_NT, block.queries)});
   }
@@ -172,7 +193,7 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
   for (const AttentionBlock& block : blocks) {
-    const AttentionGradient own = differentiate(dout_TND, input, saved, block, Mask::kNone);
+    const AttentionGradient own = differentiate(dout_TND, input, saved, block, mask_of_blocks(input));
     rows_of(gradient.dq_TND, block.queries).add_(own.dq_TND);
     rows_of(gradient.dk_TKD, block.keys).add_(own.dk_TKD);
     rows_of(gradient.dv_TKD, block.keys).add_(own.dv_TKD);

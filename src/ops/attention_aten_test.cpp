@@ -57,11 +57,27 @@ Case random_case(const at::TensorOptions& options) {
   return {{random(4), random(2), random(2), 0.35}, random(4)};
 }
 
+// All that came before, a window inside a tile, and one over several; with and without a cap.
+template <typename Visit>
+void for_each_form(AttentionInput input, Visit visit) {
+  for (const int64_t window : {0, 7, 270}) {
+    for (const double cap : {0.0, 0.9}) {
+      SCOPED_TRACE(window);
+      SCOPED_TRACE(cap);
+      input.window = window;
+      input.cap = cap;
+      visit(input);
+    }
+  }
+}
+
 void expect_operators_as_fused(at::ScalarType dtype, double tolerance) {
   const Case c = random_case(at::dtype(dtype));
   const PackedSequences sequences = packed_sequences(c.lengths, at::kCPU);
-  expect_close(run(c.input, c.dout, sequences, attention, attention_backward),
-               run(c.input, c.dout, sequences, aten::attention, aten::attention_backward), tolerance);
+  for_each_form(c.input, [&](const AttentionInput& input) {
+    expect_close(run(input, c.dout, sequences, attention, attention_backward),
+                 run(input, c.dout, sequences, aten::attention, aten::attention_backward), tolerance);
+  });
 }
 
 TEST(AttentionOnCpu, InDoubleEqualsTheOperators) { expect_operators_as_fused(at::kDouble, 1e-10); }
@@ -76,8 +92,8 @@ using AttendBackward = void (*)(const at::Tensor&, const AttentionInput&, const 
 Gradients run_in_blocks(const AttentionInput& input, const at::Tensor& dout, Attend attend,
                         AttendBackward backward) {
   const PackedSequences parts = packed_sequences({5, 118, 200}, dout.device());
-  const std::vector<AttentionBlock> blocks{{{123, 323}, {5, 123}}, {{5, 123}, {0, 5}}};
-  const std::vector<AttentionBlock> last{{{123, 323}, {0, 5}}};
+  const std::vector<AttentionBlock> blocks{{{123, 323}, {5, 123}, 118}, {{5, 123}, {0, 5}, 5}};
+  const std::vector<AttentionBlock> last{{{123, 323}, {0, 5}, 123}};
   AttentionResult seen = attention(input, parts);
   const at::ScalarType wide = seen.lse_NT.scalar_type();
   seen.out_TND = seen.out_TND.to(wide);
@@ -94,9 +110,11 @@ Gradients run_in_blocks(const AttentionInput& input, const at::Tensor& dout, Att
 void expect_blocks_as_whole(const at::TensorOptions& options, Attend attend, AttendBackward backward,
                             double tolerance) {
   const Case c = random_case(options);
-  expect_close(run_in_blocks(c.input, c.dout, attend, backward),
-               run(c.input, c.dout, packed_sequences({323}, options.device()), attention, attention_backward),
-               tolerance);
+  const PackedSequences whole = packed_sequences({323}, options.device());
+  for_each_form(c.input, [&](const AttentionInput& input) {
+    expect_close(run_in_blocks(input, c.dout, attend, backward),
+                 run(input, c.dout, whole, attention, attention_backward), tolerance);
+  });
 }
 
 TEST(AttentionInBlocks, OnCpuEqualsTheWhole) {

@@ -29,34 +29,62 @@ namespace {
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kTileKeys = 256;
 
-// What a token sees: of a sequence the keys up to its own, of a block all of them.
-enum class Mask { kCausal, kNone };
+// A sequence's task begins anew, a block's goes on from what its queries have seen.
+enum class Task { kSequence, kBlock };
+
+// Which keys a query sees: the one as many keys on as its position is ahead of the first key's, and those
+// before it as far as the window reaches. Without a window a block's queries are ahead of all keys.
+struct Sight {
+  int64_t ahead = 0;  // of the part's first query
+  int64_t window = 0;
+
+  // Of `keys`, by the part's query number `token`.
+  base::Interval of_query(int64_t token, int64_t keys) const {
+    const int64_t end = std::min(keys, ahead + token + 1);
+    return {std::clamp<int64_t>(ahead + token + 1 - window, 0, end), end};
+  }
+};
 
 // A sequence's or block's rows.
 struct Part {
   base::Interval queries;
   base::Interval keys;
+  Sight sight;
 };
 using Parts = std::vector<Part>;
 
-Parts parts_of(const PackedSequences& sequences) {
+// Wider than any sequence.
+constexpr int64_t kUnbounded = int64_t{1} << 40;
+
+Parts parts_of(const PackedSequences& sequences, int64_t window) {
   Parts parts;
   for (size_t i = 0; i + 1 < sequences.begins.size(); ++i) {
     const base::Interval rows{sequences.begins[i], sequences.begins[i + 1]};
-    parts.push_back({rows, rows});
+    parts.push_back({rows, rows, {0, window > 0 ? window : kUnbounded}});
   }
   return parts;
 }
 
-Parts parts_of(std::span<const AttentionBlock> blocks) {
+// Tasks of one run write different rows: the first of `blocks` that share none, which are left out then.
+Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
   Parts parts;
-  for (const AttentionBlock& block : blocks) parts.push_back({block.queries, block.keys});
+  const auto meets = [](base::Interval a, base::Interval b) { return !base::intersect(a, b).empty(); };
+  for (const AttentionBlock& block : blocks) {
+    const bool shares = std::ranges::any_of(parts, [&](const Part& part) {
+      return meets(part.queries, block.queries) || meets(part.keys, block.keys);
+    });
+    if (shares) break;
+    const Sight all{block.keys.size(), kUnbounded};
+    parts.push_back({block.queries, block.keys, window > 0 ? Sight{block.ahead, window} : all});
+  }
+  blocks = blocks.subspan(parts.size());
   return parts;
 }
 
-struct Task {
+struct HeadTask {
   base::Interval queries;
   base::Interval keys;
+  Sight sight;
   int64_t key_head = 0;
 };
 
@@ -85,10 +113,11 @@ struct Tile {
 };
 
 // The tiles of a task's keys that some of the tokens [token, token + tokens) see.
-template <Mask kMask, typename Visit>
-void for_each_key_tile(const Task& task, int64_t token, int64_t tokens, Visit visit) {
-  const int64_t end = kMask == Mask::kCausal ? token + tokens : task.keys.size();
-  for (int64_t key = 0; key < end; key += kTileKeys) {
+template <typename Visit>
+void for_each_key_tile(const HeadTask& task, int64_t token, int64_t tokens, Visit visit) {
+  const int64_t begin = task.sight.of_query(token, task.keys.size()).begin;
+  const int64_t end = task.sight.of_query(token + tokens - 1, task.keys.size()).end;
+  for (int64_t key = begin; key < end; key += kTileKeys) {
     visit(Tile{token, tokens, key, std::min(kTileKeys, end - key)});
   }
 }
@@ -102,7 +131,7 @@ void for_each_task(const Parts& parts, int64_t key_heads, MakeWorker make_worker
     auto worker = make_worker();
     for (int64_t i = next++; i < tasks; i = next++) {
       const Part& part = parts[static_cast<size_t>(i / key_heads)];
-      worker.run(Task{part.queries, part.keys, i % key_heads});
+      worker.run(HeadTask{part.queries, part.keys, part.sight, i % key_heads});
     }
   });
 }
@@ -124,19 +153,19 @@ struct Heads {
 };
 
 template <typename S>
-Heads<const S> queries_of(const at::Tensor& x, const Task& task, const Sizes& sizes) {
+Heads<const S> queries_of(const at::Tensor& x, const HeadTask& task, const Sizes& sizes) {
   return {x, x.const_data_ptr<S>(), task.queries, task.key_head, sizes.group};
 }
 template <typename S>
-Heads<S> mutable_queries_of(const at::Tensor& x, const Task& task, const Sizes& sizes) {
+Heads<S> mutable_queries_of(const at::Tensor& x, const HeadTask& task, const Sizes& sizes) {
   return {x, x.mutable_data_ptr<S>(), task.queries, task.key_head, sizes.group};
 }
 template <typename S>
-Heads<const S> keys_of(const at::Tensor& x, const Task& task) {
+Heads<const S> keys_of(const at::Tensor& x, const HeadTask& task) {
   return {x, x.const_data_ptr<S>(), task.keys, task.key_head, 1};
 }
 template <typename S>
-Heads<S> mutable_keys_of(const at::Tensor& x, const Task& task) {
+Heads<S> mutable_keys_of(const at::Tensor& x, const HeadTask& task) {
   return {x, x.mutable_data_ptr<S>(), task.keys, task.key_head, 1};
 }
 
@@ -200,11 +229,18 @@ SLUICE_SIMD void scale(A* values, int64_t count, A factor) {
   for (int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
-// S: type of q, k and v. A causal task begins anew and writes out as S; a block's task goes on from what its
-// queries have seen, and out is A.
-template <typename S, typename A, Mask kMask>
+// cap·tanh(s/cap) of scores.
+template <typename A>
+SLUICE_SIMD void cap_scores(A* scores, int64_t count, A cap) {
+  const A narrower = A(1) / cap;
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) scores[i] = cap * vector_tanh(scores[i] * narrower);
+}
+
+// S: type of q, k and v. A sequence's task writes out as S; of a block's, out is A.
+template <typename S, typename A, Task kTask>
 class ForwardWorker {
-  using Out = std::conditional_t<kMask == Mask::kCausal, S, A>;
+  using Out = std::conditional_t<kTask == Task::kSequence, S, A>;
 
  public:
   ForwardWorker(const AttentionInput& input, const AttentionResult& result, const Sizes& sizes)
@@ -220,11 +256,12 @@ class ForwardWorker {
         sum_R_(sizes.tile_queries()),
         p_RC_(sizes.tile_queries() * kTileKeys) {}
 
-  void run(const Task& task) {
+  void run(const HeadTask& task) {
+    sight_ = task.sight;
     gather(queries_of<S>(input_.q_TND, task, sizes_), static_cast<A>(input_.scale), q_MD_.data());
     gather(keys_of<S>(input_.k_TKD, task), A(1), k_LD_.data());
     gather(keys_of<S>(input_.v_TKD, task), A(1), v_LD_.data());
-    if constexpr (kMask == Mask::kCausal) {
+    if constexpr (kTask == Task::kSequence) {
       std::fill_n(out_MD_.data(), task.queries.size() * sizes_.group * sizes_.dimensions, A(0));
     } else {
       gather(queries_of<A>(result_.out_TND, task, sizes_), A(1), out_MD_.data());
@@ -232,7 +269,7 @@ class ForwardWorker {
     for (int64_t token = 0; token < task.queries.size(); token += sizes_.tile_tokens()) {
       const int64_t tokens = std::min(sizes_.tile_tokens(), task.queries.size() - token);
       begin(task, token, tokens);
-      for_each_key_tile<kMask>(task, token, tokens, [&](const Tile& tile) { add(tile); });
+      for_each_key_tile(task, token, tokens, [&](const Tile& tile) { add(tile); });
       finish(task, token, tokens);
     }
     scatter(out_MD_.data(), A(1), mutable_queries_of<Out>(result_.out_TND, task, sizes_));
@@ -240,14 +277,14 @@ class ForwardWorker {
 
  private:
   A* out_of(int64_t token) { return out_MD_.data() + token * sizes_.group * sizes_.dimensions; }
-  A& lse_of(const Task& task, int64_t token, int64_t query) {
+  A& lse_of(const HeadTask& task, int64_t token, int64_t query) {
     const int64_t head = task.key_head * sizes_.group + query % sizes_.group;
     return lse_NT_[head * sizes_.rows + task.queries.begin + token + query / sizes_.group];
   }
 
   // An out that is divided by its sum already is the sum 1 at the maximum lse.
-  void begin(const Task& task, int64_t token, int64_t tokens) {
-    if constexpr (kMask == Mask::kCausal) {
+  void begin(const HeadTask& task, int64_t token, int64_t tokens) {
+    if constexpr (kTask == Task::kSequence) {
       std::ranges::fill(maximum_R_, -std::numeric_limits<A>::infinity());
       std::ranges::fill(sum_R_, A(0));
     } else {
@@ -256,29 +293,34 @@ class ForwardWorker {
     }
   }
 
+  // Of the tile's keys, by one of its queries.
+  base::Interval seen_of(const Tile& tile, int64_t query) const {
+    const base::Interval seen = sight_.of_query(tile.token + query / sizes_.group, tile.key + tile.keys);
+    const int64_t begin = std::max<int64_t>(0, seen.begin - tile.key);
+    return {begin, std::max(begin, seen.end - tile.key)};
+  }
+
   void add(const Tile& tile) {
     const int64_t queries = tile.tokens * sizes_.group, dimensions = sizes_.dimensions;
     multiply<Form::kPlain, Form::kTransposed>(
         {queries, tile.keys, dimensions}, q_MD_.data() + tile.token * sizes_.group * dimensions,
         k_LD_.data() + tile.key * dimensions, p_RC_.data(), Result::kReplaced);
     for (int64_t i = 0; i < queries; ++i) {
-      const int64_t seen =
-          kMask == Mask::kNone
-              ? tile.keys
-              : std::clamp<int64_t>(tile.token + i / sizes_.group + 1 - tile.key, 0, tile.keys);
+      const base::Interval seen = seen_of(tile, i);
       A* scores = p_RC_.data() + i * tile.keys;
-      const A factor = exponentiate(scores, seen, &maximum_R_[i], &sum_R_[i]);
-      std::fill(scores + seen, scores + tile.keys, A(0));
-      if (kMask == Mask::kNone || tile.key > 0) {
-        scale(out_of(tile.token) + i * dimensions, dimensions, factor);
-      }
+      std::fill(scores, scores + seen.begin, A(0));
+      std::fill(scores + seen.end, scores + tile.keys, A(0));
+      if (seen.empty()) continue;
+      if (input_.cap > 0) cap_scores(scores + seen.begin, seen.size(), static_cast<A>(input_.cap));
+      const A factor = exponentiate(scores + seen.begin, seen.size(), &maximum_R_[i], &sum_R_[i]);
+      scale(out_of(tile.token) + i * dimensions, dimensions, factor);
     }
     multiply<Form::kPlain, Form::kPlain>({queries, dimensions, tile.keys}, p_RC_.data(),
                                          v_LD_.data() + tile.key * dimensions, out_of(tile.token),
                                          Result::kAddedTo);
   }
 
-  void finish(const Task& task, int64_t token, int64_t tokens) {
+  void finish(const HeadTask& task, int64_t token, int64_t tokens) {
     for (int64_t i = 0; i < tokens * sizes_.group; ++i) {
       scale(out_of(token) + i * sizes_.dimensions, sizes_.dimensions, A(1) / sum_R_[i]);
       lse_of(task, token, i) = maximum_R_[i] + std::log(sum_R_[i]);
@@ -289,17 +331,31 @@ class ForwardWorker {
   const AttentionResult& result_;
   A* lse_NT_;
   const Sizes& sizes_;
+  Sight sight_;
   std::vector<A> q_MD_, k_LD_, v_LD_, out_MD_, maximum_R_, sum_R_, p_RC_;
 };
 
-// The tile's scores become P and dP becomes dS: one key's row, of which queries from `first` on see the key.
+// The tile's scores become P and dP becomes dS: one key's row, of which the queries `seen` see the key.
 template <typename A>
-SLUICE_SIMD void differentiate(A* p, A* ds, int64_t first, int64_t queries, const A* lse, const A* delta) {
+SLUICE_SIMD void differentiate(A* p, A* ds, base::Interval seen, const A* lse, const A* delta) {
 #pragma omp simd
-  for (int64_t i = first; i < queries; ++i) {
+  for (int64_t i = seen.begin; i < seen.end; ++i) {
     const A probability = vector_exp(p[i] - lse[i]);
     p[i] = probability;
     ds[i] = probability * (ds[i] - delta[i]);
+  }
+}
+
+// The same of scores with a cap, whose derivative is 1 − (capped ÷ cap)².
+template <typename A>
+SLUICE_SIMD void differentiate_capped(A* p, A* ds, base::Interval seen, const A* lse, const A* delta, A cap) {
+  const A narrower = A(1) / cap;
+#pragma omp simd
+  for (int64_t i = seen.begin; i < seen.end; ++i) {
+    const A share = vector_tanh(p[i] * narrower);
+    const A probability = vector_exp(cap * share - lse[i]);
+    p[i] = probability;
+    ds[i] = probability * (ds[i] - delta[i]) * (A(1) - share * share);
   }
 }
 
@@ -311,9 +367,9 @@ SLUICE_SIMD A dot(const A* a, const A* b, int64_t count) {
   return sum;
 }
 
-// A causal task writes its gradients as S, a block's adds them to those of other keys and queries, which are
-// A.
-template <typename S, typename A, Mask kMask>
+// A sequence's task writes its gradients as S, a block's adds them to those of other keys and queries, which
+// are A.
+template <typename S, typename A, Task kTask>
 class BackwardWorker {
  public:
   BackwardWorker(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
@@ -335,18 +391,19 @@ class BackwardWorker {
         p_CR_(sizes.tile_queries() * kTileKeys),
         ds_CR_(p_CR_.size()) {}
 
-  void run(const Task& task) {
+  void run(const HeadTask& task) {
+    sight_ = task.sight;
     load(task);
     for (int64_t token = 0; token < task.queries.size(); token += sizes_.tile_tokens()) {
       const int64_t tokens = std::min(sizes_.tile_tokens(), task.queries.size() - token);
-      for_each_key_tile<kMask>(task, token, tokens, [&](const Tile& tile) { add(tile); });
+      for_each_key_tile(task, token, tokens, [&](const Tile& tile) { add(tile); });
     }
     store(task);
   }
 
  private:
   // q comes scaled, so that dSᵀ·q is dk; dq takes the factor at its end.
-  void load(const Task& task) {
+  void load(const HeadTask& task) {
     const int64_t group = sizes_.group, dimensions = sizes_.dimensions;
     const int64_t queries = task.queries.size() * group;
     gather(queries_of<S>(saved_.out_TND, task, sizes_), A(1), q_MD_.data());
@@ -364,9 +421,9 @@ class BackwardWorker {
     std::fill_n(dv_LD_.data(), task.keys.size() * dimensions, A(0));
   }
 
-  void store(const Task& task) {
+  void store(const HeadTask& task) {
     const A factor = static_cast<A>(input_.scale);
-    if constexpr (kMask == Mask::kCausal) {
+    if constexpr (kTask == Task::kSequence) {
       scatter(dq_MD_.data(), factor, mutable_queries_of<S>(gradient_.dq_TND, task, sizes_));
       scatter(dk_LD_.data(), A(1), mutable_keys_of<S>(gradient_.dk_TKD, task));
       scatter(dv_LD_.data(), A(1), mutable_keys_of<S>(gradient_.dv_TKD, task));
@@ -375,6 +432,14 @@ class BackwardWorker {
       scatter_add(dk_LD_.data(), A(1), mutable_keys_of<A>(gradient_.dk_TKD, task));
       scatter_add(dv_LD_.data(), A(1), mutable_keys_of<A>(gradient_.dv_TKD, task));
     }
+  }
+
+  // The tile's queries that see a key of the task.
+  base::Interval seeing(const Tile& tile, int64_t key) const {
+    const auto query = [&](int64_t token) {
+      return std::clamp<int64_t>(token - sight_.ahead - tile.token, 0, tile.tokens) * sizes_.group;
+    };
+    return {query(key), query(key + sight_.window)};
   }
 
   void add(const Tile& tile) {
@@ -387,13 +452,17 @@ class BackwardWorker {
     multiply<Form::kPlain, Form::kTransposed>(scores, k_LD_.data() + keys, q, p, Result::kReplaced);
     multiply<Form::kPlain, Form::kTransposed>(scores, v_LD_.data() + keys, dout, ds, Result::kReplaced);
     for (int64_t key = 0; key < tile.keys; ++key, p += queries, ds += queries) {
-      const int64_t first =
-          kMask == Mask::kNone
-              ? 0
-              : std::clamp<int64_t>((tile.key + key - tile.token) * sizes_.group, 0, queries);
-      std::fill_n(p, first, A(0));
-      std::fill_n(ds, first, A(0));
-      differentiate(p, ds, first, queries, lse_M_.data() + query, delta_M_.data() + query);
+      const base::Interval seen = seeing(tile, tile.key + key);
+      std::fill(p, p + seen.begin, A(0));
+      std::fill(ds, ds + seen.begin, A(0));
+      std::fill(p + seen.end, p + queries, A(0));
+      std::fill(ds + seen.end, ds + queries, A(0));
+      if (input_.cap > 0) {
+        differentiate_capped(p, ds, seen, lse_M_.data() + query, delta_M_.data() + query,
+                             static_cast<A>(input_.cap));
+      } else {
+        differentiate(p, ds, seen, lse_M_.data() + query, delta_M_.data() + query);
+      }
     }
     multiply<Form::kPlain, Form::kPlain>(sums, p_CR_.data(), dout, dv_LD_.data() + keys, Result::kAddedTo);
     multiply<Form::kPlain, Form::kPlain>(sums, ds_CR_.data(), q, dk_LD_.data() + keys, Result::kAddedTo);
@@ -407,13 +476,14 @@ class BackwardWorker {
   const AttentionResult& saved_;
   const AttentionGradient& gradient_;
   const Sizes& sizes_;
+  Sight sight_;
   std::vector<A> q_MD_, dout_MD_, dq_MD_, k_LD_, v_LD_, dk_LD_, dv_LD_, lse_M_, delta_M_, p_CR_, ds_CR_;
 };
 
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  const Parts parts = parts_of(sequences);
+  const Parts parts = parts_of(sequences, input.window);
   const Sizes sizes(input, parts);
   const at::TensorOptions options = input.q_TND.options();
   const AttentionResult result{
@@ -421,7 +491,7 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
       at::empty({sizes.heads, sizes.rows}, options.dtype(accumulator_type(input.q_TND)))};
   SLUICE_DISPATCH(input.q_TND, "attention", [&] {
     for_each_task(parts, sizes.key_heads, [&] {
-      return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kCausal>(input, result, sizes);
+      return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Task::kSequence>(input, result, sizes);
     });
   });
   const int64_t used = sequences.begins.back(), unused = sizes.rows - used;
@@ -434,38 +504,42 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
-  const Parts parts = parts_of(sequences);
+  const Parts parts = parts_of(sequences, input.window);
   const Sizes sizes(input, parts);
   SLUICE_DISPATCH(input.q_TND, "attention_backward", [&] {
     for_each_task(parts, sizes.key_heads, [&] {
-      return BackwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kCausal>(dout_TND, input, saved,
-                                                                                gradient, sizes);
+      return BackwardWorker<scalar_t, at::opmath_type<scalar_t>, Task::kSequence>(dout_TND, input, saved,
+                                                                                  gradient, sizes);
     });
   });
 }
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
-  const Parts parts = parts_of(blocks);
-  const Sizes sizes(input, parts);
-  SLUICE_DISPATCH(input.q_TND, "attend_blocks", [&] {
-    for_each_task(parts, sizes.key_heads, [&] {
-      return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kNone>(input, seen, sizes);
+  while (!blocks.empty()) {
+    const Parts parts = next_parts(blocks, input.window);
+    const Sizes sizes(input, parts);
+    SLUICE_DISPATCH(input.q_TND, "attend_blocks", [&] {
+      for_each_task(parts, sizes.key_heads, [&] {
+        return ForwardWorker<scalar_t, at::opmath_type<scalar_t>, Task::kBlock>(input, seen, sizes);
+      });
     });
-  });
+  }
 }
 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
-  const Parts parts = parts_of(blocks);
-  const Sizes sizes(input, parts);
-  SLUICE_DISPATCH(input.q_TND, "attend_blocks_backward", [&] {
-    for_each_task(parts, sizes.key_heads, [&] {
-      return BackwardWorker<scalar_t, at::opmath_type<scalar_t>, Mask::kNone>(dout_TND, input, saved,
-                                                                              gradient, sizes);
+  while (!blocks.empty()) {
+    const Parts parts = next_parts(blocks, input.window);
+    const Sizes sizes(input, parts);
+    SLUICE_DISPATCH(input.q_TND, "attend_blocks_backward", [&] {
+      for_each_task(parts, sizes.key_heads, [&] {
+        return BackwardWorker<scalar_t, at::opmath_type<scalar_t>, Task::kBlock>(dout_TND, input, saved,
+                                                                                 gradient, sizes);
+      });
     });
-  });
+  }
 }
 
 }  // namespace sluice::ops::cpu

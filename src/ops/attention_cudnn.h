@@ -20,10 +20,10 @@ inline constexpr bool kBuilt = true;
 inline constexpr bool kBuilt = false;
 #endif
 
-// Whether cuDNN takes the input: bfloat16, heads of at most 128 dimensions, a multiple of 16, rows at
-// multiples of 16 bytes, nobody wants the same bits each time (its backward adds in any order), and its
-// results for a small case were flash attention's on this GPU. The first call on a GPU compares them, which
-// takes seconds and waits for the GPU.
+// Whether cuDNN takes the input: bfloat16, neither window nor cap, heads of at most 128 dimensions, a
+// multiple of 16, rows at multiples of 16 bytes, nobody wants the same bits each time (its backward adds in
+// any order), and its results for a small case were flash attention's on this GPU. The first call on a GPU
+// compares them, which takes seconds and waits for the GPU.
 bool takes(const AttentionInput& input);
 
 // As ops::attention; REQUIRES: takes(input). Nothing where cuDNN has no plan for these sizes.

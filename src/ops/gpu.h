@@ -25,10 +25,10 @@ at::Tensor swiglu(const at::Tensor& gate_up_TG);
 at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG);
 
 // Rows may be too wide for a block: then nothing is done and the result is undefined tensors.
-RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps);
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset);
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
-                                  const at::Tensor& dweight_H);
+                                  const at::Tensor& dweight_H, double offset);
 
 // False, with nothing done, for results that the kernel does not take.
 bool merge(const AttentionResult& seen, const AttentionResult& more);

@@ -61,7 +61,7 @@ at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG
   return a_TF;
 }
 
-RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps) {
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset) {
   RmsNorm out{at::empty_like(x_TH), at::empty({x_TH.size(0)}, x_TH.options().dtype(at::kFloat))};
   const kernels::NormForward norm{.x = readable(x_TH),
                                   .weight = readable(weight_H),
@@ -69,7 +69,8 @@ RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps)
                                   .inverse_rms = out.inverse_rms_T.mutable_data_ptr<float>(),
                                   .rows = x_TH.size(0),
                                   .width = x_TH.size(1),
-                                  .eps = static_cast<float>(eps)};
+                                  .eps = static_cast<float>(eps),
+                                  .offset = static_cast<float>(offset)};
   if (!kernels::fits(element_of(x_TH), norm)) return {};
   launch_for(x_TH, "a norm",
              [&](cudaStream_t stream) { return kernels::launch_rms_norm(element_of(x_TH), norm, stream); });
@@ -78,7 +79,7 @@ RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps)
 
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
-                                  const at::Tensor& dweight_H) {
+                                  const at::Tensor& dweight_H, double offset) {
   const int64_t rows = x_TH.size(0), width = x_TH.size(1);
   const int64_t blocks = (rows + kernels::kNormBlockRows - 1) / kernels::kNormBlockRows;
   RmsNormGradient out{at::empty_like(x_TH), at::empty_like(x_TH)};
@@ -92,7 +93,8 @@ RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_T
                                    .y = writable(out.y_TH),
                                    .weight_sums = sums_BH.mutable_data_ptr<float>(),
                                    .rows = rows,
-                                   .width = width};
+                                   .width = width,
+                                   .offset = static_cast<float>(offset)};
   if (!kernels::fits(element_of(x_TH), norm)) return {};
   launch_for(x_TH, "a norm's backward", [&](cudaStream_t stream) {
     return kernels::launch_rms_norm_backward(element_of(x_TH), norm, stream);

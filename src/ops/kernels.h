@@ -51,6 +51,7 @@ struct NormForward {
   int64_t rows = 0;
   int64_t width = 0;
   float eps = 0;
+  float offset = 0;  // added to the weight
 };
 inline bool fits(Element element, const NormForward& norm) {
   return row_fits(element, norm.width, {norm.x, norm.weight, norm.y});
@@ -72,6 +73,7 @@ struct NormBackward {
   float* weight_sums = nullptr;  // [ceil(rows / kNormBlockRows), width]: of dy·x·inverse_rms
   int64_t rows = 0;
   int64_t width = 0;
+  float offset = 0;
 };
 inline bool fits(Element element, const NormBackward& norm) {
   return row_fits(element, norm.width, {norm.dy, norm.x, norm.weight, norm.residual, norm.dx, norm.y});

@@ -73,19 +73,21 @@ TEST_P(Kernels, RmsNorm) {
                  .y_again = empty({rows, width}),
                  .inverse_rms = at::empty({rows}, at::kFloat),
                  .sums = at::full({blocks, width}, 777.0, at::kFloat)};
-    const kernels::NormForward forward{
-        t.x.data_ptr(), t.weight.data_ptr(), t.y.data_ptr(), t.inverse_rms.data_ptr<float>(), rows, width,
-        1e-5F};
+    const float offset = rows == 2 ? 1 : 0;
+    const kernels::NormForward forward{t.x.data_ptr(), t.weight.data_ptr(),
+                                       t.y.data_ptr(), t.inverse_rms.data_ptr<float>(),
+                                       rows,           width,
+                                       1e-5F,          offset};
     ASSERT_TRUE(kernels::fits(element(), forward));
     ASSERT_EQ(kernels::launch_rms_norm(element(), forward, {}), 0);
-    const RmsNorm expected = aten::rms_norm(wide(t.x), wide(t.weight), 1e-5);
+    const RmsNorm expected = aten::rms_norm(wide(t.x), wide(t.weight), 1e-5, offset);
     expect_close(t.y, expected.y_TH);
     expect_close(t.inverse_rms, expected.inverse_rms_T);
     for (const bool bypass : {false, true}) {
       const at::Tensor dweight = at::zeros({width}, at::kDouble);
       const RmsNormGradient gradient =
           aten::rms_norm_backward(wide(t.dy), wide(t.x), wide(t.weight), expected.inverse_rms_T,
-                                  bypass ? wide(t.residual) : at::Tensor(), dweight);
+                                  bypass ? wide(t.residual) : at::Tensor(), dweight, offset);
       const kernels::NormBackward backward{t.dy.data_ptr(),
                                            t.x.data_ptr(),
                                            t.weight.data_ptr(),
@@ -95,7 +97,8 @@ TEST_P(Kernels, RmsNorm) {
                                            t.y_again.data_ptr(),
                                            t.sums.data_ptr<float>(),
                                            rows,
-                                           width};
+                                           width,
+                                           offset};
       ASSERT_TRUE(kernels::fits(element(), backward));
       ASSERT_EQ(kernels::launch_rms_norm_backward(element(), backward, {}), 0);
       expect_close(t.dx, gradient.dx_TH);

@@ -1,6 +1,7 @@
 // T: rows (tokens), H: width, B: blocks of rows.
 //
-// With r = (mean(x²) + eps)^-1/2 and n = x·r, y = w·n. For g = w·dy, and dr/dx_j = -r³ x_j / H:
+// With r = (mean(x²) + eps)^-1/2 and n = x·r, y = w·n, the offset in w. For g = w·dy, and dr/dx_j = -r³ x_j /
+// H:
 //   dx_j = r·g_j - (r³ x_j / H) Σ_i g_i x_i = r·(g_j - n_j · mean(g·n)),    dw_j = Σ_T dy_j n_j.
 #include "ops/norm.h"
 
@@ -19,20 +20,20 @@
 namespace sluice::ops {
 namespace aten {
 
-RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps) {
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset) {
   const at::ScalarType wide = accumulator_type(x_TH);
   const at::Tensor x_wide_TH = x_TH.to(wide);
   const at::Tensor inverse_rms_T = at::rsqrt(x_wide_TH.square().mean(-1) + eps);
-  const at::Tensor y_TH = x_wide_TH * inverse_rms_T.unsqueeze(-1) * weight_H.to(wide);
+  const at::Tensor y_TH = x_wide_TH * inverse_rms_T.unsqueeze(-1) * (weight_H.to(wide) + offset);
   return {y_TH.to(x_TH.scalar_type()), inverse_rms_T};
 }
 
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
-                                  const at::Tensor& dweight_H) {
+                                  const at::Tensor& dweight_H, double offset) {
   const at::ScalarType wide = accumulator_type(x_TH);
   const at::Tensor dy_wide_TH = dy_TH.to(wide);
-  const at::Tensor weight_wide_H = weight_H.to(wide);
+  const at::Tensor weight_wide_H = weight_H.to(wide) + offset;
   const at::Tensor n_TH = x_TH.to(wide) * inverse_rms_T.unsqueeze(-1);
   const at::Tensor g_TH = dy_wide_TH * weight_wide_H;
   at::Tensor dx_TH = (g_TH - n_TH * (g_TH * n_TH).mean(-1, /*keepdim=*/true)) * inverse_rms_T.unsqueeze(-1);
@@ -51,7 +52,7 @@ constexpr int64_t kGrainElements = 16384;
 
 template <typename S, typename A>
 SLUICE_SIMD void norm_rows(const S* x, const S* weight, S* y, A* inverse_rms, int64_t rows, int64_t width,
-                           A eps) {
+                           A eps, A offset) {
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     A squares = 0;
 #pragma omp simd reduction(+ : squares)
@@ -60,7 +61,7 @@ SLUICE_SIMD void norm_rows(const S* x, const S* weight, S* y, A* inverse_rms, in
     inverse_rms[row] = r;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      y[i] = narrow<S>(static_cast<A>(x[i]) * r * static_cast<A>(weight[i]));
+      y[i] = narrow<S>(static_cast<A>(x[i]) * r * (static_cast<A>(weight[i]) + offset));
     }
   }
 }
@@ -75,6 +76,7 @@ struct NormBackwardRows {
   S* dx;
   S* y;
   int64_t width;
+  A offset;
 };
 
 // Rows [begin, end); adds their weight gradient to `dweight`.
@@ -82,6 +84,7 @@ template <typename S, typename A>
 SLUICE_SIMD void norm_backward_rows(const NormBackwardRows<S, A>& t, int64_t begin, int64_t end, A* dweight) {
   const int64_t width = t.width;
   const S* weight = t.weight;
+  const A offset = t.offset;
   for (int64_t row = begin; row < end; ++row) {
     const S* dy = t.dy + row * width;
     const S* x = t.x + row * width;
@@ -91,13 +94,13 @@ SLUICE_SIMD void norm_backward_rows(const NormBackwardRows<S, A>& t, int64_t beg
     A dot = 0;
 #pragma omp simd reduction(+ : dot)
     for (int64_t i = 0; i < width; ++i) {
-      dot += static_cast<A>(dy[i]) * static_cast<A>(weight[i]) * static_cast<A>(x[i]);
+      dot += static_cast<A>(dy[i]) * (static_cast<A>(weight[i]) + offset) * static_cast<A>(x[i]);
     }
     const A mean = dot * r / static_cast<A>(width);
     const S* residual = t.residual != nullptr ? t.residual + row * width : nullptr;
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      const A w = static_cast<A>(weight[i]);
+      const A w = static_cast<A>(weight[i]) + offset;
       const A g = static_cast<A>(dy[i]);
       const A n = static_cast<A>(x[i]) * r;
       const A bypass = residual != nullptr ? static_cast<A>(residual[i]) : A(0);
@@ -108,7 +111,7 @@ SLUICE_SIMD void norm_backward_rows(const NormBackwardRows<S, A>& t, int64_t beg
   }
 }
 
-RmsNorm fused_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps) {
+RmsNorm fused_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset) {
   const int64_t rows = x_TH.size(0), width = x_TH.size(1);
   RmsNorm out{at::empty_like(x_TH), at::empty({rows}, x_TH.options().dtype(accumulator_type(x_TH)))};
   SLUICE_DISPATCH(x_TH, "rms_norm", [&] {
@@ -119,7 +122,7 @@ RmsNorm fused_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double ep
     A* inverse_rms = out.inverse_rms_T.mutable_data_ptr<A>();
     at::parallel_for(0, rows, kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
       norm_rows<scalar_t, A>(x + begin * width, weight, y + begin * width, inverse_rms + begin, end - begin,
-                             width, static_cast<A>(eps));
+                             width, static_cast<A>(eps), static_cast<A>(offset));
     });
   });
   return out;
@@ -141,29 +144,29 @@ void fused_norm_backward(const NormBackwardRows<S, at::opmath_type<S>>& t, int64
 
 }  // namespace
 
-RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps) {
-  if (is_dense_cpu(x_TH) && is_dense_cpu(weight_H)) return fused_norm(x_TH, weight_H, eps);
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset) {
+  if (is_dense_cpu(x_TH) && is_dense_cpu(weight_H)) return fused_norm(x_TH, weight_H, eps, offset);
   if constexpr (gpu::kBuilt) {
-    RmsNorm out = gpu::can({x_TH, weight_H}) ? gpu::rms_norm(x_TH, weight_H, eps) : RmsNorm{};
+    RmsNorm out = gpu::can({x_TH, weight_H}) ? gpu::rms_norm(x_TH, weight_H, eps, offset) : RmsNorm{};
     if (out.y_TH.defined()) return out;
   }
-  return aten::rms_norm(x_TH, weight_H, eps);
+  return aten::rms_norm(x_TH, weight_H, eps, offset);
 }
 
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
-                                  const at::Tensor& dweight_H) {
+                                  const at::Tensor& dweight_H, double offset) {
   if constexpr (gpu::kBuilt) {
     const bool takes_residual = !residual_TH.defined() || gpu::can({residual_TH});
     RmsNormGradient out;
     if (takes_residual && gpu::can({dy_TH, x_TH, weight_H})) {
-      out = gpu::rms_norm_backward(dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH, dweight_H);
+      out = gpu::rms_norm_backward(dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH, dweight_H, offset);
     }
     if (out.dx_TH.defined()) return out;
   }
   const bool dense_residual = !residual_TH.defined() || is_dense_cpu(residual_TH);
   if (!is_dense_cpu(dy_TH) || !is_dense_cpu(x_TH) || !is_dense_cpu(weight_H) || !dense_residual) {
-    return aten::rms_norm_backward(dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH, dweight_H);
+    return aten::rms_norm_backward(dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH, dweight_H, offset);
   }
   const int64_t rows = x_TH.size(0), width = x_TH.size(1);
   const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
@@ -179,7 +182,8 @@ RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_T
         residual_TH.defined() ? residual_TH.const_data_ptr<scalar_t>() : nullptr,
         out.dx_TH.mutable_data_ptr<scalar_t>(),
         out.y_TH.mutable_data_ptr<scalar_t>(),
-        width};
+        width,
+        static_cast<A>(offset)};
     fused_norm_backward<scalar_t>(t, rows, partial_BH);
   });
   dweight_H.add_(partial_BH.sum(0));

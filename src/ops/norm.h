@@ -7,10 +7,10 @@ namespace sluice::ops {
 
 // Statistics are float (double for double); T rows of width H.
 struct RmsNorm {
-  at::Tensor y_TH;           // x · inverse_rms · weight, in x's type
+  at::Tensor y_TH;           // x · inverse_rms · (offset + weight), in x's type
   at::Tensor inverse_rms_T;  // 1 / sqrt(mean(x²) + eps)
 };
-RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps);
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset = 0);
 
 struct RmsNormGradient {
   at::Tensor dx_TH;
@@ -22,14 +22,14 @@ struct RmsNormGradient {
 // rows are taken in blocks of fixed size, so results don't depend on the number of threads.
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
-                                  const at::Tensor& dweight_H);
+                                  const at::Tensor& dweight_H, double offset = 0);
 
 // The same from ATen's operators: for any device, and what the fused CPU kernels are tested against.
 namespace aten {
-RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps);
+RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset = 0);
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
-                                  const at::Tensor& dweight_H);
+                                  const at::Tensor& dweight_H, double offset = 0);
 }  // namespace aten
 
 }  // namespace sluice::ops

@@ -36,7 +36,7 @@ __global__ void rms_norm(const NormForward norm) {
     if (column >= width) continue;
     const Floats<kWide> w = load<kWide>(static_cast<const S*>(norm.weight) + column);
     SLUICE_UNROLL
-    for (int i = 0; i < kWide; ++i) kept[v].at[i] *= r * w.at[i];
+    for (int i = 0; i < kWide; ++i) kept[v].at[i] *= r * (w.at[i] + norm.offset);
     store<kWide>(static_cast<S*>(norm.y) + row * width + column, kept[v]);
   }
 }
@@ -60,7 +60,7 @@ __device__ void backward_row(const NormBackward& norm, int64_t row, Floats<kWide
     for (int i = 0; i < kWide; ++i) {
       n[v].at[i] *= r;
       sums[v].at[i] += g[v].at[i] * n[v].at[i];
-      g[v].at[i] *= w.at[i];
+      g[v].at[i] *= w.at[i] + norm.offset;
       dot += g[v].at[i] * n[v].at[i];
     }
   }
@@ -75,7 +75,7 @@ __device__ void backward_row(const NormBackward& norm, int64_t row, Floats<kWide
     SLUICE_UNROLL
     for (int i = 0; i < kWide; ++i) {
       dx.at[i] += (g[v].at[i] - n[v].at[i] * mean) * r;
-      y.at[i] = n[v].at[i] * w.at[i];
+      y.at[i] = n[v].at[i] * (w.at[i] + norm.offset);
     }
     store<kWide>(static_cast<S*>(norm.dx) + begin + column, dx);
     store<kWide>(static_cast<S*>(norm.y) + begin + column, y);

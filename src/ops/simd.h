@@ -93,4 +93,19 @@ template <typename T>
   return T(1) / (T(1) + vector_exp(-x));
 }
 
+// tanh within a few ulps: (1 − e^-2|x|) / (1 + e^-2|x|), and where that would cancel the series up to x^11.
+template <typename T>
+[[gnu::always_inline]] inline T vector_tanh(T x) {
+  constexpr T kSmall = sizeof(T) == 4 ? T(0.25) : T(0.05);
+  const T magnitude = x < T(0) ? -x : x;
+  const T e = vector_exp(T(-2) * magnitude);
+  const T large = (T(1) - e) / (T(1) + e);
+  const T s = x * x;
+  const T series =
+      x * (T(1) +
+           s * (T(-1.0 / 3) +
+                s * (T(2.0 / 15) + s * (T(-17.0 / 315) + s * (T(62.0 / 2835) + s * T(-1382.0 / 155925))))));
+  return magnitude < kSmall ? series : x < T(0) ? -large : large;
+}
+
 }  // namespace sluice::ops

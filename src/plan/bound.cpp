@@ -56,7 +56,7 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
     int64_t least_ns = std::numeric_limits<int64_t>::max();
     for (const size_t k : of.groups) {
       Work work;
-      for (size_t i = last - shared; i <= last; ++i) work += Work::of_lane(lengths[i], lengths[i], 1);
+      for (size_t i = last - shared; i <= last; ++i) work += groups[k].scheme->work_of(lengths[i]);
       const int64_t busy_ns = groups[k].scheme->floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
       least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
     }
@@ -343,7 +343,7 @@ const char* name_of(Proof proof) {
 
 FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups)
     : sequences_(lengths.size()), tokens_(lengths.begin(), lengths.end()) {
-  const Work all = Work::of(lengths);
+  const Work all = groups.empty() ? Work{} : groups.front().scheme->work_of(lengths);
   const int64_t shortest = lengths.empty() ? 0 : lengths.back();
   floors_ns_.reserve(groups.size() * sequences_);
   for (const SchemeGroup& group : groups) {

@@ -104,7 +104,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   std::vector<Wide> tokens(schemes.size(), 0), works_ns(schemes.size(), 0);
   std::vector<int> stages;
   for (const SchemeCost& scheme : schemes) {
-    stages.push_back(batches.empty() ? 0 : scheme.busiest_stage(cost::Work::of(batches.front()), 1));
+    stages.push_back(batches.empty() ? 0 : scheme.busiest_stage(scheme.work_of(batches.front()), 1));
   }
   std::vector<int64_t> max_lens;
   for (const SchemeCost& scheme : schemes) max_lens.push_back(scheme.max_len_tokens());

@@ -181,7 +181,7 @@ bool StagedPacker::join(int place, int width, const Deadline& deadline, OpenColu
                         Layout& layout) const {
   if (open.unit < 0) return false;
   cost::Work both = open.work;
-  both += SchemeCost::fullest_share(length(place), width);
+  both += scheme_.share_of(length(place), width);
   if (both.tokens > widths_->unit_tokens()) return false;
   const int64_t both_ns = scheme_.unit_ns(both, width);
   if (both_ns > widths_->most_ns(deadline.end_ns)) return false;
@@ -199,7 +199,7 @@ void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passag
   for (int at = lane; at < lane + width; ++at) {
     first = first && layout.stack(at).empty() && layout.stack(at + lanes()).empty();
   }
-  open.work = SchemeCost::fullest_share(length(place), width);
+  open.work = scheme_.share_of(length(place), width);
   const Room room = widths_->room(passage, deadline.end_ns);
   if (first) {
     layout.raise(lane, width, deadline.end_ns / 2 - room.before_ns);

@@ -210,7 +210,7 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
 
 // Into the last ring of the run if it has room, else behind it.
 void LanePacker::put(int place, int width, OpenRun& open, LaneDraft& draft) const {
-  const cost::Work more = SchemeCost::fullest_share(length(place), width);
+  const cost::Work more = scheme_.share_of(length(place), width);
   cost::Work both = open.work;
   both += more;
   if (open.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
@@ -241,7 +241,7 @@ void LanePacker::find_last_rings(Placement& placement) const {
     if (last_on[unit] != last.lanes) continue;
     cost::Work work;
     for (const strategy::UnitSequence& sequence : last.sequences)
-      work += SchemeCost::fullest_share(sequence.length_tokens, last.lanes);
+      work += scheme_.share_of(sequence.length_tokens, last.lanes);
     if (scheme_.takes_ring(work, last.lanes)) placement.joined[lane] = units.back();
   }
 }

@@ -43,7 +43,7 @@ bool hides(const cost::CostModel& cost, const SchemeCost& scheme, int64_t length
   const int64_t tokens = (length + lanes - 1) / lanes;
   const int64_t first = cost.program().blocks().begin;
   const int64_t layer_ns = cost.cell_ns(scheme.scheme(), cost::CellKind::kForward, {first, first + 1},
-                                        cost::Work::of_lane(tokens, length, lanes));
+                                        cost::Work::of_lane(tokens, length, lanes, cost.window()));
   return cost.options().host.of_bytes(cost.offloaded_bytes(scheme.scheme(), first, tokens)) <= layer_ns;
 }
 

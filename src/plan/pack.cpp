@@ -155,7 +155,7 @@ class Packer {
     cost::Work work;
     for (const int item : bin) {
       const int64_t tokens = items_[static_cast<size_t>(item)].tokens;
-      work += cost::Work::of_lane(tokens, tokens, 1);
+      work += scheme_.work_of(tokens);
     }
     return work;
   }

@@ -13,8 +13,8 @@ int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
 }
 
 // The least that a lane has of a sequence when it has most of all lanes, and there are at most `lanes`.
-cost::Work least_share(int64_t length, int lanes) {
-  return cost::Work::of_lane((length + lanes - 1) / lanes, length, lanes);
+cost::Work least_share(int64_t length, int lanes, int64_t window) {
+  return cost::Work::of_lane((length + lanes - 1) / lanes, length, lanes, window);
 }
 
 }  // namespace
@@ -29,6 +29,7 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
       intra_(cost.options().intra),
       inter_(cost.options().inter),
       row_bytes_(cost.transfer_bytes(scheme, scheme.tp)) {
+  window_ = cost.window();
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const cost::Quadratic times = cost.stage_times(scheme, stage);
     if (std::find(stages_.begin(), stages_.end(), times) == stages_.end()) stages_.push_back(times);
@@ -88,9 +89,9 @@ SchemeCost::Passage SchemeCost::passage(const cost::Work& work, int lanes) const
   return passage;
 }
 
-cost::Work SchemeCost::fullest_share(int64_t length, int lanes) {
+cost::Work SchemeCost::fullest_share(int64_t length, int lanes, int64_t window) {
   const int64_t chunks = int64_t{2} * lanes;
-  return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes);
+  return cost::Work::of_lane(lanes == 1 ? length : (length + chunks - 1) / chunks * 2, length, lanes, window);
 }
 
 int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
@@ -106,7 +107,7 @@ int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
 }
 
 int64_t SchemeCost::sequence_ns(int64_t length) const {
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const cost::Work work = work_of(length);
   int64_t slowest = 0;
   for (const cost::Quadratic& stage : stages_) {
     const auto share_ns =
@@ -117,7 +118,7 @@ int64_t SchemeCost::sequence_ns(int64_t length) const {
 }
 
 int64_t SchemeCost::published_ns(int64_t length) const {
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const cost::Work work = work_of(length);
   int64_t slowest = 0;
   for (const cost::Quadratic& stage : stages_) slowest = std::max(slowest, stage.of_work(work));
   return slowest / scheme_.cp;
@@ -131,7 +132,7 @@ int64_t SchemeCost::micro_batch_ns() const {
 
 int64_t SchemeCost::floor_ns(int stage, int64_t length) const {
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const cost::Work work = work_of(length);
   const cost::Wide fixed =
       all.of_work_fixed(work) + (cost::Wide{all.c_ns} << cost::Quadratic::kFractionBits) * length /
                                     std::max<int64_t>(lane_max_len_tokens_, 1);
@@ -141,7 +142,7 @@ int64_t SchemeCost::floor_ns(int stage, int64_t length) const {
 
 int64_t SchemeCost::work_floor_ns(int stage, int64_t length) const {
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const cost::Work work = work_of(length);
   return std::max<int64_t>(
       0, static_cast<int64_t>((all.of_work_fixed(work) / scheme_.cp) >> cost::Quadratic::kFractionBits) - 2);
 }
@@ -151,7 +152,8 @@ int64_t SchemeCost::forward_parts(int stage, int bits) const {
   const cost::Quadratic& all = cells_[static_cast<size_t>(stage)].all;
   for (int below = 0; below < stage; ++below) {
     const cost::Quadratic& forward = cells_[static_cast<size_t>(below)].forward;
-    for (const auto coefficient : {&cost::Quadratic::a, &cost::Quadratic::b, &cost::Quadratic::c_ns}) {
+    for (const auto coefficient :
+         {&cost::Quadratic::a, &cost::Quadratic::b, &cost::Quadratic::c_ns, &cost::Quadratic::a_windowed}) {
       if (all.*coefficient == 0) continue;
       least = std::min(least,
                        static_cast<int64_t>((cost::Wide{forward.*coefficient} << bits) / (all.*coefficient)));
@@ -162,8 +164,8 @@ int64_t SchemeCost::forward_parts(int stage, int bits) const {
 
 int64_t SchemeCost::constant_ns(int stage) const { return cells_[static_cast<size_t>(stage)].all.c_ns; }
 
-// Time grows with tokens and squares, and the longest sequences have the most squares a token: no full
-// micro-batch has more than they, the last of them in part.
+// Time grows with tokens and squares (windowed ones too), and the longest sequences have the most squares a
+// token: no full micro-batch has more than they, the last of them in part.
 int64_t SchemeCost::fullest_ns(int stage, std::span<const int64_t> lengths) const {
   cost::Work work{.tokens = lane_max_len_tokens_};
   int64_t room = lane_max_len_tokens_;
@@ -171,6 +173,7 @@ int64_t SchemeCost::fullest_ns(int stage, std::span<const int64_t> lengths) cons
     if (length > max_len_tokens_) continue;
     const int64_t held = std::min(length, room);
     work.squares += cost::Wide{held} * length;
+    work.windowed += held * std::min(length, 2 * window_);
     room -= held;
     if (room == 0) break;
   }
@@ -189,7 +192,8 @@ int64_t SchemeCost::floor_ns(int stage, const cost::Work& work, int sequences) c
 namespace {
 
 // (k − 1) · (layers · transfer of all the sequence's tokens − attention ÷ k): k times what
-// RingTimes::exposed_ns says of one lane, without latencies. Fixed point; negative: hidden.
+// RingTimes::exposed_ns says of one lane, without latencies and layers with windows. Fixed point; negative:
+// hidden.
 cost::Wide ring_area(const cost::RingTimes& ring, int64_t length, int lanes) {
   const cost::Wide moved_ns = cost::Wide{1'000'000'000} * ring.layers * ring.bytes_per_token * length;
   const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / ring.link.bytes_per_s;
@@ -224,7 +228,7 @@ int SchemeCost::hiding_lanes(int stage, int64_t longest) const {
 
 int64_t SchemeCost::ring_floor_ns(int stage, int64_t length, int64_t longest, int64_t limit_ns) const {
   // Where lanes only divide the time, so many are needed at least.
-  const int64_t divided_ns = cells_[0].all.of_work(cost::Work::of_lane(length, length, 1));
+  const int64_t divided_ns = cells_[0].all.of_work(work_of(length));
   const int64_t needed = divided_ns / std::max<int64_t>(1, limit_ns) - 1;  // rounding aside
   int lanes = std::max(fewest_lanes(length), static_cast<int>(std::min<int64_t>(needed, scheme_.cp)));
   while (lanes < scheme_.cp && path_ns(length, lanes) > limit_ns) ++lanes;
@@ -238,7 +242,7 @@ int64_t SchemeCost::transfer_ns(int64_t tokens) const {
 }
 
 int64_t SchemeCost::fill_ns(int stage, int64_t shortest) const {
-  const cost::Work work = least_share(shortest, scheme_.cp);
+  const cost::Work work = least_share(shortest, scheme_.cp, window_);
   int64_t fill_ns = stage * transfer_ns(work.tokens);
   for (int below = 0; below < stage; ++below) {
     fill_ns += cells_[static_cast<size_t>(below)].forward.of_work(work);
@@ -249,7 +253,7 @@ int64_t SchemeCost::fill_ns(int stage, int64_t shortest) const {
 // Other sequences that share its ring only add tokens and squares, and no cell gets shorter by that but for
 // the rounding of what is exposed.
 int64_t SchemeCost::path_ns(int64_t length, int lanes, int64_t enough_ns) const {
-  const cost::Work work = least_share(length, lanes);
+  const cost::Work work = least_share(length, lanes, window_);
   const int64_t rounding_ns = lanes == 1 ? 0 : 2 * scheme_.pp;
   int64_t path_ns =
       2 * (scheme_.pp - 1) * transfer_ns(work.tokens) + cells_[0].backward_weight.of_work(work) - rounding_ns;
@@ -282,7 +286,7 @@ int64_t without_constant_ns(const cost::Quadratic& of, const cost::Work& work) {
 }  // namespace
 
 int64_t SchemeCost::turning_ns(int64_t length) const {
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const cost::Work work = work_of(length);
   const Cells& last = cells_.back();
   const int64_t turning_ns =
       without_constant_ns(last.forward, work) + without_constant_ns(last.backward_input, work);
@@ -290,7 +294,7 @@ int64_t SchemeCost::turning_ns(int64_t length) const {
 }
 
 int64_t SchemeCost::passing_ns(int64_t length) const {
-  const cost::Work work = cost::Work::of_lane(length, length, 1);
+  const cost::Work work = work_of(length);
   const Cells& first = cells_[0];
   const int64_t there_ns = without_constant_ns(first.forward, work);
   const int64_t back_ns =

@@ -32,14 +32,18 @@ class SchemeCost {
   int fewest_lanes(int64_t length) const;
   // How long a sequence that is cut over `lanes` lanes keeps each of them busy on the slowest stage: a
   // micro-batch of its own, with what the cheapest exchange exposes where they begin with a node.
-  int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(fullest_share(length, lanes), lanes); }
+  int64_t lane_ns(int64_t length, int lanes) const { return unit_ns(share_of(length, lanes), lanes); }
   // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
   // several.
   int64_t unit_ns(const cost::Work& work, int lanes) const;
   // Whether a ring is what such a micro-batch exchanges by there: others cut all that they hold.
   bool takes_ring(const cost::Work& work, int lanes) const;
   // The most that a lane has of a sequence when every chunk counts as long as the longest.
-  static cost::Work fullest_share(int64_t length, int lanes);
+  static cost::Work fullest_share(int64_t length, int lanes, int64_t window = 0);
+  cost::Work share_of(int64_t length, int lanes) const { return fullest_share(length, lanes, window_); }
+  // A whole sequence's, and that of several.
+  cost::Work work_of(int64_t length) const { return cost::Work::of_lane(length, length, 1, window_); }
+  cost::Work work_of(std::span<const int64_t> lengths) const { return cost::Work::of(lengths, window_); }
 
   // The cells of `work` on a stage, forward and both gradients, without rings.
   struct StageTimes {
@@ -139,6 +143,7 @@ class SchemeCost {
   int64_t lane_max_len_tokens_ = 0;
   int64_t credit_tokens_ = 0;
   int64_t util_len_tokens_ = 0;
+  int64_t window_ = 0;
   std::vector<cost::Quadratic> stages_;  // those that differ
   std::vector<Cells> cells_;
   std::vector<Rings> rings_in_node_;          // by stage; none with one lane

@@ -32,8 +32,7 @@ Loads loads_of(const PipelinePlan& plan, const SchemeCost& scheme) {
     }
     for (const strategy::UnitSequence& whole : unit.sequences) {
       loads.items[static_cast<size_t>(unit.first_lane / share)].push_back(
-          {whole.sequence, whole.length_tokens,
-           scheme.unit_ns(cost::Work::of_lane(whole.length_tokens, whole.length_tokens, 1), 1)});
+          {whole.sequence, whole.length_tokens, scheme.unit_ns(scheme.work_of(whole.length_tokens), 1)});
     }
   }
   return loads;

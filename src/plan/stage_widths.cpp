@@ -45,9 +45,8 @@ void StageWidths::choose_widths(std::span<const LaneRun> nodes) {
 void StageWidths::measure() {
   cost::Work all;
   for (const int64_t length : lengths_) {
-    all += cost::Work::of_lane(length, length, 1);
-    works_ns_.push_back(scheme_.unit_ns(cost::Work::of_lane(length, length, 1), 1) -
-                        scheme_.micro_batch_ns());
+    all += scheme_.work_of(length);
+    works_ns_.push_back(scheme_.unit_ns(scheme_.work_of(length), 1) - scheme_.micro_batch_ns());
   }
   const int pp = scheme_.scheme().pp;
   const int64_t unit_ns = std::max<int64_t>(1, scheme_.unit_ns(all, 1));
@@ -92,8 +91,8 @@ Room StageWidths::room(const SchemeCost::Passage& passage, int64_t end_ns) const
 }
 
 SchemeCost::Passage StageWidths::passage(int place, int width) const {
-  return passages_.of(
-      place, width, [&] { return scheme_.passage(SchemeCost::fullest_share(length(place), width), width); });
+  return passages_.of(place, width,
+                      [&] { return scheme_.passage(scheme_.share_of(length(place), width), width); });
 }
 
 int StageWidths::width_of(int place, int64_t end_ns) const {
@@ -103,7 +102,7 @@ int StageWidths::width_of(int place, int64_t end_ns) const {
   cost::Wide best_ns = 0;
   const auto consider = [&](int width) {
     if (width > most || width < scheme_.fewest_lanes(length)) return false;
-    const cost::Work work = SchemeCost::fullest_share(length, width);
+    const cost::Work work = scheme_.share_of(length, width);
     const SchemeCost::Passage passage = this->passage(place, width);
     if (width <= in_node_.back() && passage.unit_ns <= most_ns(end_ns) && work.tokens <= unit_tokens_) {
       best = width;

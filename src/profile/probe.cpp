@@ -56,7 +56,10 @@ std::vector<int> tp_block(int rank, int tp, int world_size) {
 class DegreeProbe {
  public:
   DegreeProbe(const ProbeOptions& options, int tp, comm::Transport& transport)
-      : lengths_(lengths_of(options)), times_(lengths_.size()), device_(options.device) {
+      : shape_(options.shape),
+        lengths_(lengths_of(options)),
+        times_(lengths_.size()),
+        device_(options.device) {
     const std::vector<int> block = tp_block(transport.rank(), tp, transport.world_size());
     if (block.empty()) return;
     if (tp > 1)
@@ -82,7 +85,7 @@ class DegreeProbe {
     for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i) {
       run_all(ranks);
     }
-    return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_);
+    return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_, model::Program(shape_));
   }
 
   // By kind.
@@ -96,6 +99,7 @@ class DegreeProbe {
     }
   }
 
+  model::Shape shape_;
   std::vector<std::vector<int64_t>> lengths_;
   std::vector<std::vector<StageTimes>> times_;
   c10::Device device_;
@@ -213,8 +217,8 @@ StageTimes condense(const std::vector<StageTimes>& runs, Pick pick) {
 }
 
 // Disturbed times of short work can look constant; more tokens must cost more all the same.
-cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const std::string& what) {
-  const cost::Fit found = cost::fit(samples, what);
+cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const std::string& what, int64_t window) {
+  const cost::Fit found = cost::fit(samples, what, window);
   if (found.a_ns > 0 || found.b_ns > 0) return found;
   const cost::Sample& longest = *std::ranges::max_element(
       samples, {}, [](const cost::Sample& sample) { return cost::Work::of(sample.lengths).tokens; });
@@ -232,7 +236,7 @@ double total_ns(const StageTimes& times) {
 }  // namespace
 
 FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
-                      const std::vector<std::vector<StageTimes>>& times) {
+                      const std::vector<std::vector<StageTimes>>& times, const model::Program& program) {
   std::vector<StageTimes> least;
   double usual_ns = 0;
   double least_ns = 0;
@@ -248,7 +252,7 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
     for (size_t i = 0; i < lengths.size(); ++i) {
       samples.push_back({lengths[i], std::max(1.0, least[i][kind].*pass * usual_ns / least_ns)});
     }
-    const cost::Fit fit = growing_fit(samples, what);
+    const cost::Fit fit = growing_fit(samples, what, program.kinds()[kind]->work().window);
     fits.push_back({what, std::move(samples), fit});
     return fit.quadratic();
   };

@@ -59,7 +59,8 @@ std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length);
 // Of a thorough profile: single sequences of the whole context down to a 32nd, and packs of short ones.
 std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length);
 
-// Each kind's times fitted to what was measured: times[i][r] is repetition r of lengths[i]. The shortest of
+// Each kind's times fitted to what was measured: times[i][r] is repetition r of lengths[i]; `program` has the
+// kinds. The shortest of
 // the repetitions are fitted, so that a disturbance of one of them bends nothing; then everything is scaled
 // by what the median repetition takes over the shortest, which is the machine's usual load. A weight gradient
 // is the fused backward less the input gradient, within half of what it takes on its own. REQUIRES: at least
@@ -69,6 +70,6 @@ struct FittedTimes {
   std::vector<KindFit> fits;
 };
 FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
-                      const std::vector<std::vector<StageTimes>>& times);
+                      const std::vector<std::vector<StageTimes>>& times, const model::Program& program);
 
 }  // namespace sluice::profile

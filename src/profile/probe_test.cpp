@@ -98,7 +98,7 @@ TEST(FitTimes, RecoversTheCoefficientsOfEachKind) {
   const auto lengths = probe_lengths(2048);
   std::vector<std::vector<StageTimes>> times;
   for (const auto& each : lengths) times.emplace_back(3, made_up(each));
-  const FittedTimes fitted = fit_times(lengths, times);
+  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_shape()));
   expect_near(fitted.kinds[1].forward, 2, 5'000, 40'000);
   expect_near(fitted.kinds[1].backward_input, 5, 7'000, 60'000);
   expect_near(fitted.kinds[1].backward_weight, 0, 3'000, 20'000);
@@ -114,7 +114,8 @@ TEST(FitTimes, ADisturbedRepetitionChangesNothing) {
     times.emplace_back(5, made_up(lengths[i]));
     times.back()[i] = scaled(made_up(lengths[i]), 7);
   }
-  expect_near(fit_times(lengths, times).kinds[1].forward, 2, 5'000, 40'000);
+  expect_near(fit_times(lengths, times, model::Program(model::test_shape())).kinds[1].forward, 2, 5'000,
+              40'000);
 }
 
 TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
@@ -124,13 +125,14 @@ TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
     times.emplace_back(5, scaled(made_up(each), 2));
     times.back()[1] = made_up(each);
   }
-  expect_near(fit_times(lengths, times).kinds[1].forward, 4, 10'000, 80'000);
+  expect_near(fit_times(lengths, times, model::Program(model::test_shape())).kinds[1].forward, 4, 10'000,
+              80'000);
 }
 
 TEST(FitTimes, TimesThatLookConstantStillGrow) {
   const auto lengths = probe_lengths(2048);
   const std::vector<std::vector<StageTimes>> times(lengths.size(), {made_up({100})});
-  const FittedTimes fitted = fit_times(lengths, times);
+  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_shape()));
   for (const cost::Quadratic& found : {fitted.kinds[1].forward, fitted.kinds[1].backward_input,
                                        fitted.kinds[1].backward_weight, fitted.kinds[2].forward}) {
     EXPECT_GT(found.of_sequences(std::vector<int64_t>{4096}), found.of_sequences(std::vector<int64_t>{64}));

@@ -97,7 +97,7 @@ class Balance {
   // The longest first; a bucket is full when the work up to its end is its share of all.
   void make_buckets(std::span<const int64_t> lengths) {
     const auto work_ns = [&](int s) {
-      return reference_.scheme().unit_ns(plan::SchemeCost::fullest_share(reference_.length(s), 1), 1);
+      return reference_.scheme().unit_ns(reference_.scheme().share_of(reference_.length(s), 1), 1);
     };
     int64_t tokens = 0;
     int64_t all_ns = 0;

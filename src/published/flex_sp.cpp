@@ -34,10 +34,10 @@ std::vector<int> by_descending_length(std::span<const int64_t> lengths) {
 
 // Of one rank of a group.
 cost::Work share_of(const cost::Work& work, int size) {
-  return {(work.tokens + size - 1) / size, (work.squares + size - 1) / size};
+  return {.tokens = (work.tokens + size - 1) / size,
+          .windowed = (work.windowed + size - 1) / size,
+          .squares = (work.squares + size - 1) / size};
 }
-
-cost::Work work_of(int64_t length) { return {length, cost::Wide{length} * length}; }
 
 // Sizes that one step of the search leads to: one group split in two, or two equal ones joined.
 std::vector<std::vector<int>> neighbours(const std::vector<int>& sizes, int largest) {
@@ -177,13 +177,13 @@ std::optional<FlexSpGroups> assign_to_groups(std::span<const int64_t> lengths, s
     for (size_t g = 0; g < sizes.size(); ++g) {
       if (tokens[g] + tokens_on_lane(length, sizes[g]) > cost.capacity_tokens(sizes[g])) continue;
       cost::Work load = loads[g];
-      const int64_t ns = cost.time_ns(load += work_of(length), sizes[g]);
+      const int64_t ns = cost.time_ns(load += cost.work_of(length), sizes[g]);
       if (ns >= least_ns) continue;
       least_ns = ns;
       to = g;
     }
     if (to == sizes.size()) return std::nullopt;
-    loads[to] += work_of(length);
+    loads[to] += cost.work_of(length);
     tokens[to] += tokens_on_lane(length, sizes[to]);
     groups.sequences[to].push_back(s);
   }

@@ -40,6 +40,7 @@ class FlexSpCost {
   int64_t capacity_tokens(int size) const { return at(size).capacity; }  // of one rank
   // The longest sequence that any group holds.
   int64_t longest() const;
+  cost::Work work_of(int64_t length) const { return cost::Work::of_lane(length, length, 1, cost_.window()); }
   // What its slowest rank takes of a group's sequences in one micro-batch. REQUIRES: size is a power of two.
   int64_t time_ns(const cost::Work& work, int size) const;
   // A whole micro-batch, with gathers and sums.

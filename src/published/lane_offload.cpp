@@ -19,7 +19,7 @@ plan::OffloadProblem LaneOffload::problem(int64_t length) const {
           .sequence_bytes = bytes * length,
           .lane_bytes = bytes * reference_.lane_tokens(),
           .layer_ns = cost_.cell_ns(scheme, cost::CellKind::kForward, {first, first + 1},
-                                    cost::Work::of_lane(length, length, 1)),
+                                    cost::Work::of_lane(length, length, 1, cost_.window())),
           .host_bytes_per_s = cost_.options().host.bytes_per_s};
 }
 

@@ -40,7 +40,7 @@ int LaneReference::fewest_lanes(int64_t length) const {
 int64_t LaneReference::unit_ns(const strategy::Unit& unit) const {
   cost::Work work;
   for (const strategy::UnitSequence& sequence : unit.sequences)
-    work += plan::SchemeCost::fullest_share(sequence.length_tokens, unit.lanes);
+    work += scheme_.share_of(sequence.length_tokens, unit.lanes);
   return scheme_.unit_ns(work, unit.lanes);
 }
 

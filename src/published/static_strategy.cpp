@@ -26,9 +26,10 @@ std::vector<plan::PackItem> items_of(std::span<const int64_t> lengths, const cos
   std::vector<plan::PackItem> items;
   for (size_t s = 0; s < lengths.size(); ++s) {
     const int64_t tokens = lane_tokens(lengths[s], scheme.cp);
-    items.push_back({.sequence = static_cast<int>(s),
-                     .tokens = tokens,
-                     .work_ns = times.of_work(cost::Work::of_lane(tokens, lengths[s], scheme.cp))});
+    items.push_back(
+        {.sequence = static_cast<int>(s),
+         .tokens = tokens,
+         .work_ns = times.of_work(cost::Work::of_lane(tokens, lengths[s], scheme.cp, cost.window()))});
   }
   return items;
 }
@@ -154,7 +155,8 @@ int64_t static_estimate_ns(const StaticStrategy& choice, std::span<const int64_t
       cost::Work work;
       for (const int i : dealt.bins[bin]) {
         const plan::PackItem& item = dealt.items[static_cast<size_t>(i)];
-        work += cost::Work::of_lane(item.tokens, lengths[static_cast<size_t>(item.sequence)], scheme.cp);
+        work += cost::Work::of_lane(item.tokens, lengths[static_cast<size_t>(item.sequence)], scheme.cp,
+                                    cost.window());
       }
       load.units.push_back(times.of(std::vector<cost::Work>(static_cast<size_t>(scheme.cp), work), 0));
     }

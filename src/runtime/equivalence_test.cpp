@@ -196,12 +196,24 @@ TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
 }
 
 // What families vary of a layer: biases and norms of queries and keys, norms behind parts, factors, layers
-// without rotary positions.
+// without rotary positions, windows, caps, sinks.
 struct FamilyCase {
   std::string name;
   void (*apply)(model::Shape&);
 };
 void PrintTo(const FamilyCase& family, std::ostream* stream) { *stream << family.name; }
+
+// What Gemma's generations have in common.
+void gemma(model::Shape& s) {
+  s.window = 5;
+  s.block_types = {{.windowed = true}, {.windowed = true}, {}, {.windowed = true}};
+  s.norm_place = model::NormPlace::kAround;
+  s.norm_offset = 1.0;
+  s.norm_eps = 1e-2;  // as of OLMo 2
+  s.activation = model::Activation::kGeluTanh;
+  s.embedding_scale = 4.0;
+  s.tie_embeddings = true;
+}
 
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {};
 
@@ -219,32 +231,62 @@ TEST_P(EquivalenceOfFamilies, MixedStrategies) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
+TEST_P(EquivalenceOfFamilies, SharedParametersAndExchangedHeads) {
+  RunOptions options;
+  GetParam().apply(options.shape);
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 6;
+  options.strategies = {"<1,1,6,3>", "<1,1,4,2> + <1,1,2>", "<1,2,2,2>", "<2,1,3>"};
+  options.plan = &ringed_plan;
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  options.strategies = {"<1,1,4> + <2,1,1>", "<1,1,2> + <1,2,2>", "<2,1,2>"};
+  options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
 using model::Shape;
-INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies,
-                         testing::Values(FamilyCase{"Qwen2", [](Shape& s) { s.qkv_bias = true; }},
-                                         FamilyCase{"Qwen3",
-                                                    [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
-                                         FamilyCase{"Olmo2",
-                                                    [](Shape& s) {
-                                                      s.qk_norm = model::QkNorm::kAllHeads;
-                                                      s.norm_place = model::NormPlace::kBehind;
-                                                      // Norms divide by what fresh weights put out, which is
-                                                      // near 0: with less, they amplify rounding.
-                                                      s.norm_eps = 1e-2;
-                                                    }},
-                                         FamilyCase{"Granite",
-                                                    [](Shape& s) {
-                                                      s.embedding_scale = 6.0;
-                                                      s.residual_scale = 0.4;
-                                                      s.attention_scale = 0.2;
-                                                      s.logit_divisor = 4.0;
-                                                    }},
-                                         FamilyCase{"SmolLm3",
-                                                    [](Shape& s) {
-                                                      s.unrotated = {0, 0, 1, 0};
-                                                      s.tie_embeddings = true;
-                                                    }}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, EquivalenceOfFamilies,
+    testing::Values(FamilyCase{"Qwen2", [](Shape& s) { s.qkv_bias = true; }},
+                    FamilyCase{"Qwen3", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
+                    FamilyCase{"Olmo2",
+                               [](Shape& s) {
+                                 s.qk_norm = model::QkNorm::kAllHeads;
+                                 s.norm_place = model::NormPlace::kBehind;
+                                 // Norms divide by what fresh weights put out, which is
+                                 // near 0: with less, they amplify rounding.
+                                 s.norm_eps = 1e-2;
+                               }},
+                    FamilyCase{"Granite",
+                               [](Shape& s) {
+                                 s.embedding_scale = 6.0;
+                                 s.residual_scale = 0.4;
+                                 s.attention_scale = 0.2;
+                                 s.logit_divisor = 4.0;
+                               }},
+                    FamilyCase{"SmolLm3",
+                               [](Shape& s) {
+                                 s.block_types = {{}, {}, {.rotates = false}, {}};
+                                 s.tie_embeddings = true;
+                               }},
+                    FamilyCase{"Mistral", [](Shape& s) { s.window = 7; }},
+                    FamilyCase{"Gemma3",
+                               [](Shape& s) {
+                                 gemma(s);
+                                 s.qk_norm = model::QkNorm::kEachHead;
+                                 s.window_rope = model::Rope{.theta = 100.0};
+                               }},
+                    FamilyCase{"GptOssAttention",
+                               [](Shape& s) {
+                                 s.window = 4;
+                                 s.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+                                 s.sinks = s.qkv_bias = s.out_bias = true;
+                                 s.rope = {.scaling = model::RopeScaling::kYarn,
+                                           .factor = 4.0,
+                                           .original_max_position_embeddings = 16,
+                                           .truncate = false};
+                               }}),
+    [](const auto& info) { return info.param.name; });
 
 // Recomputed activations are the forward's to the bit.
 TEST_F(Equivalence, RecomputingChangesNothingAtAll) {

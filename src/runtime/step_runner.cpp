@@ -127,7 +127,7 @@ layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const
     spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
     spans.lanes.push_back(spans_of(unit, lane, graph_.plan));
   }
-  return layers::unit_micro_batch_layout(spans, tp, device);
+  return layers::unit_micro_batch_layout(spans, tp, device, resources_.context.shape.window);
 }
 
 void StepRunner::run(const Node& node) {

@@ -19,15 +19,15 @@ using strategy::PipelinePlan;
 // What a unit has on each of its lanes, and what its fullest lane shares with the others. Causal cutting
 // gives every lane the same share of a sequence's attention; a whole sequence is its lane's alone.
 struct UnitWork {
-  explicit UnitWork(const strategy::Unit& unit) {
+  UnitWork(const strategy::Unit& unit, int64_t window) {
     for (const strategy::UnitSequence& sequence : unit.sequences)
-      shared += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes);
+      shared += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes, window);
     for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
-      cost::Work work{.tokens = unit.tokens_on(lane), .squares = shared.squares};
+      cost::Work work{.tokens = unit.tokens_on(lane), .windowed = shared.windowed, .squares = shared.squares};
       int64_t shared_tokens = work.tokens;
       if (!unit.own.empty()) {
         for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(lane - unit.first_lane)]) {
-          work += cost::Work::of_lane(0, whole.length_tokens, 1);
+          work += cost::Work::of_lane(0, whole.length_tokens, 1, window);
           shared_tokens -= whole.length_tokens;
         }
       }
@@ -132,7 +132,7 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const
 }
 
 TimedUnit UnitTimes::of(const strategy::Unit& unit) const {
-  const UnitWork work(unit);
+  const UnitWork work(unit, cost_.window());
   return of(work.lanes, work.shared, unit.first_lane, {unit.exchange, unit.nested_lanes});
 }
 
@@ -192,7 +192,7 @@ UnitTimes::Slowest UnitTimes::slowest_of(const PipelinePlan& plan, const strateg
 
 std::vector<cost::SharedOperations> UnitTimes::operations_of(const Slowest& slowest, CellKind kind,
                                                              size_t stage) const {
-  const UnitWork work(slowest.unit);
+  const UnitWork work(slowest.unit, cost_.window());
   return cost_.pass_operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), scheme_,
                                share_[stage], *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens),
                                slowest.compute_ns);
@@ -268,7 +268,7 @@ cost::LanePlace UnitTimes::place(size_t stage, int first_lane, int lanes) const 
 // Lanes without whole sequences differ by tokens alone.
 void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,
                       int row) const {
-  const UnitWork work(unit);
+  const UnitWork work(unit, cost_.window());
   const auto fullest = std::ranges::max_element(work.lanes, {}, &cost::Work::tokens);
   write(*fullest, table, row);
   UnitTable::Head& head = table.head(row);
@@ -304,7 +304,7 @@ cost::ExchangeChoice UnitTimes::cheapest_exchange(const strategy::Unit& unit, in
     if (exchange_like_[s] != s) continue;
     stages.push_back({static_cast<int>(s), place(s, unit.first_lane, unit.lanes)});
   }
-  return exchanges_->cheapest(UnitWork(unit).shared, stages, max_tokens);
+  return exchanges_->cheapest(UnitWork(unit, cost_.window()).shared, stages, max_tokens);
 }
 
 namespace {

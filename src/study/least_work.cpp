@@ -30,7 +30,7 @@ int64_t least_work_ns(std::span<const int64_t> lengths, std::span<const cost::Co
   SLUICE_ASSERT(!times.empty() && world_size >= 1, "no scheme to take the least of");
   cost::Wide total = 0;  // fixed point
   for (const int64_t length : lengths) {
-    const cost::Work work = cost::Work::of({&length, 1});
+    const cost::Work work = cost::Work::of({&length, 1}, models.front().window());
     std::optional<cost::Wide> least;
     for (const cost::Quadratic& of : times) {
       const cost::Wide next = of.of_work_fixed(work);

@@ -38,8 +38,23 @@ CASES = {
     "qwen2": {"family": "qwen2"},
     "qwen2_tied": {"family": "qwen2", "tie_word_embeddings": True, "kv_heads": 1},
     "qwen3": {"family": "qwen3", "head_dim": 24},
-    "mistral": {"family": "mistral", "sliding_window": POSITIONS},
-    "phi3": {"family": "phi3", "pad_token_id": None},
+    "mistral": {"family": "mistral", "sliding_window": 24},
+    "phi3": {"family": "phi3", "pad_token_id": None, "sliding_window": 40},
+    # One of its frequencies for contexts up to the original one, another beyond it: every sequence beyond.
+    "phi3_longrope": {"family": "phi3", "pad_token_id": None, "original_max_position_embeddings": 1,
+                      "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
+                                          "short_factor": [1.0] * 8,
+                                          "long_factor": [1.0, 1.1, 1.3, 1.7, 2.0, 3.0, 5.0, 9.0]}},
+    "qwen3_window": {"family": "qwen3", "use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1},
+    "gemma2": {"family": "gemma2", "layers": 4, "head_dim": 24, "query_pre_attn_scalar": 20, "sliding_window": 24,
+               "attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0, "pad_token_id": None},
+    "gemma3": {"family": "gemma3_text", "layers": 4, "head_dim": 24, "query_pre_attn_scalar": 20,
+               "sliding_window": 24, "pad_token_id": None,
+               "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+               "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "gemma3_capped": {"family": "gemma3_text", "layers": 6, "sliding_window_pattern": 3, "sliding_window": 16,
+                      "attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0, "pad_token_id": None},
     "granite": {"family": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                 "attention_multiplier": 0.0625, "logits_scaling": 8.0},
     "smollm3": {"family": "smollm3", "layers": 4, "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None,
@@ -128,7 +143,7 @@ def compare(comparison, sluice, scratch, name):
     # transformers on what Sluice wrote; Sluice on what transformers wrote, and on the checkpoint.
     sequences = [document[:POSITIONS] for document in documents if len(document) >= 2]
     model = reference.load_model(exported).eval()
-    if "rope_parameters" in CASES[name]:
+    if "rope_parameters" in CASES[name] and "family" not in CASES[name]:
         require_rope_to_matter(name, model, max(sequences, key=len))
     for kind, source in {"folder": original, "checkpoint": scratch / "imported" / "step-0"}.items():
         where = f"{name}, {kind}"

@@ -18,10 +18,15 @@ def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, 
                                 **{"rms_norm_eps": 1e-5, "head_dim": hidden // heads, **others})
 
 
+def attention_of(config):
+    """PyTorch's kernel, which takes no caps."""
+    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
+
+
 def random_model(config, seed, scale=2.0):
     """transformers' initial weights, matrices times `scale`, and norms that are not all one: they must matter."""
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(config))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -31,7 +36,8 @@ def random_model(config, seed, scale=2.0):
     return model
 
 
-def load_model(folder, attention="sdpa"):
+def load_model(folder):
+    attention = attention_of(AutoConfig.from_pretrained(folder))
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
 
 
