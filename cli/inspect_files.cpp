@@ -42,7 +42,10 @@ constexpr int64_t kShownTokens = 48;
 std::string quoted(const std::string& value) { return base::json_text(value); }
 
 std::string shape_text(const model::Shape& shape) {
-  return text(human_count(shape.parameters()), " parameters: ", shape.layers, " layers, hidden ",
+  const int64_t parameters = shape.parameters(), active = shape.active_parameters();
+  const std::string passed =
+      active < parameters ? text(" (a token passes ", human_count(active), ")") : std::string();
+  return text(human_count(parameters), " parameters", passed, ": ", shape.layers, " layers, hidden ",
               shape.hidden, ", heads ", shape.heads, " (", shape.kv_heads, " for keys and values) of ",
               shape.head_dim, ", ffn ", shape.ffn_hidden, ", vocabulary ", shape.vocab,
               shape.tie_embeddings ? ", tied embeddings" : "", ", rope theta ", shape.rope.theta);
@@ -304,7 +307,7 @@ void inspect_trace(const Json& json, const std::string& name) {
 }
 
 void inspect_model_config(const Json& json, const std::string& name) {
-  std::cout << text(name, ": ", shape_text(model::shape_from_hugging_face(json, name)), "\n");
+  std::cout << text(name, ": ", shape_text(model::shape_to_plan_from_hugging_face(json, name)), "\n");
 }
 
 void inspect_weight_map(const Json& json, const std::string& name) {

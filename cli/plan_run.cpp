@@ -8,7 +8,8 @@ namespace sluice::cli {
 
 Planning planning_of_run(const RunPlanningOptions& options) {
   config::RunConfig config = config::read_config(options.config, options.settings);
-  config::resolve_model(config);
+  config::resolve_model(config, config::ModelUse::kPlan);
+  log_counted(*config.model.shape);
   if (!options.calibration.empty()) config.parallel.calibration = options.calibration;
   if (!options.method.empty()) config.parallel.method = options.method;
   if (config.parallel.calibration == "auto") {

@@ -64,14 +64,27 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
   for (CLI::Option* input : inputs) input->excludes(config);
 }
 
+void log_counted(const model::Shape& shape) {
+  if (shape.family != model::Family::kCounted) return;
+  base::log_info(text("model_type ", shape.counted,
+                      " is counted, not computed: ", base::human_count(shape.parameters()), " parameters, ",
+                      base::human_count(shape.active_parameters()),
+                      " of them passed by a token; FLOPs and bytes are analytic"));
+}
+
 void log_proposing(const config::PlanningInputs& inputs) {
+  log_counted(inputs.calibration.options.shape);
   base::log_info(text("proposing strategies for ", base::human_count(inputs.options.gpus, "GPU", "GPUs"),
                       " and batches of ", base::human_count(inputs.options.tokens_per_step), " tokens"));
 }
 
 Planning planning_of(const config::PlanningOptions& options, const std::string& method) {
   const config::PlanningInputs inputs = config::resolve_planning(options);
-  if (inputs.strategies.empty()) log_proposing(inputs);
+  if (inputs.strategies.empty()) {
+    log_proposing(inputs);
+  } else {
+    log_counted(inputs.calibration.options.shape);
+  }
   return {config::make_planner(config::task_of(inputs, {.method = config::parse_method(method)})),
           config::PhasedSampler(inputs.sampler())};
 }

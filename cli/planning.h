@@ -43,6 +43,9 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
 // The planner of a run configuration. Only where the program is built with libtorch, which knows the machine.
 Planning planning_of_run(const RunPlanningOptions& options);
 
+// Says on stderr that the model's costs are counted, where nobody computes it.
+void log_counted(const model::Shape& shape);
+
 // Says on stderr that strategies will be proposed for the inputs.
 void log_proposing(const config::PlanningInputs& inputs);
 

@@ -47,7 +47,8 @@ std::vector<std::string> other_systems() {
 study::Scenario scenario_of(const Arguments& arguments) {
   if (!arguments.run.config.empty()) {
     config::RunConfig config = config::read_config(arguments.run.config, arguments.run.settings);
-    config::resolve_model(config);
+    config::resolve_model(config, config::ModelUse::kPlan);
+    log_counted(*config.model.shape);
     return study::scenario_of_run(config, {.ranks = arguments.run.ranks,
                                            .calibration = arguments.calibration,
                                            .steps = arguments.steps,
@@ -55,7 +56,9 @@ study::Scenario scenario_of(const Arguments& arguments) {
   }
   config::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
-  return study::scenario_of(config::resolve_planning(inputs), arguments.steps,
+  const config::PlanningInputs resolved = config::resolve_planning(inputs);
+  log_counted(resolved.calibration.options.shape);
+  return study::scenario_of(resolved, arguments.steps,
                             arguments.max_cp > 0 ? arguments.max_cp : config::kUsualMaxCp);
 }
 

@@ -65,7 +65,7 @@ strategy::Cluster resolve_cluster(PlanningOptions& options) {
 model::Shape read_model(const std::string& name) {
   if (is_there(name)) {
     const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
-    return model::shape_from_hugging_face(base::read_json(path), path.string());
+    return model::shape_to_plan_from_hugging_face(base::read_json(path), path.string());
   }
   return model::named_shape(name);
 }
@@ -80,7 +80,7 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
   const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * 9,
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(inputs.cluster)};
-  return {inputs.cluster.name, "assumed rates of the cluster",
+  return {inputs.cluster.name, cost::analytic_source(shape, "the cluster"),
           cost::analytic_options(
               shape, cost::rates_of(inputs.cluster), memory,
               tensor_parallel_degrees(shape, inputs.strategies,

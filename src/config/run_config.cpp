@@ -372,10 +372,12 @@ bool goes_on(const DataConfig& before, const DataConfig& after) {
          before.overflow == after.overflow && before.seed == after.seed;
 }
 
-void resolve_model(RunConfig& config) {
+void resolve_model(RunConfig& config, ModelUse use) {
   if (config.model.hf.empty()) return;
   const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
-  config.model.shape = model::shape_from_hugging_face(base::read_json(path), path.string());
+  const base::Json json = base::read_json(path);
+  config.model.shape = use == ModelUse::kPlan ? model::shape_to_plan_from_hugging_face(json, path.string())
+                                              : model::shape_from_hugging_face(json, path.string());
 }
 
 namespace {

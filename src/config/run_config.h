@@ -129,9 +129,11 @@ RunConfig parse_config(const std::string& toml, const std::string& name,
                        const std::vector<std::string>& overrides = {});
 RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
 
+// What a model is for: to plan for it its costs need only be counted.
+enum class ModelUse : uint8_t { kCompute, kPlan };
 // Fills model.shape from the Hugging Face folder where one is named. InputError as
-// model::shape_from_hugging_face.
-void resolve_model(RunConfig& config);
+// model::shape_from_hugging_face, or as model::shape_to_plan_from_hugging_face.
+void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 
 // What a gradient element takes on its way between lanes that share parameters: cost::MemoryModel's.
 int64_t reduce_bytes(const TrainConfig& train);

@@ -82,7 +82,7 @@ cost::Calibration calibration_of(const RunConfig& config, const std::string& nam
     const std::vector<int> degrees =
         tensor_parallel_degrees(*config.model.shape, configured_strategies(config, machine.world_size),
                                 std::min(machine.world_size, cluster.gpus_per_node));
-    return {cluster.name, "assumed rates of the cluster",
+    return {cluster.name, cost::analytic_source(*config.model.shape, "the cluster"),
             cost::analytic_options(*config.model.shape, cost::rates_of(cluster), memory_of(config, cluster),
                                    degrees, cluster.gpus_per_node)};
   }

@@ -101,6 +101,14 @@ int64_t host_bytes_of(const strategy::Cluster& cluster) {
   return cluster.host_memory_bytes / cluster.gpus_per_node;
 }
 
+std::string analytic_source(const model::Shape& shape, const std::string& where) {
+  const std::string counted =
+      shape.family == model::Family::kCounted
+          ? base::text("; ", shape.counted, " is counted from its config.json's fields, not computed")
+          : "";
+  return base::text("assumed rates of ", where, counted);
+}
+
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
                                     int gpus_per_node) {

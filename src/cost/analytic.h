@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "cost/cost_model.h"
 #include "strategy/cluster.h"
@@ -52,6 +53,9 @@ struct AnalyticMemory {
   int64_t logits_chunk_bytes = int64_t{16} << 20;  // logits of one chunk and their gradients
   int64_t host_bytes = 0;                          // of host memory, a rank's part; 0: not minded
 };
+
+// A calibration's source: "assumed rates of WHERE", and where nobody computes the model that it is counted.
+std::string analytic_source(const model::Shape& shape, const std::string& where);
 
 // REQUIRES: rates are positive; every degree cuts the shape (model::tp_fault).
 CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,

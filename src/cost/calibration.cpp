@@ -329,7 +329,8 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   Calibration calibration{.hardware = base::require<std::string>(json, "hardware", name),
                           .source = base::require<std::string>(json, "source", name)};
   CostModel::Options& options = calibration.options;
-  options.shape = model::shape_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
+  options.shape =
+      model::shape_to_plan_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
   if (json.contains("layers")) {
     read_layers(json.at("layers"), name, options);
   } else {

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/attention_kind.h"
+#include "model/experts_kind.h"
+#include "model/latent_attention_kind.h"
 #include "model/mlp_kind.h"
 
 namespace sluice::model {
@@ -15,20 +17,24 @@ std::unique_ptr<const Part> make(const Shape& shape, const BlockType& type) {
   return std::make_unique<const Kind>(shape, type);
 }
 
-// The parts that a block can join. A new one needs a line here, and one in layers/block.cpp to be computed.
+// The parts that a block can join. A new one needs a line here, and one in layers/block.cpp to be computed;
+// latent attention and experts are only counted.
 constexpr struct {
   std::string_view name;
   std::unique_ptr<const Part> (*make)(const Shape& shape, const BlockType& type);
 } kRegistry[] = {
     {AttentionKind::kName, make<AttentionKind>},
+    {LatentAttentionKind::kName, make<LatentAttentionKind>},
     {MlpKind::kName, make<MlpKind>},
+    {ExpertsKind::kName, make<ExpertsKind>},
 };
 
 }  // namespace
 
-BlockKind::BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, const BlockType& type)
-    : type_(type) {
-  for (const std::string_view part : parts) {
+BlockKind::BlockKind(const Shape& shape, const BlockType& type) : type_(type) {
+  const bool latent = shape.latent.kv_rank > 0;
+  for (const std::string_view part : {latent ? LatentAttentionKind::kName : AttentionKind::kName,
+                                      type.experts ? ExpertsKind::kName : MlpKind::kName}) {
     const auto* const found =
         std::ranges::find(kRegistry, part, [](const auto& entry) { return entry.name; });
     SLUICE_ASSERT(found != std::end(kRegistry), base::text("no part '", part, "'"));

@@ -13,8 +13,7 @@ class BlockKind final : public Kind {
  public:
   static constexpr std::string_view kName = "block";
 
-  // REQUIRES: the registry knows the parts.
-  BlockKind(const Shape& shape, const std::vector<std::string_view>& parts, const BlockType& type);
+  BlockKind(const Shape& shape, const BlockType& type);
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;

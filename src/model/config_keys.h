@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 
@@ -10,6 +11,8 @@ namespace sluice::model {
 // InputError: the key's value is none of what Sluice computes, which is `expected`.
 [[noreturn]] void refuse(const std::string& name, const std::string& key, const base::Json& value,
                          const std::string& expected);
+// Whether models compute and cost the same whatever the key's value (hugging_face.cpp).
+bool changes_no_arithmetic(std::string_view key);
 // Null and false switch nothing on, whatever the key.
 bool is_off(const base::Json& value);
 // InputError when the key is there and on.

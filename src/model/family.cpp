@@ -379,6 +379,8 @@ constexpr FamilyEntry kFamilies[] = {
 std::span<const FamilyEntry> families() { return kFamilies; }
 
 const FamilyEntry& entry_of(Family family) {
+  static constexpr FamilyEntry kNone{.family = Family::kCounted, .keys = {}};  // of no file that is read
+  if (family == Family::kCounted) return kNone;
   const auto* const found = std::ranges::find(kFamilies, family, &FamilyEntry::family);
   SLUICE_ASSERT(found != std::end(kFamilies), "a family that is not registered");
   return *found;

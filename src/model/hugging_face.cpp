@@ -8,6 +8,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/config_keys.h"
+#include "model/counted.h"
 #include "model/family.h"
 #include "model/hugging_face_rope.h"
 #include "model/shape_ranges.h"
@@ -71,8 +72,9 @@ constexpr std::array kIgnoredKeys = {
 };
 
 template <size_t N>
-bool is_one_of(const std::array<const char*, N>& keys, const std::string& key) {
-  return std::any_of(keys.begin(), keys.end(), [&](std::string_view known) { return known == key; });
+bool is_one_of(const std::array<const char*, N>& keys, std::string_view key) {
+  return std::ranges::find(keys, key, [](const char* known) { return std::string_view(known); }) !=
+         keys.end();
 }
 
 const FamilyEntry& family_of(const Json& config, const std::string& name) {
@@ -84,7 +86,12 @@ const FamilyEntry& family_of(const Json& config, const std::string& name) {
     require_only(config, "architectures", Json::array({std::string(entry.architecture)}), name);
     return entry;
   }
-  refuse(name, "model_type", type, base::join(known, ", "));
+  refuse(name, "model_type", type,
+         base::join(known, ", ") + "; sluice plan and simulate count the costs of others");
+}
+
+bool is_computed(std::string_view model_type) {
+  return std::ranges::find(families(), model_type, &FamilyEntry::model_type) != families().end();
 }
 
 void refuse_unsupported(const Json& config, const FamilyEntry& family, const std::string& name) {
@@ -154,7 +161,25 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   return shape;
 }
 
+Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& name) {
+  try {
+    return shape_from_hugging_face(config, name);
+  } catch (const InputError&) {
+    const std::string type = config.is_object() ? get_or<std::string>(config, "model_type", "", name) : "";
+    try {
+      return counted_from_hugging_face(config, name);
+    } catch (const InputError&) {
+      // Of a family that is computed, what computing lacks says more.
+      if (!is_computed(type)) throw;
+    }
+    throw;
+  }
+}
+
+bool changes_no_arithmetic(std::string_view key) { return is_one_of(kIgnoredKeys, key); }
+
 Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions) {
+  if (shape.family == Family::kCounted) return counted_to_hugging_face(shape);
   const FamilyEntry& family = entry_of(shape.family);
   Json config = {{"architectures", Json::array({std::string(family.architecture)})},
                  {"model_type", std::string(family.model_type)},

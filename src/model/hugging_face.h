@@ -17,6 +17,10 @@ namespace sluice::model {
 // quantisation, unknown rope types and unknown keys).
 Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
 
+// The same; or, where nobody computes such a model but its costs can be counted, that shape
+// (model/counted.h).
+Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
+
 // What transformers' class of the family, old and new, reads back to the same shape; `dtype` is its
 // torch_dtype
 // ("float32"). Token ids are the caller's to add.

@@ -4,10 +4,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/attention_kind.h"
 #include "model/block_kind.h"
 #include "model/end_kinds.h"
-#include "model/mlp_kind.h"
 
 namespace sluice::model {
 namespace {
@@ -30,8 +28,7 @@ std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr
     of_block.push_back(static_cast<int>(1 + (found - known.begin())));
     if (found != known.end()) continue;
     known.push_back(type);
-    kinds.push_back(std::make_shared<BlockKind>(
-        shape, std::vector<std::string_view>{AttentionKind::kName, MlpKind::kName}, type));
+    kinds.push_back(std::make_shared<BlockKind>(shape, type));
   }
   return of_block;
 }

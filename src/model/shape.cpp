@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/experts_kind.h"
 #include "model/program.h"
 #include "model/shape_ranges.h"
 
@@ -17,7 +18,9 @@ using base::text;
 __int128 wide_parameters(const Shape& shape) {
   const __int128 hidden = shape.hidden;
   const __int128 attention = hidden * (2 * shape.q_width() + 2 * shape.kv_width());
-  return shape.layers * (attention + 3 * hidden * shape.ffn_hidden) +
+  const Experts& experts = shape.experts;
+  const __int128 wide = __int128{experts.count} * experts.hidden + experts.shared_hidden;
+  return shape.layers * (attention + 3 * hidden * (shape.ffn_hidden + wide)) +
          (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
@@ -28,6 +31,26 @@ void validate_factors(const std::string& name, const std::vector<double>& factor
   }
   for (const double factor : factors)
     base::require_in_range(text("model: rope ", name), factor, kShapeRanges.rope_factor);
+}
+
+void validate_experts(const Experts& experts) {
+  if (experts.count == 0) return;
+  const ShapeRanges& ranges = kShapeRanges;
+  base::require_in_range("model: experts", experts.count, ranges.experts);
+  base::require_in_range("model: experts of a token", experts.per_token, {1, experts.count});
+  base::require_in_range("model: hidden of an expert", experts.hidden, ranges.ffn_hidden);
+  base::require_in_range("model: hidden of shared experts", experts.shared_hidden,
+                         {0, ranges.ffn_hidden.most});
+}
+
+void validate_latent(const Latent& latent) {
+  if (latent.kv_rank == 0) return;
+  const ShapeRanges& ranges = kShapeRanges;
+  base::require_in_range("model: rank of latent queries", latent.q_rank, {0, ranges.hidden.most});
+  base::require_in_range("model: rank of latent keys and values", latent.kv_rank, ranges.hidden);
+  base::require_in_range("model: unrotated width of a head", latent.unrotated, {0, ranges.head_dim.most});
+  base::require_in_range("model: rotated width of a head", latent.rotated, ranges.head_dim);
+  base::require_in_range("model: width of a head's values", latent.values, ranges.head_dim);
 }
 
 void validate_rope(const Rope& rope, const Shape& shape) {
@@ -91,6 +114,8 @@ void validate(const Shape& shape) {
   if (shape.head_dim % 2 != 0) {
     throw InputError(text("model: head_dim is ", shape.head_dim, ": rotary positions need an even one"));
   }
+  validate_latent(shape.latent);
+  validate_experts(shape.experts);
   if (wide_parameters(shape) > ranges.parameters.most) {
     throw InputError(text("model: ", shape.layers, " layers of hidden ", shape.hidden, " and ffn_hidden ",
                           shape.ffn_hidden, " have more than ", ranges.parameters.most,
@@ -121,6 +146,15 @@ int64_t Shape::parameters() const {
   const Program program(*this);
   for (int64_t position = 0; position < program.size(); ++position) {
     for (const Parameter& parameter : program.kind_at(position).parameters()) all += parameter.size();
+  }
+  return all;
+}
+
+int64_t Shape::active_parameters() const {
+  int64_t all = parameters();
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const BlockType type = block_type(layer);
+    if (type.experts) all -= ExpertsKind(*this, type).unvisited();
   }
   return all;
 }

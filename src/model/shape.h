@@ -29,7 +29,8 @@ struct Rope {
 };
 
 // Whose files it reads and writes; what it computes is said by the shape's other members. The registry is in
-// model/family.cpp.
+// model/family.cpp. kCounted: nobody computes it; what it costs is counted from the members
+// (model/counted.h).
 enum class Family : uint8_t {
   kLlama,
   kMistral,
@@ -41,6 +42,7 @@ enum class Family : uint8_t {
   kOlmo2,
   kGemma2,
   kGemma3,
+  kCounted,
 };
 
 // Norms of queries and keys before they are rotated: each head on its own, or all heads as one row.
@@ -54,7 +56,30 @@ enum class Activation : uint8_t { kSilu, kGeluTanh };
 struct BlockType {
   bool rotates = true;    // positions turn queries and keys
   bool windowed = false;  // attention sees the shape's window, not all that came before
+  bool experts = false;   // stand where others have an MLP
   bool operator==(const BlockType&) const = default;
+};
+
+// Attention whose queries, keys and values are made from narrow rows that tokens keep of themselves
+// (DeepSeek's MLA). Counted only.
+struct Latent {
+  int64_t q_rank = 0;     // 0: queries are made from the rows themselves
+  int64_t kv_rank = 0;    // 0: attention is not latent
+  int64_t unrotated = 0;  // of a head's queries and keys; and
+  int64_t rotated = 0;    // what positions turn: of keys one for all heads
+  int64_t values = 0;     // of a head
+  bool operator==(const Latent&) const = default;
+};
+
+// Experts where a layer else has an MLP, each gated as that is. Counted only.
+struct Experts {
+  int64_t count = 0;  // 0: none
+  int64_t per_token = 0;
+  int64_t hidden = 0;         // of one
+  int64_t shared_hidden = 0;  // of what every token visits; 0: nothing
+  bool shared_gate = false;   // a factor of that, by token
+  bool biases = false;        // of router and experts
+  bool operator==(const Experts&) const = default;
 };
 
 struct Shape {
@@ -63,7 +88,8 @@ struct Shape {
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;  // heads must be a multiple
-  int64_t head_dim = 0;  // hidden ÷ heads unless a config.json says otherwise
+  // hidden ÷ heads unless a config.json says otherwise; latent: the mean of keys' and values' widths
+  int64_t head_dim = 0;
   int64_t ffn_hidden = 0;
   int64_t vocab = 0;
   bool tie_embeddings = false;
@@ -87,11 +113,16 @@ struct Shape {
   bool sinks = false;     // each query head has one more score, which no value goes with
   // Tokens that a windowed block's attention sees, itself included; 0: there are no such blocks.
   int64_t window = 0;
-  std::optional<Rope> window_rope;     // of windowed blocks, where it is not `rope`
-  std::vector<BlockType> block_types;  // by layer; empty: all rotate, and with a window all are windowed
+  std::optional<Rope> window_rope;  // of windowed blocks, where it is not `rope`
+  // By layer; empty: all rotate, with a window all are windowed, and with experts all have them.
+  std::vector<BlockType> block_types;
+  Latent latent;
+  Experts experts;
+  std::string counted;  // of kCounted: its config.json's model_type
 
   BlockType block_type(int64_t layer) const {
-    return block_types.empty() ? BlockType{.windowed = window > 0} : block_types[static_cast<size_t>(layer)];
+    return block_types.empty() ? BlockType{.windowed = window > 0, .experts = experts.count > 0}
+                               : block_types[static_cast<size_t>(layer)];
   }
   const Rope& rope_of(const BlockType& type) const {
     return type.windowed && window_rope ? *window_rope : rope;
@@ -99,6 +130,7 @@ struct Shape {
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   int64_t parameters() const;
+  int64_t active_parameters() const;  // that a token passes: of experts those that it visits
   bool operator==(const Shape&) const = default;
 };
 

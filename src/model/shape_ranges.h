@@ -14,6 +14,7 @@ struct ShapeRanges {
   base::Range<int64_t> heads{1, int64_t{1} << 16};  // and kv_heads
   base::Range<int64_t> head_dim{2, int64_t{1} << 16};
   base::Range<int64_t> ffn_hidden{1, int64_t{1} << 24};
+  base::Range<int64_t> experts{1, int64_t{1} << 16};
   base::Range<int64_t> vocab{1, int64_t{1} << 24};
   base::Range<int64_t> parameters{1, int64_t{1} << 48};
   base::Range<double> norm_eps{0, 1};

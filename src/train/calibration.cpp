@@ -103,7 +103,7 @@ cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int 
   const std::string& source = request.config.parallel.calibration;
   const std::vector<int> tp_degrees = config::tensor_parallel_degrees(request.config, world_size);
   if (source == "auto" || source == "analytic") {
-    return {"analytic", "assumed rates of a CPU core",
+    return {"analytic", cost::analytic_source(*request.config.model.shape, "a CPU core"),
             cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
                                    tp_degrees, request.config.parallel.gpus_per_node)};
   }

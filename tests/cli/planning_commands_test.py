@@ -35,6 +35,25 @@ class PlanningCommands(CommandTest):
         self.assertRegex(lines[0], message)
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_a_mixture_of_experts_is_counted_and_said_to_be(self):
+        folder = self.folder / "experts"
+        folder.mkdir()
+        config = {"model_type": "mixtral", "hidden_size": 1024, "intermediate_size": 3584, "num_attention_heads": 16,
+                  "num_hidden_layers": 8, "num_key_value_heads": 8, "num_experts_per_tok": 2,
+                  "num_local_experts": 8, "vocab_size": 32000}
+        (folder / "config.json").write_text(json.dumps(config))
+        inputs = ("--gpus", 16, "--lengths", self.lengths, "--context", CONTEXT, "--tokens-per-step", TOKENS)
+        planned = call("plan", "--model", folder, *inputs, "--strategies", "16x<1,1,1>", "--json")
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        self.assertRegex(planned.stderr, "mixtral is counted, not computed: .* parameters, .* passed by a token")
+        self.assertGreater(json.loads(planned.stdout)["estimated_ns"], 0)
+        compared = self.done("simulate", "--model", folder, *inputs, "--steps", 2, "--strategies", "16x<1,1,1>",
+                             "--out", self.folder / "simulated")
+        facts = json.loads((self.folder / "simulated" / "simulation.json").read_text())["facts"]
+        self.assertIn("counted from its config.json's fields", facts["calibration"], compared)
+        (folder / "config.json").write_text(json.dumps(config | {"ssm_state_size": 16}))
+        self.refused(2, 'config.json: ssm_state_size is 16, a key whose costs', "plan", "--model", folder, *inputs)
+
     def test_wrong_usage_is_refused_in_a_line(self):
         self.refused(2, "^sluice: there is no command 'proposse': did you mean 'propose'", "proposse")
         self.refused(2, "^sluice: there is no command 'x': known are corpus, lengths, propose", "x")
