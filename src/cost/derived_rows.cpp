@@ -8,12 +8,12 @@
 namespace sluice::cost {
 namespace {
 
-using Row = std::pair<const std::pair<int, int>, SchemeTimes>;
+using TableRow = std::pair<const std::pair<int, int>, SchemeTimes>;
 
 // Coefficient a of all ranks of a row's pipeline.
-Wide total_a(const Row* row) { return Wide{row->second.stage.a} * row->first.first * row->first.second; }
+Wide total_a(const TableRow* row) { return Wide{row->second.stage.a} * row->first.first * row->first.second; }
 
-SchemeTimes on_one_rank(const Row& row) {
+SchemeTimes on_one_rank(const TableRow& row) {
   const auto& [degrees, times] = row;
   const auto [tp, pp] = degrees;
   return {.stage = {times.stage.a * tp * pp, times.stage.b * tp * pp, times.stage.c_ns * pp},
@@ -26,9 +26,9 @@ SchemeTimes on_one_rank(const Row& row) {
 
 void add_derived_rows(CostModel::Options& options) {
   auto& rows = options.scheme_times;
-  std::vector<const Row*> fewest;
+  std::vector<const TableRow*> fewest;
   std::set<int> stages{1};
-  for (const Row& row : rows) {  // ascending by TP
+  for (const TableRow& row : rows) {  // ascending by TP
     if (row.second.derived) continue;
     if (!fewest.empty() && row.first.first != fewest.front()->first.first) break;
     fewest.push_back(&row);
