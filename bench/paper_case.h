@@ -42,7 +42,7 @@ inline study::Scenario scenario_of(const Case& of, int64_t steps) {
   options.context_length = of.context;
   options.tokens_per_step = of.tokens;
   return study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps,
-                            config::kUsualMaxCp);
+                            0);
 }
 
 inline base::Json key_of(const Case& of, const std::string& system) {

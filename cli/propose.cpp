@@ -19,22 +19,25 @@ struct Arguments {
   config::PlanningOptions inputs;
   std::string method = "ours";
   int most = 8;
-  int max_cp = 0;
+  int max_cp = 0;  // 0: all ranks'
+  bool share = true;
   std::filesystem::path out;
   bool json = false;
 };
 
 void run(const Arguments& arguments) {
   const config::Method method = config::parse_proposing_method(arguments.method);
-  const int max_cp = arguments.max_cp > 0 ? arguments.max_cp : config::usual_max_cp(method);
   const config::PlanningInputs inputs = config::resolve_planning(arguments.inputs);
   log_proposing(inputs);
-  const config::PlanningTask task =
-      config::task_of(inputs, {.method = method, .max_strategies = arguments.most, .max_cp = max_cp});
+  const config::PlanningTask task = config::task_of(inputs, {.method = method,
+                                                             .max_strategies = arguments.most,
+                                                             .max_cp = arguments.max_cp,
+                                                             .share = arguments.share});
   base::Json made_from = config::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
-  made_from["max_cp"] = max_cp;
+  made_from["max_cp"] = arguments.max_cp;
+  made_from["share"] = arguments.share;
   const base::Json file =
       config::strategies_to_json(config::propose(task), task.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
@@ -62,10 +65,12 @@ void add_propose(CLI::App& app) {
       ->check(within(1, 100))
       ->capture_default_str();
   command
-      ->add_option("--max-cp", arguments->max_cp,
-                   base::text("Most lanes of a pipeline, over which long sequences are cut (default: ",
-                              config::kUsualMaxCp, "; with method paper 1)"))
+      ->add_option(
+          "--max-cp", arguments->max_cp,
+          "Most lanes of a pipeline, over which long sequences are cut (default: all ranks'; with method "
+          "paper 1)")
       ->check(within(1, 1 << 20));
+  command->add_flag("!--no-share", arguments->share, "Leave out lanes that share parameters");
   command->add_option("--out", arguments->out, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
   command->callback([arguments] { run(*arguments); });

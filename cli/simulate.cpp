@@ -29,7 +29,7 @@ struct Arguments {
   RunPlanningOptions run;
   config::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
-  int max_cp = 0;           // 0: the configuration's, or the usual
+  int max_cp = 0;           // 0: the configuration's, or all ranks'
   int64_t steps = 20;
   std::string compare;
   std::vector<int64_t> trace_steps;
@@ -58,8 +58,7 @@ study::Scenario scenario_of(const Arguments& arguments) {
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
   const config::PlanningInputs resolved = config::resolve_planning(inputs);
   log_counted(resolved.calibration.options.shape);
-  return study::scenario_of(resolved, arguments.steps,
-                            arguments.max_cp > 0 ? arguments.max_cp : config::kUsualMaxCp);
+  return study::scenario_of(resolved, arguments.steps, arguments.max_cp);
 }
 
 std::vector<study::SystemResult> compare_with_progress(const study::Scenario& scenario,
@@ -138,10 +137,10 @@ void add_simulate(CLI::App& app) {
                       "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
                       "\"analytic\")");
   command
-      ->add_option("--max-cp", arguments->max_cp,
-                   text("Most lanes of a pipeline, over which long sequences are cut (default: the "
-                        "configuration's; else ",
-                        config::kUsualMaxCp, ")"))
+      ->add_option(
+          "--max-cp", arguments->max_cp,
+          "Most lanes of a pipeline, over which long sequences are cut (default: the configuration's; else "
+          "all ranks')")
       ->check(within(1, 1 << 20));
   command->add_option("--steps", arguments->steps, "Steps, from the first on")
       ->check(within(1, 1 << 30))

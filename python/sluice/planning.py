@@ -62,7 +62,7 @@ def propose(
     tokens_per_step: of a batch. 0: all documents are one batch.
     method: "ours", or "paper" for the published algorithms.
     max_strategies: at most that many.
-    max_cp: most lanes of a pipeline, over which long sequences are cut. 0: 8, or 1 with method "paper", which
+    max_cp: most lanes of a pipeline, over which long sequences are cut. 0: all ranks', or 1 with method "paper", which
         knows none.
     seed: of the batches that are drawn.
     exchange: as for Planner.
@@ -181,7 +181,7 @@ def simulate(
     context_length: int = 0,
     tokens_per_step: int = 200_000,
     strategies: Path | Iterable[str | Proposal] = (),
-    max_cp: int = 8,
+    max_cp: int = 0,
     compare: str | Iterable[str] = (),
     steps: int = 20,
     seed: int = 1,
@@ -191,7 +191,7 @@ def simulate(
 
     lengths, gpus, cluster, model, calibration, context_length, tokens_per_step, seed, exchange: as for propose().
     strategies: Sluice's candidates, as for Planner; none: they are proposed.
-    max_cp: most lanes of a pipeline that is proposed.
+    max_cp: most lanes of a pipeline that is proposed. 0: all ranks'.
     compare: names of other systems ("megatron", "deepspeed", "hotspa", "flexsp", "hydraulis", ...), or "all".
     steps: from the first on; every system gets the same batches.
 
@@ -212,7 +212,7 @@ def simulate(
     )
     systems = compare if isinstance(compare, str) else ",".join(compare)
     count = _count(steps, "steps", most=2**30)
-    lanes = _count(max_cp, "max_cp", most=_MOST_GPUS)
+    lanes = _count(max_cp, "max_cp", least=0, most=_MOST_GPUS)
     return simulation_of(*_sluice.simulate(options, _values_of(lengths), systems, count, lanes))
 
 

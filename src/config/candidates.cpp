@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "config/run_config.h"
 #include "cost/exchange.h"
+#include "graph/build.h"
+#include "model/parameters.h"
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
 #include "published/paper_plan.h"
@@ -46,12 +48,14 @@ std::shared_ptr<const plan::Method> planner_method(Method method, uint64_t seed)
 std::vector<plan::Proposal> propose_under(const cost::CostModel& machine, const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
-  const plan::ProposalOptions options{
-      .world_size = task.world_size,
-      .context_length = task.context_length,
-      .sample_batches = task.sample_batches,
-      .max_strategies = choices.max_strategies,
-      .max_cp = choices.max_cp > 0 ? choices.max_cp : usual_max_cp(choices.method)};
+  const plan::ProposalOptions options{.world_size = task.world_size,
+                                      .context_length = task.context_length,
+                                      .sample_batches = task.sample_batches,
+                                      .max_strategies = choices.max_strategies,
+                                      .max_cp = choices.method != Method::kOurs ? 1
+                                                : choices.max_cp > 0            ? choices.max_cp
+                                                                                : task.world_size,
+                                      .max_share = choices.share ? task.world_size : 1};
   return choices.method == Method::kPaper ? published::paper_propose(options, cost)
                                           : plan::propose(options, cost);
 }
@@ -66,6 +70,43 @@ std::vector<strategy::MemoryPolicy> candidate_policies(const PlanningTask& task,
                                            task.context_length);
   if (hidden) policies.insert(policies.begin() + 1, *hidden);
   return policies;
+}
+
+int64_t beside_schedule_ns(const plan::Planner& planner, const model::ParameterTable& table,
+                           const PlanningTask& task) {
+  std::vector<std::pair<int64_t, const std::vector<int64_t>*>> held;
+  for (const std::vector<int64_t>& lengths : task.sample_batches) {
+    const int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+    if (longest > 0 && longest <= planner.max_len_tokens()) held.emplace_back(longest, &lengths);
+  }
+  if (held.empty()) return 0;
+  std::ranges::stable_sort(held, {}, [](const auto& batch) { return batch.first; });
+  std::vector<strategy::Sequence> sequences;
+  for (const int64_t length : *held[held.size() / 2].second) {
+    sequences.push_back({.document = std::ssize(sequences), .length_tokens = length});
+  }
+  const strategy::StepPlan plan = planner.plan(0, sequences);
+  const graph::StepGraph graph =
+      graph::build(plan, table, planner.cost(), task.world_size, {.disabled_passes = {"verify"}});
+  return std::max<int64_t>(0, graph.makespan_ns - plan.estimated_ns);
+}
+
+// By candidate, what a step adds to its schedule by the clock, on the sample batch whose longest sequence is
+// the median of those that the candidate holds: pull, push and update hardly depend on the batch.
+std::vector<int64_t> beside_schedules(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                      const PlanningTask& task) {
+  std::vector<int64_t> beside_ns;
+  const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
+  if (!chooses || task.sample_batches.empty() || task.choices.method != Method::kOurs) return beside_ns;
+  const model::ParameterTable table = model::parameter_table(cost.options().shape);
+  for (const strategy::Strategy& candidate : options.candidates) {
+    plan::PlannerOptions alone = options;
+    alone.candidates = {candidate};
+    alone.effort = plan::Effort::kQuick;
+    const plan::Planner planner(std::move(alone), cost);
+    beside_ns.push_back(beside_schedule_ns(planner, table, task));
+  }
+  return beside_ns;
 }
 
 void refuse_small_host(const plan::Planner& planner, int64_t length) {
@@ -87,8 +128,6 @@ std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& seq
                                                  int64_t tokens_per_step, uint64_t seed) {
   return plan::stratified_batches(sequence_lengths, {.tokens_per_step = tokens_per_step, .seed = seed});
 }
-
-int usual_max_cp(Method method) { return method == Method::kOurs ? kUsualMaxCp : 1; }
 
 void check_lanes(const std::vector<strategy::Strategy>& candidates, Method method) {
   if (method != Method::kPaper) return;
@@ -127,7 +166,9 @@ plan::Planner make_planner(const PlanningTask& task) {
   options.method = planner_method(choices.method, task.seed);
   options.selection = choices.selection;
   options.fixed_candidate = choices.fixed_candidate;
-  return plan::Planner(std::move(options), cost::choosing_from(task.cost, task.choices.exchanges));
+  const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
+  options.beside_ns = beside_schedules(options, cost, task);
+  return plan::Planner(std::move(options), cost);
 }
 
 void require_context(const plan::Planner& planner, int64_t context_length) {

@@ -20,7 +20,8 @@ struct PlannerChoices {
   std::vector<strategy::Strategy> strategies;  // the candidates; empty: they are proposed
   Method method = Method::kOurs;               // of proposing, too; kExact only plans
   int max_strategies = 8;                      // that are proposed
-  int max_cp = 0;                              // most lanes of their pipelines; 0: usual_max_cp(method)
+  int max_cp = 0;                              // most lanes of their pipelines; 0: all ranks' (kPaper: 1)
+  bool share = true;                           // whether these may share parameters
   plan::Selection selection = plan::Selection::kBest;
   int fixed_candidate = 0;                       // of kFixed
   std::vector<strategy::MemoryPolicy> policies;  // tried in order; empty: the cost model's
@@ -35,7 +36,7 @@ struct PlanningTask {
   int world_size = 1;
   cost::CostModel cost;
   int64_t context_length = 0;  // some candidate has to hold a sequence of so many tokens
-  // Lengths by batch, to propose with: sample_batches(). Only read where nothing is configured.
+  // Lengths by batch, sample_batches(): to propose with, and to choose by what steps add to schedules.
   std::vector<std::vector<int64_t>> sample_batches;
   uint64_t seed = 1;
   PlannerChoices choices;
@@ -45,15 +46,13 @@ struct PlanningTask {
 std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
                                                  int64_t tokens_per_step, uint64_t seed);
 
-// 8, a node's; 1 but with kOurs: the others know no lanes.
-int usual_max_cp(Method method);
-
 // Strategies for the sample batches, under the first memory policy under which the context is held.
 // InputError when max_strategies < 1 or max_cp < 0, or kPaper is given lanes; throws as plan::propose.
 std::vector<plan::Proposal> propose(const PlanningTask& task);
 
-// The planner of the given strategies, or of proposed ones. InputError as check_lanes, or when a fixed
-// candidate is not there, or nothing is given to propose for; throws as propose and plan::Planner.
+// The planner of the given strategies, or of proposed ones. With sample batches, candidates are chosen by the
+// step's time: the clock says what pull, push and update add under each. InputError as check_lanes, or when a
+// fixed candidate is not there, or nothing is given to propose for; throws as propose and plan::Planner.
 plan::Planner make_planner(const PlanningTask& task);
 
 // InputError when one of the candidates has lanes and the method does not know them.

@@ -35,9 +35,6 @@ TEST(Candidates, PlanTheBatchesThatTheyWereProposedBy) {
 }
 
 TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
-  EXPECT_EQ(usual_max_cp(Method::kOurs), kUsualMaxCp);
-  EXPECT_EQ(usual_max_cp(Method::kPaper), 1);
-  EXPECT_EQ(usual_max_cp(Method::kExact), 1);
   EXPECT_THROW(propose(task({.method = Method::kPaper, .max_cp = 2})), base::InputError);
   PlanningTask given = task();
   given.choices.strategies = parsed({"<8,1,1>", "2x<2,1,2>"});

@@ -35,6 +35,7 @@ std::vector<Planner> candidates_alone(const Planner& planner, const PlanMethod& 
     if (method != plan::ours() && has_lanes(candidate)) continue;
     PlannerOptions options = planner.options();
     options.candidates = {candidate};
+    options.beside_ns = {};
     options.method = method;
     options.selection = plan::Selection::kBest;
     if (!options.policies.empty()) options.policies = {options.policies.back()};

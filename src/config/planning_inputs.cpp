@@ -193,7 +193,7 @@ PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {
                     .choices = std::move(choices)};
   task.choices.strategies = inputs.strategies;
   task.choices.exchanges = cost::parse_exchange_set(options.exchange);
-  if (inputs.strategies.empty() && !inputs.lengths.empty()) {
+  if (inputs.strategies.size() != 1 && !inputs.lengths.empty()) {
     task.sample_batches = sample_batches(inputs.sequence_lengths(), options.tokens_per_step, task.seed);
   }
   return task;

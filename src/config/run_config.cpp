@@ -219,7 +219,8 @@ ParallelConfig read_parallel(TomlSection& section) {
   }
   section.read_choice("method", parallel.method, {"ours", "paper"});
   section.read_choice("exchange", parallel.exchange, {"auto", "ring", "heads", "nested", "cycle"});
-  section.read_in("max_cp", parallel.max_cp, kRanks);
+  section.read_in("max_cp", parallel.max_cp, base::Range<int>{0, 1 << 20});
+  section.read("share", parallel.share);
   section.read("calibration", parallel.calibration);
   section.read_in("gpus_per_node", parallel.gpus_per_node, kRanks);
   section.finish();
@@ -465,9 +466,13 @@ toml::table optimizer_table(const OptimizerConfig& optimizer) {
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
-  toml::table table{{"proposed", parallel.proposed},       {"method", parallel.method},
-                    {"exchange", parallel.exchange},       {"max_cp", parallel.max_cp},
-                    {"calibration", parallel.calibration}, {"gpus_per_node", parallel.gpus_per_node}};
+  toml::table table{{"proposed", parallel.proposed},
+                    {"method", parallel.method},
+                    {"exchange", parallel.exchange},
+                    {"max_cp", parallel.max_cp},
+                    {"share", parallel.share},
+                    {"calibration", parallel.calibration},
+                    {"gpus_per_node", parallel.gpus_per_node}};
   if (parallel.strategies.empty()) {
     table.insert("strategies", "auto");
   } else {

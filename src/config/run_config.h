@@ -68,16 +68,14 @@ struct OptimizerConfig {
   double min_lr = 3e-5;
 };
 
-// Most lanes of a pipeline that is proposed where nobody says how many: a node's.
-inline constexpr int kUsualMaxCp = 8;
-
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   bool proposed = false;                // whether a run filled them in for "auto"
   std::string select = "best";          // best | cycle | an index
   std::string method = "ours";          // ours | paper
   std::string exchange = "auto";        // auto | ring | heads | nested | cycle: between lanes
-  int max_cp = kUsualMaxCp;             // most lanes of a pipeline that "auto" may propose
+  int max_cp = 0;                       // most lanes of a pipeline that "auto" may propose; 0: all ranks'
+  bool share = true;                    // whether its lanes may share parameters
   std::string calibration = "auto";     // a file | a shipped name | analytic | auto
   int gpus_per_node = 8;
 };

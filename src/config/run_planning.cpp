@@ -118,7 +118,8 @@ PlannerChoices choices_of(const RunConfig& config, int world_size) {
                          .policies = memory_policies(config.memory),
                          .hides_offload = config.memory.offload == "auto",
                          .exchanges = cost::parse_exchange_set(parallel.exchange)};
-  choices.max_cp = std::min(parallel.max_cp, choices.method == Method::kOurs ? parallel.max_cp : 1);
+  choices.max_cp = choices.method == Method::kOurs ? parallel.max_cp : 1;
+  choices.share = parallel.share;
   if (parallel.select == "cycle") {
     choices.selection = plan::Selection::kCycle;
   } else if (parallel.select != "best") {
@@ -134,7 +135,7 @@ PlanningTask task_of(const RunConfig& config, const Data& data, const cost::Cost
                     .context_length = data.longest_sequence(),
                     .seed = static_cast<uint64_t>(config.data.seed),
                     .choices = choices_of(config, world_size)};
-  if (task.choices.strategies.empty()) {
+  if (task.choices.strategies.size() != 1) {
     task.sample_batches = data.sample_batches(task.seed);
   }
   return task;

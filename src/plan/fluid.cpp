@@ -49,9 +49,15 @@ int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, int lanes) 
   const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / credit);
   const auto constant_ns =
       static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
-  const int64_t busy_ns = lanes == 1 ? scheme.floor_ns(stage, length)
-                                     : lanes * scheme.lane_ns(length, lanes) / scheme.scheme().cp;
-  return std::max({busy_ns - constant_ns, flight_ns, int64_t{1}});
+  const int cp = scheme.scheme().cp;
+  const auto busy_ns = [&]() -> int64_t {
+    if (lanes == 1) return scheme.floor_ns(stage, length) - constant_ns;
+    // On one stage a micro-batch has its constant once, however many of its sequences are cut.
+    if (scheme.scheme().pp == 1)
+      return lanes * (scheme.lane_ns(length, lanes) - scheme.micro_batch_ns()) / cp;
+    return lanes * scheme.lane_ns(length, lanes) / cp - constant_ns;
+  };
+  return std::max({busy_ns(), flight_ns, int64_t{1}});
 }
 
 // The largest micro-batches that keep all stages busy: while one is in flight, for 2·PP + 1 thirds of a
@@ -64,8 +70,8 @@ int64_t full_tokens(const SchemeCost& scheme) {
 
 }  // namespace
 
-Capacity::Capacity(const SchemeCost& scheme, int64_t full_ns)
-    : constant_ns_(scheme.micro_batch_ns()),
+Capacity::Capacity(const SchemeCost& scheme, int64_t full_ns, int64_t gathers_ns)
+    : constant_ns_(scheme.micro_batch_ns() + gathers_ns),
       full_ns_(std::max<int64_t>(full_ns, 1)),
       bubble_((scheme.scheme().pp - 1) * kParts / 2) {}
 
@@ -144,7 +150,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   for (size_t k = 0; k < schemes.size(); ++k) {
     const Wide full_ns =
         works_ns[k] * schemes[k].scheme().cp * full_tokens(schemes[k]) / std::max<Wide>(tokens[k], 1);
-    const Capacity capacity(schemes[k], static_cast<int64_t>(full_ns));
+    const int64_t gathers_ns = schemes[k].gathers_ns({.tokens = full_tokens(schemes[k]), .squares = 0});
+    const Capacity capacity(schemes[k], static_cast<int64_t>(full_ns), gathers_ns);
     for (const int64_t time_ns : times_) capacity_.push_back(capacity.work_ns(time_ns));
   }
   by_growth_.resize(schemes.size());

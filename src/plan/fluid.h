@@ -18,8 +18,9 @@ namespace sluice::plan {
 // Lanes work side by side: work is the mean over them, V the micro-batches of each.
 class Capacity {
  public:
-  // full_ns: work of a full micro-batch of typical sequences.
-  Capacity(const SchemeCost& scheme, int64_t full_ns);
+  // full_ns: work of a full micro-batch of typical sequences; gathers_ns: what it waits for shared
+  // parameters.
+  Capacity(const SchemeCost& scheme, int64_t full_ns, int64_t gathers_ns = 0);
   int64_t work_ns(int64_t time_ns) const;
 
  private:

@@ -16,14 +16,26 @@ using strategy::Strategy;
 // A candidate whose quick plan takes longer than the best by one part in so many is not planned in full.
 constexpr int64_t kNear = 16;
 
+// A candidate's search, and what a step takes beside its schedule: candidates are compared by the sum.
+struct Candidate {
+  CandidateSearch search;
+  int64_t beside_ns = 0;
+
+  int64_t lower_bound_ns() const { return *search.lower_bound_ns() + beside_ns; }
+  int64_t expected_ns() const { return search.expected_ns() + beside_ns; }
+  int64_t known_ns() const { return search.known_ns() + beside_ns; }
+};
+
 struct Best {
-  int64_t end_ns = std::numeric_limits<int64_t>::max();
+  int64_t step_ns = std::numeric_limits<int64_t>::max();
+  int64_t end_ns = 0;  // of the schedule
   std::vector<PackedPipeline> pipelines;
 
-  void take(CandidateSearch& search, Effort effort) {
-    const std::vector<PackedPipeline>& packed = search.run(effort);
-    if (search.end_ns() >= end_ns) return;
-    end_ns = search.end_ns();
+  void take(Candidate& candidate, Effort effort) {
+    const std::vector<PackedPipeline>& packed = candidate.search.run(effort);
+    if (candidate.known_ns() >= step_ns) return;
+    step_ns = candidate.known_ns();
+    end_ns = candidate.search.end_ns();
     pipelines = packed;
   }
 };
@@ -35,41 +47,45 @@ class Ours : public Method {
                                const std::vector<Sequence>& sequences) const override {
     const PlannerOptions& options = planner.options();
     const SortedBatch batch(strategy::lengths_of(sequences));
-    std::vector<CandidateSearch> searches;
+    std::vector<Candidate> candidates;
     for (const size_t candidate : planner.preference(step)) {
       const Strategy& strategy = options.candidates[candidate];
       if (!batch.sorted.empty() && batch.sorted.front() > planner.max_len_tokens(strategy)) continue;
       CandidateSearch search(strategy, planner.schemes(), planner.cost(), batch, options.seeds);
       if (!search.lower_bound_ns()) continue;
-      searches.push_back(std::move(search));
+      candidates.push_back({std::move(search), planner.beside_ns(candidate)});
       if (options.selection != Selection::kBest) break;
     }
-    if (searches.empty()) return std::nullopt;
-    std::ranges::stable_sort(searches, {}, &CandidateSearch::expected_ns);
+    if (candidates.empty()) return std::nullopt;
+    std::ranges::stable_sort(candidates, {}, &Candidate::expected_ns);
     StepPlan plan{.step = step, .sequences = sequences};
     plan.lower_bound_ns = std::numeric_limits<int64_t>::max();
     Best best;
-    for (CandidateSearch& search : searches) {
-      if (*search.lower_bound_ns() < best.end_ns) search.raise_bound(best.end_ns);
-      if (*search.lower_bound_ns() < best.end_ns) best.take(search, Effort::kQuick);
+    for (Candidate& candidate : candidates) {
+      CandidateSearch& search = candidate.search;
+      if (candidate.lower_bound_ns() < best.step_ns) search.raise_bound(best.step_ns - candidate.beside_ns);
+      if (candidate.lower_bound_ns() < best.step_ns) best.take(candidate, Effort::kQuick);
       if (*search.lower_bound_ns() >= plan.lower_bound_ns) continue;
       plan.lower_bound_ns = *search.lower_bound_ns();
       plan.bounded_by = name_of(search.proof());
     }
-    if (options.effort == Effort::kFull) {
-      std::ranges::stable_sort(searches, {}, &CandidateSearch::known_ns);
-      for (CandidateSearch& search : searches) {
-        // Quick plans of few sequences are too coarse to give a candidate up by.
-        const bool few = sequences.size() <= kFewSequences;
-        const bool near = few || search.end_ns() / kNear <= best.end_ns / (kNear - 1);
-        if (near && *search.lower_bound_ns() < best.end_ns) best.take(search, Effort::kFull);
-      }
-    }
-    for (const CandidateSearch& search : searches)
-      plan.candidates.push_back({to_text(search.strategy()), search.known_ns()});
+    if (options.effort == Effort::kFull) plan_near_in_full(candidates, sequences.size(), best);
+    for (const Candidate& candidate : candidates)
+      plan.candidates.push_back({to_text(candidate.search.strategy()), candidate.known_ns()});
     plan.estimated_ns = best.end_ns;
     for (PackedPipeline& pipeline : best.pipelines) plan.pipelines.push_back(std::move(pipeline.plan));
     return plan;
+  }
+
+ private:
+  static void plan_near_in_full(std::vector<Candidate>& candidates, size_t sequences, Best& best) {
+    std::ranges::stable_sort(candidates, {}, &Candidate::known_ns);
+    for (Candidate& candidate : candidates) {
+      // Quick plans of few sequences are too coarse to give a candidate up by.
+      const bool few = sequences <= kFewSequences;
+      const bool near = few || candidate.known_ns() / kNear <= best.step_ns / (kNear - 1);
+      if (near && candidate.lower_bound_ns() < best.step_ns) best.take(candidate, Effort::kFull);
+    }
   }
 };
 

@@ -1,7 +1,8 @@
 #include "plan/mix.h"
 
 #include <algorithm>
-#include <utility>
+#include <functional>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -9,6 +10,46 @@
 namespace sluice::plan {
 
 using strategy::Scheme;
+
+namespace {
+
+// The largest first, of equals the one with more TP, then the one that shares less.
+void sort_by_ranks(std::vector<SchemeCost>& schemes) {
+  std::ranges::stable_sort(schemes, std::greater<>(), [](const SchemeCost& known) {
+    const Scheme& scheme = known.scheme();
+    return std::tuple(scheme.ranks(), scheme.tp, -scheme.share);
+  });
+}
+
+std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, int gpus_per_node, int max_cp) {
+  constexpr int kWidest = 4;  // a power of two below the most
+  const int most = std::min(max_cp, world_size / one_lane.ranks());
+  const int node = std::max(1, gpus_per_node / one_lane.tp);
+  std::vector<int> lanes;
+  for (int cp = 1; cp <= most; cp *= 2) {
+    const bool in_node = cp <= node;
+    if (in_node || (one_lane.pp == 1 && kWidest * cp >= most)) lanes.push_back(cp);
+  }
+  return lanes;
+}
+
+void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
+                std::vector<SchemeCost>& schemes) {
+  const int64_t enough = limits.tokens_a_rank * scheme.tp * 5 / 4;
+  const int node = std::min(scheme.cp, std::max(1, cost.options().gpus_per_node / scheme.tp));
+  bool held = false;
+  for (scheme.share = 1; scheme.share <= std::min(scheme.cp, limits.max_share); scheme.share *= 2) {
+    if (held && scheme.share != node) continue;
+    SchemeCost known(scheme, cost, world_size);
+    const bool whole_node = scheme.share >= node;
+    const bool holds = known.lane_max_len_tokens() >= enough;
+    if (known.max_len_tokens() > 0 && (scheme.share == 1 || holds || whole_node)) schemes.push_back(known);
+    if (scheme.pp > 1 || (scheme.share == 1 && holds) || (whole_node && holds)) return;
+    held = held || holds;
+  }
+}
+
+}  // namespace
 
 std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_size, int max_cp) {
   std::vector<SchemeCost> schemes;
@@ -19,9 +60,22 @@ std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_si
       if (known.max_len_tokens() > 0) schemes.push_back(std::move(known));
     }
   }
-  std::stable_sort(schemes.begin(), schemes.end(), [](const SchemeCost& a, const SchemeCost& b) {
-    return std::pair(a.scheme().ranks(), a.scheme().tp) > std::pair(b.scheme().ranks(), b.scheme().tp);
-  });
+  sort_by_ranks(schemes);
+  return schemes;
+}
+
+std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world_size,
+                                          const SchemeLimits& limits) {
+  std::vector<SchemeCost> schemes;
+  for (const Scheme& one_lane : cost.schemes(world_size)) {
+    for (const int lanes :
+         lanes_to_search(one_lane, world_size, cost.options().gpus_per_node, limits.max_cp)) {
+      Scheme scheme = one_lane;
+      scheme.cp = lanes;
+      add_shares(scheme, cost, world_size, limits, schemes);
+    }
+  }
+  sort_by_ranks(schemes);
   return schemes;
 }
 

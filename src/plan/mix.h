@@ -20,6 +20,21 @@ using Mix = std::vector<int>;
 // with more TP, so that a strategy in this order consists of aligned blocks of ranks.
 std::vector<SchemeCost> usable_schemes(const cost::CostModel& cost, int world_size, int max_cp);
 
+// What the search for strategies looks at.
+struct SchemeLimits {
+  int max_cp = 1;             // lanes of a pipeline
+  int max_share = 1;          // lanes that share parameters
+  int64_t tokens_a_rank = 0;  // of a step
+};
+
+// The same with lanes that share parameters, and fewer of many lanes: beyond a node only the widest three,
+// because a wide pipeline plans whatever two of half its lanes plan; several stages have lanes of one node.
+// Lanes share where a lane alone does not hold its part of a step, a quarter on top: with as few as then hold
+// it, with all of a node, and where these do not hold it with as many more as do. On several stages they
+// share nothing, because stages divide parameters without gathering them.
+std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world_size,
+                                          const SchemeLimits& limits);
+
 // InfeasibleError unless one of the `schemes` that are usable on `world_size` ranks holds `context_length`
 // tokens.
 void require_held(int64_t context_length, std::span<const SchemeCost> schemes, int world_size);

@@ -145,6 +145,23 @@ int64_t MixSearch::total_ns(const Mix& mix, std::span<const int64_t> best_ns, in
   return total_ns;
 }
 
+std::vector<Mix> MixSearch::uniform(size_t most) {
+  const std::vector<int64_t> unlimited_ns(fluid_.batches(), FluidTimes::kNever);
+  std::vector<std::pair<int64_t, Mix>> rated;
+  for (const size_t k : useful_) {
+    Mix mix(schemes_.size(), 0);
+    mix[k] = ranks_ / schemes_[k].scheme().ranks();
+    if (mix[k] * schemes_[k].scheme().ranks() < ranks_) continue;
+    const int64_t total = total_ns(mix, unlimited_ns, kNone);
+    if (total < FluidTimes::kNever) rated.emplace_back(total, std::move(mix));
+  }
+  std::ranges::sort(rated);
+  if (rated.size() > most) rated.resize(most);
+  std::vector<Mix> mixes;
+  for (auto& [total, mix] : rated) mixes.push_back(std::move(mix));
+  return mixes;
+}
+
 std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least_max_len,
                                  std::span<const Mix> from, size_t starts, size_t most) {
   std::set<std::pair<int64_t, Mix>> seen;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/even_passes.h"
 #include "plan/few_units.h"
 #include "plan/growth.h"
 #include "plan/improve.h"
@@ -374,6 +375,15 @@ strategy::PipelinePlan plan_of(const strategy::Pipeline& pipeline, const SchemeC
   return plan;
 }
 
+// Whether lanes of one stage have so few micro-batches that each should end when the others do.
+bool fits_few_passes(const SchemeCost& scheme, std::span<const int64_t> lengths,
+                     std::span<const int> members) {
+  constexpr int64_t kFew = 2;
+  int64_t tokens = 0;
+  for (const int member : members) tokens += lengths[static_cast<size_t>(member)];
+  return scheme.scheme().pp == 1 && tokens <= kFew * scheme.lane_max_len_tokens() * scheme.scheme().cp;
+}
+
 }  // namespace
 
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
@@ -385,6 +395,10 @@ PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme
   TimedUnits packed;
   if (laned) {
     PackedPipeline on_lanes = pack_lanes(pipeline, scheme, cost, lengths, members, options);
+    if (on_lanes.makespan_ns > options.enough_ns && fits_few_passes(scheme, lengths, members)) {
+      PackedPipeline even = pack_even(pipeline, scheme, cost, lengths, members);
+      if (even.makespan_ns < on_lanes.makespan_ns) on_lanes = std::move(even);
+    }
     packed = {.units = std::move(on_lanes.plan.units), .makespan_ns = on_lanes.makespan_ns};
   } else {
     packed = pack_one_lane(pipeline, scheme, cost, lengths, members, options);

@@ -62,6 +62,8 @@ Planner::Planner(PlannerOptions options, cost::CostModel cost)
     throw InputError(text("strategy ", options_.fixed_candidate, " is selected but there are ", count,
                           ": number them from 0"));
   }
+  SLUICE_ASSERT(options_.beside_ns.empty() || std::ssize(options_.beside_ns) == count,
+                "a time beside the schedule for each candidate or for none");
   if (!options_.policies.empty()) cost_ = cost_.under(options_.policies.front());
   for (size_t i = 1; i < options_.policies.size(); ++i) {
     PlannerOptions further = options_;

@@ -43,6 +43,9 @@ std::shared_ptr<const Method> exact();
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
+  // By candidate: what pull, push and update add to a step under it beside its schedule, as far as known
+  // (config/candidates.h measures it by the clock); empty: nothing. ours() chooses by the sum.
+  std::vector<int64_t> beside_ns;
   std::shared_ptr<const Method> method = ours();
   Effort effort = Effort::kFull;  // of ours()
   Seeds seeds;                    // of ours()
@@ -68,15 +71,18 @@ class Planner {
   // smallest scheme that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a
   // pipeline, without pull, push and update; `lower_bound_ns` is what no plan of any candidate that the
   // selection allows can beat (0 where the method knows none). `candidates` holds those that hold the batch,
-  // in the order in which they were looked at; with ours() one that its bound ruled out stands with its
-  // bound. Micro-batches that fit under an earlier policy than their step's are given it where the schedule
-  // gains. Thread-safe.
+  // in the order in which they were looked at, with what is beside their schedules; with ours() one that its
+  // bound ruled out stands with its bound. Micro-batches that fit under an earlier policy than their step's
+  // are given it where the schedule gains. Thread-safe.
   strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
   // What a method plans with: every candidate's schemes under cost(), and the candidates in the order in
   // which the selection looks at them.
   const std::map<strategy::Scheme, SchemeCost>& schemes() const { return schemes_; }
   std::vector<size_t> preference(int64_t step) const;
+  int64_t beside_ns(size_t candidate) const {
+    return options_.beside_ns.empty() ? 0 : options_.beside_ns[candidate];
+  }
   // The longest sequence that the strategy, a candidate, holds under cost().
   int64_t max_len_tokens(const strategy::Strategy& strategy) const;
 

@@ -15,25 +15,47 @@ namespace {
 using strategy::Strategy;
 
 constexpr int64_t kNever = FluidTimes::kNever;
-constexpr size_t kStarts = 4;          // of each search for a place
-constexpr size_t kFinalists = 4;       // that it yields beside what it starts from
-constexpr size_t kProbed = 6;          // for each place, until one of them is best
-constexpr size_t kTries = 3;           // for each place at the end
-constexpr int kSweeps = 3;             // over all places
+constexpr size_t kStarts = 4;                // of each search for a place
+constexpr size_t kFinalists = 4;             // that it yields beside what it starts from
+constexpr size_t kUniform = 8;               // of one scheme each
+constexpr size_t kProbed = 6;                // for each place, until one of them is best
+constexpr size_t kTries = 3;                 // for each place at the end
+constexpr int kSweeps = 3;                   // over all places
+constexpr int64_t kMostTokens = 20'000'000;  // of all batches
 constexpr int64_t kLeastGain = 2'000;  // a member lowers the sum by one part in so many, or none is added
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
 }
 
+// As many, evenly spread, as have so many tokens together: the larger a batch, the more it is like the
+// others.
+std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
+                                              int64_t most_tokens) {
+  int64_t tokens = 0;
+  for (const std::vector<int64_t>& lengths : batches) tokens += sum(lengths);
+  const size_t stride = static_cast<size_t>(tokens / most_tokens) + 1;
+  std::vector<std::vector<int64_t>> few;
+  for (size_t b = stride / 2; b < batches.size(); b += stride) few.push_back(batches[b]);
+  return few;
+}
+
+int64_t mean_tokens(const std::vector<std::vector<int64_t>>& batches) {
+  int64_t tokens = 0;
+  for (const std::vector<int64_t>& lengths : batches) tokens += sum(lengths);
+  return tokens / std::max<int64_t>(1, std::ssize(batches));
+}
+
 class Portfolio {
  public:
   Portfolio(const ProposalOptions& options, const cost::CostModel& cost, std::vector<SchemeCost> schemes)
       : options_(options),
-        inputs_(std::move(schemes), options.sample_batches, options.world_size, cost),
+        inputs_(std::move(schemes), few_batches(options.sample_batches, kMostTokens * options.thoroughness),
+                options.world_size, cost),
         search_(inputs_.schemes, inputs_.fluid, options.world_size) {}
 
   void choose() {
+    judge_uniform();
     while (static_cast<int>(members_.size()) < options_.max_strategies && add_member()) {
     }
     for (int sweep = 0; sweep < kSweeps * options_.thoroughness && improve_members(); ++sweep) {
@@ -63,6 +85,7 @@ class Portfolio {
     return judged_[judged].total_with(best_ns, least_);
   }
 
+  void judge_uniform();
   void update_least();
   void widen(const std::vector<int64_t>& best_ns, size_t place);
   std::vector<size_t> ranking(const std::vector<int64_t>& best_ns, size_t place) const;
@@ -79,6 +102,16 @@ class Portfolio {
   PlannedPart least_;            // of all that are judged: others may turn out as good
   std::vector<size_t> members_;  // of judged_; the first holds the context
 };
+
+// Strategies of one scheme, planned on a few batches: estimates say least of the widest pipelines.
+void Portfolio::judge_uniform() {
+  const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
+  for (Mix& mix : search_.uniform(times(kUniform))) {
+    judged_.emplace_back(std::move(mix), inputs_);
+    judged_.back().probe(unlimited_ns, least_);
+    update_least();
+  }
+}
 
 void Portfolio::update_least() {
   least_ = {};
@@ -227,7 +260,11 @@ void LongestRange::add(int64_t tokens) {
 
 std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");
-  std::vector<SchemeCost> schemes = usable_schemes(cost, options.world_size, options.max_cp);
+  std::vector<SchemeCost> schemes =
+      schemes_to_search(cost, options.world_size,
+                        {.max_cp = options.max_cp,
+                         .max_share = options.max_share,
+                         .tokens_a_rank = mean_tokens(options.sample_batches) / options.world_size});
   require_held(options.context_length, schemes, options.world_size);
   Portfolio portfolio(options, cost, std::move(schemes));
   portfolio.choose();

@@ -17,7 +17,8 @@ struct ProposalOptions {
   // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
   int max_strategies = 8;
-  int max_cp = 1;  // most lanes of a pipeline
+  int max_cp = 1;     // most lanes of a pipeline
+  int max_share = 1;  // most of them that share parameters
   int thoroughness =
       1;  // multiplies how many starting points are improved and how many mixes are planned with
 };
@@ -38,6 +39,7 @@ struct Proposal {
   int64_t mean_estimated_ns = 0;  // over the sample batches that it holds; 0 when it holds none
 };
 
+// Of batches with more than 20M tokens in all as many as have those, evenly spread, stand for all.
 // At most max_strategies, the first of which holds the context length. One after the other they are chosen so
 // that the sum over batches of the least time falls most, until a further one gains next to nothing; then
 // place by place what is best beside the others takes it. MixSearch finds mixes by fluid estimates; those

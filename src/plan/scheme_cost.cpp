@@ -35,6 +35,7 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
     if (std::find(stages_.begin(), stages_.end(), times) == stages_.end()) stages_.push_back(times);
   }
   using cost::CellKind;
+  if (scheme.share > 1) add_gathers(cost);
   if (scheme.cp > 1) exchanges_.emplace(scheme, cost);
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval part = cost.stage_run(scheme, stage);
@@ -49,6 +50,23 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
                       cost.ring_times(scheme, CellKind::kBackwardInput, part, in_node)});
     }
   }
+}
+
+// Of the first stage, which has most layers.
+void SchemeCost::add_gathers(const cost::CostModel& cost) {
+  using cost::CellKind;
+  const int node_lanes = std::max(1, gpus_per_node_ / scheme_.tp);
+  const auto share = cost.share_times(scheme_, std::min(scheme_.share, node_lanes));
+  const base::Interval run = cost.stage_run(scheme_, 0);
+  constexpr int64_t kLongNs = int64_t{1} << 45;
+  for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {
+    gathering_ns_ += cost.pass_cell_ns(kind, run, scheme_, share, {}, 0);
+    gather_ends_ns_ += cost.pass_cell_ns(kind, run, scheme_, share, {}, kLongNs) - kLongNs;
+  }
+}
+
+int64_t SchemeCost::gathers_ns(const cost::Work& work) const {
+  return std::max(gather_ends_ns_, gathering_ns_ - load_ns(work) - micro_batch_ns());
 }
 
 int SchemeCost::fewest_lanes(int64_t length) const {
@@ -103,6 +121,12 @@ int64_t SchemeCost::unit_ns(const cost::Work& work, int lanes) const {
         cells_[static_cast<size_t>(stage)].all.of_work(work) + exposed(stage, work, lanes).both_ns();
     slowest = std::max(slowest, ns);
   }
+  return slowest;
+}
+
+int64_t SchemeCost::load_ns(const cost::Work& work) const {
+  int64_t slowest = 0;
+  for (const cost::Quadratic& stage : stages_) slowest = std::max(slowest, stage.of_work(work) - stage.c_ns);
   return slowest;
 }
 

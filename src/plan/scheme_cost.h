@@ -36,6 +36,8 @@ class SchemeCost {
   // The same for a micro-batch of `work` on the fullest of its lanes, all of it shared when there are
   // several.
   int64_t unit_ns(const cost::Work& work, int lanes) const;
+  // Of that, what the work alone takes on the slowest stage: no constant, nothing exchanged.
+  int64_t load_ns(const cost::Work& work) const;
   // Whether a ring is what such a micro-batch exchanges by there: others cut all that they hold.
   bool takes_ring(const cost::Work& work, int lanes) const;
   // The most that a lane has of a sequence when every chunk counts as long as the longest.
@@ -69,6 +71,9 @@ class SchemeCost {
   int64_t published_ns(int64_t length) const;
   // The same without c.
   int64_t work_ns(int64_t length) const { return published_ns(length) - micro_batch_ns() / scheme_.cp; }
+  // Where lanes share parameters, what gathers and sums of gradients add to a pass whose slowest lane has
+  // `work`, about: at its ends, and where they take longer than computing; else 0. It proves nothing.
+  int64_t gathers_ns(const cost::Work& work) const;
   // c of the slowest stage: what one more micro-batch costs.
   int64_t micro_batch_ns() const;
 
@@ -129,6 +134,7 @@ class SchemeCost {
     cost::RingTimes forward;
     cost::RingTimes backward;
   };
+  void add_gathers(const cost::CostModel& cost);
   int64_t transfer_ns(int64_t tokens) const;
   // What the rings of a sequence expose on all their lanes together, at least; see ring_floor_ns.
   int64_t ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const;
@@ -144,6 +150,8 @@ class SchemeCost {
   int64_t credit_tokens_ = 0;
   int64_t util_len_tokens_ = 0;
   int64_t window_ = 0;
+  int64_t gathering_ns_ = 0;             // of a pass that computes nothing
+  int64_t gather_ends_ns_ = 0;           // of one that computes for as long as none takes
   std::vector<cost::Quadratic> stages_;  // those that differ
   std::vector<Cells> cells_;
   std::vector<Rings> rings_in_node_;          // by stage; none with one lane

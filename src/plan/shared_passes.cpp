@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/even_passes.h"
 #include "plan/lanes.h"
 #include "schedule/pipeline_schedule.h"
 #include "strategy/pass.h"
@@ -55,7 +56,6 @@ Bins even_bins(const std::vector<PackItem>& items, int share, int64_t capacity_t
 }
 
 PackedPipeline timed(PipelinePlan plan, const SchemeCost& scheme, const cost::CostModel& cost) {
-  strategy::assign_passes(plan);
   const schedule::PipelineLoad load{.stages = plan.pipeline.scheme.pp,
                                     .lanes = plan.pipeline.scheme.cp,
                                     .credit_tokens = scheme.credit_tokens(),
@@ -68,8 +68,13 @@ PackedPipeline timed(PipelinePlan plan, const SchemeCost& scheme, const cost::Co
 PackedPipeline pack_shared(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                            const cost::CostModel& cost, std::span<const int64_t> lengths,
                            std::span<const int> members) {
+  if (pipeline.scheme.pp == 1) return pack_even(pipeline, scheme, cost, lengths, members);
   const int share = pipeline.scheme.share;
-  PackedPipeline best = timed(pack_lanes(pipeline, scheme, cost, lengths, members, {}).plan, scheme, cost);
+  const auto passed = [&](PipelinePlan plan) {
+    strategy::assign_passes(plan);
+    return timed(std::move(plan), scheme, cost);
+  };
+  PackedPipeline best = passed(pack_lanes(pipeline, scheme, cost, lengths, members, {}).plan);
   const Loads loads = loads_of(best.plan, scheme);
   for (int further = 0; further <= kFurtherPasses; ++further) {
     PipelinePlan plan = best.plan;
@@ -88,7 +93,7 @@ PackedPipeline pack_shared(const strategy::Pipeline& pipeline, const SchemeCost&
       }
     }
     plan.units = strategy::in_injection_order(std::move(plan.units), pipeline.scheme.cp);
-    PackedPipeline next = timed(std::move(plan), scheme, cost);
+    PackedPipeline next = passed(std::move(plan));
     if (next.makespan_ns < best.makespan_ns) best = std::move(next);
   }
   return best;

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "model/head_parts.h"
 #include "schedule/pipeline_schedule.h"
+#include "strategy/pass.h"
 
 namespace sluice::report {
 
@@ -24,7 +25,8 @@ struct Taken {
 };
 
 Taken taken_by(const PipelinePlan& pipeline, const Unit& unit, const cost::CostModel& cost) {
-  const PipelinePlan alone{pipeline.pipeline, pipeline.max_len_tokens, {unit}};
+  PipelinePlan alone{pipeline.pipeline, pipeline.max_len_tokens, {unit}};
+  strategy::assign_passes(alone);
   const schedule::TimedUnit times = schedule::timed_units(alone, cost).front();
   Taken most;
   for (size_t s = 0; s < times.forward_ns.size(); ++s) {

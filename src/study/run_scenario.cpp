@@ -47,11 +47,12 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
 }  // namespace
 
 Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options) {
-  const int max_cp = options.max_cp > 0 ? options.max_cp : config.parallel.max_cp;
-  check_options(options.steps, max_cp);
   const config::RunMachine machine =
       config::machine_of(config, {.ranks = options.ranks, .calibration = options.calibration});
   const int world_size = machine.world_size;
+  const int configured = options.max_cp > 0 ? options.max_cp : config.parallel.max_cp;
+  const int max_cp = configured > 0 ? configured : world_size;
+  check_options(options.steps, max_cp);
   SystemInputs inputs{.cluster = machine.cluster,
                       .world_size = world_size,
                       .cost = cost::CostModel(machine.calibration.options),

@@ -52,12 +52,13 @@ void require_room(const cost::CostModel& cost, int world_size) {
 
 void check_options(int64_t steps, int max_cp) {
   if (steps < 1) throw base::InputError(text("steps is ", steps, ": give 1 or more"));
-  if (max_cp < 1) throw base::InputError(text("max_cp is ", max_cp, ": give 1 or more"));
+  if (max_cp < 0) throw base::InputError(text("max_cp is ", max_cp, ": give 1 or more, or 0 for all ranks"));
 }
 
 Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int max_cp) {
   check_options(steps, max_cp);
   const config::PlanningOptions& options = inputs.options;
+  if (max_cp == 0) max_cp = options.gpus;
   const auto seed = static_cast<uint64_t>(options.seed);
   Scenario scenario{.inputs = {.cluster = inputs.cluster,
                                .world_size = options.gpus,

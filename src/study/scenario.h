@@ -25,8 +25,9 @@ struct Scenario {
 };
 
 // Steps [0, steps) of what the inputs' sampler draws; systems see a stratified sample of the same corpus.
-// InputError when steps or max_cp < 1; InfeasibleError when no scheme of any lanes holds the model on the
-// cluster's devices, naming what it needs. REQUIRES: lengths.
+// `max_cp`: most lanes of a pipeline; 0: all ranks'. InputError when steps < 1 or max_cp < 0; InfeasibleError
+// when no scheme of any lanes holds the model on the cluster's devices, naming what it needs. REQUIRES:
+// lengths.
 Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int max_cp);
 
 // What every scenario is checked for: InputError as above.

@@ -346,7 +346,7 @@ void RunContext::take_proposal_of_checkpoint() {
   if (!own.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
   const config::ParallelConfig earlier = config::parse_config(resumed_.config, "the checkpoint").parallel;
   if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp ||
-      earlier.exchange != own.exchange)
+      earlier.share != own.share || earlier.exchange != own.exchange)
     return;
   own.strategies = earlier.strategies;
   own.proposed = true;

@@ -1,0 +1,56 @@
+#include "plan/even_passes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/rng.h"
+#include "plan/test_models.h"
+#include "schedule/pipeline_schedule.h"
+#include "strategy/pass.h"
+
+namespace sluice::plan {
+namespace {
+
+struct Packing {
+  strategy::Strategy strategy;
+  SchemeCost scheme;
+  const cost::CostModel& cost;
+
+  Packing(const std::string& text, int world_size, const cost::CostModel& model)
+      : strategy(strategy::parse_strategy(text, world_size)),
+        scheme(strategy.pipelines[0].scheme, model, world_size),
+        cost(model) {}
+  PackedPipeline even(const std::vector<int64_t>& lengths) const {
+    std::vector<int> members(lengths.size());
+    std::iota(members.begin(), members.end(), 0);
+    return pack_even(strategy.pipelines[0], scheme, cost, lengths, members);
+  }
+};
+
+TEST(PackEven, EverySequenceRunsOnceAndFitsItsLanes) {
+  const cost::CostModel cost = test_cost();
+  for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<2,1,4,2>", "<1,1,6,3>"}) {
+    const Packing packing(text, 8, cost);
+    for (uint64_t seed = 0; seed < 30; ++seed) {
+      base::Rng rng(seed, 5);
+      std::vector<int64_t> lengths;
+      for (int64_t i = rng.between(0, 40); i > 0; --i)
+        lengths.push_back(rng.between(1, rng.between(1, packing.scheme.max_len_tokens())));
+      const PackedPipeline packed = packing.even(lengths);
+      std::vector<int> seen(lengths.size(), 0);
+      for (const strategy::Unit& unit : packed.plan.units) {
+        EXPECT_LE(unit.tokens(), packing.scheme.lane_max_len_tokens()) << text << " seed " << seed;
+        for (const strategy::UnitSequence& of : unit.sequences) ++seen[static_cast<size_t>(of.sequence)];
+      }
+      EXPECT_EQ(std::ranges::count(seen, 1), std::ssize(seen)) << text << " seed " << seed;
+      EXPECT_NO_THROW(strategy::passes(packed.plan)) << text << " seed " << seed;
+      const schedule::PipelineLoad load = schedule::pipeline_load(packed.plan, cost, 8);
+      EXPECT_EQ(packed.makespan_ns, schedule::schedule_pipeline(load).makespan_ns);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::plan
