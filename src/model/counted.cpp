@@ -78,10 +78,12 @@ constexpr std::string_view kRead[] = {
     "moe_layer_freq",
     "decoder_sparse_step",
     "mlp_only_layers",
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
 };
 
-// Keys whose value changes neither parameters nor, by more than a trifle, work and bytes. Windows are here
-// because attention is counted as if there were none.
+// Keys whose value changes neither parameters nor, by more than a trifle, work and bytes.
 constexpr std::string_view kFree[] = {
     "architectures",
     "auto_map",
