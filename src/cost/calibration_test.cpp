@@ -72,7 +72,7 @@ TEST(Calibration, FaultsNameFileAndKey) {
       {[](Json& j) { j["layers"] = Json::array(); }, "key 'layers' has no entry"},
       {[](Json& j) { j["links"]["inter"]["bytes_per_s"] = 0; }, "links: inter: key 'bytes_per_s' is 0"},
       {[](Json& j) { j["links"]["inter"]["bytes_per_s"] = 823'000'000'000'000; },
-       "links: inter: key 'bytes_per_s' is 823000000000000, give at most 10000000000000, which no link "
+       "links: inter: key 'bytes_per_s' is 823000000000000: give at most 10000000000000, which no link "
        "exceeds"},
       {[](Json& j) { j["links"]["intra"]["latency_ns"] = 1.5; }, "key 'latency_ns' is 1.5"},
       {[](Json& j) { j["links"] = 3; }, "calibration.json: links is 3: give an object"},
