@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "comm/fake.h"
 #include "cost/fit.h"
+#include "model/test_shape.h"
 #include "profile/link_probe.h"
 #include "profile/timing.h"
 
