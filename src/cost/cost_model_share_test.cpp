@@ -88,7 +88,7 @@ TEST(PassCell, WithoutSharingTakesWhatItsSlowestLaneComputes) {
   const CostModel cost = model();
   base::Rng rng(4);
   for (int round = 0; round < 200; ++round) {
-    const Work work{rng.between(0, 5000), rng.between(0, 1 << 22)};
+    const Work work{.tokens = rng.between(0, 5000), .squares = rng.between(0, 1 << 22)};
     for (const CellKind kind :
          {CellKind::kForward, CellKind::kBackward, CellKind::kBackwardInput, CellKind::kBackwardWeight}) {
       for (const Scheme& scheme : {Scheme{.cp = 4}, Scheme{.tp = 2, .pp = 2}}) {

@@ -65,25 +65,21 @@ ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, 
 
 ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
                                 const ops::AttentionInput& input) {
+  if (layout.attended.ring.lanes == 1) return ops::attention(input, layout.attended.sequences);
+  if (input.window == 0) return ring_attention(*context.lanes, layout.attended, input);
   const auto& [sequences, window] = layout.windowed;
-  if (input.window == 0) {
-    return layout.attended.ring.lanes > 1 ? ring_attention(*context.lanes, layout.attended, input)
-                                          : ops::attention(input, layout.attended.sequences);
-  }
-  return window.lanes > 1 ? window_attention(*context.lanes, window, sequences, input)
-                          : ops::attention(input, sequences);
+  return window_attention(*context.lanes, window, sequences, input);
 }
 
 void attend_run_backward(const LayerContext& context, const MicroBatchLayout& layout,
                          const at::Tensor& dout_TND, const ops::AttentionInput& input,
                          const ops::AttentionResult& saved, const ops::AttentionGradient& gradient) {
-  const auto& [sequences, window] = layout.windowed;
   if (layout.attended.ring.lanes == 1) {
-    const ops::PackedSequences& rows = input.window == 0 ? layout.attended.sequences : sequences;
-    ops::attention_backward(dout_TND, input, saved, rows, gradient);
+    ops::attention_backward(dout_TND, input, saved, layout.attended.sequences, gradient);
   } else if (input.window == 0) {
     ring_attention_backward(*context.lanes, layout.attended, dout_TND, input, saved, gradient);
   } else {
+    const auto& [sequences, window] = layout.windowed;
     window_attention_backward(*context.lanes, window, sequences, dout_TND, input, saved, gradient);
   }
 }

@@ -123,7 +123,6 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
   }
   MicroBatchLayout layout = rows_of(pieces, tp, device);
   layout.attended.sequences = packed(pieces, device);
-  layout.windowed.sequences = layout.attended.sequences;
   return layout;
 }
 
@@ -143,7 +142,8 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
   }
   const RingSpans ring = ring_of_runs(unit, std::move(runs));
   layout.attended.sequences = packed(ring.lanes[static_cast<size_t>(ring.lane)], device);
-  if (ring.lanes.size() > 1) layout.attended.ring = ring_layout(ring);
+  if (ring.lanes.size() == 1) return layout;
+  layout.attended.ring = ring_layout(ring);
   if (window > 0) layout.windowed = windowed_rows(ring, window, device);
   return layout;
 }

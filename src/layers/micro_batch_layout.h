@@ -19,7 +19,7 @@ struct AttendedRows {
   RingLayout ring;                 // whose blocks have the other keys
 };
 
-// The same through a window.
+// The same through a window, where a ring has several lanes.
 struct WindowedRows {
   ops::PackedSequences sequences;  // a sequence's pieces are one where nothing lies between them
   WindowLayout window;

@@ -86,6 +86,7 @@ constexpr std::string_view kRead[] = {
 // Keys whose value changes neither parameters nor, by more than a trifle, work and bytes.
 constexpr std::string_view kFree[] = {
     "architectures",
+    "computed",  // ours: false where counted_to_hugging_face wrote the fields
     "auto_map",
     "quantization_config",
     "rms_norm_eps",
@@ -318,6 +319,7 @@ Shape counted_from_hugging_face(const Json& config, const std::string& name) {
 Json counted_to_hugging_face(const Shape& shape) {
   const CountedType type = type_of(shape.counted);
   Json config = {{"model_type", shape.counted},
+                 {"computed", false},
                  {"hidden_size", shape.hidden},
                  {"intermediate_size", shape.ffn_hidden},
                  {"num_hidden_layers", shape.layers},

@@ -162,6 +162,9 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
 }
 
 Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& name) {
+  if (config.is_object() && !get_or<bool>(config, "computed", true, name)) {
+    return counted_from_hugging_face(config, name);
+  }
   try {
     return shape_from_hugging_face(config, name);
   } catch (const InputError&) {

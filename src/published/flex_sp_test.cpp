@@ -51,7 +51,7 @@ int64_t brute_force_ns(const std::vector<int64_t>& lengths, int largest, const F
     for (bool more = true; more;) {
       std::vector<cost::Work> loads(groups.size());
       for (size_t s = 0; s < lengths.size(); ++s) {
-        loads[group_of[s]] += {lengths[s], cost::Wide{lengths[s]} * lengths[s]};
+        loads[group_of[s]] += cost.work_of(lengths[s]);
       }
       int64_t slowest_ns = 0;
       for (size_t g = 0; g < groups.size(); ++g) {

@@ -57,7 +57,7 @@ class PlanningCommands(CommandTest):
     def test_wrong_usage_is_refused_in_a_line(self):
         self.refused(2, "^sluice: there is no command 'proposse': did you mean 'propose'", "proposse")
         self.refused(2, "^sluice: there is no command 'x': known are corpus, lengths, propose", "x")
-        self.refused(2, "^sluice: .*--gpus = x.*--help", "plan", "--gpus", "x")
+        self.refused(2, "^sluice: .*--gpus = x is no number.*digits", "plan", "--gpus", "x")
         self.refused(2, "^sluice: .*--bogus.*--help", "plan", "--bogus")
         self.refused(2, "^sluice: .*subcommand.*--help")
         self.assertIn("propose", call("--help").stdout)
