@@ -250,6 +250,8 @@ class SimulatedSystem:
     configuration: str
     """What it chose, in words."""
     mean_step_ns: int = 0
+    mean_step_ns_measured_passes: int = 0
+    """Under the second overlap of docs/simulation.md, with what FlexSP measured for each micro-batch."""
     std_step_ns: int = 0
     tokens_per_s: int = 0
     peak_bytes: int = 0
