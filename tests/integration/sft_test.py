@@ -135,7 +135,7 @@ class FineTuning(TestCase):
         self.assertEqual(loaded.returncode, 0, loaded.stderr)
         found = json.loads(loaded.stdout)
         self.assertAlmostEqual(found["loss"], evaluated["loss"], delta=1e-4)
-        self.assertEqual(found["text"], "<|im_start|>user\\nhi<|im_end|>\\n<|im_start|>assistant\\n")
+        self.assertEqual(found["text"], "<|im_start|>user\nhi<|im_end|><|im_start|>assistant\n")
         self.assertEqual(found["eos"], 257)
 
 
