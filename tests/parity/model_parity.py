@@ -18,7 +18,7 @@ import program
 import reference
 
 POSITIONS = 128
-LENGTHS = [2, 17, 64, 300, 5, 128, 41, 1, 33]  # one over the context, one without targets
+LENGTHS = [6, 17, 64, 300, 5, 128, 41, 1, 33]  # one over the context, one without targets
 SHAPE = dict(layers=2, hidden=64, heads=4, kv_heads=2, ffn_hidden=112, vocab=320, positions=POSITIONS)
 
 # What each case changes.
@@ -41,7 +41,7 @@ CASES = {
     "mistral": {"family": "mistral", "sliding_window": 24},
     "phi3": {"family": "phi3", "pad_token_id": None, "sliding_window": 40},
     # One of its frequencies for contexts up to the original one, another beyond it: every sequence beyond.
-    "phi3_longrope": {"family": "phi3", "pad_token_id": None, "original_max_position_embeddings": 1,
+    "phi3_longrope": {"family": "phi3", "pad_token_id": None, "original_max_position_embeddings": 4,
                       "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
                                           "short_factor": [1.0] * 8,
                                           "long_factor": [1.0, 1.1, 1.3, 1.7, 2.0, 3.0, 5.0, 9.0]}},
@@ -53,8 +53,9 @@ CASES = {
                "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
                "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
                                    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    # transformers' Gemma 3 reads a cap of scores and computes none.
     "gemma3_capped": {"family": "gemma3_text", "layers": 6, "sliding_window_pattern": 3, "sliding_window": 16,
-                      "attn_logit_softcapping": 3.0, "final_logit_softcapping": 5.0, "pad_token_id": None},
+                      "final_logit_softcapping": 5.0, "pad_token_id": None},
     "granite": {"family": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                 "attention_multiplier": 0.0625, "logits_scaling": 8.0},
     "smollm3": {"family": "smollm3", "layers": 4, "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None,
