@@ -8,6 +8,7 @@
 #include <set>
 
 #include "plan/planner.h"
+#include "published/flex_sp.h"
 #include "published/paper_plan.h"
 #include "runtime/test_cluster.h"
 
@@ -33,27 +34,9 @@ struct Chosen {
   bool recomputed = false;
 };
 
-// Trains with the planner's plans and compares with one rank.
-Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector<std::string>& texts,
-                          int64_t device_bytes, std::vector<int64_t>* exchange_bytes = nullptr) {
-  const runtime::RunRecord reference = runtime::run_in_process({});
-  runtime::RunOptions run{.world_size = kWorld, .strategies = texts, .device_bytes = device_bytes};
-  const plan::Planner planner(options, runtime::small_cost(run.shape, run.gpus_per_node, device_bytes));
-  Chosen chosen;
-  std::mutex mutex;
-  run.plan = [&](int64_t step, const std::vector<strategy::Sequence>& sequences, const strategy::Strategy&,
-                 int64_t) {
-    strategy::StepPlan plan = planner.plan(step, sequences);
-    const std::lock_guard lock(mutex);
-    chosen.strategies.insert(to_text(plan.strategy()));
-    for (const auto& pipeline : plan.pipelines) {
-      for (const strategy::Unit& unit : pipeline.units) chosen.recomputed |= unit.memory.recompute;
-    }
-    return plan;
-  };
-  const runtime::RunRecord record = runtime::run_in_process(run);
+void expect_same(const runtime::RunRecord& record, const runtime::RunRecord& reference) {
   EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-  if (exchange_bytes != nullptr) *exchange_bytes = record.exchange_bytes;
+  EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
   for (size_t step = 0; step < reference.losses.size(); ++step) {
     EXPECT_NEAR(record.losses.at(step), reference.losses[step],
                 kTolerance * std::abs(reference.losses[step]));
@@ -69,6 +52,28 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
     }
     EXPECT_LE(difference, kTolerance * largest) << name;
   }
+}
+
+// Trains with the planner's plans and compares with one rank.
+Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector<std::string>& texts,
+                          int64_t device_bytes, std::vector<int64_t>* exchange_bytes = nullptr) {
+  runtime::RunOptions run{.world_size = kWorld, .strategies = texts, .device_bytes = device_bytes};
+  const plan::Planner planner(options, runtime::small_cost(run.shape, run.gpus_per_node, device_bytes));
+  Chosen chosen;
+  std::mutex mutex;
+  run.plan = [&](int64_t step, const std::vector<strategy::Sequence>& sequences, const strategy::Strategy&,
+                 int64_t) {
+    strategy::StepPlan plan = planner.plan(step, sequences);
+    const std::lock_guard lock(mutex);
+    chosen.strategies.insert(to_text(plan.strategy()));
+    for (const auto& pipeline : plan.pipelines) {
+      for (const strategy::Unit& unit : pipeline.units) chosen.recomputed |= unit.memory.recompute;
+    }
+    return plan;
+  };
+  const runtime::RunRecord record = runtime::run_in_process(run);
+  if (exchange_bytes != nullptr) *exchange_bytes = record.exchange_bytes;
+  expect_same(record, runtime::run_in_process({}));
   return chosen;
 }
 
@@ -116,6 +121,35 @@ TEST(PlannedEquivalence, OursUnderMemoryPolicies) {
   plan::PlannerOptions options = options_of({"4x<1,1,1>"}, plan::Selection::kBest);
   options.policies = {{}, {.recompute = true}};
   EXPECT_TRUE(expect_as_one_rank(options, {"4x<1,1,1>"}, tight_bytes()).recomputed);
+}
+
+// Memory in which a rank that shares all parameters holds some of the sequences, and groups of it the others.
+TEST(PlannedEquivalence, FlexSp) {
+  const published::GroupProgram program{.scheme = {.cp = kWorld, .share = kWorld}};
+  runtime::RunOptions run{
+      .world_size = kWorld, .strategies = {to_text(program.scheme)}, .exchanges = {{.head_lanes = 0}}};
+  const auto cost_of = [&](int64_t bytes) {
+    return runtime::small_cost(run.shape, run.gpus_per_node, bytes);
+  };
+  run.device_bytes = cost_of(runtime::kAmpleBytes).fixed_bytes(program.scheme, kWorld);
+  while (published::capacity_tokens(program, 2, cost_of(run.device_bytes), kWorld) < 24)
+    run.device_bytes += run.device_bytes / 64;
+  std::set<int> widths;
+  std::mutex mutex;
+  run.plan = [&](int64_t step, const std::vector<strategy::Sequence>& sequences, const strategy::Strategy&,
+                 int64_t) {
+    strategy::StepPlan plan =
+        published::flex_sp_plan(program, strategy::lengths_of(sequences), cost_of(run.device_bytes), kWorld);
+    plan.step = step;
+    plan.sequences = sequences;
+    const std::lock_guard lock(mutex);
+    for (const strategy::Unit& unit : plan.pipelines.front().units) widths.insert(unit.lanes);
+    return plan;
+  };
+  const runtime::RunRecord record = runtime::run_in_process(run);
+  EXPECT_GE(widths.size(), 2u) << "groups of different sizes";
+  EXPECT_GT(*std::ranges::max_element(record.share_bytes), 0);
+  expect_same(record, runtime::run_in_process({}));
 }
 
 }  // namespace
