@@ -17,6 +17,17 @@ inline model::Shape tiny_shape(bool tied) {
           .tie_embeddings = tied};
 }
 
+// Of a machine that rivals and studies are tried on: TP up to 4.
+inline model::Shape small_shape() {
+  return {.layers = 4,
+          .hidden = 128,
+          .heads = 8,
+          .kv_heads = 4,
+          .head_dim = 16,
+          .ffn_hidden = 336,
+          .vocab = 2048};
+}
+
 inline CostModel::Options tiny_options(bool tied = false) {
   CostModel::Options options{.shape = tiny_shape(tied)};
   KindCost embedding, block, head;

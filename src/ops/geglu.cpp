@@ -4,14 +4,13 @@
 //   gelu'(g) = (1 + t)/2 + g·(1 - t²)/2 · c·(1 + 3·k·g²);    dg = da · u · gelu'(g),    du = da · gelu(g).
 #include "ops/geglu.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/tanh.h>
 
 #include <cmath>
 #include <numbers>
 
+#include "ops/gated.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -19,8 +18,6 @@ namespace {
 
 constexpr double kCubic = 0.044715;
 constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-constexpr int64_t kGrainElements = 4096;
-
 template <typename A>
 [[gnu::always_inline]] inline A bend(A g) {
   return vector_tanh(A(kSlope) * (g + A(kCubic) * g * g * g));
@@ -85,33 +82,17 @@ at::Tensor geglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG)
 
 at::Tensor geglu(const at::Tensor& gate_up_TG) {
   if (!is_dense_cpu(gate_up_TG)) return aten::geglu(gate_up_TG);
-  const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
-  at::Tensor a_TF = at::empty({rows, width}, gate_up_TG.options());
-  SLUICE_DISPATCH(gate_up_TG, "geglu", [&] {
-    const scalar_t* gate_up = gate_up_TG.const_data_ptr<scalar_t>();
-    scalar_t* a = a_TF.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
-      geglu_rows<scalar_t, at::opmath_type<scalar_t>>(gate_up + begin * 2 * width, a + begin * width,
-                                                      end - begin, width);
-    });
+  return gated_forward(gate_up_TG, []<typename S>(const S* gate_up, S* a, int64_t rows, int64_t width) {
+    geglu_rows<S, at::opmath_type<S>>(gate_up, a, rows, width);
   });
-  return a_TF;
 }
 
 at::Tensor geglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
   if (!is_dense_cpu(gate_up_TG) || !is_dense_cpu(da_TF)) return aten::geglu_backward(da_TF, gate_up_TG);
-  const int64_t rows = da_TF.size(0), width = da_TF.size(1);
-  at::Tensor a_TF = at::empty({rows, width}, da_TF.options());
-  SLUICE_DISPATCH(da_TF, "geglu_backward", [&] {
-    const scalar_t* da = da_TF.const_data_ptr<scalar_t>();
-    scalar_t* gate_up = gate_up_TG.mutable_data_ptr<scalar_t>();
-    scalar_t* a = a_TF.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
-      geglu_backward_rows<scalar_t, at::opmath_type<scalar_t>>(
-          da + begin * width, gate_up + begin * 2 * width, a + begin * width, end - begin, width);
-    });
-  });
-  return a_TF;
+  return gated_backward(da_TF, gate_up_TG,
+                        []<typename S>(const S* da, S* gate_up, S* a, int64_t rows, int64_t width) {
+                          geglu_backward_rows<S, at::opmath_type<S>>(da, gate_up, a, rows, width);
+                        });
 }
 
 }  // namespace sluice::ops

@@ -4,11 +4,10 @@
 //   dg = da · u · silu'(g),    du = da · silu(g).
 #include "ops/swiglu.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/sigmoid.h>
 
+#include "ops/gated.h"
 #include "ops/gpu.h"
 #include "ops/simd.h"
 
@@ -41,8 +40,6 @@ at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG
 }  // namespace aten
 
 namespace {
-
-constexpr int64_t kGrainElements = 4096;
 
 template <typename S, typename A>
 SLUICE_SIMD void swiglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width) {
@@ -79,17 +76,9 @@ at::Tensor swiglu(const at::Tensor& gate_up_TG) {
     if (gpu::can({gate_up_TG})) return gpu::swiglu(gate_up_TG);
   }
   if (!is_dense_cpu(gate_up_TG)) return aten::swiglu(gate_up_TG);
-  const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
-  at::Tensor a_TF = at::empty({rows, width}, gate_up_TG.options());
-  SLUICE_DISPATCH(gate_up_TG, "swiglu", [&] {
-    const scalar_t* gate_up = gate_up_TG.const_data_ptr<scalar_t>();
-    scalar_t* a = a_TF.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
-      swiglu_rows<scalar_t, at::opmath_type<scalar_t>>(gate_up + begin * 2 * width, a + begin * width,
-                                                       end - begin, width);
-    });
+  return gated_forward(gate_up_TG, []<typename S>(const S* gate_up, S* a, int64_t rows, int64_t width) {
+    swiglu_rows<S, at::opmath_type<S>>(gate_up, a, rows, width);
   });
-  return a_TF;
 }
 
 at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG) {
@@ -97,18 +86,10 @@ at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG
     if (gpu::can({da_TF, gate_up_TG})) return gpu::swiglu_backward(da_TF, gate_up_TG);
   }
   if (!is_dense_cpu(gate_up_TG) || !is_dense_cpu(da_TF)) return aten::swiglu_backward(da_TF, gate_up_TG);
-  const int64_t rows = da_TF.size(0), width = da_TF.size(1);
-  at::Tensor a_TF = at::empty({rows, width}, da_TF.options());
-  SLUICE_DISPATCH(da_TF, "swiglu_backward", [&] {
-    const scalar_t* da = da_TF.const_data_ptr<scalar_t>();
-    scalar_t* gate_up = gate_up_TG.mutable_data_ptr<scalar_t>();
-    scalar_t* a = a_TF.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
-      swiglu_backward_rows<scalar_t, at::opmath_type<scalar_t>>(
-          da + begin * width, gate_up + begin * 2 * width, a + begin * width, end - begin, width);
-    });
-  });
-  return a_TF;
+  return gated_backward(da_TF, gate_up_TG,
+                        []<typename S>(const S* da, S* gate_up, S* a, int64_t rows, int64_t width) {
+                          swiglu_backward_rows<S, at::opmath_type<S>>(da, gate_up, a, rows, width);
+                        });
 }
 
 }  // namespace sluice::ops

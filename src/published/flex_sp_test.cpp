@@ -10,22 +10,16 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "cost/test_model.h"
 #include "strategy/pass.h"
 
 namespace sluice::published {
 namespace {
 
 cost::CostModel small_machine(int64_t device_bytes, int gpus_per_node = 4) {
-  const model::Shape shape{.layers = 4,
-                           .hidden = 128,
-                           .heads = 8,
-                           .kv_heads = 4,
-                           .head_dim = 16,
-                           .ffn_hidden = 336,
-                           .vocab = 2048};
   const std::vector<int> degrees = {1, 2, 4};
   cost::CostModel::Options options =
-      cost::analytic_options(shape, {}, {.device_bytes = device_bytes}, degrees, 4);
+      cost::analytic_options(cost::small_shape(), {}, {.device_bytes = device_bytes}, degrees, 4);
   options.gpus_per_node = gpus_per_node;
   return cost::CostModel(std::move(options));
 }

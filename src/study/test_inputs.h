@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "cost/test_model.h"
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "strategy/cluster.h"
@@ -25,13 +26,7 @@ inline std::vector<int64_t> test_lengths(uint64_t seed, int64_t longest, int cou
 
 // 8 ranks; <1,1,1> holds a few thousand tokens, the context a few hundred more, unless `context` is given.
 inline SystemInputs test_inputs(int64_t context = 0) {
-  const model::Shape shape{.layers = 4,
-                           .hidden = 128,
-                           .heads = 8,
-                           .kv_heads = 4,
-                           .head_dim = 16,
-                           .ffn_hidden = 336,
-                           .vocab = 2048};
+  const model::Shape shape = cost::small_shape();
   const std::vector<int> degrees = {1, 2, 4};
   SystemInputs inputs{
       .cluster = strategy::cluster_preset("local", 1),

@@ -8,21 +8,16 @@
 #include "base/rng.h"
 #include "cbc_program.h"
 #include "cost/analytic.h"
+#include "cost/test_model.h"
 #include "published/flex_sp.h"
 
 namespace sluice::tests {
 namespace {
 
 cost::CostModel small_machine() {
-  const model::Shape shape{.layers = 4,
-                           .hidden = 128,
-                           .heads = 8,
-                           .kv_heads = 4,
-                           .head_dim = 16,
-                           .ffn_hidden = 336,
-                           .vocab = 2048};
   const std::vector<int> degrees = {1};
-  return cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, degrees, 4));
+  return cost::CostModel(
+      cost::analytic_options(cost::small_shape(), {}, {.device_bytes = 128'000'000}, degrees, 4));
 }
 
 // In microseconds. Columns: by group whether it is used, then by group the sequences that it has; the slowest
