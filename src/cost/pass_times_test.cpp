@@ -56,16 +56,27 @@ TEST(PassTimes, FollowTheClosedFormOfEqualLayers) {
   }
 }
 
+std::vector<SharedOperations> random_runs(base::Rng& rng, int64_t fewest_operations) {
+  std::vector<SharedOperations> runs;
+  for (int64_t r = rng.between(1, 4); r > 0; --r) {
+    runs.push_back(
+        {rng.between(fewest_operations, 9), rng.between(0, 500), rng.between(0, 60), rng.between(0, 60)});
+  }
+  return runs;
+}
+
+int64_t operations_of(const std::vector<SharedOperations>& runs) {
+  int64_t count = 0;
+  for (const SharedOperations& run : runs) count += run.count;
+  return count;
+}
+
 // Parts of a run differ by a nanosecond, so each may be rounded the other way.
 TEST(PassTimes, EqualWhatOperationsTakeOneByOne) {
   base::Rng rng(2);
   for (int round = 0; round < 2000; ++round) {
-    std::vector<SharedOperations> runs;
-    int64_t operations = 0;
-    for (int64_t r = rng.between(1, 4); r > 0; --r) {
-      runs.push_back({rng.between(0, 9), rng.between(0, 500), rng.between(0, 60), rng.between(0, 60)});
-      operations += runs.back().count;
-    }
+    const std::vector<SharedOperations> runs = random_runs(rng, 0);
+    const int64_t operations = operations_of(runs);
     EXPECT_NEAR(static_cast<double>(pass_ns(runs)), static_cast<double>(slowly(runs)),
                 static_cast<double>(operations));
   }
@@ -75,12 +86,8 @@ TEST(PassTimes, EqualWhatOperationsTakeOneByOne) {
 TEST(PassMoves, FillTheSameTime) {
   base::Rng rng(3);
   for (int round = 0; round < 2000; ++round) {
-    std::vector<SharedOperations> runs;
-    int64_t operations = 0;
-    for (int64_t r = rng.between(1, 4); r > 0; --r) {
-      runs.push_back({rng.between(1, 9), rng.between(0, 500), rng.between(0, 60), rng.between(0, 60)});
-      operations += runs.back().count;
-    }
+    std::vector<SharedOperations> runs = random_runs(rng, 1);
+    const int64_t operations = operations_of(runs);
     runs.back().scatter_ns += 1;
     int64_t free_ns = 0, moved_ns = 0, expected_ns = 0;
     for (const SharedMove& move : pass_moves(runs)) {
