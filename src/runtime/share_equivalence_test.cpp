@@ -122,17 +122,7 @@ TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
   options.max_tokens = 64;
   options.shape.layers = 8;
   options.strategies = {"<1,1,4,4>", "<1,2,2,2>", "<1,1,4,2>"};
-  using strategy::MemoryPolicy;
-  options.policies = {{}};
-  const RunRecord kept = run_in_process(options);
-  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
-                                     {.offload_permille = 300},
-                                     {.recompute = true, .offload_permille = 1000}}) {
-    options.policies = {policy};
-    const RunRecord saved = run_in_process(options);
-    EXPECT_EQ(saved.losses, kept.losses);
-    EXPECT_EQ(saved.parameters, kept.parameters);
-  }
+  expect_memory_policies_change_nothing(std::move(options));
 }
 
 // On the fullest rank. A cell counts its fullest window on top of all activations that it begins with, so on
@@ -227,18 +217,7 @@ TEST_F(EquivalenceOfSharesAndExchanges, MemoryPoliciesChangeNothingAtAll) {
   options.strategies = {"<1,1,4,2>", "<2,1,2,2>", "<1,1,4,4>"};
   options.plan = packed_plan;
   options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}};
-  using strategy::MemoryPolicy;
-  options.policies = {{}};
-  const RunRecord kept = run_in_process(options);
-  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
-                                     {.offload_permille = 300},
-                                     {.recompute = true, .offload_permille = 1000}}) {
-    options.policies = {policy};
-    const RunRecord run = run_in_process(options);
-    EXPECT_EQ(run.losses, kept.losses);
-    EXPECT_EQ(run.parameters, kept.parameters);
-    EXPECT_EQ(run.exchange_bytes, run.expected_exchange_bytes);
-  }
+  expect_memory_policies_change_nothing(std::move(options));
 }
 
 TEST_F(EquivalenceOfSharesAndExchanges, RandomDelaysChangeNothingAtAll) {

@@ -39,6 +39,21 @@ void expect_delays_change_nothing(RunOptions options) {
   EXPECT_EQ(calm.parameters, delayed.parameters);
 }
 
+void expect_memory_policies_change_nothing(RunOptions options) {
+  using strategy::MemoryPolicy;
+  options.policies = {{}};
+  const RunRecord kept = run_in_process(options);
+  for (const MemoryPolicy& policy : {MemoryPolicy{.recompute = true},
+                                     {.offload_permille = 300},
+                                     {.recompute = true, .offload_permille = 1000}}) {
+    options.policies = {policy};
+    const RunRecord run = run_in_process(options);
+    EXPECT_EQ(run.losses, kept.losses);
+    EXPECT_EQ(run.parameters, kept.parameters);
+    EXPECT_EQ(run.exchange_bytes, run.expected_exchange_bytes);
+  }
+}
+
 RunRecord run(int world_size, std::vector<std::string> strategies, comm::DType dtype) {
   RunOptions options;
   options.world_size = world_size;

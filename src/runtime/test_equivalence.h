@@ -18,6 +18,10 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
 // Sums run in a fixed order, whatever arrives first.
 void expect_delays_change_nothing(RunOptions options);
 
+// Recomputing, offloading and both give the bits of a run that keeps everything, and move the formulas'
+// bytes.
+void expect_memory_policies_change_nothing(RunOptions options);
+
 RunRecord run(int world_size, std::vector<std::string> strategies, comm::DType dtype = comm::DType::kFloat64);
 
 class Equivalence : public testing::Test {
