@@ -93,11 +93,20 @@ void RunContext::watch_progress() {
     const std::lock_guard lock(failing_);
     return heartbeat_ && heartbeat_->others_at_work();
   };
+  options.effort = [this] { return effort(); };
   options.on_stall = [this](const std::string& stalled) {
     fail(base::RunError(
         text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)")));
   };
   watchdog_ = std::make_unique<Watchdog>(activity(), nodes_, std::move(options));
+}
+
+// What the process does beside holding its lock.
+Effort RunContext::effort() {
+  Effort effort = process_effort();
+  const std::lock_guard lock(failing_);
+  if (lock_) effort.transfers -= lock_->transfers();
+  return effort;
 }
 
 // Before anything in it is read or written.

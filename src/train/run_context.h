@@ -94,6 +94,7 @@ class RunContext {
   void open_parameters();
   void load_initial_weights();
   std::unique_ptr<runtime::Executor> make_executor();
+  Effort effort();
   void end_process(std::exception_ptr failure);
   void end_process(const transport::Loss& loss);
 

@@ -277,6 +277,7 @@ bool RunLock::holds_or_regains() {
 }
 
 void RunLock::keep() {
+  thread_id_ = ::gettid();
   std::unique_lock lock(mutex_);
   while (!ending_.wait_for(lock, std::chrono::nanoseconds(options_.beat_ns), [&] { return released_; })) {
     if (!holds_or_regains()) {
@@ -290,6 +291,18 @@ void RunLock::keep() {
     }
     overwrite_end(file(number_), state_line(false, ++beats_));
   }
+}
+
+// In the units of getrusage(), which cannot be asked about another thread.
+int64_t RunLock::transfers() const {
+  constexpr int64_t kBlockBytes = 512;
+  std::ifstream in(text("/proc/self/task/", thread_id_.load(), "/io"));
+  int64_t blocks = 0;
+  std::string key;
+  for (int64_t bytes = 0; in >> key >> bytes;) {
+    if (key == "read_bytes:" || key == "write_bytes:") blocks += bytes / kBlockBytes;
+  }
+  return blocks;
 }
 
 void RunLock::release() {

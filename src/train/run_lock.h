@@ -10,6 +10,7 @@
 // have not changed for a while by the clock of who watches; no two machines' clocks are compared.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -51,6 +52,9 @@ class RunLock {
 
   int64_t number() const { return number_; }
 
+  // Blocks that the beats have moved to and from disks: they go on in a run that gets nowhere. Any thread.
+  int64_t transfers() const;
+
  private:
   void take();
   void keep();
@@ -67,6 +71,7 @@ class RunLock {
   std::mutex mutex_;
   std::condition_variable ending_;
   bool released_ = false;
+  std::atomic<int> thread_id_ = 0;  // the kernel's, once the thread runs
   std::thread thread_;
 };
 

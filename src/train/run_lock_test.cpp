@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "train/watchdog.h"
 
 namespace sluice::train {
 namespace {
@@ -209,6 +210,26 @@ TEST_F(RunLockFiles, LossIsNoticedByTheBeat) {
   const RunLock lock(directory_, watched);
   fs::copy_file(directory_ / "lock" / "1", directory_ / "lock" / "2");
   while (lost == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Otherwise rank 0, which alone holds the lock, would never count as one that does nothing.
+TEST_F(RunLockFiles, BeatsAreToldFromOtherTransfers) {
+  const RunLock lock(directory_, options());
+  const auto beats = [&] { return base::read_file(directory_ / "lock" / "1"); };
+  // Of one moment: no beat comes between the two figures.
+  const auto others = [&] {
+    while (true) {
+      const int64_t before = lock.transfers();
+      const int64_t all = process_effort().transfers;
+      if (lock.transfers() == before) return all - before;
+    }
+  };
+  const int64_t before = others();
+  for (int changes = 0; changes < 20; ++changes) {
+    const std::string seen = beats();
+    while (beats() == seen) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(others(), before);
 }
 
 TEST_F(RunLockFiles, RemovedLockIsMadeAnew) {

@@ -221,11 +221,20 @@ class Progress(Ranks):
         """It reads a file that never answers: a calibration that is a pipe without a writer."""
         self.configure("run", train__steps=LONG, train__stall_s=3, parallel__calibration="silent.json")
         os.mkfifo(self.directory / "silent.json")
+        self.expect_stuck("reading the calibration")
+
+    def test_rank_0_gets_nowhere_though_its_lock_beats(self):
+        """It alone reads the tokenizer beside the corpus; in that time the lock of the run directory beats."""
+        self.configure("run", train__steps=LONG, train__stall_s=7)
+        os.mkfifo(self.directory / "tokenizer.model")
+        self.expect_stuck("looking for a checkpoint")
+
+    def expect_stuck(self, what):
         process = self.start_train("run", RANKS, start_new_session=True)
         self.addCleanup(self.end_group, process)
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 1, str(outcome))
-        self.assertRegex(outcome.stderr, r"no progress on rank \d: it is stuck while reading the calibration, for ")
+        self.assertRegex(outcome.stderr, rf"no progress on rank \d: it is stuck while {what}, for ")
 
     def expect_named(self, launcher, rank):
         """Stops a rank's main thread and waits for what its run says of it."""

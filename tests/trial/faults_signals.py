@@ -155,8 +155,8 @@ def freeze(who, number_of):
 
 
 def some_rank(job, trial):
-    ranks = sorted(job.ranks().values())
-    return [trial.chance.choice(ranks)] if ranks else []
+    process = job.rank(trial.chance.randrange(RANKS))
+    return [process] if process else []
 
 
 freeze("a rank", some_rank)
@@ -176,7 +176,7 @@ def stand_still(trial, thread_of):
     """Stops one thread of a rank while the others go on, and waits for that rank's end. Returns the job."""
     trial.configure(train__stall_s=STALL_S, train__join_timeout_s=4 * STALL_S)
     job = trial.train_to_phase()
-    victim = job.ranks().get(trial.chance.randrange(RANKS))
+    victim = job.rank(trial.chance.randrange(RANKS))
     if victim is None:
         raise Missed
     thread = thread_of(victim)

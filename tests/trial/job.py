@@ -127,6 +127,11 @@ class Job:
                     found[int(entry.split(b"=")[1])] = process_id
         return found
 
+    def rank(self, rank):
+        """The process of a rank, waited for if it has not begun; None if it has ended."""
+        wait_until(lambda: rank in self.ranks() or self.ended(), STUCK_S, 0.01)
+        return self.ranks().get(rank)
+
     def running(self):
         return any(process.poll() is None for process in self.processes.values())
 
@@ -143,8 +148,8 @@ class Job:
         return sorted(now)
 
     def signal_rank(self, rank, number):
-        """Sends a signal to a rank; False if it has ended."""
-        process_id = self.ranks().get(rank)
+        """Sends a signal to a rank, as soon as it has begun; False if it has ended."""
+        process_id = self.rank(rank)
         if process_id is None:
             return False
         with contextlib.suppress(ProcessLookupError):
