@@ -36,9 +36,9 @@ def random_model(config, seed, scale=2.0):
     return model
 
 
-def load_model(folder):
+def load_model(folder, dtype=torch.float32):
     attention = attention_of(AutoConfig.from_pretrained(folder))
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
 
 
 def adamw(model, optimizer):
@@ -63,7 +63,7 @@ def token_losses(model, tokens):
     """Losses of the targets of one sequence."""
     ids = torch.tensor([tokens])
     logits = model(input_ids=ids, use_cache=False).logits
-    return torch.nn.functional.cross_entropy(logits[0, :-1].float(), ids[0, 1:], reduction="none")
+    return torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:], reduction="none")
 
 
 def backward(model, batch):

@@ -1,11 +1,16 @@
 """Twenty steps of Sluice, on one rank and under strategies that change on four, beside an independent program.
 
+That program computes in FP64: where a gradient is ill-conditioned (one step of SmolLM 3's twenty), transformers in
+FP32 is further from it (1.3e-4 of its norm) than Sluice is (4e-5), so two FP32 programs would say little of each other.
+
     python tests/parity/train_parity.py build/sluice
 """
 
 import sys
 import tempfile
 from pathlib import Path
+
+import torch
 
 import program
 import reference
@@ -19,13 +24,13 @@ LAYOUTS = {"one rank": (1, ["<1,1,1>"]),
            "four ranks": (4, ["<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"])}
 
 
-def configuration(scratch, model_directory, strategies):
+def configuration(scratch, model_directory, strategies, optimizer):
     return program.write_config(scratch / "run.toml", {
         "model": {"hf": str(model_directory)},
         "data": {"train": [[str(scratch / "corpus"), 1.0]], "context_length": SHAPE["positions"],
                  "tokens_per_step": 1024},
         "train": {"steps": STEPS, "threads": 1, "device": "cpu"},
-        "optimizer": OPTIMIZER,
+        "optimizer": optimizer,
         "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
         "memory": {"margin_gib": 0.125},
         "log": {"tensorboard": False},
@@ -46,25 +51,29 @@ MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family"
           "smollm3": {"family": "smollm3", "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None},
           "olmo2": {"family": "olmo2", "pad_token_id": None}}
 
+# Where gradients are smaller, as logits are divided by 8.
+CLIP = {"granite": 0.1}
+
 
 def compare(comparison, sluice, scratch, model):
     documents = program.zipf_documents(LENGTHS * 2, SHAPE["vocab"], seed=2)
     program.write_corpus(scratch / "corpus", documents)
     model_directory = scratch / model
     reference.random_model(reference.model_config(**SHAPE, **MODELS[model]), seed=1).save_pretrained(model_directory)
-    config = configuration(scratch, model_directory, LAYOUTS["one rank"][1])
+    optimizer = {**OPTIMIZER, "clip": CLIP.get(model, OPTIMIZER["clip"])}
+    config = configuration(scratch, model_directory, LAYOUTS["one rank"][1], optimizer)
     batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
-    losses, norms = reference.train(reference.load_model(model_directory), batches, OPTIMIZER)
+    losses, norms = reference.train(reference.load_model(model_directory, torch.float64), batches, optimizer)
     for name, (ranks, strategies) in LAYOUTS.items():
-        config = configuration(scratch, model_directory, strategies)
+        config = configuration(scratch, model_directory, strategies, optimizer)
         lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
         where = f"{model}, {name}"
         comparison.equal(f"{where}: tokens", [line["tokens"] for line in lines],
                          [sum(map(len, batch)) for batch in batches])
         comparison.equal(f"{where}: strategies used", len({line["strategy"] for line in lines}), len(strategies))
-        comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-5)
+        comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-6)
         comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, 1e-4)
-    comparison.equal("clipping took place", min(norms) < OPTIMIZER["clip"] < max(norms), True)
+    comparison.equal(f"{model}: clipping took place", min(norms) < optimizer["clip"] < max(norms), True)
 
 
 def main():
