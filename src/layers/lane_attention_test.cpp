@@ -39,6 +39,7 @@ struct Case {
   int head_lanes = 1;
   model::HeadCounts heads = {6, 2};
   int64_t window = 0;
+  double cap = 0;
 
   int64_t shared_tokens() const {
     int64_t tokens = 0;
@@ -68,7 +69,7 @@ Values random_values(const Case& c) {
 }
 
 ops::AttentionInput input_of(const Case& c, const Values& values) {
-  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)), c.window};
+  return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)), c.window, c.cap};
 }
 
 Outcome run_whole(const Case& c, const Values& values) {
@@ -133,6 +134,7 @@ LayerContext context_of(const Case& c, LaneChannel& channel) {
   context.shape.kv_heads = c.heads.keys;
   context.shape.head_dim = kDimensions;
   context.shape.window = c.window;
+  context.shape.score_cap = c.cap;
   context.type.windowed = c.window > 0;
   context.lanes = &channel;
   return context;
@@ -309,6 +311,17 @@ TEST_P(RingAttention, ThroughAWindow) {
   }
 }
 
+// Keys that come from other lanes are capped as a lane's own.
+TEST_P(RingAttention, OfCappedScores) {
+  for (const int64_t window : {0, 9}) {
+    SCOPED_TRACE(window);
+    const Case c{
+        .lanes = GetParam(), .sequences = {{.length = 131}, {.length = 40}}, .window = window, .cap = 0.7};
+    const Values values = random_values(c);
+    expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
+  }
+}
+
 // Runs of every number of lanes that divides 1 to 8 of them: rings, heads, and both nested.
 std::vector<std::pair<int, int>> lanes_and_runs() {
   std::vector<std::pair<int, int>> all;
@@ -355,6 +368,12 @@ TEST_P(HeadExchange, ThroughAWindow) {
     c.window = window;
     expect_as_whole(c, 1e-13);
   }
+}
+
+TEST_P(HeadExchange, OfCappedScores) {
+  Case c = of({{.length = 29}, {.length = 160}}, {12, 4});
+  c.cap = 0.7;
+  expect_as_whole(c, 1e-13);
 }
 
 TEST_P(HeadExchange, InSinglePrecision) { expect_as_whole(of({{.length = 90}}, {12, 4}, at::kFloat), 2e-6); }

@@ -52,8 +52,7 @@ class Blocks {
 
   // Queries of the input, keys and values of the step's block.
   ops::AttentionInput with_keys_of(const ops::AttentionInput& input, int step) const {
-    const at::Tensor block_BJD = of_step(step);
-    return {input.q_TND, block_BJD.narrow(1, 0, heads_), block_BJD.narrow(1, heads_, heads_), input.scale};
+    return input.on(of_step(step));
   }
 
  private:

@@ -131,14 +131,6 @@ class Travel {
     return exchanged;
   }
 
-  // Queries of the input, keys and values of received rows.
-  ops::AttentionInput with(const at::Tensor& received_RJD) const {
-    ops::AttentionInput input = input_;
-    input.k_TKD = received_RJD.narrow(1, 0, heads_);
-    input.v_TKD = received_RJD.narrow(1, heads_, heads_);
-    return input;
-  }
-
   static int64_t rows_sent(const WindowLayout::Step& of) {
     int64_t rows = 0;
     for (const base::Interval some : of.sent) rows += some.size();
@@ -203,7 +195,7 @@ ops::AttentionResult window_attention(LaneChannel& channel, const WindowLayout& 
   for (size_t step = 0; step < layout.steps.size(); ++step) {
     Exchanged now = std::exchange(next, travel.begin(step + 1));
     now.wait();
-    ops::attend_blocks(travel.with(now.received_RJD), layout.steps[step].blocks, seen);
+    ops::attend_blocks(input.on(now.received_RJD), layout.steps[step].blocks, seen);
   }
   seen.out_TND = seen.out_TND.to(input.q_TND.scalar_type());
   return seen;
@@ -236,7 +228,7 @@ void window_attention_backward(LaneChannel& channel, const WindowLayout& layout,
     Exchanged now = std::exchange(next, travel.begin(step + 1));
     now.wait();
     const at::Tensor own_RJD = at::zeros({now.received_RJD.size(0), 2 * heads, input.k_TKD.size(2)}, wide);
-    ops::attend_blocks_backward(dout_TND, travel.with(now.received_RJD), saved, layout.steps[step].blocks,
+    ops::attend_blocks_backward(dout_TND, input.on(now.received_RJD), saved, layout.steps[step].blocks,
                                 {sum.dq_TND, own_RJD.narrow(1, 0, heads), own_RJD.narrow(1, heads, heads)});
     if (step > 0) add_home(step - 1);
     home = travel.begin_home(layout.steps[step], own_RJD);

@@ -23,6 +23,14 @@
 
 namespace sluice::ops {
 
+AttentionInput AttentionInput::on(const at::Tensor& kv_TJD) const {
+  AttentionInput input = *this;
+  const int64_t heads = k_TKD.size(1);
+  input.k_TKD = kv_TJD.narrow(1, 0, heads);
+  input.v_TKD = kv_TJD.narrow(1, heads, heads);
+  return input;
+}
+
 PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::Device& device) {
   PackedSequences sequences{.begins = {0}};
   for (const int64_t length : lengths) {

@@ -37,6 +37,9 @@ struct AttentionInput {
   // as AttentionBlock says.
   int64_t window = 0;
   double cap = 0;  // scores s, scaled, become cap·tanh(s/cap) before the softmax; 0: they stay
+
+  // The same queries on the keys that kv's second dimension begins with, and on the values behind them.
+  AttentionInput on(const at::Tensor& kv_TJD) const;
 };
 
 struct AttentionResult {

@@ -270,6 +270,13 @@ INSTANTIATE_TEST_SUITE_P(
                                  s.tie_embeddings = true;
                                }},
                     FamilyCase{"Mistral", [](Shape& s) { s.window = 7; }},
+                    FamilyCase{"Gemma2",
+                               [](Shape& s) {
+                                 gemma(s);
+                                 // Of the size of fresh weights' scores and logits, so that they matter.
+                                 s.score_cap = 0.01;
+                                 s.logit_cap = 0.2;
+                               }},
                     FamilyCase{"Gemma3",
                                [](Shape& s) {
                                  gemma(s);
