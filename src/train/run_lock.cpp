@@ -61,21 +61,26 @@ std::string host_name() {
   return name;
 }
 
-// When the process began, in ticks since the machine did; 0 when it has ended.
-int64_t start_of(int64_t process) {
-  std::ifstream in(text("/proc/", process, "/stat"));
+// The fields of a stat file below /proc from the state on, which comes behind the name; empty: there is none.
+std::vector<std::string> stat_fields(const std::string& path) {
+  std::ifstream in(path);
   std::stringstream whole;
   whole << in.rdbuf();
   const std::string line = whole.str();
   const size_t name_end = line.rfind(')');  // the name before it may hold anything
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(line.substr(name_end + 1));
-  constexpr int kStart = 20;  // counted from the state, which follows the name
-  std::vector<std::string> values;
-  for (std::string field; static_cast<int>(values.size()) < kStart && fields >> field;)
-    values.push_back(field);
-  if (static_cast<int>(values.size()) < kStart || values[0] == "Z" || values[0] == "X") return 0;
-  return base::parse_integer(values.back()).value_or(0);
+  if (name_end == std::string::npos) return {};
+  std::istringstream rest(line.substr(name_end + 1));
+  std::vector<std::string> fields;
+  for (std::string field; rest >> field;) fields.push_back(field);
+  return fields;
+}
+
+// When the process began, in ticks since the machine did; 0 when it has ended.
+int64_t start_of(int64_t process) {
+  constexpr size_t kStart = 19;
+  const std::vector<std::string> fields = stat_fields(text("/proc/", process, "/stat"));
+  if (fields.size() <= kStart || fields[0] == "Z" || fields[0] == "X") return 0;
+  return base::parse_integer(fields[kStart]).value_or(0);
 }
 
 std::string utc_now() {
@@ -293,16 +298,20 @@ void RunLock::keep() {
   }
 }
 
-// In the units of getrusage(), which cannot be asked about another thread.
+// As getrusage() counts them, which cannot be asked about another thread.
 int64_t RunLock::transfers() const {
   constexpr int64_t kBlockBytes = 512;
-  std::ifstream in(text("/proc/self/task/", thread_id_.load(), "/io"));
-  int64_t blocks = 0;
+  constexpr size_t kPagesRead = 9;
+  const std::string thread = text("/proc/self/task/", thread_id_.load());
+  int64_t transfers = 0;
+  std::ifstream in(thread + "/io");
   std::string key;
   for (int64_t bytes = 0; in >> key >> bytes;) {
-    if (key == "read_bytes:" || key == "write_bytes:") blocks += bytes / kBlockBytes;
+    if (key == "read_bytes:" || key == "write_bytes:") transfers += bytes / kBlockBytes;
   }
-  return blocks;
+  const std::vector<std::string> fields = stat_fields(thread + "/stat");
+  if (fields.size() > kPagesRead) transfers += base::parse_integer(fields[kPagesRead]).value_or(0);
+  return transfers;
 }
 
 void RunLock::release() {

@@ -215,7 +215,7 @@ TEST_F(RunLockFiles, LossIsNoticedByTheBeat) {
 // Otherwise rank 0, which alone holds the lock, would never count as one that does nothing.
 TEST_F(RunLockFiles, BeatsAreToldFromOtherTransfers) {
   const RunLock lock(directory_, options());
-  const auto beats = [&] { return base::read_file(directory_ / "lock" / "1"); };
+  const auto changed = [&] { return fs::last_write_time(directory_ / "lock" / "1"); };
   // Of one moment: no beat comes between the two figures.
   const auto others = [&] {
     while (true) {
@@ -225,9 +225,9 @@ TEST_F(RunLockFiles, BeatsAreToldFromOtherTransfers) {
     }
   };
   const int64_t before = others();
-  for (int changes = 0; changes < 20; ++changes) {
-    const std::string seen = beats();
-    while (beats() == seen) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int beats = 0; beats < 20; ++beats) {
+    const auto seen = changed();
+    while (changed() == seen) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(others(), before);
 }
