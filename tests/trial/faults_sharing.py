@@ -2,21 +2,35 @@
 
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 from fault import Group
 from harness import wait_until
-from job import PROGRAM, STUCK_S, Broken
+from job import PROGRAM, STUCK_S, Broken, Job
 from phase import Missed, metrics_lines
+from trial import Skipped
 
 FAULTS = Group("sharing")
 ONE_WINS = "the second ends 1 and names the first, which goes on"
+# Process numbers there mean nothing here: to the lock it is another machine, and the network file system a folder, or
+# that folder by another way ($TRIAL_ELSEWHERE).
+ELSEWHERE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
 def second_run(trial):
     job = trial.job()
     job.start_locally("run", "--resume", "auto")
+    return job
+
+
+def second_run_elsewhere(trial):
+    if not shutil.which(ELSEWHERE[0]) or subprocess.run([*ELSEWHERE, "true"], capture_output=True).returncode != 0:
+        raise Skipped("no process number spaces")
+    job = trial.job()
+    job.start_locally("run", "--resume", "auto", prefix=ELSEWHERE, cwd=trial.seen_elsewhere())
     return job
 
 
@@ -29,27 +43,46 @@ def refused(job):
         raise Broken(f"the second run was not refused: {ending}")
 
 
-@FAULTS("a second run in the same directory", ("join", "step", "save"), ONE_WINS)
-def two_runs(trial):
-    trial.configure(train__steps=100_000)  # far from its end, however long the second takes to start
-    first = trial.train_to_phase()
-    refused(second_run(trial))
+def two_runs(start_second):
+    def strike(trial):
+        trial.configure(train__steps=100_000)  # far from its end, however long the second takes to start
+        first = trial.train_to_phase()
+        refused(start_second(trial))
+        goes_on(trial, first)
+    return strike
+
+
+FAULTS.add("a second run in the same directory", ("join", "step", "save"), ONE_WINS, two_runs(second_run))
+FAULTS.add("a second run from another machine", ("step", "save"), ONE_WINS, two_runs(second_run_elsewhere))
+
+
+def goes_on(trial, run):
+    """It trains, and saves when it is told to end."""
     seen = metrics_lines(trial.run)
-    if not wait_until(lambda: metrics_lines(trial.run) > seen or first.ended(), STUCK_S):
-        raise Broken("the first run does not go on")
-    first.launcher.send_signal(signal.SIGTERM)
-    trial.ends(first, 0)
+    if not wait_until(lambda: metrics_lines(trial.run) > seen or run.ended(), STUCK_S):
+        raise Broken("the run that has the directory does not go on")
+    run.signal_group(signal.SIGTERM)
+    trial.ends(run, 0)
     trial.saved_all()
     trial.finished = True
 
 
-@FAULTS("two runs begin at the same moment", ("start",), "one goes on, the other ends 1 and names it")
-def two_at_once(trial):
-    jobs = [trial.start(), second_run(trial)]
-    jobs.sort(key=lambda job: job.wait()["launcher"].status)
-    refused(jobs[1])
-    trial.ends(jobs[0], 0)
-    trial.complete()
+def two_at_once(start_second):
+    def strike(trial):
+        trial.configure(train__steps=100_000)
+        jobs = [trial.start(), start_second(trial)]
+        if not wait_until(lambda: any(job.ended() for job in jobs), STUCK_S):
+            raise Broken("both go on")
+        jobs.sort(key=Job.ended)
+        refused(jobs[1])
+        goes_on(trial, jobs[0])
+    return strike
+
+
+ONE_OF_TWO = "one goes on, the other ends 1 and names it"
+FAULTS.add("two runs begin at the same moment", ("start",), ONE_OF_TWO, two_at_once(second_run))
+FAULTS.add("two runs begin at the same moment on two machines", ("start",), ONE_OF_TWO,
+           two_at_once(second_run_elsewhere))
 
 
 @FAULTS("a run takes over from one that was killed", ("join", "step", "save"), "goes on at once")
@@ -59,16 +92,45 @@ def take_over(trial):
     trial.resume()
 
 
-@FAULTS("a second run while the first is frozen", ("step",), ONE_WINS)
-def second_while_frozen(trial):
-    first = trial.train_to_phase()
-    frozen = [first.launcher.pid, *first.ranks().values()]
+@FAULTS("another machine takes over from a run that was killed", ("join", "step", "save"), "goes on after 30 s")
+def take_over_elsewhere(trial):
+    job = trial.train_to_phase()
+    job.signal_group(signal.SIGKILL)
+    trial.ends(second_run_elsewhere(trial), 0)
+    trial.complete()
+
+
+def frozen_run(trial):
+    """A run that has reached its phase and stands still, and how to wake it."""
+    job = trial.train_to_phase()
+    frozen = [job.launcher.pid, *job.ranks().values()]
     for process in frozen:
         os.kill(process, signal.SIGSTOP)
+
+    def wake():
+        for process in frozen:
+            os.kill(process, signal.SIGCONT)
+    return job, wake
+
+
+@FAULTS("a second run while the first is frozen", ("step",), ONE_WINS)
+def second_while_frozen(trial):
+    first, wake = frozen_run(trial)
     refused(second_run(trial))
-    for process in frozen:
-        os.kill(process, signal.SIGCONT)
+    wake()
     trial.ends(first, 0)
+    trial.complete()
+
+
+@FAULTS("another machine takes over from a frozen run, which wakes", ("step", "save"),
+        "the woken one ends 1 and changes nothing")
+def take_over_from_frozen(trial):
+    first, wake = frozen_run(trial)
+    second = second_run_elsewhere(trial)
+    second.wait()
+    wake()
+    trial.ends(first, 1)
+    trial.ends(second, 0)
     trial.complete()
 
 

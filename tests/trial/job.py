@@ -86,8 +86,8 @@ class Job:
         environ = environment(**own) if inherit else {key: str(value) for key, value in own.items()}
         with open(output, "wb") as file:
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT, **options}
-            process = subprocess.Popen([*prefix, *map(str, command)], cwd=self.directory, env=environ,
-                                       start_new_session=True, **streams)
+            process = subprocess.Popen([*prefix, *map(str, command)], env=environ, start_new_session=True,
+                                       **{"cwd": self.directory, **streams})
         process.output = output
         self.processes[name] = process
         return process

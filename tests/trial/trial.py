@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import signal
+import tempfile
 import time
 
 import check
@@ -149,6 +150,11 @@ class Trial:
         """Puts a run here that was killed in its middle."""
         shutil.copytree(self.testbed.stopped() / "run", self.run)
         self.committed = check.newest(self.run)
+
+    def seen_elsewhere(self):
+        """The trial's folder as another machine sees it: $TRIAL_ELSEWHERE is $TMPDIR there."""
+        root = pathlib.Path(tempfile.gettempdir())
+        return os.environ.get("TRIAL_ELSEWHERE", root) / self.directory.relative_to(root)
 
     def at_the_end(self, action, *arguments):
         """Has an action done when the trial is over, however it ends."""
