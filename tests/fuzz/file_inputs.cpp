@@ -52,9 +52,21 @@ strategies = ["1x<2,1,1> + 2x<1,1,1>", "<1,4,1>"]
 select = "cycle"
 [memory]
 offload = 0.5
+[checkpoint]
+every = 5
+keep_hours = 2
+mirror = "other/disk"
 [log]
 dir = "runs/x"
 trace_steps = [3, 17]
+[[phase]]
+step = 10
+tokens_per_step = 8192
+[[phase]]
+step = 20
+train = [["corpora/late/corpus", 0.5]]
+context_length = 4096
+seed = 4
 )";
 
 const std::string kCluster = R"(schema = "sluice.cluster/1"
@@ -114,22 +126,6 @@ checkpoint::Manifest sound_manifest() {
 
 // Not atomic: no reader meets it half-written, and a million of these need not reach the disk.
 void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
-
-// A file in `scratch` whose bytes are damaged before each reading.
-std::function<void(Rng&)> damaged_file(const fs::path& path,
-                                       const std::function<void(const fs::path&)>& read) {
-  const std::string sound = base::read_file(path);
-  return [=](Rng& rng) {
-    put(path, damage(sound, rng));
-    try {
-      read(path);
-    } catch (...) {
-      put(path, sound);  // others read it, too
-      throw;
-    }
-    put(path, sound);
-  };
-}
 
 // A small corpus with its tokenizer.
 fs::path built_corpus(const fs::path& scratch) {
@@ -192,7 +188,6 @@ std::vector<Input> run_directories(const fs::path& scratch) {
   for (const fs::path& path :
        {simulated / "metrics.jsonl", simulated / "trace-1.json", simulated / "simulation.json",
         trained / "metrics.jsonl", trained / "trace-1.json", trained / "config.toml"}) {
-    report(path);
     inputs.push_back({"report of " + path.filename().string(), damaged_file(path, report)});
   }
   return inputs;
@@ -222,7 +217,6 @@ std::vector<Input> stored(const fs::path& scratch) {
       {scratch / "x.safetensors", tensors}};
   std::vector<Input> inputs;
   for (const auto& [path, read] : files) {
-    read(path);  // sound, it is accepted
     inputs.push_back({path.filename().string(), damaged_file(path, read)});
   }
   const Json sound = to_json(sound_manifest());
@@ -232,6 +226,22 @@ std::vector<Input> stored(const fs::path& scratch) {
 }
 
 }  // namespace
+
+std::function<void(Rng&)> damaged_file(const fs::path& path,
+                                       const std::function<void(const fs::path&)>& read) {
+  const std::string sound = base::read_file(path);
+  read(path);  // sound, it is accepted
+  return [=](Rng& rng) {
+    put(path, damage(sound, rng));
+    try {
+      read(path);
+    } catch (...) {
+      put(path, sound);
+      throw;
+    }
+    put(path, sound);
+  };
+}
 
 std::vector<Input> file_inputs(const fs::path& scratch) {
   std::vector<Input> inputs = texts();

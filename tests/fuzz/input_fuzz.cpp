@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   const Scratch scratch;
   std::vector<Input> inputs = planning_inputs();
   for (Input& input : file_inputs(scratch.path())) inputs.push_back(std::move(input));
+  for (Input& input : folder_inputs(scratch.path())) inputs.push_back(std::move(input));
   int64_t refused = 0;
   return run_program(
       {.name = "input_fuzz",

@@ -21,8 +21,16 @@ struct Input {
 // must give the same, and batches are planned with it.
 std::vector<Input> planning_inputs();
 
-// Run configurations, models' config.json, timelines, run directories, checkpoints, corpora, documents and
+// Run configurations, models' config.json, timelines, run directories, manifests, corpora, documents and
 // tokenizers, by way of files in `scratch` where they are read from files.
 std::vector<Input> file_inputs(const std::filesystem::path& scratch);
+
+// Models in shards with the optimiser's state, checkpoints, compressed documents, data sets, and what killed
+// processes leave. REQUIRES: after file_inputs() of the same folder.
+std::vector<Input> folder_inputs(const std::filesystem::path& scratch);
+
+// Reads a file that is damaged before each reading and sound again behind it: others may read it, too.
+std::function<void(base::Rng&)> damaged_file(const std::filesystem::path& path,
+                                             const std::function<void(const std::filesystem::path&)>& read);
 
 }  // namespace sluice::fuzz
