@@ -64,6 +64,17 @@ TEST(Simulation, GathersBetweenNodesAreTimedUnderBothOverlaps) {
   EXPECT_NE(table.find("fastest other system"), std::string::npos) << table;
 }
 
+// Whatever a system's own cost model says of memory: the devices are those of the machine.
+TEST(Simulation, NoSystemTakesMoreThanTheDeviceHas) {
+  const Scenario scenario = small_scenario(2, 16);
+  const std::vector<SystemResult> results = compare(scenario, {.systems = parse_systems("all")});
+  for (const SystemResult& result : results) {
+    EXPECT_TRUE(!result.run.steps.empty() || !result.run.infeasible.empty()) << result.run.name;
+    for (const report::StepRecord& step : result.run.steps)
+      EXPECT_LE(step.peak_bytes, scenario.inputs.cost.options().memory.device_bytes) << result.run.name;
+  }
+}
+
 TEST(Simulation, RepeatsByteForByte) {
   const Scenario scenario = small_scenario();
   const auto run = [&] {
