@@ -18,9 +18,9 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_beside(const std::filesystem::path&
 
 std::string around_documents(int32_t begin_id, int32_t end_id) {
   if (begin_id < 0 && end_id < 0) return "; nothing stands around documents";
-  if (begin_id < 0) return text("; ", end_id, " ends documents");
-  if (end_id < 0) return text("; ", begin_id, " begins documents");
-  return text("; ", begin_id, " begins and ", end_id, " ends documents");
+  if (begin_id < 0) return text("; token ", end_id, " ends documents");
+  if (end_id < 0) return text("; token ", begin_id, " begins documents");
+  return text("; token ", begin_id, " begins and token ", end_id, " ends documents");
 }
 
 }  // namespace sluice::cli

@@ -168,6 +168,7 @@ void encode(const std::vector<InputFile>& files, const BuildOptions& options, co
       .workers = with.workers,
       .save_bytes = options.save_bytes,
       .on_progress = [&](int64_t done) { report(options, "encode", done, all_bytes); }};
+  report(options, "encode", 0, all_bytes);
   encode_files(files, encoding, *with.tokenizer, writer, encoded);
   report(options, "encode", all_bytes, all_bytes);
   result.counts = encoded.counts;
