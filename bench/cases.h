@@ -1,5 +1,5 @@
-// The cases that planning is measured on: models, clusters, lengths of documents, with one lane a pipeline
-// and with up to eight, and their candidate strategies.
+// The cases that planning is measured on: models, clusters, lengths of documents, with one lane a pipeline,
+// with up to eight, and with the default options, and their candidate strategies.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ namespace sluice::bench {
 
 inline constexpr int64_t kContextTokens = 32'768;
 inline constexpr int kCandidates = 8;
-inline constexpr int kLanes[] = {1, 8};  // most lanes of a pipeline
+inline constexpr int kAllLanes = 0;  // as by default: those of all ranks, which may share parameters
+inline constexpr int kLanes[] = {1, 8, kAllLanes};  // most lanes of a pipeline
 
 struct Machine {
   int gpus;
@@ -87,8 +88,9 @@ struct Case {
   std::vector<int64_t> lengths;
   std::string kept;  // a folder of candidates; empty: none are kept
 
+  std::string lanes() const { return max_cp == kAllLanes ? "all" : std::to_string(max_cp); }
   std::string name() const {
-    return shape + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + std::to_string(max_cp);
+    return shape + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + lanes();
   }
   std::string file() const { return kept + "/" + name() + ".txt"; }
 };
@@ -111,7 +113,8 @@ inline std::vector<Case> cases(const std::string& folder, const std::string& kep
 inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::CostModel& cost) {
   plan::ProposalOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
   options.max_strategies = kCandidates;
-  options.max_cp = of.max_cp;
+  options.max_cp = of.max_cp == kAllLanes ? of.machine.gpus : of.max_cp;
+  if (of.max_cp == kAllLanes) options.max_share = of.machine.gpus;
   options.sample_batches = plan::stratified_batches(of.lengths, {.tokens_per_step = of.machine.batch_tokens});
   try {
     return plan::strategies_of(plan::propose(options, cost));

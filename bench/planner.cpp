@@ -1,12 +1,12 @@
 // Planning time, gap to the proved bound, and ours against the published algorithms, in one run, without a
 // GPU: the published calibrations of 7B, 13B and 32B models on A800s, and analytic costs on nodes of eight
-// H100, with batches of real lengths, with one lane a pipeline and with up to eight. Times are processor time
-// of the planning thread.
+// H100, with batches of real lengths, with one lane a pipeline, with up to eight, and with the default
+// options. Times are processor time of the planning thread.
 //
-//   planner_bench [DATA_FOLDER [BATCHES [MODEL [GPUS [CANDIDATES]]]]]
+//   planner_bench [DATA_FOLDER [BATCHES [MODEL [GPUS [LANES [CANDIDATES]]]]]]
 //
-// DATA_FOLDER: bench/data; MODEL and GPUS: "all". CANDIDATES: a folder that keeps what was proposed from one
-// run to the next, so that two versions of the planner choose among the same strategies.
+// DATA_FOLDER: bench/data; MODEL and GPUS: "all"; LANES: "any". CANDIDATES: a folder that keeps what was
+// proposed from one run to the next, so that two versions of the planner choose among the same strategies.
 #include "plan/planner.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ void run(const bench::Case& of, int batches) {
   const int gpus = of.machine.gpus;
   const cost::CostModel cost = bench::cost_of(of.shape, gpus);
   plan::PlannerOptions options{.world_size = gpus, .candidates = bench::candidates_of(of)};
-  std::printf("| %s | %d | %s | %d |", of.shape.c_str(), gpus, of.corpus.c_str(), of.max_cp);
+  std::printf("| %s | %d | %s | %s |", of.shape.c_str(), gpus, of.corpus.c_str(), of.lanes().c_str());
   if (options.candidates.empty()) {
     std::printf(" no strategy holds %ld tokens |\n", static_cast<long>(bench::kContextTokens));
     return;
@@ -111,8 +111,9 @@ int main(int argc, char** argv) {
       "| model | GPUs | lengths | lanes | mean ms | p99 ms | step ms | gap %% median | gap %% p90 | paper ms "
       "| "
       "paper, first ÷ ours | paper, own load ÷ ours |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const bench::Case& of : bench::cases(folder, argc > 5 ? argv[5] : "")) {
+  for (const bench::Case& of : bench::cases(folder, argc > 6 ? argv[6] : "")) {
     if (!asked(argc, argv, 3, of.shape) || !asked(argc, argv, 4, std::to_string(of.machine.gpus))) continue;
+    if (argc > 5 && argv[5] != std::string("any") && argv[5] != of.lanes()) continue;
     run(of, batches);
   }
 }

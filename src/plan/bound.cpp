@@ -195,11 +195,17 @@ class PriceSearch {
 };
 
 // By group, the first sequence whose path ends by `limit_ns`; nothing when one has no such group. Paths grow
-// with lengths.
+// with lengths, so that mostly the longest sequence's says it.
 std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<const int64_t> lengths,
-                                                std::span<const SchemeGroup> groups) {
+                                                std::span<const SchemeGroup> groups,
+                                                const FloorTable& floors) {
   std::vector<size_t> first;
-  for (const SchemeGroup& group : groups) {
+  for (size_t k = 0; k < groups.size(); ++k) {
+    const SchemeGroup& group = groups[k];
+    if (floors.longest_path_ns(k) <= limit_ns) {
+      first.push_back(0);
+      continue;
+    }
     const auto at = std::partition_point(lengths.begin(), lengths.end(), [&](int64_t length) {
       return length > group.scheme->max_len_tokens() || group.scheme->path_ns(length) > limit_ns;
     });
@@ -235,7 +241,7 @@ RingFloors ring_floors(int64_t limit_ns, std::span<const int64_t> lengths,
 std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
                              std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t least_ns,
                              std::vector<int64_t>& prices) {
-  std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
+  std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups, floors);
   if (!first) return Proof::kPath;
   const RingFloors rings = ring_floors(limit_ns, lengths, groups, floors, *first);
   const bool ringed = std::ranges::any_of(
@@ -297,9 +303,9 @@ void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGro
 
 // The first few, and those that some groups do not take.
 bool longest_exceed(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-                    LongestSequences& longest) {
+                    const FloorTable& floors, LongestSequences& longest) {
   constexpr size_t kFew = 12;
-  const std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups);
+  const std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups, floors);
   if (!first) return true;
   std::vector<size_t> counts = *first;
   for (const size_t few : {kFew, LongestSequences::kMost}) counts.push_back(std::min(few, lengths.size()));
@@ -315,7 +321,7 @@ void raise_by_longest(std::span<const int64_t> lengths, std::span<const SchemeGr
                       const FloorTable& floors, int64_t enough_ns, Bound& best) {
   LongestSequences longest(lengths, groups, floors);
   const int64_t low_ns = raised(best.lower_ns - 1, enough_ns, [&](int64_t limit_ns) {
-    return longest_exceed(limit_ns, lengths, groups, longest);
+    return longest_exceed(limit_ns, lengths, groups, floors, longest);
   });
   if (low_ns < best.lower_ns) return;
   best.lower_ns = low_ns + 1;
@@ -360,6 +366,8 @@ FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeG
     batch_tokens_.push_back(single ? group.scheme->max_len_tokens() : 0);
     stage_.push_back(stage);
     fill_ns_.push_back(group.scheme->fill_ns(stage, shortest));
+    const bool holds_all = !lengths.empty() && lengths.front() <= group.scheme->max_len_tokens();
+    longest_path_ns_.push_back(holds_all ? group.scheme->path_ns(lengths.front()) : kNever);
   }
 }
 
@@ -374,10 +382,7 @@ std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<con
                                  const FloorTable& floors) {
   if (lengths.empty()) return Bound{.lower_ns = 0, .prices = std::vector<int64_t>(groups.size(), 1)};
   int64_t path_ns = std::numeric_limits<int64_t>::max();
-  for (size_t k = 0; k < groups.size(); ++k) {
-    if (floors.floor_ns(0, k) == FloorTable::kDoesNotFit) continue;
-    path_ns = std::min(path_ns, groups[k].scheme->path_ns(lengths.front()));
-  }
+  for (size_t k = 0; k < groups.size(); ++k) path_ns = std::min(path_ns, floors.longest_path_ns(k));
   if (path_ns == std::numeric_limits<int64_t>::max()) return std::nullopt;
 
   const std::vector<Class> classes = classes_of(lengths, groups);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,6 +23,7 @@ struct SchemeGroup {
 class FloorTable {
  public:
   static constexpr int64_t kDoesNotFit = -1;
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   // `lengths` descend.
   FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups);
 
@@ -40,6 +42,8 @@ class FloorTable {
   const Bubble& bubble(size_t group) const { return bubbles_[group]; }
   int stage(size_t group) const { return stage_[group]; }
   int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
+  // SchemeCost::path_ns of the longest sequence; kNever where the scheme does not hold it.
+  int64_t longest_path_ns(size_t group) const { return longest_path_ns_[group]; }
 
  private:
   size_t sequences_;
@@ -50,6 +54,7 @@ class FloorTable {
   std::vector<Bubble> bubbles_;
   std::vector<int> stage_;        // by group: the stage that the bound looks at
   std::vector<int64_t> fill_ns_;  // of that stage
+  std::vector<int64_t> longest_path_ns_;
 };
 
 // What proves a bound; see lower_bound.

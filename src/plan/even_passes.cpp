@@ -5,13 +5,13 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "plan/lane_floor.h"
 #include "schedule/pipeline_schedule.h"
+#include "strategy/pass.h"
 
 namespace sluice::plan {
 namespace {
@@ -28,9 +28,14 @@ constexpr size_t kTightest = 3;  // loads that a sequence is tried on with what 
 // them.
 struct PassLoad {
   LaneRun lanes;
-  std::vector<int> members;  // places in the lengths of the pass
-  cost::Work work;           // of the fullest lane
-  int64_t end_ns = 0;        // SchemeCost::unit_ns
+  cost::Work work;     // of the fullest lane
+  int64_t end_ns = 0;  // SchemeCost::unit_ns
+};
+
+// A pass that is filled: its loads, and of each of its sequences, in their order, the load that has it.
+struct FilledPass {
+  std::vector<PassLoad> loads;
+  std::vector<int> load_of;
 };
 
 // Free lanes of a node.
@@ -41,82 +46,143 @@ struct Node {
   int free() const { return end - first; }
 };
 
-// Fills one pass of which every lane ends by a limit.
-class PassTrial {
+// What sequences take on so many lanes, one micro-batch each; computed when it is first asked for, and once
+// for sequences that are as long as the one before.
+class WidthTimes {
  public:
-  PassTrial(const SchemeCost& scheme, std::span<const LaneRun> nodes, std::span<const int> widths,
-            int64_t limit_ns, int64_t shortest)
-      : scheme_(scheme), widths_(widths), limit_ns_(limit_ns), shortest_(shortest) {
-    for (const LaneRun& node : nodes) nodes_.push_back({node.first, node.first + node.lanes});
-  }
-
-  bool put(int place, int64_t length) {
-    if (length != length_) {
-      length_ = length;
-      alone_ns_ = scheme_.load_ns(SchemeCost::fullest_share(length, 1));
-      lanes_ = fewest_lanes();
+  // Lengths that descend, and widths that ascend.
+  WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths, std::vector<int> widths)
+      : scheme_(scheme), widths_(std::move(widths)) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      if (i == 0 || lengths[i] != lengths[i - 1]) {
+        lengths_.push_back({.tokens = lengths[i],
+                            .alone_ns = scheme.load_ns(SchemeCost::fullest_share(lengths[i], 1)),
+                            .fewest = scheme.fewest_lanes(lengths[i])});
+      }
+      length_of_.push_back(static_cast<int>(lengths_.size()) - 1);
     }
-    if (lanes_ == 0) return false;
-    return (lanes_ == 1 && join_single(place)) || join_cut(place) || begin(place);
+    lane_ns_.assign(lengths_.size() * widths_.size(), -1);
   }
-  std::vector<PassLoad> take() { return std::move(loads_); }
 
- private:
-  int64_t capacity() const { return scheme_.lane_max_len_tokens(); }
-
-  // On which the sequence ends in time; 0: on none.
-  int fewest_lanes() const {
-    const int64_t room_ns = std::max<int64_t>(1, limit_ns_ - scheme_.micro_batch_ns());
-    const int64_t divided = (alone_ns_ - 1) / room_ns + 1;
-    const int64_t fewest = std::max<int64_t>(divided, scheme_.fewest_lanes(length_));
-    const int64_t most = std::max<int64_t>(1, length_ / 2);
+  // Its work without a micro-batch's constant.
+  int64_t alone_ns(int place) const { return of(place).alone_ns; }
+  // The fewest lanes on which it ends by then; 0: on none.
+  int fewest_lanes(int place, int64_t limit_ns) {
+    const Length& length = of(place);
+    const int64_t room_ns = std::max<int64_t>(1, limit_ns - scheme_.micro_batch_ns());
+    const int64_t fewest = std::max<int64_t>((length.alone_ns - 1) / room_ns + 1, length.fewest);
+    const int64_t most = std::max<int64_t>(1, length.tokens / 2);
     for (auto at = std::ranges::lower_bound(widths_, fewest); at != widths_.end() && *at <= most; ++at) {
-      if (scheme_.lane_ns(length_, *at) <= limit_ns_) return *at;
+      int64_t& known_ns =
+          lane_ns_[static_cast<size_t>(length_of_[static_cast<size_t>(place)]) * widths_.size() +
+                   static_cast<size_t>(at - widths_.begin())];
+      if (known_ns < 0) known_ns = scheme_.lane_ns(length.tokens, *at);
+      if (known_ns <= limit_ns) return *at;
     }
     return 0;
   }
 
+ private:
+  struct Length {
+    int64_t tokens = 0;
+    int64_t alone_ns = 0;
+    int fewest = 1;  // lanes that hold it
+  };
+  const Length& of(int place) const {
+    return lengths_[static_cast<size_t>(length_of_[static_cast<size_t>(place)])];
+  }
+
+  const SchemeCost& scheme_;
+  std::vector<int> widths_;
+  std::vector<Length> lengths_;   // those that differ
+  std::vector<int> length_of_;    // by place
+  std::vector<int64_t> lane_ns_;  // by length, then width; -1: not asked for yet
+};
+
+// Fills one pass of which every lane ends by a limit.
+class PassTrial {
+ public:
+  PassTrial(const SchemeCost& scheme, std::span<const LaneRun> nodes, WidthTimes& times)
+      : scheme_(scheme), times_(times), all_nodes_(nodes.begin(), nodes.end()) {}
+
+  // Whether the sequences at these places, the longest first, of which `lengths` has the lengths, all end by
+  // then.
+  bool fill(std::span<const int> places, std::span<const int64_t> lengths, int64_t limit_ns) {
+    limit_ns_ = limit_ns;
+    shortest_ = places.empty() ? 0 : lengths[static_cast<size_t>(places.back())];
+    nodes_.clear();
+    for (const LaneRun& node : all_nodes_) nodes_.push_back({node.first, node.first + node.lanes});
+    filled_.loads.clear();
+    filled_.load_of.clear();
+    singles_.clear();
+    cut_.clear();
+    length_ = 0;
+    for (const int place : places) {
+      const int64_t length = lengths[static_cast<size_t>(place)];
+      if (length != length_) {
+        length_ = length;
+        alone_ns_ = times_.alone_ns(place);
+        lanes_ = times_.fewest_lanes(place, limit_ns);
+      }
+      if (lanes_ == 0 || !((lanes_ == 1 && join_single()) || join_cut() || begin())) return false;
+    }
+    return true;
+  }
+  const FilledPass& filled() const { return filled_; }
+
+ private:
+  int64_t capacity() const { return scheme_.lane_max_len_tokens(); }
+  PassLoad& load(int index) { return filled_.loads[static_cast<size_t>(index)]; }
+
   // The single lane that ends last of those that still end in time.
-  bool join_single(int place) {
-    auto at = singles_.upper_bound({limit_ns_ - alone_ns_, std::numeric_limits<int>::max()});
+  bool join_single() {
+    auto at =
+        std::ranges::upper_bound(singles_, std::pair(limit_ns_ - alone_ns_, std::numeric_limits<int>::max()));
     while (at != singles_.begin()) {
       --at;
       const int index = at->second;
-      const PassLoad& load = loads_[static_cast<size_t>(index)];
-      if (load.work.tokens + length_ > capacity() || !extend(index, place)) continue;
+      const PassLoad& single = load(index);
+      if (single.work.tokens + length_ > capacity() || !extend(index)) continue;
       singles_.erase(at);
-      if (load.work.tokens + shortest_ <= capacity()) singles_.emplace(load.end_ns, index);
+      if (single.work.tokens + shortest_ <= capacity()) add_single(index);
       return true;
     }
     return false;
   }
 
-  bool extend(int index, int place) {
-    PassLoad& load = loads_[static_cast<size_t>(index)];
-    cost::Work work = load.work;
-    work += SchemeCost::fullest_share(length_, load.lanes.lanes);
+  void add_single(int index) {
+    const std::pair single(load(index).end_ns, index);
+    singles_.insert(std::ranges::upper_bound(singles_, single), single);
+  }
+
+  bool extend(int index) {
+    PassLoad& extended = load(index);
+    cost::Work work = extended.work;
+    work += SchemeCost::fullest_share(length_, extended.lanes.lanes);
     if (work.tokens > capacity()) return false;
-    const int64_t end_ns = scheme_.unit_ns(work, load.lanes.lanes);
+    const int64_t end_ns = scheme_.unit_ns(work, extended.lanes.lanes);
     if (end_ns > limit_ns_) return false;
-    load.work = work;
-    load.end_ns = end_ns;
-    load.members.push_back(place);
+    extended.work = work;
+    extended.end_ns = end_ns;
+    filled_.load_of.push_back(index);
     return true;
   }
 
   // The load of several lanes that has least room left of those with room.
-  bool join_cut(int place) {
-    std::vector<std::pair<int64_t, int>> tightest;
+  bool join_cut() {
+    std::vector<std::pair<int64_t, int>>& tightest = tightest_;
+    tightest.clear();
     for (const int index : cut_) {
-      const PassLoad& load = loads_[static_cast<size_t>(index)];
-      const int lanes = load.lanes.lanes;
-      if (lanes < lanes_ || load.work.tokens + length_ / lanes > capacity()) continue;
-      const int64_t left_ns = (limit_ns_ - load.end_ns) * lanes - alone_ns_;
+      const PassLoad& cut = load(index);
+      const int lanes = cut.lanes.lanes;
+      if (lanes < lanes_ || cut.work.tokens + length_ / lanes > capacity()) continue;
+      const int64_t left_ns = (limit_ns_ - cut.end_ns) * lanes - alone_ns_;
       if (left_ns >= 0) tightest.emplace_back(left_ns, index);
     }
-    std::ranges::sort(tightest);
-    if (tightest.size() > kTightest) tightest.resize(kTightest);
-    return std::ranges::any_of(tightest, [&](const auto& load) { return extend(load.second, place); });
+    const size_t tried = std::min(tightest.size(), kTightest);
+    std::ranges::partial_sort(tightest, tightest.begin() + static_cast<std::ptrdiff_t>(tried));
+    tightest.resize(tried);
+    return std::ranges::any_of(tightest, [&](const auto& cut) { return extend(cut.second); });
   }
 
   // On the node with the fewest free lanes that has enough, or on whole nodes that follow each other.
@@ -145,14 +211,15 @@ class PassTrial {
     return run;
   }
 
-  bool begin(int place) {
+  bool begin() {
     const std::optional<LaneRun> run = free_run();
     if (!run) return false;
-    const int index = static_cast<int>(loads_.size());
+    const int index = static_cast<int>(filled_.loads.size());
     const cost::Work work = SchemeCost::fullest_share(length_, run->lanes);
-    loads_.push_back({*run, {place}, work, scheme_.unit_ns(work, run->lanes)});
+    filled_.loads.push_back({*run, work, scheme_.unit_ns(work, run->lanes)});
+    filled_.load_of.push_back(index);
     if (run->lanes == 1) {
-      singles_.emplace(loads_.back().end_ns, index);
+      add_single(index);
     } else {
       cut_.push_back(index);
     }
@@ -160,16 +227,18 @@ class PassTrial {
   }
 
   const SchemeCost& scheme_;
-  std::span<const int> widths_;
-  int64_t limit_ns_;
-  int64_t shortest_;  // of the sequences to come
+  WidthTimes& times_;
+  std::vector<LaneRun> all_nodes_;
+  int64_t limit_ns_ = 0;
+  int64_t shortest_ = 0;  // of the sequences to come
   int64_t length_ = 0;
   int64_t alone_ns_ = 0;  // the work of a sequence of this length
   int lanes_ = 0;         // that a sequence of this length takes
   std::vector<Node> nodes_;
-  std::vector<PassLoad> loads_;
-  std::set<std::pair<int64_t, int>> singles_;  // end and load of those on one lane
-  std::vector<int> cut_;                       // the others
+  FilledPass filled_;
+  std::vector<std::pair<int64_t, int>> singles_;   // end and load of those on one lane, ascending
+  std::vector<int> cut_;                           // the others
+  std::vector<std::pair<int64_t, int>> tightest_;  // of join_cut
 };
 
 using Passes = std::vector<std::vector<int>>;  // places of sequences, ascending
@@ -180,38 +249,38 @@ class EvenPacker {
              std::span<const int64_t> lengths, std::span<const int> members)
       : pipeline_(pipeline),
         scheme_(scheme),
-        cost_(cost),
+        unit_times_(pipeline, cost),
         nodes_(node_runs(pipeline, cost.options().gpus_per_node)),
         order_(members.begin(), members.end()) {
     std::ranges::stable_sort(order_, std::greater<>(),
                              [&](int s) { return lengths[static_cast<size_t>(s)]; });
     for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
-    int node_lanes = 1;
-    for (const LaneRun& node : nodes_) node_lanes = std::max(node_lanes, node.lanes);
-    // Beyond a node whole ones: heads then divide best, and no node's lanes are cut in two.
-    for (int width = 1; width < lanes(); width += width < node_lanes ? 1 : node_lanes)
-      widths_.push_back(width);
-    widths_.push_back(lanes());
+    width_times_.emplace(scheme_, sorted_, widths());
+    trial_.emplace(scheme_, nodes_, *width_times_);
   }
 
-  PackedPipeline run() const {
+  std::optional<PackedPipeline> run(int64_t below_ns, int64_t enough_ns) {
     const int64_t room = std::max<int64_t>(1, scheme_.lane_max_len_tokens() * lanes());
     const auto fewest = static_cast<int>((cost::Work::of(sorted_).tokens + room - 1) / room);
     int most = std::numeric_limits<int>::max();
     std::optional<PackedPipeline> best;
     for (int passes = std::max(1, fewest); passes <= most; ++passes) {
-      if (best && least_ns(sorted_) + passes * scheme_.micro_batch_ns() >= best->makespan_ns) break;
+      if (least_ns(sorted_) + passes * scheme_.micro_batch_ns() >= below_ns) break;
       for (const Passes& shared_out : {in_runs(passes), in_full_runs(passes), in_turns(passes)}) {
-        const auto plan = plan_of(shared_out);
+        const auto plan = plan_of(shared_out, below_ns);
         if (plan) {
           most = std::min(most, passes + kFurtherPasses);
           PackedPipeline next = timed(*plan);
-          if (!best || next.makespan_ns < best->makespan_ns) best = std::move(next);
+          if (next.makespan_ns < below_ns) {
+            below_ns = next.makespan_ns;
+            best = std::move(next);
+          }
+          if (below_ns <= enough_ns) return best;
         }
         if (passes == 1) break;
       }
     }
-    return std::move(*best);
+    return best;
   }
 
  private:
@@ -221,7 +290,7 @@ class EvenPacker {
   // Of the work alone, were it even over all lanes.
   int64_t least_ns(std::span<const int64_t> lengths) const {
     const cost::Work all = cost::Work::of(lengths);
-    return scheme_.load_ns({all.tokens / lanes(), all.squares / lanes()});
+    return scheme_.load_ns({.tokens = all.tokens / lanes(), .squares = all.squares / lanes()});
   }
 
   // Runs of descending length with as many tokens each.
@@ -266,50 +335,44 @@ class EvenPacker {
     return shared_out;
   }
 
-  // Loads with the least last end that is found; nothing where the pass does not hold the sequences.
-  std::optional<std::vector<PassLoad>> fill(const std::vector<int>& places) const {
-    const auto by = [&](int64_t limit_ns) -> std::optional<std::vector<PassLoad>> {
-      PassTrial trial(scheme_, nodes_, widths_, limit_ns, places.empty() ? 0 : length(places.back()));
-      for (const int place : places) {
-        if (!trial.put(place, length(place))) return std::nullopt;
-      }
-      return trial.take();
-    };
-    std::optional<std::vector<PassLoad>> best = by(kNever);
-    if (!best || places.empty()) return best;
+  // With the least last end that is found; nothing where the pass does not hold the sequences by a limit.
+  std::optional<FilledPass> fill(const std::vector<int>& places, int64_t below_ns) {
+    const auto by = [&](int64_t limit_ns) { return trial_->fill(places, sorted_, limit_ns); };
+    if (!by(std::min(below_ns, kNever))) return std::nullopt;
+    FilledPass best = trial_->filled();
+    if (places.empty()) return best;
     std::vector<int64_t> lengths;
     for (const int place : places) lengths.push_back(length(place));
     int64_t low_ns = least_ns(lengths) + scheme_.micro_batch_ns();
     int64_t high_ns = low_ns;
-    for (int64_t part = 64;; part = std::max<int64_t>(part / 2, 1)) {
+    for (int64_t part = 64; high_ns < below_ns; part = std::max<int64_t>(part / 2, 1)) {
       high_ns += high_ns / part + 1;
-      if (auto next = by(high_ns)) {
-        best = std::move(next);
+      if (by(high_ns)) {
+        best = trial_->filled();
         break;
       }
       low_ns = high_ns;
     }
+    high_ns = std::min(high_ns, below_ns);
     for (int i = 0; i < kBisections; ++i) {
       const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
-      auto next = by(middle_ns);
-      (next ? high_ns : low_ns) = middle_ns;
-      if (next) best = std::move(next);
+      const bool in_time = by(middle_ns);
+      (in_time ? high_ns : low_ns) = middle_ns;
+      if (in_time) best = trial_->filled();
     }
     return best;
   }
 
-  // Nothing where some pass does not hold its sequences.
-  std::optional<PipelinePlan> plan_of(const Passes& shared_out) const {
+  // Nothing where some pass does not hold its sequences, or takes as long as the plan should.
+  std::optional<PipelinePlan> plan_of(const Passes& shared_out, int64_t below_ns) {
     PipelinePlan plan{.pipeline = pipeline_, .max_len_tokens = scheme_.lane_max_len_tokens(), .units = {}};
-    const schedule::UnitTimes times(pipeline_, cost_);
     int passes = 0;
     for (const std::vector<int>& places : shared_out) {
-      std::optional<std::vector<PassLoad>> loads = fill(places);
-      if (!loads) return std::nullopt;
-      std::ranges::sort(*loads, {}, [](const PassLoad& load) { return load.lanes.first; });
+      const std::optional<FilledPass> filled = fill(places, below_ns);
+      if (!filled) return std::nullopt;
+      std::vector<Unit> units = units_of(*filled, places, static_cast<int>(plan.units.size()));
       int reached = 0;  // the end of the share groups of the pass so far
-      for (const PassLoad& load : *loads) {
-        Unit unit = unit_of(load, static_cast<int>(plan.units.size()), times);
+      for (Unit& unit : units) {
         const int share = pipeline_.scheme.share;
         if (unit.first_lane >= reached) ++passes;
         reached = std::max(reached, (unit.end_lane() + share - 1) / share * share);
@@ -321,43 +384,65 @@ class EvenPacker {
     return plan;
   }
 
-  Unit unit_of(const PassLoad& load, int index, const schedule::UnitTimes& times) const {
-    Unit unit{.first_lane = load.lanes.first, .lanes = load.lanes.lanes, .sequences = {}};
-    for (const int place : load.members)
-      unit.sequences.push_back({order_[static_cast<size_t>(place)], length(place)});
-    std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
-    if (unit.lanes == 1) return unit;
-    unit.ring = index;
-    const cost::ExchangeChoice choice = times.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
-    unit.exchange = choice.exchange;
-    unit.nested_lanes = choice.nested_lanes;
-    return unit;
+  // By first lane, numbered from `first` on.
+  std::vector<Unit> units_of(const FilledPass& filled, const std::vector<int>& places, int first) const {
+    std::vector<Unit> units;
+    for (const PassLoad& load : filled.loads)
+      units.push_back({.first_lane = load.lanes.first, .lanes = load.lanes.lanes, .sequences = {}});
+    for (size_t i = 0; i < places.size(); ++i) {
+      units[static_cast<size_t>(filled.load_of[i])].sequences.push_back(
+          {order_[static_cast<size_t>(places[i])], length(places[i])});
+    }
+    std::ranges::sort(units, {}, &Unit::first_lane);
+    for (Unit& unit : units) {
+      std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
+      const int index = first++;
+      if (unit.lanes == 1) continue;
+      unit.ring = index;
+      const cost::ExchangeChoice choice = unit_times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
+      unit.exchange = choice.exchange;
+      unit.nested_lanes = choice.nested_lanes;
+    }
+    return units;
   }
 
   PackedPipeline timed(PipelinePlan plan) const {
-    const schedule::PipelineLoad load{.stages = 1,
-                                      .lanes = lanes(),
-                                      .credit_tokens = scheme_.credit_tokens(),
-                                      .units = schedule::timed_units(plan, cost_)};
+    schedule::PipelineLoad load{
+        .stages = 1, .lanes = lanes(), .credit_tokens = scheme_.credit_tokens(), .units = {}};
+    for (const strategy::Pass& pass : strategy::passes(plan))
+      load.units.push_back(unit_times_.of(plan, pass));
     return {std::move(plan), schedule::schedule_pipeline(load).makespan_ns};
+  }
+
+  // That sequences are cut over. Beyond a node whole ones: heads then divide best, and no node's lanes are
+  // cut in two.
+  std::vector<int> widths() const {
+    int node_lanes = 1;
+    for (const LaneRun& node : nodes_) node_lanes = std::max(node_lanes, node.lanes);
+    std::vector<int> widths;
+    for (int width = 1; width < lanes(); width += width < node_lanes ? 1 : node_lanes)
+      widths.push_back(width);
+    widths.push_back(lanes());
+    return widths;
   }
 
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
-  const cost::CostModel& cost_;
+  schedule::UnitTimes unit_times_;
   std::vector<LaneRun> nodes_;
-  std::vector<int> widths_;      // that sequences are cut over, ascending
   std::vector<int> order_;       // sequences, the longest first
   std::vector<int64_t> sorted_;  // their lengths
+  std::optional<WidthTimes> width_times_;
+  std::optional<PassTrial> trial_;
 };
 
 }  // namespace
 
-PackedPipeline pack_even(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                         const cost::CostModel& cost, std::span<const int64_t> lengths,
-                         std::span<const int> members) {
+std::optional<PackedPipeline> pack_even(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                                        const cost::CostModel& cost, std::span<const int64_t> lengths,
+                                        std::span<const int> members, const PackOptions& options) {
   SLUICE_ASSERT(pipeline.scheme.pp == 1 && pipeline.scheme.cp > 1, "passes are filled on lanes of one stage");
-  return EvenPacker(pipeline, scheme, cost, lengths, members).run();
+  return EvenPacker(pipeline, scheme, cost, lengths, members).run(options.below_ns, options.enough_ns);
 }
 
 }  // namespace sluice::plan

@@ -25,7 +25,12 @@ struct Packing {
   PackedPipeline even(const std::vector<int64_t>& lengths) const {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
-    return pack_even(strategy.pipelines[0], scheme, cost, lengths, members);
+    return *pack_even(strategy.pipelines[0], scheme, cost, lengths, members);
+  }
+  std::optional<PackedPipeline> even_below(const std::vector<int64_t>& lengths, int64_t below_ns) const {
+    std::vector<int> members(lengths.size());
+    std::iota(members.begin(), members.end(), 0);
+    return pack_even(strategy.pipelines[0], scheme, cost, lengths, members, {.below_ns = below_ns});
   }
 };
 
@@ -49,6 +54,19 @@ TEST(PackEven, EverySequenceRunsOnceAndFitsItsLanes) {
       const schedule::PipelineLoad load = schedule::pipeline_load(packed.plan, cost, 8);
       EXPECT_EQ(packed.makespan_ns, schedule::schedule_pipeline(load).makespan_ns);
     }
+  }
+}
+
+TEST(PackEven, OnlyAPlanBelowTheLimitIsAnAnswer) {
+  const cost::CostModel cost = test_cost();
+  for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<1,1,8,8>"}) {
+    const Packing packing(text, 8, cost);
+    const std::vector<int64_t> lengths = {300, 200, 120, 80, 80, 40, 20, 20, 10};
+    const int64_t least_ns = packing.even(lengths).makespan_ns;
+    EXPECT_FALSE(packing.even_below(lengths, least_ns / 2)) << text;
+    const auto within = packing.even_below(lengths, least_ns + least_ns / 8);
+    ASSERT_TRUE(within) << text;
+    EXPECT_LT(within->makespan_ns, least_ns + least_ns / 8) << text;
   }
 }
 

@@ -55,7 +55,8 @@ class LanePacker {
  public:
   LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
              std::span<const int> members, const PackOptions& options);
-  LaneDraft run() const;
+  // Nothing where none ends below the options' limit.
+  std::optional<LaneDraft> run() const;
 
  private:
   int lanes() const { return scheme_.scheme().cp; }
@@ -107,36 +108,38 @@ LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std
 
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
 // needs no later one; then finer and coarser cuts inside nodes.
-LaneDraft LanePacker::run() const {
-  const auto& [rule, enough_ns, seeds] = options_;
+std::optional<LaneDraft> LanePacker::run() const {
+  const auto& [rule, enough_ns, seeds, below_ns] = options_;
   std::vector<int> best_widths;
   std::optional<Placement> best;
   std::vector<std::vector<int>> tried;
   bool heeds_goal = false;
   int64_t goal_ns = bound_ns_;
+  const auto best_ns = [&, below = below_ns] { return best ? best->end_ns : below; };
   // Whether there was something to try.
   const auto consider = [&](std::vector<int> widths) {
     if (std::ranges::find(tried, widths) != tried.end()) return false;
-    Placement next = place(widths, best ? best->end_ns : std::numeric_limits<int64_t>::max());
+    Placement next = place(widths, best_ns());
     tried.push_back(widths);
     heeds_goal = next.heeds_goal;
-    if (best && next.end_ns >= best->end_ns) return true;
+    if (next.end_ns >= best_ns()) return true;
     best = std::move(next);
     best_widths = std::move(widths);
     return true;
   };
-  const auto enough = [&] { return best->end_ns <= enough_ns || near(best->end_ns, bound_ns_); };
+  const auto enough = [&, goal = enough_ns] { return best_ns() <= goal || near(best_ns(), bound_ns_); };
   constexpr int kPart = 4;
   for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
     goal_ns = bound_ns_ + bound_ns_ * above / 1000;
     consider(widths_->choose({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns}));
-    if (near(best->end_ns, goal_ns) || !heeds_goal || enough()) break;
+    if (near(best_ns(), goal_ns) || !heeds_goal || enough()) break;
   }
   for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1, 0}) {
     if (enough() || !seeds.has(Seed::kLimits)) break;
     const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
     consider(widths_->choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
   }
+  if (!best) return std::nullopt;
   if (rule == PackRule::kThorough && seeds.has(Seed::kShifts)) {
     int tries = kMostShifts;
     const auto shorter = [&](std::vector<int> widths) {
@@ -366,20 +369,22 @@ LaneDraft LanePacker::assemble(Placement placement) const {
 
 }  // namespace
 
-PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                          const cost::CostModel& cost, std::span<const int64_t> lengths,
-                          std::span<const int> members, const PackOptions& options) {
+std::optional<PackedPipeline> pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                                         const cost::CostModel& cost, std::span<const int64_t> lengths,
+                                         std::span<const int> members, const PackOptions& options) {
   SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
   const LaneDrafting drafting(pipeline, scheme, cost);
   std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
   StagedPack packed{.draft = LaneDraft(0), .makespan_ns = 0};
   if (pipeline.scheme.pp == 1) {
-    packed.draft = LanePacker(scheme, std::move(nodes), lengths, members, options).run();
+    std::optional<LaneDraft> draft = LanePacker(scheme, std::move(nodes), lengths, members, options).run();
+    if (!draft) return std::nullopt;
+    packed.draft = std::move(*draft);
     packed.makespan_ns = drafting.makespan_ns(packed.draft);
   } else {
     packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting, options.seeds);
   }
-  return {.plan = drafting.plan(std::move(packed.draft)), .makespan_ns = packed.makespan_ns};
+  return PackedPipeline{.plan = drafting.plan(std::move(packed.draft)), .makespan_ns = packed.makespan_ns};
 }
 
 }  // namespace sluice::plan

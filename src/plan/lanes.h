@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "plan/pack.h"
@@ -21,12 +22,13 @@ namespace sluice::plan {
 // few as hold them, behind the rings.
 //
 // Limits (parts of the goal) and goals (from the lower bound upwards) are tried: goals rise until one is met,
-// and limits vary then. The least makespan wins, the earliest of equals. O(tries · n log n).
+// and limits vary then. The least makespan wins, the earliest of equals; nothing where none is below
+// options.below_ns. O(tries · n log n).
 //
-// With several stages order matters as much as balance: plan/lane_stages.h.
+// With several stages order matters as much as balance: plan/lane_stages.h, which always has a plan.
 // REQUIRES: every length <= scheme.max_len_tokens().
-PackedPipeline pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                          const cost::CostModel& cost, std::span<const int64_t> lengths,
-                          std::span<const int> members, const PackOptions& options);
+std::optional<PackedPipeline> pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                                         const cost::CostModel& cost, std::span<const int64_t> lengths,
+                                         std::span<const int> members, const PackOptions& options);
 
 }  // namespace sluice::plan

@@ -33,6 +33,19 @@ std::vector<int> lanes_to_search(const Scheme& one_lane, int world_size, int gpu
   return lanes;
 }
 
+// One pipeline over all ranks whose lanes all share: each rank keeps of the parameters what it owns of them,
+// so nothing is pulled or pushed.
+void add_all_shared(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
+                    std::vector<SchemeCost>& schemes) {
+  if (scheme.ranks() != world_size || scheme.pp > 1 || scheme.cp == 1 || scheme.cp > limits.max_share) return;
+  scheme.share = scheme.cp;
+  const bool known =
+      std::ranges::any_of(schemes, [&](const SchemeCost& of) { return of.scheme() == scheme; });
+  if (known) return;
+  SchemeCost all(scheme, cost, world_size);
+  if (all.max_len_tokens() > 0) schemes.push_back(std::move(all));
+}
+
 void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
                 std::vector<SchemeCost>& schemes) {
   const int64_t enough = limits.tokens_a_rank * scheme.tp * 5 / 4;
@@ -73,6 +86,7 @@ std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world
       Scheme scheme = one_lane;
       scheme.cp = lanes;
       add_shares(scheme, cost, world_size, limits, schemes);
+      add_all_shared(scheme, cost, world_size, limits, schemes);
     }
   }
   sort_by_ranks(schemes);

@@ -384,21 +384,30 @@ bool fits_few_passes(const SchemeCost& scheme, std::span<const int64_t> lengths,
   return scheme.scheme().pp == 1 && tokens <= kFew * scheme.lane_max_len_tokens() * scheme.scheme().cp;
 }
 
+// Lanes that share nothing: even passes where there are few, mostly the best then, and layers of rings.
+PackedPipeline pack_own_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                              const cost::CostModel& cost, std::span<const int64_t> lengths,
+                              std::span<const int> members, PackOptions options) {
+  std::optional<PackedPipeline> even;
+  if (fits_few_passes(scheme, lengths, members))
+    even = pack_even(pipeline, scheme, cost, lengths, members, options);
+  if (even && even->makespan_ns <= options.enough_ns) return std::move(*even);
+  if (even) options.below_ns = even->makespan_ns;
+  auto in_layers = pack_lanes(pipeline, scheme, cost, lengths, members, options);
+  return std::move(in_layers ? *in_layers : *even);
+}
+
 }  // namespace
 
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members,
                     const PackOptions& options) {
-  const auto& [rule, enough_ns, seeds] = options;
-  if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members);
+  const auto& [rule, enough_ns, seeds, below_ns] = options;
+  if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members, options);
   const bool laned = pipeline.scheme.cp > 1;
   TimedUnits packed;
   if (laned) {
-    PackedPipeline on_lanes = pack_lanes(pipeline, scheme, cost, lengths, members, options);
-    if (on_lanes.makespan_ns > options.enough_ns && fits_few_passes(scheme, lengths, members)) {
-      PackedPipeline even = pack_even(pipeline, scheme, cost, lengths, members);
-      if (even.makespan_ns < on_lanes.makespan_ns) on_lanes = std::move(even);
-    }
+    PackedPipeline on_lanes = pack_own_lanes(pipeline, scheme, cost, lengths, members, options);
     packed = {.units = std::move(on_lanes.plan.units), .makespan_ns = on_lanes.makespan_ns};
   } else {
     packed = pack_one_lane(pipeline, scheme, cost, lengths, members, options);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -41,6 +42,8 @@ struct PackOptions {
   PackRule rule = PackRule::kOurs;
   int64_t enough_ns = 0;  // a packing that ends by then is good enough
   Seeds seeds;
+  // Of pack_lanes with one stage and pack_even: only a packing that ends sooner is looked for.
+  int64_t below_ns = std::numeric_limits<int64_t>::max();
 };
 // Up to so many of a pipeline or batch are worth single moves, each packed.
 constexpr size_t kFewSequences = 16;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -22,6 +23,7 @@ constexpr size_t kProbed = 6;                // for each place, until one of the
 constexpr size_t kTries = 3;                 // for each place at the end
 constexpr int kSweeps = 3;                   // over all places
 constexpr int64_t kMostTokens = 20'000'000;  // of all batches
+constexpr int64_t kBesideParts = 8;          // pull and push take less of a step
 constexpr int64_t kLeastGain = 2'000;  // a member lowers the sum by one part in so many, or none is added
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
@@ -63,6 +65,7 @@ class Portfolio {
     while (exchange_member()) {
     }
     drop_idle_members();
+    add_all_shared();
   }
   std::vector<Proposal> proposals() const;
 
@@ -94,6 +97,7 @@ class Portfolio {
   bool improve_members();
   bool exchange_member();
   void drop_idle_members();
+  void add_all_shared();
 
   const ProposalOptions& options_;
   JudgingInputs inputs_;
@@ -216,6 +220,30 @@ void Portfolio::drop_idle_members() {
     if (place == 0) std::swap(members_.front(), *holder);
     members_.erase(place == 0 ? holder : members_.begin() + static_cast<std::ptrdiff_t>(place));
   }
+}
+
+// Schedules don't say that a step of one pipeline whose lanes all share parameters pulls and pushes nothing,
+// which is up to a tenth of other steps. Of these strategies the best is proposed where its schedules are
+// longer by no more than that; who makes a planner of the candidates has the clock's times.
+void Portfolio::add_all_shared() {
+  const bool full = static_cast<int>(members_.size()) >= options_.max_strategies;
+  if (full || inputs_.batches.empty()) return;
+  const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
+  std::optional<std::pair<int64_t, size_t>> best;
+  for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
+    const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
+    if (scheme.share == 1 || scheme.tp * scheme.share != inputs_.ranks) continue;
+    Mix mix(inputs_.schemes.size(), 0);
+    mix[k] = 1;
+    const auto at = std::ranges::find(judged_, mix, &JudgedMix::mix);
+    const auto index = static_cast<size_t>(at - judged_.begin());
+    if (at == judged_.end()) judged_.emplace_back(std::move(mix), inputs_);
+    if (!judged_[index].probed()) judged_[index].probe(unlimited_ns, least_);
+    const std::pair next(judged_[index].total_with(unlimited_ns, least_), index);
+    if (!best || next < *best) best = next;
+  }
+  if (!best || std::ranges::find(members_, best->second) != members_.end()) return;
+  if (best->first - best->first / kBesideParts <= sum(this->best())) members_.push_back(best->second);
 }
 
 std::vector<Proposal> Portfolio::proposals() const {

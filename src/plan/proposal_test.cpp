@@ -141,6 +141,20 @@ TEST(Proposal, KeepsToTheNumberOfStrategies) {
   EXPECT_EQ(proposed[0].frequency, 1.0);
 }
 
+// Its steps pull and push nothing, which no schedule says: the clock is to choose.
+TEST(Proposal, OneStrategySharesAllParametersOverAllRanks) {
+  const cost::CostModel cost = test_cost();
+  ProposalOptions options{
+      .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8};
+  const auto shares_all = [](const Proposal& proposal) {
+    const std::vector<strategy::Pipeline>& pipelines = proposal.strategy.pipelines;
+    return pipelines.size() == 1 && pipelines[0].scheme.tp * pipelines[0].scheme.share == 8;
+  };
+  EXPECT_EQ(std::ranges::count_if(propose(options, cost), shares_all), 0);
+  options.max_share = 8;
+  EXPECT_EQ(std::ranges::count_if(propose(options, cost), shares_all), 1);
+}
+
 TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
   const std::vector<Proposal> proposed = propose({.world_size = 4, .context_length = 2000}, test_cost());
   ASSERT_EQ(proposed.size(), 1u);

@@ -103,12 +103,21 @@ Assignment CandidateSearch::start() const {
   return std::move(*best);
 }
 
-PackedPipeline CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
-                                              int64_t enough_ns) const {
+const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
+                                                     PackRule rule, int64_t enough_ns) const {
+  const SchemeCost& scheme = scheme_of(pipeline);
+  if (scheme.scheme().share > 1) rule = PackRule::kOurs;
+  const auto [at, is_new] = known_.try_emplace({pipeline, rule, members});
+  Known& known = at->second;
+  // What a goal ended early may get better.
+  const bool ended_early = known.packed.makespan_ns <= known.enough_ns;
+  if (!is_new && (!ended_early || known.packed.makespan_ns <= enough_ns)) return known.packed;
   std::vector<int> sequences;
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
-  return pack(strategy_->pipelines[pipeline], scheme_of(pipeline), *cost_, batch_->lengths, sequences,
-              {rule, enough_ns, seeds_});
+  known.enough_ns = enough_ns;
+  known.packed = pack(strategy_->pipelines[pipeline], scheme, *cost_, batch_->lengths, sequences,
+                      {rule, enough_ns, seeds_});
+  return known.packed;
 }
 
 bool CandidateSearch::relocate_one(Packed& packed) const {
@@ -118,7 +127,7 @@ bool CandidateSearch::relocate_one(Packed& packed) const {
   for (const int sequence : packed.members[from]) {
     std::vector<int> rest = packed.members[from];
     std::erase(rest, sequence);
-    const PackedPipeline without = pack_pipeline(from, rest, PackRule::kThorough);
+    const PackedPipeline& without = pack_pipeline(from, rest, PackRule::kThorough);
     if (without.makespan_ns >= last_ns) continue;
     for (size_t to = 0; to < packed.pipelines.size(); ++to) {
       const auto group = static_cast<size_t>(group_of_[to]);
@@ -127,7 +136,7 @@ bool CandidateSearch::relocate_one(Packed& packed) const {
       }
       std::vector<int> more = packed.members[to];
       more.insert(std::lower_bound(more.begin(), more.end(), sequence), sequence);
-      const PackedPipeline with = pack_pipeline(to, more, PackRule::kThorough);
+      const PackedPipeline& with = pack_pipeline(to, more, PackRule::kThorough);
       if (with.makespan_ns >= last_ns) continue;
       packed.pipelines[from] = without;
       packed.pipelines[to] = with;

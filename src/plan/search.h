@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "plan/assign.h"
@@ -73,8 +74,9 @@ class CandidateSearch {
   Packed pack_and_improve(Assignment assignment, int64_t goal_ns, PackRule rule) const;
   bool has_stages() const;
   std::vector<int64_t> first_overheads() const;
-  PackedPipeline pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
-                               int64_t enough_ns = 0) const;
+  // Rounds come back to members that they had before, whose packing is remembered.
+  const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<int>& members, PackRule rule,
+                                      int64_t enough_ns = 0) const;
   // Packs pipelines whose members have changed, those that seem to end last first; one that ends well before
   // them need not be packed better.
   void pack_changed(const Assignment& assignment, std::vector<size_t> changed, PackRule rule,
@@ -96,6 +98,11 @@ class CandidateSearch {
   std::unique_ptr<FloorTable> floors_;
   std::optional<Bound> bound_;
   Packed packed_;
+  struct Known {
+    int64_t enough_ns = 0;
+    PackedPipeline packed;
+  };
+  mutable std::map<std::tuple<size_t, PackRule, std::vector<int>>, Known> known_;  // by pipeline and members
 };
 
 }  // namespace sluice::plan

@@ -67,14 +67,15 @@ PackedPipeline timed(PipelinePlan plan, const SchemeCost& scheme, const cost::Co
 
 PackedPipeline pack_shared(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                            const cost::CostModel& cost, std::span<const int64_t> lengths,
-                           std::span<const int> members) {
-  if (pipeline.scheme.pp == 1) return pack_even(pipeline, scheme, cost, lengths, members);
+                           std::span<const int> members, const PackOptions& options) {
+  if (pipeline.scheme.pp == 1)
+    return *pack_even(pipeline, scheme, cost, lengths, members, {.enough_ns = options.enough_ns});
   const int share = pipeline.scheme.share;
   const auto passed = [&](PipelinePlan plan) {
     strategy::assign_passes(plan);
     return timed(std::move(plan), scheme, cost);
   };
-  PackedPipeline best = passed(pack_lanes(pipeline, scheme, cost, lengths, members, {}).plan);
+  PackedPipeline best = passed(pack_lanes(pipeline, scheme, cost, lengths, members, {})->plan);
   const Loads loads = loads_of(best.plan, scheme);
   for (int further = 0; further <= kFurtherPasses; ++further) {
     PipelinePlan plan = best.plan;

@@ -14,10 +14,10 @@ namespace sluice::plan {
 // each group's whole sequences on lanes of their own are put into as few micro-batches as hold them, a
 // multiple of the share, and into one and two passes more, balanced by work; those with the most work run
 // first, side by side: of all ways to join sorted loads in passes that has the least sum of maxima. What
-// pack_lanes planned is kept where it ends sooner. O(pack_lanes) and three schedules. REQUIRES: as
-// pack_lanes; the share is above 1.
+// pack_lanes planned is kept where it ends sooner. O(pack_lanes) and three schedules. Of the
+// options enough_ns counts. REQUIRES: as pack_lanes; the share is above 1.
 PackedPipeline pack_shared(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                            const cost::CostModel& cost, std::span<const int64_t> lengths,
-                           std::span<const int> members);
+                           std::span<const int> members, const PackOptions& options = {});
 
 }  // namespace sluice::plan
