@@ -72,8 +72,9 @@ fuzz: bootstrap ## Read and use 10^6 damaged inputs under ASan+UBSan, and run 5,
 	cmake --preset asan && cmake --build build-asan -j $(JOBS) --target input_fuzz
 	ASAN_OPTIONS=max_allocation_size_mb=256:malloc_context_size=1:quarantine_size_mb=16 \
 	  build-asan/input_fuzz --count 1000000
-	$(MAKE) build
-	SLUICE=$(SLUICE) $(PYTHON) -B tests/fuzz/command_fuzz.py --count 5000 --jobs $(JOBS)
+	$(MAKE) build && cmake --build $(BUILD) -j $(JOBS) --target start_once
+	SLUICE=$(SLUICE) START_ONCE=$(BUILD)/tests/fuzz/libstart_once.so \
+	  $(PYTHON) -B tests/fuzz/command_fuzz.py --count 5000 --jobs $(JOBS)
 
 determinism: bootstrap ## Compare the plans of four builds: g++ and clang++, without and with all optimisation
 	@tools/bootstrap --developer

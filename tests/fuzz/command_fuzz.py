@@ -14,6 +14,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -189,6 +190,49 @@ def odd_arguments(arguments, rng):
     return arguments
 
 
+class Each:
+    """Starts the program anew for every case."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def start(self, arguments, folder, seconds):
+        with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
+            self.process = subprocess.Popen([self.program, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
+                                            stderr=stderr, cwd=folder)
+        resource.prlimit(self.process.pid, resource.RLIMIT_CPU, (seconds, seconds))
+        return self.process.pid
+
+    def wait(self):
+        """(what wait() says, seconds of processor time, peak bytes)"""
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+class Once:
+    """Loads the program and its libraries once, which is most of a case's time, and lets a copy of that process run
+    each case (start_once.cpp)."""
+
+    def __init__(self, program, preloaded):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env={**os.environ, "LD_PRELOAD": str(preloaded)})
+
+    def start(self, arguments, folder, seconds):
+        words = [seconds, folder, folder / "stdout", folder / "stderr", *arguments]
+        request = b"".join(os.fsencode(str(word)) + b"\0" for word in words)
+        self.process.stdin.write(struct.pack("<I", len(request)) + request)
+        self.process.stdin.flush()
+        return self.figures("<q")[0]
+
+    def wait(self):
+        status, microseconds, kibibytes = self.figures("<qqq")
+        return status, microseconds / 1e6, kibibytes * 1024
+
+    def figures(self, form):
+        return struct.unpack(form, self.process.stdout.read(struct.calcsize(form)))
+
+
 class Case:
     """One command on a copy of the sound folder in which a file is damaged, or with an odd argument."""
 
@@ -202,7 +246,7 @@ class Case:
             self.damaged = rng.choice(files)
             self.content = damage.damaged(self.damaged, sound.files[self.damaged], rng)
 
-    def run(self, sound, folder, seconds):
+    def run(self, sound, starter, folder, seconds):
         """(exit code, peak bytes, stdout, stderr); None for the code: it had to be ended."""
         copy, out = folder / "copy", folder / "out"
         for each in (copy, out):
@@ -213,19 +257,14 @@ class Case:
             shutil.copytree(sound.folder, copy)
             (copy / self.damaged.relative_to(sound.folder)).write_bytes(self.content)
             arguments = [argument.replace(str(sound.folder), str(copy)) for argument in arguments]
-        with open(folder / "stdout", "w+b") as stdout, open(folder / "stderr", "w+b") as stderr:
-            process = subprocess.Popen([sound.program, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
-                                       stderr=stderr, cwd=folder)
-            resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds))
-            timer = threading.Timer(CLOCK_FACTOR * seconds, process.kill)
-            timer.start()
-            _, status, usage = os.wait4(process.pid, 0)
-            hung = not timer.is_alive() or usage.ru_utime + usage.ru_stime >= seconds
-            timer.cancel()
-            process.returncode = os.waitstatus_to_exitcode(status)
-            for stream in (stdout, stderr):
-                stream.seek(0)
-            return None if hung else process.returncode, usage.ru_maxrss * 1024, stdout.read(), stderr.read()
+        process = starter.start(arguments, folder, seconds)
+        timer = threading.Timer(CLOCK_FACTOR * seconds, os.kill, (process, signal.SIGKILL))
+        timer.start()
+        status, used_seconds, peak_bytes = starter.wait()
+        hung = not timer.is_alive() or used_seconds >= seconds
+        timer.cancel()
+        code = None if hung else os.waitstatus_to_exitcode(status)
+        return code, peak_bytes, (folder / "stdout").read_bytes(), (folder / "stderr").read_bytes()
 
 
 def faults_of(code, peak_bytes, stdout, stderr, most_bytes):
@@ -251,11 +290,11 @@ def faults_of(code, peak_bytes, stdout, stderr, most_bytes):
             yield "it named no way out"
 
 
-def worker(sound, seeds, seconds, most_bytes, found, codes):
+def worker(sound, starter, seeds, seconds, most_bytes, found, codes):
     with tempfile.TemporaryDirectory() as name:
         for seed in seeds:
             case = Case(sound, seed)
-            result = case.run(sound, pathlib.Path(name), seconds)
+            result = case.run(sound, starter, pathlib.Path(name), seconds)
             codes[result[0]] = codes.get(result[0], 0) + 1
             for fault in faults_of(*result, most_bytes):
                 file = case.damaged.relative_to(sound.folder) if case.damaged else "its arguments"
@@ -273,6 +312,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--seconds", type=int, default=10, help="of processor time after which a process counts as hung")
     parser.add_argument("--mib", type=int, default=1024, help="that a process may take beyond the sound commands")
+    parser.add_argument("--preload", type=pathlib.Path, default=os.environ.get("START_ONCE"), metavar="LIBRARY",
+                        help="the built start_once.cpp: loads the program once and not for every case")
     options = parser.parse_args()
     program = str(pathlib.Path(options.sluice).resolve())
     found, codes = [], {}
@@ -283,8 +324,10 @@ def main():
         usual_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         most_bytes = usual_bytes + (options.mib << 20)
         seeds = range(options.seed, options.seed + options.count)
-        threads = [threading.Thread(target=worker, args=(sound, seeds[job::options.jobs], options.seconds, most_bytes,
-                                                         found, codes)) for job in range(options.jobs)]
+        starters = [Once(program, options.preload) if options.preload else Each(program) for _ in range(options.jobs)]
+        threads = [threading.Thread(target=worker, args=(sound, starter, seeds[job::options.jobs], options.seconds,
+                                                         most_bytes, found, codes))
+                   for job, starter in enumerate(starters)]
         for thread in threads:
             thread.start()
         for thread in threads:
