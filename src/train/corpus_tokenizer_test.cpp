@@ -46,6 +46,21 @@ TEST_F(CorpusTokenizer, IsLeftOutWhereCorporaDifferOrHaveNone) {
   EXPECT_THAT(added(), IsEmpty());
 }
 
+// Without them whoever loads the exported folder does not know which tokens begin and end a text.
+TEST_F(CorpusTokenizer, BringsItsSettings) {
+  add("web", "tokenizer.json", "{}");
+  add("chats", "tokenizer.json", "{}");
+  base::write_file_atomically(directory_ / "web/tokenizer_config.json", "eos");
+  base::write_file_atomically(directory_ / "chats/tokenizer_config.json", "eos");
+  base::write_file_atomically(directory_ / "chats/chat_template.jinja", "turns");
+  const auto bytes = [](const char* of) { return Field(&checkpoint::Companion::bytes, of); };
+  EXPECT_THAT(added(), ElementsAre(bytes("{}"), bytes("turns"), bytes("eos")));
+  EXPECT_THAT(added({{"tokenizer_config.json", "own"}}),
+              ElementsAre(bytes("own"), bytes("{}"), bytes("turns")));
+  base::write_file_atomically(directory_ / "chats/tokenizer_config.json", "other");
+  EXPECT_THAT(added(), ElementsAre(bytes("{}"), bytes("turns")));
+}
+
 TEST_F(CorpusTokenizer, OfTheModelItselfComesFirst) {
   add("a", "tokenizer.model", "pieces");
   EXPECT_THAT(added({{"tokenizer.json", "its own"}}),
