@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <set>
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "graph/share_moves.h"
 #include "graph/testing.h"
 #include "report/run_summary.h"
 
@@ -93,6 +95,23 @@ TEST(Page, IsBalancedAndNeedsNothingElse) {
   for (const char* id :
        {"speed", "time", "timeline", "steps", "strategies", "gap", "lengths", "memory", "facts"})
     EXPECT_THAT(page, HasSubstr(base::text("<section id=\"", id, "\"")));
+}
+
+// What has no colour is drawn black, which dark pages hide.
+TEST(Page, EveryKindOfATimelineHasAColour) {
+  RunData data = simulated();
+  graph::TraceRecord gather = data.timelines.front().records.front();
+  gather.category = graph::kGather;
+  gather.stream = graph::Stream::kShare;
+  data.timelines.front().records.push_back(gather);
+  const std::string page = report_page(data);
+  std::set<std::string> kinds;
+  const std::regex rectangle("<rect class=\"([a-z]+)\"");
+  for (std::sregex_iterator found(page.begin(), page.end(), rectangle), end; found != end; ++found)
+    kinds.insert((*found)[1]);
+  EXPECT_THAT(kinds, ::testing::IsSupersetOf({"forward", "pull", "gather"}));
+  for (const std::string& kind : kinds)
+    EXPECT_THAT(page, HasSubstr(base::text(".", kind, " { fill: "))) << kind;
 }
 
 TEST(Page, SameDataSameBytes) { EXPECT_EQ(report_page(simulated()), report_page(simulated())); }
