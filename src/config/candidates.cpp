@@ -10,6 +10,7 @@
 #include "config/run_config.h"
 #include "cost/exchange.h"
 #include "graph/build.h"
+#include "model/head_parts.h"
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
@@ -58,6 +59,23 @@ std::vector<plan::Proposal> propose_under(const cost::CostModel& machine, const 
                                       .max_share = choices.share ? task.world_size : 1};
   return choices.method == Method::kPaper ? published::paper_propose(options, cost)
                                           : plan::propose(options, cost);
+}
+
+// Where lanes may exchange by nothing but heads each needs one: a ring instead would be silent.
+void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
+  const cost::ExchangeSet& exchanges = task.choices.exchanges;
+  if (exchanges.ring || exchanges.nested) return;
+  const model::Shape& shape = task.cost.options().shape;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      const int64_t heads = model::head_counts(shape, pipeline.scheme.tp).queries;
+      if (pipeline.scheme.cp <= heads) continue;
+      throw InputError(text("strategy '", to_text(candidate), "': its ", pipeline.scheme.cp,
+                            " lanes can't all exchange heads, because of the model's ", shape.heads,
+                            " a TP rank has ", heads, ": lower cp to ", heads,
+                            " or less, or exchange nested, in a ring or by auto"));
+    }
+  }
 }
 
 // The choices' policies; offloading a share that costs no time stands before recomputing where it makes a
@@ -161,6 +179,7 @@ plan::Planner make_planner(const PlanningTask& task) {
   options.world_size = task.world_size;
   options.candidates = choices.strategies.empty() ? plan::strategies_of(propose(task)) : choices.strategies;
   check_lanes(options.candidates, choices.method);
+  if (!choices.strategies.empty()) check_heads(options.candidates, task);
   check_selection(choices, options.candidates.size());
   options.policies = candidate_policies(task, options.candidates);
   options.method = planner_method(choices.method, task.seed);

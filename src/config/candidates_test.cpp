@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/planning_inputs.h"
 #include "config/run_config.h"
+#include "cost/exchange.h"
 
 namespace sluice::config {
 namespace {
@@ -42,6 +43,29 @@ TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
   EXPECT_THROW(make_planner(given), base::InputError);
   given.choices.method = Method::kExact;
   EXPECT_NO_THROW(make_planner(given));
+}
+
+TEST(Candidates, ExchangeHeadsAloneOnlyOnAsManyLanesAsThereAreHeads) {
+  PlanningTask given = task();
+  given.world_size = 64;
+  given.choices.exchanges = cost::parse_exchange_set("heads");
+  const auto fault = [&](const char* text) -> std::string {
+    given.choices.strategies = {strategy::parse_strategy(text, 64)};
+    try {
+      make_planner(given);
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault("2x<1,1,32>"), "");
+  EXPECT_EQ(
+      fault("<1,1,64>"),
+      "strategy '1x<1,1,64>': its 64 lanes can't all exchange heads, because of the model's 32 a TP rank "
+      "has 32: lower cp to 32 or less, or exchange nested, in a ring or by auto");
+  EXPECT_NE(fault("<8,1,8,8>").find("a TP rank has 4: lower cp to 4"), std::string::npos);
+  given.choices.exchanges = cost::parse_exchange_set("nested");
+  EXPECT_EQ(fault("<8,1,8,8>"), "");
 }
 
 bool is_feasible(const PlanningTask& task) {

@@ -85,9 +85,11 @@ TEST(Explain, SaysWhyUnitsHaveTheirLanesAndTheirExchange) {
                                  "400.00 ms  60.00 ms  20.00 ms"));
 }
 
-TEST(Explain, CutsAreThePlans) {
+class ExplainCuts : public testing::TestWithParam<const char*> {};
+
+TEST_P(ExplainCuts, AreThePlans) {
   const std::vector<int> degrees = {1};
-  plan::PlannerOptions options{.world_size = 8, .candidates = {strategy::parse_strategy("<1,1,8>", 8)}};
+  plan::PlannerOptions options{.world_size = 8, .candidates = {strategy::parse_strategy(GetParam(), 8)}};
   const cost::CostModel cost(
       cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, degrees, 4));
   const plan::Planner planner(options, cost);
@@ -96,6 +98,9 @@ TEST(Explain, CutsAreThePlans) {
   const Explanation explanation = explain(plan, planner);
   ASSERT_FALSE(explanation.cuts.empty());
   for (const ExplainedCut& cut : explanation.cuts) {
+    // On all lanes there are no more, and memory asks for some.
+    EXPECT_EQ(cut.more_ns.has_value(), cut.lanes < 8);
+    EXPECT_GT(cut.fewer_ns.value_or(1), 0);
     ASSERT_TRUE(cut.ring_ns);
     const bool nested = cut.exchange.starts_with("nested");
     const std::optional<int64_t> chosen_ns = nested                    ? cut.nested_ns
@@ -106,6 +111,25 @@ TEST(Explain, CutsAreThePlans) {
     EXPECT_LE(*chosen_ns, cut.heads_ns.value_or(*chosen_ns));
     EXPECT_LE(*chosen_ns, cut.busy_ns);
   }
+}
+
+// Lanes that share parameters are explained by the times of their passes, gathers included.
+INSTANTIATE_TEST_SUITE_P(Shares, ExplainCuts,
+                         testing::Values("<1,1,8>", "<1,1,8,2>", "<1,1,8,4>", "<1,1,8,8>"),
+                         [](const auto& at) { return "S" + std::to_string(at.index); });
+
+TEST(Explain, SharedLanesTakeWhatTheirPassGathers) {
+  const std::vector<int> degrees = {1};
+  const cost::CostModel cost(
+      cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, degrees, 4));
+  const auto longest_cut = [&](const char* text) {
+    const plan::Planner planner({.world_size = 8, .candidates = {strategy::parse_strategy(text, 8)}}, cost);
+    strategy::StepPlan plan = planner.plan(0, {{.document = 0, .length_tokens = 20'000}});
+    return explain(plan, planner).cuts.front();
+  };
+  const ExplainedCut own = longest_cut("<1,1,8>"), shared = longest_cut("<1,1,8,8>");
+  ASSERT_EQ(own.lanes, shared.lanes);
+  EXPECT_GT(shared.busy_ns, own.busy_ns);
 }
 
 TEST(Explain, SaysWhatIsNotKnown) {

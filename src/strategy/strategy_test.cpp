@@ -38,6 +38,9 @@ TEST(Strategy, TooManyRanksNamesBothNumbers) {
   EXPECT_THAT([] { parse_strategy("1x<4,2,1> + 2x<1,1,2>", 8); },
               ThrowsMessage<base::InputError>(AllOf(HasSubstr("strategy '1x<4,2,1> + 2x<1,1,2>'"),
                                                     HasSubstr("uses 12 ranks"), HasSubstr("there are 8"))));
+  EXPECT_THAT([] { parse_strategy("<1,1,16,16>", 8); },
+              ThrowsMessage<base::InputError>(HasSubstr(
+                  "it uses 16 ranks but there are 8: start more ranks or choose a smaller strategy")));
   EXPECT_THAT([] { parse_strategy("1048576x<1024,1024,1>", 8); },
               ThrowsMessage<base::InputError>(HasSubstr("uses 1099511627776 ranks")));
 }
