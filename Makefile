@@ -114,15 +114,15 @@ bench: everything ## Run the benchmarks
 gpu-kit: everything ## Pack what proves and measures this build on a bare machine with a GPU (docs/gpu.md)
 	tools/gpu_kit pack
 
-paper: everything ## Simulate the published evaluation (resumes; some ten minutes of one core) and write docs/evaluation.md
+paper: everything ## Simulate the published evaluation (resumes; ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
 	$(PYTHON) -B bench/paper_page.py
 
-long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; minutes) and write docs/long_context.md
+long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; two minutes of one core) and write docs/long_context.md
 	$(BUILD)/long_context
 	$(PYTHON) -B bench/long_context_page.py
 
-rivals: build ## Time rivals' plans beside Sluice's on 500 random batches (resumes; an hour of one core)
+rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; ten minutes of one core)
 	$(BUILD)/rivals
 
 bench-fidelity: build ## Simulated beside real steps of the quick start, profiled on this machine

@@ -16,7 +16,7 @@ STEPS = {"static_cp_rings": "static CP, rings alone", "static_cp": "static CP", 
          "lanes_offload": "dynamic lanes, selective offload", "balance": "dynamic lanes, balance",
          "balance_offload": "dynamic lanes, selective offload, balance", "sluice": "Sluice"}
 RIVALS = {"megatron": "static, the best of TP × PP × CP", "megatron_dcp": "Megatron-LM dynamic CP",
-          "fsdp": "FSDP with CP", "flexsp": "FlexSP", "sluice": "Sluice",
+          "fsdp": "FSDP with CP", "sluice": "Sluice",
           "least_work": "the work alone: no plan is faster"}
 PUBLISHED = [("static_cp", "static DP and CP"), ("lanes", "dynamic communication"),
              ("lanes_offload", "selective offload"), ("balance_offload", "balance")]
@@ -104,13 +104,16 @@ class Page:
         """What the text quotes."""
         github = SCENARIOS[0]
         static, tuned = self.seconds(github, "tp1", "static_cp"), self.seconds(github, "any", "megatron")
-        seconds = {"STATIC": static, "TUNED": tuned, "BALANCE": self.seconds(github, "tp1", "balance_offload"),
+        rings = self.seconds(github, "tp1", "static_cp_rings")
+        seconds = {"STATIC": static, "RINGS": rings, "TUNED": tuned, "NODE_BALANCE": self.seconds(github, "tp8", "balance"),
+                   "NODE_SAME": self.seconds(github, "tp8", "sluice"), "LEAST": self.seconds(github, "any", "least_work"), "BALANCE": self.seconds(github, "tp1", "balance_offload"),
                    "SAME": self.seconds(github, "tp1", "sluice"), "ANY": self.seconds(github, "any", "sluice"),
                    "OFFLOAD_BEFORE": self.seconds(SCENARIOS[3], "tp1", "lanes"),
                    "OFFLOAD_AFTER": self.seconds(SCENARIOS[3], "tp1", "lanes_offload")}
         quoted = {name: f"{value:.1f}" for name, value in seconds.items()}
         for name in ("BALANCE", "SAME", "ANY"):
             quoted["GITHUB_" + name] = f"{static / seconds[name]:.1f}"
+        quoted["OVER_RINGS"] = f"{rings / seconds['SAME']:.1f}"
         quoted["GITHUB_TUNED"] = f"{tuned / seconds['ANY']:.1f}"
         quoted["MOST"] = f"{tuned / self.seconds(github, 'any', 'least_work'):.1f}"
         return quoted
