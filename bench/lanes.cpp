@@ -218,7 +218,7 @@ void print_paths(const strategy::Scheme& scheme, const cost::CostModel& cost) {
   for (const int64_t length : {16'384, 65'536, 131'072}) {
     std::printf("| %lld |", static_cast<long long>(length));
     for (const int lanes : counts) {
-      std::printf(" %.1f |", static_cast<double>(priced.path_ns(length, lanes)) / 1e9);
+      std::printf(" %.1f |", static_cast<double>(priced.floors().path_ns(length, lanes)) / 1e9);
     }
     std::printf("\n");
   }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "graph/build.h"
 #include "paper_case.h"
 #include "plan/mix.h"
@@ -34,7 +35,7 @@ int64_t schedule_ns(const strategy::Scheme& scheme, const std::vector<std::vecto
                     const cost::CostModel& cost, int world_size) {
   strategy::PipelinePlan plan{
       .pipeline = strategy::parse_strategy(to_text(scheme), world_size).pipelines.front(),
-      .max_len_tokens = cost.max_len_tokens(scheme, world_size),
+      .max_len_tokens = cost::MemoryCost(cost, scheme).max_len_tokens(world_size),
       .units = {}};
   int sequence = 0;
   for (const std::vector<int64_t>& lengths : micro_batches) {
@@ -53,7 +54,7 @@ int64_t exposed_ns(const strategy::Strategy& strategy, int64_t tokens, const stu
     plan.sequences.push_back({.document = sequence, .length_tokens = tokens});
     strategy::PipelinePlan own{
         .pipeline = pipeline,
-        .max_len_tokens = cost.max_len_tokens(pipeline.scheme, scenario.inputs.world_size),
+        .max_len_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(scenario.inputs.world_size),
         .units = {}};
     own.units.emplace_back().sequences.push_back({sequence, tokens});
     plan.estimated_ns =
@@ -158,9 +159,9 @@ void figure_19b(ResultLines& results) {
   const cost::CostModel cost = study::one_backward_cell(scenario_of(of, 1).inputs.cost);
   Json rows = Json::array();
   for (const strategy::Scheme& scheme : cost.schemes(of.gpus)) {
-    if (scheme.pp != 2 || cost.is_derived(scheme)) continue;
+    if (scheme.pp != 2 || cost::is_derived(cost, scheme)) continue;
     for (const int64_t length : {512, 2048}) {
-      if (2 * length > cost.max_len_tokens(scheme, of.gpus)) continue;
+      if (2 * length > cost::MemoryCost(cost, scheme).max_len_tokens(of.gpus)) continue;
       rows.push_back({{"scheme", to_text(scheme)},
                       {"length", length},
                       {"apart_ns", schedule_ns(scheme, {{length}, {length}}, cost, of.gpus)},

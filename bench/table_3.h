@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "published/static_strategy.h"
 #include "study/deepspeed.h"
 #include "study/hotspa.h"
@@ -95,8 +96,8 @@ struct Table3 {
     }
     // The table lists 7B's F2 on 8 GPUs in another order; the one with the most room takes the longest.
     std::ranges::stable_sort(phases, [&](const auto& a, const auto& b) {
-      return inputs.cost.max_len_tokens(a.choice.scheme, gpus) >
-             inputs.cost.max_len_tokens(b.choice.scheme, gpus);
+      return cost::MemoryCost(inputs.cost, a.choice.scheme).max_len_tokens(gpus) >
+             cost::MemoryCost(inputs.cost, b.choice.scheme).max_len_tokens(gpus);
     });
     const std::vector<int64_t> ends = {context, phases.size() == 3 ? 16384 : 4096, 4096};
     for (size_t p = 0; p < phases.size(); ++p) {

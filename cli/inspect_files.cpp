@@ -22,6 +22,7 @@
 #include "corpus/lengths.h"
 #include "corpus/tokenizer.h"
 #include "cost/calibration.h"
+#include "cost/memory_cost.h"
 #include "model/hugging_face.h"
 #include "report/plan_table.h"
 #include "report/strategies_table.h"
@@ -91,7 +92,7 @@ void print_scheme_times(const cost::CostModel::Options& options) {
     };
     print("%9s %12s %12s %12s %9lld %9lld%s\n", to_text(scheme).c_str(), duration(512).c_str(),
           duration(4096).c_str(), duration(32768).c_str(), static_cast<long long>(row.util_len_tokens),
-          static_cast<long long>(cost.max_len_tokens(scheme, kShownGpus)),
+          static_cast<long long>(cost::MemoryCost(cost, scheme).max_len_tokens(kShownGpus)),
           row.derived ? "  derived from other rows" : "");
   }
   print("max_len is that of %d GPUs, which share the optimiser's states\n", kShownGpus);

@@ -7,6 +7,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "cost/derived_rows.h"
+#include "cost/memory_cost.h"
 #include "model/hugging_face.h"
 
 namespace sluice::cost {
@@ -119,7 +120,8 @@ int64_t saved_bytes_of_stage(const CostModel& cost, const strategy::Scheme& sche
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval blocks = cost.program().blocks_in(cost.stage_run(scheme, stage));
     int64_t bytes = 0;
-    for (int64_t at = blocks.begin; at < blocks.end; ++at) bytes += cost.saved_bytes_per_token(scheme, at);
+    for (int64_t at = blocks.begin; at < blocks.end; ++at)
+      bytes += MemoryCost(cost, scheme).saved_bytes_per_token(at);
     fullest = std::max(fullest, bytes);
   }
   return fullest;
@@ -134,10 +136,10 @@ Json scheme_row(const CostModel& cost, const strategy::Scheme& scheme, int world
   row.update(to_json(times));
   row.update({{"forward_share", times.b == 0 ? 0.0 : to_ns(forward.b) / to_ns(times.b)},
               {"bytes_per_token", saved_bytes_of_stage(cost, scheme)},
-              {"bytes_fixed", cost.fixed_bytes(scheme, world_size)},
-              {"max_len", cost.max_len_tokens(scheme, world_size)},
-              {"util_len", cost.util_len_tokens(scheme)}});
-  if (cost.is_derived(scheme)) row["derived"] = true;
+              {"bytes_fixed", MemoryCost(cost, scheme).fixed_bytes(world_size)},
+              {"max_len", MemoryCost(cost, scheme).max_len_tokens(world_size)},
+              {"util_len", util_len_tokens(cost, scheme)}});
+  if (is_derived(cost, scheme)) row["derived"] = true;
   return row;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cost/analytic.h"
+#include "cost/memory_cost.h"
 #include "model/test_shape.h"
 
 namespace sluice::cost {
@@ -229,7 +230,7 @@ TEST(Analytic, PresetsGiveUsableModels) {
       degrees, cluster.gpus_per_node));
   int64_t shorter = 0;
   for (const int tp : degrees) {
-    const int64_t holds = cost.max_len_tokens({.tp = tp}, 16);
+    const int64_t holds = MemoryCost(cost, {.tp = tp}).max_len_tokens(16);
     EXPECT_GT(holds, shorter) << "tp " << tp;
     shorter = holds;
   }

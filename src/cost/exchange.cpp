@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 
 namespace sluice::cost {
 
@@ -38,7 +39,7 @@ ExchangeSet parse_exchange_set(const std::string& name) {
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
   CostModel::Options options = cost.options();
   options.exchanges = exchanges;
-  return CostModel(std::move(options));
+  return cost.with(std::move(options));
 }
 
 LanePlace LanePlace::of(std::span<const int> node_of_lane) {
@@ -66,62 +67,6 @@ int ExchangeChoice::head_lanes(int lanes) const {
   return exchange == Exchange::kRing ? 1 : exchange == Exchange::kHeads ? lanes : nested_lanes;
 }
 
-// Elements a token. Forward, while heads travel: queries, keys and values as they are, as they leave and as
-// they come; what of the layer is saved later is not there yet. Backward: outputs' gradients as they are,
-// leave and come, twice; then all gradients as they leave and come, and sums of copied heads. Both beside
-// what the MLP's half, the widest otherwise, has at work.
-ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes) {
-  if (head_lanes == 1) return {};
-  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
-  const int64_t wide = statistic_bytes / element_bytes;
-  const model::HeadCounts heads = model::head_counts(shape, tp);
-  const model::HeadCounts most = model::most_heads(heads, head_lanes);
-  const int64_t q = heads.queries * shape.head_dim, block = 2 * heads.keys * shape.head_dim;
-  const int64_t run_q = head_lanes * most.queries * shape.head_dim;
-  const int64_t run_block = head_lanes * 2 * most.keys * shape.head_dim;
-  const int64_t ffn = shape.ffn_hidden / tp;
-  const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
-  const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
-  const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);
-  const int64_t there = 2 * q + 2 * run_q;
-  const int64_t back = run_block + (2 + (wide > 1 ? wide : 0)) * (q + block);
-  const int64_t returns = std::max<int64_t>(0, std::max(there, back) - 4 * ffn);
-  // A ring's dout and gradients, four blocks and a wide one, a copy to send and wide gradients of queries.
-  // Through a window two more, and one more wide.
-  const int64_t windowed = shape.window > 0 ? 2 + wide : 0;
-  const int64_t ring = 2 * (run_q - q) + (5 + wide + windowed) * (run_block - block) +
-                       (wide > 1 ? run_block - block + wide * (run_q - q) : 0);
-  return {.saved = attended * element_bytes + statistics,
-          .border = statistics,
-          .recomputed = attended * element_bytes,
-          .forward = std::max<int64_t>(0, travels) * element_bytes,
-          .backward = returns * element_bytes,
-          .nested = std::max(returns, ring) * element_bytes};
-}
-
-namespace {
-
-// Of these, what stays from forward to backward.
-int64_t kept_of(const ExchangeBytes& more, const CostModel& cost) {
-  if (cost.options().repeat_forward) return 0;
-  return cost.policy().recompute ? more.border : more.saved;
-}
-
-}  // namespace
-
-int64_t kept_bytes_per_token(const CostModel& cost, const strategy::Scheme& scheme, int64_t block,
-                             int head_lanes) {
-  const ExchangeBytes more =
-      exchange_bytes(cost.options().shape, scheme.tp, cost.options().memory.element_bytes, head_lanes);
-  return cost.kept_bytes_per_token(scheme, block) + kept_of(more, cost);
-}
-
-int64_t offloaded_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t block, int64_t tokens,
-                        int head_lanes) {
-  return static_cast<int64_t>(Wide{kept_bytes_per_token(cost, scheme, block, head_lanes)} * tokens *
-                              cost.policy().offload_permille / 1000);
-}
-
 namespace {
 
 // On the fullest stage, with what is at work beyond a ring's.
@@ -132,7 +77,7 @@ int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int he
   const int64_t layers = cost.stage_blocks(scheme, 0);
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
-  return cost.held_bytes_per_token(scheme) + layers * kept_of(more, cost) + at_work;
+  return MemoryCost(cost, scheme).held_bytes_per_token() + layers * kept_of(more, cost) + at_work;
 }
 
 }  // namespace

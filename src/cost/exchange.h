@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/exchange_bytes.h"
 #include "model/head_parts.h"
 #include "strategy/step_plan.h"
 
@@ -46,24 +47,6 @@ struct ExchangeChoice {
   int head_lanes(int lanes) const;  // of a unit of so many
   bool operator==(const ExchangeChoice&) const = default;
 };
-
-// What exchanging heads adds to the activation bytes of one layer, a token of a lane, on the lane that has
-// most heads: beside a unit of as many lanes that exchanges over a ring.
-struct ExchangeBytes {
-  int64_t saved = 0;       // queries, keys, values and outputs as attention takes them, and copied key heads
-  int64_t border = 0;      // of these, what a backward that recomputes the rest needs
-  int64_t recomputed = 0;  // what such a backward has made again besides
-  int64_t forward = 0;     // at work
-  int64_t backward = 0;    // at work, of a backward without a ring
-  int64_t nested = 0;      // at work, of one with a ring between runs
-};
-// In runs of so many lanes. REQUIRES: there are heads for it.
-ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes);
-// CostModel's functions of these names, of a unit whose lanes exchange heads in such runs.
-int64_t kept_bytes_per_token(const CostModel& cost, const strategy::Scheme& scheme, int64_t block,
-                             int head_lanes);
-int64_t offloaded_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t block, int64_t tokens,
-                        int head_lanes);
 
 // Of the units of one scheme, under a cost model's memory policy.
 //

@@ -105,10 +105,9 @@ TEST(Exchanges, AttentionWaitsForTheLaneWithMostHeads) {
 }
 
 TEST(Exchanges, RecomputingExchangesHeadsOnceMore) {
-  CostModel::Options options = options_of();
-  options.policy.recompute = true;
   const LanePlace place{.lanes = 4, .fewest = 4, .run = 4};
-  const Exchanges::Exposed exposed = exchanges_of(options).exposed(0, shared_on(4), place, 4);
+  const Exchanges exchanges({.cp = 8}, CostModel(options_of()).under({.recompute = true}));
+  const Exchanges::Exposed exposed = exchanges.exposed(0, shared_on(4), place, 4);
   EXPECT_EQ(exposed.backward_ns, 2 * exposed.forward_ns);
 }
 

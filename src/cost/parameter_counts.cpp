@@ -10,6 +10,14 @@ int64_t bucket_elements(const model::Program& program, const MemoryModel& memory
   return ((end ? memory.end_parameters : memory.layer_parameters) + tp - 1) / tp;
 }
 
+int64_t operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
+                           int tp) {
+  int64_t elements = 0;
+  for (const int bucket : program.at(position).buckets)
+    elements += bucket_elements(program, memory, bucket, tp);
+  return elements;
+}
+
 int64_t all_parameters(const model::Program& program, const MemoryModel& memory) {
   if (memory.layer_parameters > 0) {
     return program.blocks().size() * memory.layer_parameters + 2 * memory.end_parameters;

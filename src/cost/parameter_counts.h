@@ -7,8 +7,11 @@
 
 namespace sluice::cost {
 
-// Of the largest TP shard of an operation's own bucket, and of the whole model.
+// Of the largest TP shard of an operation's own bucket, of all its parameters, those that it shares with
+// another operation among them, and of the whole model.
 int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int64_t position, int tp);
+int64_t operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
+                           int tp);
 int64_t all_parameters(const model::Program& program, const MemoryModel& memory);
 
 }  // namespace sluice::cost

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "cost/memory_cost.h"
 #include "graph/clock.h"
 #include "graph/testing.h"
 #include "graph/verifier.h"
@@ -338,7 +339,8 @@ TEST(Build, CreditIsThatOfThePlansPolicies) {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (const strategy::PipelinePlan& pipeline : random.plan.pipelines) {
       const cost::CostModel cost = cost::CostModel(options).under(policy);
-      least = std::min(least, cost.credit_tokens(pipeline.pipeline.scheme, random.world_size));
+      least =
+          std::min(least, cost::MemoryCost(cost, pipeline.pipeline.scheme).credit_tokens(random.world_size));
     }
     return least;
   };

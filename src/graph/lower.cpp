@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/exchange.h"
+#include "cost/memory_cost.h"
 
 namespace sluice::graph {
 
@@ -325,8 +326,8 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
   const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
   const int64_t block = program_.blocks_in(of.run).begin;
-  const int64_t bytes = cost::offloaded_bytes(cost, draft.place().scheme, block, of.tokens,
-                                              head_lanes_of(*draft.plan, planned));
+  const int64_t bytes = cost::MemoryCost(cost, draft.place().scheme)
+                            .offloaded_bytes(block, of.tokens, head_lanes_of(*draft.plan, planned));
   Node& node = add(kind, graph_.node(like).members, cost.options().host.of_bytes(bytes),
                    Copy{on_stage(draft, of.stage, unit), block});
   node.bytes = bytes;

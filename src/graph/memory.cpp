@@ -5,7 +5,8 @@
 #include <tuple>
 
 #include "base/text.h"
-#include "cost/exchange.h"
+#include "cost/exchange_bytes.h"
+#include "cost/memory_cost.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {
@@ -19,10 +20,11 @@ class Activations {
   Activations(const strategy::Scheme& scheme, const cost::CostModel& cost, int head_lanes)
       : scheme_(scheme),
         cost_(cost),
+        memory_(cost, scheme),
         head_lanes_(head_lanes),
         exchange_(cost::exchange_bytes(cost.options().shape, scheme.tp, cost.options().memory.element_bytes,
                                        head_lanes)),
-        boundary_(cost.boundary_bytes_per_token(scheme)) {
+        boundary_(memory_.boundary_bytes_per_token()) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
       first_block_.push_back(program.blocks_in(cost_.stage_run(scheme, stage)).begin);
@@ -33,11 +35,11 @@ class Activations {
       const bool like_before =
           block > program.blocks().begin && program.at(block).kind == program.at(block - 1).kind;
       const auto grow = [&](std::vector<int64_t>& sums, int64_t own) { sums.push_back(sums.back() + own); };
-      grow(kept_, like_before ? kept_.back() - kept_.end()[-2]
-                              : cost::kept_bytes_per_token(cost_, scheme, block, head_lanes));
-      grow(deferred_, like_before ? deferred_.back() - deferred_.end()[-2]
-                                  : std::max<int64_t>(
-                                        0, cost_.deferred_bytes_per_token(scheme, block) - exchange_.saved));
+      grow(kept_,
+           like_before ? kept_.back() - kept_.end()[-2] : memory_.kept_bytes_per_token(block, head_lanes));
+      grow(deferred_, like_before
+                          ? deferred_.back() - deferred_.end()[-2]
+                          : std::max<int64_t>(0, memory_.deferred_bytes_per_token(block) - exchange_.saved));
     }
   }
 
@@ -56,8 +58,7 @@ class Activations {
   int64_t working(const Node& node, int64_t tokens, int lanes) const {
     // With heads exchanged between all lanes there is no ring.
     const int ring_lanes = head_lanes_ > 1 && head_lanes_ == lanes ? 1 : lanes;
-    return window(node) +
-           cost_.working_bytes(scheme_, node.cell_kind(), node.cell().run, tokens, ring_lanes) +
+    return window(node) + memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, ring_lanes) +
            tokens * exchange_at_work(node, lanes);
   }
 
@@ -85,8 +86,7 @@ class Activations {
   }
   int64_t recomputed(const Node& node) const {
     const bool exchanges = cost_.policy().recompute && !blocks_of(node).empty();
-    return cost_.recomputed_bytes_per_token(scheme_, node.cell().run) +
-           (exchanges ? exchange_.recomputed : 0);
+    return memory_.recomputed_bytes_per_token(node.cell().run) + (exchanges ? exchange_.recomputed : 0);
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
   // The part with the stage's first block carries the row that entered the stage.
@@ -101,7 +101,7 @@ class Activations {
     int64_t bytes = 0;
     const int64_t first = first_block(node) + cost::kLayersThatStay;
     for (int64_t block = std::max(blocks.begin, first); block < blocks.end; ++block) {
-      bytes += cost::offloaded_bytes(cost_, scheme_, block - cost::kLayersThatStay, tokens, head_lanes_);
+      bytes += memory_.offloaded_bytes(block - cost::kLayersThatStay, tokens, head_lanes_);
     }
     return bytes;
   }
@@ -110,12 +110,13 @@ class Activations {
     if (scheme_.share == 1) return 0;
     int64_t& bytes = windows_.try_emplace({node.cell().stage, node.kind}, -1).first->second;
     if (bytes < 0)
-      bytes = cost_.window_bytes(scheme_, node.cell_kind(), cost_.stage_run(scheme_, node.cell().stage));
+      bytes = memory_.window_bytes(node.cell_kind(), cost_.stage_run(scheme_, node.cell().stage));
     return bytes;
   }
 
   strategy::Scheme scheme_;
   cost::CostModel cost_;
+  cost::MemoryCost memory_;
   int head_lanes_ = 1;
   cost::ExchangeBytes exchange_;
   std::vector<int64_t> first_block_;  // by stage

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "cost/share_cost.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {

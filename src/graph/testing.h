@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cost/cost_model.h"
 #include "cost/exchange.h"
+#include "cost/memory_cost.h"
 #include "graph/build.h"
 #include "model/head_parts.h"
 #include "model/parameters.h"
@@ -191,7 +192,9 @@ inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int
     for (strategy::Unit& unit : pipeline.units) {
       const auto run = static_cast<int>(rng.between(1, unit.lanes));
       if (run == 1 || unit.lanes % run != 0 || run > heads || !unit.own.empty()) continue;
-      if (exchanges.credit_tokens(run, unit.tokens()) > cost.max_len_tokens(scheme, world_size)) continue;
+      if (exchanges.credit_tokens(run, unit.tokens()) >
+          cost::MemoryCost(cost, scheme).max_len_tokens(world_size))
+        continue;
       unit.exchange = run == unit.lanes ? strategy::Exchange::kHeads : strategy::Exchange::kNested;
       unit.nested_lanes = run == unit.lanes ? 0 : run;
     }
@@ -226,7 +229,8 @@ inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) 
   result.plan.step = static_cast<int64_t>(seed);
   for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
     const bool idle = p > 0 && rng.below(5) == 0;
-    const int64_t holds = result.cost.max_len_tokens(strategy.pipelines[p].scheme, world_size);
+    const int64_t holds =
+        cost::MemoryCost(result.cost, strategy.pipelines[p].scheme).max_len_tokens(world_size);
     const int64_t longest = std::min<int64_t>(holds - 2, 2000);
     if (!idle && longest >= 16) fill_pipeline(rng, result.plan, static_cast<int>(p), longest);
   }

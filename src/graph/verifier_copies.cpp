@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "cost/exchange.h"
+#include "cost/memory_cost.h"
 #include "graph/verifier_checks.h"
 
 namespace sluice::graph::verifier {
@@ -61,8 +62,8 @@ class Copies {
   void check_copy(const Node& node, int unit) {
     const PlannedUnit& planned = context_.units[static_cast<size_t>(unit)];
     const strategy::Scheme& scheme = context_.pipeline(planned.pipeline).scheme;
-    const int64_t bytes = cost::offloaded_bytes(context_.cost.under(planned.memory), scheme,
-                                                node.copy().block, planned.tokens, planned.head_lanes);
+    const int64_t bytes = cost::MemoryCost(context_.cost.under(planned.memory), scheme)
+                              .offloaded_bytes(node.copy().block, planned.tokens, planned.head_lanes);
     if (node.bytes != bytes)
       faults_.add("'", label(node), "' moves ", node.bytes, " bytes instead of ", bytes);
     if (!context_.runs_on(node, unit, node.copy().stage, 1)) {

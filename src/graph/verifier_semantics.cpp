@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "cost/memory_cost.h"
 #include "graph/verifier_checks.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -410,7 +411,8 @@ void check_credits(const Context& context, Faults& faults) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
     const strategy::MemoryPolicy policy = schedule::credit_policy(pipeline, context.cost);
     const auto [found, is_new] = known.emplace(std::pair(scheme, policy), 0);
-    if (is_new) found->second = context.cost.under(policy).credit_tokens(scheme, graph.world_size);
+    if (is_new)
+      found->second = cost::MemoryCost(context.cost.under(policy), scheme).credit_tokens(graph.world_size);
     credit.push_back(found->second);
     policies.push_back(policy);
   }
@@ -419,8 +421,8 @@ void check_credits(const Context& context, Faults& faults) {
     const strategy::MemoryPolicy& policy = policies[static_cast<size_t>(unit.pipeline)];
     taken.push_back(unit.tokens);
     if (unit.memory == policy) continue;
-    taken.back() = context.cost.under(policy).credit_of(context.pipeline(unit.pipeline).scheme,
-                                                        graph.world_size, unit.memory, unit.tokens);
+    taken.back() = cost::MemoryCost(context.cost.under(policy), context.pipeline(unit.pipeline).scheme)
+                       .credit_of(graph.world_size, unit.memory, unit.tokens);
   }
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cost/memory_cost.h"
 #include "graph/clock.h"
 #include "graph/memory.h"
 #include "graph/testing.h"
@@ -251,8 +252,9 @@ TEST_F(Broken, CreditExceeded) {
   const auto tight = [&] {
     return testing::small_cost(shape_, {.gpus_per_node = 4, .device_bytes = device_bytes});
   };
-  while (tight().credit_tokens({2, 2, 1}, 6) < 50) device_bytes += 1000;  // each micro-batch fits alone
-  ASSERT_LT(tight().credit_tokens({2, 2, 1}, 6), 90) << "but not two of them";
+  while (cost::MemoryCost(tight(), {2, 2, 1}).credit_tokens(6) < 50)
+    device_bytes += 1000;  // each micro-batch fits alone
+  ASSERT_LT(cost::MemoryCost(tight(), {2, 2, 1}).credit_tokens(6), 90) << "but not two of them";
   EXPECT_THAT(base::join(faults(graph_, table_, tight()), "\n"), HasSubstr("credits: "));
 }
 

@@ -79,7 +79,7 @@ int64_t end_ns(const Instance& of, const FloorTable& floors, size_t pipeline,
   int64_t work_ns = 0, tokens = 0;
   for (const int member : members) {
     const int64_t length = of.lengths[static_cast<size_t>(member)];
-    work_ns += scheme.work_floor_ns(floors.stage(group), length);
+    work_ns += scheme.floors().work_floor_ns(floors.stage(group), length);
     tokens += length;
   }
   if (members.empty()) return 0;

@@ -57,7 +57,8 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
     for (const size_t k : of.groups) {
       Work work;
       for (size_t i = last - shared; i <= last; ++i) work += groups[k].scheme->work_of(lengths[i]);
-      const int64_t busy_ns = groups[k].scheme->floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
+      const int64_t busy_ns =
+          groups[k].scheme->floors().floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
       least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
     }
     best_ns = std::max(best_ns, least_ns);
@@ -207,7 +208,7 @@ std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<cons
       continue;
     }
     const auto at = std::partition_point(lengths.begin(), lengths.end(), [&](int64_t length) {
-      return length > group.scheme->max_len_tokens() || group.scheme->path_ns(length) > limit_ns;
+      return length > group.scheme->max_len_tokens() || group.scheme->floors().path_ns(length) > limit_ns;
     });
     first.push_back(static_cast<size_t>(at - lengths.begin()));
   }
@@ -225,12 +226,14 @@ RingFloors ring_floors(int64_t limit_ns, std::span<const int64_t> lengths,
     if (scheme.scheme().cp == 1 || first[k] == lengths.size()) continue;
     const int stage = floors.stage(k);
     const int64_t longest = lengths[first[k]];
-    const int hiding = scheme.hiding_lanes(stage, longest);
+    const int hiding = scheme.floors().hiding_lanes(stage, longest);
     if (hiding == scheme.scheme().cp) continue;
     rings[k].resize(first[k], 0);
     for (size_t i = first[k]; i < lengths.size(); ++i) {
-      if (hiding >= scheme.fewest_lanes(lengths[i]) && scheme.path_ns(lengths[i], hiding) <= limit_ns) break;
-      rings[k].push_back(scheme.ring_floor_ns(stage, lengths[i], longest, limit_ns));
+      if (hiding >= scheme.fewest_lanes(lengths[i]) &&
+          scheme.floors().path_ns(lengths[i], hiding) <= limit_ns)
+        break;
+      rings[k].push_back(scheme.floors().ring_floor_ns(stage, lengths[i], longest, limit_ns));
     }
   }
   return rings;
@@ -353,21 +356,21 @@ FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeG
   const int64_t shortest = lengths.empty() ? 0 : lengths.back();
   floors_ns_.reserve(groups.size() * sequences_);
   for (const SchemeGroup& group : groups) {
-    const int stage = group.scheme->busiest_stage(all, shortest);
+    const int stage = group.scheme->floors().busiest_stage(all, shortest);
     for (const int64_t length : lengths) {
       const bool fits = length <= group.scheme->max_len_tokens();
-      const int64_t floor_ns = fits ? group.scheme->floor_ns(stage, length) : kDoesNotFit;
+      const int64_t floor_ns = fits ? group.scheme->floors().floor_ns(stage, length) : kDoesNotFit;
       floors_ns_.push_back(floor_ns);
-      shares_ns_.push_back(fits ? floor_ns - group.scheme->work_floor_ns(stage, length) : 0);
+      shares_ns_.push_back(fits ? floor_ns - group.scheme->floors().work_floor_ns(stage, length) : 0);
     }
-    constant_ns_.push_back(group.scheme->constant_ns(stage));
+    constant_ns_.push_back(group.scheme->floors().constant_ns(stage));
     bubbles_.emplace_back(*group.scheme, stage, lengths);
     const bool single = group.scheme->scheme().pp == 1 && group.scheme->scheme().cp == 1;
     batch_tokens_.push_back(single ? group.scheme->max_len_tokens() : 0);
     stage_.push_back(stage);
-    fill_ns_.push_back(group.scheme->fill_ns(stage, shortest));
+    fill_ns_.push_back(group.scheme->floors().fill_ns(stage, shortest));
     const bool holds_all = !lengths.empty() && lengths.front() <= group.scheme->max_len_tokens();
-    longest_path_ns_.push_back(holds_all ? group.scheme->path_ns(lengths.front()) : kNever);
+    longest_path_ns_.push_back(holds_all ? group.scheme->floors().path_ns(lengths.front()) : kNever);
   }
 }
 

@@ -42,7 +42,7 @@ class FloorTable {
   const Bubble& bubble(size_t group) const { return bubbles_[group]; }
   int stage(size_t group) const { return stage_[group]; }
   int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
-  // SchemeCost::path_ns of the longest sequence; kNever where the scheme does not hold it.
+  // SchemeFloors::path_ns of the longest sequence; kNever where the scheme does not hold it.
   int64_t longest_path_ns(size_t group) const { return longest_path_ns_[group]; }
 
  private:

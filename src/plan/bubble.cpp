@@ -17,10 +17,10 @@ int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by
 
 // All is rounded up, which weakens the bound.
 Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> lengths)
-    : stages_below_(stage), fullest_ns_(scheme.fullest_ns(stage, lengths)) {
+    : stages_below_(stage), fullest_ns_(scheme.floors().fullest_ns(stage, lengths)) {
   busy_parts_.push_back(0);
   spare_parts_.push_back(kWhole);
-  const int64_t forward = scheme.forward_parts(stage, kPartBits);
+  const int64_t forward = scheme.floors().forward_parts(stage, kPartBits);
   if (stage == 0 || forward == 0) return;
   const Wide below = Wide{stage} * forward;
   const int64_t ratio = divide_up((kWhole + Wide{stage - 1} * forward) << kPartBits, below);

@@ -44,7 +44,7 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
     for (int stage = 0; stage < scheme.pp; ++stage) {
       int64_t busy_ns = 0;
       for (const int unit : order) busy_ns += table.row(unit)[static_cast<size_t>(stage)].all_ns();
-      const int64_t constant_ns = costs.constant_ns(stage);
+      const int64_t constant_ns = costs.floors().constant_ns(stage);
       const Bubble bubble(costs, stage, lengths);
       for (const int64_t part_ns : {int64_t{0}, constant_ns / 2, constant_ns}) {
         const Bubble::Most most = bubble.most(end_ns, part_ns);
@@ -60,7 +60,7 @@ TEST(Bubble, FewMicroBatchesWaitAndManyCostConstants) {
   const SchemeCost scheme(strategy::Scheme{1, 4, 1}, cost, kWorld);
   const std::vector<int64_t> lengths = {scheme.max_len_tokens()};
   const Bubble bubble(scheme, 3, lengths);
-  const int64_t constant_ns = scheme.constant_ns(3);
+  const int64_t constant_ns = scheme.floors().constant_ns(3);
   const int64_t short_ns = 4 * constant_ns, long_ns = 400 * constant_ns;
   const Bubble::Most shorter = bubble.most(short_ns, constant_ns);
   const Bubble::Most longer = bubble.most(long_ns, constant_ns);
@@ -76,12 +76,12 @@ TEST(Bubble, MicroBatchesThatCannotGrowCostMoreConstants) {
   const SchemeCost scheme(strategy::Scheme{1, 2, 1}, cost, kWorld);
   const std::vector<int64_t> longest = {scheme.max_len_tokens()};
   const std::vector<int64_t> shorter(1000, scheme.max_len_tokens() / 64);
-  const int64_t constant_ns = scheme.constant_ns(1);
-  const int64_t end_ns = 20 * scheme.fullest_ns(1, shorter);
+  const int64_t constant_ns = scheme.floors().constant_ns(1);
+  const int64_t end_ns = 20 * scheme.floors().fullest_ns(1, shorter);
   const Bubble bubble(scheme, 1, shorter);
   const Bubble::Most most = bubble.most(end_ns, constant_ns);
   EXPECT_LT(most.busy_ns, Bubble(scheme, 1, longest).most(end_ns, constant_ns).busy_ns);
-  EXPECT_GE(most.micro_batches * scheme.fullest_ns(1, shorter), most.busy_ns);
+  EXPECT_GE(most.micro_batches * scheme.floors().fullest_ns(1, shorter), most.busy_ns);
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ class PipelineTable {
     const int64_t shortest = batch.sorted.empty() ? 0 : batch.sorted.back();
     for (int stage = 0; stage < table_.stages(); ++stage) {
       busy_ns_.resize(busy_ns_.size() + static_cast<size_t>(scheme.scheme().cp),
-                      scheme.fill_ns(stage, shortest));
+                      scheme.floors().fill_ns(stage, shortest));
     }
     extend(0);
   }

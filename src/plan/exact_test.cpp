@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -47,7 +48,7 @@ class EveryPlan {
       : cost_(cost), lengths_(lengths) {
     for (const strategy::Pipeline& pipeline : strategy.pipelines) {
       pipelines_.push_back({.pipeline = pipeline,
-                            .max_len_tokens = cost.max_len_tokens(pipeline.scheme, kWorld),
+                            .max_len_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(kWorld),
                             .units = {}});
     }
     place(0);

@@ -46,12 +46,12 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vec
 // the share of the credit that they take.
 int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, int lanes) {
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
-  const auto flight_ns = static_cast<int64_t>(Wide{scheme.path_ns(length)} * length / credit);
+  const auto flight_ns = static_cast<int64_t>(Wide{scheme.floors().path_ns(length)} * length / credit);
   const auto constant_ns =
       static_cast<int64_t>(Wide{scheme.micro_batch_ns()} * length / scheme.max_len_tokens());
   const int cp = scheme.scheme().cp;
   const auto busy_ns = [&]() -> int64_t {
-    if (lanes == 1) return scheme.floor_ns(stage, length) - constant_ns;
+    if (lanes == 1) return scheme.floors().floor_ns(stage, length) - constant_ns;
     // On one stage a micro-batch has its constant once, however many of its sequences are cut.
     if (scheme.scheme().pp == 1)
       return lanes * (scheme.lane_ns(length, lanes) - scheme.micro_batch_ns()) / cp;
@@ -90,7 +90,7 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
 // Others are in the way on its path through several stages; of the bubbles that it leaves weight gradients
 // fill about half.
 FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes) {
-  const int64_t path_ns = scheme.path_ns(cls.longest, lanes);
+  const int64_t path_ns = scheme.floors().path_ns(cls.longest, lanes);
   const int64_t busy_ns = scheme.lane_ns(cls.longest, lanes);
   return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / 8 : std::max(path_ns, busy_ns),
           .work_ns = work_ns(scheme, stage, cls.tokens / cls.sequences, lanes),
@@ -110,7 +110,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   std::vector<Wide> tokens(schemes.size(), 0), works_ns(schemes.size(), 0);
   std::vector<int> stages;
   for (const SchemeCost& scheme : schemes) {
-    stages.push_back(batches.empty() ? 0 : scheme.busiest_stage(scheme.work_of(batches.front()), 1));
+    stages.push_back(batches.empty() ? 0 : scheme.floors().busiest_stage(scheme.work_of(batches.front()), 1));
   }
   std::vector<int64_t> max_lens;
   for (const SchemeCost& scheme : schemes) max_lens.push_back(scheme.max_len_tokens());
@@ -159,8 +159,9 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   by_longest_ = by_growth_;
   std::vector<int64_t> growth;  // from 2^11 to 2^12 tokens, in millionths
   for (size_t k = 0; k < schemes.size(); ++k) {
-    growth.push_back(static_cast<int64_t>(Wide{schemes[k].floor_ns(stages[k], 4096)} * 1'000'000 /
-                                          std::max<int64_t>(1, schemes[k].floor_ns(stages[k], 2048))));
+    growth.push_back(
+        static_cast<int64_t>(Wide{schemes[k].floors().floor_ns(stages[k], 4096)} * 1'000'000 /
+                             std::max<int64_t>(1, schemes[k].floors().floor_ns(stages[k], 2048))));
   }
   std::stable_sort(by_growth_.begin(), by_growth_.end(),
                    [&](size_t a, size_t b) { return growth[a] < growth[b]; });

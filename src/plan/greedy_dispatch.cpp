@@ -31,7 +31,7 @@ int best_pipeline(const DispatchTimes& times, int sequence, const std::vector<Di
 }  // namespace
 
 DispatchTimes::DispatchTimes(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines,
-                             int64_t (SchemeCost::*time)(int64_t) const)
+                             SequenceTime time)
     : pipelines_(pipelines.begin(), pipelines.end()), largest_first_(pipelines.size()) {
   std::iota(largest_first_.begin(), largest_first_.end(), 0);
   std::stable_sort(largest_first_.begin(), largest_first_.end(), [&](int a, int b) {
@@ -48,7 +48,7 @@ DispatchTimes::DispatchTimes(std::span<const int64_t> lengths, std::span<const S
     bool fits_any = false;
     for (const SchemeCost* scheme : schemes_) {
       const bool fits = length <= scheme->max_len_tokens();
-      times_ns_.push_back(fits ? (scheme->*time)(length) : kDoesNotFit);
+      times_ns_.push_back(fits ? time(*scheme, length) : kDoesNotFit);
       fits_any = fits_any || fits;
     }
     feasible_ = feasible_ && fits_any;
@@ -86,7 +86,8 @@ Dispatch dispatch_in_order(const DispatchTimes& times, std::span<const int> orde
 // A longer sequence never fits more pipelines than a shorter one.
 std::optional<Dispatch> dispatch_longest_first(std::span<const int64_t> lengths,
                                                std::span<const SchemeCost* const> pipelines) {
-  const DispatchTimes times(lengths, pipelines, &SchemeCost::sequence_ns);
+  const auto time = [](const SchemeCost& scheme, int64_t length) { return scheme.sequence_ns(length); };
+  const DispatchTimes times(lengths, pipelines, time);
   if (!times.feasible()) return std::nullopt;
   return dispatch_in_order(times, longest_first(lengths), TieRule::kOwnLoad);
 }

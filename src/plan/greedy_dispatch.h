@@ -36,14 +36,17 @@ struct DispatchLoad {
   bool operator==(const DispatchLoad&) const = default;
 };
 
+// How long a sequence keeps a scheme's slowest stage busy, by some rule.
+using SequenceTime = int64_t (*)(const SchemeCost& scheme, int64_t length);
+
 // The times of sequences on pipelines.
 class DispatchTimes {
  public:
   static constexpr int64_t kDoesNotFit = -1;
 
-  // `pipelines`: each pipeline's scheme. `time` is one of SchemeCost's times of a sequence.
+  // `pipelines`: each pipeline's scheme.
   DispatchTimes(std::span<const int64_t> lengths, std::span<const SchemeCost* const> pipelines,
-                int64_t (SchemeCost::*time)(int64_t) const);
+                SequenceTime time);
 
   // Whether each sequence fits some pipeline.
   bool feasible() const { return feasible_; }

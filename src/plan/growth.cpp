@@ -15,8 +15,8 @@ constexpr int64_t kWhole = int64_t{1} << kPartBits;
 Growth::Growth(const SchemeCost& scheme, int64_t work_ns, int64_t most_ns)
     : work_ns_(work_ns), most_ns_(most_ns) {
   const int last = scheme.scheme().pp - 1;
-  const int64_t forward = std::max<int64_t>(1, scheme.forward_parts(last, kPartBits));
-  constant_ns_ = scheme.constant_ns(last);
+  const int64_t forward = std::max<int64_t>(1, scheme.floors().forward_parts(last, kPartBits));
+  constant_ns_ = scheme.floors().constant_ns(last);
   below_parts_ = last * forward;
   rest_parts_ = kWhole - forward;
 }

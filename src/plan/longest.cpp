@@ -22,10 +22,10 @@ LongestSequences::LongestSequences(std::span<const int64_t> lengths, std::span<c
       Share& share = shares_[k * known_ + i];
       share.busy_ns = floors.floor_ns(i, k);
       if (!staged) continue;
-      const int64_t path_ns = scheme.path_ns(lengths[i]);
-      share.passing_ns = scheme.passing_ns(lengths[i]);
-      share.turning_ns = scheme.turning_ns(lengths[i]) - share.passing_ns;
-      share.turned_ns = path_ns - scheme.turning_ns(lengths[i]);
+      const int64_t path_ns = scheme.floors().path_ns(lengths[i]);
+      share.passing_ns = scheme.floors().passing_ns(lengths[i]);
+      share.turning_ns = scheme.floors().turning_ns(lengths[i]) - share.passing_ns;
+      share.turned_ns = path_ns - scheme.floors().turning_ns(lengths[i]);
       share.memory_ns = static_cast<int64_t>(cost::Wide{path_ns} * lengths[i] / credit);
       share.alone_ns = 2 * lengths[i] > credit ? path_ns : 0;
     }

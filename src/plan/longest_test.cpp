@@ -77,11 +77,11 @@ TEST(Longest, OneMoreThanPipelinesThatHoldThemMustMeet) {
   const std::vector<SchemeGroup> groups = {{&scheme, 3}};
   LongestSequences longest(lengths, groups, FloorTable(lengths, groups));
   const std::vector<size_t> first = {0};
-  const int64_t path_ns = scheme.path_ns(1000);
-  ASSERT_GT(scheme.turning_ns(1000), scheme.passing_ns(1000));
+  const int64_t path_ns = scheme.floors().path_ns(1000);
+  ASSERT_GT(scheme.floors().turning_ns(1000), scheme.floors().passing_ns(1000));
   EXPECT_FALSE(longest.exceed(path_ns, 3, first));
   EXPECT_TRUE(longest.exceed(path_ns, 4, first));
-  EXPECT_TRUE(longest.exceed(path_ns + scheme.turning_ns(1000) - 1, 4, first));
+  EXPECT_TRUE(longest.exceed(path_ns + scheme.floors().turning_ns(1000) - 1, 4, first));
 }
 
 }  // namespace

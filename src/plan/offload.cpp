@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cost/memory_cost.h"
 #include "plan/scheme_cost.h"
 
 namespace sluice::plan {
@@ -44,7 +45,8 @@ bool hides(const cost::CostModel& cost, const SchemeCost& scheme, int64_t length
   const int64_t first = cost.program().blocks().begin;
   const int64_t layer_ns = cost.cell_ns(scheme.scheme(), cost::CellKind::kForward, {first, first + 1},
                                         cost::Work::of_lane(tokens, length, lanes, cost.window()));
-  return cost.options().host.of_bytes(cost.offloaded_bytes(scheme.scheme(), first, tokens)) <= layer_ns;
+  return cost.options().host.of_bytes(
+             cost::MemoryCost(cost, scheme.scheme()).offloaded_bytes(first, tokens)) <= layer_ns;
 }
 
 }  // namespace
@@ -69,7 +71,7 @@ int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::St
                        int world_size, int64_t length) {
   cost::CostModel::Options roomy = cost.options();
   roomy.memory.host_bytes = 0;
-  const cost::CostModel unlimited(std::move(roomy));
+  const cost::CostModel unlimited = cost.with(std::move(roomy));
   int64_t least = 0;
   for (const strategy::Strategy& strategy : strategies) {
     for (const strategy::Pipeline& pipeline : strategy.pipelines) {
@@ -79,7 +81,7 @@ int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::St
       const base::Interval blocks = cost.program().blocks_in(cost.stage_run(pipeline.scheme, 0));
       int64_t bytes = 0;
       for (int64_t block = blocks.begin; block + cost::kLayersThatStay < blocks.end; ++block) {
-        bytes += cost.offloaded_bytes(pipeline.scheme, block, (length + lanes - 1) / lanes);
+        bytes += cost::MemoryCost(cost, pipeline.scheme).offloaded_bytes(block, (length + lanes - 1) / lanes);
       }
       if (least == 0 || bytes < least) least = bytes;
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "cost/memory_cost.h"
 #include "plan/test_models.h"
 
 namespace sluice::plan {
@@ -75,7 +76,7 @@ TEST(Offload, HiddenShareIsTheLeastThatHolds) {
   const std::vector<strategy::Strategy> strategies{strategy::parse_strategy("<1,1,1>", 1)};
   options.host = {0, int64_t{1} << 40};
   const cost::CostModel fast(options);
-  const int64_t held = fast.max_len_tokens({}, 1);
+  const int64_t held = cost::MemoryCost(fast, {}).max_len_tokens(1);
   const auto found = hidden_offload(fast, strategies, 1, held + 1);
   ASSERT_GT(options.shape.layers, cost::kLayersThatStay);
   ASSERT_TRUE(found);

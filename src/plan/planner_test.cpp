@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "cost/memory_cost.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -85,7 +86,7 @@ TEST(Planner, CycleTakesTurnsAndSkipsWhatDoesNotHoldTheBatch) {
   for (int64_t step = 0; step < 6; ++step) {
     EXPECT_EQ(planner.plan(step, shorts).strategy(), options.candidates[static_cast<size_t>(step % 3)]);
   }
-  const int64_t single = planner.cost().max_len_tokens({}, kWorld);
+  const int64_t single = cost::MemoryCost(planner.cost(), {}).max_len_tokens(kWorld);
   EXPECT_EQ(planner.plan(0, sequences_of({single + 1})).strategy(), options.candidates[1]);
 }
 
@@ -93,7 +94,7 @@ TEST(Planner, FixedNeverLeavesItsCandidate) {
   PlannerOptions options = options_of({"4x<1,1,1>", "<2,2,1>"});
   options.selection = Selection::kFixed;
   const Planner planner(options, test_cost());
-  const int64_t single = planner.cost().max_len_tokens({}, kWorld);
+  const int64_t single = cost::MemoryCost(planner.cost(), {}).max_len_tokens(kWorld);
   EXPECT_EQ(planner.plan(1, sequences_of({100})).strategy(), options.candidates[0]);
   EXPECT_THROW(planner.plan(1, sequences_of({single + 1})), base::InfeasibleError);
 }
@@ -101,7 +102,7 @@ TEST(Planner, FixedNeverLeavesItsCandidate) {
 TEST(Planner, InfeasibleNamesTheSequenceAndWhatIsHeld) {
   const Planner planner(options_of({"4x<1,1,1>", "2x<2,1,1>"}), test_cost());
   const int64_t most = planner.max_len_tokens();
-  EXPECT_EQ(most, planner.cost().max_len_tokens({.tp = 2}, kWorld));
+  EXPECT_EQ(most, cost::MemoryCost(planner.cost(), {.tp = 2}).max_len_tokens(kWorld));
   const std::string message = message_of([&] { planner.plan(7, sequences_of({5, most + 1})); });
   EXPECT_EQ(message.front(), '3') << message;
   for (const std::string& part :

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "cost/memory_cost.h"
 #include "plan/mix.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
@@ -34,7 +35,7 @@ std::vector<std::string> texts_of(const std::vector<strategy::Strategy>& strateg
 
 TEST(Proposal, OneHoldsTheContextAndAllArePlannable) {
   const cost::CostModel cost = test_cost();
-  const int64_t context = cost.max_len_tokens({}, 4) + 500;  // not on <1,1,1>
+  const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(4) + 500;  // not on <1,1,1>
   const ProposalOptions options{
       .world_size = 4, .context_length = context, .sample_batches = samples(context)};
   const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost));
@@ -111,7 +112,7 @@ TEST(Proposal, IsNearTheBestOfAllStrategies) {
 
 TEST(Proposal, FrequenciesAddUpAndTimesArePlans) {
   const cost::CostModel cost = test_cost();
-  const auto batches = samples(cost.max_len_tokens({}, 4) + 500);
+  const auto batches = samples(cost::MemoryCost(cost, {}).max_len_tokens(4) + 500);
   const std::vector<Proposal> proposed =
       propose({.world_size = 4, .context_length = 1000, .sample_batches = batches}, cost);
   double sum = 0;
@@ -120,7 +121,7 @@ TEST(Proposal, FrequenciesAddUpAndTimesArePlans) {
     EXPECT_GT(proposal.mean_estimated_ns, 0);
     int64_t longest = 0;
     for (const strategy::Pipeline& pipeline : proposal.strategy.pipelines) {
-      longest = std::max(longest, cost.max_len_tokens(pipeline.scheme, 4));
+      longest = std::max(longest, cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(4));
     }
     EXPECT_EQ(proposal.max_len_tokens, longest);
     EXPECT_EQ(proposal.longest.most > 0, proposal.frequency > 0);
@@ -132,7 +133,7 @@ TEST(Proposal, FrequenciesAddUpAndTimesArePlans) {
 
 TEST(Proposal, KeepsToTheNumberOfStrategies) {
   const cost::CostModel cost = test_cost();
-  const int64_t context = cost.max_len_tokens({}, 8) + 500;
+  const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(8) + 500;
   const std::vector<Proposal> proposed = propose(
       {.world_size = 8, .context_length = context, .sample_batches = samples(context), .max_strategies = 1},
       cost);

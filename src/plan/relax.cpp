@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost/memory_cost.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
@@ -16,7 +17,7 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const cost::CostModel& c
 // token. Where lanes share parameters all units of a pass need one policy, so they keep theirs.
 strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostModel& first, int world_size) {
   if (plan.pipeline.scheme.share > 1) return plan;
-  const int64_t holds = first.max_len_tokens(plan.pipeline.scheme, world_size);
+  const int64_t holds = cost::MemoryCost(first, plan.pipeline.scheme).max_len_tokens(world_size);
   for (strategy::Unit& unit : plan.units) {
     if (unit.lanes == 1 && unit.tokens() <= holds) unit.memory = first.policy();
   }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -27,8 +28,8 @@ class BestOfPipeline {
         lengths_(lengths),
         load_{.stages = pipeline.scheme.pp,
               .lanes = 1,
-              .credit_tokens = cost.credit_tokens(pipeline.scheme, kWorld)},
-        most_tokens_(cost.max_len_tokens(pipeline.scheme, kWorld)),
+              .credit_tokens = cost::MemoryCost(cost, pipeline.scheme).credit_tokens(kWorld)},
+        most_tokens_(cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(kWorld)),
         best_(size_t{1} << lengths.size(), kNever) {
     best_[0] = 0;
     extend(0);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "cost/memory_cost.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -75,7 +76,8 @@ TEST(PackShared, LoadsOfEqualWorkRunSideBySide) {
 // Parameters that lanes share leave room for longer micro-batches.
 TEST(PackShared, SharedParametersMakeRoom) {
   const cost::CostModel cost = test_cost();
-  EXPECT_GT(cost.max_len_tokens({1, 1, 8, 8}, 8), cost.max_len_tokens({1, 1, 8}, 8));
+  EXPECT_GT(cost::MemoryCost(cost, {1, 1, 8, 8}).max_len_tokens(8),
+            cost::MemoryCost(cost, {1, 1, 8}).max_len_tokens(8));
 }
 
 TEST(PackShared, MethodsThatKnowNothingOfItRefuse) {

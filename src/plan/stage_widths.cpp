@@ -59,7 +59,7 @@ void StageWidths::measure() {
   backward_first_ = std::max(forward_first_ + 1, part(first.backward_input_ns + first.backward_weight_ns));
   through_last_ = part(last.forward_ns + last.backward_input_ns);
   const int64_t work_ns = unit_ns / scheme_.scheme().cp;
-  ideal_ns_ = std::max(work_ns, lengths_.empty() ? 0 : scheme_.path_ns(length(0)));
+  ideal_ns_ = std::max(work_ns, lengths_.empty() ? 0 : scheme_.floors().path_ns(length(0)));
   const int64_t constant_ns = std::max<int64_t>(1, scheme_.micro_batch_ns());
   const int64_t units = std::max<int64_t>(1, square_root(work_ns * (pp - 1) / constant_ns));
   least_unit_ns_ = work_ns / units;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "comm/fake.h"
 #include "cost/fit.h"
+#include "cost/memory_cost.h"
 #include "model/test_shape.h"
 #include "profile/link_probe.h"
 #include "profile/timing.h"
@@ -186,7 +187,7 @@ TEST(Probe, TimesArePositiveAndGrowWithTheLength) {
       EXPECT_GT(brief, 0);
       EXPECT_GT(lasting, brief);
     }
-    EXPECT_GT(model.max_len_tokens(scheme, 2), 0);
+    EXPECT_GT(cost::MemoryCost(model, scheme).max_len_tokens(2), 0);
   }
   EXPECT_GT(model.exchange_ns(1 << 20, /*same_node=*/true), 0);
   EXPECT_GT(model.update_ns(1000), 0);

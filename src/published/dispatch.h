@@ -7,20 +7,9 @@
 #include <vector>
 
 #include "plan/greedy_dispatch.h"
+#include "published/sequence_time.h"
 
 namespace sluice::published {
-
-// How the published system counts a micro-batch's constant c when it estimates. kPrinted: T(l, P) contains it
-// (appendix C.2), so each sequence pays one, in dispatch and packing alike. kReleased: as its released
-// program does, dispatch leaves it out and packing adds one a micro-batch. The proposal counts it once a
-// sequence in both.
-enum class ConstantRule { kPrinted, kReleased };
-
-// T by such a rule.
-using SequenceTime = int64_t (plan::SchemeCost::*)(int64_t) const;
-inline SequenceTime sequence_time(ConstantRule rule) {
-  return rule == ConstantRule::kPrinted ? &plan::SchemeCost::published_ns : &plan::SchemeCost::work_ns;
-}
 
 struct DispatchOptions {
   int trials = 100;  // each takes the sequences in another random order

@@ -44,9 +44,9 @@ TEST(Dispatch, EstimateIsEquationTwo) {
   const std::vector<const plan::SchemeCost*> pipelines = {&schemes.staged, &schemes.single};
   const std::vector<int64_t> lengths = {100, 300, 200};
   const std::vector<int> all_first = {0, 0, 0};
-  EXPECT_EQ(estimated_ns(lengths, pipelines, all_first), schemes.staged.published_ns(100) +
-                                                             2 * schemes.staged.published_ns(300) +
-                                                             schemes.staged.published_ns(200));
+  EXPECT_EQ(estimated_ns(lengths, pipelines, all_first), printed_ns(schemes.staged, 100) +
+                                                             2 * printed_ns(schemes.staged, 300) +
+                                                             printed_ns(schemes.staged, 200));
 }
 
 TEST(Dispatch, StaysCloseToBruteForce) {
@@ -106,8 +106,8 @@ plan::Dispatch literal(const std::vector<int64_t>& lengths,
       for (size_t j = 0; j < count && lengths[i] <= pipelines[j]->max_len_tokens(); ++j) {
         int64_t longest = lengths[i];
         for (size_t k = 0; k < sequences; ++k) longest = std::max(longest, m[k][j] * lengths[k]);
-        const int64_t c_next = c[j] + pipelines[j]->published_ns(lengths[i]);
-        const int64_t e_next = pipelines[j]->published_ns(longest) * (pipelines[j]->scheme().pp - 1);
+        const int64_t c_next = c[j] + printed_ns(*pipelines[j], lengths[i]);
+        const int64_t e_next = printed_ns(*pipelines[j], longest) * (pipelines[j]->scheme().pp - 1);
         int64_t most_ns = c_next + e_next;
         for (size_t k = 0; k < count; ++k) {
           if (k != j) most_ns = std::max(most_ns, c[k] + e[k]);
@@ -172,7 +172,7 @@ TEST(Dispatch, PipelinesAreLookedAtFromTheLargestDown) {
   const std::vector<int64_t> lengths = {schemes.tensor.max_len_tokens(), 20, 20};
   const std::optional<plan::Dispatch> result =
       dispatch(lengths, pipelines, {.trials = 20, .tie_rule = plan::TieRule::kFirst});
-  EXPECT_EQ(result->estimated_ns, schemes.tensor.published_ns(lengths[0]));
+  EXPECT_EQ(result->estimated_ns, printed_ns(schemes.tensor, lengths[0]));
   EXPECT_EQ(std::count(result->pipeline_of.begin(), result->pipeline_of.end(), 0), 0);
 }
 

@@ -113,7 +113,7 @@ FlexSpCost::FlexSpCost(const GroupProgram& program, const cost::CostModel& cost,
       cost_(cost),
       times_(cost.stage_times(program.scheme, 0)),
       exchanges_(program.scheme, cost),
-      share_(cost.share_times(program.scheme, std::min(program.scheme.share, cost.options().gpus_per_node))) {
+      share_(cost, program.scheme, std::min(program.scheme.share, cost.options().gpus_per_node)) {
   SLUICE_ASSERT(program.scheme.tp == 1 && program.scheme.pp == 1, "groups of whole stages");
   const int largest = most_group_lanes(program, cost, program.scheme.cp);
   for (int size = 1; size <= largest; size *= 2) {
@@ -158,7 +158,7 @@ int64_t FlexSpCost::micro_batch_ns(const FlexSpGroups& groups, std::span<const i
       lanes == 1 ? cost::Exchanges::Exposed{} : exchanges_.exposed(0, slowest, at(lanes).place, lanes);
   const auto cell_ns = [&](cost::CellKind kind, int64_t exposed_ns) {
     const int64_t compute_ns = cost_.cell_ns(program_.scheme, kind, run, slowest) + exposed_ns;
-    return cost_.pass_cell_ns(kind, run, program_.scheme, share_, slowest, compute_ns);
+    return share_.cell_ns(kind, run, slowest, compute_ns);
   };
   return cell_ns(cost::CellKind::kForward, exposed.forward_ns) +
          cell_ns(cost::CellKind::kBackward, exposed.backward_ns);

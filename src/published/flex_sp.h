@@ -18,6 +18,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/exchange.h"
+#include "cost/share_cost.h"
 #include "published/lane_groups.h"
 #include "strategy/step_plan.h"
 
@@ -58,7 +59,7 @@ class FlexSpCost {
   const cost::CostModel& cost_;
   cost::Quadratic times_;
   cost::Exchanges exchanges_;
-  std::vector<cost::CostModel::ShareTimes> share_;
+  cost::ShareCost share_;
   std::vector<Size> sizes_;  // by log2
 };
 

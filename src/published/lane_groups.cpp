@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "plan/pack.h"
 #include "schedule/pipeline_schedule.h"
 #include "strategy/pass.h"
@@ -59,7 +60,7 @@ strategy::StepPlan lane_groups_plan(const GroupProgram& program,
   for (const int64_t length : lengths) plan.sequences.push_back({.length_tokens = length});
   strategy::PipelinePlan pipeline{
       .pipeline = strategy::parse_strategy(to_text(scheme), world_size).pipelines.front(),
-      .max_len_tokens = cost.under(program.memory).max_len_tokens(scheme, world_size),
+      .max_len_tokens = cost::MemoryCost(cost.under(program.memory), scheme).max_len_tokens(world_size),
       .units = {}};
   const bool all_share = scheme.share > 1 && scheme.share == scheme.cp;
   int pass = 0;
@@ -90,7 +91,7 @@ int64_t tokens_on_lane(int64_t length, int lanes) {
 
 int64_t capacity_tokens(const GroupProgram& program, int lanes, const cost::CostModel& cost, int world_size) {
   const cost::CostModel own = cost.under(program.memory);
-  const int64_t most = own.max_len_tokens(program.scheme, world_size);
+  const int64_t most = cost::MemoryCost(own, program.scheme).max_len_tokens(world_size);
   if (lanes == 1 || program.exchange == strategy::Exchange::kRing) return most;
   const cost::Exchanges exchanges(program.scheme, own);
   int64_t fits = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "cost/memory_cost.h"
+
 namespace sluice::published {
 
 LaneOffload::LaneOffload(OffloadRule rule, const LaneReference& reference, std::span<const int64_t> lengths,
@@ -14,7 +16,7 @@ LaneOffload::LaneOffload(OffloadRule rule, const LaneReference& reference, std::
 plan::OffloadProblem LaneOffload::problem(int64_t length) const {
   const strategy::Scheme& scheme = reference_.scheme().scheme();
   const int64_t first = cost_.program().blocks().begin;
-  const int64_t bytes = cost_.kept_bytes_per_token(scheme, first);
+  const int64_t bytes = cost::MemoryCost(cost_, scheme).kept_bytes_per_token(first);
   return {.layers = cost_.stage_blocks(scheme, 0),
           .sequence_bytes = bytes * length,
           .lane_bytes = bytes * reference_.lane_tokens(),
@@ -27,10 +29,12 @@ int64_t LaneOffload::most_tokens(int permille) const {
   const auto found = most_tokens_.find(permille);
   if (found != most_tokens_.end()) return found->second;
   const strategy::Scheme& scheme = reference_.scheme().scheme();
-  const int64_t alone = cost_.under({.offload_permille = permille}).max_len_tokens(scheme, world_size_);
+  const int64_t alone =
+      cost::MemoryCost(cost_.under({.offload_permille = permille}), scheme).max_len_tokens(world_size_);
   // A rank has transients for its longest micro-batch, whichever is at work.
-  const int64_t free_bytes = cost_.options().memory.device_bytes - cost_.fixed_bytes(scheme, world_size_) -
-                             reference_.lane_tokens() * cost_.held_bytes_per_token(scheme);
+  const int64_t free_bytes =
+      cost_.options().memory.device_bytes - cost::MemoryCost(cost_, scheme).fixed_bytes(world_size_) -
+      reference_.lane_tokens() * cost::MemoryCost(cost_, scheme).held_bytes_per_token();
   const int64_t beside = free_bytes / std::max<int64_t>(1, cost_.options().memory.transient_bytes_per_token);
   return most_tokens_[permille] = std::max(reference_.lane_tokens(), std::min(alone, beside));
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/memory_cost.h"
 #include "plan/test_models.h"
 
 namespace sluice::published {
@@ -63,7 +64,7 @@ TEST(LaneOffload, LeastWorkTakesFewerLanesWhereTheStepIsLongEnough) {
 // What a lane is given beside its other micro-batches fits the device.
 TEST(LaneOffload, MemoryBoundsWhatALaneTakes) {
   const cost::CostModel cost = cost_with_host(1'000'000'000'000);
-  const int64_t held = cost.max_len_tokens({.cp = kLanes}, kLanes);
+  const int64_t held = cost::MemoryCost(cost, {.cp = kLanes}).max_len_tokens(kLanes);
   const std::vector<int64_t> lengths = {held * 3};
   const LaneReference reference({.cp = kLanes}, held, lengths, cost, kLanes);
   const LaneOffload offload(OffloadRule::kFewestLanes, reference, lengths, cost, kLanes);

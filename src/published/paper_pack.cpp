@@ -20,10 +20,10 @@ int64_t estimate_ns(int64_t longest_ns, size_t count, const plan::SchemeCost& sc
 
 PaperPacking pack_longest(std::span<const int64_t> lengths, const plan::SchemeCost& scheme,
                           ConstantRule constants) {
-  const SequenceTime time = sequence_time(constants);
+  const plan::SequenceTime time = sequence_time(constants);
   std::vector<plan::PackItem> items;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    items.push_back({static_cast<int>(i), lengths[i], (scheme.*time)(lengths[i])});
+    items.push_back({static_cast<int>(i), lengths[i], time(scheme, lengths[i])});
   }
   PaperPacking packing{.micro_batches = plan::first_fit_decreasing(items, scheme.max_len_tokens())};
   int64_t longest_ns = 0;
@@ -41,7 +41,7 @@ PaperPacking pack_longest(std::span<const int64_t> lengths, const plan::SchemeCo
 CountRange micro_batch_range(std::span<const int64_t> lengths, const plan::SchemeCost& scheme) {
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const int64_t most_len = std::max<int64_t>(scheme.max_len_tokens(), 1);
-  const int64_t util_len = std::max<int64_t>(scheme.util_len_tokens(), 1);
+  const int64_t util_len = std::max<int64_t>(cost::util_len_tokens(scheme.cost(), scheme.scheme()), 1);
   const int64_t least = std::max<int64_t>((tokens + most_len - 1) / most_len, 1);
   const int64_t most = std::min(tokens / util_len, static_cast<int64_t>(lengths.size()));
   return {.least = static_cast<int>(least), .most = static_cast<int>(std::max(least, most))};
@@ -53,8 +53,8 @@ PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeC
   if (lengths.empty()) return best;
   if (options.rule == PaperPackRule::kLongest) return pack_longest(lengths, scheme, options.constants);
   std::vector<PartitionItem> items;
-  const SequenceTime time = sequence_time(options.constants);
-  for (const int64_t length : lengths) items.push_back({(scheme.*time)(length), length});
+  const plan::SequenceTime time = sequence_time(options.constants);
+  for (const int64_t length : lengths) items.push_back({time(scheme, length), length});
   const CountRange range = micro_batch_range(lengths, scheme);
   const auto estimate = [&](int64_t longest_ns, int count) {
     return estimate_ns(longest_ns, static_cast<size_t>(count), scheme, options.constants);

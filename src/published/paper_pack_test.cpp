@@ -21,7 +21,7 @@ int64_t literal(const std::vector<int64_t>& lengths, const plan::SchemeCost& sch
     while (true) {
       std::vector<int64_t> times_ns(static_cast<size_t>(count), 0), tokens(static_cast<size_t>(count), 0);
       for (size_t i = 0; i < lengths.size(); ++i) {
-        times_ns[bin_of[i]] += scheme.published_ns(lengths[i]);
+        times_ns[bin_of[i]] += printed_ns(scheme, lengths[i]);
         tokens[bin_of[i]] += lengths[i];
       }
       if (*std::max_element(tokens.begin(), tokens.end()) <= scheme.max_len_tokens()) {
@@ -42,7 +42,7 @@ cost::CostModel tight_cost() {
   while (true) {
     cost::CostModel cost = plan::test_cost(bytes);
     const plan::SchemeCost scheme({}, cost, kWorld);
-    if (scheme.max_len_tokens() < scheme.util_len_tokens() * 3 / 2) return cost;
+    if (scheme.max_len_tokens() < cost::util_len_tokens(scheme.cost(), scheme.scheme()) * 3 / 2) return cost;
     bytes = bytes * 99 / 100;
   }
 }
@@ -57,10 +57,10 @@ TEST(PaperPack, ConstantsCountBySequenceOrByMicroBatch) {
     const auto count = static_cast<int64_t>(released.micro_batches.size());
     size_t most = 0;
     for (const std::vector<int>& of : released.micro_batches) most = std::max(most, of.size());
-    const int64_t longest_ns = static_cast<int64_t>(most) * scheme.work_ns(50) + scheme.micro_batch_ns();
+    const int64_t longest_ns = static_cast<int64_t>(most) * released_ns(scheme, 50) + scheme.micro_batch_ns();
     EXPECT_EQ(released.estimated_ns, longest_ns * (count + 1));
   }
-  EXPECT_EQ(scheme.published_ns(50) - scheme.work_ns(50), scheme.micro_batch_ns());
+  EXPECT_EQ(printed_ns(scheme, 50) - released_ns(scheme, 50), scheme.micro_batch_ns());
 }
 
 TEST(PaperPack, EqualsEquationOneByEveryPacking) {
@@ -94,7 +94,7 @@ TEST(PaperPack, EqualsEquationOneByEveryPacking) {
     for (const std::vector<int>& micro_batch : packing.micro_batches) {
       int64_t ns = 0, tokens = 0;
       for (const int i : micro_batch) {
-        ns += scheme.published_ns(lengths[static_cast<size_t>(i)]);
+        ns += printed_ns(scheme, lengths[static_cast<size_t>(i)]);
         tokens += lengths[static_cast<size_t>(i)];
         all.push_back(i);
       }
@@ -113,7 +113,7 @@ TEST(PaperPack, RangeIsAppendixD) {
   const cost::CostModel cost = plan::test_cost();
   const plan::SchemeCost scheme({.pp = 2}, cost, kWorld);
   const int64_t most = scheme.max_len_tokens();
-  const int64_t util = scheme.util_len_tokens();
+  const int64_t util = cost::util_len_tokens(scheme.cost(), scheme.scheme());
   ASSERT_GT(util, 1);
   ASSERT_LT(10 * util, most);
   EXPECT_EQ(micro_batch_range(std::vector<int64_t>(10, most), scheme), (CountRange{10, 10}));
@@ -130,8 +130,8 @@ TEST(PaperPack, ConstantCountsOnceASequence) {
   const std::vector<int64_t> lengths = {10, 20};
   const PaperPacking packing = pack_by_paper(lengths, scheme, {});
   ASSERT_EQ(packing.micro_batches.size(), 1u);
-  EXPECT_EQ(packing.estimated_ns, scheme.published_ns(10) + scheme.published_ns(20));
-  EXPECT_GT(packing.estimated_ns, scheme.published_ns(30));
+  EXPECT_EQ(packing.estimated_ns, printed_ns(scheme, 10) + printed_ns(scheme, 20));
+  EXPECT_GT(packing.estimated_ns, printed_ns(scheme, 30));
 }
 
 TEST(PaperPack, NothingToPack) {

@@ -38,7 +38,7 @@ FractionalStrategies::Choice choice_of(const plan::SchemeCost& scheme, const std
   for (size_t place = 1; place < grid.size() && grid[place] <= scheme.max_len_tokens(); ++place) {
     int64_t work_ns = choice.work_ns.back();
     for (; next < sorted.size() && sorted[next] <= grid[place]; ++next) {
-      work_ns += scheme.published_ns(sorted[next]);
+      work_ns += printed_ns(scheme, sorted[next]);
     }
     choice.work_ns.push_back(work_ns);
     choice.reach = static_cast<int>(place);
@@ -93,7 +93,7 @@ class EstimateFloor {
         most = length + length / kAlike;
         for (const plan::SchemeCost& scheme : schemes) {
           // What holds the shortest of the class is taken to hold all of it.
-          times_ns_.push_back(length <= scheme.max_len_tokens() ? scheme.published_ns(length) : kInfinite);
+          times_ns_.push_back(length <= scheme.max_len_tokens() ? printed_ns(scheme, length) : kInfinite);
         }
         sequences_.push_back(0);
       }
@@ -373,7 +373,8 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
 std::vector<plan::Proposal> paper_propose(const plan::ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.context_length >= 1, "a proposal of no strategy");
   std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
-  std::erase_if(schemes, [&](const plan::SchemeCost& known) { return cost.is_derived(known.scheme()); });
+  std::erase_if(schemes,
+                [&](const plan::SchemeCost& known) { return cost::is_derived(cost, known.scheme()); });
   plan::require_held(options.context_length, schemes, options.world_size);
   const std::vector<plan::Mix> mixes = all_mixes(options, schemes);
   const Judge judging(mixes, schemes, options);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "plan/mix.h"
 #include "plan/pack.h"
 #include "schedule/pipeline_schedule.h"
@@ -125,9 +126,10 @@ strategy::StepPlan static_plan(const StaticStrategy& choice, std::span<const int
   strategy::StepPlan plan;
   for (const int64_t length : lengths) plan.sequences.push_back({.length_tokens = length});
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    plan.pipelines.push_back({.pipeline = pipeline,
-                              .max_len_tokens = cost.max_len_tokens(choice.scheme, world_size),
-                              .units = {}});
+    plan.pipelines.push_back(
+        {.pipeline = pipeline,
+         .max_len_tokens = cost::MemoryCost(cost, choice.scheme).max_len_tokens(world_size),
+         .units = {}});
   }
   const DealtBins dealt = dealt_bins(choice, lengths, cost);
   for (size_t p = 0; p < dealt.by_pipeline.size(); ++p) {
@@ -149,8 +151,9 @@ int64_t static_estimate_ns(const StaticStrategy& choice, std::span<const int64_t
   for (size_t p = 0; p < dealt.by_pipeline.size(); ++p) {
     if (dealt.by_pipeline[p].empty()) continue;
     const schedule::UnitTimes times(strategy.pipelines[p], cost);
-    schedule::PipelineLoad load{
-        .stages = scheme.pp, .lanes = scheme.cp, .credit_tokens = cost.credit_tokens(scheme, world_size)};
+    schedule::PipelineLoad load{.stages = scheme.pp,
+                                .lanes = scheme.cp,
+                                .credit_tokens = cost::MemoryCost(cost, scheme).credit_tokens(world_size)};
     for (const size_t bin : dealt.by_pipeline[p]) {
       cost::Work work;
       for (const int i : dealt.bins[bin]) {
@@ -171,7 +174,7 @@ StaticStrategy best_static(const plan::ProposalOptions& options, const cost::Cos
   int64_t longest = 0;
   for (const plan::SchemeCost& known : plan::usable_schemes(cost, options.world_size, options.max_cp)) {
     const strategy::Scheme& scheme = known.scheme();
-    const int64_t lane = cost.max_len_tokens(scheme, options.world_size);
+    const int64_t lane = cost::MemoryCost(cost, scheme).max_len_tokens(options.world_size);
     const int64_t context = lane_tokens(options.context_length, scheme.cp);
     longest = std::max(longest, lane / 2 * 2 * scheme.cp);
     if (context > lane) continue;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 
@@ -36,13 +37,13 @@ TEST(StaticStrategy, PlansAreValidAndNoFasterThanTheirBound) {
 
 TEST(StaticStrategy, BestHoldsTheContextAndBeatsTheOthers) {
   const cost::CostModel cost = plan::test_cost();
-  const int64_t context = cost.max_len_tokens({}, 8) + 200;
+  const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(8) + 200;
   plan::ProposalOptions options{.world_size = 8, .context_length = context};
   for (uint64_t seed = 0; seed < 3; ++seed) options.sample_batches.push_back(random_lengths(seed, context));
   const StaticStrategy best = best_static(options, cost);
-  EXPECT_GE(cost.max_len_tokens(best.scheme, 8), context);
+  EXPECT_GE(cost::MemoryCost(cost, best.scheme).max_len_tokens(8), context);
   for (const strategy::Scheme scheme : {strategy::Scheme{.tp = 4}, strategy::Scheme{.tp = 2, .pp = 4}}) {
-    const int64_t tokens = cost.max_len_tokens(scheme, 8);
+    const int64_t tokens = cost::MemoryCost(cost, scheme).max_len_tokens(8);
     int64_t total_ns = 0;
     for (const auto& batch : options.sample_batches) {
       total_ns +=

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/share_cost.h"
 #include "runtime/read_scalars.h"
 #include "runtime/stream_use.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/unit_table.h"
 
@@ -97,8 +98,7 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
       ++like;
     }
     like_.push_back(like);
-    if (scheme_.share > 1)
-      share_.push_back(cost.share_times(scheme_, share_lanes_in_node(pipeline, cost, stage)));
+    if (scheme_.share > 1) share_.emplace_back(cost, scheme_, share_lanes_in_node(pipeline, cost, stage));
     if (scheme_.cp == 1) continue;
     node_of_lane_.push_back(nodes_of_lanes(pipeline, cost, stage));
     size_t exchange_like = 0;
@@ -193,9 +193,9 @@ UnitTimes::Slowest UnitTimes::slowest_of(const PipelinePlan& plan, const strateg
 std::vector<cost::SharedOperations> UnitTimes::operations_of(const Slowest& slowest, CellKind kind,
                                                              size_t stage) const {
   const UnitWork work(slowest.unit, cost_.window());
-  return cost_.pass_operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), scheme_,
-                               share_[stage], *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens),
-                               slowest.compute_ns);
+  return share_[stage].operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)),
+                                  *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens),
+                                  slowest.compute_ns);
 }
 
 std::vector<cost::SharedOperations> UnitTimes::shared_operations(const PipelinePlan& plan,
@@ -358,7 +358,7 @@ strategy::MemoryPolicy credit_policy(const PipelinePlan& plan, const CostModel& 
   for (const strategy::Unit& unit : plan.units) {
     const strategy::MemoryPolicy& policy = policy_of(unit, cost);
     if (policy == most) continue;
-    const int64_t bytes = cost.under(policy).held_bytes_per_token(plan.pipeline.scheme);
+    const int64_t bytes = cost::MemoryCost(cost.under(policy), plan.pipeline.scheme).held_bytes_per_token();
     if (bytes > most_bytes) most = policy;
     most_bytes = std::max(most_bytes, bytes);
   }
@@ -370,14 +370,14 @@ PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int 
   const CostModel credited = cost.under(credit_policy(plan, cost));
   PipelineLoad load = {.stages = scheme.pp,
                        .lanes = scheme.cp,
-                       .credit_tokens = credited.credit_tokens(scheme, world_size),
+                       .credit_tokens = cost::MemoryCost(credited, scheme).credit_tokens(world_size),
                        .units = timed_units(plan, cost)};
   const std::vector<strategy::Pass> passes = strategy::passes(plan);
   for (size_t u = 0; u < load.units.size(); ++u) {
     TimedUnit& unit = load.units[u];
     const strategy::MemoryPolicy& policy = policy_of(passes[u], cost);
     if (policy != credited.policy())
-      unit.credit_tokens = credited.credit_of(scheme, world_size, policy, unit.credit());
+      unit.credit_tokens = cost::MemoryCost(credited, scheme).credit_of(world_size, policy, unit.credit());
     // What doesn't fit all the same is told by graph::memory_fault.
     if (unit.credit_tokens) unit.credit_tokens = std::min(*unit.credit_tokens, load.credit_tokens);
   }

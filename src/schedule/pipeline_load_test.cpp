@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "cost/memory_cost.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/unit_table.h"
 
@@ -71,7 +72,7 @@ TEST(PipelineLoad, CellsOfEveryStageAndTransfersByNode) {
   const PipelineLoad load = pipeline_load(plan, plain_cost(1), 3);
   EXPECT_EQ(load.stages, 3);
   EXPECT_EQ(load.lanes, 1);
-  EXPECT_EQ(load.credit_tokens, plain_cost(1).credit_tokens({.pp = 3}, 3));
+  EXPECT_EQ(load.credit_tokens, cost::MemoryCost(plain_cost(1), {.pp = 3}).credit_tokens(3));
   ASSERT_EQ(load.units.size(), 2u);
   // Stages of two, one and one layers.
   EXPECT_EQ(load.units[0].tokens, 30);

@@ -22,6 +22,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/exchange.h"
+#include "cost/share_cost.h"
 #include "strategy/pass.h"
 
 namespace sluice::schedule {
@@ -99,7 +100,7 @@ class UnitTimes {
   // The units of a pass together: a stage takes as long as the slowest of them beside what is gathered and
   // summed (cost::pass_ns). Where the schedule joins a backward that could be split, it takes both its cells.
   TimedUnit of(const strategy::PipelinePlan& plan, const strategy::Pass& pass) const;
-  // What such a cell goes through (cost::CostModel::pass_operations). REQUIRES: lanes share parameters;
+  // What such a cell goes through (cost::ShareCost::operations). REQUIRES: lanes share parameters;
   // kBackwardInput and kBackwardWeight only where backwards are split.
   std::vector<cost::SharedOperations> shared_operations(const strategy::PipelinePlan& plan,
                                                         const strategy::Pass& pass, cost::CellKind kind,
@@ -140,7 +141,7 @@ class UnitTimes {
   std::optional<cost::Exchanges> exchanges_;
   std::vector<std::vector<int>> node_of_lane_;  // by stage
   std::vector<size_t> exchange_like_;           // by stage: the first one that exposes the same
-  std::vector<std::vector<cost::CostModel::ShareTimes>> share_;  // by stage; none with a share of 1
+  std::vector<cost::ShareCost> share_;          // by stage; none with a share of 1
 };
 
 // What a unit or a pass runs under: its own policy, or when that keeps all the cost model's.
@@ -155,7 +156,7 @@ std::vector<TimedUnit> timed_units(const strategy::PipelinePlan& plan, const cos
 strategy::MemoryPolicy credit_policy(const strategy::PipelinePlan& plan, const cost::CostModel& cost);
 
 // The same with the scheme's credit under credit_policy, of which the units of other policies take
-// cost::CostModel::credit_of.
+// cost::MemoryCost::credit_of.
 PipelineLoad pipeline_load(const strategy::PipelinePlan& plan, const cost::CostModel& cost, int world_size);
 
 }  // namespace sluice::schedule

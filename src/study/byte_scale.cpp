@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "published/byte_scale.h"
 #include "study/fixed_layout.h"
 #include "study/rival_traits.h"
@@ -63,7 +64,8 @@ std::unique_ptr<System> make_byte_scale_balance(const SystemInputs& inputs) {
 
 published::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout) {
   strategy::Scheme scheme{.tp = layout.tp, .pp = layout.pp};
-  const int64_t lane = std::min(layout.tokens, inputs.cost.max_len_tokens(scheme, inputs.world_size));
+  const int64_t lane =
+      std::min(layout.tokens, cost::MemoryCost(inputs.cost, scheme).max_len_tokens(inputs.world_size));
   while (scheme.ranks() <= inputs.world_size && inputs.context_length > lane * scheme.cp) scheme.cp *= 2;
   if (lane < 2 || scheme.ranks() > inputs.world_size) {
     throw base::InfeasibleError(base::text("static lanes of ", lane, " tokens on ", inputs.world_size,

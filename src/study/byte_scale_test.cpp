@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cost/memory_cost.h"
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "study/megatron.h"
@@ -44,7 +45,7 @@ TEST(ByteScaleSystem, OffloadingSavesLanesAndItsGraphsAreProved) {
   cost::CostModel::Options options = inputs.cost.options();
   options.host = {0, 1'000'000'000'000};
   inputs.cost = cost::CostModel(options);
-  const int64_t held = inputs.cost.max_len_tokens({}, inputs.world_size);
+  const int64_t held = cost::MemoryCost(inputs.cost, {}).max_len_tokens(inputs.world_size);
   const LaneLayout layout{.tokens = held * 5 / 8};
   inputs.context_length = held * 12 / 5;
   const auto sequences = test_sequences(test_lengths(3, inputs.context_length));

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 #include "plan/planner.h"
 #include "published/paper_plan.h"
 #include "published/paper_propose.h"
@@ -61,7 +62,7 @@ std::vector<strategy::Strategy> homogeneous_strategies(const SystemInputs& input
                                                        const cost::CostModel& cost) {
   std::vector<strategy::Strategy> strategies;
   for (const plan::SchemeCost& scheme : plan::usable_schemes(cost, inputs.world_size, 1)) {
-    if (scheme.max_len_tokens() < inputs.context_length || cost.is_derived(scheme.scheme())) continue;
+    if (scheme.max_len_tokens() < inputs.context_length || cost::is_derived(cost, scheme.scheme())) continue;
     const int pipelines = inputs.world_size / scheme.scheme().ranks();
     strategies.push_back(
         strategy::parse_strategy(base::text(pipelines, "x", to_text(scheme.scheme())), inputs.world_size));
@@ -71,7 +72,7 @@ std::vector<strategy::Strategy> homogeneous_strategies(const SystemInputs& input
 
 bool holds(const strategy::Strategy& strategy, const cost::CostModel& cost, const SystemInputs& inputs) {
   return std::ranges::any_of(strategy.pipelines, [&](const strategy::Pipeline& pipeline) {
-    return cost.max_len_tokens(pipeline.scheme, inputs.world_size) >= inputs.context_length;
+    return cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(inputs.world_size) >= inputs.context_length;
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/memory_cost.h"
 
 namespace sluice::study {
 namespace {
@@ -40,7 +41,8 @@ LaneLayout best_lane_layout(const SystemInputs& inputs, const cost::CostModel& c
   for (const strategy::Scheme& scheme : cost.schemes(inputs.world_size)) {
     if (scheme.pp > most_stages) continue;
     const LaneLayout lane{.tp = scheme.tp, .pp = scheme.pp};
-    const int64_t held = cost.max_len_tokens(scheme_of(lane, inputs.world_size), inputs.world_size);
+    const int64_t held =
+        cost::MemoryCost(cost, scheme_of(lane, inputs.world_size)).max_len_tokens(inputs.world_size);
     for (const int64_t tokens : {held, held / 2, held / 4}) {
       if (tokens < 1) continue;
       const LaneLayout layout{.tp = scheme.tp, .pp = scheme.pp, .tokens = tokens};

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "cost/share_cost.h"
+
 namespace sluice::study {
 namespace {
 
@@ -17,7 +19,7 @@ int64_t inputs_bytes(const cost::CostModel::Options& options, int64_t blocks, in
 cost::CostModel one_backward_cell(const cost::CostModel& cost) {
   cost::CostModel::Options options = cost.options();
   options.backward_cells = cost::BackwardCells::kOne;
-  return cost::CostModel(std::move(options));
+  return cost.with(std::move(options));
 }
 
 cost::CostModel full_recompute(const cost::CostModel& cost) {
@@ -44,7 +46,7 @@ cost::CostModel full_recompute(const cost::CostModel& cost) {
     }
   }
   options.memory.transient_bytes_per_token += transient;
-  return cost::CostModel(std::move(options));
+  return cost.with(std::move(options));
 }
 
 const char* name_of(Sharding sharding) {
@@ -76,7 +78,7 @@ cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, boo
   options.share_traits.keeps_gathered = sharding == Sharding::kZero2;
   if (sharding == Sharding::kHsdp)
     options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.gpus_per_node);
-  return cost::CostModel(std::move(options));
+  return cost.with(std::move(options));
 }
 
 int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program,
@@ -85,14 +87,13 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
   cost::CostModel::Options options = cost.options();
   options.share_traits.keeps_gathered = false;
   const int in_node = std::clamp(options.gpus_per_node / program.scheme.tp, 1, program.scheme.share);
-  const cost::CostModel gathering(std::move(options));
-  const std::vector<cost::CostModel::ShareTimes> by_kind = gathering.share_times(program.scheme, in_node);
+  const cost::ShareCost gathering(cost.with(std::move(options)), program.scheme, in_node);
   int64_t longest_ns = 0;
   for (int stage = 0; stage < program.scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(program.scheme, stage);
     int64_t stage_ns = 0;
     for (int64_t position = run.begin; position < run.end; ++position)
-      stage_ns += by_kind[static_cast<size_t>(cost.program().at(position).kind)].gather_ns;
+      stage_ns += gathering.at(position).gather_ns;
     longest_ns = std::max(longest_ns, stage_ns);
   }
   return longest_ns;
@@ -127,7 +128,7 @@ bool gathers_between_nodes(const strategy::StepPlan& plan, int gpus_per_node) {
 cost::CostModel with_measured_passes(const cost::CostModel& cost) {
   cost::CostModel::Options options = cost.options();
   options.share_traits.pass_ns = measured_pass_ns(options.shape);
-  return cost::CostModel(std::move(options));
+  return cost.with(std::move(options));
 }
 
 }  // namespace sluice::study

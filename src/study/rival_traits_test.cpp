@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/memory_cost.h"
 #include "cost/shipped.h"
 #include "study/test_inputs.h"
 
@@ -17,7 +18,8 @@ TEST(RivalTraits, RecomputeTakesAForwardMoreAndHoldsMore) {
     cost::Quadratic expected = kept.stage_times(kOneRank, 0);
     expected += kept.cell_times(kOneRank, cost::CellKind::kForward, kept.program().blocks());
     EXPECT_EQ(again.stage_times(kOneRank, 0), expected);
-    EXPECT_GT(again.max_len_tokens(kOneRank, 8), 2 * kept.max_len_tokens(kOneRank, 8));
+    EXPECT_GT(cost::MemoryCost(again, kOneRank).max_len_tokens(8),
+              2 * cost::MemoryCost(kept, kOneRank).max_len_tokens(8));
   }
 }
 

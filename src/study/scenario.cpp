@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/exchange.h"
+#include "cost/memory_cost.h"
 
 namespace sluice::study {
 
@@ -34,8 +35,8 @@ void require_room(const cost::CostModel& cost, int world_size) {
   int64_t least = std::numeric_limits<int64_t>::max();
   std::string roomiest;
   for (const strategy::Scheme& scheme : cost.schemes(world_size)) {
-    if (cost.max_len_tokens(scheme, world_size) > 0) return;
-    const int64_t bytes = cost.fixed_bytes(scheme, world_size);
+    if (cost::MemoryCost(cost, scheme).max_len_tokens(world_size) > 0) return;
+    const int64_t bytes = cost::MemoryCost(cost, scheme).fixed_bytes(world_size);
     if (bytes < least) roomiest = strategy::to_text(scheme);
     least = std::min(least, bytes);
   }

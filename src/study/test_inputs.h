@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "cost/analytic.h"
+#include "cost/memory_cost.h"
 #include "cost/test_model.h"
 #include "graph/build.h"
 #include "model/parameters.h"
@@ -32,7 +33,7 @@ inline SystemInputs test_inputs(int64_t context = 0) {
       .cluster = strategy::cluster_preset("local", 1),
       .world_size = 8,
       .cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, degrees, 4))};
-  const int64_t one_rank = inputs.cost.max_len_tokens({}, inputs.world_size);
+  const int64_t one_rank = cost::MemoryCost(inputs.cost, {}).max_len_tokens(inputs.world_size);
   inputs.context_length = context > 0 ? context : one_rank + 200;
   for (uint64_t seed = 0; seed < 4; ++seed) {
     inputs.sample_batches.push_back(test_lengths(seed, seed % 2 ? inputs.context_length : 700));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
+#include "cost/memory_cost.h"
 
 namespace sluice::train {
 namespace {
@@ -81,7 +82,7 @@ class PrepareStep : public testing::Test {
                         graph::Purpose::kTrain);
   }
   int64_t longest(const char* scheme) const {
-    return cost_.max_len_tokens(strategy::parse_strategy(scheme, 2).pipelines[0].scheme, 2);
+    return cost::MemoryCost(cost_, strategy::parse_strategy(scheme, 2).pipelines[0].scheme).max_len_tokens(2);
   }
 
   const int64_t document_tokens_ = 100'000;

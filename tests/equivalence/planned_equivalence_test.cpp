@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "cost/memory_cost.h"
 #include "plan/planner.h"
 #include "published/flex_sp.h"
 #include "published/paper_plan.h"
@@ -82,7 +83,7 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
 int64_t tight_bytes() {
   const model::Shape shape = runtime::small_shape();
   const auto holds = [&](int64_t device_bytes) {
-    return runtime::small_cost(shape, 8, device_bytes).max_len_tokens({}, kWorld);
+    return cost::MemoryCost(runtime::small_cost(shape, 8, device_bytes), {}).max_len_tokens(kWorld);
   };
   int64_t least = 1;
   for (int64_t most = runtime::kAmpleBytes; least < most;) {
@@ -131,7 +132,7 @@ TEST(PlannedEquivalence, FlexSp) {
   const auto cost_of = [&](int64_t bytes) {
     return runtime::small_cost(run.shape, run.gpus_per_node, bytes);
   };
-  run.device_bytes = cost_of(runtime::kAmpleBytes).fixed_bytes(program.scheme, kWorld);
+  run.device_bytes = cost::MemoryCost(cost_of(runtime::kAmpleBytes), program.scheme).fixed_bytes(kWorld);
   while (published::capacity_tokens(program, 2, cost_of(run.device_bytes), kWorld) < 24)
     run.device_bytes += run.device_bytes / 64;
   std::set<int> widths;

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::cost {
+
+// What a cell does with a micro-batch on one stage. kBackward is input and weight gradient in one.
+enum class CellKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
+const char* name_of(CellKind kind);
+
+}  // namespace sluice::cost

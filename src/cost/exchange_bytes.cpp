@@ -1,0 +1,47 @@
+#include "cost/exchange_bytes.h"
+
+#include <algorithm>
+
+#include "model/head_parts.h"
+
+namespace sluice::cost {
+
+// Elements a token. Forward, while heads travel: queries, keys and values as they are, as they leave and as
+// they come; what of the layer is saved later is not there yet. Backward: outputs' gradients as they are,
+// leave and come, twice; then all gradients as they leave and come, and sums of copied heads. Both beside
+// what the MLP's half, the widest otherwise, has at work.
+ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_bytes, int head_lanes) {
+  if (head_lanes == 1) return {};
+  const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
+  const int64_t wide = statistic_bytes / element_bytes;
+  const model::HeadCounts heads = model::head_counts(shape, tp);
+  const model::HeadCounts most = model::most_heads(heads, head_lanes);
+  const int64_t q = heads.queries * shape.head_dim, block = 2 * heads.keys * shape.head_dim;
+  const int64_t run_q = head_lanes * most.queries * shape.head_dim;
+  const int64_t run_block = head_lanes * 2 * most.keys * shape.head_dim;
+  const int64_t ffn = shape.ffn_hidden / tp;
+  const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
+  const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
+  const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);
+  const int64_t there = 2 * q + 2 * run_q;
+  const int64_t back = run_block + (2 + (wide > 1 ? wide : 0)) * (q + block);
+  const int64_t returns = std::max<int64_t>(0, std::max(there, back) - 4 * ffn);
+  // A ring's dout and gradients, four blocks and a wide one, a copy to send and wide gradients of queries.
+  // Through a window two more, and one more wide.
+  const int64_t windowed = shape.window > 0 ? 2 + wide : 0;
+  const int64_t ring = 2 * (run_q - q) + (5 + wide + windowed) * (run_block - block) +
+                       (wide > 1 ? run_block - block + wide * (run_q - q) : 0);
+  return {.saved = attended * element_bytes + statistics,
+          .border = statistics,
+          .recomputed = attended * element_bytes,
+          .forward = std::max<int64_t>(0, travels) * element_bytes,
+          .backward = returns * element_bytes,
+          .nested = std::max(returns, ring) * element_bytes};
+}
+
+int64_t kept_of(const ExchangeBytes& more, const CostModel& cost) {
+  if (cost.options().repeat_forward) return 0;
+  return cost.policy().recompute ? more.border : more.saved;
+}
+
+}  // namespace sluice::cost

@@ -1,0 +1,41 @@
+#include "cost/link_times.h"
+
+#include <algorithm>
+
+namespace sluice::cost {
+
+int64_t LinkTimes::of_bytes(int64_t bytes) const {
+  return latency_ns + divide_nearest(Wide{bytes} * 1'000'000'000, bytes_per_s);
+}
+
+namespace {
+
+// Of what `transfers_ns` takes beside `attention`, of which lanes hide all but the part on what they held at
+// first.
+int64_t exposed_beside(Wide transfers_ns, Wide attention, int lanes) {
+  const Wide exposed = (transfers_ns << Quadratic::kFractionBits) - (attention - divide(attention, lanes));
+  return exposed <= 0 ? 0 : whole_ns(exposed);
+}
+
+}  // namespace
+
+// A lane's tokens are two chunks of each of m sequences. Where all are longer than the window,
+// k·windowed = 2·window·k·tokens − m·window², so 2·m·window, what its chunks see of others, follows from the
+// sums.
+int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
+  if (windowed_layers == 0 || lanes == 1 || shared.tokens == 0) return 0;
+  const Wide most = Wide{lanes - 1} * shared.tokens;
+  const Wide seen = 2 * Wide{lanes} * (2 * Wide{window} * shared.tokens - shared.windowed) / window;
+  const auto tokens = static_cast<int64_t>(std::clamp<Wide>(seen, 0, most));
+  const int64_t steps = std::min<int64_t>(lanes - 1, 2 * divide_up(tokens, shared.tokens));
+  const int64_t step_ns = link.of_bytes(bytes_per_token * tokens) + link.latency_ns * (steps - 1);
+  return exposed_beside(Wide{windowed_layers} * step_ns, Wide{a_windowed} * shared.windowed, lanes);
+}
+
+int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
+  if (layers == 0 || lanes == 1) return exposed_in_windows_ns(shared, lanes);
+  const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
+  return exposed_beside(steps_ns, Wide{a} * shared.squares, lanes) + exposed_in_windows_ns(shared, lanes);
+}
+
+}  // namespace sluice::cost

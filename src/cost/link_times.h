@@ -1,0 +1,44 @@
+// What moving bytes takes: over a link, and round a ring of lanes beside their attention.
+#pragma once
+
+#include <cstdint>
+
+#include "cost/quadratic.h"
+
+namespace sluice::cost {
+
+// Moving bytes: latency plus bytes over bandwidth (bytes per second).
+struct LinkTimes {
+  int64_t latency_ns = 0;
+  int64_t bytes_per_s = 1;
+  int64_t of_bytes(int64_t bytes) const;
+  bool operator==(const LinkTimes&) const = default;
+};
+
+// What ring attention adds to a cell of a micro-batch that is tied over k lanes (causal cutting gives every
+// lane the same attention in every step). In each of k − 1 steps a lane passes a block of keys and values on
+// to its neighbour while it attends to the block before; the backward pass moves their gradients as well.
+// Layer by layer the longer of the two counts, so beside its work the cell takes
+//   (k − 1) · max(0, layers · step − attention ÷ k).
+// Layers with a window pass on only what their tokens see of the lanes before and behind: about a window for
+// each of a lane's two chunks of a sequence, at most what the others pass on, in no more than twice as many
+// steps as a window spans chunks.
+struct RingTimes {
+  LinkTimes link;               // between neighbouring lanes
+  int64_t layers = 0;           // 0: nothing moves
+  int64_t bytes_per_token = 0;  // that a lane passes on in a step of a layer
+  int64_t a = 0;                // of attention in these layers: Quadratic::a
+  int64_t windowed_layers = 0;  // beside them
+  int64_t window = 0;
+  int64_t a_windowed = 0;  // of attention in those
+
+  // `shared`: the lane's work of the sequences that it shares. REQUIRES: lanes >= 1.
+  int64_t exposed_ns(const Work& shared, int lanes) const;
+  int64_t all_layers() const { return layers + windowed_layers; }
+  bool operator==(const RingTimes&) const = default;
+
+ private:
+  int64_t exposed_in_windows_ns(const Work& shared, int lanes) const;
+};
+
+}  // namespace sluice::cost

@@ -1,0 +1,273 @@
+#include "cost/memory_cost.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cost/parameter_counts.h"
+#include "cost/share_cost.h"
+
+namespace sluice::cost {
+namespace {
+
+constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
+
+}  // namespace
+
+MemoryCost::MemoryCost(CostModel cost, const strategy::Scheme& scheme)
+    : cost_(std::move(cost)), scheme_(scheme), published_(cost_.published(scheme)) {}
+
+int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
+  const MemoryModel& memory = options().memory;
+  const base::Interval run = cost_.stage_run(scheme_, stage);
+  int64_t whole = 0, shared = 0, of_kind = 0;
+  int kind = -1;
+  for (const int bucket : program().buckets_of(run)) {
+    if (program().at(bucket).kind != kind) of_kind = bucket_elements(program(), memory, bucket, scheme_.tp);
+    kind = program().at(bucket).kind;
+    whole += of_kind;
+    shared += divide_up(of_kind, scheme_.share);
+  }
+  const bool head = run.end > program().head();
+  return (options().share_traits.keeps_gathered ? whole : shared) * memory.element_bytes +
+         shared * memory.accumulator_bytes +
+         divide_up(all_parameters(program(), memory), world_size) * memory.owner_bytes_per_parameter +
+         (head ? memory.logits_chunk_bytes : 0) +
+         std::max({window_bytes(CellKind::kForward, run), window_bytes(CellKind::kBackward, run),
+                   window_bytes(CellKind::kBackwardWeight, run)});
+}
+
+int64_t MemoryCost::fixed_bytes(int world_size) const {
+  int64_t fullest = 0;
+  for (int stage = 0; stage < scheme_.pp; ++stage) {
+    // Stages of alike blocks in the middle are never fuller than the first of them.
+    if (program().uniform() && stage > 1 && stage + 1 < scheme_.pp) continue;
+    fullest = std::max(fullest, stage_bytes(stage, world_size));
+  }
+  return fullest;
+}
+
+template <typename Visit>
+void MemoryCost::for_each_kind_of_block(base::Interval run, Visit visit) const {
+  const base::Interval blocks = program().blocks_in(run);
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    if (position > blocks.begin && program().at(position).kind == program().at(position - 1).kind) continue;
+    visit(position);
+    if (program().uniform()) return;
+  }
+}
+
+model::TokenBytes MemoryCost::token_bytes(int64_t position) const {
+  return program().kind_at(position).bytes(scheme_.tp, options().memory.element_bytes);
+}
+
+int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
+  if (published_ == nullptr) return cost_.kind_cost(scheme_, position).saved_bytes_per_token;
+  return divide_up(published_->saved_bytes_per_token, program().blocks().size() / scheme_.pp);
+}
+
+int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
+  if (published_ != nullptr || options().backward_cells == BackwardCells::kOne) return 0;
+  return cost_.kind_cost(scheme_, position).deferred_bytes_per_token;
+}
+
+int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const {
+  const int64_t exchanged =
+      kept_of(exchange_bytes(options().shape, scheme_.tp, options().memory.element_bytes, head_lanes), cost_);
+  const int64_t saved = saved_bytes_per_token(position);
+  if (!cost_.policy().recompute) return saved + exchanged;
+  // What was measured or published, shared as the kind says.
+  const model::TokenBytes bytes = token_bytes(position);
+  return wide_divide_up(Wide{saved} * bytes.border, bytes.saved) + exchanged;
+}
+
+int64_t MemoryCost::recomputed_bytes_per_token(base::Interval run) const {
+  int64_t most = 0;
+  if (!cost_.policy().recompute) return most;
+  for_each_kind_of_block(run, [&](int64_t position) {
+    const model::TokenBytes bytes = token_bytes(position);
+    const int64_t saved = saved_bytes_per_token(position);
+    most = std::max(most, wide_divide_up(Wide{saved} * bytes.recomputed, bytes.saved));
+  });
+  return most;
+}
+
+int64_t MemoryCost::boundary_bytes_per_token() const {
+  return divide_up(options().shape.hidden * options().memory.element_bytes, scheme_.tp);
+}
+
+int64_t MemoryCost::offloaded_bytes(int64_t position, int64_t tokens, int head_lanes) const {
+  return static_cast<int64_t>(Wide{kept_bytes_per_token(position, head_lanes)} * tokens *
+                              cost_.policy().offload_permille / 1000);
+}
+
+int64_t MemoryCost::host_bytes_per_token() const {
+  int64_t fullest = 0;
+  for (int stage = 0; cost_.policy().offload_permille > 0 && stage < stages_to_compare(); ++stage) {
+    const base::Interval blocks = program().blocks_in(cost_.stage_run(scheme_, stage));
+    int64_t bytes = 0;
+    for (int64_t position = blocks.begin; position + kLayersThatStay < blocks.end; ++position) {
+      bytes += wide_divide_up(Wide{kept_bytes_per_token(position)} * cost_.policy().offload_permille, 1000);
+    }
+    fullest = std::max(fullest, bytes);
+  }
+  return fullest;
+}
+
+int64_t MemoryCost::held_bytes_of_stage(int stage) const {
+  const base::Interval blocks = program().blocks_in(cost_.stage_run(scheme_, stage));
+  const bool split = cost_.splits_backward(scheme_);
+  int64_t held = 0, of_kind = 0, leaving = 0;
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    const bool new_kind =
+        position == blocks.begin || program().at(position).kind != program().at(position - 1).kind;
+    if (new_kind) {
+      of_kind = kept_bytes_per_token(position);
+      leaving = offloaded_bytes(position, 1);
+      if (split) of_kind += deferred_bytes_per_token(position);
+    }
+    held += of_kind - (position + kLayersThatStay < blocks.end ? leaving : 0);
+  }
+  return held;
+}
+
+int64_t MemoryCost::held_bytes_per_token() const {
+  if (published_ != nullptr && cost_.policy().keeps_all()) return published_->saved_bytes_per_token;
+  int64_t fullest = 0;
+  for (int stage = 0; stage < stages_to_compare(); ++stage) {
+    fullest = std::max(fullest, held_bytes_of_stage(stage));
+  }
+  return fullest + boundary_bytes_per_token();
+}
+
+// Of a backward where keys and values go round a ring.
+int64_t MemoryCost::ring_bytes_at_work(const model::TokenBytes& bytes) const {
+  return options().memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
+}
+
+int64_t MemoryCost::transient_bytes_per_token() const {
+  const int64_t plain = options().memory.transient_bytes_per_token;
+  int64_t most = 0;
+  for_each_kind_of_block(program().blocks(), [&](int64_t position) {
+    const model::TokenBytes bytes = token_bytes(position);
+    const int64_t backward = plain + (scheme_.cp > 1 ? ring_bytes_at_work(bytes) : 0);
+    most = std::max(most, backward + recomputed_bytes_per_token({position, position + 1}));
+    // A forward has the whole of its layer before it leaves most of it.
+    const int64_t dropped = saved_bytes_per_token(position) - kept_bytes_per_token(position);
+    if (cost_.policy().recompute) most = std::max(most, std::min(plain, bytes.forward) + dropped);
+  });
+  return most;
+}
+
+int64_t MemoryCost::head_working_bytes(int64_t tokens) const {
+  const MemoryModel& memory = options().memory;
+  const int64_t rows_bytes =
+      std::min(memory.transient_bytes_per_token, token_bytes(program().head()).forward);
+  const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
+  const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy
+  const int64_t row_bytes = divide_up(options().shape.vocab, scheme_.tp) * (wide_bytes + narrow_bytes);
+  constexpr int64_t kLeastChunkRows = 64;  // layers/head.h
+  const int64_t chunk_rows =
+      memory.logits_chunk_bytes == 0
+          ? 0
+          : std::min(tokens, std::max(kLeastChunkRows, memory.logits_chunk_bytes / row_bytes));
+  // Half of the rows' are whole at all times; the other half are a chunk's, and at the end whole, too.
+  return std::max(tokens * rows_bytes, (tokens + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes);
+}
+
+int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int lanes) const {
+  const int64_t most = options().memory.transient_bytes_per_token;
+  int64_t working = 0;
+  if (kind == CellKind::kForward) {
+    for_each_kind_of_block(run, [&](int64_t position) {
+      working = std::max(working, std::min(most, token_bytes(position).forward) +
+                                      saved_bytes_per_token(position) - kept_bytes_per_token(position));
+    });
+    working *= tokens;
+    return run.end > program().head() ? std::max(working, head_working_bytes(tokens)) : working;
+  }
+  if (kind == CellKind::kBackwardWeight || most == 0) return 0;
+  for_each_kind_of_block(run, [&](int64_t position) {
+    const model::TokenBytes bytes = token_bytes(position);
+    int64_t own = std::min(most, bytes.backward) + (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
+    // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
+    if (kind == CellKind::kBackwardInput) {
+      own += boundary_bytes_per_token() - deferred_bytes_per_token(position);
+    }
+    working = std::max(working, own);
+  });
+  return tokens * working;
+}
+
+int64_t MemoryCost::within_host(int64_t tokens, int64_t at_once) const {
+  const int64_t host = at_once * host_bytes_per_token();
+  if (host == 0 || options().memory.host_bytes == 0) return tokens;
+  return std::min(tokens, options().memory.host_bytes / host);
+}
+
+int64_t MemoryCost::credit_tokens(int world_size) const {
+  const int64_t longest = max_len_tokens(world_size);
+  if (longest == 0) return 0;
+  const int64_t free_bytes =
+      options().memory.device_bytes - fixed_bytes(world_size) - longest * transient_bytes_per_token();
+  return within_host(std::min(kMostTokens, free_bytes / held_bytes_per_token()), 1);
+}
+
+int64_t MemoryCost::max_len_tokens(int world_size) const {
+  const int64_t at_once = published_ == nullptr ? 1 : scheme_.pp;  // micro-batches in flight
+  const int64_t free_bytes = options().memory.device_bytes - fixed_bytes(world_size);
+  const int64_t per_token = at_once * held_bytes_per_token() + transient_bytes_per_token();
+  return within_host(std::clamp(free_bytes / per_token, int64_t{0}, kMostTokens), at_once);
+}
+
+int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
+  if (scheme_.share == 1) return 0;
+  const MemoryModel& memory = options().memory;
+  struct AtHand {
+    int64_t parameters = 0;
+    int64_t made = 0;    // gradients
+    int64_t summed = 0;  // of these
+  };
+  const bool forward = kind == CellKind::kForward;
+  std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
+  int64_t kept = 0;                // behind its operation, which the head follows
+  for (const base::Interval of : alike_runs(program(), kind, run)) {
+    const int64_t elements = operation_elements(program(), memory, of.begin, scheme_.tp);
+    const bool needs = gathers(program(), kind, of.begin) ||
+                       (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
+    const bool makes = forward ? of.begin == program().head() : true;
+    const AtHand at_hand{needs ? elements : 0, makes ? elements : 0,
+                         sums_gradients(program(), kind, of.begin) ? elements : 0};
+    operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), at_hand);
+    if (forward && stays_at_hand(program(), of.end - 1)) kept = elements;
+  }
+  const size_t last = operations.size();
+  operations.insert(operations.end(), 2, {});  // behind the last one
+  int64_t most = 0;
+  for (size_t i = 0; i + 1 < operations.size(); ++i) {
+    int64_t parameters = operations[i].parameters + operations[i + 1].parameters + (i + 1 >= last ? kept : 0);
+    if (options().share_traits.keeps_gathered) parameters = 0;
+    const int64_t travelling = i > 0 ? 2 * operations[i - 1].summed : 0;  // sent and received
+    most = std::max(most, parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes +
+                              travelling * memory.reduced_bytes());
+  }
+  return most;
+}
+
+int64_t MemoryCost::credit_of(int world_size, const strategy::MemoryPolicy& policy, int64_t tokens) const {
+  if (policy == cost_.policy()) return tokens;
+  const MemoryCost other(cost_.under(policy), scheme_);
+  // Transients are taken off the credit once, for the longest micro-batch of this policy.
+  const Wide longer = std::max<Wide>(0, Wide{tokens} * other.transient_bytes_per_token() -
+                                            Wide{max_len_tokens(world_size)} * transient_bytes_per_token());
+  const int64_t credit = credit_tokens(world_size);
+  int64_t taken =
+      wide_divide_up(Wide{tokens} * other.held_bytes_per_token() + longer, held_bytes_per_token());
+  if (options().memory.host_bytes > 0) {
+    const Wide host = Wide{tokens} * other.host_bytes_per_token();
+    taken = std::max(taken, wide_divide_up(host * credit, options().memory.host_bytes));
+  }
+  return std::min(taken, credit);
+}
+
+}  // namespace sluice::cost

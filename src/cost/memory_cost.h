@@ -1,0 +1,77 @@
+// What the ranks of a scheme need of memory: what is proved before a step runs, in bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "cost/cost_model.h"
+#include "cost/exchange_bytes.h"
+
+namespace sluice::cost {
+
+// A stage's last layers, whose activations are needed first again and never leave the device.
+inline constexpr int kLayersThatStay = 2;
+
+// Under a cost model's memory policy. Cheap to make and to copy; thread-safe.
+class MemoryCost {
+ public:
+  MemoryCost(CostModel cost, const strategy::Scheme& scheme);
+
+  // Bytes a rank of the fullest stage needs whatever the batch: what it holds of compute shards and gradient
+  // accumulators, owner slices, a chunk of logits, and where lanes share parameters the largest window.
+  int64_t fixed_bytes(int world_size) const;
+  // A lane's credit and the longest micro-batch: the tokens whose kept bytes, deferred weight gradients
+  // (where backward is split), row of the stage's boundary and transients (of the longest micro-batch, once)
+  // fit beside fixed_bytes, and whose offloaded bytes fit the host. 0: does not fit. With a table the longest
+  // micro-batch is the published one: pp of it fit.
+  int64_t credit_tokens(int world_size) const;
+  int64_t max_len_tokens(int world_size) const;
+  // What a micro-batch of `tokens` under `policy` takes of that credit, rounded up, and at most all of it.
+  int64_t credit_of(int world_size, const strategy::MemoryPolicy& policy, int64_t tokens) const;
+
+  // Activation bytes a token of an operation: made by the forward, kept of those until the backward (in
+  // whichever memory), and held beyond the made ones until a deferred W. `head_lanes`: lanes of a run that
+  // exchanges heads.
+  int64_t saved_bytes_per_token(int64_t position) const;
+  int64_t kept_bytes_per_token(int64_t position, int head_lanes = 1) const;
+  int64_t deferred_bytes_per_token(int64_t position) const;
+  // What a token takes of the device from forward to backward, on the fullest stage.
+  int64_t held_bytes_per_token() const;
+  // What a backward of the run has made again at any time, a token.
+  int64_t recomputed_bytes_per_token(base::Interval run) const;
+  // The row of activations or gradients at a stage's boundary, a token.
+  int64_t boundary_bytes_per_token() const;
+  // What a block of a micro-batch moves to host memory and back: a share of its kept bytes. Of a stage's
+  // blocks all but the last two do.
+  int64_t offloaded_bytes(int64_t position, int64_t tokens, int head_lanes = 1) const;
+
+  // What a cell of a micro-batch on `lanes` lanes has at work beside all of the above, at most: of a block,
+  // or with the head a chunk of logits.
+  int64_t working_bytes(CellKind kind, base::Interval run, int64_t tokens, int lanes) const;
+  // Where lanes share parameters: what such a cell has of gathered parameters and of gradients that are being
+  // summed, at most: parameters of two neighbouring operations and of a block that is kept, gradients of two,
+  // those of one also as they travel, and what a rank receives of the sums.
+  int64_t window_bytes(CellKind kind, base::Interval run) const;
+
+ private:
+  const CostModel::Options& options() const { return cost_.options(); }
+  const model::Program& program() const { return cost_.program(); }
+  model::TokenBytes token_bytes(int64_t position) const;
+  // The first stages, among which is the one that holds most of a micro-batch.
+  int stages_to_compare() const { return program().uniform() ? 1 : scheme_.pp; }
+  // The blocks of a run, without those that are of the kind of the one before.
+  template <typename Visit>
+  void for_each_kind_of_block(base::Interval run, Visit visit) const;
+  int64_t stage_bytes(int stage, int world_size) const;
+  int64_t held_bytes_of_stage(int stage) const;
+  int64_t host_bytes_per_token() const;                              // fullest stage
+  int64_t transient_bytes_per_token() const;                         // that credits leave room for
+  int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beside other backwards'
+  int64_t head_working_bytes(int64_t tokens) const;
+  int64_t within_host(int64_t tokens, int64_t at_once) const;  // at most what the host holds of them
+
+  CostModel cost_;
+  strategy::Scheme scheme_;
+  const SchemeTimes* published_ = nullptr;
+};
+
+}  // namespace sluice::cost

@@ -1,0 +1,77 @@
+#include "cost/memory_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "cost/test_model.h"
+
+namespace sluice::cost {
+namespace {
+
+using strategy::Scheme;
+
+TEST(MemoryCost, FixedBytesAreThoseOfTheFullestStage) {
+  const CostModel cost(tiny_options());
+  const int64_t layer = 64 * (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64;
+  const int64_t table = 100 * 64;
+  const int64_t all = 5 * layer + 2 * table + 64;
+  EXPECT_EQ(MemoryCost(cost, {}).fixed_bytes(1), all * 8 + all * 16 + 4000);
+  // Two stages of three and two layers: the first is fuller.
+  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).fixed_bytes(4), (3 * layer + table) * 8 + (all + 3) / 4 * 16);
+  // Tied, on five stages: the last holds embedding, final norm and a layer.
+  const CostModel tied(tiny_options(true));
+  const int64_t all_tied = 5 * layer + table + 64;
+  EXPECT_EQ(MemoryCost(tied, {.pp = 5}).fixed_bytes(5),
+            (layer + table + 64) * 8 + (all_tied + 4) / 5 * 16 + 4000);
+}
+
+TEST(MemoryCost, CreditCountsDeferredWeightGradientsAndTransients) {
+  const CostModel cost(tiny_options());
+  const int64_t free_one = 10'000'000 - MemoryCost(cost, {}).fixed_bytes(1);
+  EXPECT_EQ(MemoryCost(cost, {}).max_len_tokens(1), free_one / (5 * 1000 + 256 + 300));
+  const int64_t free_two = 10'000'000 - MemoryCost(cost, {.pp = 2}).fixed_bytes(2);
+  const int64_t longest = free_two / (3 * 1500 + 256 + 300);
+  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).max_len_tokens(2), longest);
+  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).credit_tokens(2), (free_two - 300 * longest) / (3 * 1500 + 256));
+  EXPECT_GE(MemoryCost(cost, {.pp = 2}).credit_tokens(2), longest);
+}
+
+TEST(MemoryCost, ModelThatDoesNotFitHoldsNothing) {
+  CostModel::Options options = tiny_options();
+  options.memory.device_bytes = 1'000'000;
+  const CostModel cost(options);
+  EXPECT_EQ(MemoryCost(cost, {}).max_len_tokens(1), 0);
+  EXPECT_EQ(MemoryCost(cost, {}).credit_tokens(1), 0);
+}
+
+TEST(MemoryCost, OffloadingLeavesTwoLayersAndFillsTheHost) {
+  CostModel::Options options = tiny_options();
+  const Scheme one;
+  const CostModel keep(options);
+  const CostModel half = keep.under({.offload_permille = 500});
+  // Five layers of 1000 bytes: three of them half away; a row of 256 bytes at the boundary.
+  EXPECT_EQ(MemoryCost(keep, one).held_bytes_per_token(), 5 * 1000 + 256);
+  EXPECT_EQ(MemoryCost(half, one).held_bytes_per_token(), 2 * 1000 + 3 * 500 + 256);
+  EXPECT_EQ(MemoryCost(half, one).offloaded_bytes(1, 7), 3500);
+  EXPECT_FALSE(half.splits_backward({.pp = 2}));
+  options.memory.host_bytes = 3 * 500 * 100;
+  EXPECT_EQ(MemoryCost(CostModel(options).under({.offload_permille = 500}), one).max_len_tokens(1), 100);
+  EXPECT_EQ(MemoryCost(CostModel(options), one).max_len_tokens(1), MemoryCost(keep, one).max_len_tokens(1));
+}
+
+TEST(MemoryCost, CreditOfAnotherPolicyIsItsShareOfTheMemory) {
+  for (const strategy::MemoryPolicy& policy :
+       {strategy::MemoryPolicy{.recompute = true}, {.offload_permille = 700}}) {
+    const CostModel keep(tiny_options());
+    const CostModel saving = keep.under(policy);
+    for (const Scheme& scheme : {Scheme{}, Scheme{.pp = 2}}) {
+      const int64_t longest = MemoryCost(saving, scheme).max_len_tokens(2);
+      const int64_t credit = MemoryCost(keep, scheme).credit_tokens(2);
+      EXPECT_EQ(MemoryCost(saving, scheme).credit_of(2, policy, 17), 17);
+      EXPECT_LT(MemoryCost(keep, scheme).credit_of(2, policy, 100), 100);
+      EXPECT_EQ(MemoryCost(keep, scheme).credit_of(2, policy, longest), credit);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cost

@@ -1,0 +1,121 @@
+#include "cost/share_cost.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cost/parameter_counts.h"
+
+namespace sluice::cost {
+
+bool gathers(const model::Program& program, CellKind kind, int64_t position) {
+  if (kind == CellKind::kForward) return true;
+  if (kind == CellKind::kBackwardWeight) return false;
+  return position != program.embedding() && !stays_at_hand(program, position);
+}
+
+bool sums_gradients(const model::Program& program, CellKind kind, int64_t position) {
+  if (kind == CellKind::kForward) return position == program.head();
+  if (kind == CellKind::kBackwardInput) return position == program.embedding();
+  return position != program.head();
+}
+
+bool stays_at_hand(const model::Program& program, int64_t position) { return position + 1 == program.head(); }
+
+std::vector<base::Interval> alike_runs(const model::Program& program, CellKind kind, base::Interval run) {
+  if (kind != CellKind::kForward) run.end = std::min(run.end, program.head());
+  if (kind == CellKind::kBackwardWeight) run = program.blocks_in(run);
+  std::vector<base::Interval> runs;
+  for (int64_t position = run.begin; position < run.end; ++position) {
+    const bool alike = position > run.begin && program.at(position).kind == program.at(position - 1).kind &&
+                       gathers(program, kind, position) == gathers(program, kind, position - 1);
+    if (!alike) runs.push_back({position, position});
+    runs.back().end = position + 1;
+  }
+  if (kind != CellKind::kForward) std::ranges::reverse(runs);
+  return runs;
+}
+
+ShareCost::ShareCost(const CostModel& cost, const strategy::Scheme& scheme, int lanes_in_node)
+    : cost_(cost), scheme_(scheme), by_kind_(cost.program().kinds().size()) {
+  if (scheme.share == 1) return;
+  SLUICE_ASSERT(lanes_in_node >= 1 && lanes_in_node <= scheme.share,
+                base::text(lanes_in_node, " lanes of a share group of ", scheme.share, " in a node"));
+  const model::Program& program = cost.program();
+  int last_kind = -1;
+  for (int64_t position = 0; position < program.size(); ++position) {
+    if (program.at(position).kind == last_kind) continue;
+    last_kind = program.at(position).kind;
+    by_kind_[static_cast<size_t>(last_kind)] = times_of(position, lanes_in_node);
+  }
+}
+
+const ShareTimes& ShareCost::at(int64_t position) const {
+  return by_kind_[static_cast<size_t>(cost_.program().at(position).kind)];
+}
+
+// Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
+// lanes. Gradients go straight to the lane that sums them. The embedding's are the last of a pass: what it
+// takes besides is counted there, where nothing hides it.
+ShareTimes ShareCost::times_of(int64_t position, int lanes_in_node) const {
+  const CostModel::Options& options = cost_.options();
+  const ShareTraits& traits = options.share_traits;
+  const int64_t share = scheme_.share;
+  const int64_t away = share - lanes_in_node;
+  const int64_t ranks_in_node = int64_t{lanes_in_node} * scheme_.tp;
+  const int64_t nics = std::max<int64_t>(1, ranks_in_node / options.gpus_per_nic);
+  const int64_t sharers = std::min<int64_t>(ranks_in_node, options.gpus_per_nic);
+  const auto round_ns = [&](int64_t part_bytes) {
+    const int64_t inside_ns = options.intra.of_bytes((share - 1) * part_bytes);
+    const int64_t taken_in = divide_up(away * part_bytes * scheme_.tp, nics);
+    return away == 0 ? inside_ns : std::max(inside_ns, options.inter.of_bytes(taken_in));
+  };
+  const auto straight_ns = [&](int64_t part_bytes) {
+    const int64_t inside_ns = options.intra.of_bytes((lanes_in_node - 1) * part_bytes);
+    return away == 0 ? inside_ns : std::max(inside_ns, options.inter.of_bytes(away * part_bytes * sharers));
+  };
+  const int64_t part =
+      divide_up(operation_elements(cost_.program(), options.memory, position, scheme_.tp), share);
+  const int64_t gathered = part * options.memory.element_bytes;
+  const int64_t summed = part * options.memory.reduced_bytes();
+  ShareTimes times = {traits.keeps_gathered ? 0 : round_ns(gathered),
+                      traits.sums_in_ring ? round_ns(summed) : straight_ns(summed)};
+  if (away > 0 && position == cost_.program().embedding()) times.scatter_ns += traits.pass_ns;
+  return times;
+}
+
+// The ends of the model take their own time; blocks have the rest, as their own times say.
+std::vector<SharedOperations> ShareCost::operations(CellKind kind, base::Interval run, const Work& work,
+                                                    int64_t compute_ns) const {
+  const model::Program& program = cost_.program();
+  std::vector<SharedOperations> operations;
+  Wide blocks_alone_ns = 0;
+  int64_t blocks_ns = compute_ns;
+  const std::vector<base::Interval> runs = alike_runs(program, kind, run);
+  const auto is_end = [&](base::Interval of) { return program.blocks_in(of).empty(); };
+  for (const base::Interval of : runs) {
+    const ShareTimes& times = at(of.begin);
+    const int64_t alone_ns = cost_.cell_ns(scheme_, kind, of, work);
+    operations.push_back({of.size(), is_end(of) ? std::min(alone_ns, blocks_ns) : alone_ns,
+                          gathers(program, kind, of.begin) ? times.gather_ns : 0,
+                          sums_gradients(program, kind, of.begin) ? times.scatter_ns : 0});
+    if (is_end(of)) {
+      blocks_ns -= operations.back().compute_ns;
+    } else {
+      blocks_alone_ns += alone_ns;
+    }
+  }
+  Wide until_alone_ns = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (is_end(runs[i])) continue;
+    const Wide whole = std::max<Wide>(1, blocks_alone_ns);
+    const Wide before = until_alone_ns == 0 ? 0 : blocks_ns * until_alone_ns / whole;
+    until_alone_ns += operations[i].compute_ns;
+    const Wide after =
+        until_alone_ns == blocks_alone_ns ? Wide{blocks_ns} : blocks_ns * until_alone_ns / whole;
+    operations[i].compute_ns = static_cast<int64_t>(after - before);
+  }
+  return operations;
+}
+
+}  // namespace sluice::cost

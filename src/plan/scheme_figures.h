@@ -1,0 +1,52 @@
+// What a calibration says of one scheme, looked up once: what its stages take and what its lanes hold.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "cost/exchange.h"
+
+namespace sluice::plan {
+
+struct SchemeFigures {
+  struct Stage {
+    cost::Quadratic forward;
+    cost::Quadratic backward_input;
+    cost::Quadratic backward_weight;
+    cost::Quadratic all;
+    // Of several lanes.
+    struct Rings {
+      cost::RingTimes forward;
+      cost::RingTimes backward;
+    };
+    Rings ring_in_node;
+    Rings ring_between_nodes;
+  };
+
+  SchemeFigures(const strategy::Scheme& scheme, const cost::CostModel& cost, int world_size);
+
+  const Stage& stage(int index) const { return stages[static_cast<size_t>(index)]; }
+  // A whole sequence's, and that of several.
+  cost::Work work_of(int64_t length) const { return cost::Work::of_lane(length, length, 1, cost.window()); }
+  cost::Work work_of(std::span<const int64_t> lengths) const {
+    return cost::Work::of(lengths, cost.window());
+  }
+  // The fewest lanes that hold a sequence: one when a lane does, else as many as its 2k even chunks need.
+  // REQUIRES: length <= max_len_tokens.
+  int fewest_lanes(int64_t length) const;
+  // Between stages, on the better of the links.
+  int64_t transfer_ns(int64_t tokens) const;
+
+  strategy::Scheme scheme;
+  cost::CostModel cost;
+  int64_t lane_max_len_tokens = 0;  // of a lane's micro-batch
+  int64_t max_len_tokens = 0;       // of a sequence, on all lanes if need be; 0: the model does not fit
+  int64_t credit_tokens = 0;        // what a lane holds at a time
+  std::vector<Stage> stages;
+  std::optional<cost::Exchanges> exchanges;  // none with one lane
+};
+
+}  // namespace sluice::plan

@@ -1,0 +1,196 @@
+#include "plan/scheme_floors.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace sluice::plan {
+namespace {
+
+// The least that a lane has of a sequence when it has most of all lanes, and there are at most `lanes`.
+cost::Work least_share(int64_t length, int lanes, int64_t window) {
+  return cost::Work::of_lane((length + lanes - 1) / lanes, length, lanes, window);
+}
+
+}  // namespace
+
+int64_t SchemeFloors::floor_ns(int stage, int64_t length) const {
+  const cost::Quadratic& all = of_.stage(stage).all;
+  const cost::Work work = of_.work_of(length);
+  const cost::Wide fixed =
+      all.of_work_fixed(work) + (cost::Wide{all.c_ns} << cost::Quadratic::kFractionBits) * length /
+                                    std::max<int64_t>(of_.lane_max_len_tokens, 1);
+  return std::max<int64_t>(
+      0, static_cast<int64_t>((fixed / of_.scheme.cp) >> cost::Quadratic::kFractionBits) - 2);
+}
+
+int64_t SchemeFloors::work_floor_ns(int stage, int64_t length) const {
+  const cost::Quadratic& all = of_.stage(stage).all;
+  const cost::Work work = of_.work_of(length);
+  return std::max<int64_t>(
+      0,
+      static_cast<int64_t>((all.of_work_fixed(work) / of_.scheme.cp) >> cost::Quadratic::kFractionBits) - 2);
+}
+
+int64_t SchemeFloors::forward_parts(int stage, int bits) const {
+  int64_t least = stage == 0 ? 0 : int64_t{1} << bits;
+  const cost::Quadratic& all = of_.stage(stage).all;
+  for (int below = 0; below < stage; ++below) {
+    const cost::Quadratic& forward = of_.stage(below).forward;
+    for (const auto coefficient :
+         {&cost::Quadratic::a, &cost::Quadratic::b, &cost::Quadratic::c_ns, &cost::Quadratic::a_windowed}) {
+      if (all.*coefficient == 0) continue;
+      least = std::min(least,
+                       static_cast<int64_t>((cost::Wide{forward.*coefficient} << bits) / (all.*coefficient)));
+    }
+  }
+  return least;
+}
+
+int64_t SchemeFloors::constant_ns(int stage) const { return of_.stage(stage).all.c_ns; }
+
+// Time grows with tokens and squares (windowed ones too), and the longest sequences have the most squares a
+// token: no full micro-batch has more than they, the last of them in part.
+int64_t SchemeFloors::fullest_ns(int stage, std::span<const int64_t> lengths) const {
+  cost::Work work{.tokens = of_.lane_max_len_tokens};
+  int64_t room = of_.lane_max_len_tokens;
+  for (const int64_t length : lengths) {
+    if (length > of_.max_len_tokens) continue;
+    const int64_t held = std::min(length, room);
+    work.squares += cost::Wide{held} * length;
+    work.windowed += held * std::min(length, 2 * of_.cost.window());
+    room -= held;
+    if (room == 0) break;
+  }
+  constexpr int64_t kRoundingNs = 2;  // of three cells
+  return of_.stage(stage).all.of_work(work) + kRoundingNs;
+}
+
+int64_t SchemeFloors::floor_ns(int stage, const cost::Work& work, int sequences) const {
+  const cost::Quadratic& all = of_.stage(stage).all;
+  const int64_t most = std::max<int64_t>(of_.lane_max_len_tokens, 1);
+  const int64_t micro_batches = std::max<int64_t>(1, (work.tokens + most - 1) / most);
+  const int64_t busy_ns = all.of_work(work) + all.c_ns * (micro_batches - 1);
+  return std::max<int64_t>(0, busy_ns / of_.scheme.cp - 2 * sequences);
+}
+
+namespace {
+
+// (k − 1) · (layers · transfer of all the sequence's tokens − attention ÷ k): k times what
+// RingTimes::exposed_ns says of one lane, without latencies and layers with windows. Fixed point; negative:
+// hidden.
+cost::Wide ring_area(const cost::RingTimes& ring, int64_t length, int lanes) {
+  const cost::Wide moved_ns = cost::Wide{1'000'000'000} * ring.layers * ring.bytes_per_token * length;
+  const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / ring.link.bytes_per_s;
+  return (lanes - 1) * (transfers - cost::Wide{ring.a} * length * length / lanes);
+}
+
+}  // namespace
+
+int64_t SchemeFloors::ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const {
+  if (lanes == 1) return 0;
+  const auto area_of = [&](const SchemeFigures::Stage::Rings& rings) {
+    int64_t area_ns = 0;
+    for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
+      if (ring->layers == 0 || ring_area(*ring, longest, lanes) < 0) continue;
+      const cost::Wide area = ring_area(*ring, length, lanes) >> cost::Quadratic::kFractionBits;
+      // A step is rounded to half a nanosecond, a lane's squares up by one.
+      area_ns += std::max<int64_t>(0, static_cast<int64_t>(area) - lanes * (ring->layers + 2));
+    }
+    return area_ns;
+  };
+  int64_t least_ns = area_of(of_.stage(stage).ring_between_nodes);
+  if (lanes <= of_.cost.options().gpus_per_node)
+    least_ns = std::min(least_ns, area_of(of_.stage(stage).ring_in_node));
+  const std::optional<int64_t> heads_ns =
+      of_.exchanges->heads_area_ns(stage, length, lanes, of_.cost.options().gpus_per_node);
+  return heads_ns ? std::min(least_ns, *heads_ns) : least_ns;
+}
+
+int SchemeFloors::hiding_lanes(int stage, int64_t longest) const {
+  int lanes = 1;
+  while (lanes < of_.scheme.cp && ring_area_ns(stage, longest, longest, lanes + 1) == 0) ++lanes;
+  return lanes;
+}
+
+int64_t SchemeFloors::ring_floor_ns(int stage, int64_t length, int64_t longest, int64_t limit_ns) const {
+  // Where lanes only divide the time, so many are needed at least.
+  const int64_t divided_ns = of_.stage(0).all.of_work(of_.work_of(length));
+  const int64_t needed = divided_ns / std::max<int64_t>(1, limit_ns) - 1;  // rounding aside
+  int lanes = std::max(of_.fewest_lanes(length), static_cast<int>(std::min<int64_t>(needed, of_.scheme.cp)));
+  while (lanes < of_.scheme.cp && path_ns(length, lanes) > limit_ns) ++lanes;
+  return ring_area_ns(stage, length, longest, lanes) / of_.scheme.cp;
+}
+
+int64_t SchemeFloors::fill_ns(int stage, int64_t shortest) const {
+  const cost::Work work = least_share(shortest, of_.scheme.cp, of_.cost.window());
+  int64_t fill_ns = stage * of_.transfer_ns(work.tokens);
+  for (int below = 0; below < stage; ++below) {
+    fill_ns += of_.stage(below).forward.of_work(work);
+  }
+  return fill_ns;
+}
+
+// Other sequences that share its ring only add tokens and squares, and no cell gets shorter by that but for
+// the rounding of what is exposed.
+int64_t SchemeFloors::path_ns(int64_t length, int lanes, int64_t enough_ns) const {
+  const cost::Work work = least_share(length, lanes, of_.cost.window());
+  const int64_t rounding_ns = lanes == 1 ? 0 : 2 * of_.scheme.pp;
+  int64_t path_ns = 2 * (of_.scheme.pp - 1) * of_.transfer_ns(work.tokens) +
+                    of_.stage(0).backward_weight.of_work(work) - rounding_ns;
+  for (int s = 0; s < of_.scheme.pp; ++s) {
+    const SchemeFigures::Stage& stage = of_.stage(s);
+    path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
+  }
+  for (int s = 0; s < of_.scheme.pp && lanes > 1 && path_ns < enough_ns; ++s)
+    path_ns += of_.exchanges->floor_ns(s, work, lanes, of_.cost.options().gpus_per_node);
+  return path_ns;
+}
+
+int64_t SchemeFloors::path_ns(int64_t length) const {
+  const int fewest = of_.fewest_lanes(length);
+  int64_t least_ns = path_ns(length, fewest);
+  for (int lanes = fewest + 1; lanes <= of_.scheme.cp; ++lanes) {
+    least_ns = std::min(least_ns, path_ns(length, lanes, least_ns));
+  }
+  return least_ns;
+}
+
+namespace {
+
+constexpr int64_t kRoundingNs = 4;  // of cells, with and without a sequence
+
+int64_t without_constant_ns(const cost::Quadratic& of, const cost::Work& work) {
+  return of.of_work(work) - of.c_ns;
+}
+
+}  // namespace
+
+int64_t SchemeFloors::turning_ns(int64_t length) const {
+  const cost::Work work = of_.work_of(length);
+  const SchemeFigures::Stage& last = of_.stages.back();
+  const int64_t turning_ns =
+      without_constant_ns(last.forward, work) + without_constant_ns(last.backward_input, work);
+  return std::max<int64_t>(0, turning_ns - kRoundingNs);
+}
+
+int64_t SchemeFloors::passing_ns(int64_t length) const {
+  const cost::Work work = of_.work_of(length);
+  const SchemeFigures::Stage& first = of_.stage(0);
+  const int64_t there_ns = without_constant_ns(first.forward, work);
+  const int64_t back_ns =
+      without_constant_ns(first.backward_input, work) + without_constant_ns(first.backward_weight, work);
+  return std::max<int64_t>(0, std::min({turning_ns(length), there_ns - kRoundingNs, back_ns - kRoundingNs}));
+}
+
+int SchemeFloors::busiest_stage(const cost::Work& work, int64_t shortest) const {
+  int busiest = 0;
+  int64_t most_ns = -1;
+  for (int stage = 0; stage < of_.scheme.pp; ++stage) {
+    const int64_t ns = of_.stage(stage).all.of_work(work) / of_.scheme.cp + fill_ns(stage, shortest);
+    if (ns > most_ns) busiest = stage;
+    most_ns = std::max(most_ns, ns);
+  }
+  return busiest;
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,27 @@
+// T(l, P) of Hydraulis: how long a sequence keeps the slowest stage busy, as the published system counts it.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/greedy_dispatch.h"
+
+namespace sluice::published {
+
+// How the published system counts a micro-batch's constant c when it estimates. kPrinted: T(l, P) contains it
+// (appendix C.2), so each sequence pays one, in dispatch and packing alike. kReleased: as its released
+// program does, dispatch leaves it out and packing adds one a micro-batch. The proposal counts it once a
+// sequence in both.
+enum class ConstantRule { kPrinted, kReleased };
+
+// By each of the rules; lanes divide it.
+inline int64_t printed_ns(const plan::SchemeCost& scheme, int64_t length) {
+  return scheme.unit_ns(scheme.work_of(length), 1) / scheme.scheme().cp;
+}
+inline int64_t released_ns(const plan::SchemeCost& scheme, int64_t length) {
+  return printed_ns(scheme, length) - scheme.micro_batch_ns() / scheme.scheme().cp;
+}
+inline plan::SequenceTime sequence_time(ConstantRule rule) {
+  return rule == ConstantRule::kPrinted ? printed_ns : released_ns;
+}
+
+}  // namespace sluice::published
