@@ -116,11 +116,8 @@ inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::Cost
   options.max_cp = of.max_cp == kAllLanes ? of.machine.gpus : of.max_cp;
   if (of.max_cp == kAllLanes) options.max_share = of.machine.gpus;
   options.sample_batches = plan::stratified_batches(of.lengths, {.tokens_per_step = of.machine.batch_tokens});
-  try {
-    return plan::strategies_of(plan::propose(options, cost));
-  } catch (const base::InfeasibleError&) {
-    return {};
-  }
+  const auto proposals = plan::propose(options, cost);
+  return proposals ? plan::strategies_of(*proposals) : std::vector<strategy::Strategy>{};
 }
 
 // As kept, or proposed and kept.

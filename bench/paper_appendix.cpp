@@ -73,7 +73,8 @@ std::vector<strategy::Strategy> proposed(const study::Scenario& scenario, const 
                                                        .context_length = scenario.inputs.context_length,
                                                        .sample_batches = scenario.inputs.sample_batches,
                                                        .max_strategies = 8},
-                                                      cost));
+                                                      cost)
+                                 .or_throw());
 }
 
 }  // namespace

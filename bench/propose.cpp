@@ -73,8 +73,8 @@ class Case {
     const double long_seconds = cpu_seconds() - long_begin;
     const double long_ns = mean_ns(searched);
     const double static_ns = best_static_ns();
-    const double paper_ns =
-        mean_ns(published::paper_propose(options(1, kSampleBatches, 1), cost_), published::paper());
+    const double paper_ns = mean_ns(published::paper_propose(options(1, kSampleBatches, 1), cost_).or_throw(),
+                                    published::paper());
     const auto [least, most] = std::minmax_element(means_ns.begin(), means_ns.end());
     double mean = 0;
     for (const double ns : means_ns) mean += ns / static_cast<double>(means_ns.size());
@@ -96,7 +96,7 @@ class Case {
     return options;
   }
   std::vector<plan::Proposal> propose(const plan::ProposalOptions& options) const {
-    return plan::propose(options, cost_);
+    return plan::propose(options, cost_).or_throw();
   }
   // On the fresh batches.
   double mean_ns(const std::vector<plan::Proposal>& proposals,

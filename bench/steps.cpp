@@ -140,11 +140,12 @@ class Measured {
 std::vector<strategy::Strategy> candidates(const std::string& text, const Case& c,
                                            const cost::CostModel& cost, const std::vector<int64_t>& lengths) {
   if (text != "proposed") return {strategy::parse_strategy(text, c.gpus)};
-  return plan::strategies_of(plan::propose(
-      {.world_size = c.gpus,
-       .context_length = c.context_tokens,
-       .sample_batches = plan::stratified_batches(lengths, {.tokens_per_step = c.batch_tokens})},
-      cost));
+  return plan::strategies_of(plan::propose({.world_size = c.gpus,
+                                            .context_length = c.context_tokens,
+                                            .sample_batches = plan::stratified_batches(
+                                                lengths, {.tokens_per_step = c.batch_tokens})},
+                                           cost)
+                                 .or_throw());
 }
 
 void measure(const Case& c, const std::string& folder, const std::string& corpus, int batches) {

@@ -54,18 +54,15 @@ Planning make_planning(const Arguments& arguments) {
 strategy::StepPlan plan_next(Planning& planning) {
   const corpus::Batch batch = planning.sampler.next();
   const auto start = std::chrono::steady_clock::now();
-  try {
-    config::PlannedStep planned =
-        config::plan_step(planning.planner, batch.step, config::sequences_of(batch.samples));
-    planned.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-    if (!planned.fallback.empty()) {
-      base::log_warning(text("step ", batch.step, ": planning failed (", planned.fallback,
-                             "); this is the plan that a run would fall back to"));
-    }
-    return std::move(planned.plan);
-  } catch (const base::InfeasibleError& error) {
-    throw base::InfeasibleError(text("step ", batch.step, ": ", error.what()));
+  config::PlannedStep planned =
+      config::plan_step(planning.planner, batch.step, config::sequences_of(batch.samples))
+          .or_throw(text("step ", batch.step));
+  planned.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+  if (!planned.fallback.empty()) {
+    base::log_warning(text("step ", batch.step, ": planning failed (", planned.fallback,
+                           "); this is the plan that a run would fall back to"));
   }
+  return std::move(planned.plan);
 }
 
 void plan_one(Planning& planning, const Arguments& arguments) {

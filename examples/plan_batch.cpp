@@ -36,7 +36,8 @@ int main(int argc, char** argv) try {
   const cost::CostModel cost(cost::shipped("a800-7b").options);
   // A trainer gives many batches of its corpus, not the one that it is about to plan.
   const std::vector<plan::Proposal> proposals =
-      plan::propose({.world_size = kGpus, .context_length = 32'768, .sample_batches = {lengths}}, cost);
+      plan::propose({.world_size = kGpus, .context_length = 32'768, .sample_batches = {lengths}}, cost)
+          .or_throw();
 
   const plan::Planner planner({.world_size = kGpus, .candidates = plan::strategies_of(proposals)}, cost);
   std::vector<strategy::Sequence> batch;

@@ -8,7 +8,7 @@ namespace sluice::comm::fake {
 namespace {
 
 // An operation with the queue it stands in.
-struct Place {
+struct Queued {
   const Channel* channel = nullptr;
   int member = 0;
   size_t index = 0;  // in the member's queue
@@ -43,7 +43,7 @@ class Analysis {
     }
     for (bool grown = true; grown;) {
       grown = false;
-      for (const Place& place : places_) {
+      for (const Queued& place : places_) {
         if (!can_end(&place.operation()) && blocker_of(place).kind == Blocker::kNone) {
           grown = ending_.insert(&place.operation()).second;
         }
@@ -62,7 +62,7 @@ class Analysis {
   // What stands before an operation: another one that is stuck, or a rank whose threads have all left.
   struct Blocker {
     enum Kind { kNone, kOperation, kLeft } kind = kNone;
-    Place place;
+    Queued place;
     int rank = 0;
   };
 
@@ -77,9 +77,9 @@ class Analysis {
     });
   }
 
-  Place place_of(const Operation* operation) const {
+  Queued place_of(const Operation* operation) const {
     return *std::find_if(places_.begin(), places_.end(),
-                         [&](const Place& place) { return &place.operation() == operation; });
+                         [&](const Queued& place) { return &place.operation() == operation; });
   }
 
   // What keeps member `peer` from reaching its `index`-th posted operation, or from issuing a new one after
@@ -105,7 +105,7 @@ class Analysis {
     return before(channel, peer, static_cast<size_t>(found - queue.begin()));
   }
 
-  Blocker blocker_of(const Place& place) const {
+  Blocker blocker_of(const Queued& place) const {
     const Operation& operation = place.operation();
     if (operation.matched) return {};
     Blocker own = before(*place.channel, place.member, place.index);
@@ -120,7 +120,7 @@ class Analysis {
     return {};
   }
 
-  Blocker blocker_of_parts(const Place& place) const {
+  Blocker blocker_of_parts(const Queued& place) const {
     for (const Part& part : place.operation().parts) {
       if (part.matched) continue;
       const Blocker blocker =
@@ -136,7 +136,7 @@ class Analysis {
   std::string follow(const Wait& wait) const {
     std::vector<const Operation*> path;
     std::vector<std::string> lines;
-    Place place = place_of(wait.operation);
+    Queued place = place_of(wait.operation);
     while (true) {
       const auto seen = std::find(path.begin(), path.end(), &place.operation());
       if (seen != path.end()) {
@@ -157,7 +157,7 @@ class Analysis {
 
   const std::list<Wait>& waits_;
   const std::vector<Threads>& threads_;
-  std::vector<Place> places_;
+  std::vector<Queued> places_;
   std::set<const Operation*> ending_;
 };
 

@@ -46,7 +46,8 @@ std::shared_ptr<const plan::Method> planner_method(Method method, uint64_t seed)
   return method == Method::kPaper ? published::paper({.dispatch = {.seed = seed}}) : plan::ours();
 }
 
-std::vector<plan::Proposal> propose_under(const cost::CostModel& machine, const PlanningTask& task) {
+base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
+                                                          const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
   const plan::ProposalOptions options{.world_size = task.world_size,
@@ -165,12 +166,10 @@ std::vector<plan::Proposal> propose(const PlanningTask& task) {
     throw InputError("there is no strategy to plan with: name one as strategies");
   const std::vector<strategy::MemoryPolicy>& policies = task.choices.policies;
   for (size_t i = 0; i + 1 < policies.size(); ++i) {
-    try {
-      return propose_under(task.cost.under(policies[i]), task);
-    } catch (const base::InfeasibleError&) {
-    }
+    auto proposals = propose_under(task.cost.under(policies[i]), task);
+    if (proposals) return std::move(*proposals);
   }
-  return propose_under(policies.empty() ? task.cost : task.cost.under(policies.back()), task);
+  return propose_under(policies.empty() ? task.cost : task.cost.under(policies.back()), task).or_throw();
 }
 
 plan::Planner make_planner(const PlanningTask& task) {

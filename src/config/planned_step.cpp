@@ -62,54 +62,63 @@ std::vector<Planner> fallbacks_of(const Planner& planner) {
 
 // What another plan may mend: no room, or a mistake of ours.
 struct Failure {
-  std::exception_ptr error;
-  std::string message;
-  bool infeasible = false;
+  std::string why;
+  std::exception_ptr mistake;  // none: no room
+
+  base::Infeasible report() const {
+    if (mistake) std::rethrow_exception(mistake);
+    return {why};
+  }
 };
 
 template <typename Action>
 std::optional<Failure> failure_of(const Action& action) {
   try {
-    action();
-  } catch (const base::InfeasibleError& error) {
-    return Failure{std::current_exception(), error.what(), true};
+    std::optional<base::Infeasible> none = action();
+    return none ? std::optional(Failure{std::move(none->why), nullptr}) : std::nullopt;
   } catch (const std::logic_error& error) {
-    return Failure{std::current_exception(), error.what()};
+    return Failure{error.what(), std::current_exception()};
   }
-  return std::nullopt;
 }
 
 }  // namespace
 
-PlannedStep plan_step(const Planner& planner, int64_t step, const std::vector<strategy::Sequence>& sequences,
-                      const std::function<void(const strategy::StepPlan&)>& accept) {
+base::Feasible<PlannedStep> plan_step(const Planner& planner, int64_t step,
+                                      const std::vector<strategy::Sequence>& sequences,
+                                      const Accept& accept) {
   PlannedStep planned;
   const auto try_with = [&](const Planner& next) {
-    return failure_of([&] {
-      planned.plan = next.plan(step, sequences);
-      if (accept) accept(planned.plan);
+    return failure_of([&]() -> std::optional<base::Infeasible> {
+      base::Feasible<strategy::StepPlan> plan = next.try_plan(step, sequences);
+      if (!plan) return plan.none();
+      planned.plan = std::move(*plan);
+      return accept ? accept(planned.plan) : std::nullopt;
     });
   };
   const std::optional<Failure> first = try_with(planner);
   if (!first) return planned;
-  planned.fallback = first->message;
-  std::exception_ptr reported = first->error;
+  planned.fallback = first->why;
+  Failure reported = *first;
   bool widest = !chooses_widely(planner.options());
   for (const Planner& fallback : fallbacks_of(planner)) {
     const std::optional<Failure> failure = try_with(fallback);
     if (!failure) return planned;
-    if (widest && first->infeasible && failure->infeasible) reported = failure->error;
+    if (widest && !first->mistake && !failure->mistake) reported = *failure;
     widest = false;
   }
-  std::rethrow_exception(reported);
+  return reported.report();
 }
 
 BuiltStep build_step(const Planner& planner, const model::ParameterTable& table, int64_t step,
                      const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options) {
   graph::StepGraph graph;
-  PlannedStep planned = plan_step(planner, step, sequences, [&](const strategy::StepPlan& plan) {
-    graph = graph::build(plan, table, planner.cost(), planner.options().world_size, options);
-  });
+  const auto build = [&](const strategy::StepPlan& plan) -> std::optional<base::Infeasible> {
+    auto built = graph::try_build(plan, table, planner.cost(), planner.options().world_size, options);
+    if (!built) return built.none();
+    graph = std::move(*built);
+    return std::nullopt;
+  };
+  PlannedStep planned = plan_step(planner, step, sequences, build).or_throw();
   return {std::move(planned.plan), std::move(graph), std::move(planned.fallback)};
 }
 

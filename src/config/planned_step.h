@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/feasible.h"
 #include "config/data.h"
 #include "graph/build.h"
 #include "model/parameters.h"
@@ -18,15 +20,18 @@ struct PlannedStep {
   std::string fallback;  // empty: the plan is the planner's; otherwise why it is not
 };
 
-// The planner's plan of the batch. When planning fails, or `accept` throws, by what cannot be done
-// (base::InfeasibleError) or by a mistake of ours (std::logic_error), others are tried until one is accepted:
-// the best of all candidates, where the planner was to choose among fewer; then every candidate alone, those
-// that hold the longest sequences first, under the last memory policy; then those without lanes as published,
-// which shares nothing with our own search. When all fail, throws what the planner failed of; or, when that
-// was the lack of room, what the widest choice did. A pure function: all ranks fall back alike.
-PlannedStep plan_step(const plan::Planner& planner, int64_t step,
-                      const std::vector<strategy::Sequence>& sequences,
-                      const std::function<void(const strategy::StepPlan&)>& accept = {});
+// Nothing where a plan can be run, otherwise why not.
+using Accept = std::function<std::optional<base::Infeasible>(const strategy::StepPlan&)>;
+
+// The planner's plan of the batch. Where there is none, `accept` has something against it, or either makes a
+// mistake of ours (std::logic_error), others are tried until one is accepted: the best of all candidates,
+// where the planner was to choose among fewer; then every candidate alone, those that hold the longest
+// sequences first, under the last memory policy; then those without lanes as published, which shares nothing
+// with our own search. When all fail, says why the planner's own did, or throws its mistake; when it lacked
+// room, says why the widest choice failed. A pure function: all ranks fall back alike.
+base::Feasible<PlannedStep> plan_step(const plan::Planner& planner, int64_t step,
+                                      const std::vector<strategy::Sequence>& sequences,
+                                      const Accept& accept = {});
 
 struct BuiltStep {
   strategy::StepPlan plan;
@@ -34,7 +39,8 @@ struct BuiltStep {
   std::string fallback;  // as PlannedStep's
 };
 
-// The same with the verified step graph, which a plan must come to for being accepted.
+// The same with the verified step graph, which a plan must come to for being accepted. InfeasibleError where
+// nothing is accepted.
 BuiltStep build_step(const plan::Planner& planner, const model::ParameterTable& table, int64_t step,
                      const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options);
 

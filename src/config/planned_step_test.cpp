@@ -65,28 +65,42 @@ TEST(PlannedStep, TakesTheBestOfAllCandidatesAndNotTheRoomiest) {
 }
 
 // A graph that a plan can't be made into, by lack of memory or by a mistake, is nobody's last word.
+using Refusal = std::optional<base::Infeasible> (*)(const std::string& why);
+
+std::optional<base::Infeasible> by_memory(const std::string& why) { return base::Infeasible{why}; }
 template <typename Error>
-PlannedStep refusing(const std::string& refused, const std::vector<std::string>& candidates) {
+std::optional<base::Infeasible> throwing(const std::string& why) {
+  throw Error(why);
+}
+
+base::Feasible<PlannedStep> refusing(Refusal refuse, const std::string& refused,
+                                     const std::vector<std::string>& candidates) {
   const plan::Planner planner(options_of(candidates), small_cost());
-  return plan_step(planner, 0, {{.length_tokens = 100}}, [&](const strategy::StepPlan& plan) {
-    if (refused.empty() || to_text(plan.strategy()) == refused) throw Error("refused " + refused);
-  });
+  const auto accept = [&](const strategy::StepPlan& plan) -> std::optional<base::Infeasible> {
+    if (!refused.empty() && to_text(plan.strategy()) != refused) return std::nullopt;
+    return refuse("refused " + refused);
+  };
+  return plan_step(planner, 0, {{.length_tokens = 100}}, accept);
 }
 
 TEST(PlannedStep, TriesEveryCandidateAlone) {
   const plan::Planner both(options_of({"2x<1,1,1>", "<2,1,1>"}), small_cost());
   const std::string best = to_text(both.plan(0, {{.length_tokens = 100}}).strategy());
   const std::string other = best == "1x<2,1,1>" ? "2x<1,1,1>" : "1x<2,1,1>";
-  const auto by_mistake = refusing<base::AssertionError>(best, {"2x<1,1,1>", "<2,1,1>"});
-  EXPECT_EQ(to_text(by_mistake.plan.strategy()), other);
-  EXPECT_EQ(by_mistake.fallback, "refused " + best);
-  const auto by_memory = refusing<base::InfeasibleError>(best, {"2x<1,1,1>", "<2,1,1>"});
-  EXPECT_EQ(to_text(by_memory.plan.strategy()), other);
+  for (const Refusal refuse : {throwing<base::AssertionError>, by_memory}) {
+    const auto planned = refusing(refuse, best, {"2x<1,1,1>", "<2,1,1>"});
+    ASSERT_TRUE(planned);
+    EXPECT_EQ(to_text(planned->plan.strategy()), other);
+    EXPECT_EQ(planned->fallback, "refused " + best);
+  }
 }
 
-TEST(PlannedStep, ThrowsWhatThePlannerFailedOfWhenNothingHelps) {
-  EXPECT_THROW(refusing<base::AssertionError>("", {"2x<1,1,1>", "<1,1,2>"}), base::AssertionError);
-  EXPECT_THROW(refusing<base::InputError>("", {"2x<1,1,1>"}), base::InputError);
+TEST(PlannedStep, SaysWhatThePlannerFailedOfWhenNothingHelps) {
+  EXPECT_THROW(refusing(throwing<base::AssertionError>, "", {"2x<1,1,1>", "<1,1,2>"}), base::AssertionError);
+  EXPECT_THROW(refusing(throwing<base::InputError>, "", {"2x<1,1,1>"}), base::InputError);
+  const auto none = refusing(by_memory, "", {"2x<1,1,1>", "<1,1,2>"});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.none().why, "refused ");
 }
 
 TEST(PlannedStep, SaysWhatTheRoomiestHoldsWhenNoneHoldsTheBatch) {

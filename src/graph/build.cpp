@@ -8,6 +8,7 @@
 #include "cost/exchange.h"
 #include "graph/clock.h"
 #include "graph/lower.h"
+#include "graph/memory.h"
 #include "graph/verifier.h"
 
 namespace sluice::graph {
@@ -17,9 +18,9 @@ namespace {
 const std::vector<std::string> kOptionalPasses = {"layer-parts", "tail-weights", "verify"};
 
 // Runs passes by name: leaves out the disabled ones, times the others.
-class Passes {
+class GraphPasses {
  public:
-  Passes(const std::set<std::string>& disabled, std::vector<PassTime>* times)
+  GraphPasses(const std::set<std::string>& disabled, std::vector<PassTime>* times)
       : disabled_(disabled), times_(times) {
     for (const std::string& name : disabled) {
       if (std::ranges::find(kOptionalPasses, name) != kOptionalPasses.end()) continue;
@@ -43,10 +44,10 @@ class Passes {
 
 }  // namespace
 
-StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
-                const cost::CostModel& cost, int world_size, const BuildOptions& options,
-                std::vector<PassTime>* times) {
-  Passes passes(options.disabled_passes, times);
+base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                                    const cost::CostModel& cost, int world_size, const BuildOptions& options,
+                                    std::vector<PassTime>* times) {
+  GraphPasses passes(options.disabled_passes, times);
   if (const std::string fault = cost::exchange_fault(table.shape, plan); !fault.empty())
     throw base::InputError(fault);
   const Program& program = table.program;
@@ -70,8 +71,19 @@ StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& tab
   });
   passes.run("lower", [&] { graph = lower(plan, drafts, program, links, cost, options.purpose); });
   passes.run("clock", [&] { run_clock(graph); });
-  passes.run("verify", [&] { verify_or_throw(graph, table, cost); });
+  std::string no_room;
+  passes.run("verify", [&] {
+    require_proved(graph, table, cost);
+    no_room = memory_fault(graph, cost);
+  });
+  if (!no_room.empty()) return base::Infeasible{std::move(no_room)};
   return graph;
+}
+
+StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                const cost::CostModel& cost, int world_size, const BuildOptions& options,
+                std::vector<PassTime>* times) {
+  return try_build(plan, table, cost, world_size, options, times).or_throw();
 }
 
 }  // namespace sluice::graph

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "graph/draft.h"
 #include "graph/step_graph.h"
@@ -27,8 +28,12 @@ struct PassTime {
 };
 
 // link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without micro-batches
-// take no part. InputError when a scheme cannot cut the model, or a unit's lanes its heads; InfeasibleError
-// naming rank, peak and capacity when the program needs more memory than a device has.
+// take no part. InputError when a scheme cannot cut the model, or a unit's lanes its heads. When the program
+// needs more memory than a device has, why names rank, peak and capacity.
+base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                                    const cost::CostModel& cost, int world_size,
+                                    const BuildOptions& options = {}, std::vector<PassTime>* times = nullptr);
+// The same, where no other plan is left to try: InfeasibleError.
 StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
                 const cost::CostModel& cost, int world_size, const BuildOptions& options = {},
                 std::vector<PassTime>* times = nullptr);

@@ -7,10 +7,10 @@
 //             duration of d it ends min(d, R) later, and the rounds still owe what they lose by that.
 //   round     It starts on each NIC behind what earlier rounds owe there and behind transfers under way,
 //             and ends when the last NIC is done.
-// The end of an event stands once it has started; who starts first is not slowed by who starts later, except
-// that a round hands what it lost to the next. Not slowed by each other: transfers, which planning's score
-// knows nothing of (TP groups on one NIC share it in their price, cost::CostModel::transfer_ns), and what
-// rings move inside their cells.
+// The end of an event stands once it has started: an event is not slowed by one that starts later, except
+// that a round hands what it lost to the next. Stage transfers do not slow each other, because planning's
+// score counts each alone (TP groups on one NIC share it in their price, cost::CostModel::transfer_ns). Rings
+// inside cells are not slowed either.
 #pragma once
 
 #include <cstdint>

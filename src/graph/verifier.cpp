@@ -176,12 +176,9 @@ std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTa
   return found.take();
 }
 
-void verify_or_throw(const StepGraph& graph, const model::ParameterTable& table,
-                     const cost::CostModel& cost) {
+void require_proved(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost) {
   const std::vector<std::string> found = faults(graph, table, cost);
   SLUICE_ASSERT(found.empty(), base::text("the step graph is wrong: ", base::join(found, "; ")));
-  const std::string memory = memory_fault(graph, cost);
-  if (!memory.empty()) throw base::InfeasibleError(memory);
 }
 
 }  // namespace sluice::graph

@@ -28,8 +28,7 @@ namespace sluice::graph {
 std::vector<std::string> faults(const StepGraph& graph, const model::ParameterTable& table,
                                 const cost::CostModel& cost);
 
-// AssertionError listing the first faults, for they are ours; InfeasibleError when a rank needs more memory
-// than its device has (graph/memory).
-void verify_or_throw(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
+// AssertionError listing the first faults, for they are ours.
+void require_proved(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
 
 }  // namespace sluice::graph

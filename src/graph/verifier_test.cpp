@@ -273,7 +273,7 @@ TEST_F(Broken, AboveCapacityNamesRankPeakAndCapacity) {
 
 TEST_F(Broken, VerifyOrThrowBlamesUs) {
   graph_.nodes[0].seq = 7;
-  EXPECT_THROW(verify_or_throw(graph_, table_, cost_), base::AssertionError);
+  EXPECT_THROW(require_proved(graph_, table_, cost_), base::AssertionError);
 }
 
 }  // namespace

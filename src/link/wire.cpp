@@ -31,14 +31,14 @@ class Locator {
     const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
     return owned.begin <= slice.begin && slice.end <= owned.end;
   }
-  Place owner(int bucket, Interval slice) const {
+  Address owner(int bucket, Interval slice) const {
     const Interval owned = owners_.owned(table_.buckets[static_cast<size_t>(bucket)], rank_);
     return {Memory::kOwner, bucket, slice.begin - owned.begin};
   }
-  Place compute(int bucket, Interval slice) const {
+  Address compute(int bucket, Interval slice) const {
     return {Memory::kCompute, bucket, layout_.shard(bucket, rank_).offset_of(slice.begin)};
   }
-  Place owner_or_compute(int bucket, Interval slice) const {
+  Address owner_or_compute(int bucket, Interval slice) const {
     return owns(bucket, slice) ? owner(bucket, slice) : compute(bucket, slice);
   }
 
@@ -55,7 +55,7 @@ class WireOffsets {
   explicit WireOffsets(const std::vector<int64_t>& elements) : next_(elements.size()) {
     std::exclusive_scan(elements.begin(), elements.end(), next_.begin(), int64_t{0});
   }
-  Place take(int peer, int64_t elements) {
+  Address take(int peer, int64_t elements) {
     int64_t& next = next_[static_cast<size_t>(peer)];
     return {Memory::kWire, 0, std::exchange(next, next + elements)};
   }
@@ -64,7 +64,7 @@ class WireOffsets {
   std::vector<int64_t> next_;
 };
 
-bool follows(const Place& place, int64_t elements, const Place& next) {
+bool follows(const Address& place, int64_t elements, const Address& next) {
   return place.memory == next.memory && place.bucket == next.bucket && place.offset + elements == next.offset;
 }
 
@@ -129,7 +129,7 @@ struct Term {
   int bucket = 0;
   Interval slice;
   int order = 0;
-  Place from;  // of slice.begin
+  Address from;  // of slice.begin
 };
 
 // Cuts terms at each other's ends and adds up what lies above one another. Ascending by (bucket, begin).
@@ -179,7 +179,7 @@ class SumBuilder {
             .first_source = static_cast<int32_t>(level_.sources.size()),
             .sources = static_cast<int32_t>(active.size())};
     for (const Term& term : active) {
-      Place from = term.from;
+      Address from = term.from;
       from.offset += slice.begin - term.slice.begin;
       level_.sources.push_back(from);
     }

@@ -23,22 +23,22 @@ namespace sluice::link {
 // bucket, its intervals end to end; kOwner is the rank's owned slice of a bucket.
 enum class Memory : uint8_t { kWire, kCompute, kOwner };
 
-struct Place {
+struct Address {
   Memory memory = Memory::kWire;
   int bucket = 0;      // unused for kWire
   int64_t offset = 0;  // elements from the start of that memory
-  bool operator==(const Place&) const = default;
+  bool operator==(const Address&) const = default;
 };
 
 struct Copy {
-  Place from;
-  Place to;
+  Address from;
+  Address to;
   int64_t elements = 0;
 };
 
 // to = ((source 0 + source 1) + source 2) + …; `to` may be one of the sources, never overlaps one partly.
 struct Sum {
-  Place to;
+  Address to;
   int64_t elements = 0;
   int32_t first_source = 0;  // in WireLevel::sources
   int32_t sources = 0;       // at least one
@@ -52,7 +52,7 @@ struct WireLevel {
   std::vector<Copy> pack;    // before the exchange, from compute or owner memory to the wire
   std::vector<Copy> unpack;  // after it: from the wire, and local moves
   std::vector<Sum> sums;     // after it; push only
-  std::vector<Place> sources;
+  std::vector<Address> sources;
 
   int64_t sent() const;  // elements over all peers
   int64_t received() const;
@@ -80,7 +80,7 @@ struct BucketMemory {
 
 // The element that a place stands for; `wire` is the first element of the buffer that kWire means.
 template <typename Element>
-Element* locate(const BucketMemory<Element>& memory, Element* wire, const Place& place) {
+Element* locate(const BucketMemory<Element>& memory, Element* wire, const Address& place) {
   if (place.memory == Memory::kWire) return wire + place.offset;
   const auto& pointers = place.memory == Memory::kCompute ? memory.compute : memory.owner;
   return pointers[static_cast<size_t>(place.bucket)] + place.offset;

@@ -43,9 +43,10 @@ class Freedom : public testing::TestWithParam<Setting> {
                                   .max_strategies = 3,
                                   .max_cp = max_cp,
                                   .max_share = max_share};
-    const Planner planner(
-        {.world_size = ranks, .candidates = strategies_of(propose(options, cost)), .effort = Effort::kQuick},
-        cost);
+    const Planner planner({.world_size = ranks,
+                           .candidates = strategies_of(propose(options, cost).or_throw()),
+                           .effort = Effort::kQuick},
+                          cost);
     int64_t total_ns = 0;
     for (const std::vector<int64_t>& lengths : batches) {
       std::vector<strategy::Sequence> sequences;

@@ -26,9 +26,8 @@ struct StagedPack {
 // waiting when it comes first, and the first stage when it comes last. And rings tie lanes, which should
 // reach them at the same time. So:
 //
-// - Units are a small part of the credit and of the step. Lanes of one node divide a sequence until its unit
-// is
-//   small enough. Where all lanes of a node are too few, the sequence takes as many lanes as keep lanes busy,
+// - Units are a small part of the credit and of the step: lanes of one node divide a sequence until its unit
+//   is small enough. Where all lanes of a node are too few, the sequence takes as many lanes as keep lanes busy,
 //   or idle, for the least time in all.
 // - Every lane has two columns, of what runs in the front half of the step and in the back half, each a stack
 //   that grows from the middle outwards. The widest rings are laid first, of a width the longest first, on

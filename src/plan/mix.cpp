@@ -93,20 +93,21 @@ std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world
   return schemes;
 }
 
-void require_held(int64_t context_length, std::span<const SchemeCost> schemes, int world_size) {
+std::optional<base::Infeasible> held_by_none(int64_t context_length, std::span<const SchemeCost> schemes,
+                                             int world_size) {
   const std::string ranks = base::human_count(world_size, "rank", "ranks");
   if (schemes.empty()) {
-    throw base::InfeasibleError(base::text("no scheme that the calibration knows holds the model on ", ranks,
-                                           ": use more, or devices with more memory"));
+    return base::Infeasible{base::text("no scheme that the calibration knows holds the model on ", ranks,
+                                       ": use more, or devices with more memory")};
   }
   int64_t longest = 0;
   for (const SchemeCost& scheme : schemes) longest = std::max(longest, scheme.max_len_tokens());
-  if (longest >= context_length) return;
-  throw base::InfeasibleError(
+  if (longest >= context_length) return std::nullopt;
+  return base::Infeasible{
       base::text("no strategy on ", ranks, " holds context_length ", context_length,
                  ": the longest that fits is ", longest,
                  " tokens: lower context_length, use more ranks or devices with more memory, or allow more "
-                 "lanes by max_cp"));
+                 "lanes by max_cp")};
 }
 
 int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes) {

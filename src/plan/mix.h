@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "plan/scheme_cost.h"
 #include "strategy/strategy.h"
@@ -35,9 +37,10 @@ struct SchemeLimits {
 std::vector<SchemeCost> schemes_to_search(const cost::CostModel& cost, int world_size,
                                           const SchemeLimits& limits);
 
-// InfeasibleError unless one of the `schemes` that are usable on `world_size` ranks holds `context_length`
-// tokens.
-void require_held(int64_t context_length, std::span<const SchemeCost> schemes, int world_size);
+// Why none of the `schemes` that are usable on `world_size` ranks holds `context_length` tokens; nothing when
+// one does.
+std::optional<base::Infeasible> held_by_none(int64_t context_length, std::span<const SchemeCost> schemes,
+                                             int world_size);
 
 int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes);
 // The longest sequence that one of its pipelines holds; 0 without any.

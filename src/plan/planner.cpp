@@ -104,25 +104,26 @@ std::vector<size_t> Planner::preference(int64_t step) const {
   return order;
 }
 
-std::optional<StepPlan> Planner::try_plan(int64_t step, const std::vector<Sequence>& sequences) const {
+std::optional<StepPlan> Planner::plan_under_policy(int64_t step,
+                                                   const std::vector<Sequence>& sequences) const {
   std::optional<StepPlan> plan = options_.method->plan(*this, step, sequences);
   if (plan) set_policy(*plan, cost_.policy());
   return plan;
 }
 
-StepPlan Planner::plan(int64_t step, const std::vector<Sequence>& sequences) const {
+base::Feasible<StepPlan> Planner::try_plan(int64_t step, const std::vector<Sequence>& sequences) const {
   SLUICE_ASSERT(step >= 0, text("step ", step));
-  if (std::optional<StepPlan> plan = try_plan(step, sequences)) return std::move(*plan);
+  if (std::optional<StepPlan> plan = plan_under_policy(step, sequences)) return std::move(*plan);
   for (const Planner& fallback : fallbacks_) {
-    std::optional<StepPlan> plan = fallback.try_plan(step, sequences);
+    std::optional<StepPlan> plan = fallback.plan_under_policy(step, sequences);
     if (!plan) continue;
     relax_policies(*plan, cost_, options_.world_size);
     return std::move(*plan);
   }
-  (fallbacks_.empty() ? *this : fallbacks_.back()).fail_infeasible(step, sequences);
+  return (fallbacks_.empty() ? *this : fallbacks_.back()).none_of(step, sequences);
 }
 
-void Planner::fail_infeasible(int64_t step, const std::vector<Sequence>& sequences) const {
+base::Infeasible Planner::none_of(int64_t step, const std::vector<Sequence>& sequences) const {
   const auto longest = std::max_element(
       sequences.begin(), sequences.end(),
       [](const Sequence& a, const Sequence& b) { return a.length_tokens < b.length_tokens; });
@@ -140,9 +141,8 @@ void Planner::fail_infeasible(int64_t step, const std::vector<Sequence>& sequenc
                       ", the smallest scheme that holds it, or lower the context length")
                : text("no scheme on ", base::human_count(options_.world_size, "rank", "ranks"),
                       " holds it: take more ranks or devices with more memory, or lower the context length");
-  throw base::InfeasibleError(text("document ", longest->document, " has a sequence of ",
-                                   base::human_count(longest->length_tokens, "token", "tokens"), " but ",
-                                   fault, ": ", way_out));
+  return {text("document ", longest->document, " has a sequence of ",
+               base::human_count(longest->length_tokens, "token", "tokens"), " but ", fault, ": ", way_out)};
 }
 
 }  // namespace sluice::plan

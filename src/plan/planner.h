@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "plan/scheme_cost.h"
 #include "plan/search.h"
@@ -67,14 +68,19 @@ class Planner {
   // The longest sequence that some candidate holds under some policy.
   int64_t max_len_tokens() const;
 
-  // Throws base::InfeasibleError naming the longest sequence, the most that a candidate holds and the
-  // smallest scheme that would hold it when none holds the batch. `estimated_ns` is the longest schedule of a
-  // pipeline, without pull, push and update; `lower_bound_ns` is what no plan of any candidate that the
-  // selection allows can beat (0 where the method knows none). `candidates` holds those that hold the batch,
-  // in the order in which they were looked at, with what is beside their schedules; with ours() one that its
-  // bound ruled out stands with its bound. Micro-batches that fit under an earlier policy than their step's
-  // are given it where the schedule gains. Thread-safe.
-  strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
+  // When no candidate holds the batch, why names the longest sequence, the most that a candidate holds and
+  // the smallest scheme that would hold it. `estimated_ns` is the longest schedule of a pipeline, without
+  // pull, push and update; `lower_bound_ns` is what no plan of any candidate that the selection allows can
+  // beat (0 where the method knows none). `candidates` holds those that hold the batch, in the order in which
+  // they were looked at, with what is beside their schedules; with ours() one that its bound ruled out stands
+  // with its bound. Micro-batches that fit under an earlier policy than their step's are given it where the
+  // schedule gains. Thread-safe.
+  base::Feasible<strategy::StepPlan> try_plan(int64_t step,
+                                              const std::vector<strategy::Sequence>& sequences) const;
+  // The same, where nothing else is left to try: InfeasibleError.
+  strategy::StepPlan plan(int64_t step, const std::vector<strategy::Sequence>& sequences) const {
+    return try_plan(step, sequences).or_throw();
+  }
 
   // What a method plans with: every candidate's schemes under cost(), and the candidates in the order in
   // which the selection looks at them.
@@ -88,9 +94,9 @@ class Planner {
 
  private:
   // Under this planner's own policy.
-  std::optional<strategy::StepPlan> try_plan(int64_t step,
-                                             const std::vector<strategy::Sequence>& sequences) const;
-  [[noreturn]] void fail_infeasible(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
+  std::optional<strategy::StepPlan> plan_under_policy(int64_t step,
+                                                      const std::vector<strategy::Sequence>& sequences) const;
+  base::Infeasible none_of(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
 
   PlannerOptions options_;
   cost::CostModel cost_;

@@ -286,14 +286,14 @@ void LongestRange::add(int64_t tokens) {
   most = std::max(most, tokens);
 }
 
-std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost) {
+base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");
   std::vector<SchemeCost> schemes =
       schemes_to_search(cost, options.world_size,
                         {.max_cp = options.max_cp,
                          .max_share = options.max_share,
                          .tokens_a_rank = mean_tokens(options.sample_batches) / options.world_size});
-  require_held(options.context_length, schemes, options.world_size);
+  if (auto none = held_by_none(options.context_length, schemes, options.world_size)) return std::move(*none);
   Portfolio portfolio(options, cost, std::move(schemes));
   portfolio.choose();
   return portfolio.proposals();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "strategy/strategy.h"
 
@@ -45,10 +46,10 @@ struct Proposal {
 // place by place what is best beside the others takes it. MixSearch finds mixes by fluid estimates; those
 // that seem best are planned with as training would plan, on a few batches, and estimates corrected by that.
 // At last every win is planned, and members are exchanged for others, or joined, while plans prove that it
-// gains. Budgets are counts, never times. InfeasibleError naming the context length and the longest sequence
-// that any strategy holds. A pure function of its inputs, in integers but for `frequency`, which nothing
-// depends on.
-std::vector<Proposal> propose(const ProposalOptions& options, const cost::CostModel& cost);
+// gains. Budgets are counts, never times. When no strategy holds the context length, why names it and the
+// longest sequence that any holds. A pure function of its inputs, in integers but for `frequency`, which
+// nothing depends on.
+base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options, const cost::CostModel& cost);
 
 // The strategies alone.
 std::vector<strategy::Strategy> strategies_of(const std::vector<Proposal>& proposals);

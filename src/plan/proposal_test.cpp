@@ -38,9 +38,9 @@ TEST(Proposal, OneHoldsTheContextAndAllArePlannable) {
   const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(4) + 500;  // not on <1,1,1>
   const ProposalOptions options{
       .world_size = 4, .context_length = context, .sample_batches = samples(context)};
-  const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost));
+  const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost).or_throw());
   ASSERT_LE(proposed.size(), 8u);
-  EXPECT_EQ(texts_of(proposed), texts_of(strategies_of(propose(options, cost))));
+  EXPECT_EQ(texts_of(proposed), texts_of(strategies_of(propose(options, cost).or_throw())));
   const Planner planner({.world_size = 4, .candidates = proposed}, cost);
   EXPECT_GE(planner.max_len_tokens(), context);
   const Planner first({.world_size = 4, .candidates = {proposed[0]}}, cost);
@@ -49,14 +49,12 @@ TEST(Proposal, OneHoldsTheContextAndAllArePlannable) {
 
 TEST(Proposal, ContextThatNothingHoldsIsInfeasible) {
   const cost::CostModel cost = test_cost();
-  try {
-    propose({.world_size = 2, .context_length = 10'000'000, .sample_batches = samples(100)}, cost);
-    FAIL();
-  } catch (const base::InfeasibleError& error) {
-    const std::string message = error.what();
-    EXPECT_NE(message.find("context_length 10000000"), std::string::npos) << message;
-    EXPECT_NE(message.find("the longest that fits is "), std::string::npos) << message;
-  }
+  const auto proposed =
+      propose({.world_size = 2, .context_length = 10'000'000, .sample_batches = samples(100)}, cost);
+  ASSERT_FALSE(proposed);
+  const std::string& why = proposed.none().why;
+  EXPECT_NE(why.find("context_length 10000000"), std::string::npos) << why;
+  EXPECT_NE(why.find("the longest that fits is "), std::string::npos) << why;
 }
 
 // Every mix of usable schemes, ranks left idle or not.
@@ -77,11 +75,8 @@ int64_t planned_ns(const strategy::Strategy& strategy, const std::vector<int64_t
   std::vector<strategy::Sequence> sequences;
   for (const int64_t length : batch) sequences.push_back({.length_tokens = length});
   const Planner planner({.world_size = ranks, .candidates = {strategy}, .effort = Effort::kQuick}, cost);
-  try {
-    return planner.plan(0, sequences).estimated_ns;
-  } catch (const base::InfeasibleError&) {
-    return std::numeric_limits<int64_t>::max();
-  }
+  const auto plan = planner.try_plan(0, sequences);
+  return plan ? plan->estimated_ns : std::numeric_limits<int64_t>::max();
 }
 
 // With as many strategies as batches, brute force is each batch's best over every strategy there is.
@@ -94,7 +89,7 @@ TEST(Proposal, IsNearTheBestOfAllStrategies) {
   enumerate(schemes, ranks, {}, all);
   ASSERT_GT(all.size(), 50u);
   const std::vector<Proposal> proposed =
-      propose({.world_size = ranks, .context_length = 1000, .sample_batches = batches}, cost);
+      propose({.world_size = ranks, .context_length = 1000, .sample_batches = batches}, cost).or_throw();
   int64_t ours_ns = 0, best_ns = 0;
   for (const std::vector<int64_t>& batch : batches) {
     int64_t ours = std::numeric_limits<int64_t>::max(), best = ours;
@@ -114,7 +109,7 @@ TEST(Proposal, FrequenciesAddUpAndTimesArePlans) {
   const cost::CostModel cost = test_cost();
   const auto batches = samples(cost::MemoryCost(cost, {}).max_len_tokens(4) + 500);
   const std::vector<Proposal> proposed =
-      propose({.world_size = 4, .context_length = 1000, .sample_batches = batches}, cost);
+      propose({.world_size = 4, .context_length = 1000, .sample_batches = batches}, cost).or_throw();
   double sum = 0;
   for (const Proposal& proposal : proposed) {
     sum += proposal.frequency;
@@ -134,9 +129,12 @@ TEST(Proposal, FrequenciesAddUpAndTimesArePlans) {
 TEST(Proposal, KeepsToTheNumberOfStrategies) {
   const cost::CostModel cost = test_cost();
   const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(8) + 500;
-  const std::vector<Proposal> proposed = propose(
-      {.world_size = 8, .context_length = context, .sample_batches = samples(context), .max_strategies = 1},
-      cost);
+  const std::vector<Proposal> proposed = propose({.world_size = 8,
+                                                  .context_length = context,
+                                                  .sample_batches = samples(context),
+                                                  .max_strategies = 1},
+                                                 cost)
+                                             .or_throw();
   ASSERT_EQ(proposed.size(), 1u);
   EXPECT_GE(proposed[0].max_len_tokens, context);
   EXPECT_EQ(proposed[0].frequency, 1.0);
@@ -151,20 +149,22 @@ TEST(Proposal, OneStrategySharesAllParametersOverAllRanks) {
     const std::vector<strategy::Pipeline>& pipelines = proposal.strategy.pipelines;
     return pipelines.size() == 1 && pipelines[0].scheme.tp * pipelines[0].scheme.share == 8;
   };
-  EXPECT_EQ(std::ranges::count_if(propose(options, cost), shares_all), 0);
+  EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 0);
   options.max_share = 8;
-  EXPECT_EQ(std::ranges::count_if(propose(options, cost), shares_all), 1);
+  EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 1);
 }
 
 TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
-  const std::vector<Proposal> proposed = propose({.world_size = 4, .context_length = 2000}, test_cost());
+  const std::vector<Proposal> proposed =
+      propose({.world_size = 4, .context_length = 2000}, test_cost()).or_throw();
   ASSERT_EQ(proposed.size(), 1u);
   EXPECT_GE(proposed[0].max_len_tokens, 2000);
 }
 
 TEST(Proposal, OneRankHasOneStrategy) {
   const std::vector<strategy::Strategy> proposed = strategies_of(
-      propose({.world_size = 1, .context_length = 100, .sample_batches = samples(100)}, test_cost()));
+      propose({.world_size = 1, .context_length = 100, .sample_batches = samples(100)}, test_cost())
+          .or_throw());
   EXPECT_EQ(texts_of(proposed), (std::vector<std::string>{"1x<1,1,1>"}));
 }
 

@@ -370,12 +370,14 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
   return result;
 }
 
-std::vector<plan::Proposal> paper_propose(const plan::ProposalOptions& options, const cost::CostModel& cost) {
+base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOptions& options,
+                                                          const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.context_length >= 1, "a proposal of no strategy");
   std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
   std::erase_if(schemes,
                 [&](const plan::SchemeCost& known) { return cost::is_derived(cost, known.scheme()); });
-  plan::require_held(options.context_length, schemes, options.world_size);
+  if (auto none = plan::held_by_none(options.context_length, schemes, options.world_size))
+    return std::move(*none);
   const std::vector<plan::Mix> mixes = all_mixes(options, schemes);
   const Judge judging(mixes, schemes, options);
   std::vector<Judged> judged = judge(judging, mixes.size(), options);

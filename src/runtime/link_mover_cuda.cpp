@@ -131,7 +131,7 @@ class DeviceLinkMover final : public LinkMover {
     copy(lists.unpack, copy_jobs(level.unpack, memory, wire));
     if constexpr (std::is_floating_point_v<Element>) {
       std::vector<const void*> sources;
-      for (const link::Place& place : level.sources) sources.push_back(locate(memory, wire, place));
+      for (const link::Address& place : level.sources) sources.push_back(locate(memory, wire, place));
       const auto* terms =
           reinterpret_cast<const Element* const*>(lists.sources.update(std::move(sources), device_));
       const SumJob* jobs = lists.sums.update(sum_jobs(level, memory, wire), device_);

@@ -27,7 +27,7 @@ class ReadyQueue {
 };
 
 // What stands between a lane's stage and its next cell.
-struct Place {
+struct LaneStage {
   bool busy = false;
   int finished_units = 0;          // weight gradients done
   int64_t activation_free_ns = 0;  // when its streams can carry the next transfer
@@ -85,7 +85,7 @@ class Simulation {
 
   int last_stage() const { return load_.stages - 1; }
   const TimedUnit& unit_at(int unit) const { return load_.units[static_cast<size_t>(unit)]; }
-  Place& place(int stage, int lane) {
+  LaneStage& place(int stage, int lane) {
     return places_[static_cast<size_t>(stage) * static_cast<size_t>(load_.lanes) + static_cast<size_t>(lane)];
   }
   template <typename Action>
@@ -106,7 +106,7 @@ class Simulation {
   void send(int stage, int unit, EventKind direction);
   bool start_transfer(const Waiting& transfer);
   int64_t& arrived_ns(const Waiting& transfer, int lane) {
-    Place& at = place(transfer.stage, lane);
+    LaneStage& at = place(transfer.stage, lane);
     return transfer.direction == EventKind::kForwardArrival ? at.activation_arrived_ns
                                                             : at.gradient_arrived_ns;
   }
@@ -125,7 +125,7 @@ class Simulation {
   void start(int stage, Choice choice);
 
   const PipelineLoad& load_;
-  std::vector<Place> places_;  // by stage, then lane
+  std::vector<LaneStage> places_;  // by stage, then lane
   std::vector<Lane> lanes_;
   std::vector<bool> final_;             // the last unit of every lane it uses
   std::vector<int> unfinished_stages_;  // by unit
@@ -221,7 +221,7 @@ bool Simulation::backward_allowed(int stage, int unit) {
 }
 
 Simulation::Choice Simulation::choose(int stage, int lane) {
-  Place& at = place(stage, lane);
+  LaneStage& at = place(stage, lane);
   if (!at.backward.empty()) {
     const int unit = at.backward.front();
     if (backward_allowed(stage, unit)) {
@@ -263,7 +263,7 @@ bool Simulation::try_start(int stage, int lane) {
 void Simulation::start(int stage, Choice choice) {
   const int64_t end_ns = now_ns_ + duration_ns(stage, choice.unit, choice.kind);
   for_each_lane(choice.unit, [&](int lane) {
-    Place& at = place(stage, lane);
+    LaneStage& at = place(stage, lane);
     at.busy = true;
     if (choice.kind == CellKind::kForward) {
       at.forward.pop();
@@ -293,7 +293,7 @@ bool Simulation::start_transfer(const Waiting& transfer) {
   const bool forward = transfer.direction == EventKind::kForwardArrival;
   const int receiver = forward ? transfer.stage + 1 : transfer.stage - 1;
   const auto free_ns = [&](int stage, int lane) -> int64_t& {
-    Place& at = place(stage, lane);
+    LaneStage& at = place(stage, lane);
     return forward ? at.activation_free_ns : at.gradient_free_ns;
   };
   bool free = true;

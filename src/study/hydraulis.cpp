@@ -54,7 +54,8 @@ std::vector<strategy::Strategy> published_strategies(const SystemInputs& inputs,
                                                        .context_length = inputs.context_length,
                                                        .sample_batches = inputs.sample_batches,
                                                        .max_strategies = kMostStrategies},
-                                                      cost));
+                                                      cost)
+                                 .or_throw());
 }
 
 // One scheme on all ranks, each that is published and holds the context.

@@ -32,7 +32,7 @@ class SluiceSystem : public System {
   }
   const cost::CostModel& cost() const override { return planner_.cost(); }
   SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
-    config::PlannedStep planned = config::plan_step(planner_, step, sequences);
+    config::PlannedStep planned = config::plan_step(planner_, step, sequences).or_throw();
     return {.plan = std::move(planned.plan), .fallback = std::move(planned.fallback)};
   }
 

@@ -162,13 +162,11 @@ void propose(Rng& rng, Instance& instance, int64_t longest) {
       .world_size = instance.world_size,
       .context_length = longest,
       .sample_batches = {random_lengths(rng, longest), random_lengths(rng, longest)}};
-  try {
-    const cost::CostModel cost(instance.calibration.options);
-    for (Strategy& strategy : strategies_of(plan::propose(options, cost))) {
-      instance.proposed.push_back(to_text(strategy));
-      instance.candidates.push_back(std::move(strategy));
-    }
-  } catch (const base::InfeasibleError&) {  // a random candidate may hold more than any that is proposed
+  const auto proposals = plan::propose(options, cost::CostModel(instance.calibration.options));
+  if (!proposals) return;  // a random candidate may hold more than any that is proposed
+  for (Strategy& strategy : strategies_of(*proposals)) {
+    instance.proposed.push_back(to_text(strategy));
+    instance.candidates.push_back(std::move(strategy));
   }
 }
 
@@ -199,11 +197,8 @@ std::optional<Json> plan_of(const Instance& instance, const plan::PlannerOptions
                             int64_t threads) {
   const plan::Planner planner = planner_of(instance, options);
   const auto once = [&]() -> std::optional<Json> {
-    try {
-      return to_json(planner.plan(step, instance.sequences));
-    } catch (const base::InfeasibleError&) {
-      return std::nullopt;
-    }
+    const auto plan = planner.try_plan(step, instance.sequences);
+    return plan ? std::optional(to_json(*plan)) : std::nullopt;
   };
   std::vector<std::future<std::optional<Json>>> others;
   for (int64_t i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, once));
