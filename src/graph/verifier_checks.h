@@ -1,6 +1,7 @@
 // The verifier's checks, one function each; internal to graph/verifier.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,9 @@ struct Context {
   // Whether the node's members are the ranks of a unit's lanes on `stages` stages from `stage` on.
   bool runs_on(const Node& node, int unit, int stage, int stages) const;
 };
+
+// Whether `node` depends on the node `on`.
+inline bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
 
 // REQUIRES for each: the ones before it found nothing.
 void check_shape(const StepGraph& graph, Faults& faults);

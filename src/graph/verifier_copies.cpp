@@ -11,8 +11,6 @@ namespace sluice::graph::verifier {
 
 namespace {
 
-bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
-
 // A unit's nodes that work on one layer.
 struct LayerNodes {
   int forward = -1;

@@ -1,4 +1,4 @@
-// The checks that know what the nodes mean: completeness, transfers, links, credits.
+// The checks of the work itself: completeness, transfers between stages, what is kept, credits.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,8 +13,6 @@ using base::Interval;
 using cost::CellKind;
 
 namespace {
-
-bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
 
 // How far a unit has come with an operation.
 enum class Progress : uint8_t { kNothing, kForward, kBackwardInput, kDone };
@@ -113,6 +111,15 @@ class Completeness {
   std::vector<Progress> progress_;  // by unit, then operation
 };
 
+}  // namespace
+
+void check_completeness(const Context& context, Faults& faults) {
+  faults.begin("completeness");
+  Completeness(context, faults).check();
+}
+
+namespace {
+
 // The cells at a stage's edges for one unit.
 struct Edge {
   int first_forward = -1;
@@ -121,82 +128,6 @@ struct Edge {
   int last_backward = -1;
   std::array<int, 2> sent = {-1, -1};  // transfers above the stage: activation, gradient
 };
-
-}  // namespace
-
-Context::Context(const StepGraph& step_graph, const model::ParameterTable& table,
-                 const cost::CostModel& cost_model)
-    : graph(step_graph), cost(cost_model), program(table.program) {
-  std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
-  for (const Node& node : graph.nodes) {
-    if (const UnitOnStage* at = node.at()) ++begin[static_cast<size_t>(at->pipeline) + 1];
-  }
-  for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
-  cells.resize(begin.back());
-  for (const int id : graph.in_order()) {
-    const UnitOnStage* at = graph.node(id).at();
-    if (at == nullptr) {
-      exchanges.push_back(id);
-    } else {
-      cells[begin[static_cast<size_t>(at->pipeline)]++] = id;
-    }
-  }
-  for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
-    first_unit.push_back(static_cast<int>(units.size()));
-    const strategy::PipelinePlan& pipeline = graph.plan.pipelines[p];
-    for (const strategy::Pass& pass : strategy::passes(pipeline)) {
-      units.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
-                       schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});
-    }
-  }
-}
-
-int Context::unit_of(const UnitOnStage& at) const {
-  const auto pipeline = static_cast<size_t>(at.pipeline);
-  const int end =
-      pipeline + 1 < first_unit.size() ? first_unit[pipeline + 1] : static_cast<int>(units.size());
-  const int unit = first_unit[pipeline] + at.unit;
-  if (at.unit < 0 || unit >= end) return -1;
-  const PlannedUnit& of = units[static_cast<size_t>(unit)];
-  const bool same = of.first_lane == at.lane && of.lanes == at.lanes && of.tokens == at.tokens;
-  return same ? unit : -1;
-}
-
-Interval Context::gathered_by(const Node& node) const {
-  const Cell& cell = node.cell();
-  const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
-  if (scheme.share == 1) return cell.run;
-  const CellKind kind = node.cell_kind();
-  return graph::gathered_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
-}
-
-Interval Context::summed_by(const Node& node) const {
-  const Cell& cell = node.cell();
-  const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
-  if (scheme.share == 1) return cell.run;
-  const CellKind kind = node.cell_kind();
-  return graph::summed_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
-}
-
-bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
-  const PlannedUnit& planned = units[static_cast<size_t>(unit)];
-  const strategy::Pipeline& place = pipeline(planned.pipeline);
-  std::vector<int> ranks;
-  for (int s = stage; s < stage + stages; ++s) {
-    for (int lane = planned.first_lane; lane < planned.end_lane(); ++lane) {
-      for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(s, lane, t));
-    }
-  }
-  if (!std::ranges::is_sorted(ranks)) std::ranges::sort(ranks);
-  return node.members == ranks;
-}
-
-void check_completeness(const Context& context, Faults& faults) {
-  faults.begin("completeness");
-  Completeness(context, faults).check();
-}
-
-namespace {
 
 // By unit, then stage, the cells and transfers at the stages' edges.
 std::vector<std::vector<Edge>> find_edges(const Context& context, Faults& faults) {
@@ -266,111 +197,6 @@ void check_transfers(const Context& context, Faults& faults) {
       if (context.graph.purpose == Purpose::kEvaluate) continue;
       check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward,
                      faults);
-    }
-  }
-}
-
-namespace {
-
-// Rounds of one level must follow one another, each behind the level before it.
-void check_rounds(const Context& context, NodeKind first, NodeKind second, Faults& faults) {
-  const bool pull = first == NodeKind::kPullInter;
-  const bool two_levels = context.graph.links->has_inter();
-  const NodeKind only = pull ? second : first;  // intra
-  const int rounds = static_cast<int>(context.graph.links->rounds.buckets.size());
-  int next_first = pull ? 0 : rounds - 1;
-  int next_second = next_first;
-  const int stride = pull ? 1 : -1;
-  std::vector<int> of_first(static_cast<size_t>(rounds), -1);
-  for (const int id : context.exchanges) {
-    const Node& node = context.graph.node(id);
-    if (node.kind != first && node.kind != second) continue;
-    const bool is_first = node.kind == first;
-    if (!two_levels && node.kind != only) return faults.add("'", label(node), "' on a single node");
-    int& expected = is_first ? next_first : next_second;
-    if (node.round() != expected) return faults.add("'", label(node), "' where round ", expected, " is due");
-    expected += stride;
-    if (static_cast<int>(node.members.size()) != context.graph.world_size) {
-      faults.add("'", label(node), "' is not of all ranks");
-    }
-    if (is_first) of_first[static_cast<size_t>(node.round())] = id;
-    if (!is_first && two_levels && !waits_for(node, of_first[static_cast<size_t>(node.round())])) {
-      faults.add("'", label(node), "' does not wait for the level before it");
-    }
-  }
-  const int end = pull ? rounds : -1;
-  const bool first_done = next_first == end || (!two_levels && first != only);
-  const bool second_done = next_second == end || (!two_levels && second != only);
-  if (!first_done || !second_done) faults.add("some rounds of ", name_of(only), " are missing");
-}
-
-}  // namespace
-
-// A rank's compute stream is a queue, so what an earlier cell waited for has arrived for the later ones too.
-void check_pulls(const Context& context, Faults& faults) {
-  faults.begin("pulls");
-  check_rounds(context, NodeKind::kPullInter, NodeKind::kPullIntra, faults);
-  const StepGraph& graph = context.graph;
-  const std::vector<int> rounds = pull_rounds(context.program, graph.links->rounds);
-  std::vector<int> arrived(static_cast<size_t>(graph.world_size), -1);
-  for (const int id : context.cells) {
-    const Node& node = graph.node(id);
-    if (!is_compute_cell(node.kind)) continue;
-    int waited = -1;
-    for (const int on : node.dependencies) {
-      if (graph.node(on).kind == NodeKind::kPullIntra) waited = std::max(waited, graph.node(on).round());
-    }
-    int needed = -1;
-    const Interval run = context.gathered_by(node);
-    for (int64_t at = run.begin; at < run.end; ++at)
-      needed = std::max(needed, rounds[static_cast<size_t>(at)]);
-    for (const int rank : node.members) {
-      int& have = arrived[static_cast<size_t>(rank)];
-      have = std::max(have, waited);
-      if (have >= needed) continue;
-      faults.add("'", label(node), "' uses parameters of round ", needed, " which rank ", rank,
-                 " has not waited for");
-    }
-  }
-}
-
-// Pushes are a queue as well: what an earlier one waited for needs no second wait. Seq stands for the place
-// in a rank's program, along which it ascends.
-void check_pushes(const Context& context, Faults& faults) {
-  const StepGraph& graph = context.graph;
-  if (graph.purpose == Purpose::kEvaluate) return;
-  faults.begin("pushes");
-  check_rounds(context, NodeKind::kPushIntra, NodeKind::kPushInter, faults);
-  const auto ranks = static_cast<size_t>(graph.world_size);
-  const size_t rounds = graph.links->rounds.buckets.size();
-  std::vector<int64_t> written(ranks * rounds, -1);  // by rank and round: seq of the last gradient
-  std::vector<int64_t> covered(ranks, -1);           // by rank: seq of the last cell that a push waits for
-  for (const int id : context.cells) {
-    const Node& node = graph.node(id);
-    if (!is_compute_cell(node.kind)) continue;
-    const Interval run = context.summed_by(node);
-    for (int64_t at = run.begin; at < run.end; ++at) {
-      if (!writes_gradient(context.program, node.cell_kind(), at)) continue;
-      for (const int bucket : context.program.at(at).buckets) {
-        const auto round = static_cast<size_t>(graph.links->round_of_bucket[static_cast<size_t>(bucket)]);
-        for (const int rank : node.members) written[static_cast<size_t>(rank) * rounds + round] = node.seq;
-      }
-    }
-  }
-  for (const int id : context.exchanges) {
-    const Node& push = graph.node(id);
-    if (push.kind != NodeKind::kPushIntra) continue;
-    for (const int on : push.dependencies) {
-      const Node& cell = graph.node(on);
-      if (!is_compute_cell(cell.kind)) continue;
-      for (const int rank : cell.members) {
-        int64_t& seq = covered[static_cast<size_t>(rank)];
-        seq = std::max(seq, cell.seq);
-      }
-    }
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      if (written[rank * rounds + static_cast<size_t>(push.round())] <= covered[rank]) continue;
-      faults.add("'", label(push), "' does not wait for the last gradient on rank ", rank);
     }
   }
 }
@@ -446,39 +272,6 @@ void check_credits(const Context& context, Faults& faults) {
     if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
     missing[static_cast<size_t>(unit)] -= context.program.blocks_in(node.cell().run).size();
     if (missing[static_cast<size_t>(unit)] == 0) add(unit, -tokens, node);
-  }
-}
-
-// The step ends with one reduction behind all pushes (or all losses), and every rank's Update behind it.
-void check_end(const Context& context, Faults& faults) {
-  faults.begin("end");
-  const StepGraph& graph = context.graph;
-  const bool train = graph.purpose == Purpose::kTrain;
-  int last_push = -1;
-  int scalars = -1;
-  std::vector<int> updates(static_cast<size_t>(graph.world_size), 0);
-  for (const int id : context.exchanges) {
-    const Node& node = graph.node(id);
-    if (is_push(node.kind)) last_push = id;
-    if (node.kind == NodeKind::kReduceScalars) {
-      if (scalars >= 0) faults.add("scalars are reduced twice");
-      scalars = id;
-      if (train && !waits_for(node, last_push)) faults.add("scalars do not wait for the last push");
-    }
-    if (node.kind != NodeKind::kUpdate) continue;
-    if (!train || scalars < 0 || !waits_for(node, scalars))
-      faults.add("'", label(node), "' does not wait for the scalars");
-    for (const int rank : node.members) ++updates[static_cast<size_t>(rank)];
-  }
-  for (const int id : context.cells) {
-    const Node& node = graph.node(id);
-    const bool makes_loss = is_compute_cell(node.kind) && node.cell().head;
-    if (!makes_loss || scalars < 0 || node.seq < graph.node(scalars).seq) continue;
-    faults.add("'", label(node), "' makes a loss behind the scalars");
-  }
-  if (scalars < 0) faults.add("no scalars are reduced");
-  for (size_t rank = 0; train && rank < updates.size(); ++rank) {
-    if (updates[rank] != 1) faults.add("rank ", rank, " updates ", updates[rank], " times");
   }
 }
 

@@ -1,0 +1,79 @@
+// What a graph is held against: the plan's units and what each node is of them.
+#include <algorithm>
+
+#include "graph/verifier_checks.h"
+#include "schedule/pipeline_schedule.h"
+
+namespace sluice::graph::verifier {
+
+using base::Interval;
+using cost::CellKind;
+
+Context::Context(const StepGraph& step_graph, const model::ParameterTable& table,
+                 const cost::CostModel& cost_model)
+    : graph(step_graph), cost(cost_model), program(table.program) {
+  std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
+  for (const Node& node : graph.nodes) {
+    if (const UnitOnStage* at = node.at()) ++begin[static_cast<size_t>(at->pipeline) + 1];
+  }
+  for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
+  cells.resize(begin.back());
+  for (const int id : graph.in_order()) {
+    const UnitOnStage* at = graph.node(id).at();
+    if (at == nullptr) {
+      exchanges.push_back(id);
+    } else {
+      cells[begin[static_cast<size_t>(at->pipeline)]++] = id;
+    }
+  }
+  for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
+    first_unit.push_back(static_cast<int>(units.size()));
+    const strategy::PipelinePlan& pipeline = graph.plan.pipelines[p];
+    for (const strategy::Pass& pass : strategy::passes(pipeline)) {
+      units.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
+                       schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});
+    }
+  }
+}
+
+int Context::unit_of(const UnitOnStage& at) const {
+  const auto pipeline = static_cast<size_t>(at.pipeline);
+  const int end =
+      pipeline + 1 < first_unit.size() ? first_unit[pipeline + 1] : static_cast<int>(units.size());
+  const int unit = first_unit[pipeline] + at.unit;
+  if (at.unit < 0 || unit >= end) return -1;
+  const PlannedUnit& of = units[static_cast<size_t>(unit)];
+  const bool same = of.first_lane == at.lane && of.lanes == at.lanes && of.tokens == at.tokens;
+  return same ? unit : -1;
+}
+
+Interval Context::gathered_by(const Node& node) const {
+  const Cell& cell = node.cell();
+  const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
+  if (scheme.share == 1) return cell.run;
+  const CellKind kind = node.cell_kind();
+  return graph::gathered_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
+}
+
+Interval Context::summed_by(const Node& node) const {
+  const Cell& cell = node.cell();
+  const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
+  if (scheme.share == 1) return cell.run;
+  const CellKind kind = node.cell_kind();
+  return graph::summed_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
+}
+
+bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {
+  const PlannedUnit& planned = units[static_cast<size_t>(unit)];
+  const strategy::Pipeline& place = pipeline(planned.pipeline);
+  std::vector<int> ranks;
+  for (int s = stage; s < stage + stages; ++s) {
+    for (int lane = planned.first_lane; lane < planned.end_lane(); ++lane) {
+      for (int t = 0; t < place.scheme.tp; ++t) ranks.push_back(place.rank_of(s, lane, t));
+    }
+  }
+  if (!std::ranges::is_sorted(ranks)) std::ranges::sort(ranks);
+  return node.members == ranks;
+}
+
+}  // namespace sluice::graph::verifier
