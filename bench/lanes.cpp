@@ -162,9 +162,11 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
   const strategy::Strategy strategy = strategy::parse_strategy(base::text("1x", to_text(scheme)), kRanks);
   const plan::Planner planner({.world_size = kRanks, .candidates = {strategy}}, cost);
   const std::vector<strategy::Sequence> sequences = sequences_of(lengths);
-  const auto dynamic = [&] { return published::dynamic_cp_plan({.scheme = scheme}, lengths, cost, kRanks); };
+  const auto dynamic = [&] {
+    return published::dynamic_cp_plan({.scheme = scheme}, lengths, cost, kRanks).or_throw();
+  };
   const auto byte_scale = [&](published::ByteScaleRule rule) {
-    return published::byte_scale_plan({.scheme = scheme, .rule = rule}, lengths, cost, kRanks);
+    return published::byte_scale_plan({.scheme = scheme, .rule = rule}, lengths, cost, kRanks).or_throw();
   };
   const strategy::StepPlan ours = planner.plan(0, sequences);
   const auto [ours_ms, ours_most_ms] = time_ms([&] { planner.plan(0, sequences); }, repeats);

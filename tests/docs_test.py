@@ -1,5 +1,7 @@
-"""The documentation keeps up: every module stands in the architecture page, and no relative link is broken."""
+"""The documentation keeps up: every module stands in the architecture page, the path through planning has every
+header, and no relative link is broken."""
 
+import pathlib
 import re
 
 import module_table
@@ -27,10 +29,20 @@ def reference_faults(path):
             yield f"{path}: {page} does not exist"
 
 
+def path_faults():
+    """Headers of what planning is made of that its path for newcomers leaves out."""
+    page = repository.read(pathlib.Path("docs/planning.md"))
+    path = page.split("## The files, one after the other")[1].split("\n## ")[0]
+    for module in ("strategy", "cost", "schedule", "plan"):
+        for header in repository.files(f"src/{module}/*.h"):
+            if "test" not in header.stem and f"`{header.name}`" not in path:
+                yield f"docs/planning.md: the path through planning leaves out {header}"
+
+
 def main():
     pages = repository.files("*.md")
     sources = repository.files("*.h", "*.cpp", "*.cmake", "CMakeLists.txt", "*.py", "bootstrap", "Makefile")
-    faults = list(module_faults())
+    faults = list(module_faults()) + list(path_faults())
     for page in pages:
         faults += link_faults(page)
     for source in sources:

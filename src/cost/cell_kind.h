@@ -1,3 +1,4 @@
+// The kinds of cells.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,6 @@
 #include <map>
 #include <tuple>
 
-#include "cost/exchange.h"
 #include "cost/memory_cost.h"
 #include "graph/verifier_checks.h"
 

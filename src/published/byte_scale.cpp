@@ -183,9 +183,11 @@ class Balance {
 
 }  // namespace
 
-strategy::StepPlan byte_scale_plan(const ByteScaleOptions& options, std::span<const int64_t> lengths,
-                                   const cost::CostModel& cost, int world_size) {
+base::Feasible<strategy::StepPlan> byte_scale_plan(const ByteScaleOptions& options,
+                                                   std::span<const int64_t> lengths,
+                                                   const cost::CostModel& cost, int world_size) {
   const LaneReference reference(options.scheme, options.lane_tokens, lengths, cost, world_size);
+  if (std::optional<base::Infeasible> none = reference.lacks_lanes()) return std::move(*none);
   const LaneOffload offload(options.offload, reference, lengths, cost, world_size);
   if (options.rule == ByteScaleRule::kNaive) return reference.plan(naive(reference, offload, lengths.size()));
   return reference.plan(Balance(reference, offload, options, lengths).run());

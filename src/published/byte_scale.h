@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "published/lane_offload.h"
 #include "strategy/step_plan.h"
@@ -33,8 +34,9 @@ struct ByteScaleOptions {
 // each: a long sequence takes the run of lanes that is free soonest, short ones fill a target up to C tokens.
 // The paper leaves open which of the targets gets what: here the one that ends first gets the next.
 //
-// Timed by the schedule that will run, without copies. Throws like LaneReference.
-strategy::StepPlan byte_scale_plan(const ByteScaleOptions& options, std::span<const int64_t> lengths,
-                                   const cost::CostModel& cost, int world_size);
+// Timed by the schedule that will run, without copies. Infeasible where LaneReference lacks lanes.
+base::Feasible<strategy::StepPlan> byte_scale_plan(const ByteScaleOptions& options,
+                                                   std::span<const int64_t> lengths,
+                                                   const cost::CostModel& cost, int world_size);
 
 }  // namespace sluice::published

@@ -176,16 +176,18 @@ class Rounds {
 
 }  // namespace
 
-strategy::StepPlan dynamic_cp_plan(const DynamicCpOptions& options, std::span<const int64_t> lengths,
-                                   const cost::CostModel& cost, int world_size) {
+base::Feasible<strategy::StepPlan> dynamic_cp_plan(const DynamicCpOptions& options,
+                                                   std::span<const int64_t> lengths,
+                                                   const cost::CostModel& cost, int world_size) {
   const LaneReference reference(options.scheme, options.lane_tokens, lengths, cost, world_size);
+  if (std::optional<base::Infeasible> none = reference.lacks_lanes()) return std::move(*none);
   for (const int64_t length : lengths) {
     int lanes = 1;
     while (lanes < reference.fewest_lanes(length)) lanes *= 2;
     if (lanes <= reference.lanes()) continue;
-    throw base::InfeasibleError(base::text("a sequence of ", length, " tokens takes ", lanes,
-                                           " lanes, the next power of two, but ", to_text(options.scheme),
-                                           " has ", reference.lanes(), ": raise cp or tp"));
+    return base::Infeasible{base::text("a sequence of ", length, " tokens takes ", lanes,
+                                       " lanes, the next power of two, but ", to_text(options.scheme),
+                                       " has ", reference.lanes(), ": raise cp or tp")};
   }
   return reference.plan(Rounds(reference, options).run());
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "strategy/step_plan.h"
 
@@ -27,8 +28,9 @@ struct DynamicCpOptions {
 //
 // Sequences of a group share micro-batches of C tokens a lane in their order. Groups lie side by side, the
 // widest first; rounds follow each other on every lane without a barrier, which real ones would need. Timed
-// by the schedule that will run. Throws like LaneReference.
-strategy::StepPlan dynamic_cp_plan(const DynamicCpOptions& options, std::span<const int64_t> lengths,
-                                   const cost::CostModel& cost, int world_size);
+// by the schedule that will run. Infeasible where LaneReference lacks lanes, or the next power of two does.
+base::Feasible<strategy::StepPlan> dynamic_cp_plan(const DynamicCpOptions& options,
+                                                   std::span<const int64_t> lengths,
+                                                   const cost::CostModel& cost, int world_size);
 
 }  // namespace sluice::published

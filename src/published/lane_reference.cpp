@@ -16,12 +16,15 @@ LaneReference::LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens
       lane_tokens_(scheme_.lane_max_len_tokens()),
       lengths_(lengths) {
   if (lane_tokens > 0) lane_tokens_ = std::min(lane_tokens_, lane_tokens);
-  if (lengths.empty()) return;
-  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  if (lane_tokens_ > 0 && fewest_lanes(longest) <= lanes()) return;
-  throw base::InfeasibleError(base::text("a sequence of ", longest, " tokens needs more than the ", lanes(),
-                                         " lanes of ", to_text(scheme), ", each of which holds ",
-                                         lane_tokens_, " tokens: raise cp or tp"));
+}
+
+std::optional<base::Infeasible> LaneReference::lacks_lanes() const {
+  if (lengths_.empty()) return std::nullopt;
+  const int64_t longest = *std::max_element(lengths_.begin(), lengths_.end());
+  if (lane_tokens_ > 0 && fewest_lanes(longest) <= lanes()) return std::nullopt;
+  return base::Infeasible{base::text("a sequence of ", longest, " tokens needs more than the ", lanes(),
+                                     " lanes of ", to_text(scheme_.scheme()), ", each of which holds ",
+                                     lane_tokens_, " tokens: raise cp or tp")};
 }
 
 std::vector<int> LaneReference::longest_first() const {

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "base/feasible.h"
 #include "plan/lane_draft.h"
 
 namespace sluice::published {
@@ -14,10 +16,14 @@ namespace sluice::published {
 class LaneReference {
  public:
   // The pipeline lies on ranks 0, 1, …. A lane's micro-batch holds `lane_tokens`, or as many as memory does
-  // when that is 0 or more. InputError when the scheme has more ranks than the world; InfeasibleError naming
-  // the longest sequence when all lanes together do not hold it. `lengths` must outlive it.
+  // when that is 0 or more. InputError when the scheme has more ranks than the world. `lengths` must outlive
+  // it.
   LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens, std::span<const int64_t> lengths,
                 const cost::CostModel& cost, int world_size);
+
+  // Why all lanes together do not hold the longest sequence; nothing when they do. REQUIRED for all below but
+  // figures of the scheme.
+  std::optional<base::Infeasible> lacks_lanes() const;
 
   int lanes() const { return scheme_.scheme().cp; }
   const plan::SchemeCost& scheme() const { return scheme_; }

@@ -43,7 +43,7 @@ std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleSte
   const published::ByteScaleOptions options = options_of(step, layout, offload, inputs.world_size);
   const auto plan = [options, ranks = inputs.world_size](const std::vector<int64_t>& lengths,
                                                          const cost::CostModel& cost) {
-    return SystemStep{.plan = published::byte_scale_plan(options, lengths, cost, ranks)};
+    return SystemStep{.plan = published::byte_scale_plan(options, lengths, cost, ranks).or_throw()};
   };
   cost::CostModel cost = one_backward_cell(inputs.cost);
   plan({inputs.context_length}, cost);

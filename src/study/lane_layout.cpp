@@ -13,13 +13,12 @@ namespace {
 // Nothing when the layout does not hold the context or some batch.
 std::optional<int64_t> total_ns(const LaneLayout& layout, const SystemInputs& inputs,
                                 const PlanOnLanes& plan) {
+  if (!plan(layout, std::vector<int64_t>{inputs.context_length})) return std::nullopt;
   int64_t total_ns = 0;
-  try {
-    plan(layout, std::vector<int64_t>{inputs.context_length});
-    for (const std::vector<int64_t>& batch : inputs.sample_batches)
-      total_ns += plan(layout, batch).estimated_ns;
-  } catch (const base::InfeasibleError&) {
-    return std::nullopt;
+  for (const std::vector<int64_t>& batch : inputs.sample_batches) {
+    const base::Feasible<strategy::StepPlan> planned = plan(layout, batch);
+    if (!planned) return std::nullopt;
+    total_ns += planned->estimated_ns;
   }
   return total_ns;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/feasible.h"
 #include "study/system.h"
 
 namespace sluice::study {
@@ -22,8 +23,9 @@ strategy::Scheme scheme_of(const LaneLayout& layout, int world_size);
 // "<4,1,16>, 8192 tokens a lane"
 std::string layout_text(const LaneLayout& layout, int world_size);
 
-// The plan of a batch of such lengths. InfeasibleError when the layout does not hold them.
-using PlanOnLanes = std::function<strategy::StepPlan(const LaneLayout&, std::span<const int64_t> lengths)>;
+// The plan of a batch of such lengths, where the layout holds them.
+using PlanOnLanes =
+    std::function<base::Feasible<strategy::StepPlan>(const LaneLayout&, std::span<const int64_t> lengths)>;
 
 // Of all TP x PP that `cost` knows, with at most `most_stages`, and micro-batches of what memory holds, a
 // half and a quarter of it: the layout whose plans of the sample batches take least. InfeasibleError when

@@ -22,7 +22,7 @@ std::unique_ptr<System> make_megatron_dcp(const SystemInputs& inputs) {
       [&](const LaneLayout& each, std::span<const int64_t> lengths) { return plan(each, lengths, cost); });
   return fixed_layout(layout_text(layout, inputs.world_size), std::move(cost),
                       [=](const std::vector<int64_t>& lengths, const cost::CostModel& costs) {
-                        return SystemStep{.plan = plan(layout, lengths, costs)};
+                        return SystemStep{.plan = plan(layout, lengths, costs).or_throw()};
                       });
 }
 
