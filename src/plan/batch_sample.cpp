@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/units.h"
 
 namespace sluice::plan {
 namespace {
@@ -72,7 +73,7 @@ std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> le
                                                      const BatchSampleOptions& options) {
   SLUICE_ASSERT(!lengths.empty() && options.batches >= 1 && options.tokens_per_step >= 1, "nothing to draw");
   const int64_t affordable =
-      int64_t{options.drawn_tokens_millions} * 1'000'000 / options.tokens_per_step / options.batches;
+      int64_t{options.drawn_tokens_millions} * base::kMicro / options.tokens_per_step / options.batches;
   const auto per_stratum = static_cast<size_t>(std::clamp<int64_t>(affordable, 1, kMostPerStratum));
 
   Order order(lengths, options.seed);

@@ -7,8 +7,8 @@ namespace {
 
 using cost::Wide;
 
-constexpr int kPartBits = 20;
-constexpr int64_t kWhole = int64_t{1} << kPartBits;
+constexpr int kPartBits = SchemeFloors::kPartBits;
+constexpr int64_t kWhole = SchemeFloors::kWholePart;
 constexpr size_t kMostCounted = 48;  // micro-batches
 
 int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by - 1) / by); }
@@ -20,7 +20,7 @@ Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> len
     : stages_below_(stage), fullest_ns_(scheme.floors().fullest_ns(stage, lengths)) {
   busy_parts_.push_back(0);
   spare_parts_.push_back(kWhole);
-  const int64_t forward = scheme.floors().forward_parts(stage, kPartBits);
+  const int64_t forward = scheme.floors().forward_parts(stage);
   if (stage == 0 || forward == 0) return;
   const Wide below = Wide{stage} * forward;
   const int64_t ratio = divide_up((kWhole + Wide{stage - 1} * forward) << kPartBits, below);

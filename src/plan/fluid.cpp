@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "plan/square_root.h"
 
 namespace sluice::plan {
@@ -17,8 +18,20 @@ constexpr int64_t kUsedParts = 1 << 10;  // of rooms
 constexpr int64_t kFullPart = 32;
 constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothing
 constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
-constexpr int64_t kMilli = 1000;
+// Lengths within an eighth of the longest are one class, whose mean stands for all.
+constexpr int64_t kClassPart = 8;
+// Of a path through several stages, what others in the way add.
+constexpr int64_t kInTheWayPart = 8;
+constexpr int64_t kLeastTimeNs = 1'000;  // that the scale begins with
+constexpr int kStepBits = 32;            // of kStep
+// A scheme is useful for a class where it costs at most a quarter more than the cheapest, by the ideal time
+// or by one that is a quarter longer.
+constexpr int64_t kUsefulPart = 5;
+constexpr int64_t kLaterPart = 4;
+// The two lengths between which schemes' times are compared, to know by which one grows faster.
+constexpr int64_t kGrownTokens = 4096;
 
+using base::kMilli;
 using LengthClass = FluidTimes::LengthClass;
 
 // The longest first.
@@ -29,7 +42,7 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vec
   for (const int64_t length : lengths) {
     if (length < shortest) {
       classes.push_back({.longest = length});
-      shortest = length - length / 8;
+      shortest = length - length / kClassPart;
       for (const int64_t max_len : max_lens) {
         if (max_len < length) shortest = std::max(shortest, max_len + 1);
       }
@@ -92,7 +105,7 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
 FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls, int lanes) {
   const int64_t path_ns = scheme.floors().path_ns(cls.longest, lanes);
   const int64_t busy_ns = scheme.lane_ns(cls.longest, lanes);
-  return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / 8 : std::max(path_ns, busy_ns),
+  return {.path_ns = scheme.scheme().pp > 1 ? path_ns + path_ns / kInTheWayPart : std::max(path_ns, busy_ns),
           .work_ns = work_ns(scheme, stage, cls.tokens / cls.sequences, lanes),
           .bubble_ns = std::max<int64_t>(0, path_ns - busy_ns) / 2};
 }
@@ -142,8 +155,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
       if (on.first == 0 && !classes.empty()) least_ns = std::min(least_ns, on.ways[on.begins[1] - 1].path_ns);
     }
   }
-  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), 1'000);;
-       time_ns = static_cast<int64_t>((Wide{time_ns} * kStep >> 32) + 1)) {
+  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), kLeastTimeNs);;
+       time_ns = static_cast<int64_t>((Wide{time_ns} * kStep >> kStepBits) + 1)) {
     times_.push_back(time_ns);
     if (time_ns > most_ns) break;
   }
@@ -157,11 +170,11 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   by_growth_.resize(schemes.size());
   std::iota(by_growth_.begin(), by_growth_.end(), size_t{0});
   by_longest_ = by_growth_;
-  std::vector<int64_t> growth;  // from 2^11 to 2^12 tokens, in millionths
+  std::vector<int64_t> growth;  // to twice as many tokens, in millionths
   for (size_t k = 0; k < schemes.size(); ++k) {
-    growth.push_back(
-        static_cast<int64_t>(Wide{schemes[k].floors().floor_ns(stages[k], 4096)} * 1'000'000 /
-                             std::max<int64_t>(1, schemes[k].floors().floor_ns(stages[k], 2048))));
+    growth.push_back(static_cast<int64_t>(
+        Wide{schemes[k].floors().floor_ns(stages[k], kGrownTokens)} * base::kMicro /
+        std::max<int64_t>(1, schemes[k].floors().floor_ns(stages[k], kGrownTokens / 2))));
   }
   std::stable_sort(by_growth_.begin(), by_growth_.end(),
                    [&](size_t a, size_t b) { return growth[a] < growth[b]; });
@@ -307,7 +320,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
   if (!least) return all;
   const Batch& of = batches_[batch];
   std::vector<bool> is_useful(schemes_.size(), false);
-  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / 4}) {
+  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / kLaterPart}) {
     const auto at = std::lower_bound(times_.begin(), times_.end(), limit_ns);
     if (at == times_.end()) break;
     const auto place = static_cast<int>(at - times_.begin());
@@ -316,7 +329,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
       for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));
       for (const size_t k : all) {
         const int64_t cost = milli_ranks(of, c, k, place);
-        is_useful[k] = is_useful[k] || (cost != kNever && cost - cost / 5 <= cheapest);
+        is_useful[k] = is_useful[k] || (cost != kNever && cost - cost / kUsefulPart <= cheapest);
       }
     }
   }

@@ -7,15 +7,15 @@ namespace {
 
 using cost::Wide;
 
-constexpr int kPartBits = 20;
-constexpr int64_t kWhole = int64_t{1} << kPartBits;
+constexpr int64_t kWhole = SchemeFloors::kWholePart;
+constexpr int64_t kEnoughParts = 4096;  // idle time is found to one part in so many of all
 
 }  // namespace
 
 Growth::Growth(const SchemeCost& scheme, int64_t work_ns, int64_t most_ns)
     : work_ns_(work_ns), most_ns_(most_ns) {
   const int last = scheme.scheme().pp - 1;
-  const int64_t forward = std::max<int64_t>(1, scheme.floors().forward_parts(last, kPartBits));
+  const int64_t forward = std::max<int64_t>(1, scheme.floors().forward_parts(last));
   constant_ns_ = scheme.floors().constant_ns(last);
   below_parts_ = last * forward;
   rest_parts_ = kWhole - forward;
@@ -41,11 +41,11 @@ int64_t Growth::sum_ns(int64_t idle_ns, int count) const {
   return sum;
 }
 
-// The least, to one part in 4,096 of all, that lets so many micro-batches hold the work.
+// The least, to a part of all that is too small to matter, that lets so many micro-batches hold the work.
 int64_t Growth::idle_ns(int count) const {
   const int64_t all_ns = work_ns_ + count * constant_ns_;
   int64_t too_little = 0, enough = all_ns;
-  while (enough - too_little > 1 + all_ns / 4096) {
+  while (enough - too_little > 1 + all_ns / kEnoughParts) {
     const int64_t middle = too_little + (enough - too_little) / 2;
     (sum_ns(middle, count) < all_ns ? too_little : enough) = middle;
   }

@@ -7,10 +7,17 @@
 #include <queue>
 #include <utility>
 
+#include "base/units.h"
 #include "plan/stage_widths.h"
 
 namespace sluice::plan {
 namespace {
+
+// The smallest unit is this part of a full one, or takes as much as so many constants.
+constexpr int64_t kLeastPart = 20;
+constexpr int64_t kLeastConstants = 4;
+constexpr int64_t kAlikePart = 32;  // sequences whose lengths differ by less take the same lanes
+constexpr int64_t kNearPart = 100;  // a plan that is later than ideal by less is good enough
 
 // What a layout is laid out for.
 struct Deadline {
@@ -248,8 +255,8 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
       static_cast<int64_t>(cost::Wide{widths_->unit_tokens()} * rest_ns / std::max<int64_t>(1, tokens));
   const int64_t full_ns = std::max<int64_t>(1, std::min(widths_->most_ns(deadline.end_ns), by_tokens_ns));
   std::vector<int64_t> sizes_ns;
-  for (int64_t ns = std::max(full_ns / 20, 4 * scheme_.micro_batch_ns()); ns < full_ns && ns <= rest_ns;
-       ns = ns * 8 / 5 + 1) {
+  for (int64_t ns = std::max(full_ns / kLeastPart, kLeastConstants * scheme_.micro_batch_ns());
+       ns < full_ns && ns <= rest_ns; ns = ns * 8 / 5 + 1) {
     if (!seeds_.has(Seed::kTapering)) break;
     sizes_ns.push_back(ns);
     rest_ns -= ns;
@@ -298,7 +305,7 @@ Layout StagedPacker::pack(const Deadline& deadline) const {
   int64_t decided = 0;
   for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
     // Those of nearly one length take the same.
-    const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / 32);
+    const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / kAlikePart);
     if (!again || width > std::max<int64_t>(1, length(place) / 2)) {
       width = widths_->width_of(place, deadline.end_ns);
       decided = length(place);
@@ -357,12 +364,12 @@ StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
   std::vector<std::pair<Ends, Deadline>> tries;
   // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
   for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
-    const int64_t end_ns = widths_->ideal_ns() + widths_->ideal_ns() * above / 1000;
+    const int64_t end_ns = widths_->ideal_ns() + widths_->ideal_ns() * above / base::kMilli;
     Deadline deadline{.end_ns = end_ns,
                       .long_ns = part == 0 || !seeds_.has(Seed::kLongTogether) ? end_ns : end_ns / part,
                       .late_ns = {}};
     const Ends ends = score(deadline, drafting, best);
-    if (best->makespan_ns - widths_->ideal_ns() < widths_->ideal_ns() / 100) return std::move(*best);
+    if (best->makespan_ns - widths_->ideal_ns() < widths_->ideal_ns() / kNearPart) return std::move(*best);
     const bool same = !tries.empty() && tries.back().first == ends;
     if (!same) tries.emplace_back(ends, std::move(deadline));
   }

@@ -48,7 +48,9 @@ void add_all_shared(Scheme scheme, const cost::CostModel& cost, int world_size, 
 
 void add_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
                 std::vector<SchemeCost>& schemes) {
-  const int64_t enough = limits.tokens_a_rank * scheme.tp * 5 / 4;
+  // A quarter more than the mean, because lanes are never filled evenly.
+  const int64_t mean_tokens = limits.tokens_a_rank * scheme.tp;
+  const int64_t enough = mean_tokens + mean_tokens / 4;
   const int node = std::min(scheme.cp, std::max(1, cost.options().gpus_per_node / scheme.tp));
   bool held = false;
   for (scheme.share = 1; scheme.share <= std::min(scheme.cp, limits.max_share); scheme.share *= 2) {

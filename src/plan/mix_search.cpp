@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/units.h"
+
 namespace sluice::plan {
 namespace {
 
@@ -12,6 +14,7 @@ constexpr size_t kPairs = 16;         // of schemes, for each of these
 constexpr size_t kMostRounded = 4;    // schemes of one ideal whose pipelines are rounded up and down
 constexpr size_t kClimbBatches = 24;  // that moves are judged by
 constexpr int kMostSweeps = 12;
+constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Evenly spread places of [0, size).
@@ -76,8 +79,8 @@ void MixSearch::add_rounded(const FluidTimes::Ideal& ideal) {
   Mix floors(schemes_.size(), 0);
   std::vector<std::pair<int64_t, size_t>> rests;  // ranks of the rest of a pipeline, largest first
   for (size_t k = 0; k < schemes_.size(); ++k) {
-    floors[k] = static_cast<int>(ideal.milli_pipelines[k] / 1000);
-    const int64_t rest = ideal.milli_pipelines[k] % 1000 * schemes_[k].scheme().ranks();
+    floors[k] = static_cast<int>(ideal.milli_pipelines[k] / base::kMilli);
+    const int64_t rest = ideal.milli_pipelines[k] % base::kMilli * schemes_[k].scheme().ranks();
     if (rest > 0) rests.emplace_back(-rest, k);
   }
   std::stable_sort(rests.begin(), rests.end());
@@ -189,7 +192,7 @@ std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least
       int64_t least = total;
       Mix best;
       for (Mix& next : neighbours(mix)) {
-        const int64_t next_total = rate(next, total + total / 100);
+        const int64_t next_total = rate(next, total + total / kRunnerUpPart);
         if (next_total >= least) continue;
         least = next_total;
         best = std::move(next);

@@ -3,26 +3,29 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "cost/memory_cost.h"
 #include "plan/scheme_cost.h"
 
 namespace sluice::plan {
 
+using base::kMilli;
 using cost::Wide;
 
 int64_t lanes_of_offload(const OffloadProblem& problem, int permille) {
   SLUICE_ASSERT(problem.layers > 0 && problem.lane_bytes > 0, "lanes that hold nothing");
   const int64_t leaving = std::max<int64_t>(0, problem.layers - cost::kLayersThatStay);
   const Wide held = Wide{problem.sequence_bytes} *
-                    (Wide{problem.layers - leaving} * 1000 + Wide{leaving} * (1000 - permille));
-  const Wide lane = Wide{problem.layers} * problem.lane_bytes * 1000;
+                    (Wide{problem.layers - leaving} * kMilli + Wide{leaving} * (kMilli - permille));
+  const Wide lane = Wide{problem.layers} * problem.lane_bytes * kMilli;
   return static_cast<int64_t>((held + lane - 1) / lane);
 }
 
 OffloadChoice choose_offload(const OffloadProblem& problem) {
-  const Wide hidden_bytes = Wide{problem.layer_ns} * problem.host_bytes_per_s / 1'000'000'000;
-  const Wide share = problem.sequence_bytes == 0 ? 1000 : hidden_bytes * 1000 / problem.sequence_bytes;
-  const int most = static_cast<int>(std::min<Wide>(1000, share));
+  const Wide hidden_bytes = Wide{problem.layer_ns} * problem.host_bytes_per_s / base::kNano;
+  const Wide share =
+      problem.sequence_bytes == 0 ? Wide{kMilli} : hidden_bytes * kMilli / problem.sequence_bytes;
+  const int most = static_cast<int>(std::min<Wide>(kMilli, share));
   const int64_t fewest = lanes_of_offload(problem, most);
   int least = 0;
   for (int high = most; least < high;) {
@@ -55,7 +58,7 @@ std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost
                                                      std::span<const strategy::Strategy> strategies,
                                                      int world_size, int64_t length) {
   constexpr int kStepPermille = 50;
-  for (int permille = kStepPermille; permille <= 1000; permille += kStepPermille) {
+  for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
     const cost::CostModel under = cost.under({cost.policy().recompute, permille});
     for (const strategy::Strategy& strategy : strategies) {
       for (const strategy::Pipeline& pipeline : strategy.pipelines) {

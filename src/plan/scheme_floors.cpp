@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/units.h"
+
 namespace sluice::plan {
 namespace {
 
@@ -31,16 +33,16 @@ int64_t SchemeFloors::work_floor_ns(int stage, int64_t length) const {
       static_cast<int64_t>((all.of_work_fixed(work) / of_.scheme.cp) >> cost::Quadratic::kFractionBits) - 2);
 }
 
-int64_t SchemeFloors::forward_parts(int stage, int bits) const {
-  int64_t least = stage == 0 ? 0 : int64_t{1} << bits;
+int64_t SchemeFloors::forward_parts(int stage) const {
+  int64_t least = stage == 0 ? 0 : kWholePart;
   const cost::Quadratic& all = of_.stage(stage).all;
   for (int below = 0; below < stage; ++below) {
     const cost::Quadratic& forward = of_.stage(below).forward;
     for (const auto coefficient :
          {&cost::Quadratic::a, &cost::Quadratic::b, &cost::Quadratic::c_ns, &cost::Quadratic::a_windowed}) {
       if (all.*coefficient == 0) continue;
-      least = std::min(least,
-                       static_cast<int64_t>((cost::Wide{forward.*coefficient} << bits) / (all.*coefficient)));
+      least = std::min(
+          least, static_cast<int64_t>((cost::Wide{forward.*coefficient} << kPartBits) / (all.*coefficient)));
     }
   }
   return least;
@@ -79,7 +81,7 @@ namespace {
 // RingTimes::exposed_ns says of one lane, without latencies and layers with windows. Fixed point; negative:
 // hidden.
 cost::Wide ring_area(const cost::RingTimes& ring, int64_t length, int lanes) {
-  const cost::Wide moved_ns = cost::Wide{1'000'000'000} * ring.layers * ring.bytes_per_token * length;
+  const cost::Wide moved_ns = cost::Wide{base::kNano} * ring.layers * ring.bytes_per_token * length;
   const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / ring.link.bytes_per_s;
   return (lanes - 1) * (transfers - cost::Wide{ring.a} * length * length / lanes);
 }

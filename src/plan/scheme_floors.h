@@ -23,9 +23,11 @@ class SchemeFloors {
   // constant_ns when it runs anything.
   int64_t work_floor_ns(int stage, int64_t length) const;
   int64_t constant_ns(int stage) const;
-  // The least part that the forward of any micro-batch on a stage below has of all its cells on this one, in
-  // 2^-bits, but for the rounding of cells to nanoseconds. 0 for stage 0.
-  int64_t forward_parts(int stage, int bits) const;
+  // The least part that the forward of any micro-batch on a stage below has of all its cells on this one, of
+  // kWholePart, but for the rounding of cells to nanoseconds. 0 for stage 0.
+  static constexpr int kPartBits = 20;
+  static constexpr int64_t kWholePart = int64_t{1} << kPartBits;
+  int64_t forward_parts(int stage) const;
   // The most that the cells of a micro-batch of these sequences, which descend, take on a lane's stage.
   int64_t fullest_ns(int stage, std::span<const int64_t> lengths) const;
   // What floor_ns says for sequences of `work` in all, which need at least one micro-batch.

@@ -4,13 +4,23 @@
 #include <iterator>
 #include <utility>
 
+#include "base/units.h"
 #include "plan/square_root.h"
 
 namespace sluice::plan {
+
+using base::kMilli;
+
 namespace {
 
 constexpr int64_t kUnits = 8;  // in a step, at least
 constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
+// A ring that leaves its lanes idle counts as if it kept them busy for at least this part of the step.
+constexpr int64_t kLeastBusyPart = 8;
+// What a unit that ends too late, or is larger than a ring's share of the credit, costs beside one that fits:
+// more than any that fits, so that it is taken only where none does.
+constexpr int64_t kTooLateTimes = 8;
+constexpr int64_t kTooLargeHalves = 3;
 
 }  // namespace
 
@@ -53,7 +63,7 @@ void StageWidths::measure() {
   const SchemeCost::StageTimes first = scheme_.cells_of(0, all);
   const SchemeCost::StageTimes last = scheme_.cells_of(pp - 1, all);
   const auto part = [&](int64_t ns) {
-    return std::max<int64_t>(1, static_cast<int64_t>(cost::Wide{1000} * ns / unit_ns));
+    return std::max<int64_t>(1, static_cast<int64_t>(cost::Wide{kMilli} * ns / unit_ns));
   };
   forward_first_ = part(first.forward_ns);
   backward_first_ = std::max(forward_first_ + 1, part(first.backward_input_ns + first.backward_weight_ns));
@@ -74,17 +84,18 @@ void StageWidths::measure() {
 Room StageWidths::room(const SchemeCost::Passage& passage, int64_t end_ns) const {
   const int64_t rest_ns = std::max<int64_t>(0, end_ns - passage.unit_ns);
   const int64_t slack_ns = std::max<int64_t>(0, end_ns - passage.path_ns());
-  const int64_t most_before_ns = std::min(
-      {rest_ns, (end_ns - passage.from_last_ns) * 1000 / through_last_, slack_ns * 1000 / forward_first_});
+  const int64_t most_before_ns = std::min({rest_ns, (end_ns - passage.from_last_ns) * kMilli / through_last_,
+                                           slack_ns * kMilli / forward_first_});
   const int64_t least_before_ns = std::max<int64_t>(
-      0, (backward_first_ * rest_ns - 1000 * slack_ns) / (backward_first_ - forward_first_));
+      0, (backward_first_ * rest_ns - kMilli * slack_ns) / (backward_first_ - forward_first_));
   Room room;
   if (least_before_ns <= most_before_ns) {
     room.before_ns = std::clamp(rest_ns / kFront, least_before_ns, most_before_ns);
     room.after_ns = rest_ns - room.before_ns;
   } else {
     room.before_ns = std::max<int64_t>(0, most_before_ns);
-    room.after_ns = std::max<int64_t>(0, 1000 * slack_ns - forward_first_ * room.before_ns) / backward_first_;
+    room.after_ns =
+        std::max<int64_t>(0, kMilli * slack_ns - forward_first_ * room.before_ns) / backward_first_;
     room.idle_ns = rest_ns - room.before_ns - room.after_ns;
   }
   return room;
@@ -109,10 +120,10 @@ int StageWidths::width_of(int place, int64_t end_ns) const {
       return true;
     }
     // Idle time counts, for lanes that have several of them once.
-    const int64_t idle_ns = std::min(room(passage, end_ns).idle_ns, end_ns - end_ns / 8);
+    const int64_t idle_ns = std::min(room(passage, end_ns).idle_ns, end_ns - end_ns / kLeastBusyPart);
     cost::Wide ns = cost::Wide{passage.unit_ns} * width * end_ns / std::max<int64_t>(1, end_ns - idle_ns);
-    if (passage.path_ns() > end_ns) ns = ns * passage.path_ns() / end_ns * 8;
-    if (work.tokens > ring_tokens_) ns = std::max(ns * 3 / 2, ns * work.tokens / ring_tokens_);
+    if (passage.path_ns() > end_ns) ns = ns * passage.path_ns() / end_ns * kTooLateTimes;
+    if (work.tokens > ring_tokens_) ns = std::max(ns * kTooLargeHalves / 2, ns * work.tokens / ring_tokens_);
     if (best == 0 || ns < best_ns) {
       best = width;
       best_ns = ns;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/units.h"
 #include "plan/by_width.h"
 #include "plan/lane_floor.h"
 #include "plan/scheme_cost.h"
@@ -39,7 +40,7 @@ class StageWidths {
   int64_t work_ns(int place) const { return works_ns_[static_cast<size_t>(place)]; }
   // What units that take so long on their slowest stage keep the last one busy until their gradients leave
   // it.
-  int64_t through_last_ns(int64_t unit_ns) const { return unit_ns / 1000 * through_last_; }
+  int64_t through_last_ns(int64_t unit_ns) const { return unit_ns / base::kMilli * through_last_; }
   // Of the sequence alone on so many lanes.
   SchemeCost::Passage passage(int place, int width) const;
   Room room(const SchemeCost::Passage& passage, int64_t end_ns) const;

@@ -1,0 +1,12 @@
+// Parts of a whole that figures are counted in.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::base {
+
+inline constexpr int64_t kMilli = 1'000;  // thousandths: permille, pipelines that are divisible
+inline constexpr int64_t kMicro = 1'000'000;
+inline constexpr int64_t kNano = 1'000'000'000;  // nanoseconds in a second
+
+}  // namespace sluice::base
