@@ -1,0 +1,156 @@
+#include "membership/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "membership/test_world.h"
+
+namespace sluice::membership {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+std::vector<MemberId> ids(const Epoch& epoch) {
+  std::vector<MemberId> ids;
+  for (const Member& member : epoch.members) ids.push_back(member.id);
+  return ids;
+}
+
+TEST(Agent, SurvivorsGoOnFromTheNewestStepThatAllOrTheirBuddiesSealed) {
+  TestWorld world({.ranks = 4, .seed = 1});
+  world.run_until(5 * kSecond);
+  const int64_t step = world.newest_whole_step();
+  ASSERT_GT(step, 0);
+  world.kill(2);
+  world.run_until(10 * kSecond);
+  const Epoch& epoch = world.newest_epoch();
+  EXPECT_EQ(epoch.number, 1);
+  EXPECT_THAT(ids(epoch), ElementsAre(1, 2, 4));  // members' numbers count from 1
+  EXPECT_EQ(epoch.origin.step, step);
+  EXPECT_THAT(epoch.origin.holders, ElementsAre(0, 1, 2, 2)) << "rank 3 keeps its buddy's, rank 2's, slices";
+  EXPECT_GT(world.newest_whole_step(), step);
+}
+
+TEST(Agent, AKilledWorkerIsReplacedInItsPlace) {
+  TestWorld world({.ranks = 3, .seed = 2});
+  world.run_until(5 * kSecond);
+  const int64_t step = world.newest_whole_step();
+  world.kill_worker(0);
+  world.run_until(8 * kSecond);
+  EXPECT_EQ(world.newest_epoch().number, 1);
+  EXPECT_THAT(ids(world.newest_epoch()), ElementsAre(1, 2, 3));
+  EXPECT_EQ(world.newest_epoch().origin.step, step);
+}
+
+TEST(Agent, WithBothHoldersLostTheNewestCheckpointDecides) {
+  TestWorld world({.ranks = 8, .seed = 3});
+  world.run_until(5 * kSecond);
+  world.kill(3);
+  world.kill(4);  // the buddy
+  world.run_until(12 * kSecond);
+  ASSERT_EQ(world.newest_epoch().number, 1);
+  EXPECT_EQ(world.newest_epoch().origin.step, Origin::kNoSnapshot);
+  EXPECT_THAT(world.newest_epoch().origin.holders, IsEmpty());
+}
+
+TEST(Agent, HalfGoesOnWithTheTieAndTheOtherHalfEnds) {
+  TestWorld world({.ranks = 4, .seed = 4});
+  world.run_until(5 * kSecond);
+  world.cut_off({2, 3});
+  world.run_until(150 * kSecond);
+  EXPECT_GE(world.newest_epoch().number, 1);
+  EXPECT_EQ(world.newest_epoch().ranks(), 2);
+  int left = 0;
+  for (int member = 0; member < 4; ++member) left += world.has_left(member) ? 1 : 0;
+  EXPECT_EQ(left, 2);
+}
+
+TEST(Agent, FewerThanHalfSayWhyTheyEnd) {
+  TestWorld world({.ranks = 5, .seed = 5});
+  world.run_until(5 * kSecond);
+  for (const int member : {0, 1, 2}) world.kill(member);
+  world.run_until(100 * kSecond);
+  EXPECT_TRUE(world.has_left(3));
+  EXPECT_THAT(world.reason(3), HasSubstr("fewer than half of the 5 ranks of epoch 0 answered"));
+}
+
+TEST(Agent, ANewcomerJoinsBehindAStepAndNoStepIsRepeated) {
+  TestWorld world({.ranks = 3, .seed = 6});
+  world.run_until(5 * kSecond);
+  const int64_t step = world.newest_whole_step();
+  world.join();
+  world.run_until(9 * kSecond);
+  EXPECT_THAT(ids(world.newest_epoch()), ElementsAre(1, 2, 3, 4));
+  EXPECT_GE(world.newest_epoch().origin.step, step);
+}
+
+TEST(Agent, AMemberThatSleptThroughAnEpochEnds) {
+  TestWorld world({.ranks = 5, .seed = 7});
+  world.run_until(5 * kSecond);
+  world.cut_off({1});
+  world.run_until(40 * kSecond);
+  EXPECT_EQ(world.newest_epoch().ranks(), 4);
+  world.heal();
+  world.run_until(150 * kSecond);
+  EXPECT_TRUE(world.has_left(1));
+  EXPECT_EQ(world.newest_epoch().ranks(), 4);
+}
+
+// Losses, dead workers, partitions and newcomers at random moments. TestWorld itself asserts that no two
+// epochs of one number begin, that no epoch makes a step once a later one has begun, and that what an epoch
+// goes on from is there.
+TEST(Agent, TenThousandRandomSchedulesNeverSplitTheRun) {
+  int64_t epochs = 0;
+  for (uint64_t seed = 1; seed <= 10'000; ++seed) {
+    const RandomSchedule outcome = run_random_schedule(seed);
+    EXPECT_EQ(outcome.fault, "") << "seed " << seed;
+    epochs += outcome.epochs;
+  }
+  EXPECT_GT(epochs, 10'000);
+}
+
+TEST(Message, TextIsReadBack) {
+  Message message{.word = Word::kPromise, .epoch = 3, .ballot = {2, 77}, .accepted = {1, 5}};
+  message.from = {
+      .id = 0xfedcba9876543210, .host = "node", .address = "10.0.0.1", .port = 1, .store_port = 2};
+  message.held = {{.step = 7, .epoch = 2, .ranks = 4, .rank = 3, .hash = 9, .own = false}};
+  message.value = Epoch{.number = 3, .members = {message.from}, .origin = {7, 2, {0, 0, 0, 0}}};
+  const Message read = message_from_text(to_text(message));
+  EXPECT_EQ(read.from, message.from);
+  EXPECT_EQ(read.held, message.held);
+  EXPECT_EQ(read.value, message.value);
+  EXPECT_EQ(read.ballot, message.ballot);
+  EXPECT_EQ(to_text(read), to_text(message));
+  EXPECT_THROW(message_from_text("{}"), base::InputError);
+}
+
+// Step 5 hangs on one member, which keeps the copy of rank 1's slices: the next loss could be its.
+TEST(Held, AStepThatNotAllHaveSealedIsNotGoneOnFrom) {
+  const auto own = [](int64_t step, int rank) { return Held{.step = step, .ranks = 2, .rank = rank}; };
+  Held copy = own(5, 1);
+  copy.own = false;
+  const std::vector<std::vector<Held>> held{{own(4, 0), own(5, 0), copy}, {own(4, 1)}};
+  EXPECT_EQ(newest_origin(held, 0).step, 4);
+  EXPECT_EQ(newest_origin(held, 1).step, 5) << "of an epoch before, all that is left counts";
+  EXPECT_THAT(newest_origin(held, 0).holders, ElementsAre(0, 1));
+}
+
+TEST(Held, DifferingCopiesNameTheRank) {
+  const Held own{.step = 4, .epoch = 1, .ranks = 2, .rank = 1, .hash = 10, .own = true};
+  Held copy = own;
+  copy.own = false;
+  std::vector<std::vector<Held>> held{{copy}, {own}};
+  EXPECT_THAT(differing_copies(held), IsEmpty());
+  held[0][0].hash = 11;
+  EXPECT_THAT(differing_copies(held), ElementsAre(HasSubstr("rank 1 of epoch 1")));
+}
+
+}  // namespace
+}  // namespace sluice::membership
