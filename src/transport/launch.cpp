@@ -37,6 +37,14 @@ class Variables {
     const std::optional<std::string> value = find(name);
     return value ? parse(name, *value) : otherwise;
   }
+  // Separated by commas; none where the variable is not set.
+  std::vector<int> integers(const std::string& name) const {
+    std::vector<int> values;
+    const std::string list = find(name).value_or("");
+    if (list.empty()) return values;
+    for (const std::string& value : base::split(list, ',')) values.push_back(parse(name, value));
+    return values;
+  }
 
  private:
   int parse(const std::string& name, const std::string& value) const {
@@ -88,7 +96,10 @@ Launch from_sluice(const Variables& variables) {
           .local_size = variables.integer("SLUICE_LOCAL_SIZE"),
           .master_address = variables.required("SLUICE_MASTER_ADDR"),
           .master_port = variables.integer("SLUICE_MASTER_PORT"),
-          .listening_fd = variables.integer("SLUICE_LISTENING_FD", -1)};
+          .listening_fd = variables.integer("SLUICE_LISTENING_FD", -1),
+          .supervisor_ports = variables.integers("SLUICE_SUPERVISORS"),
+          .supervisor_fd = variables.integer("SLUICE_SUPERVISOR_FD", -1),
+          .joins = variables.integer("SLUICE_JOINS", 0) != 0};
 }
 
 Launch from_torchrun(const Variables& variables) {

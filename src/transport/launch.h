@@ -4,10 +4,15 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "transport/run_key.h"
 
 namespace sluice::transport {
+
+// The exit status of a process that others can do without: a worker whose epoch is over, a rank that was left
+// behind.
+inline constexpr int kReplaceableStatus = 75;
 
 using Environment = std::map<std::string, std::string>;
 
@@ -28,6 +33,10 @@ struct Launch {
   std::string secret;       // SLUICE_SECRET: what strangers don't know; "" where nobody gave one
   int listening_fd = -1;    // rank 0 of our local launcher: already listens at master_port
   bool has_parent = false;  // the parent process is the launcher's, which outlives its ranks
+  std::vector<int>
+      supervisor_ports;    // by rank, at master_address: of our local launcher, where runs are elastic
+  int supervisor_fd = -1;  // this rank's supervisor already listens there
+  bool joins = false;      // started in the place of one that was lost
 
   bool single_host() const { return local_size == world_size; }
   RunKey key() const { return {secret, run, world_size}; }

@@ -25,6 +25,7 @@ constexpr int kSignalStatus = 128;  // what shells add to a signal's number
 
 struct Child {
   pid_t process = -1;
+  bool joins = false;  // it was started in the place of one that was lost
   bool ended = false;
   int status = 0;  // as waitpid gives it
 };
@@ -65,9 +66,17 @@ struct Meeting {
   Socket listener = listen_at(kLoopback);  // rank 0's from its start on, so the port can't be taken meanwhile
   int port = port_of(listener);
   std::string secret = random_secret();
+  std::vector<int> supervisor_ports;  // by rank, where runs are elastic
 };
 
-std::vector<std::string> environment_of(const LocalLaunch& options, int rank, const Meeting& meeting) {
+// What a child keeps open, to listen at from its start on.
+struct Listeners {
+  const Socket* store = nullptr;  // of the first rank 0
+  Socket supervisor;
+};
+
+std::vector<std::string> environment_of(const LocalLaunch& options, int rank, const Meeting& meeting,
+                                        const Listeners& listeners, bool joins) {
   Environment environment = options.environment;
   environment["SLUICE_RANK"] = std::to_string(rank);
   environment["SLUICE_WORLD_SIZE"] = std::to_string(options.ranks);
@@ -76,7 +85,14 @@ std::vector<std::string> environment_of(const LocalLaunch& options, int rank, co
   environment["SLUICE_MASTER_ADDR"] = kLoopback;
   environment["SLUICE_MASTER_PORT"] = std::to_string(meeting.port);
   environment["SLUICE_SECRET"] = meeting.secret;
-  if (rank == 0) environment["SLUICE_LISTENING_FD"] = std::to_string(meeting.listener.fd());
+  if (listeners.store) environment["SLUICE_LISTENING_FD"] = std::to_string(listeners.store->fd());
+  if (listeners.supervisor.is_open()) {
+    std::vector<std::string> ports;
+    for (const int port : meeting.supervisor_ports) ports.push_back(std::to_string(port));
+    environment["SLUICE_SUPERVISORS"] = base::join(ports, ",");
+    environment["SLUICE_SUPERVISOR_FD"] = std::to_string(listeners.supervisor.fd());
+    environment["SLUICE_JOINS"] = joins ? "1" : "0";
+  }
   std::vector<std::string> lines;
   for (const auto& [name, value] : environment) lines.push_back(base::text(name, "=", value));
   return lines;
@@ -84,11 +100,12 @@ std::vector<std::string> environment_of(const LocalLaunch& options, int rank, co
 
 // The child's side of fork: only calls that are safe between fork and exec.
 [[noreturn]] void become(char* const* command, char* const* environment, pid_t launcher,
-                         const sigset_t& signals, int error_pipe, int kept_open) {
+                         const sigset_t& signals, int error_pipe, const Listeners& kept_open) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before the line above
   sigprocmask(SIG_SETMASK, &signals, nullptr);
-  if (kept_open >= 0) fcntl(kept_open, F_SETFD, 0);
+  if (kept_open.store) fcntl(kept_open.store->fd(), F_SETFD, 0);
+  if (kept_open.supervisor.is_open()) fcntl(kept_open.supervisor.fd(), F_SETFD, 0);
   execvpe(command[0], command, environment);
   const int error = errno;
   static_cast<void>(!write(error_pipe, &error, sizeof error));
@@ -96,9 +113,10 @@ std::vector<std::string> environment_of(const LocalLaunch& options, int rank, co
 }
 
 // Returns once the child's exec has succeeded: it closes the pipe.
-pid_t start(const LocalLaunch& options, int rank, const Meeting& meeting, const BlockedSignals& signals) {
+pid_t start(const LocalLaunch& options, int rank, const Meeting& meeting, const Listeners& listeners,
+            bool joins, const BlockedSignals& signals) {
   std::vector<std::string> command = options.command;
-  std::vector<std::string> environment = environment_of(options, rank, meeting);
+  std::vector<std::string> environment = environment_of(options, rank, meeting, listeners, joins);
   const std::vector<char*> command_pointers = pointers_to(command);
   const std::vector<char*> environment_pointers = pointers_to(environment);
   int ends[2];
@@ -111,7 +129,7 @@ pid_t start(const LocalLaunch& options, int rank, const Meeting& meeting, const 
   const pid_t process = fork();
   if (process == 0) {
     become(command_pointers.data(), environment_pointers.data(), launcher, signals.before(), write_end.fd(),
-           rank == 0 ? meeting.listener.fd() : -1);
+           listeners);
   }
   int error = process < 0 ? errno : 0;
   write_end.close();
@@ -150,10 +168,36 @@ class LocalRun {
     if (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1) {
       throw base::RunError("stopped by a signal before the ranks had started");
     }
-    const Meeting meeting;
-    for (int rank = 0; rank < options_.ranks; ++rank) {
-      children_.push_back({start(options_, rank, meeting, signals_)});
+    const Socket store = std::move(meeting_.listener);
+    std::vector<Listeners> listeners(static_cast<size_t>(options_.ranks));
+    listeners[0].store = &store;
+    for (Listeners& own : listeners) {
+      if (options_.supervised) meeting_.supervisor_ports.push_back(listen(own));
     }
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      children_.push_back(
+          {start(options_, rank, meeting_, listeners[static_cast<size_t>(rank)], false, signals_)});
+    }
+  }
+
+  static int listen(Listeners& listeners) {
+    listeners.supervisor = listen_at(kLoopback);
+    return port_of(listeners.supervisor);
+  }
+
+  // Whether another process takes the place of the one that ended, and joins those that are left.
+  bool replace(int rank) {
+    Child& child = children_[static_cast<size_t>(rank)];
+    const bool others_run = std::ranges::any_of(children_, [](const Child& one) { return !one.ended; });
+    const bool left_behind = !WIFSIGNALED(child.status) && WEXITSTATUS(child.status) == kReplaceableStatus;
+    const bool lost = WIFSIGNALED(child.status) || (left_behind && !child.joins);
+    if (!options_.supervised || !others_run || stopping_ || result_.failed_rank >= 0 || !lost) return false;
+    if (WIFSIGNALED(child.status)) say(how_it_ended(rank));
+    Listeners listeners;
+    meeting_.supervisor_ports[static_cast<size_t>(rank)] = listen(listeners);
+    child = {.joins = true};
+    child.process = start(options_, rank, meeting_, listeners, true, signals_);
+    return true;
   }
 
   static int shell_status(int status) {
@@ -174,6 +218,10 @@ class LocalRun {
       Child& child = children_[rank];
       if (!child.ended && waitpid(child.process, &child.status, WNOHANG) == child.process) {
         child.ended = true;
+        if (child.status != 0 && (replace(static_cast<int>(rank)) || can_do_without(child))) {
+          running += child.ended ? 0 : 1;
+          continue;
+        }
         // Of several at once, a killed one is the cause and the others are the consequence.
         const bool worse =
             failed < 0 || (WIFSIGNALED(child.status) && !WIFSIGNALED(children_[failed].status));
@@ -183,6 +231,13 @@ class LocalRun {
     }
     if (failed >= 0 && is_cause(failed)) note_failure(failed);
     return running;
+  }
+
+  // Whether a rank that did not come to join may be missing: somebody else goes on, or has come to the end.
+  bool can_do_without(const Child& child) const {
+    const auto did_without = [](const Child& one) { return !one.ended || one.status == 0; };
+    return std::ranges::any_of(children_, did_without) && child.joins && !WIFSIGNALED(child.status) &&
+           WEXITSTATUS(child.status) == kReplaceableStatus;
   }
 
   // Others may notice a killed rank, and end, before the system has taken it down.
@@ -196,16 +251,17 @@ class LocalRun {
     const int status = children_[static_cast<size_t>(rank)].status;
     if (result_.failed_rank < 0) kill_at_ = Clock::now() + std::chrono::nanoseconds(options_.grace_ns);
     result_.failed_rank = rank;
-    if (WIFSIGNALED(status)) {
-      const int signal = WTERMSIG(status);
-      result_.exit_status = 1;
-      result_.failure =
-          base::text("rank ", rank, " was killed by signal ", signal, " (", strsignal(signal), ")");
-    } else {
-      result_.exit_status = WEXITSTATUS(status);
-      result_.failure = base::text("rank ", rank, " exited with status ", WEXITSTATUS(status));
-    }
+    result_.exit_status =
+        WIFSIGNALED(status) || WEXITSTATUS(status) == kReplaceableStatus ? 1 : WEXITSTATUS(status);
+    result_.failure = how_it_ended(rank);
     if (WIFSIGNALED(status)) say(result_.failure);  // who exits says why itself
+  }
+
+  std::string how_it_ended(int rank) const {
+    const int status = children_[static_cast<size_t>(rank)].status;
+    if (!WIFSIGNALED(status)) return base::text("rank ", rank, " exited with status ", WEXITSTATUS(status));
+    const int signal = WTERMSIG(status);
+    return base::text("rank ", rank, " was killed by signal ", signal, " (", strsignal(signal), ")");
   }
 
   // Sleeps until a child ends, a signal comes, or the grace is over.
@@ -223,6 +279,7 @@ class LocalRun {
     siginfo_t info{};
     const int signal = sigtimedwait(&signals_.watched(), &info, &timeout);
     const bool from_terminal = signal == SIGINT && info.si_code == SI_KERNEL;
+    stopping_ = stopping_ || signal == SIGTERM || signal == SIGINT;
     if ((signal == SIGTERM || signal == SIGINT) && !from_terminal) send_to_all(signal);
   }
 
@@ -232,7 +289,9 @@ class LocalRun {
 
   const LocalLaunch& options_;
   const BlockedSignals signals_;
+  Meeting meeting_;
   std::vector<Child> children_;
+  bool stopping_ = false;
   LocalResult result_;
   Clock::time_point kill_at_;
   bool killed_ = false;

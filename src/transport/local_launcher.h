@@ -15,6 +15,9 @@ struct LocalLaunch {
   int ranks = 1;
   Environment environment;                      // the children's; SLUICE_RANK … are set on top
   int64_t grace_ns = 10'000'000'000;            // after one rank failed: for the others to end by themselves
+  // The ranks are supervisors: one that a signal killed is started anew to join the others, as one is that
+  // they left behind.
+  bool supervised = false;
   std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
 };
 

@@ -71,6 +71,41 @@ TEST(LocalLauncher, OthersAreKilledAfterTheGrace) {
   EXPECT_EQ(said.size(), 1) << "who exits says why itself";
 }
 
+LocalLaunch supervised(const std::string& script, int ranks) {
+  LocalLaunch launch = shell(script, ranks);
+  launch.supervised = true;
+  launch.grace_ns = 100'000'000;
+  return launch;
+}
+
+TEST(LocalLauncher, AKilledSupervisorIsStartedAnewToJoin) {
+  const LocalResult result =
+      launch_locally(supervised("test $SLUICE_RANK,$SLUICE_JOINS = 1,0 && kill -9 $$; sleep 0.5; test "
+                                "$SLUICE_JOINS = 1 && exit 0; exit 0",
+                                3));
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 0, 0}));
+}
+
+TEST(LocalLauncher, WhoWasLeftBehindIsReplacedOnceAndThenDoneWithout) {
+  const LocalResult result =
+      launch_locally(supervised("test $SLUICE_RANK = 1 && exit 75; sleep 0.5; exit 0", 2));
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 75}));
+}
+
+TEST(LocalLauncher, WithNobodyLeftToJoinTheRunHasFailed) {
+  const LocalResult result = launch_locally(supervised("kill -9 $$", 1));
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.failure, HasSubstr("rank 0 was killed by signal 9"));
+}
+
+TEST(LocalLauncher, AnOwnFailureOfASupervisorIsTheRunS) {
+  const LocalResult result = launch_locally(supervised("test $SLUICE_RANK = 1 && exit 2; exec sleep 100", 2));
+  EXPECT_EQ(result.exit_status, 2);
+  EXPECT_EQ(result.failed_rank, 1);
+}
+
 TEST(LocalLauncher, MissingProgramIsAnError) {
   EXPECT_THROW(launch_locally({.command = {"/no/such/program"}, .ranks = 2}), base::RunError);
 }

@@ -159,6 +159,17 @@ Socket connect_to(const std::string& address, int port, int64_t timeout_ns) {
   }
 }
 
+Socket begin_connecting(const std::string& address, int port) {
+  const Addresses addresses = resolve(address, port, SOCK_STREAM);
+  Socket socket = open_socket(*addresses);
+  if (!socket.is_open()) return socket;
+  never_block(socket);
+  send_small_messages_at_once(socket);
+  const bool begun = connect(socket.fd(), addresses->ai_addr, addresses->ai_addrlen) == 0;
+  if (!begun && errno != EINPROGRESS) socket.close();
+  return socket;
+}
+
 Socket accept_from(const Socket& listener) {
   Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   if (socket.is_open()) send_small_messages_at_once(socket);

@@ -45,6 +45,10 @@ Socket inherited(int fd);
 // Unreachable.
 Socket connect_to(const std::string& address, int port, int64_t timeout_ns);
 
+// A connection under way that never blocks: poll says when it may be written to, and sees its failure. A
+// closed Socket when it cannot even begin.
+Socket begin_connecting(const std::string& address, int port);
+
 // The next connection to `listener`, without waiting; a closed Socket, and the reason in errno, if there is
 // none. REQUIRES: never_block(listener) was called.
 Socket accept_from(const Socket& listener);
