@@ -33,7 +33,7 @@ int launch(const Options& options) {
   config::configured_strategies(config, options.ranks.nproc);
   std::vector<std::string> arguments{"--seconds", base::text(options.seconds), "--out", options.out.string()};
   if (options.json) arguments.push_back("--json");
-  return launch_ranks(options.ranks, "profile", arguments);
+  return launch_ranks(options.ranks, "profile", arguments, Launched::kRanks);
 }
 
 // One row of the file for each TP degree, as a pipeline of one stage.

@@ -28,8 +28,10 @@ namespace sluice::cli {
 namespace {
 
 [[noreturn]] void end_process(const base::Error& error) {
-  const bool quiet = dynamic_cast<const train::QuietError*>(&error) != nullptr;
-  base::log(quiet ? base::LogLevel::kDebug : base::LogLevel::kError, error.what());
+  base::LogLevel level = base::LogLevel::kError;
+  if (dynamic_cast<const train::QuietError*>(&error) != nullptr) level = base::LogLevel::kDebug;
+  if (dynamic_cast<const train::EpochOver*>(&error) != nullptr) level = base::LogLevel::kInfo;
+  base::log(level, error.what());
   std::fflush(nullptr);
   ::_exit(error.exit_status());
 }
@@ -84,8 +86,9 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
 }
 
 int launch_ranks(const RankOptions& options, const std::string& command,
-                 const std::vector<std::string>& arguments) {
+                 const std::vector<std::string>& arguments, Launched launched) {
   transport::LocalLaunch local;
+  local.supervised = launched == Launched::kSupervisors;
   local.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command, "--config",
                    options.config};
   for (const std::string& setting : options.settings) {
@@ -111,15 +114,22 @@ int launch_again(int ranks) {
 }
 
 train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
+  train::TrainerOptions rank =
+      this_worker(options, command, destination, transport::launch_from(environment()));
+  if (!rank.failure) let_crowded_threads_sleep(rank.config.train, rank.launch);
+  return rank;
+}
+
+train::TrainerOptions this_worker(const RankOptions& options, const std::string& command, RankLog destination,
+                                  const transport::Launch& launch) {
   train::TrainerOptions rank;
   rank.command = base::text("sluice ", command, " --config ", options.config);
-  rank.launch = transport::launch_from(environment());
+  rank.launch = launch;
   rank.end_process = &end_process;
   base::LogOptions log = log_options(rank.launch);
   base::configure_log(log);
   try {
     rank.config = config::read_config(options.config, options.settings);
-    let_crowded_threads_sleep(rank.config.train, rank.launch);
     if (destination == RankLog::kRunDirectory) {
       base::make_directories(rank.config.log.dir);
       log.file = rank.config.log.dir / base::text("rank-", rank.launch.rank, ".log");

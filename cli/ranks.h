@@ -22,8 +22,10 @@ void add_rank_options(CLI::App& command, RankOptions& options);
 
 // Starts options.nproc copies of this program as `command` with the same configuration and `arguments`, one
 // rank each, and waits for them. Returns the exit status.
+// With `supervised` they are supervisors (transport::LocalLaunch).
+enum class Launched : uint8_t { kRanks, kSupervisors };
 int launch_ranks(const RankOptions& options, const std::string& command,
-                 const std::vector<std::string>& arguments);
+                 const std::vector<std::string>& arguments, Launched launched);
 
 // Starts so many copies of this process, each with --nproc 0 behind its arguments, whose last value must
 // count, and waits for them. Returns the exit status.
@@ -37,6 +39,9 @@ int launch_again(int ranks);
 // starts itself again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
 enum class RankLog { kStderr, kRunDirectory };
 train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
+// The same for a worker that its supervisor started: it is the rank that `launch` says.
+train::TrainerOptions this_worker(const RankOptions& options, const std::string& command, RankLog log,
+                                  const transport::Launch& launch);
 
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
 train::StopSignal end_when_told();

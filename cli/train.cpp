@@ -1,6 +1,10 @@
 // sluice train: trains; with --nproc N it starts N local ranks, else it is one rank of whatever launched it.
+#include <unistd.h>
+
+#include <cstdio>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/command.h"
@@ -22,11 +26,12 @@ struct Options {
 };
 
 // Finds what is wrong with the user's input before any rank starts, so that it is said once.
-void check_input(const RankOptions& options) {
+config::RunConfig check_input(const RankOptions& options) {
   config::RunConfig config = config::read_config(options.config, options.settings);
   config::resolve_model(config);
   config::configured_strategies(config, options.nproc);
   config::open_data(config);
+  return config;
 }
 
 // No rank is started: the machine may be another's.
@@ -38,22 +43,41 @@ void describe_on_cluster(const Options& options) {
 }
 
 int launch(const Options& options) {
-  check_input(options.ranks);
+  const bool elastic =
+      check_input(options.ranks).elastic.enabled && options.ranks.nproc > 1 && !options.dry_run;
   std::vector<std::string> arguments;
   if (!options.resume.empty()) arguments = {"--resume", options.resume};
   if (options.dry_run) arguments.push_back("--dry-run");
-  return launch_ranks(options.ranks, "train", arguments);
+  return launch_ranks(options.ranks, "train", arguments, elastic ? Launched::kSupervisors : Launched::kRanks);
 }
 
-[[noreturn]] void run_rank(const Options& options) {
+[[noreturn]] void run_rank(const Options& options, train::TrainerOptions rank) {
   end_after([&] {
-    train::TrainerOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
     rank.resume = options.resume;
     rank.dry_run = options.dry_run;
     auto* trainer = new train::Trainer(rank);  // never destroyed, as end_after says
     if (!options.dry_run) return trainer->run();
     const std::string plan = trainer->describe_first_step();
     if (rank.launch.rank == 0) std::cout << plan << std::endl;
+  });
+}
+
+// One rank: itself, or with a supervisor's listener its supervisor, whose workers are it.
+[[noreturn]] void be_rank(const Options& options) {
+  train::TrainerOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
+  if (rank.launch.supervisor_fd < 0 || rank.failure) run_rank(options, std::move(rank));
+  const train::SupervisorOptions supervisor{
+      .launch = rank.launch,
+      .run_directory = rank.config.log.dir,
+      .work = [&](const transport::Launch& launch, const train::Seat& seat) {
+        train::TrainerOptions worker = this_worker(options.ranks, "train", RankLog::kRunDirectory, launch);
+        worker.seat = seat;
+        run_rank(options, std::move(worker));
+      }};
+  end_after([&] {
+    const int status = train::supervise(supervisor);
+    std::fflush(nullptr);
+    ::_exit(status);
   });
 }
 
@@ -77,7 +101,7 @@ void add_train(CLI::App& app) {
       ->needs(dry_run);
   command->callback([options] {
     if (!options->cluster.empty()) return describe_on_cluster(*options);
-    if (options->ranks.nproc == 0) run_rank(*options);
+    if (options->ranks.nproc == 0) be_rank(*options);
     const int exit_status = launch(*options);
     if (exit_status != 0) std::exit(exit_status);
   });

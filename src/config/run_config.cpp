@@ -255,6 +255,20 @@ CheckpointConfig read_checkpoint(TomlSection& section) {
   return checkpoint;
 }
 
+ElasticConfig read_elastic(TomlSection& section) {
+  ElasticConfig elastic;
+  section.read("enabled", elastic.enabled);
+  if (const toml::node* node = section.node("buddy_every");
+      node && node->value_exact<std::string>() != "auto") {
+    const auto steps = node->value_exact<int64_t>();
+    if (!steps || *steps < 1 || !kSteps.holds(*steps))
+      section.refuse("buddy_every", "auto, or steps from 1 on");
+    elastic.buddy_every = *steps;
+  }
+  section.finish();
+  return elastic;
+}
+
 LogConfig read_log(TomlSection& section) {
   LogConfig log;
   std::string directory = log.dir.string();
@@ -275,8 +289,9 @@ LogConfig read_log(TomlSection& section) {
 }
 
 const std::vector<std::string>& section_names() {
-  static const std::vector<std::string> names{"model",   "data",   "train",      "optimizer", "parallel",
-                                              "cluster", "memory", "checkpoint", "log",       "phase"};
+  static const std::vector<std::string> names{"model",    "data",    "train",  "optimizer",
+                                              "parallel", "cluster", "memory", "checkpoint",
+                                              "elastic",  "log",     "phase"};
   return names;
 }
 
@@ -304,7 +319,8 @@ RunConfig from_table(const toml::table& root, const std::string& name) {
   RunConfig config;
   TomlSection model = section("model"), data = section("data"), train = section("train"),
               optimizer = section("optimizer"), parallel = section("parallel"), cluster = section("cluster"),
-              memory = section("memory"), checkpoint = section("checkpoint"), log = section("log");
+              memory = section("memory"), checkpoint = section("checkpoint"), elastic = section("elastic"),
+              log = section("log");
   config.model = read_model(model, name);
   config.data = read_data(data);
   config.phases = read_phases(root, config.data, name);
@@ -316,6 +332,7 @@ RunConfig from_table(const toml::table& root, const std::string& name) {
   cluster.finish();
   config.memory = read_memory(memory);
   config.checkpoint = read_checkpoint(checkpoint);
+  config.elastic = read_elastic(elastic);
   config.log = read_log(log);
   return config;
 }
@@ -499,6 +516,16 @@ toml::table memory_table(const MemoryConfig& memory) {
   return table;
 }
 
+toml::table elastic_table(const ElasticConfig& elastic) {
+  toml::table table{{"enabled", elastic.enabled}};
+  if (elastic.buddy_every > 0) {
+    table.insert("buddy_every", elastic.buddy_every);
+  } else {
+    table.insert("buddy_every", "auto");
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string to_toml(const RunConfig& config) {
@@ -525,6 +552,7 @@ std::string to_toml(const RunConfig& config) {
                                  {"keep", config.checkpoint.keep},
                                  {"keep_hours", config.checkpoint.keep_hours},
                                  {"mirror", config.checkpoint.mirror}}},
+      {"elastic", elastic_table(config.elastic)},
       {"log", toml::table{{"dir", config.log.dir.string()},
                           {"tensorboard", config.log.tensorboard},
                           {"trace_steps", trace_steps}}}};

@@ -101,6 +101,12 @@ struct CheckpointConfig {
   std::string mirror;      // a directory for a second copy of each; "": none
 };
 
+// A rank that is lost costs the steps since the last snapshot; without this, the run.
+struct ElasticConfig {
+  bool enabled = true;      // where the launcher starts supervisors: with --nproc
+  int64_t buddy_every = 0;  // steps between two snapshots in memory; 0: auto, what they cost decides
+};
+
 struct LogConfig {
   std::filesystem::path dir = "runs/quickstart";
   bool tensorboard = true;
@@ -117,6 +123,7 @@ struct RunConfig {
   ClusterConfig cluster;
   MemoryConfig memory;
   CheckpointConfig checkpoint;
+  ElasticConfig elastic;
   LogConfig log;
 };
 

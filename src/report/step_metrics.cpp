@@ -44,7 +44,8 @@ base::Json to_json(const StepMetrics& metrics) {
           {"peak_bytes", metrics.peak_bytes},
           {"predicted_peak_bytes", metrics.predicted_peak_bytes},
           {"tokens_per_s", metrics.tokens_per_s},
-          {"overhead_ms", metrics.overhead_ms}};
+          {"overhead_ms", metrics.overhead_ms},
+          {"epoch", metrics.epoch}};
 }
 
 base::Json to_json(const EvaluationMetrics& metrics) {

@@ -39,6 +39,7 @@ struct StepMetrics {
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
   double overhead_ms = 0;  // neither inside nodes nor waiting
+  int64_t epoch = 0;       // one more with each change of membership
 };
 
 struct EvaluationMetrics {

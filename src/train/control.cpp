@@ -33,14 +33,14 @@ std::vector<std::vector<int64_t>> Control::gather(std::span<const int64_t> words
   return by_rank;
 }
 
-std::string Control::broadcast(const std::string& text) {
+std::string Control::broadcast(const std::string& text, int from) {
   const int64_t own_size = static_cast<int64_t>(text.size());
-  const int64_t size = gather({&own_size, 1})[0][0];
-  std::vector<int64_t> send_bytes(static_cast<size_t>(world_size()), rank() == 0 ? size : 0);
+  const int64_t size = gather({&own_size, 1})[static_cast<size_t>(from)][0];
+  std::vector<int64_t> send_bytes(static_cast<size_t>(world_size()), rank() == from ? size : 0);
   std::vector<int64_t> receive_bytes(static_cast<size_t>(world_size()), 0);
-  receive_bytes[0] = size;
+  receive_bytes[static_cast<size_t>(from)] = size;
   std::string copies;
-  for (int peer = 0; rank() == 0 && peer < world_size(); ++peer) copies += text;
+  for (int peer = 0; rank() == from && peer < world_size(); ++peer) copies += text;
   std::string received(static_cast<size_t>(size), '\0');
   const auto waiting = activity_.waiting();
   communicator_->all_to_all(copies.data(), send_bytes, received.data(), receive_bytes)->wait();

@@ -36,8 +36,8 @@ class Control {
 
   // Every rank's words, rank by rank. REQUIRES: as many words on every rank.
   std::vector<std::vector<int64_t>> gather(std::span<const int64_t> words);
-  // Rank 0's text on every rank.
-  std::string broadcast(const std::string& text);
+  // One rank's text on every rank.
+  std::string broadcast(const std::string& text, int from = 0);
   // Returns when every rank has called it.
   void barrier();
   // Runs `action`, which is `what` ("saving the checkpoint"), on every rank, then throws on every rank if it

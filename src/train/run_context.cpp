@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/failure.h"
@@ -72,7 +73,7 @@ void RunContext::meet() {
   heartbeat.address = transport::own_address(gloo);
   heartbeat.join_timeout_ns = join_timeout_ns;
   heartbeat.at_work = [this] { return at_own_work(activity(), nodes_); };
-  heartbeat.on_lost = [this](const transport::Loss& loss) { end_process(loss); };
+  heartbeat.on_lost = [this](const transport::Loss& loss) { end_for(loss); };
   auto beating = std::make_unique<transport::Heartbeat>(control_->communicator(), std::move(heartbeat));
   {
     const std::lock_guard lock(failing_);
@@ -95,8 +96,12 @@ void RunContext::watch_progress() {
   };
   options.effort = [this] { return effort(); };
   options.on_stall = [this](const std::string& stalled) {
-    fail(base::RunError(
-        text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)")));
+    const base::RunError stall(
+        text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)"));
+    if (!options_.seat) return fail(stall);
+    base::log_warning(stall.what());
+    release_directory();
+    options_.end_process(EpochOver(stall.what()));
   };
   watchdog_ = std::make_unique<Watchdog>(activity(), nodes_, std::move(options));
 }
@@ -116,6 +121,7 @@ void RunContext::lock_directory() {
     if (rank() != 0) return;
     RunLockOptions lock;
     lock.command = options_.command;
+    if (options_.seat) lock.run = options_.seat->run;
     lock.say = &base::log_info;
     lock.on_look = [this] { activity().advance(); };
     lock.on_lost = [this](const base::Error& error) { fail(error); };
@@ -146,9 +152,24 @@ void RunContext::read_configuration() {
   control_->together("reading the configuration", [&] {
     if (options_.failure) std::rethrow_exception(options_.failure);
     config::resolve_model(config_);
+    drop_strategies_of_more_ranks();
     table_ = model::parameter_table(*config_.model.shape);
     config::configured_strategies(config_, options_.launch.world_size);
   });
+}
+
+// An epoch may have fewer ranks than the run was configured for.
+void RunContext::drop_strategies_of_more_ranks() {
+  std::vector<std::string>& strategies = config_.parallel.strategies;
+  if (epoch() == 0 || strategies.empty()) return;
+  try {
+    config::configured_strategies(config_, options_.launch.world_size);
+  } catch (const base::InputError& error) {
+    if (rank() == 0)
+      base::log_warning(text("parallel.strategies do not fit: ", error.what(), "; others are proposed"));
+    strategies.clear();
+    config_.parallel.select = "best";
+  }
 }
 
 void RunContext::open() {
@@ -162,6 +183,7 @@ void RunContext::open() {
   open_device();
   open_planner();
   open_parameters();
+  open_buddies();
 }
 
 // Each rank reads its own copy of what may be different files: a node's own disk.
@@ -205,6 +227,8 @@ void RunContext::compare_configurations() {
 
 // The newest checkpoint that all ranks find whole, each looking at what it will own.
 void RunContext::open_checkpoint() {
+  from_snapshot_ = goes_on_from_snapshot();
+  if (from_snapshot_) return take_snapshot();
   const std::vector<fs::path> directories = find_checkpoints();
   for (const fs::path& directory : directories) {
     const std::exception_ptr damage = open_if_whole(directory);
@@ -224,12 +248,37 @@ void RunContext::open_checkpoint() {
   }
 }
 
+// Whether the ranks hold a snapshot, and no checkpoint is newer: one may be saved between two snapshots.
+bool RunContext::goes_on_from_snapshot() {
+  if (!options_.seat || options_.seat->epoch.origin.step == membership::Origin::kNoSnapshot) return false;
+  int64_t saved = 0;
+  control_->together("looking for a newer checkpoint", [&] {
+    if (rank() == 0)
+      saved = checkpoint::latest(checkpoint_roots().front()).value_or(checkpoint::SavedStep{}).step;
+  });
+  return control_->gather({&saved, 1})[0][0] <= options_.seat->epoch.origin.step;
+}
+
+// The run's state as the holder of the first slices has it.
+void RunContext::take_snapshot() {
+  const membership::Origin& origin = options_.seat->epoch.origin;
+  const int teller = origin.holders.front();
+  const std::string state = control_->broadcast(rank() == teller ? held_state(*options_.seat) : "", teller);
+  control_->together("taking up the snapshot", [&] {
+    resumed_ = run_state_from_text(state);
+    take_proposal(static_cast<int>(origin.holders.size()));
+  });
+}
+
 // Rank 0 decides which there are: on a shared file system others may see an older directory.
 std::vector<fs::path> RunContext::find_checkpoints() {
   std::vector<std::string> names;
   control_->together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
-    const std::vector<fs::path> found = train::find_checkpoints(options_.resume, checkpoint_roots());
+    // A run that lost its snapshots goes back to what it saved itself, if it did.
+    std::vector<fs::path> found;
+    if (epoch() > 0) found = train::find_checkpoints("auto", checkpoint_roots());
+    if (found.empty()) found = train::find_checkpoints(options_.resume, checkpoint_roots());
     if (!options_.dry_run) require_own_run(found);
     for (const fs::path& directory : found) names.push_back(directory.string());
     const bool from_folder = found.empty() && !config_.model.hf.empty();
@@ -307,7 +356,7 @@ void RunContext::take_checkpoint() {
       corpus::require_same(resumed_.corpora, corpora_at(last_step), data_->at(last_step).training,
                            checkpoint_->directory().string());
     }
-    take_proposal_of_checkpoint();
+    take_proposal(checkpoint_->manifest().world_size);
   });
 }
 
@@ -349,8 +398,8 @@ void RunContext::tell_of_changes(const std::string& checkpoint) const {
 
 // A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the
 // same, keeps its own.
-void RunContext::take_proposal_of_checkpoint() {
-  const bool same_ranks = checkpoint_->manifest().world_size == options_.launch.world_size;
+void RunContext::take_proposal(int world_size) {
+  const bool same_ranks = world_size == options_.launch.world_size;
   config::ParallelConfig& own = config_.parallel;
   if (!own.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
   const config::ParallelConfig earlier = config::parse_config(resumed_.config, "the checkpoint").parallel;
@@ -370,7 +419,7 @@ void RunContext::open_device() {
     if (config_.train.deterministic) ops::make_deterministic();
     ops::prepare_device(device_.device);
     untracked_bytes_ = ops::untracked_device_bytes(device_.device);
-    set_aside_snapshot();
+    set_aside_snapshots();
   });
   at::set_num_threads(device_.threads);  // for all threads: another one's number would reach this one
   for (const auto& words : control_->gather(std::span<const int64_t>(&device_.memory_bytes, 1))) {
@@ -394,19 +443,21 @@ void RunContext::open_device() {
   device_transport_ = transport::device_transport(*transport_, options);
 }
 
-// A save behind training copies the owner slices to host memory; whose size was asked of the machine has to
-// hold them, too.
-void RunContext::set_aside_snapshot() {
-  if (config_.checkpoint.every == 0 || !config_.checkpoint.behind) return;
-  const int64_t bytes =
-      SliceSnapshot::bytes(table_, precision_of(config_.train.dtype), options_.launch.world_size, rank());
+// A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
+// memory that was asked of the machine has to hold them, too.
+void RunContext::set_aside_snapshots() {
+  const int64_t copies = (config_.checkpoint.every > 0 && config_.checkpoint.behind ? 1 : 0) +
+                         (options_.seat ? kSnapshotCopies : 0);
+  if (copies == 0) return;
+  const int64_t bytes = copies * SliceSnapshot::bytes(table_, precision_of(config_.train.dtype),
+                                                      options_.launch.world_size, rank());
   if (config_.memory.host_gib == 0) device_.host_bytes = std::max<int64_t>(1, device_.host_bytes - bytes);
   if (!device_.device.is_cpu() || config_.memory.device_gib > 0) return;
   if (device_.memory_bytes <= bytes) {
-    throw base::InfeasibleError(text("a rank may use ",
-                                     base::human_bytes(static_cast<double>(device_.memory_bytes)),
-                                     ", which a checkpoint behind training would take: set ",
-                                     "checkpoint.behind = false, or use more ranks"));
+    throw base::InfeasibleError(
+        text("a rank may use ", base::human_bytes(static_cast<double>(device_.memory_bytes)),
+             ", which snapshots of parameters would take: set ",
+             "checkpoint.behind = false or elastic.enabled = false, or use more ranks"));
   }
   device_.memory_bytes -= bytes;
 }
@@ -460,6 +511,10 @@ void RunContext::open_parameters() {
     engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_transport(),
                                                 make_executor(), engine);
   }
+  if (from_snapshot_) {
+    const auto restoring = activity().shared("taking up the snapshots");
+    return restore(*options_.seat, control_->communicator(), engine_->store());
+  }
   control_->together("loading the parameters", [&] {
     if (checkpoint_) {
       load_parameters(*checkpoint_, engine_->store());
@@ -468,6 +523,19 @@ void RunContext::open_parameters() {
     }
   });
   checkpoint_.reset();  // it keeps the files it read mapped
+}
+
+// Every rank keeps the companions: any may be rank 0 of a later epoch.
+void RunContext::open_buddies() {
+  if (!options_.seat || options_.dry_run) return;
+  resumed_.companions = run_state_from_text(control_->broadcast(to_text(resumed_))).companions;
+  const transport::Launch& launch = options_.launch;
+  std::vector<int> ranks(static_cast<size_t>(launch.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Buddies::Options options{.seat = *options_.seat, .every = config_.elastic.buddy_every};
+  if (!launch.single_host()) options.stride = launch.local_size;
+  const auto connecting = activity().shared("making the communicators");
+  buddies_ = std::make_unique<Buddies>(transport_->communicator("buddies", ranks), engine_->store(), options);
 }
 
 void RunContext::load_initial_weights() {
@@ -487,7 +555,7 @@ void RunContext::end_process(std::exception_ptr failure) {
   constexpr int64_t kNewsNs = 2'000'000'000;
   const base::Error error = describe(failure);
   const int64_t news_ns = options_.launch.world_size > 1 ? kNewsNs : 0;
-  if (const auto loss = heartbeat_->wait_for_loss(news_ns)) end_process(*loss);
+  if (const auto loss = heartbeat_->wait_for_loss(news_ns)) end_for(*loss);
   fail(error);
 }
 
@@ -499,17 +567,34 @@ void RunContext::fail(const base::Error& error) {
     heartbeat = heartbeat_.get();
   }
   if (heartbeat != nullptr) {
-    if (const auto loss = heartbeat->lost()) end_process(*loss);
+    if (const auto loss = heartbeat->lost()) end_for(*loss);
     heartbeat->report_failure(error.what(), error.exit_status());
   }
   release_directory();
   options_.end_process(error);
 }
 
-void RunContext::end_process(const transport::Loss& loss) {
+// Whose loss nobody told of himself is done without, where there is a supervisor.
+void RunContext::end_for(const transport::Loss& loss) {
   release_directory();
   if (loss.reported) options_.end_process(QuietError(loss.text, loss.exit_status));
+  if (options_.seat) options_.end_process(EpochOver(loss.text));
   options_.end_process(base::RunError(loss.text));
+  SLUICE_ASSERT(false, "end_process returned");
+}
+
+// The failure that is being handled came before the ranks knew of each other. In an epoch that only means
+// that one of them is gone.
+void RunContext::throw_not_met() const {
+  if (!options_.seat || options_.failure) throw;
+  throw EpochOver(describe(std::current_exception()).what());
+}
+
+void RunContext::end_epoch(const std::string& why) {
+  leave();
+  release_directory();
+  options_.end_process(EpochOver(why));
+  SLUICE_ASSERT(false, "end_process returned");
 }
 
 config::PhasedSampler RunContext::sampler() const {

@@ -13,6 +13,7 @@
 #include "cost/calibration.h"
 #include "profile/device.h"
 #include "runtime/engine.h"
+#include "train/buddies.h"
 #include "train/checkpoints.h"
 #include "train/control.h"
 #include "train/plan_ahead.h"
@@ -39,6 +40,9 @@ class RunContext {
   template <typename Action>
   void guard(Action action);
 
+  // Collective, behind a step whose snapshot is sealed: ends this process, for the next epoch's.
+  [[noreturn]] void end_epoch(const std::string& why);
+
   // Collective. Nobody goes before all are done: who ends without a word is taken for lost.
   void leave();
 
@@ -54,6 +58,9 @@ class RunContext {
   int rank() const { return options_.launch.rank; }
   const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
   const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
+  const std::optional<Seat>& seat() const { return options_.seat; }
+  int64_t epoch() const { return options_.seat ? options_.seat->epoch.number : 0; }
+  Buddies* buddies() { return buddies_.get(); }  // null: the run is not elastic
   const base::Json& calibration() const { return calibration_; }
   const config::Data& data() const { return *data_; }
   // Those trained on in a step.
@@ -73,6 +80,8 @@ class RunContext {
 
  private:
   void meet();
+  [[noreturn]] void throw_not_met() const;
+  [[noreturn]] void end_for(const transport::Loss& loss);
   void watch_progress();
   void lock_directory();
   void read_configuration();
@@ -84,19 +93,22 @@ class RunContext {
   void require_own_run(const std::vector<std::filesystem::path>& found) const;
   std::exception_ptr open_if_whole(const std::filesystem::path& directory);
   void take_checkpoint();
+  bool goes_on_from_snapshot();
+  void take_snapshot();
+  void drop_strategies_of_more_ranks();
   void tell_of_checkpoint() const;
   void tell_of_changes(const std::string& checkpoint) const;
-  void take_proposal_of_checkpoint();
+  void take_proposal(int world_size);
   void open_device();
-  void set_aside_snapshot();
+  void set_aside_snapshots();
   void open_planner();
   int64_t bytes_taken_since_opening();
   void open_parameters();
+  void open_buddies();
   void load_initial_weights();
   std::unique_ptr<runtime::Executor> make_executor();
   Effort effort();
   void end_process(std::exception_ptr failure);
-  void end_process(const transport::Loss& loss);
 
   TrainerOptions options_;
   config::RunConfig& config_ = options_.config;
@@ -115,11 +127,13 @@ class RunContext {
   std::vector<std::vector<corpus::CorpusIdentity>> corpora_;  // of each phase of data_, for training
   model::ParameterTable table_;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;
+  bool from_snapshot_ = false;  // the run goes on from what the ranks hold in memory
   RunState resumed_;
   base::Json calibration_;
   std::optional<plan::Planner> planner_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
   std::unique_ptr<runtime::Engine> engine_;
+  std::unique_ptr<Buddies> buddies_;
   std::unique_ptr<Watchdog> watchdog_;
 };
 
@@ -128,7 +142,7 @@ void RunContext::guard(Action action) {
   try {
     action();
   } catch (...) {
-    if (!heartbeat_) throw;  // the ranks have not met
+    if (!heartbeat_) throw_not_met();
     if (!control_->failure_agreed()) end_process(std::current_exception());
     release_directory();
     heartbeat_->goodbye();

@@ -173,6 +173,7 @@ RunLock::RunLock(const fs::path& directory, RunLockOptions options)
                          {"process", process},
                          {"process_start", start_of(process)},
                          {"command", options_.command},
+                         {"run", options_.run},
                          {"since", utc_now()},
                          {"nonce", transport::random_secret()}}
                   .dump(-1, ' ', true, base::Json::error_handler_t::replace) +
@@ -199,8 +200,9 @@ void RunLock::take() {
     const bool here = holder.identity.value("machine", "") == options_.machine;
     const bool alive = here && start_of(holder.identity.value("process", int64_t{0})) ==
                                    holder.identity.value("process_start", int64_t{-1});
-    if (!holder.released && alive) throw_held(folder_.parent_path(), holder);
-    if (!holder.released && !here) {
+    const bool own_run = !options_.run.empty() && holder.identity.value("run", "") == options_.run;
+    if (!holder.released && alive && !own_run) throw_held(folder_.parent_path(), holder);
+    if (!holder.released && !here && !own_run) {
       if (!watched) {
         if (options_.say) {
           options_.say(text(folder_.parent_path().string(), " was last written by ", holder.name(),

@@ -25,6 +25,10 @@ namespace sluice::train {
 
 struct RunLockOptions {
   std::string command;                  // for people: what the holder runs
+  // Names an elastic run, whose epochs take the lock from each other at once: only the ranks that agreed on
+  // the next one want it, and the holder, should it still live, finds out before it writes. "": another
+  // run's.
+  std::string run;
   int64_t beat_ns = 5'000'000'000;      // between two changes of the holder's bytes
   int64_t silence_ns = 30'000'000'000;  // without a change: a holder elsewhere is dead
   std::string machine;  // "": this kernel and its process numbers; tests pretend to be elsewhere

@@ -63,14 +63,12 @@ std::string message_of(std::exception_ptr failure) {
 
 }  // namespace
 
-Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {
-  run_.engine().store().set_before_update([this] {
-    const Stopwatch watch(waited_ns_);
-    save_.wait_for_snapshot();
-  });
-}
+Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {}
 
-Saver::~Saver() { run_.engine().store().set_before_update({}); }
+void Saver::wait_for_snapshot() {
+  const Stopwatch watch(waited_ns_);
+  save_.wait_for_snapshot();
+}
 
 SaveWord Saver::word() const {
   SaveWord word = save_.word();

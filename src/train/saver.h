@@ -17,9 +17,11 @@ class Saver {
  public:
   // Collective. `run` is open and outlives the saver.
   explicit Saver(RunContext& run);
-  ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
+
+  // Returns when what is being saved is no longer read of the slices. Any thread.
+  void wait_for_snapshot();
 
   // What all ranks are to know behind each step.
   checkpoint::SaveWord word() const;

@@ -86,6 +86,20 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::Parameter
   return states;
 }
 
+void copy_slices(const runtime::ParameterStore& store, char* bytes) {
+  const OwnStream stream(store.options().device);
+  for (const model::Bucket& bucket : store.table().buckets) {
+    for (const at::Tensor& state : states_of(store.owner(bucket.index))) {
+      if (state.is_cpu()) {
+        std::memcpy(bytes, state.const_data_ptr(), state.nbytes());
+      } else {
+        at::from_blob(bytes, state.sizes(), state.options().device(at::kCPU)).copy_(state);
+      }
+      bytes += state.nbytes();
+    }
+  }
+}
+
 std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::ParameterStore& store) {
   if (!store.options().device.is_cpu()) return take(store);
   std::vector<checkpoint::OwnerState> states;

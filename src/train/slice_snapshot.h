@@ -31,4 +31,8 @@ class SliceSnapshot {
   std::vector<at::Tensor> copies_;  // by bucket: master, exp_avg, exp_avg_sq
 };
 
+// Copies a rank's slices end to end into memory that takes SliceSnapshot::bytes: of each bucket the masters,
+// then the first and the second moments. From a GPU on a stream of its own; returns when they are there.
+void copy_slices(const runtime::ParameterStore& store, char* bytes);
+
 }  // namespace sluice::train

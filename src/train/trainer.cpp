@@ -55,6 +55,9 @@ struct StepWord {
   int64_t link_exposed_ns = 0;
   int64_t gather_exposed_ns = 0;
   int64_t overhead_ns = 0;
+  int64_t step_ns = 0;
+  int64_t snapshot_ns = 0;
+  int64_t boundary = 0;  // somebody waits to join
   checkpoint::SaveWord save;
 };
 
@@ -70,6 +73,7 @@ StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
   word.link_exposed_ns = result.timing.link_exposed_ns;
   word.gather_exposed_ns = result.gather_exposed_ns;
   word.overhead_ns = result.timing.overhead_ns();
+  word.step_ns = result.timing.step_ns;
   return word;
 }
 
@@ -132,6 +136,9 @@ class Trainer::Impl {
   // What the ranks know together between two steps.
   struct Agreement {
     bool stop = false;                        // somebody asked for it
+    bool boundary = false;                    // the next step is another epoch's
+    int64_t step_ns = 0;                      // on the slowest rank
+    int64_t snapshot_ns = 0;                  // of the last one, likewise
     std::exception_ptr failure;               // why the upcoming step can't run; on every rank or none
     std::vector<checkpoint::SaveWord> saves;  // how far each rank is with the save under way
   };
@@ -148,6 +155,8 @@ class Trainer::Impl {
   void make_up_evaluation();
   void warn_without_targets(const runtime::StepResult& result, int64_t step) const;
   bool finish_step(const PreparedStep& step, const StepEnd& end);
+  RunState state_at_start() const;
+  void seal_if_due(const PreparedStep& step, const StepEnd& end);
   bool stop_requested();
   bool evaluate(int64_t after_step);
   std::optional<report::EvaluationMetrics> evaluate(const config::ValidationData& set, int64_t after_step);
@@ -233,6 +242,7 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
   metrics.gap_ppm = step.plan.gap_ppm();
   metrics.grad_norm = result.gradient_norm;
   metrics.lr = optimizer(metrics.step).lr;
+  metrics.epoch = run_.epoch();
   return metrics;
 }
 
@@ -240,6 +250,10 @@ void Trainer::Impl::run() {
   try_longest();
   open_run_files();
   saver_.emplace(run_);
+  run_.engine().store().set_before_update([this] {
+    saver_->wait_for_snapshot();
+    if (run_.buddies()) run_.buddies()->wait();
+  });
   begin_ = steady_clock::now();
   stop_signal_.defer();
   const auto training = run_.activity().own("between two steps");
@@ -251,6 +265,7 @@ void Trainer::Impl::run() {
     throw;
   }
   run_.leave();
+  if (run_.seat()) run_.seat()->memory->set_done();
   if (run_.rank() != 0) return;
   const bool nothing_left = run_.resumed().step >= config_.train.steps;
   const std::string outcome =
@@ -273,6 +288,7 @@ void Trainer::Impl::train_steps() {
     stop = agreement.stop;
     step = std::move(first.step);
   }
+  if (step && !stop && run_.buddies()) run_.buddies()->begin(state_at_start());
   while (step && !stop) {
     const auto begin = steady_clock::now();
     const runtime::StepResult result = train(*step);
@@ -287,7 +303,14 @@ void Trainer::Impl::train_steps() {
     }
     require_finite(result, metrics.step);
     warn_without_targets(result, metrics.step);
-    stop = finish_step(*step, {.agreement = agreement, .last = !upcoming.step});
+    const StepEnd end{.agreement = agreement, .last = !upcoming.step};
+    seal_if_due(*step, end);
+    stop = finish_step(*step, end);
+    if (agreement.boundary && !stop && upcoming.step) {
+      saver_->finish();
+      run_.buddies()->wait();
+      run_.end_epoch("others wait to join");
+    }
     step = std::move(upcoming.step);
   }
 }
@@ -349,6 +372,25 @@ void Trainer::Impl::warn_without_targets(const runtime::StepResult& result, int6
                          "loss of 0 means nothing, and only momentum and weight decay moved the parameters"));
 }
 
+RunState Trainer::Impl::state_at_start() const {
+  RunState state = run_.resumed();
+  if (state.step > 0) state.corpora = run_.corpora_at(state.step - 1);
+  state.calibration = run_.calibration();
+  state.config = config::to_toml(config_);
+  return state;
+}
+
+// What ends the run needs no snapshot: it is saved.
+void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepEnd& end) {
+  Buddies* buddies = run_.buddies();
+  const Agreement& agreement = end.agreement;
+  if (buddies == nullptr || end.last || agreement.stop || agreement.failure) return;
+  const int64_t done = step.plan.step + 1;
+  if (!buddies->due(done) && !agreement.boundary) return;
+  buddies->begin(state_behind(step));
+  buddies->schedule(done, agreement.snapshot_ns, agreement.step_ns);
+}
+
 // Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
 // evaluation waits until the run continues. What ends the run, here or in the upcoming step's planning, takes
 // none of the steps that were made.
@@ -389,6 +431,10 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   own.failure = exit_status_of(upcoming.failure);
   own.stop = stop_signal_.requested() ? 1 : 0;
   own.save = saver_->word();
+  if (run_.buddies()) {
+    own.snapshot_ns = run_.buddies()->spent_ns();
+    own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
+  }
   using RawWord = std::array<int64_t, sizeof(StepWord) / sizeof(int64_t)>;
   std::vector<StepWord> words;
   for (const auto& raw : run_.control().gather(std::bit_cast<RawWord>(own))) {
@@ -399,6 +445,9 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   Agreement agreement{.failure = disagreement(run_.control(), words, upcoming.failure)};
   for (const StepWord& word : words) {
     agreement.stop = agreement.stop || word.stop != 0;
+    agreement.boundary = agreement.boundary || word.boundary != 0;
+    agreement.step_ns = std::max(agreement.step_ns, word.step_ns);
+    agreement.snapshot_ns = std::max(agreement.snapshot_ns, word.snapshot_ns);
     agreement.saves.push_back(word.save);
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;

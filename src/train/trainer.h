@@ -5,10 +5,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
 #include "config/run_config.h"
+#include "train/supervisor.h"
 #include "transport/launch.h"
 
 namespace sluice::train {
@@ -18,6 +20,8 @@ struct TrainerOptions {
   transport::Launch launch;
   std::string resume;    // "", "auto", or the path of a checkpoint or run directory
   bool dry_run = false;  // nothing will be written: earlier runs in the directory don't matter
+  // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
+  std::optional<Seat> seat;
   std::string command;   // what the user started, for who finds the run directory taken
 
   // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other
@@ -28,6 +32,12 @@ struct TrainerOptions {
   // (the error names it; a QuietError if that rank tells the user itself). Any thread, perhaps in the middle
   // of a step; it must end the process without unwinding. Nothing is saved any more.
   std::function<void(const base::Error& error)> end_process;
+};
+
+// A peer was lost, or others wait to join: the run goes on in the next epoch, another process.
+class EpochOver : public base::Error {
+ public:
+  explicit EpochOver(const std::string& why) : base::Error(why, transport::kReplaceableStatus) {}
 };
 
 class Trainer {

@@ -72,6 +72,8 @@ def base_settings():
         "memory": {"device_gib": 1.0, "margin_gib": 0.1},
         # Behind training, which steps are saved depends on the disk; tests that want that say so.
         "checkpoint": {"every": 0, "keep": 2, "behind": False},
+        # What ends a run is what most tests look at; those of elastic runs say so.
+        "elastic": {"enabled": False},
         "log": {"dir": "run", "tensorboard": False},
     }
 

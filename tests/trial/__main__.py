@@ -26,6 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integra
 import faults_commands
 import faults_damage
 import faults_disk
+import faults_elastic
 import faults_limits
 import faults_network
 import faults_sharing
@@ -37,13 +38,14 @@ from phase import Missed
 from trial import Skipped, Testbed, Trial
 
 GROUPS = (faults_signals, faults_disk, faults_damage, faults_limits, faults_strangers, faults_sharing, faults_network,
-          faults_commands)
+          faults_elastic, faults_commands)
 # How often a phase that was over before it could be struck is tried again, with other chances.
 ATTEMPTS = 4
 # One of each kind that takes a few seconds: what `make test` tries.
 FEW = ("signals: kill -9 of rank 1 @ push", "disk: the disk is full @ save",
        "damage: the last line of the metrics cut off @ rest", "strangers: silent connections on every port @ start",
-       "sharing: a run takes over from one that was killed @ step", "network: a node is cut off for 3 s @ step")
+       "sharing: a run takes over from one that was killed @ step", "network: a node is cut off for 3 s @ step",
+       "elastic: kill -9 of rank 1's worker @ push")
 
 
 @dataclasses.dataclass(frozen=True)

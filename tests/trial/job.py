@@ -147,6 +147,14 @@ class Job:
         self.ports |= now
         return sorted(now)
 
+    def signal_worker(self, rank, number):
+        """Sends a signal to the process that a rank's supervisor started last, if there is one."""
+        of_rank = f"SLUICE_RANK={rank}".encode()
+        found = [process_id for process_id, variables in processes_of(self.token).items() if of_rank in variables]
+        if len(found) > 1:  # the supervisor is older
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(max(found), number)
+
     def signal_rank(self, rank, number):
         """Sends a signal to a rank, as soon as it has begun; False if it has ended."""
         process_id = self.rank(rank)

@@ -141,6 +141,10 @@ class Trial:
         if not job.signal_rank(rank, number):
             raise Missed
 
+    def pause(self, seconds):
+        """Lets a random part of so many seconds pass."""
+        time.sleep(self.chance.uniform(0, seconds))
+
     def train_to_phase(self, **options):
         job = self.start(**options)
         self.reach(job)

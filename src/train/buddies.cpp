@@ -1,0 +1,279 @@
+#include "train/buddies.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json_fields.h"
+#include "base/text.h"
+#include "corpus/identity.h"
+#include "link/moved_owners.h"
+#include "train/slice_snapshot.h"
+
+namespace sluice::train {
+
+using base::text;
+
+namespace {
+
+constexpr int64_t kSharePerHundred = 1;  // of a step's time that snapshots may take by themselves
+
+// Reads what base::CanonicalBytes wrote.
+class CanonicalReader {
+ public:
+  explicit CanonicalReader(std::string_view bytes) : bytes_(bytes) {}
+  int64_t integer() {
+    uint64_t value = 0;
+    for (int byte = 7; byte >= 0; --byte) value = value << 8 | static_cast<unsigned char>(take(8)[byte]);
+    position_ += 8;
+    return static_cast<int64_t>(value);
+  }
+  std::string text() {
+    const int64_t size = integer();
+    std::string value(take(size));
+    position_ += static_cast<size_t>(size);
+    return value;
+  }
+
+ private:
+  std::string_view take(int64_t size) const {
+    if (size < 0 || static_cast<size_t>(size) > bytes_.size() - position_)
+      throw base::InputError("a snapshot's state ends early");
+    return bytes_.substr(position_, static_cast<size_t>(size));
+  }
+
+  std::string_view bytes_;
+  size_t position_ = 0;
+};
+
+// Where a bucket's three states begin in a rank's slices, in bytes.
+int64_t offset_of(const model::ParameterTable& table, int bucket, int64_t element_bytes, int ranks,
+                  int rank) {
+  int64_t elements = 0;
+  for (int before = 0; before < bucket; ++before)
+    elements += link::OwnerLayout{ranks}.owned(table.buckets[static_cast<size_t>(before)], rank).size();
+  return 3 * elements * element_bytes;
+}
+
+}  // namespace
+
+std::string to_text(const RunState& state) {
+  base::Json json{{"step", state.step},
+                  {"corpora", corpus::to_json(state.corpora)},
+                  {"calibration", state.calibration},
+                  {"config", state.config}};
+  if (state.sampler) json["sampler"] = corpus::to_json(*state.sampler);
+  base::CanonicalBytes bytes;
+  bytes.add(base::json_text(json)).add(static_cast<int64_t>(state.companions.size()));
+  for (const checkpoint::Companion& companion : state.companions)
+    bytes.add(companion.name).add(companion.bytes);
+  return bytes.bytes();
+}
+
+RunState run_state_from_text(std::string_view text) {
+  constexpr const char* kName = "a snapshot's state";
+  CanonicalReader reader(text);
+  const base::Json json = base::parse_json(reader.text(), kName);
+  RunState state;
+  state.step = base::require<int64_t>(json, "step", kName);
+  state.corpora = corpus::identities_from_json(base::require<base::Json>(json, "corpora", kName), kName);
+  state.calibration = base::require<base::Json>(json, "calibration", kName);
+  state.config = base::require<std::string>(json, "config", kName);
+  if (json.contains("sampler")) state.sampler = corpus::sampler_state_from_json(json["sampler"], kName);
+  for (int64_t left = reader.integer(); left > 0; --left) {
+    checkpoint::Companion& companion = state.companions.emplace_back();
+    companion.name = reader.text();
+    companion.bytes = reader.text();
+  }
+  return state;
+}
+
+Buddies::Buddies(std::unique_ptr<comm::Communicator> communicator, const runtime::ParameterStore& store,
+                 Options options)
+    : communicator_(std::move(communicator)), store_(store), options_(std::move(options)) {}
+
+Buddies::~Buddies() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Buddies::begin(const RunState& state) {
+  wait();
+  std::string text = to_text(state);
+  thread_ = std::thread([this, text = std::move(text), step = state.step] {
+    try {
+      take(text, step);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+  });
+}
+
+void Buddies::wait() {
+  if (thread_.joinable()) thread_.join();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+int Buddies::rank_at(int distance) const {
+  const int ranks = communicator_->size();
+  return ((communicator_->rank() + distance) % ranks + ranks) % ranks;
+}
+
+void Buddies::take(const std::string& text, int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
+  const int ranks = communicator_->size();
+  const auto bytes_of = [&](int rank) {
+    return SliceSnapshot::bytes(store_.table(), store_.options().precision, ranks, rank);
+  };
+  const int copied = ranks > 1 ? rank_at(-options_.stride) : -1;
+  Snapshot snapshot{.step = step,
+                    .epoch = options_.seat.epoch.number,
+                    .ranks = ranks,
+                    .rank = communicator_->rank(),
+                    .copied_rank = copied,
+                    .own_bytes = bytes_of(communicator_->rank()),
+                    .copy_bytes = copied < 0 ? 0 : bytes_of(copied),
+                    .text_bytes = static_cast<int64_t>(text.size())};
+  SnapshotMemory& memory = *options_.seat.memory;
+  SnapshotMemory::View view = memory.open(snapshot);
+  copy_slices(store_, view.own());
+  std::memcpy(view.text(), text.data(), text.size());
+  snapshot.own_hash = base::hash_bytes(view.own(), static_cast<size_t>(snapshot.own_bytes));
+  if (copied >= 0) exchange_copies(snapshot, view);
+  memory.seal(snapshot);
+  spent_ns_ = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+}
+
+// A rank's slices go to its buddy, their hash behind them.
+void Buddies::exchange_copies(Snapshot& snapshot, SnapshotMemory::View& view) {
+  const int buddy = rank_at(options_.stride);
+  const std::array<comm::Message, 4> messages{
+      comm::Message{.send = view.own(), .bytes = snapshot.own_bytes, .peer = buddy},
+      comm::Message{.send = &snapshot.own_hash, .bytes = sizeof snapshot.own_hash, .peer = buddy},
+      comm::Message{.receive = view.copy(), .bytes = snapshot.copy_bytes, .peer = snapshot.copied_rank},
+      comm::Message{
+          .receive = &snapshot.copy_hash, .bytes = sizeof snapshot.copy_hash, .peer = snapshot.copied_rank}};
+  communicator_->exchange(messages)->wait();
+  if (base::hash_bytes(view.copy(), static_cast<size_t>(snapshot.copy_bytes)) == snapshot.copy_hash) return;
+  throw base::RunError(text("rank ", snapshot.copied_rank, "'s slices behind step ", snapshot.step,
+                            " reached rank ", snapshot.rank,
+                            " otherwise than they were: memory or the network is at fault"));
+}
+
+void Buddies::schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns) {
+  int64_t every = options_.every;
+  if (every == 0) every = 1 + 100 * most_spent_ns / (kSharePerHundred * std::max<int64_t>(1, step_ns));
+  next_ = done + every;
+}
+
+std::string held_state(const Seat& seat) {
+  const auto view = seat.memory->find(seat.epoch.origin.step, seat.epoch.origin.epoch);
+  SLUICE_ASSERT(view.has_value(), "a rank was said to hold a snapshot that it does not");
+  return {view->text(), static_cast<size_t>(view->snapshot().text_bytes)};
+}
+
+namespace {
+
+// One rank's half of restoring, bucket by bucket.
+class Restorer {
+ public:
+  Restorer(const Seat& seat, comm::Communicator& communicator, runtime::ParameterStore& store)
+      : origin_(seat.epoch.origin),
+        communicator_(communicator),
+        store_(store),
+        element_bytes_(comm::size_of(store.options().precision.master())),
+        view_(seat.memory->find(origin_.step, origin_.epoch)) {
+    require_as_sealed();
+  }
+
+  void restore() {
+    for (const model::Bucket& bucket : store_.table().buckets) move(bucket);
+    store_.refresh_compute_copies();
+  }
+
+ private:
+  bool holds(int rank) const { return origin_.holders[static_cast<size_t>(rank)] == communicator_.rank(); }
+
+  void require_as_sealed() const {
+    if (!view_) return;
+    const Snapshot& snapshot = view_->snapshot();
+    require(snapshot.rank, view_->own(), snapshot.own_bytes, snapshot.own_hash);
+    if (snapshot.copied_rank >= 0)
+      require(snapshot.copied_rank, view_->copy(), snapshot.copy_bytes, snapshot.copy_hash);
+  }
+
+  void require(int rank, const char* bytes, int64_t size, uint64_t hash) const {
+    if (!holds(rank) || base::hash_bytes(bytes, static_cast<size_t>(size)) == hash) return;
+    throw base::RunError(text("the slices of rank ", rank, " behind step ", origin_.step, " changed in rank ",
+                              communicator_.rank(),
+                              "'s memory: it is at fault; restart with --resume auto on others"));
+  }
+
+  // The bytes of elements `slice` of one of a bucket's states.
+  const char* source(const model::Bucket& bucket, base::Interval slice, int state) const {
+    const Snapshot& snapshot = view_->snapshot();
+    for (const auto& [rank, bytes] :
+         {std::pair{snapshot.rank, view_->own()}, {snapshot.copied_rank, view_->copy()}}) {
+      if (rank < 0 || !holds(rank)) continue;
+      const base::Interval owned = link::OwnerLayout{snapshot.ranks}.owned(bucket, rank);
+      if (slice.begin < owned.begin || slice.end > owned.end) continue;
+      const int64_t offset = offset_of(store_.table(), bucket.index, element_bytes_, snapshot.ranks, rank);
+      return bytes + offset + (state * owned.size() + slice.begin - owned.begin) * element_bytes_;
+    }
+    SLUICE_ASSERT(false, "a rank sends slices that it does not hold");
+  }
+
+  void move(const model::Bucket& bucket) {
+    const auto transfers = link::moved_owners(bucket, origin_.holders, communicator_.size());
+    const link::Exchange exchange =
+        link::pull_exchange(transfers, communicator_.size(), communicator_.rank());
+    std::vector<int64_t> send_bytes, receive_bytes;
+    std::string sent, received;
+    for (int peer = 0; peer < communicator_.size(); ++peer) {
+      send_bytes.push_back(3 * exchange.send_elements(peer) * element_bytes_);
+      receive_bytes.push_back(3 * exchange.receive_elements(peer) * element_bytes_);
+      received.resize(received.size() + static_cast<size_t>(receive_bytes.back()));
+      for (const auto& part : exchange.send[static_cast<size_t>(peer)]) {
+        for (int state = 0; state < 3; ++state)
+          sent.append(source(bucket, part.slice, state),
+                      static_cast<size_t>(part.slice.size() * element_bytes_));
+      }
+    }
+    communicator_.all_to_all(sent.data(), send_bytes, received.data(), receive_bytes)->wait();
+    const char* next = received.data();
+    for (const auto& parts : exchange.receive) {
+      for (const auto& part : parts) next = take(bucket, part.slice, next);
+    }
+  }
+
+  // Into the owner slice; what follows in the bytes.
+  const char* take(const model::Bucket& bucket, base::Interval slice, const char* bytes) {
+    runtime::OwnerSlice& own = store_.owner(bucket.index);
+    for (at::Tensor* state : {&own.master, &own.exp_avg, &own.exp_avg_sq}) {
+      at::Tensor part = state->narrow(0, slice.begin - own.owned.begin, slice.size());
+      part.copy_(at::from_blob(const_cast<char*>(bytes), {slice.size()}, state->options().device(at::kCPU)));
+      bytes += slice.size() * element_bytes_;
+    }
+    return bytes;
+  }
+
+  const membership::Origin& origin_;
+  comm::Communicator& communicator_;
+  runtime::ParameterStore& store_;
+  const int64_t element_bytes_;
+  const std::optional<SnapshotMemory::View> view_;
+};
+
+}  // namespace
+
+void restore(const Seat& seat, comm::Communicator& communicator, runtime::ParameterStore& store) {
+  Restorer(seat, communicator, store).restore();
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,77 @@
+// A rank's snapshots in memory while it trains: its own owner slices and a copy of those of the rank whose
+// buddy it is, beside the next forward and done before the next update, on a thread of its own. And the way
+// back: from what the ranks of an epoch hold to owner slices cut for as many as there are now.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "comm/transport.h"
+#include "runtime/parameter_store.h"
+#include "train/checkpoints.h"
+#include "train/supervisor.h"
+
+namespace sluice::train {
+
+// Copies of a rank's slices in its memory: its own and its buddy's, twice.
+inline constexpr int64_t kSnapshotCopies = 4;
+
+class Buddies {
+ public:
+  struct Options {
+    Seat seat;
+    int stride = 1;     // between a rank and its buddy: the next node's, where there are several
+    int64_t every = 0;  // steps between two snapshots; 0: so many that they take a hundredth of the time
+  };
+  // `communicator` has all ranks and is used here alone; it and `store` outlive this.
+  Buddies(std::unique_ptr<comm::Communicator> communicator, const runtime::ParameterStore& store,
+          Options options);
+  ~Buddies();
+  Buddies(const Buddies&) = delete;
+  Buddies& operator=(const Buddies&) = delete;
+
+  // Begins a snapshot of the present slices, `state` being the run's; on all ranks or none. Waits for the one
+  // before.
+  void begin(const RunState& state);
+  // Returns when nothing is read of the slices any more and the snapshot is sealed. RunError when a peer is
+  // lost, memory runs out, or slices came to their buddy otherwise than they were.
+  void wait();
+
+  // Whether to begin one behind `done` steps.
+  bool due(int64_t done) const { return done >= next_; }
+  // What the last snapshot took of this rank's time; then, from those of all ranks and a step's, when the
+  // next one is due. The same on all ranks if the times are.
+  int64_t spent_ns() const { return spent_ns_; }
+  void schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns);
+
+ private:
+  void take(const std::string& text, int64_t step);
+  void exchange_copies(Snapshot& snapshot, SnapshotMemory::View& view);
+  int rank_at(int distance) const;
+
+  const std::unique_ptr<comm::Communicator> communicator_;
+  const runtime::ParameterStore& store_;
+  const Options options_;
+  int64_t next_ = 0;
+  std::atomic<int64_t> spent_ns_ = 0;
+  std::exception_ptr failure_;  // the thread's, read behind its end
+  std::thread thread_;
+};
+
+// A run's state as text, and back. InputError when it is none.
+std::string to_text(const RunState& state);
+RunState run_state_from_text(std::string_view text);
+
+// The state of the run at the seat's origin, as this rank holds it. REQUIRES: it holds some of the slices.
+std::string held_state(const Seat& seat);
+
+// Fills the owner slices from the seat's origin. Collective over `communicator`, which has all ranks.
+// RunError naming the rank when a snapshot is not what was sealed.
+void restore(const Seat& seat, comm::Communicator& communicator, runtime::ParameterStore& store);
+
+}  // namespace sluice::train

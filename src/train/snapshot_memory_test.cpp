@@ -1,0 +1,110 @@
+#include "train/snapshot_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+
+namespace sluice::train {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Snapshot snapshot_of(int64_t step, int64_t epoch = 0) {
+  return {.step = step,
+          .epoch = epoch,
+          .ranks = 2,
+          .rank = 1,
+          .copied_rank = 0,
+          .own_bytes = 8,
+          .copy_bytes = 4,
+          .text_bytes = 2};
+}
+
+void write(SnapshotMemory& memory, const Snapshot& snapshot, char value) {
+  SnapshotMemory::View view = memory.open(snapshot);
+  std::memset(view.own(), value, static_cast<size_t>(snapshot.bytes()));
+  memory.seal(snapshot);
+}
+
+// In a process of its own, as workers are.
+int in_worker(const std::function<void()>& body) {
+  const pid_t process = fork();
+  if (process == 0) {
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(process, &status, 0);
+  return status;
+}
+
+TEST(SnapshotMemory, WhatAWorkerSealedIsThereWhenItHasBeenKilled) {
+  SnapshotMemory memory;
+  const int status = in_worker([&] {
+    write(memory, snapshot_of(3), 'a');
+    kill(getpid(), SIGKILL);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_THAT(memory.held(), SizeIs(2));
+  EXPECT_EQ(memory.held()[0].rank, 1);
+  EXPECT_TRUE(memory.held()[0].own);
+  EXPECT_EQ(memory.held()[1].rank, 0);
+  EXPECT_FALSE(memory.held()[1].own);
+  const auto view = memory.find(3, 0);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(std::string(view->own(), 14), std::string(14, 'a'));
+  EXPECT_FALSE(memory.find(3, 1).has_value());
+}
+
+TEST(SnapshotMemory, AWorkerKilledWhileItWritesLeavesTheSnapshotBefore) {
+  SnapshotMemory memory;
+  in_worker([&] {
+    write(memory, snapshot_of(3), 'a');
+    write(memory, snapshot_of(4), 'b');
+    SnapshotMemory::View view = memory.open(snapshot_of(5));
+    std::memset(view.own(), 'c', 3);
+    kill(getpid(), SIGKILL);
+  });
+  ASSERT_THAT(memory.held(), SizeIs(2));
+  EXPECT_EQ(memory.held()[0].step, 4);
+  const auto view = memory.find(4, 0);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(view->copy()[0], 'b');
+}
+
+// Step 5 was sealed here and not everywhere, so the next epoch goes on from step 4.
+TEST(SnapshotMemory, WhatAnEpochGoesOnFromIsNotOverwrittenFirst) {
+  SnapshotMemory memory;
+  write(memory, snapshot_of(4), 'b');
+  write(memory, snapshot_of(5), 'c');
+  memory.keep_only(4, 0);
+  ASSERT_THAT(memory.held(), SizeIs(2));
+  write(memory, snapshot_of(4, 1), 'd');
+  EXPECT_TRUE(memory.find(4, 0).has_value());
+  EXPECT_TRUE(memory.find(4, 1).has_value());
+  write(memory, snapshot_of(5, 1), 'e');
+  EXPECT_FALSE(memory.find(4, 0).has_value()) << "the older one goes";
+  memory.keep_only(-1, 0);
+  EXPECT_THAT(memory.held(), IsEmpty());
+}
+
+TEST(SnapshotMemory, WordsGoBothWays) {
+  SnapshotMemory memory;
+  memory.ask_for_boundary();
+  in_worker([&] {
+    if (memory.boundary_is_asked()) memory.set_done();
+  });
+  EXPECT_TRUE(memory.is_done());
+  memory.clear_words();
+  EXPECT_FALSE(memory.is_done());
+  EXPECT_FALSE(memory.boundary_is_asked());
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -1,0 +1,317 @@
+#include "train/supervisor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "membership/agent.h"
+#include "transport/mail.h"
+#include "transport/run_key.h"
+
+namespace sluice::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+using base::text;
+using membership::Epoch;
+using membership::Member;
+using transport::Launch;
+
+constexpr int kEpochsWithoutAStep = 5;  // then the run fails of itself, not of what it runs on
+
+int64_t now_ns() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+sigset_t watched_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+// Ids of the first epoch follow from ranks, so that all know all; who comes later draws one.
+membership::MemberId first_id(int rank) { return static_cast<membership::MemberId>(rank) + 1; }
+membership::MemberId random_id() {
+  membership::MemberId id = 0;
+  std::memcpy(&id, transport::random_bytes(sizeof id).data(), sizeof id);
+  return id;
+}
+
+// The supervisors as the launcher names them, all of this machine.
+std::vector<Member> members_of(const Launch& launch) {
+  std::vector<Member> members;
+  for (const int port : launch.supervisor_ports) {
+    const int rank = static_cast<int>(members.size());
+    members.push_back({.id = first_id(rank), .address = launch.master_address, .port = port});
+  }
+  return members;
+}
+
+class Supervisor final : public membership::World {
+ public:
+  explicit Supervisor(const SupervisorOptions& options)
+      : options_(options),
+        signals_(watched_signals()),
+        store_(transport::listen_at(options.launch.master_address)),
+        mail_(transport::inherited(options.launch.supervisor_fd), options.launch.key()),
+        self_(self_of(options.launch)) {
+    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+    signal_file_ = transport::Socket(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
+    const std::vector<Member> members = members_of(options.launch);
+    if (options.launch.joins) {
+      std::vector<Member> contacts = members;
+      contacts.erase(contacts.begin() + options.launch.rank);
+      agent_.emplace(self_, contacts, *this, membership::AgentOptions{}, now_ns());
+    } else {
+      const Epoch first{.number = 0, .members = members};
+      agent_.emplace(self_, first, *this, membership::AgentOptions{});
+      start_worker(first);
+    }
+  }
+
+  int run() {
+    while (!exit_status_) {
+      wait();
+      read_signals();
+      reap();
+      read_mail();
+      if (!exit_status_) agent_->on_time(now_ns());
+    }
+    stop_worker();
+    tell_the_end();
+    return *exit_status_;
+  }
+
+ private:
+  Member self_of(const Launch& launch) const {
+    return {.id = launch.joins ? random_id() : first_id(launch.rank),
+            .address = launch.master_address,
+            .port = launch.supervisor_ports[static_cast<size_t>(launch.rank)],
+            .store_port = transport::port_of(store_)};
+  }
+
+  // World.
+  void send(const Member& to, const membership::Message& message) override {
+    mail_.send({to.address, to.port}, membership::to_text(message));
+  }
+
+  std::vector<membership::Held> stop_worker() override {
+    if (worker_ > 0) {
+      kill(worker_, SIGKILL);
+      waitpid(worker_, nullptr, 0);
+      worker_ = -1;
+    }
+    return memory_.held();
+  }
+
+  void start_worker(const Epoch& epoch) override {
+    tell_of(epoch);
+    if (makes_no_progress(epoch)) return;
+    for (const Member& member : epoch.members) {
+      if (member.id != self_.id) mail_.connect({member.address, member.port});
+    }
+    memory_.clear_words();
+    memory_.keep_only(epoch.origin.step, epoch.origin.epoch);
+    const Launch launch = launch_of(epoch);
+    const pid_t supervisor = getpid();
+    worker_ = fork();
+    if (worker_ == 0) work(launch, epoch, supervisor);
+    if (worker_ < 0) end(1, text("cannot start a worker: ", std::strerror(errno)));
+    if (epoch.number == 0 && launch.listening_fd >= 0) ::close(launch.listening_fd);
+  }
+
+  void ask_for_boundary() override { memory_.ask_for_boundary(); }
+
+  bool take_tie(int64_t epoch) override {
+    const fs::path path = options_.run_directory / "lock" / text("tie-", run_, "-", epoch);
+    std::error_code ignored;
+    fs::create_directories(path.parent_path(), ignored);
+    const std::string own = base::hash_text(self_.id);
+    const transport::Socket file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (file.is_open()) return ::write(file.fd(), own.data(), own.size()) == static_cast<ssize_t>(own.size());
+    try {
+      return base::read_file(path) == own;
+    } catch (const base::Error&) {
+      return false;
+    }
+  }
+
+  void warn(const std::string& line) override { base::log_warning(line); }
+  void leave(membership::Leaving why, const std::string& reason) override {
+    switch (why) {
+      case membership::Leaving::kRunEnded: return end(*agent_->run_end(), "");
+      case membership::Leaving::kNoQuorum: return end(1, text(reason, ": start again with --resume auto"));
+      case membership::Leaving::kLeftBehind:
+      case membership::Leaving::kNotLetIn:
+        base::log_info(reason);
+        return end(transport::kReplaceableStatus, "");
+    }
+  }
+
+  // The first word stays.
+  void end(int status, const std::string& reason) {
+    if (exit_status_) return;
+    exit_status_ = status;
+    if (!reason.empty()) base::log_error(reason);
+  }
+
+  void tell_of(const Epoch& epoch) {
+    const bool tells = epoch.number > 0 && epoch.rank_of(self_.id) == 0;
+    const int before = std::exchange(ranks_, epoch.ranks());
+    if (!tells) return;
+    const std::string from = epoch.origin.step >= 0
+                                 ? text("behind step ", epoch.origin.step)
+                                 : std::string("the newest checkpoint: no snapshot is whole");
+    base::log_warning(text("epoch ", epoch.number, " of ", base::human_count(epoch.ranks(), "rank", "ranks"),
+                           before > 0 ? text(" (", before, " before)") : "", " goes on from ", from));
+  }
+
+  bool makes_no_progress(const Epoch& epoch) {
+    same_origin_ = epoch.number > 0 && epoch.origin.step == origin_step_ ? same_origin_ + 1 : 0;
+    origin_step_ = epoch.origin.step;
+    if (same_origin_ < kEpochsWithoutAStep) return false;
+    end(1, text(kEpochsWithoutAStep,
+                " epochs in a row were lost before a step was sealed: what the ranks say "
+                "in rank-*.log is not chance"));
+    return true;
+  }
+
+  Launch launch_of(const Epoch& epoch) const {
+    if (epoch.number == 0) return options_.launch;
+    Launch launch = options_.launch;
+    launch.rank = epoch.rank_of(self_.id);
+    launch.world_size = epoch.ranks();
+    launch.local_rank = launch.local_size = 0;
+    for (int rank = 0; rank < epoch.ranks(); ++rank) {
+      if (epoch.members[static_cast<size_t>(rank)].host != self_.host) continue;
+      launch.local_rank += rank < launch.rank ? 1 : 0;
+      ++launch.local_size;
+    }
+    launch.master_address = epoch.members[0].address;
+    launch.master_port = epoch.members[0].store_port;
+    launch.listening_fd = launch.rank == 0 ? store_.fd() : -1;
+    launch.agent_store = false;
+    launch.run = text(options_.launch.run, " epoch ", epoch.number);
+    return launch;
+  }
+
+  // The worker's side of fork.
+  [[noreturn]] void work(const Launch& launch, const Epoch& epoch, pid_t supervisor) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(transport::kReplaceableStatus);  // it died before the line above
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    signal_file_.close();
+    mail_.close();
+    options_.work(launch, {epoch, &memory_, run_});
+    _exit(1);
+  }
+
+  void wait() {
+    std::vector<pollfd> entries{{signal_file_.fd(), POLLIN, 0}};
+    mail_.watch(entries);
+    const int64_t next = agent_->next_ns();
+    constexpr int64_t kLongestNs = 1'000'000'000;
+    const int64_t left_ns =
+        std::clamp<int64_t>(next == INT64_MAX ? kLongestNs : next - now_ns(), 0, kLongestNs);
+    poll(entries.data(), entries.size(), static_cast<int>((left_ns + 999'999) / 1'000'000));
+  }
+
+  // Ctrl-C reaches the worker from the terminal itself.
+  void read_signals() {
+    signalfd_siginfo info{};
+    while (read(signal_file_.fd(), &info, sizeof info) == sizeof info) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal == SIGCHLD) continue;
+      stopping_ = true;
+      if (worker_ < 0) end(1, "stopped by a signal between two epochs; nothing was saved");
+      if (worker_ > 0 && (signal == SIGTERM || info.ssi_code != SI_KERNEL)) kill(worker_, signal);
+    }
+  }
+
+  void reap() {
+    int status = 0;
+    if (worker_ < 0 || waitpid(worker_, &status, WNOHANG) != worker_) return;
+    worker_ = -1;
+    const bool lost = WIFSIGNALED(status) || WEXITSTATUS(status) == transport::kReplaceableStatus;
+    if (!lost) return end(WEXITSTATUS(status), "");
+    if (memory_.is_done()) return end(0, "");
+    if (agent_->run_end()) return end(*agent_->run_end(), "");
+    if (WIFSIGNALED(status)) {
+      base::log_warning(
+          text("the worker was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")"));
+    }
+    if (stopping_) return end(1, "a rank was lost while the run was stopping; nothing was saved");
+    agent_->on_worker_end(now_ns());
+  }
+
+  void read_mail() {
+    transport::Mail::News news = mail_.serve();
+    for (const std::string& written : news.messages) {
+      if (exit_status_) return;
+      try {
+        agent_->on_message(membership::message_from_text(written), now_ns());
+      } catch (const base::InputError& error) {
+        base::log_warning(error.what());
+      }
+    }
+    for (const transport::Place& place : news.gone) {
+      const std::vector<Member> others = agent_->others();
+      for (const Member& member : others) {
+        const bool is_it = member.address == place.first && member.port == place.second;
+        if (is_it && !exit_status_) agent_->on_gone(member.id, now_ns());
+      }
+    }
+  }
+
+  // So that nobody takes this end for a loss.
+  void tell_the_end() {
+    if (agent_->has_left()) return;
+    agent_->on_run_end(*exit_status_);
+    constexpr int64_t kLingerNs = 2'000'000'000;
+    const int64_t deadline = now_ns() + kLingerNs;
+    while (!mail_.is_sent() && now_ns() < deadline) {
+      wait();
+      mail_.serve();
+    }
+  }
+
+  const SupervisorOptions& options_;
+  const std::string run_ =
+      base::hash_text(base::hash_bytes(transport::proof_of(options_.launch.key(), "run")));
+  const sigset_t signals_;
+  sigset_t before_{};
+  transport::Socket signal_file_;
+  const transport::Socket store_;  // where this rank's workers serve stores
+  transport::Mail mail_;
+  const Member self_;
+  SnapshotMemory memory_;
+  std::optional<membership::Agent> agent_;
+  pid_t worker_ = -1;
+  bool stopping_ = false;
+  int ranks_ = 0;  // of the epoch before
+  int64_t origin_step_ = -2;
+  int same_origin_ = 0;
+  std::optional<int> exit_status_;
+};
+
+}  // namespace
+
+int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
+
+}  // namespace sluice::train

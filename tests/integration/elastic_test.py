@@ -1,0 +1,133 @@
+"""Ranks that are killed while a run goes on: the run itself goes on, from the newest step that all ranks or their
+buddies hold in memory, with the same batches; it ends with status 0, one line a step in metrics.jsonl, and the losses
+of a run that nothing disturbed.
+
+elastic_test.py [--kills N] [--seed S]: so many kills of random ranks at random moments, in one run.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+import unittest
+
+from harness import RUN_TIMEOUT_S, TestCase, children, losses, rank_processes, records, terminate, wait_until
+
+RANKS = 4
+STEPS = 20
+LONGER = 40  # steps, larger ones: until a newcomer is there
+OPTIONS = argparse.Namespace(kills=4, seed=1)
+
+
+def epochs(run):
+    """The epoch of each step of a run, in the order of its lines."""
+    return [record["epoch"] for record in records(run) if "loss" in record]
+
+
+class Elastic(TestCase):
+    def configure(self, run, **changes):
+        return self.config(run, **{"train__steps": STEPS, "train__dtype": "float64", "elastic__enabled": True,
+                                   **changes})
+
+    def whole(self, **changes):
+        """A run that nothing disturbs."""
+        whole = self.configure("whole", **changes)
+        self.train("whole", RANKS)
+        self.assertEqual(set(epochs(whole)), {0})
+        return whole
+
+    def start_to(self, run, step):
+        process = self.start_train(run.name, RANKS)
+        self.wait_for_step(run, step, process)
+        return process
+
+    def supervisors(self, process):
+        """{rank: process id}: the launcher's children; each one's child is its worker."""
+        self.assertTrue(wait_until(lambda: len(rank_processes(process.pid)) == RANKS, RUN_TIMEOUT_S))
+        return rank_processes(process.pid)
+
+    def kill_worker(self, process, rank):
+        supervisor = self.supervisors(process)[rank]
+        self.assertTrue(wait_until(lambda: children(supervisor), RUN_TIMEOUT_S))
+        os.kill(children(supervisor)[0], signal.SIGKILL)
+
+    def kill(self, process, *ranks):
+        """Supervisor and worker, as if their node were lost."""
+        found = self.supervisors(process)
+        for rank in ranks:
+            os.kill(found[rank], signal.SIGKILL)
+
+    def assert_undisturbed(self, process, run, whole, steps=STEPS):
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertEqual(sorted(losses(run)), list(range(steps)), str(outcome))
+        self.assert_close_losses(run, whole, 1e-11, 1e-9)
+        return outcome
+
+    def test_a_killed_worker_costs_the_steps_since_the_last_snapshot(self):
+        whole = self.whole()
+        run = self.configure("run", elastic__buddy_every=1)
+        process = self.start_to(run, 5)
+        self.kill_worker(process, 2)
+        outcome = self.assert_undisturbed(process, run, whole)
+        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.assertEqual(max(epochs(run)), 1)
+
+    def test_the_first_rank_s_node_is_lost_and_another_joins(self):
+        longer = {"data__tokens_per_step": 4096, "train__steps": LONGER}
+        whole = self.whole(**longer)
+        run = self.configure("run", **longer)
+        process = self.start_to(run, 3)
+        self.kill(process, 0)
+        outcome = self.assert_undisturbed(process, run, whole, LONGER)
+        self.assertIn("rank 0 was killed by signal 9", outcome.stderr)
+        self.assertIn("epoch 1 of 3 ranks (4 before)", outcome.stderr)
+        self.assertIn("epoch 2 of 4 ranks (3 before)", outcome.stderr)
+
+    def test_with_both_buddies_lost_the_newest_checkpoint_is_taken_and_said_so(self):
+        whole = self.whole()
+        run = self.configure("run", checkpoint__every=4)
+        process = self.start_to(run, 9)
+        self.kill(process, 1, 2)
+        outcome = self.assert_undisturbed(process, run, whole)
+        self.assertIn("goes on from the newest checkpoint: no snapshot is whole", outcome.stderr)
+        self.assertIn("resuming from", outcome.stderr)
+
+    def test_kills_at_random_moments(self):
+        chance = random.Random(OPTIONS.seed)
+        whole = self.whole(train__eval_every=5, data__validation_fraction=0.05, checkpoint__every=6)
+        run = self.configure("run", train__eval_every=5, data__validation_fraction=0.05, checkpoint__every=6)
+        process = self.start_train("run", RANKS)
+        for _ in range(OPTIONS.kills):
+            time.sleep(chance.uniform(0.2, 4))
+            if process.poll() is not None:
+                break
+            self.kill_worker(process, chance.randrange(RANKS))
+        self.assert_undisturbed(process, run, whole)
+
+    def test_a_signal_still_stops_the_run(self):
+        run = self.configure("run", train__steps=100_000, checkpoint__every=100_000)
+        process = self.start_to(run, 3)
+        self.kill_worker(process, 1)
+        self.assertTrue(wait_until(lambda: 1 in epochs(run), RUN_TIMEOUT_S))
+        terminate(process.pid)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+
+    def test_without_epochs_a_killed_rank_ends_the_run(self):
+        run = self.configure("run", train__steps=100_000, elastic__enabled=False)
+        process = self.start_to(run, 2)
+        self.kill(process, 1)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 1, str(outcome))
+        self.assertIn("rank 1 was killed by signal 9", outcome.stderr)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=OPTIONS.kills)
+    parser.add_argument("--seed", type=int, default=OPTIONS.seed)
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])
