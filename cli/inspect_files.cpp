@@ -24,6 +24,7 @@
 #include "cost/calibration.h"
 #include "cost/memory_cost.h"
 #include "model/hugging_face.h"
+#include "model/shape_sizes.h"
 #include "report/plan_table.h"
 #include "report/strategies_table.h"
 
@@ -46,10 +47,10 @@ std::string shape_text(const model::Shape& shape) {
   const int64_t parameters = shape.parameters(), active = shape.active_parameters();
   const std::string passed =
       active < parameters ? text(" (a token passes ", human_count(active), ")") : std::string();
-  return text(human_count(parameters), " parameters", passed, ": ", shape.layers, " layers, hidden ",
-              shape.hidden, ", heads ", shape.heads, " (", shape.kv_heads, " for keys and values) of ",
-              shape.head_dim, ", ffn ", shape.ffn_hidden, ", vocabulary ", shape.vocab,
-              shape.tie_embeddings ? ", tied embeddings" : "", ", rope theta ", shape.rope.theta);
+  return text(human_count(parameters), " parameters", passed, ": ", model::layers_text(shape), ", heads ",
+              shape.heads, " (", shape.kv_heads, " for keys and values) of ", shape.head_dim, ", ffn ",
+              shape.ffn_hidden, ", vocabulary ", shape.vocab, shape.tie_embeddings ? ", tied embeddings" : "",
+              ", rope theta ", shape.rope.theta);
 }
 
 void print_tensor(const checkpoint::TensorInfo& tensor) {

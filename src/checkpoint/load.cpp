@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/blocks.h"
+#include "model/shape_sizes.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -67,21 +68,14 @@ Interval bytes_of(const TensorInfo& tensor, Interval held, Interval part) {
 
 // The first value in which two shapes differ, as "hidden 64, but the run has 128"; "" when equal.
 std::string difference(const model::Shape& saved, const model::Shape& run) {
-  const struct {
-    const char* name;
-    int64_t saved;
-    int64_t run;
-  } values[] = {{"layers", saved.layers, run.layers},
-                {"hidden", saved.hidden, run.hidden},
-                {"heads", saved.heads, run.heads},
-                {"kv_heads", saved.kv_heads, run.kv_heads},
-                {"head_dim", saved.head_dim, run.head_dim},
-                {"ffn_hidden", saved.ffn_hidden, run.ffn_hidden},
-                {"vocab", saved.vocab, run.vocab},
-                {"tie_embeddings", saved.tie_embeddings, run.tie_embeddings}};
-  for (const auto& [name, theirs, ours] : values) {
-    if (theirs != ours) return text(name, " ", theirs, " but the run has ", ours);
+  const auto both = [](const char* name, int64_t theirs, int64_t ours) {
+    return text(name, " ", theirs, " but the run has ", ours);
+  };
+  for (const model::ShapeSize& size : model::shape_sizes()) {
+    if (saved.*size.value != run.*size.value) return both(size.name, saved.*size.value, run.*size.value);
   }
+  if (saved.tie_embeddings != run.tie_embeddings)
+    return both("tie_embeddings", saved.tie_embeddings, run.tie_embeddings);
   // Who else writes such a model does not matter.
   model::Shape like = saved;
   like.family = run.family;

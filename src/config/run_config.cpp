@@ -11,6 +11,7 @@
 #include "config/toml_section.h"
 #include "model/hugging_face.h"
 #include "model/shape_ranges.h"
+#include "model/shape_sizes.h"
 
 namespace sluice::config {
 
@@ -46,15 +47,10 @@ void read_rope(TomlSection& section, model::Rope& rope) {
 model::Shape read_shape(TomlSection& section) {
   const model::ShapeRanges& ranges = model::kShapeRanges;
   model::Shape shape;
-  section.read_in("layers", shape.layers, ranges.layers);
-  section.read_in("hidden", shape.hidden, ranges.hidden);
-  section.read_in("heads", shape.heads, ranges.heads);
-  shape.kv_heads = shape.heads;
-  section.read_in("kv_heads", shape.kv_heads, ranges.heads);
-  shape.head_dim = shape.heads > 0 ? shape.hidden / shape.heads : 0;
-  section.read_in("head_dim", shape.head_dim, ranges.head_dim);
-  section.read_in("ffn_hidden", shape.ffn_hidden, ranges.ffn_hidden);
-  section.read_in("vocab", shape.vocab, ranges.vocab);
+  for (const model::ShapeSize& size : model::shape_sizes()) {
+    shape.*size.value = size.otherwise(shape);
+    section.read_in(size.name, shape.*size.value, size.range);
+  }
   section.read("tie_embeddings", shape.tie_embeddings);
   section.read_in("norm_eps", shape.norm_eps, ranges.norm_eps);
   read_rope(section, shape.rope);
@@ -418,21 +414,16 @@ const char* name_of(model::RopeScaling scaling) {
 }
 
 toml::table shape_table(const model::Shape& shape) {
-  return toml::table{{"layers", shape.layers},
-                     {"hidden", shape.hidden},
-                     {"heads", shape.heads},
-                     {"kv_heads", shape.kv_heads},
-                     {"head_dim", shape.head_dim},
-                     {"ffn_hidden", shape.ffn_hidden},
-                     {"vocab", shape.vocab},
-                     {"tie_embeddings", shape.tie_embeddings},
-                     {"norm_eps", shape.norm_eps},
-                     {"rope_theta", shape.rope.theta},
-                     {"rope_scaling", name_of(shape.rope.scaling)},
-                     {"rope_factor", shape.rope.factor},
-                     {"rope_low_freq_factor", shape.rope.low_freq_factor},
-                     {"rope_high_freq_factor", shape.rope.high_freq_factor},
-                     {"rope_original_max_position_embeddings", shape.rope.original_max_position_embeddings}};
+  toml::table table{{"tie_embeddings", shape.tie_embeddings},
+                    {"norm_eps", shape.norm_eps},
+                    {"rope_theta", shape.rope.theta},
+                    {"rope_scaling", name_of(shape.rope.scaling)},
+                    {"rope_factor", shape.rope.factor},
+                    {"rope_low_freq_factor", shape.rope.low_freq_factor},
+                    {"rope_high_freq_factor", shape.rope.high_freq_factor},
+                    {"rope_original_max_position_embeddings", shape.rope.original_max_position_embeddings}};
+  for (const model::ShapeSize& size : model::shape_sizes()) table.insert(size.name, shape.*size.value);
+  return table;
 }
 
 toml::table model_table(const ModelConfig& model) {

@@ -206,10 +206,9 @@ void read_scheme(const Json& json, const std::string& where, CostModel::Options&
   if (!fault.empty()) throw InputError(text(name, ": ", fault));
   if (scheme.cp != 1)
     throw InputError(text(name, ": rows have one lane, and more are computed from them: leave it out"));
-  if (options.shape.layers % scheme.pp != 0) {
-    throw InputError(
-        text(name, ": ", scheme.pp, " stages do not divide ", options.shape.layers, " layers: leave it out"));
-  }
+  const int64_t layers = model::Program(options.shape).blocks().size();
+  if (layers % scheme.pp != 0)
+    throw InputError(text(name, ": ", scheme.pp, " stages do not divide ", layers, " layers: leave it out"));
   const double share = reader.real("forward_share", 1);
   if (std::abs(share - kTableForwardShare) > 1e-6) {
     throw InputError(text(name, ": key 'forward_share' is ", share, ": give a third"));

@@ -6,6 +6,7 @@
 #include "config/data.h"
 #include "config/run_planning.h"
 #include "config/sampling.h"
+#include "model/shape_sizes.h"
 
 namespace sluice::study {
 
@@ -35,8 +36,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
   std::vector<std::string> corpora;
   for (const auto& [prefix, weight] : config.data.train) corpora.push_back(prefix);
   return {{"cluster", text(scenario.inputs.world_size, " ranks, ", scenario.inputs.cluster.name)},
-          {"model", text(shape.layers, " layers, hidden ", shape.hidden, ", ",
-                         base::human_count(scenario.table.size()), " parameters")},
+          {"model",
+           text(model::layers_text(shape), ", ", base::human_count(scenario.table.size()), " parameters")},
           {"calibration", text(calibration, " (", source, ")")},
           {"corpus", base::join(corpora, ", ")},
           {"context", text(base::human_count(config.data.context_length), " tokens")},

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cost/exchange.h"
 #include "cost/memory_cost.h"
+#include "model/shape_sizes.h"
 
 namespace sluice::study {
 
@@ -19,8 +20,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::Planning
   const model::Shape& shape = inputs.calibration.options.shape;
   const int64_t parameters = model::parameter_table(shape).size();
   return {{"cluster", text(options.gpus, " GPUs, ", inputs.cluster.name)},
-          {"model", text(options.model.empty() ? "" : options.model + ": ", shape.layers, " layers, hidden ",
-                         shape.hidden, ", ", base::human_count(parameters), " parameters",
+          {"model", text(options.model.empty() ? "" : options.model + ": ", model::layers_text(shape), ", ",
+                         base::human_count(parameters), " parameters",
                          shape.family == model::Family::kCounted ? ", counted" : "")},
           {"calibration", text(options.calibration, " (", inputs.calibration.source, ")")},
           {"corpus", text(base::human_count(static_cast<int64_t>(inputs.lengths.size())), " documents")},

@@ -1,0 +1,25 @@
+// The whole numbers of a shape, by the names that configurations, checkpoints and messages give them.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/range.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+struct ShapeSize {
+  const char* name;
+  int64_t Shape::*value;
+  base::Range<int64_t> range;
+  int64_t (*otherwise)(const Shape&);  // where it is not given: of those before it
+};
+
+// Layers first.
+std::span<const ShapeSize> shape_sizes();
+
+// "32 layers, hidden 4096".
+std::string layers_text(const Shape& shape);
+
+}  // namespace sluice::model
