@@ -10,12 +10,23 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "ops/attention.h"
+#include "ops/attention_count.h"
 #include "ops/simd.h"
 
-namespace sluice::ops::aten {
+namespace sluice::ops {
+namespace {
+
+std::atomic<int64_t> calls{0};
+
+}  // namespace
+
+int64_t unfused_attention_calls() { return calls; }
+
+namespace aten {
 namespace {
 
 constexpr int64_t kMostScores = int64_t{1} << 26;  // elements of a block's scores
@@ -161,6 +172,7 @@ AttentionGradient differentiate(const at::Tensor& dout_TND, const AttentionInput
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
+  ++calls;
   const at::Tensor& q_TND = input.q_TND;
   const int64_t rows = q_TND.size(0), heads = q_TND.size(1);
   AttentionResult result{at::zeros({rows, heads, q_TND.size(2)}, q_TND.options()),
@@ -171,6 +183,7 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
+  ++calls;
   for (const AttentionBlock& part : parts_of(sequences)) {
     const AttentionGradient own = differentiate(dout_TND, input, saved, part, Mask::kCausal);
     rows_of(gradient.dq_TND, part.queries).copy_(own.dq_TND);
@@ -181,6 +194,7 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
+  ++calls;
   for (const AttentionBlock& block : blocks) {
     const AttentionResult more{at::empty_like(seen.out_TND), at::empty_like(seen.lse_NT)};
     attend(input, block, mask_of_blocks(input), more);
@@ -192,6 +206,7 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
+  ++calls;
   for (const AttentionBlock& block : blocks) {
     const AttentionGradient own = differentiate(dout_TND, input, saved, block, mask_of_blocks(input));
     rows_of(gradient.dq_TND, block.queries).add_(own.dq_TND);
@@ -200,4 +215,5 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
   }
 }
 
-}  // namespace sluice::ops::aten
+}  // namespace aten
+}  // namespace sluice::ops

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/attention.h"
+#include "ops/attention_count.h"
 #include "ops/device.h"
 
 namespace sluice::ops {
@@ -83,6 +84,17 @@ void expect_operators_as_fused(at::ScalarType dtype, double tolerance) {
 TEST(AttentionOnCpu, InDoubleEqualsTheOperators) { expect_operators_as_fused(at::kDouble, 1e-10); }
 TEST(AttentionOnCpu, InFloatEqualsTheOperators) { expect_operators_as_fused(at::kFloat, 1e-4); }
 TEST(AttentionOnCpu, InBfloat16IsNearTheOperators) { expect_operators_as_fused(at::kBFloat16, 3e-2); }
+
+// What fused kernels leave to the operators is counted.
+TEST(AttentionOnCpu, CallsOfTheOperatorsAreCounted) {
+  const Case c = random_case(at::dtype(at::kFloat));
+  const PackedSequences sequences = packed_sequences(c.lengths, at::kCPU);
+  const int64_t before = unfused_attention_calls();
+  run(c.input, c.dout, sequences, attention, attention_backward);
+  EXPECT_EQ(unfused_attention_calls(), before);
+  run(c.input, c.dout, sequences, aten::attention, aten::attention_backward);
+  EXPECT_EQ(unfused_attention_calls(), before + 2);
+}
 
 using Attend = void (*)(const AttentionInput&, std::span<const AttentionBlock>, const AttentionResult&);
 using AttendBackward = void (*)(const at::Tensor&, const AttentionInput&, const AttentionResult&,

@@ -27,6 +27,7 @@ struct StepRecord {
   int64_t gap_ppm = 0;
   int64_t planning_ns = 0;           // measured; 0 in simulations, whose files repeat byte for byte
   int64_t link_exposed_ns = 0;       // of a measured step: on the rank that waited longest
+  int64_t unfused_attention = 0;     // calls that no fused kernel took
   TimeShares shares;                 // all 0: not known
   int64_t peak_bytes = 0;            // of the fullest rank
   int64_t predicted_peak_bytes = 0;  // of a measured step; 0: none

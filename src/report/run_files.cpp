@@ -69,6 +69,7 @@ StepRecord step_of(const Json& line, const std::string& place) {
   step.gap_ppm = base::get_or<int64_t>(line, "gap_ppm", 0, place);
   step.peak_bytes = count(line, "peak_bytes", place);
   step.predicted_peak_bytes = count(line, "predicted_peak_bytes", place);
+  step.unfused_attention = count(line, "unfused_attention", place);
   step.shares = shares_of(line, place);
   if (line.contains("loss") && !line["loss"].is_null())
     step.loss = base::require<double>(line, "loss", place);
@@ -81,10 +82,13 @@ void require_summable(const SystemRun& run, StepRecord& sums, const std::string&
   sums.tokens += step.tokens;
   sums.time_ns += step.time_ns;
   sums.shares += step.shares;
-  if (std::max({sums.tokens, sums.time_ns, sums.shares.total_ns()}) > int64_t{1} << 61) {
-    throw InputError(text(place, ": tokens or times of the steps up to this one add up to more than ",
-                          int64_t{1} << 61, ": correct the line"));
-  }
+  sums.unfused_attention += step.unfused_attention;
+  constexpr int64_t kMost = int64_t{1} << 61;
+  const int64_t largest =
+      std::max({sums.tokens, sums.time_ns, sums.shares.total_ns(), sums.unfused_attention});
+  if (largest <= kMost) return;
+  throw InputError(text(place, ": tokens, times or calls of the steps up to this one add up to more than ",
+                        kMost, ": correct the line"));
 }
 
 // The run that a line belongs to.

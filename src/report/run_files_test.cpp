@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "graph/testing.h"
+#include "report/run_summary.h"
 
 namespace sluice::report {
 namespace {
@@ -52,8 +53,9 @@ std::string small_trace() {
 }
 
 TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
-  write("metrics.jsonl", base::text(kStep, "\n", R"({"step":0,"validation_loss":7.25,"targets":9})", "\n",
-                                    R"({"step":1,"time_ms":2.5,"fallback":"no <room>"})", "\n"));
+  write("metrics.jsonl",
+        base::text(kStep, "\n", R"({"step":0,"validation_loss":7.25,"targets":9})", "\n",
+                   R"({"step":1,"time_ms":2.5,"fallback":"no <room>","unfused_attention":7})", "\n"));
   write("rank-0.log", "");
   write("rank-1.log", "");
   write("calibration.json", R"({"hardware": "2 x CPU", "source": "measured"})");
@@ -70,6 +72,9 @@ TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
   EXPECT_EQ(step.loss, 7.5);
   EXPECT_EQ(step.fallback, "");
   EXPECT_EQ(data.systems[0].steps.at(1).fallback, "no <room>");
+  EXPECT_EQ(data.systems[0].steps.at(1).unfused_attention, 7);
+  EXPECT_NE(verdict_of(data).detail.find("calls for attention were left to plain operators"),
+            std::string::npos);
   EXPECT_EQ(data.evaluations.at(0).validation_loss, 7.25);
   EXPECT_EQ(data.hardware, "2 x CPU");
   EXPECT_EQ(data.device_bytes, int64_t{2} << 30);

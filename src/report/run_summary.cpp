@@ -92,6 +92,15 @@ std::string fallbacks(const RunData& data) {
               ".");
 }
 
+std::string unfused_attention(const RunData& data) {
+  int64_t calls = 0;
+  for (const StepRecord& step : data.systems.front().steps) calls += step.unfused_attention;
+  return calls == 0
+             ? ""
+             : text(counted(calls, "call"),
+                    " for attention were left to plain operators, because no fused kernel takes them.");
+}
+
 std::string prediction(const RunData& data) {
   const double error = median_prediction_error(data.systems.front());
   return error < 0 ? ""
@@ -189,7 +198,7 @@ Verdict verdict_of(const RunData& data) {
   if (data.systems.front().steps.empty()) return {"No step was run.", data.systems.front().infeasible};
   const size_t best = best_other(data);
   std::vector<std::string> sentences = {compute_shares(data, best), losses(data), prediction(data),
-                                        fallbacks(data)};
+                                        fallbacks(data), unfused_attention(data)};
   std::erase(sentences, "");
   return {best > 0 ? headline_compared(data, best) : headline_alone(data), base::join(sentences, " ")};
 }

@@ -38,6 +38,7 @@ base::Json to_json(const StepMetrics& metrics) {
           {"push_bytes", metrics.push_bytes},
           {"ring_bytes", metrics.ring_bytes},
           {"share_bytes", metrics.share_bytes},
+          {"unfused_attention", metrics.unfused_attention},
           {"corpus_bytes", metrics.corpus_bytes},
           {"link_exposed_ms", metrics.link_exposed_ms},
           {"gather_exposed_ms", metrics.gather_exposed_ms},
@@ -188,6 +189,12 @@ std::string RunSummary::text() const {
   if (const int64_t fallbacks = std::ranges::count_if(steps_, fell_back); fallbacks > 0) {
     lines.push_back(base::text("fallbacks       ", base::human_count(fallbacks, "step", "steps"),
                                " without the planner's own plan (\"fallback\" in metrics.jsonl says why)"));
+  }
+  int64_t unfused = 0;
+  for (const StepMetrics& step : steps_) unfused += step.unfused_attention;
+  if (unfused > 0) {
+    lines.push_back(base::text("attention       ", base::human_count(unfused, "call", "calls"),
+                               " by plain operators, for no fused kernel takes them (docs/kinds.md)"));
   }
   lines.push_back(base::text(
       "median step     ", fixed(median(steps_, [](auto& s) { return s.time_ms; }), 1), " ms, ",

@@ -32,6 +32,7 @@ struct StepMetrics {
   int64_t push_bytes = 0;
   int64_t ring_bytes = 0;        // for attention, sent between lanes by whichever exchange
   int64_t share_bytes = 0;       // gathered and summed between lanes that share parameters
+  int64_t unfused_attention = 0;  // calls of all ranks that no fused kernel of their GPU took
   int64_t corpus_bytes = 0;      // tokens, targets and masks that all ranks read
   double link_exposed_ms = 0;    // step time in which the compute stream waited for pull or push
   double gather_exposed_ms = 0;  // … for parameters that lanes share, or sums of their gradients

@@ -92,6 +92,17 @@ TEST(Metrics, FallbackIsNullOrItsReason) {
   EXPECT_NE(summary.text().find("fallbacks       1 step without"), std::string::npos) << summary.text();
 }
 
+TEST(Metrics, SummaryCountsAttentionThatNoFusedKernelTook) {
+  StepMetrics metrics = metrics_of(0, 1);
+  RunSummary summary;
+  summary.add(metrics);
+  EXPECT_EQ(summary.text().find("plain operators"), std::string::npos);
+  metrics.unfused_attention = 12;
+  EXPECT_EQ(to_json(metrics).at("unfused_attention"), 12);
+  summary.add(metrics);
+  EXPECT_NE(summary.text().find("12 calls by plain operators"), std::string::npos) << summary.text();
+}
+
 TEST(Metrics, SummaryOfFewStepsComparesNoneWithItself) {
   const auto text_of = [](int64_t steps) {
     RunSummary summary;

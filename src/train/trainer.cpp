@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "checkpoint/save.h"
 #include "ops/attention.h"
+#include "ops/attention_count.h"
 #include "report/plan_table.h"
 #include "report/run_files.h"
 #include "report/step_metrics.h"
@@ -50,6 +51,7 @@ struct StepWord {
   int64_t pushed_bytes = 0;
   int64_t ring_bytes = 0;
   int64_t share_bytes = 0;
+  int64_t unfused_attention = 0;
   int64_t corpus_bytes = 0;
   int64_t peak_bytes = 0;
   int64_t link_exposed_ns = 0;
@@ -61,13 +63,14 @@ struct StepWord {
   checkpoint::SaveWord save;
 };
 
-// This rank's measurements of a step.
-StepWord measured(const PreparedStep& step, const runtime::StepResult& result) {
+// This rank's measurements of a step, before which so many calls for attention had no fused kernel.
+StepWord measured(const PreparedStep& step, const runtime::StepResult& result, int64_t unfused_before) {
   StepWord word;
   word.pulled_bytes = result.pulled_bytes;
   word.pushed_bytes = result.pushed_bytes;
   word.ring_bytes = result.exchange_bytes;
   word.share_bytes = result.share_bytes;
+  word.unfused_attention = ops::unfused_attention_calls() - unfused_before;
   word.corpus_bytes = step.corpus_bytes;
   word.peak_bytes = result.peak_bytes;
   word.link_exposed_ns = result.timing.link_exposed_ns;
@@ -291,10 +294,11 @@ void Trainer::Impl::train_steps() {
   if (step && !stop && run_.buddies()) run_.buddies()->begin(state_at_start());
   while (step && !stop) {
     const auto begin = steady_clock::now();
+    const int64_t unfused_before = ops::unfused_attention_calls();
     const runtime::StepResult result = train(*step);
     PlannedStep upcoming = planned(ahead, run_.activity());
     report::StepMetrics metrics = metrics_of(*step, result);
-    const Agreement agreement = agree(upcoming, measured(*step, result), metrics);
+    const Agreement agreement = agree(upcoming, measured(*step, result, unfused_before), metrics);
     metrics.time_ms = milliseconds(elapsed_ns(begin));
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
@@ -453,6 +457,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
     metrics.push_bytes += word.pushed_bytes;
     metrics.ring_bytes += word.ring_bytes;
     metrics.share_bytes += word.share_bytes;
+    metrics.unfused_attention += word.unfused_attention;
     metrics.corpus_bytes += word.corpus_bytes;
     metrics.peak_bytes = std::max(metrics.peak_bytes, word.peak_bytes);
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));
