@@ -117,31 +117,76 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingAtAll) {
   }
 }
 
-TEST_F(EquivalenceOfExchanges, PeakBytesAreThePredictedOnes) {
-  RunOptions options;
+// On every rank and in every step.
+void expect_predicted_peaks(const RunRecord& run) {
+  for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
+    for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
+      const auto measured = static_cast<double>(run.peak_bytes[step][rank]);
+      const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
+      EXPECT_NEAR(measured, predicted, 0.05 * predicted) << "step " << step << ", rank " << rank;
+    }
+  }
+}
+
+// Of rings, heads and nested units on four lanes.
+void expect_predicted_peaks_of_exchanges(RunOptions options) {
   options.world_size = 4;
-  options.steps = 3;
-  options.shape.layers = 8;
   options.max_tokens = 192;
   options.sequences = 24;
   options.strategies = {"<1,1,4>"};
   options.plan = ringed_plan;
   using strategy::MemoryPolicy;
   for (const int head_lanes : {1, 2, 0}) {
-    options.exchanges = {{.head_lanes = head_lanes}};
     for (const MemoryPolicy& policy : {MemoryPolicy{}, {.recompute = true}, {.offload_permille = 500}}) {
+      SCOPED_TRACE(base::text(head_lanes, " lanes, ", to_text(policy)));
+      options.exchanges = {{.head_lanes = head_lanes}};
       options.policies = {policy};
-      const RunRecord run = run_in_process(options);
-      for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
-        for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
-          const auto measured = static_cast<double>(run.peak_bytes[step][rank]);
-          const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
-          EXPECT_NEAR(measured, predicted, 0.05 * predicted)
-              << head_lanes << " lanes, " << to_text(policy) << ", step " << step << ", rank " << rank;
-        }
-      }
+      expect_predicted_peaks(run_in_process(options));
     }
   }
+}
+
+TEST_F(EquivalenceOfExchanges, PeakBytesAreThePredictedOnes) {
+  RunOptions options;
+  options.steps = 3;
+  options.shape.layers = 8;
+  expect_predicted_peaks_of_exchanges(std::move(options));
+}
+
+// Windows in every other layer, and caps.
+void alternating(model::Shape& s) {
+  s.window = 20;
+  s.block_types.resize(static_cast<size_t>(s.layers));
+  for (size_t i = 0; i < s.block_types.size(); i += 2) s.block_types[i].windowed = true;
+  s.score_cap = 0.01;
+}
+
+TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingThroughWindows) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 3;
+  options.shape.layers = 6;
+  alternating(options.shape);
+  options.strategies = {"<1,1,4>", "<2,1,2>", "<1,2,2>"};
+  options.plan = packed_plan;
+  options.exchanges = {{.head_lanes = 1}, {.head_lanes = 0}, {.head_lanes = 2}};
+  const RunRecord kept = run_in_process(options);
+  for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{.recompute = true},
+                                               {.offload_permille = 1000},
+                                               {.recompute = true, .offload_permille = 500}}) {
+    options.policies = {policy};
+    const RunRecord run = run_in_process(options);
+    EXPECT_EQ(run.losses, kept.losses) << to_text(policy);
+    EXPECT_EQ(run.parameters, kept.parameters) << to_text(policy);
+  }
+}
+
+TEST_F(EquivalenceOfExchanges, PeakBytesThroughWindowsAreThePredictedOnes) {
+  RunOptions options;
+  options.steps = 2;
+  options.shape.layers = 8;
+  alternating(options.shape);
+  expect_predicted_peaks_of_exchanges(std::move(options));
 }
 
 TEST_F(EquivalenceOfExchanges, RandomDelaysChangeNothingAtAll) {
@@ -217,6 +262,25 @@ void gemma(model::Shape& s) {
 
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {};
 
+TEST_P(EquivalenceOfFamilies, EachDegreeAlone) {
+  RunOptions options;
+  GetParam().apply(options.shape);
+  const RunRecord reference = run_in_process(options);
+  const auto expect_as_reference = [&](int ranks, const char* strategy, int head_lanes) {
+    SCOPED_TRACE(strategy);
+    options.world_size = ranks;
+    options.strategies = {strategy};
+    options.exchanges = {{.head_lanes = head_lanes}};
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  };
+  options.plan = &ringed_plan;
+  expect_as_reference(2, "<2,1,1>", 1);
+  expect_as_reference(3, "<1,3,1>", 1);
+  expect_as_reference(3, "<1,1,3>", 1);
+  expect_as_reference(3, "<1,1,3>", 0);
+  expect_as_reference(2, "<1,1,2,2>", 1);
+}
+
 TEST_P(EquivalenceOfFamilies, MixedStrategies) {
   RunOptions options;
   GetParam().apply(options.shape);
@@ -270,6 +334,15 @@ INSTANTIATE_TEST_SUITE_P(
                                  s.tie_embeddings = true;
                                }},
                     FamilyCase{"Mistral", [](Shape& s) { s.window = 7; }},
+                    FamilyCase{"Phi3",
+                               [](Shape& s) {
+                                 s.window = 30;
+                                 s.rope = {.scaling = model::RopeScaling::kLongRope,
+                                           .original_max_position_embeddings = 16,
+                                           .attention_factor = 1.2,
+                                           .short_factors = {1, 1, 1, 1},
+                                           .long_factors = {1, 1.5, 3, 9}};
+                               }},
                     FamilyCase{"Gemma2",
                                [](Shape& s) {
                                  gemma(s);
@@ -356,15 +429,9 @@ TEST_F(Equivalence, PeakBytesAreThePredictedOnes) {
                                        {.recompute = true, .offload_permille = 500},
                                        {.recompute = true, .offload_permille = 1000}}) {
       options.policies = {policy};
+      SCOPED_TRACE(base::text(strategy, ", ", to_text(policy)));
       const RunRecord run = run_in_process(options);
-      for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
-        for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {
-          const auto measured = static_cast<double>(run.peak_bytes[step][rank]);
-          const auto predicted = static_cast<double>(run.predicted_peak_bytes[step][rank]);
-          EXPECT_NEAR(measured, predicted, 0.05 * predicted)
-              << strategy << ", " << to_text(policy) << ", step " << step << ", rank " << rank;
-        }
-      }
+      expect_predicted_peaks(run);
       EXPECT_LT(run.peak_bytes[0][0], before) << to_text(policy);
       before = run.peak_bytes[0][0];
     }
