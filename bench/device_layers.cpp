@@ -189,8 +189,8 @@ class LayerBench {
     saved.clear();
     run_parts();
     const double head = 2.0 * tokens() * hidden() * static_cast<double>(shape_.vocab);
-    const auto head_weights = layers::head_parameters(table_, flats_.back(), flats_.front(), 1, 0);
-    const auto head_sums = layers::head_parameters(table_, sums_.back(), sums_.front(), 1, 0);
+    const auto head_weights = layers::head_parameters(weights_of(table_.program.head()));
+    const auto head_sums = layers::head_parameters(gradients_of(table_.program.head()));
     print("head step", 3 * head, 0,
           time([&] { layers::head_forward_backward(context_, head_weights, x, targets_, head_sums); }));
   }
@@ -259,18 +259,27 @@ class LayerBench {
           time([&] { ops::rms_norm_backward(dy, x, weight, norm.inverse_rms_T, dy, sum); }));
   }
 
+  layers::OperationShards weights_of(int64_t position) const {
+    const auto flat = [this](int bucket) { return flats_[static_cast<size_t>(bucket)]; };
+    return {table_, position, flat, layers::OperationShards::Of::kWeights, 1, 0};
+  }
+  layers::OperationShards gradients_of(int64_t position) const {
+    const auto flat = [this](int bucket) { return sums_[static_cast<size_t>(bucket)]; };
+    return {table_, position, flat, layers::OperationShards::Of::kGradients, 1, 0};
+  }
+
   void run_mlp() {
     const at::Tensor x = random(shape_.hidden), gate_up = random(2 * shape_.ffn_hidden);
     const at::Tensor a = random(shape_.ffn_hidden);
-    const layers::MlpParameters w = layers::mlp_parameters(table_.layer(0), flats_[1], 1, 0);
-    const layers::MlpParameters g = layers::mlp_parameters(table_.layer(0), sums_[1], 1, 0);
+    const layers::MlpParameters w = layers::mlp_parameters(weights_of(table_.program.blocks().begin));
+    const layers::MlpParameters g = layers::mlp_parameters(gradients_of(table_.program.blocks().begin));
     const double matrix = 2 * tokens() * ffn(), product = 2 * tokens() * hidden() * 2 * ffn();
     print("swiglu forward", 0, 3 * matrix, time([&] { ops::swiglu(gate_up); }));
     print("swiglu backward", 0, 6 * matrix, time([&] { ops::swiglu_backward(a, gate_up); }));
-    print("product forward", product, 0, time([&] { ops::times_transposed(x, w.gate_up_GH); }));
-    print("product input gradient", product, 0, time([&] { ops::times(gate_up, w.gate_up_GH); }));
+    print("product forward", product, 0, time([&] { ops::times_transposed(x, w.gate_up_GH.w_AB); }));
+    print("product input gradient", product, 0, time([&] { ops::times(gate_up, w.gate_up_GH.w_AB); }));
     print("product weight gradient", product, 0,
-          time([&] { ops::accumulate_weight_gradient(g.gate_up_GH, gate_up, x); }));
+          time([&] { ops::accumulate_weight_gradient(g.gate_up_GH.w_AB, gate_up, x); }));
   }
 
   void run_attention() {
@@ -364,8 +373,9 @@ class LayerBench {
                                 .exp_avg = of[2].mutable_data_ptr<float>(),
                                 .exp_avg_sq = of[3].mutable_data_ptr<float>(),
                                 .copy = static_cast<uint16_t*>(copy.mutable_data_ptr()),
-                                .elements = kParameters};
-    const runtime::AdamWStep step{.beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .step_size = 1e-3F};
+                                .elements = kParameters,
+                                .step_size = 1e-3F};
+    const runtime::AdamWStep step{.beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F};
     print("adamw", 0, 30.0 * kParameters, time([&] {
             runtime::launch_adamw({&run, 1}, step, c10::cuda::getCurrentCUDAStream().stream());
           }));

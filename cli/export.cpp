@@ -1,6 +1,7 @@
 // sluice export: a checkpoint as a Hugging Face folder.
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/number.h"
 #include "config/run_config.h"
+#include "model/tuning.h"
 #include "train/checkpoints.h"
 
 namespace sluice::cli {
@@ -22,29 +24,32 @@ struct Options {
   int64_t max_shard_bytes = checkpoint::ExportOptions{}.max_shard_bytes;
   int64_t max_positions = 0;
   bool optimizer = false;
+  bool adapters = false;
   bool json = false;
 };
 
-// The context length that the run was trained with; 0 for an imported model, which names none.
-int64_t trained_positions(const checkpoint::Checkpoint& checkpoint) {
+// The run that made it; none for an imported model.
+std::optional<config::RunConfig> run_of(const checkpoint::Checkpoint& checkpoint) {
   const std::string& toml = checkpoint.manifest().config;
-  if (toml.empty()) return 0;
-  return config::longest_context(
-      config::parse_config(toml, (checkpoint.directory() / "manifest.json").string()));
+  if (toml.empty()) return std::nullopt;
+  return config::parse_config(toml, (checkpoint.directory() / "manifest.json").string());
 }
 
 void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
+  const int64_t whole = model::untuned(manifest.shape).parameters();
+  const int64_t parameters = options.adapters ? manifest.shape.parameters() - whole : whole;
   if (options.json) {
     const base::Json json = {
         {"folder", options.out.string()}, {"checkpoint", checkpoint.directory().string()},
-        {"step", manifest.step},          {"parameters", manifest.shape.parameters()},
+        {"step", manifest.step},          {"parameters", parameters},
         {"dtype", options.dtype},         {"optimizer", options.optimizer}};
     std::cout << base::json_text(json, 2) << "\n";
     return;
   }
-  std::cout << base::text(options.out.string(), ": ", base::human_count(manifest.shape.parameters()),
-                          " parameters after ", manifest.step, " steps, as ", options.dtype,
+  std::cout << base::text(options.out.string(), ": ", base::human_count(parameters),
+                          options.adapters ? " parameters of adapters after " : " parameters after ",
+                          manifest.step, " steps, as ", options.dtype,
                           options.optimizer ? ", with the optimiser's state" : "", "\n");
 }
 
@@ -55,8 +60,13 @@ void run(const Options& options) {
   exported.type =
       options.dtype == "bfloat16" ? checkpoint::TensorType::kBFloat16 : checkpoint::TensorType::kFloat32;
   exported.max_shard_bytes = options.max_shard_bytes;
-  exported.least_positions = trained_positions(checkpoint);
+  const std::optional<config::RunConfig> trained = run_of(checkpoint);
+  exported.least_positions = trained ? config::longest_context(*trained) : 0;
   exported.positions = options.max_positions;
+  if (options.adapters) {
+    checkpoint::export_adapters(checkpoint, options.out, trained ? trained->model.hf : "", exported);
+    return print(options, checkpoint);
+  }
   checkpoint::export_checkpoint(
       checkpoint, options.out, exported,
       options.optimizer ? checkpoint::Contents::kTraining : checkpoint::Contents::kWeights);
@@ -91,6 +101,11 @@ void add_export(CLI::App& app) {
       "--optimizer", options->optimizer,
       "Export the optimiser's state and the run's place in its data, too: from an import of the "
       "folder training goes on where it stood");
+  command
+      ->add_flag("--adapters", options->adapters,
+                 "Export a LoRA run's adapters alone, in PEFT's format, instead of the model that has them "
+                 "merged")
+      ->excludes("--optimizer");
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options] { run(*options); });
 }

@@ -283,7 +283,7 @@ TEST(Checkpoint, OnlyFilesThatHoldWhatIsWantedAreChecked) {
     for (const model::Bucket& bucket : table.buckets) {
       owned.push_back(link::OwnerLayout{2}.owned(bucket, rank));
     }
-    return message_of<DamagedCheckpoint>([&] { Checkpoint(directory).verify(owned); });
+    return message_of<DamagedCheckpoint>([&] { Checkpoint(directory).verify(table, owned); });
   };
   EXPECT_EQ(fault_of_rank(0), "");
   EXPECT_THAT(fault_of_rank(1), HasSubstr("rank-0001.safetensors has checksum"));
@@ -315,12 +315,12 @@ TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
   std::vector<base::Interval> wanted(table.buckets.size());
   wanted[0] = {0, 1 << 20};
   Checkpoint part(directory);
-  part.verify(wanted);
+  part.verify(table, wanted);
   std::vector<float> read(1 << 20);
   part.read(0, wanted[0], State::kExpAvg, read.data());
   EXPECT_TRUE(std::equal(read.begin(), read.end(), values.begin()));
   wanted[0] = {7 << 20, 8 << 20};
-  EXPECT_THAT(message_of<DamagedCheckpoint>([&] { part.verify(wanted); }),
+  EXPECT_THAT(message_of<DamagedCheckpoint>([&] { part.verify(table, wanted); }),
               HasSubstr("rank-0000.safetensors has checksum"));
   EXPECT_THAT(message_of<DamagedCheckpoint>([&] {
                 part.read(0, {5 << 20, 6 << 20}, State::kExpAvg, read.data());

@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "base/text.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -78,8 +80,15 @@ void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& fold
       write_optimizer(part, checkpoint, options);
     };
   }
-  export_hugging_face(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
-                      with_companions);
+  const model::ParameterTable tuned = model::parameter_table(checkpoint.manifest().shape);
+  const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.shape));
+  export_hugging_face(folder, plain, merged(plain, tuned, float_masters(checkpoint)), with_companions);
+}
+
+void export_adapters(Checkpoint& checkpoint, const std::filesystem::path& folder, const std::string& base,
+                     const ExportOptions& options) {
+  export_adapters(folder, model::parameter_table(checkpoint.manifest().shape), float_masters(checkpoint),
+                  base, options);
 }
 
 std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std::filesystem::path& root,

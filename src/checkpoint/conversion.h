@@ -17,10 +17,14 @@ enum class Contents {
   kTraining,  // and the optimiser's state (checkpoint/optimizer_folder.h), with the run's place in its data
 };
 
-// The checkpoint's masters, with its companions, as a Hugging Face folder. Errors as in export_hugging_face,
-// Checkpoint::read and write_optimizer.
+// The checkpoint's masters, adapters merged into what they adapt, with its companions, as a Hugging Face
+// folder. Errors as in export_hugging_face, Checkpoint::read and write_optimizer.
 void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& folder,
                        const ExportOptions& options = {}, Contents contents = Contents::kWeights);
+
+// The checkpoint's adapters alone.
+void export_adapters(Checkpoint& checkpoint, const std::filesystem::path& folder, const std::string& base,
+                     const ExportOptions& options = {});
 
 // The model and its companions as a committed checkpoint, written as by one rank, with float32 masters:
 // `root`/step-0 with Adam states zero, or with the folder's optimiser state, if it has one and that is asked

@@ -35,7 +35,11 @@ class TensorFolder {
 
   // Elements `interval` of a bucket's flat array. InputError naming file and tensor when one is not finite.
   // Thread-safe.
-  void read(int bucket, base::Interval interval, float* values) const;
+  void read(int bucket, base::Interval interval, float* values) const {
+    read(table_.buckets[static_cast<size_t>(bucket)], interval, values);
+  }
+  // The same of a bucket of a table of this model however it is tuned. Adapters stay as they are.
+  void read(const model::Bucket& bucket, base::Interval interval, float* values) const;
 
  private:
   struct Source {
@@ -72,6 +76,9 @@ class HuggingFaceModel {
   void read(int bucket, base::Interval interval, float* values) const {
     weights_.read(bucket, interval, values);
   }
+  void read(const model::Bucket& bucket, base::Interval interval, float* values) const {
+    weights_.read(bucket, interval, values);
+  }
 
  private:
   base::Json config_;
@@ -87,6 +94,7 @@ struct ExportOptions {
   std::vector<Companion> companions;  // files that go with the model; config.json is made from theirs
   int64_t least_positions = 0;        // these two as in ExportedConfig
   int64_t positions = 0;
+  std::string prefix;  // of the tensors' names
   // Writes what else belongs into the folder, before it appears.
   std::function<void(const std::filesystem::path& folder)> add;
 };
@@ -105,5 +113,12 @@ void write_tensors(const std::filesystem::path& folder, const std::string& stem,
 // disk.
 void export_hugging_face(const std::filesystem::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options = {});
+
+// Writes adapter_model.safetensors and adapter_config.json, which PEFT reads; the latter names `base` as the
+// model that they belong to. `options` give the type alone. Otherwise as export_hugging_face; InputError,
+// too, when the model has no adapters.
+void export_adapters(const std::filesystem::path& folder, const model::ParameterTable& table,
+                     const ParameterSource& source, const std::string& base,
+                     const ExportOptions& options = {});
 
 }  // namespace sluice::checkpoint

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -27,7 +28,7 @@ struct Item {
   bool transposed = false;
 };
 
-std::vector<Item> items_of(const model::ParameterTable& table, TensorType type) {
+std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptions& options) {
   std::vector<Item> items;
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
@@ -38,7 +39,9 @@ std::vector<Item> items_of(const model::ParameterTable& table, TensorType type) 
                   .rows = tensor.rows,
                   .columns = parameter.columns,
                   .transposed = tensor.transposed};
-        item.info = {.name = tensor.name, .type = type, .shape = {tensor.rows, parameter.columns}};
+        item.info = {.name = options.prefix + tensor.name,
+                     .type = options.type,
+                     .shape = {tensor.rows, parameter.columns}};
         if (tensor.vector) item.info.shape = {tensor.rows};
         if (tensor.transposed) std::swap(item.info.shape[0], item.info.shape[1]);
         items.push_back(std::move(item));
@@ -170,7 +173,7 @@ class AtomicFolder {
 
 void write_tensors(const fs::path& folder, const std::string& stem, const model::ParameterTable& table,
                    const ParameterSource& source, const ExportOptions& options) {
-  const auto files = cut_into_files(items_of(table, options.type), options.max_shard_bytes);
+  const auto files = cut_into_files(items_of(table, options), options.max_shard_bytes);
   base::Json weight_map = base::Json::object();
   int64_t total_bytes = 0;
   for (size_t index = 0; index < files.size(); ++index) {
@@ -200,6 +203,37 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
                                                                    .least_positions = options.least_positions,
                                                                    .positions = options.positions}));
   if (options.add) options.add(output.part());
+  output.commit();
+}
+
+void export_adapters(const fs::path& folder, const model::ParameterTable& table,
+                     const ParameterSource& source, const std::string& base, const ExportOptions& options) {
+  const model::Lora& lora = table.shape.lora;
+  if (lora.rank == 0) {
+    throw base::InputError(text("the model has no adapters to write to ", folder.string(),
+                                ": export it whole, or train it with lora.rank above 0"));
+  }
+  model::ParameterTable adapters = table;
+  for (model::Bucket& bucket : adapters.buckets) {
+    std::erase_if(bucket.parameters,
+                  [](const model::Parameter& parameter) { return parameter.factor == model::Factor::kNone; });
+  }
+  AtomicFolder output(folder);
+  write_tensors(output.part(), "adapter_model", adapters, source,
+                {.type = options.type,
+                 .max_shard_bytes = std::numeric_limits<int64_t>::max(),
+                 .prefix = "base_model.model."});
+  base::write_json(output.part() / "adapter_config.json", {{"peft_type", "LORA"},
+                                                           {"task_type", "CAUSAL_LM"},
+                                                           {"base_model_name_or_path", base},
+                                                           {"r", lora.rank},
+                                                           {"lora_alpha", lora.alpha},
+                                                           {"target_modules", lora.targets},
+                                                           {"lora_dropout", 0.0},
+                                                           {"bias", "none"},
+                                                           {"fan_in_fan_out", false},
+                                                           {"init_lora_weights", true},
+                                                           {"inference_mode", true}});
   output.commit();
 }
 

@@ -164,14 +164,13 @@ void TensorFolder::require_no_others() const {
   }
 }
 
-void TensorFolder::read(int bucket_index, Interval interval, float* values) const {
-  const model::Bucket& bucket = table_.buckets[static_cast<size_t>(bucket_index)];
+void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* values) const {
   for (const model::Parameter& parameter : bucket.parameters) {
     for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
       const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
       const Interval whole{begin, begin + tensor.rows * parameter.columns};
       const Interval common = base::intersect(whole, interval);
-      if (common.empty()) continue;
+      if (common.empty() || parameter.factor != model::Factor::kNone) continue;
       const auto& [file, info] = sources_.at(tensor.name);
       const Interval inside{common.begin - begin, common.end - begin};
       float* to = values + (common.begin - interval.begin);

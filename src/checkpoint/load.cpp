@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/blocks.h"
 #include "model/shape_sizes.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -77,9 +78,15 @@ std::string difference(const model::Shape& saved, const model::Shape& run) {
   if (saved.tie_embeddings != run.tie_embeddings)
     return both("tie_embeddings", saved.tie_embeddings, run.tie_embeddings);
   // Who else writes such a model does not matter.
-  model::Shape like = saved;
+  model::Shape like = model::untuned(saved);
   like.family = run.family;
-  return like == run ? "" : "another norm, rope, window, bias or factor than the run";
+  return like == model::untuned(run) ? "" : "another norm, rope, window, bias or factor than the run";
+}
+
+std::string text_of(const model::Lora& lora) {
+  if (lora.rank == 0) return "no adapters";
+  return text("adapters of rank ", lora.rank, " and alpha ", lora.alpha, " at ",
+              base::join(lora.targets, ", "));
 }
 
 }  // namespace
@@ -96,12 +103,20 @@ Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(std::filesystem::path directory)
     : directory_(std::move(directory)),
       manifest_(read_manifest(directory_)),
+      table_(model::parameter_table(manifest_.shape)),
+      places_(table_),
       files_(manifest_.files.size()) {}
 
 void Checkpoint::require_model(const model::Shape& shape, TensorType type) const {
   const std::string fault = difference(manifest_.shape, shape);
   if (!fault.empty()) {
     throw InputError(text(directory_.string(), " has ", fault, ": resume with the [model] it was made with"));
+  }
+  const model::Lora& saved = manifest_.shape.lora;
+  if (saved.rank > 0 && saved != shape.lora) {
+    throw InputError(text(directory_.string(), " has ", text_of(saved), " but the run ", text_of(shape.lora),
+                          ": resume with the [lora] it was made with, or train on from an export, which ",
+                          "merges them"));
   }
   if (manifest_.type != type) {
     throw InputError(text(directory_.string(), " holds ", config_name(manifest_.type), " but the run keeps ",
@@ -135,6 +150,18 @@ template void Checkpoint::read(int, Interval, State, float*);
 template void Checkpoint::read(int, Interval, State, double*);
 
 template <typename Element>
+void Checkpoint::read(const model::Bucket& bucket, Interval interval, State state, Element* values) {
+  places_.for_each_run(bucket, interval,
+                       [&](const model::Parameter&, Interval run, int there, Interval elsewhere) {
+                         if (has(there, state))
+                           read(there, elsewhere, state, values + (run.begin - interval.begin));
+                       });
+}
+
+template void Checkpoint::read(const model::Bucket&, Interval, State, float*);
+template void Checkpoint::read(const model::Bucket&, Interval, State, double*);
+
+template <typename Element>
 void Checkpoint::require_finite(int bucket, std::span<const Element> values) const {
   const auto found =
       std::find_if_not(values.begin(), values.end(), [](Element v) { return std::isfinite(v); });
@@ -143,20 +170,25 @@ void Checkpoint::require_finite(int bucket, std::span<const Element> values) con
                         ": its training had diverged; go back to an earlier step"));
 }
 
-void Checkpoint::verify(std::span<const Interval> wanted) {
-  SLUICE_ASSERT(wanted.size() == buckets(), text(wanted.size(), " intervals of ", buckets(), " buckets"));
-  for (size_t index = 0; index < files_.size(); ++index) {
-    std::vector<Interval> bytes;
-    for (size_t bucket = 0; bucket < wanted.size(); ++bucket) {
-      const Interval held = manifest_.files[index].intervals[bucket];
-      const Interval common = base::intersect(held, wanted[bucket]);
-      if (common.empty()) continue;
+void Checkpoint::verify(const model::ParameterTable& table, std::span<const Interval> wanted) {
+  SLUICE_ASSERT(wanted.size() == table.buckets.size(),
+                text(wanted.size(), " intervals of ", table.buckets.size(), " buckets"));
+  std::vector<std::vector<Interval>> bytes(files_.size());
+  const auto want = [&](const model::Parameter&, Interval, int bucket, Interval elements) {
+    for (size_t index = 0; index < files_.size(); ++index) {
+      const Interval held = manifest_.files[index].intervals[static_cast<size_t>(bucket)];
+      const Interval common = base::intersect(held, elements);
       for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+        if (common.empty() || !has(bucket, state)) continue;
         const TensorInfo& tensor = *file(index).file.find(text("bucket.", bucket, ".", name_of(state)));
-        bytes.push_back(bytes_of(tensor, held, common));
+        bytes[index].push_back(bytes_of(tensor, held, common));
       }
     }
-    if (!bytes.empty()) file(index).blocks.require(bytes);
+  };
+  for (const model::Bucket& bucket : table.buckets)
+    places_.for_each_run(bucket, wanted[static_cast<size_t>(bucket.index)], want);
+  for (size_t index = 0; index < files_.size(); ++index) {
+    if (!bytes[index].empty()) file(index).blocks.require(bytes[index]);
   }
 }
 
@@ -206,6 +238,7 @@ void Checkpoint::require_tensors(const SafetensorsFile& file, const FileRecord& 
     const int64_t elements = record.intervals[bucket].size();
     if (elements == 0) continue;
     for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+      if (!has(static_cast<int>(bucket), state)) continue;
       file.require(text("bucket.", bucket, ".", name_of(state)), manifest_.type, {elements});
     }
   }

@@ -9,6 +9,7 @@
 #include "checkpoint/companions.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "model/parameter_index.h"
 
 namespace sluice::checkpoint {
 
@@ -26,27 +27,34 @@ class Checkpoint {
   const std::filesystem::path& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
 
-  // InputError naming the values that differ and what to set.
+  // InputError naming the values that differ and what to set. What is frozen may differ; adapters only if the
+  // checkpoint has none.
   void require_model(const model::Shape& shape, TensorType type) const;
 
-  // Elements `interval` of a bucket's flat array. DamagedCheckpoint naming the file when it is missing or not
-  // as it was written; InputError when a parameter is not finite. Element must be the manifest's type: float
-  // or double.
+  // Elements `interval` of a bucket's flat array, as the checkpoint's own model has it. DamagedCheckpoint
+  // naming the file when it is missing or not as it was written; InputError when a parameter is not finite.
+  // Element must be the manifest's type: float or double. REQUIRES: the bucket has such a state.
   template <typename Element>
   void read(int bucket, base::Interval interval, State state, Element* values);
+  // The same of a bucket of the model that require_model accepted. What the checkpoint does not have stays as
+  // it is: adapters, and moments of what was frozen.
+  template <typename Element>
+  void read(const model::Bucket& bucket, base::Interval interval, State state, Element* values);
+  bool has(int bucket, State state) const {
+    return state == State::kMaster || table_.buckets[static_cast<size_t>(bucket)].trained;
+  }
 
   // The model's companions. DamagedCheckpoint as above.
   std::vector<Companion> companions() const;
 
-  // Checks what holds something of `wanted`, an interval a bucket, or all files and companions: what `read`
-  // would find out late. Nothing is checked twice.
-  void verify(std::span<const base::Interval> wanted);
+  // Checks what holds something of the interval of each bucket of a model that require_model accepted, or all
+  // files and companions: what `read` would find out late. Nothing is checked twice.
+  void verify(const model::ParameterTable& table, std::span<const base::Interval> wanted);
   void verify();
 
  private:
   struct RankFile;
 
-  size_t buckets() const { return manifest_.files.front().intervals.size(); }
   RankFile& file(size_t index);
   std::unique_ptr<RankFile> open(const FileRecord& record) const;
   void require_tensors(const SafetensorsFile& file, const FileRecord& record) const;
@@ -55,6 +63,8 @@ class Checkpoint {
 
   std::filesystem::path directory_;
   Manifest manifest_;
+  model::ParameterTable table_;
+  model::ParameterIndex places_;
   std::vector<std::unique_ptr<RankFile>> files_;  // null until needed
 };
 

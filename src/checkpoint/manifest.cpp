@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "checkpoint/companions.h"
 #include "model/hugging_face.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -183,6 +184,7 @@ Json to_json(const Manifest& manifest) {
                {"world_size", manifest.world_size},
                {"dtype", config_name(manifest.type)},
                {"model", model::shape_to_hugging_face(manifest.shape, config_name(manifest.type), 0)},
+               {"tuning", model::tuning_to_json(manifest.shape)},
                {"files", files},
                {"companions", companions},
                {"sampler", manifest.sampler},
@@ -199,6 +201,7 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
   manifest.world_size = base::require<int>(json, "world_size", name);
   manifest.type = type_from_config_name(base::require<std::string>(json, "dtype", name), name);
   manifest.shape = model::shape_from_hugging_face(base::require<Json>(json, "model", name), name);
+  model::read_tuning(base::get_or<Json>(json, "tuning", nullptr, name), name, manifest.shape);
   const auto files = base::require<Json>(json, "files", name);
   if (manifest.step < 0 || !files.is_array() || manifest.world_size != static_cast<int64_t>(files.size())) {
     throw InputError(text(name, ": step ", manifest.step, " of ", manifest.world_size, " ranks has ",

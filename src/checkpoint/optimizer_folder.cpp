@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "checkpoint/conversion.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -116,6 +117,12 @@ void write_optimizer(const fs::path& folder, Checkpoint& checkpoint, const Expor
         text(checkpoint.directory().string(), " holds ", config_name(manifest.type),
              " optimiser states, and a folder float32 ones: take the checkpoint itself along, which ",
              "any number of ranks resumes, or export the weights alone"));
+  }
+  if (model::is_tuned(manifest.shape)) {
+    throw InputError(text(checkpoint.directory().string(),
+                          " has parameters that are frozen or adapted, and a folder the state of a whole ",
+                          "optimiser: take the checkpoint itself along, which any number of ranks resumes, ",
+                          "or export the weights alone"));
   }
   const model::ParameterTable table = model::parameter_table(manifest.shape);
   ExportOptions exact = options;

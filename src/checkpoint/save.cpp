@@ -60,7 +60,12 @@ bool younger(const fs::path& directory, int64_t hours) {
   return hours > 0 && (error || fs::file_time_type::clock::now() - committed_at < std::chrono::hours(hours));
 }
 
-constexpr const char* kStates[] = {"master", "exp_avg", "exp_avg_sq"};
+constexpr struct {
+  const char* name;
+  const void* OwnerState::*values;
+} kStates[] = {{"master", &OwnerState::master},
+               {"exp_avg", &OwnerState::exp_avg},
+               {"exp_avg_sq", &OwnerState::exp_avg_sq}};
 
 }  // namespace
 
@@ -105,15 +110,16 @@ FileRecord write_rank_file(const fs::path& directory, int rank, TensorType type,
     const base::Interval owned = buckets[bucket].owned;
     record.intervals.push_back(owned);
     if (owned.empty()) continue;
-    for (const char* state : kStates) {
+    for (const auto& [state, values] : kStates) {
+      if (buckets[bucket].*values == nullptr) continue;
       tensors.push_back({.name = text("bucket.", bucket, ".", state), .type = type, .shape = {owned.size()}});
     }
   }
   const auto pass_values = [&](auto&& take) {
     for (const OwnerState& state : buckets) {
       if (state.owned.empty()) continue;
-      for (const void* values : {state.master, state.exp_avg, state.exp_avg_sq}) {
-        take(values, state.owned.size() * size_of(type));
+      for (const auto& [name, values] : kStates) {
+        if (state.*values != nullptr) take(state.*values, state.owned.size() * size_of(type));
       }
     }
   };

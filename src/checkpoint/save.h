@@ -18,7 +18,8 @@
 
 namespace sluice::checkpoint {
 
-// One bucket's owner slice: `elements` values each, in the manifest's type.
+// One bucket's owner slice: `elements` values each, in the manifest's type. Of a bucket that is not trained
+// the moments are null.
 struct OwnerState {
   base::Interval owned;
   const void* master = nullptr;
@@ -51,8 +52,9 @@ std::filesystem::path step_directory(const std::filesystem::path& root, int64_t 
 // base::RunError when the place cannot be written.
 std::filesystem::path prepare_save(const std::filesystem::path& root, int64_t step);
 
-// Tensors "bucket.3.master", "bucket.3.exp_avg", "bucket.3.exp_avg_sq" for every bucket of which the rank
-// owns something. RunError on a full or unwritable disk; nothing of the file is left then.
+// Tensors "bucket.3.master" and, where there are moments, "bucket.3.exp_avg" and "bucket.3.exp_avg_sq" for
+// every bucket of which the rank owns something. RunError on a full or unwritable disk; nothing of the file
+// is left then.
 FileRecord write_rank_file(const std::filesystem::path& directory, int rank, TensorType type,
                            std::span<const OwnerState> buckets);
 

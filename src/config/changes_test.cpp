@@ -31,6 +31,17 @@ TEST(Changes, EachKeyHasALineWithBothValues) {
                                                           "data.tokens_per_step is 100, was 16384"));
 }
 
+TEST(Changes, OfWhatIsTrainedAreSaid) {
+  RunConfig now = small();
+  now.train.freeze = {"model.embed_tokens"};
+  now.optimizer.groups = {{{"*.bias"}, 0.001, std::nullopt}};
+  now.lora.rank = 8;
+  EXPECT_THAT(changes(small(), now),
+              UnorderedElementsAre("train.freeze is ['model.embed_tokens'], was []",
+                                   "optimizer.groups is [{lr = 0.001, parameters = ['*.bias']}], was []",
+                                   "lora.rank is 8, was 0"));
+}
+
 TEST(Changes, WhatDoesNotReachTheNumbersIsLeftOut) {
   RunConfig now = small();
   now.log.dir = "elsewhere";

@@ -12,6 +12,7 @@
 #include "model/hugging_face.h"
 #include "model/shape_ranges.h"
 #include "model/shape_sizes.h"
+#include "model/tuning.h"
 
 namespace sluice::config {
 
@@ -170,8 +171,40 @@ TrainConfig read_train(TomlSection& section) {
   }
   section.read_choice("device", train.device, {"auto", "cpu", "cuda"});
   section.read("deterministic", train.deterministic);
+  train.freeze = section.read_texts("freeze");
   section.finish();
   return train;
+}
+
+LoraConfig read_lora(TomlSection& section) {
+  LoraConfig lora;
+  section.read_in("rank", lora.rank, {0, 1 << 16});
+  section.read_in("alpha", lora.alpha, {1e-6, 1e6});
+  if (section.has("targets")) lora.targets = section.read_texts("targets");
+  section.finish();
+  return lora;
+}
+
+std::vector<GroupConfig> read_groups(TomlSection& section) {
+  std::vector<GroupConfig> groups;
+  const toml::node* node = section.node("groups");
+  if (node == nullptr) return groups;
+  const toml::array* tables = node->as_array();
+  const bool whole = tables != nullptr && (tables->empty() || tables->is_homogeneous(toml::node_type::table));
+  if (!whole) section.refuse("groups", "tables, written [[optimizer.groups]]");
+  for (const toml::node& table : *tables) {
+    TomlSection of_group(table.as_table(), "optimizer.groups", section.file());
+    GroupConfig group{.parameters = of_group.read_texts("parameters")};
+    if (group.parameters.empty()) {
+      of_group.wrong("parameters", "is missing: give patterns of names, as \"model.embed_tokens.*\"");
+    }
+    if (!of_group.has("lr")) of_group.wrong("lr", "is missing: give the group's learning rate");
+    of_group.read_in("lr", group.lr, kRates);
+    if (of_group.has("weight_decay")) of_group.read_in("weight_decay", group.weight_decay.emplace(), kRates);
+    of_group.finish();
+    groups.push_back(std::move(group));
+  }
+  return groups;
 }
 
 OptimizerConfig read_optimizer(TomlSection& section) {
@@ -193,6 +226,7 @@ OptimizerConfig read_optimizer(TomlSection& section) {
   section.read_choice("decay", optimizer.decay, {"cosine", "linear", "constant", "wsd", "inverse_sqrt"});
   section.read_in("decay_steps", optimizer.decay_steps, kSteps);
   section.read_in("min_lr", optimizer.min_lr, kRates);
+  optimizer.groups = read_groups(section);
   section.finish();
   return optimizer;
 }
@@ -285,9 +319,9 @@ LogConfig read_log(TomlSection& section) {
 }
 
 const std::vector<std::string>& section_names() {
-  static const std::vector<std::string> names{"model",    "data",    "train",  "optimizer",
-                                              "parallel", "cluster", "memory", "checkpoint",
-                                              "elastic",  "log",     "phase"};
+  static const std::vector<std::string> names{"model",      "data",     "train",   "optimizer",
+                                              "lora",       "parallel", "cluster", "memory",
+                                              "checkpoint", "elastic",  "log",     "phase"};
   return names;
 }
 
@@ -314,14 +348,15 @@ RunConfig from_table(const toml::table& root, const std::string& name) {
   const auto section = [&](const char* key) { return TomlSection(root, key, name); };
   RunConfig config;
   TomlSection model = section("model"), data = section("data"), train = section("train"),
-              optimizer = section("optimizer"), parallel = section("parallel"), cluster = section("cluster"),
-              memory = section("memory"), checkpoint = section("checkpoint"), elastic = section("elastic"),
-              log = section("log");
+              optimizer = section("optimizer"), lora = section("lora"), parallel = section("parallel"),
+              cluster = section("cluster"), memory = section("memory"), checkpoint = section("checkpoint"),
+              elastic = section("elastic"), log = section("log");
   config.model = read_model(model, name);
   config.data = read_data(data);
   config.phases = read_phases(root, config.data, name);
   config.train = read_train(train);
   config.optimizer = read_optimizer(optimizer);
+  config.lora = read_lora(lora);
   config.parallel = read_parallel(parallel);
   cluster.read("preset", config.cluster.preset);
   cluster.read_in("nodes", config.cluster.nodes, kRanks);
@@ -386,12 +421,31 @@ bool goes_on(const DataConfig& before, const DataConfig& after) {
          before.overflow == after.overflow && before.seed == after.seed;
 }
 
+namespace {
+
+// What of the shape is trained.
+void tune(RunConfig& config) {
+  model::Shape& shape = *config.model.shape;
+  model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});
+  model::freeze(shape, config.train.freeze);
+  if (config.optimizer.groups.empty()) return;
+  const std::vector<std::string> names = model::tensor_names(model::parameter_table(shape));
+  for (const GroupConfig& group : config.optimizer.groups)
+    model::require_matches(group.parameters, names, "optimizer.groups");
+}
+
+}  // namespace
+
 void resolve_model(RunConfig& config, ModelUse use) {
-  if (config.model.hf.empty()) return;
-  const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
-  const base::Json json = base::read_json(path);
-  config.model.shape = use == ModelUse::kPlan ? model::shape_to_plan_from_hugging_face(json, path.string())
-                                              : model::shape_from_hugging_face(json, path.string());
+  if (!config.model.hf.empty()) {
+    const std::filesystem::path path = std::filesystem::path(config.model.hf) / "config.json";
+    const base::Json json = base::read_json(path);
+    config.model.shape = use == ModelUse::kPlan ? model::shape_to_plan_from_hugging_face(json, path.string())
+                                                : model::shape_from_hugging_face(json, path.string());
+  } else {
+    config.model.shape = model::untuned(*config.model.shape);
+  }
+  tune(config);
 }
 
 namespace {
@@ -464,13 +518,24 @@ toml::table phase_table(const PhaseConfig& phase) {
   return table;
 }
 
+toml::array groups_to_array(const std::vector<GroupConfig>& groups) {
+  toml::array array;
+  for (const GroupConfig& group : groups) {
+    toml::table table{{"parameters", texts_to_array(group.parameters)}, {"lr", group.lr}};
+    if (group.weight_decay) table.insert("weight_decay", *group.weight_decay);
+    table.is_inline(true);
+    array.push_back(std::move(table));
+  }
+  return array;
+}
+
 toml::table optimizer_table(const OptimizerConfig& optimizer) {
   return toml::table{
-      {"lr", optimizer.lr},        {"betas", toml::array{optimizer.betas[0], optimizer.betas[1]}},
-      {"eps", optimizer.eps},      {"weight_decay", optimizer.weight_decay},
-      {"clip", optimizer.clip},    {"warmup_steps", optimizer.warmup_steps},
-      {"decay", optimizer.decay},  {"decay_steps", optimizer.decay_steps},
-      {"min_lr", optimizer.min_lr}};
+      {"lr", optimizer.lr},         {"betas", toml::array{optimizer.betas[0], optimizer.betas[1]}},
+      {"eps", optimizer.eps},       {"weight_decay", optimizer.weight_decay},
+      {"clip", optimizer.clip},     {"warmup_steps", optimizer.warmup_steps},
+      {"decay", optimizer.decay},   {"decay_steps", optimizer.decay_steps},
+      {"min_lr", optimizer.min_lr}, {"groups", groups_to_array(optimizer.groups)}};
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
@@ -533,8 +598,12 @@ std::string to_toml(const RunConfig& config) {
                             {"dtype", config.train.dtype},
                             {"reduce_dtype", config.train.reduce_dtype},
                             {"device", config.train.device},
-                            {"deterministic", config.train.deterministic}}},
+                            {"deterministic", config.train.deterministic},
+                            {"freeze", texts_to_array(config.train.freeze)}}},
       {"optimizer", optimizer_table(config.optimizer)},
+      {"lora", toml::table{{"rank", config.lora.rank},
+                           {"alpha", config.lora.alpha},
+                           {"targets", texts_to_array(config.lora.targets)}}},
       {"parallel", parallel_table(config.parallel)},
       {"cluster", toml::table{{"preset", config.cluster.preset}, {"nodes", config.cluster.nodes}}},
       {"memory", memory_table(config.memory)},

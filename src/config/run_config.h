@@ -54,6 +54,22 @@ struct TrainConfig {
   std::string reduce_dtype = "float32";
   std::string device = "auto";  // auto | cpu | cuda
   bool deterministic = false;   // on GPUs the same bits each time, slower; on CPUs always
+  std::vector<std::string> freeze;  // patterns of names of parameters that are not trained (model/tuning.h)
+};
+
+// Adapters (model::Lora).
+struct LoraConfig {
+  int64_t rank = 0;  // 0: none
+  double alpha = 16;
+  std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj"};
+};
+
+// Parameters whose names match one of `parameters` and that no group before has.
+struct GroupConfig {
+  std::vector<std::string> parameters;
+  double lr = 0;                       // in place of optimizer.lr, under the same schedule
+  std::optional<double> weight_decay;  // of vectors, too; none: optimizer.weight_decay's rule
+  bool operator==(const GroupConfig&) const = default;
 };
 
 struct OptimizerConfig {
@@ -66,6 +82,7 @@ struct OptimizerConfig {
   std::string decay = "cosine";  // cosine | linear | constant | wsd | inverse_sqrt
   int64_t decay_steps = 0;       // of wsd: the last ones; 0: a tenth of all
   double min_lr = 3e-5;
+  std::vector<GroupConfig> groups;  // the first that matches counts
 };
 
 struct ParallelConfig {
@@ -119,6 +136,7 @@ struct RunConfig {
   std::vector<PhaseConfig> phases;  // that follow, in order of their steps
   TrainConfig train;
   OptimizerConfig optimizer;
+  LoraConfig lora;
   ParallelConfig parallel;
   ClusterConfig cluster;
   MemoryConfig memory;
@@ -136,8 +154,9 @@ RunConfig read_config(const std::filesystem::path& path, const std::vector<std::
 
 // What a model is for: to plan for it its costs need only be counted.
 enum class ModelUse : uint8_t { kCompute, kPlan };
-// Fills model.shape from the Hugging Face folder where one is named. InputError as
-// model::shape_from_hugging_face, or as model::shape_to_plan_from_hugging_face.
+// Fills model.shape from the Hugging Face folder where one is named, and says in it what is trained.
+// InputError as model::shape_from_hugging_face, or as model::shape_to_plan_from_hugging_face; as model::adapt
+// and model::freeze; and when a pattern of a group matches nothing.
 void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 
 // What a gradient element takes on its way between lanes that share parameters: cost::MemoryModel's.

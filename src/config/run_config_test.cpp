@@ -1,6 +1,6 @@
 #include "config/run_config.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "base/error.h"
 
@@ -97,6 +97,46 @@ TEST(RunConfig, ValidationSetsHaveNames) {
   const RunConfig unnamed = parse_config(kSmall, "run.toml", {R"(data.validation="c")"});
   EXPECT_EQ(unnamed.data.validation.at(0).name, "");
   EXPECT_NE(fault(kSmall, {"data.validation={wiki=[]}"}).find("corpora for each name"), std::string::npos);
+}
+
+TEST(RunConfig, SaysWhatIsTrainedAndHow) {
+  const std::string tuned = std::string("[train]\nfreeze = \"model.embed_tokens\"\n") +
+                            "[[optimizer.groups]]\nparameters = [\"*.bias\", \"*norm*\"]\nlr = 1e-3\n"
+                            "[[optimizer.groups]]\nparameters = \"lm_head\"\nlr = 0\nweight_decay = 0.5\n"
+                            "[lora]\nrank = 4\nalpha = 8.0\ntargets = [\"q_proj\"]\n";
+  const RunConfig config = parse_config(tuned + kSmall, "run.toml");
+  EXPECT_EQ(config.train.freeze, std::vector<std::string>{"model.embed_tokens"});
+  ASSERT_EQ(config.optimizer.groups.size(), 2U);
+  EXPECT_EQ(config.optimizer.groups[0], (GroupConfig{{"*.bias", "*norm*"}, 1e-3, std::nullopt}));
+  EXPECT_EQ(config.optimizer.groups[1], (GroupConfig{{"lm_head"}, 0.0, 0.5}));
+  EXPECT_EQ(config.lora.rank, 4);
+  const std::string printed = to_toml(config);
+  EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
+  EXPECT_EQ(parse_config(printed, "printed").optimizer.groups, config.optimizer.groups);
+  const auto with = [](const std::string& lines) { return fault(lines + kSmall); };
+  EXPECT_EQ(with("[optimizer]\ngroups = 3"),
+            "[config] run.toml:2: optimizer.groups is 3: give tables, written [[optimizer.groups]]");
+  EXPECT_EQ(with("[[optimizer.groups]]\nlr = 1"),
+            "[config] run.toml: optimizer.groups.parameters is missing: give patterns of names, as "
+            "\"model.embed_tokens.*\"");
+  EXPECT_EQ(with("[[optimizer.groups]]\nparameters = \"x\""),
+            "[config] run.toml: optimizer.groups.lr is missing: give the group's learning rate");
+}
+
+TEST(RunConfig, ResolvedShapesKnowWhatIsTrained) {
+  RunConfig config = parse_config(kSmall, "run.toml", {"train.freeze=['model.embed_tokens']"});
+  resolve_model(config);
+  EXPECT_NE(config.model.shape->frozen_embedding, 0U);
+  resolve_model(config);  // again, to the same
+  EXPECT_NE(config.model.shape->frozen_embedding, 0U);
+  config.optimizer.groups = {{{"model.lyers.0"}, 1e-3, std::nullopt}};
+  try {
+    resolve_model(config);
+    FAIL();
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("optimizer.groups names 'model.lyers.0', which no parameter"));
+  }
 }
 
 TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {

@@ -25,6 +25,7 @@ class Analysis {
 
   OperationTimes block(const model::TokenWork& work) const {
     const double products = 2 * real(work.products) / tp_ / rates_.product_flops_per_ns;
+    const double trained = 2 * real(work.trained) / tp_ / rates_.product_flops_per_ns;
     const double elementwise = element_bytes_ * real(work.elements) / tp_ / rates_.elementwise_bytes_per_ns;
     const double gathers = work.collectives * collective_ns_per_token();
     const double constant = rates_.layer_overhead_ns + work.collectives * collective_latency_ns();
@@ -33,7 +34,7 @@ class Analysis {
         times(attention / rates_.attention_forward_flops_per_ns, products + elementwise + gathers, constant),
         times(2.5 * attention / rates_.attention_backward_flops_per_ns, products + 2 * elementwise + gathers,
               constant),
-        times(0, products + gathers, constant)};
+        work.trained == 0 ? Quadratic{} : times(0, trained + gathers, constant)};
   }
 
   // Rows of either end are read and written whole, whatever TP cuts.
@@ -43,9 +44,10 @@ class Analysis {
     return {each_way, each_way, {}};
   }
 
-  // Three products (logits and two gradients); a sum of statistics each way beside its gathers.
+  // Three products (logits and two gradients, if the matrix is trained); a sum of statistics each way beside
+  // its gathers.
   OperationTimes head(const model::TokenWork& work) const {
-    const double products = 3 * (2 * real(work.products)) / tp_ / rates_.product_flops_per_ns;
+    const double products = 2 * real(2 * work.products + work.trained) / tp_ / rates_.product_flops_per_ns;
     const double softmax = real(work.elements) * element_bytes_ / tp_ / rates_.elementwise_bytes_per_ns;
     return {times(0, products + softmax + 2 * rows_ns() + work.collectives * collective_ns_per_token(),
                   rates_.layer_overhead_ns + 5 * collective_latency_ns()),

@@ -9,6 +9,7 @@
 #include "cost/derived_rows.h"
 #include "cost/memory_cost.h"
 #include "model/hugging_face.h"
+#include "model/tuning.h"
 
 namespace sluice::cost {
 namespace {
@@ -320,6 +321,7 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
                {"update_ps_per_element", options.update_ps_per_element},
                {"gpus_per_node", options.gpus_per_node}});
   if (options.gpus_per_nic > 1) json["gpus_per_nic"] = options.gpus_per_nic;
+  if (model::is_tuned(options.shape)) json["tuning"] = model::tuning_to_json(options.shape);
   return json;
 }
 
@@ -332,6 +334,7 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   CostModel::Options& options = calibration.options;
   options.shape =
       model::shape_to_plan_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
+  if (json.contains("tuning")) model::read_tuning(json.at("tuning"), name + ": tuning", options.shape);
   if (json.contains("layers")) {
     read_layers(json.at("layers"), name, options);
   } else {
@@ -356,6 +359,11 @@ std::string model_fault(const Calibration& calibration, const model::Shape& shap
   there.norm_eps = shape.norm_eps;
   there.rope = shape.rope;
   if (there == shape) return "";
+  // Published times are of whole stages: they stand for a model however it is tuned.
+  const bool of_stages = !calibration.options.scheme_times.empty();
+  if (model::untuned(there) == model::untuned(shape)) {
+    return of_stages ? "" : "other parameters of it are trained (train.freeze, lora)";
+  }
   const Json here = model::shape_to_hugging_face(shape, "", 0);
   const Json other = model::shape_to_hugging_face(there, "", 0);
   std::vector<std::string> differing;

@@ -71,6 +71,12 @@ struct MemoryModel {
   // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
   int64_t layer_parameters = 0;
   int64_t end_parameters = 0;
+  // On the ranks that own so many parameters. Those that are not trained have neither Adam states nor
+  // gradient.
+  int64_t owner_bytes(int64_t all, int64_t trained) const {
+    const int64_t states = 3 * std::max<int64_t>(4, element_bytes);
+    return all * owner_bytes_per_parameter - (all - trained) * std::min(states, owner_bytes_per_parameter);
+  }
   int64_t reduced_bytes() const { return reduce_bytes > 0 ? reduce_bytes : accumulator_bytes; }
   bool operator==(const MemoryModel&) const = default;
 };

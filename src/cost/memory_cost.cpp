@@ -1,6 +1,7 @@
 #include "cost/memory_cost.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -20,18 +21,21 @@ MemoryCost::MemoryCost(CostModel cost, const strategy::Scheme& scheme)
 int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   const MemoryModel& memory = options().memory;
   const base::Interval run = cost_.stage_run(scheme_, stage);
-  int64_t whole = 0, shared = 0, of_kind = 0;
-  int kind = -1;
+  int64_t whole = 0, shared = 0, shared_gradients = 0;
+  std::map<std::pair<int, bool>, int64_t> alike;  // by kind, trained or not
   for (const int bucket : program().buckets_of(run)) {
-    if (program().at(bucket).kind != kind) of_kind = bucket_elements(program(), memory, bucket, scheme_.tp);
-    kind = program().at(bucket).kind;
-    whole += of_kind;
-    shared += divide_up(of_kind, scheme_.share);
+    const auto [position, trained] = program().buckets()[static_cast<size_t>(bucket)];
+    const auto [known, added] = alike.try_emplace({program().at(position).kind, trained});
+    if (added) known->second = bucket_elements(program(), memory, bucket, scheme_.tp);
+    whole += known->second;
+    shared += divide_up(known->second, scheme_.share);
+    if (trained) shared_gradients += divide_up(known->second, scheme_.share);
   }
+  const ParameterCount all = all_parameters(program(), memory);
   const bool head = run.end > program().head();
   return (options().share_traits.keeps_gathered ? whole : shared) * memory.element_bytes +
-         shared * memory.accumulator_bytes +
-         divide_up(all_parameters(program(), memory), world_size) * memory.owner_bytes_per_parameter +
+         shared_gradients * memory.accumulator_bytes +
+         memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
          (head ? memory.logits_chunk_bytes : 0) +
          std::max({window_bytes(CellKind::kForward, run), window_bytes(CellKind::kBackward, run),
                    window_bytes(CellKind::kBackwardWeight, run)});
@@ -232,14 +236,14 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
   std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
   int64_t kept = 0;                // behind its operation, which the head follows
   for (const base::Interval of : alike_runs(program(), kind, run)) {
-    const int64_t elements = operation_elements(program(), memory, of.begin, scheme_.tp);
+    const ParameterCount count = operation_elements(program(), memory, of.begin, scheme_.tp);
     const bool needs = gathers(program(), kind, of.begin) ||
                        (kind != CellKind::kBackwardWeight && stays_at_hand(program(), of.begin));
     const bool makes = forward ? of.begin == program().head() : true;
-    const AtHand at_hand{needs ? elements : 0, makes ? elements : 0,
-                         sums_gradients(program(), kind, of.begin) ? elements : 0};
+    const AtHand at_hand{needs ? count.all : 0, makes ? count.trained : 0,
+                         sums_gradients(program(), kind, of.begin) ? count.trained : 0};
     operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), at_hand);
-    if (forward && stays_at_hand(program(), of.end - 1)) kept = elements;
+    if (forward && stays_at_hand(program(), of.end - 1)) kept = count.all;
   }
   const size_t last = operations.size();
   operations.insert(operations.end(), 2, {});  // behind the last one

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/test_model.h"
+#include "model/tuning.h"
 
 namespace sluice::cost {
 namespace {
@@ -22,6 +23,19 @@ TEST(MemoryCost, FixedBytesAreThoseOfTheFullestStage) {
   const int64_t all_tied = 5 * layer + table + 64;
   EXPECT_EQ(MemoryCost(tied, {.pp = 5}).fixed_bytes(5),
             (layer + table + 64) * 8 + (all_tied + 4) / 5 * 16 + 4000);
+}
+
+// Masters alone of what is frozen, and parameters to compute with: 4 bytes each in FP32.
+TEST(MemoryCost, WhatIsFrozenHasNeitherGradientNorMoments) {
+  CostModel::Options options = tiny_options();
+  const int64_t whole = MemoryCost(CostModel(options), {}).fixed_bytes(1);
+  const model::ParameterTable table = model::parameter_table(options.shape);
+  model::freeze(options.shape, {"*.mlp.*", "model.embed_tokens"});
+  for (auto& [tp, kinds] : options.kinds_by_tp) {
+    ASSERT_EQ(model::Program(options.shape).kinds().size(), kinds.size());
+  }
+  const int64_t trained = model::parameter_table(options.shape).trained_size();
+  EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1), whole - (table.size() - trained) * (4 + 12));
 }
 
 TEST(MemoryCost, CreditCountsDeferredWeightGradientsAndTransients) {

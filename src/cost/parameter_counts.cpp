@@ -3,32 +3,51 @@
 #include "model/parameters.h"
 
 namespace sluice::cost {
+namespace {
 
-int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int64_t position, int tp) {
-  if (memory.layer_parameters == 0) return model::largest_shard(program.kind_at(position), tp);
+void add(ParameterCount& to, const model::BucketPlace& bucket, int64_t elements) {
+  to.all += elements;
+  if (bucket.trained) to.trained += elements;
+}
+
+}  // namespace
+
+int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int bucket, int tp) {
+  const auto [position, trained] = program.buckets()[static_cast<size_t>(bucket)];
+  const model::Kind& kind = program.kind_at(position);
+  if (memory.layer_parameters == 0) return model::largest_shard(kind, tp, trained);
   const bool end = program.blocks_in({position, position + 1}).empty();
-  return ((end ? memory.end_parameters : memory.layer_parameters) + tp - 1) / tp;
+  const int64_t counted = end ? memory.end_parameters : memory.layer_parameters;
+  const bool whole = program.at(position).own.size() == 1;
+  const auto part = whole ? counted
+                          : static_cast<int64_t>(Wide{counted} * model::largest_shard(kind, 1, trained) /
+                                                 model::largest_shard(kind, 1));
+  return (part + tp - 1) / tp;
 }
 
-int64_t operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
-                           int tp) {
-  int64_t elements = 0;
+ParameterCount operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
+                                  int tp) {
+  ParameterCount count;
   for (const int bucket : program.at(position).buckets)
-    elements += bucket_elements(program, memory, bucket, tp);
-  return elements;
+    add(count, program.buckets()[static_cast<size_t>(bucket)], bucket_elements(program, memory, bucket, tp));
+  return count;
 }
 
-int64_t all_parameters(const model::Program& program, const MemoryModel& memory) {
-  if (memory.layer_parameters > 0) {
-    return program.blocks().size() * memory.layer_parameters + 2 * memory.end_parameters;
-  }
-  int64_t all = 0, of_kind = 0;
+ParameterCount all_parameters(const model::Program& program, const MemoryModel& memory) {
+  ParameterCount count, of_kind;
   for (int64_t position = 0; position < program.size(); ++position) {
     const bool new_kind = position == 0 || program.at(position).kind != program.at(position - 1).kind;
-    if (new_kind) of_kind = model::largest_shard(program.kind_at(position), 1);
-    all += of_kind;
+    if (new_kind) {
+      of_kind = {};
+      const base::Interval own = program.at(position).own;
+      for (int64_t bucket = own.begin; bucket < own.end; ++bucket)
+        add(of_kind, program.buckets()[static_cast<size_t>(bucket)],
+            bucket_elements(program, memory, static_cast<int>(bucket), 1));
+    }
+    count.all += of_kind.all;
+    count.trained += of_kind.trained;
   }
-  return all;
+  return count;
 }
 
 }  // namespace sluice::cost

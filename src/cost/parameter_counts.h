@@ -7,11 +7,17 @@
 
 namespace sluice::cost {
 
-// Of the largest TP shard of an operation's own bucket, of all its parameters, those that it shares with
-// another operation among them, and of the whole model.
-int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int64_t position, int tp);
-int64_t operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
-                           int tp);
-int64_t all_parameters(const model::Program& program, const MemoryModel& memory);
+// Of the largest TP shard of a bucket.
+int64_t bucket_elements(const model::Program& program, const MemoryModel& memory, int bucket, int tp);
+
+// Of several buckets, and of those of them that are trained.
+struct ParameterCount {
+  int64_t all = 0;
+  int64_t trained = 0;
+};
+// Of those that an operation reads, and of the whole model.
+ParameterCount operation_elements(const model::Program& program, const MemoryModel& memory, int64_t position,
+                                  int tp);
+ParameterCount all_parameters(const model::Program& program, const MemoryModel& memory);
 
 }  // namespace sluice::cost

@@ -15,6 +15,7 @@ bool gathers(const model::Program& program, CellKind kind, int64_t position) {
 }
 
 bool sums_gradients(const model::Program& program, CellKind kind, int64_t position) {
+  if (!program.trains(position)) return false;
   if (kind == CellKind::kForward) return position == program.head();
   if (kind == CellKind::kBackwardInput) return position == program.embedding();
   return position != program.head();
@@ -74,10 +75,9 @@ ShareTimes ShareCost::times_of(int64_t position, int lanes_in_node) const {
     const int64_t inside_ns = options.intra.of_bytes((lanes_in_node - 1) * part_bytes);
     return away == 0 ? inside_ns : std::max(inside_ns, options.inter.of_bytes(away * part_bytes * sharers));
   };
-  const int64_t part =
-      divide_up(operation_elements(cost_.program(), options.memory, position, scheme_.tp), share);
-  const int64_t gathered = part * options.memory.element_bytes;
-  const int64_t summed = part * options.memory.reduced_bytes();
+  const ParameterCount count = operation_elements(cost_.program(), options.memory, position, scheme_.tp);
+  const int64_t gathered = divide_up(count.all, share) * options.memory.element_bytes;
+  const int64_t summed = divide_up(count.trained, share) * options.memory.reduced_bytes();
   ShareTimes times = {traits.keeps_gathered ? 0 : round_ns(gathered),
                       traits.sums_in_ring ? round_ns(summed) : straight_ns(summed)};
   if (away > 0 && position == cost_.program().embedding()) times.scatter_ns += traits.pass_ns;

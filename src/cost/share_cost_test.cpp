@@ -36,7 +36,7 @@ CostModel narrow_model() {
 constexpr int64_t kEmbedding = 0, kLayer = 1, kHead = 6;
 
 int64_t elements(const CostModel& cost, int64_t position) {
-  return bucket_elements(cost.program(), cost.options().memory, position, 1);
+  return bucket_elements(cost.program(), cost.options().memory, static_cast<int>(position), 1);
 }
 
 TEST(ShareTimes, AreThoseOfTheLinksThatTheBytesCross) {
@@ -150,7 +150,8 @@ TEST(FixedBytes, SharedParametersWeighAPartAndTheWindow) {
   const MemoryModel& memory = cost.options().memory;
   const auto half = [&](int64_t position) { return (elements(cost, position) + 1) / 2; };
   const int64_t held = half(0) + 5 * half(1) + half(6);
-  const int64_t owned = (all_parameters(cost.program(), memory) + 3) / 4 * memory.owner_bytes_per_parameter;
+  const int64_t owned =
+      (all_parameters(cost.program(), memory).all + 3) / 4 * memory.owner_bytes_per_parameter;
   const Scheme scheme{.cp = 4, .share = 2};
   EXPECT_EQ(MemoryCost(cost, scheme).fixed_bytes(4),
             held * 6 + owned +

@@ -26,6 +26,21 @@ link::Volume by_nic(const LinkPlan& plan, const link::Volume& by_rank) {
   return nics;
 }
 
+LinkPlan::Way way(const LinkPlan& plan, const model::ParameterTable& table, link::Moved moved) {
+  LinkPlan::Way way;
+  for (const link::RoundVolume& round :
+       link::round_volumes(table, plan.layout, plan.rounds, plan.world_size, plan.gpus_per_node, moved)) {
+    way.nics.push_back(by_nic(plan, round.inter));
+    way.busiest.push_back({busiest_elements(way.nics.back()), busiest_elements(round.intra)});
+  }
+  return way;
+}
+
+void add(LinkPlan::Elements& to, const model::Bucket& bucket, int64_t elements) {
+  to.all += elements;
+  if (bucket.trained) to.trained += elements;
+}
+
 std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machine) {
   base::CanonicalBytes key;
   key.add(machine.world_size).add(machine.gpus_per_node).add(machine.gpus_per_nic);
@@ -50,19 +65,16 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
   for (const model::Bucket& bucket : table.buckets) {
     plan.round_of_bucket.push_back(plan.rounds.round_of(bucket.index));
   }
-  for (const link::RoundVolume& round :
-       link::round_volumes(table, plan.layout, plan.rounds, world_size, machine.gpus_per_node)) {
-    plan.nics.push_back(by_nic(plan, round.inter));
-    plan.busiest.push_back({busiest_elements(plan.nics.back()), busiest_elements(round.intra)});
-  }
+  plan.pull = way(plan, table, link::Moved::kAll);
+  const bool all_trained = std::ranges::all_of(table.buckets, &model::Bucket::trained);
+  plan.push = all_trained ? plan.pull : way(plan, table, link::Moved::kTrained);
   const link::OwnerLayout owners{world_size};
   for (int rank = 0; rank < world_size; ++rank) {
-    int64_t owned = 0;
-    for (const model::Bucket& bucket : table.buckets) owned += owners.owned(bucket, rank).size();
-    plan.owned_elements.push_back(owned);
-    int64_t held = 0;
-    for (const link::Holding& holding : plan.layout.holdings(rank)) held += holding.shard.size();
-    plan.held_elements.push_back(held);
+    LinkPlan::Elements& owned = plan.owned.emplace_back();
+    for (const model::Bucket& bucket : table.buckets) add(owned, bucket, owners.owned(bucket, rank).size());
+    LinkPlan::Elements& held = plan.held.emplace_back();
+    for (const link::Holding& holding : plan.layout.holdings(rank))
+      add(held, table.buckets[static_cast<size_t>(holding.bucket)], holding.shard.size());
   }
   return plan;
 }

@@ -32,10 +32,19 @@ struct LinkPlan {
   link::ComputeLayout layout;
   link::Rounds rounds;
   std::vector<int> round_of_bucket;     // rounds the other way round
-  std::vector<Busiest> busiest;         // by round; pull and push move the same elements
-  std::vector<link::Volume> nics;       // by round: what each NIC sends and receives in pull; push: reversed
-  std::vector<int64_t> owned_elements;  // by rank
-  std::vector<int64_t> held_elements;   // by rank: its compute shards
+  // What pull moves; and push, which is the same reversed where everything is trained.
+  struct Way {
+    std::vector<Busiest> busiest;    // by round
+    std::vector<link::Volume> nics;  // by round: what each NIC sends and receives in pull's direction
+  };
+  Way pull, push;
+  // By rank, all and of these those that are trained: what it owns, and its compute shards.
+  struct Elements {
+    int64_t all = 0;
+    int64_t trained = 0;
+  };
+  std::vector<Elements> owned;
+  std::vector<Elements> held;
 
   // One node has no inter level.
   bool has_inter() const { return world_size > gpus_per_node; }

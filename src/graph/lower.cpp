@@ -96,7 +96,7 @@ class Lowering {
 };
 
 void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
-  size_t nodes = 4 * links_.busiest.size() + 1 + all_ranks_.size();
+  size_t nodes = 4 * links_.pull.busiest.size() + 1 + all_ranks_.size();
   for (const PipelineDraft& draft : drafts) {
     for (const DraftStage& stage : draft.stages) nodes += stage.cells.size() + 2 * draft.load.units.size();
   }
@@ -116,8 +116,8 @@ void Lowering::add_pulls() {
   const int64_t element_bytes = cost_.options().memory.element_bytes;
   int inter = -1;
   int intra = -1;
-  for (size_t r = 0; r < links_.busiest.size(); ++r) {
-    const LinkPlan::Busiest& busiest = links_.busiest[r];
+  for (size_t r = 0; r < links_.pull.busiest.size(); ++r) {
+    const LinkPlan::Busiest& busiest = links_.pull.busiest[r];
     const int round = static_cast<int>(r);
     if (links_.has_inter()) {
       inter = add_exchange(NodeKind::kPullInter, round, busiest.inter_elements, element_bytes, inter);
@@ -133,8 +133,8 @@ void Lowering::add_pushes() {
   const int64_t element_bytes = cost_.options().memory.accumulator_bytes;
   int inter = -1;
   int intra = -1;
-  for (size_t r = links_.busiest.size(); r-- > 0;) {
-    const LinkPlan::Busiest& busiest = links_.busiest[r];
+  for (size_t r = links_.push.busiest.size(); r-- > 0;) {
+    const LinkPlan::Busiest& busiest = links_.push.busiest[r];
     const int round = static_cast<int>(r);
     intra = add_exchange(NodeKind::kPushIntra, round, busiest.intra_elements, element_bytes, intra);
     for (const int cell : push_after_[r]) depend(intra, cell);
@@ -154,7 +154,7 @@ void Lowering::add_end() {
   graph_.nodes.back().dependencies = end_after_;
   if (purpose_ == Purpose::kEvaluate) return;
   for (const int rank : all_ranks_) {
-    const int64_t owned = links_.owned_elements[static_cast<size_t>(rank)];
+    const int64_t owned = links_.owned[static_cast<size_t>(rank)].trained;
     depend(add(NodeKind::kUpdate, {rank}, cost_.update_ns(owned)).id, scalars_id);
   }
 }

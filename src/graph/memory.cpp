@@ -183,8 +183,10 @@ class PlannedActivations {
 
 int64_t fixed_bytes(const StepGraph& graph, const cost::MemoryModel& memory, int rank) {
   const auto r = static_cast<size_t>(rank);
-  return graph.links->held_elements[r] * (memory.element_bytes + memory.accumulator_bytes) +
-         graph.links->owned_elements[r] * memory.owner_bytes_per_parameter;
+  const LinkPlan::Elements& held = graph.links->held[r];
+  const LinkPlan::Elements& owned = graph.links->owned[r];
+  return held.all * memory.element_bytes + held.trained * memory.accumulator_bytes +
+         memory.owner_bytes(owned.all, owned.trained);
 }
 
 // Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.

@@ -66,9 +66,10 @@ std::vector<Nics::Side*> Nics::sides_of(const Node& node) {
 
 int64_t Nics::end_of_round(const Node& round, int64_t start_ns) {
   const auto r = static_cast<size_t>(round.round());
-  const link::Volume& volume = graph_.links->nics[r];
-  const int64_t busiest = std::max<int64_t>(graph_.links->busiest[r].inter_elements, 1);
   const bool pull = round.kind == NodeKind::kPullInter;
+  const LinkPlan::Way& way = pull ? graph_.links->pull : graph_.links->push;
+  const link::Volume& volume = way.nics[r];
+  const int64_t busiest = std::max<int64_t>(way.busiest[r].inter_elements, 1);
   int64_t end_ns = start_ns + round.duration_ns;
   const auto take = [&](Side& side, int64_t elements) {
     if (elements == 0) return;

@@ -37,8 +37,8 @@ TEST(Nics, TransferSharesWithARound) {
   Node& transfer = two.first(NodeKind::kSendGradient);
   round.duration_ns = 1000;
   transfer.duration_ns = 300;
-  const link::Volume& volume = two.graph.links->nics[0];
-  ASSERT_EQ(volume.sent[1], two.graph.links->busiest[0].inter_elements)
+  const link::Volume& volume = two.graph.links->pull.nics[0];
+  ASSERT_EQ(volume.sent[1], two.graph.links->pull.busiest[0].inter_elements)
       << "rank 0 pulls the embedding, half of which rank 1 owns";
   Nics nics(two.graph);
   EXPECT_EQ(nics.end_ns(round, 0), 1000);
@@ -72,16 +72,16 @@ TEST(Nics, SharedAdapterMovesWhatItsRanksMove) {
   const LinkPlan own = link_plan(table, strategy, {8, 4, 1});
   const LinkPlan shared = link_plan(table, strategy, {8, 4, 2});
   const LinkPlan one = link_plan(table, strategy, {8, 4, 4});
-  for (size_t round = 0; round < own.busiest.size(); ++round) {
-    ASSERT_EQ(own.nics[round].sent.size(), 8u);
-    ASSERT_EQ(shared.nics[round].sent.size(), 4u);
-    ASSERT_EQ(one.nics[round].sent.size(), 2u);
+  for (size_t round = 0; round < own.pull.busiest.size(); ++round) {
+    ASSERT_EQ(own.pull.nics[round].sent.size(), 8u);
+    ASSERT_EQ(shared.pull.nics[round].sent.size(), 4u);
+    ASSERT_EQ(one.pull.nics[round].sent.size(), 2u);
     for (size_t nic = 0; nic < 4; ++nic) {
-      EXPECT_EQ(shared.nics[round].received[nic],
-                own.nics[round].received[2 * nic] + own.nics[round].received[2 * nic + 1]);
+      EXPECT_EQ(shared.pull.nics[round].received[nic],
+                own.pull.nics[round].received[2 * nic] + own.pull.nics[round].received[2 * nic + 1]);
     }
-    EXPECT_GT(one.busiest[round].inter_elements, own.busiest[round].inter_elements);
-    EXPECT_EQ(one.busiest[round].intra_elements, own.busiest[round].intra_elements);
+    EXPECT_GT(one.pull.busiest[round].inter_elements, own.pull.busiest[round].inter_elements);
+    EXPECT_EQ(one.pull.busiest[round].intra_elements, own.pull.busiest[round].intra_elements);
   }
 }
 

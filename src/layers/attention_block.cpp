@@ -10,7 +10,6 @@
 #include "layers/rank_norm.h"
 #include "layers/residual.h"
 #include "model/block_kind.h"
-#include "ops/linear.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
@@ -89,7 +88,7 @@ Projected project(const LayerContext& context, const MicroBatchLayout& layout,
   PartInput input = enter(context, x_SH, weights.attention_norm_H);
   Projected result{.inverse_rms_S = std::move(input.inverse_rms_S), .unnormed_TU = {}, .qkv_TP = {}};
   at::Tensor& qkv_TP = result.qkv_TP;
-  qkv_TP = ops::times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.qkv_PH);
+  qkv_TP = times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.qkv_PH);
   if (weights.qkv_bias_P.defined()) qkv_TP.add_(weights.qkv_bias_P);
   if (weights.q_norm_D.defined()) {
     const NormedHeads keys = normed_heads(context).back();
@@ -146,28 +145,43 @@ at::Tensor attention_backward_input(const LayerContext& context, const MicroBatc
   saved.product_SH.reset();
   const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
   const at::Tensor dqkv_TP =
-      attend_backward(context, layout, ops::times_transposed(dy_TH, weights.attention_out_QH), saved.attended,
+      attend_backward(context, layout, times_transposed(dy_TH, weights.attention_out_QH), saved.attended,
                       {weights.sinks_N, gradients.sinks_N});
   turn(context, layout, dqkv_TP, ops::Rotation::kBackward);
   if (weights.q_norm_D.defined()) {
     norm_heads_backward(context, weights, saved.unnormed_TU, dqkv_TP, gradients);
     saved.unnormed_TU.reset();
   }
-  const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(ops::times(dqkv_TP, weights.qkv_PH));
+  const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(times(dqkv_TP, weights.qkv_PH));
   PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.attention_norm_H,
                                            saved.inverse_rms_S, dy_SH, gradients.attention_norm_H);
-  deferred = {std::move(input.y_SH), dqkv_TP, saved.attended.output_TQ(), dproduct_SH, dy_TH};
+  const bool of_qkv = gradients.qkv_PH.wanted();
+  if (of_qkv || gradients.qkv_bias_P.defined()) deferred.dqkv_TP = dqkv_TP;
+  if (of_qkv) {
+    deferred.qkv = narrow_rows(weights.qkv_PH, gradients.qkv_PH, dqkv_TP, input.y_SH, context.parallel);
+    deferred.normed_SH = std::move(input.y_SH);
+  }
+  if (gradients.attention_out_QH.wanted()) {
+    deferred.a_TQ = saved.attended.output_TQ();
+    deferred.out = narrow_rows(weights.attention_out_QH, gradients.attention_out_QH, deferred.a_TQ, dy_TH);
+    deferred.dy_SH = dproduct_SH;
+    deferred.dy_TH = dy_TH;
+  }
   return input.dx_SH;
 }
 
 void attention_backward_weight(const LayerContext& context, AttentionDeferred deferred,
                                const AttentionParameters& gradients) {
-  if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
-  ops::accumulate_weight_gradient(gradients.attention_out_QH, deferred.a_TQ, deferred.dy_TH);
-  deferred.a_TQ.reset();
-  deferred.dy_TH.reset();
-  const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
-  ops::accumulate_weight_gradient(gradients.qkv_PH, deferred.dqkv_TP, normed_TH);
+  if (deferred.a_TQ.defined()) {
+    if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
+    accumulate_gradient(gradients.attention_out_QH, deferred.out, deferred.a_TQ, deferred.dy_TH);
+    deferred.a_TQ.reset();
+    deferred.dy_TH.reset();
+  }
+  if (deferred.normed_SH.defined()) {
+    const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
+    accumulate_gradient(gradients.qkv_PH, deferred.qkv, deferred.dqkv_TP, normed_TH);
+  }
   if (gradients.qkv_bias_P.defined()) {
     gradients.qkv_bias_P.add_(deferred.dqkv_TP.sum(0, /*keepdim=*/false, gradients.qkv_bias_P.scalar_type()));
   }
@@ -185,7 +199,11 @@ std::vector<SavedRows> rows_of(AttentionSaved& saved) {
 }
 
 std::vector<SavedRows> rows_of(AttentionDeferred& deferred) {
-  return {{deferred.normed_SH}, {deferred.dqkv_TP}, {deferred.a_TQ}, {deferred.dy_SH}, {deferred.dy_TH}};
+  std::vector<SavedRows> rows{
+      {deferred.normed_SH}, {deferred.dqkv_TP}, {deferred.a_TQ}, {deferred.dy_SH}, {deferred.dy_TH}};
+  add_rows(deferred.qkv, rows);
+  add_rows(deferred.out, rows);
+  return rows;
 }
 
 namespace {
@@ -194,8 +212,8 @@ class AttentionPart final : public Part {
  public:
   explicit AttentionPart(const Site& site)
       : context_(of_kind(site)),
-        weights_(site.views(attention_parameters, site.weights)),
-        gradients_(site.views(attention_parameters, site.gradients)) {}
+        weights_(attention_parameters(site.own_weights())),
+        gradients_(attention_parameters(site.own_gradients())) {}
 
   at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
     if (saved == nullptr) return attention_forward(context_, layout, weights_, x_SH, nullptr);
@@ -221,7 +239,8 @@ class AttentionPart final : public Part {
     restore_attention(context_, layout, weights_, saved);
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    return recomputed_attention_bytes(context_.shape, cut_of(context_, layout, weights_.qkv_PH), layout.rows);
+    return recomputed_attention_bytes(context_.shape, cut_of(context_, layout, weights_.qkv_PH.w_AB),
+                                      layout.rows);
   }
   at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr saved, const at::Tensor& dy_SH,
                             StatePtr& deferred) const override {

@@ -26,13 +26,14 @@ struct AttentionSaved {
   Attended attended;
 };
 
-// What the weight gradients need of a backward.
+// What the weight gradients need of a backward; undefined of what is not trained.
 struct AttentionDeferred {
   at::Tensor normed_SH;  // input of qkv
   at::Tensor dqkv_TP;
   at::Tensor a_TQ;  // input of the output matrix
   at::Tensor dy_SH;
   at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+  std::vector<NarrowRows> qkv, out;  // of the matrices' adapters
 };
 
 std::vector<SavedRows> rows_of(AttentionSaved& saved);

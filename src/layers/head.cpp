@@ -149,7 +149,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
                                     weights.vocabulary.begin, x_SH.scalar_type());
     if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
     dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
-    ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
+    if (gradients.output_VH.defined()) ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
   });
   y_GH.reset();
   if (context.shape.logit_divisor != 1.0) dy_GH.div_(context.shape.logit_divisor);

@@ -122,7 +122,7 @@ at::Tensor attend_rows_backward(const LayerContext& context, const MicroBatchLay
     const ops::AttentionGradient gradient{parts.q_TND, parts.k_TKD, parts.v_TKD};
     const at::Tensor dout_run_AND = dout_AND.narrow(1, run.queries.begin, run.queries.size());
     const ops::AttentionResult saved = of_run(attended.result, run);
-    if (sinks.sinks_N.defined()) {
+    if (sinks.gradients_N.defined()) {
       ops::sinks_backward(dout_run_AND, saved, of_heads(sinks.sinks_N, part, run),
                           of_heads(sinks.gradients_N, part, run));
     }

@@ -5,7 +5,6 @@
 #include "layers/memory.h"
 #include "layers/residual.h"
 #include "ops/geglu.h"
-#include "ops/linear.h"
 #include "ops/swiglu.h"
 
 namespace sluice::layers {
@@ -27,8 +26,7 @@ at::Tensor gated_backward(const LayerContext& context, const at::Tensor& da_TF,
 
 MlpSaved mlp_first_half(const LayerContext& context, const MlpParameters& weights, const at::Tensor& x_SH) {
   PartInput input = enter(context, x_SH, weights.mlp_norm_H);
-  at::Tensor gate_up_TG =
-      ops::times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.gate_up_GH);
+  at::Tensor gate_up_TG = times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.gate_up_GH);
   return {.x_SH = x_SH, .inverse_rms_S = std::move(input.inverse_rms_S), .gate_up_TG = std::move(gate_up_TG)};
 }
 
@@ -51,22 +49,35 @@ at::Tensor mlp_backward_input(const LayerContext& context, const MlpParameters& 
       join_backward(context, dy_SH, exit_of(weights), saved.product_SH, exit_of(gradients));
   const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
   const at::Tensor dgate_up_TG = std::move(saved.gate_up_TG);
-  const at::Tensor a_TF = gated_backward(context, ops::times_transposed(dy_TH, weights.down_FH), dgate_up_TG);
-  const at::Tensor dnormed_SH =
-      context.parallel.reduce_scatter_rows(ops::times(dgate_up_TG, weights.gate_up_GH));
+  const at::Tensor a_TF = gated_backward(context, times_transposed(dy_TH, weights.down_FH), dgate_up_TG);
+  const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(times(dgate_up_TG, weights.gate_up_GH));
   PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.mlp_norm_H,
                                            saved.inverse_rms_S, dy_SH, gradients.mlp_norm_H);
-  deferred = {std::move(input.y_SH), dgate_up_TG, a_TF, dproduct_SH, dy_TH};
+  if (gradients.gate_up_GH.wanted()) {
+    deferred.gate_up =
+        narrow_rows(weights.gate_up_GH, gradients.gate_up_GH, dgate_up_TG, input.y_SH, context.parallel);
+    deferred.normed_SH = std::move(input.y_SH);
+    deferred.dgate_up_TG = dgate_up_TG;
+  }
+  if (gradients.down_FH.wanted()) {
+    deferred.down = narrow_rows(weights.down_FH, gradients.down_FH, a_TF, dy_TH);
+    deferred.a_TF = a_TF;
+    deferred.dy_SH = dproduct_SH;
+    deferred.dy_TH = dy_TH;
+  }
   return input.dx_SH;
 }
 
 void mlp_backward_weight(const LayerContext& context, MlpDeferred deferred, const MlpParameters& gradients) {
-  if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
-  ops::accumulate_weight_gradient(gradients.down_FH, deferred.a_TF, deferred.dy_TH);
-  deferred.a_TF.reset();
-  deferred.dy_TH.reset();
+  if (deferred.a_TF.defined()) {
+    if (!deferred.dy_TH.defined()) deferred.dy_TH = context.parallel.all_gather_rows(deferred.dy_SH);
+    accumulate_gradient(gradients.down_FH, deferred.down, deferred.a_TF, deferred.dy_TH);
+    deferred.a_TF.reset();
+    deferred.dy_TH.reset();
+  }
+  if (!deferred.normed_SH.defined()) return;
   const at::Tensor normed_TH = context.parallel.all_gather_rows(deferred.normed_SH);
-  ops::accumulate_weight_gradient(gradients.gate_up_GH, deferred.dgate_up_TG, normed_TH);
+  accumulate_gradient(gradients.gate_up_GH, deferred.gate_up, deferred.dgate_up_TG, normed_TH);
 }
 
 std::vector<SavedRows> rows_of(MlpSaved& saved) {
@@ -74,7 +85,11 @@ std::vector<SavedRows> rows_of(MlpSaved& saved) {
 }
 
 std::vector<SavedRows> rows_of(MlpDeferred& deferred) {
-  return {{deferred.normed_SH}, {deferred.dgate_up_TG}, {deferred.a_TF}, {deferred.dy_SH}, {deferred.dy_TH}};
+  std::vector<SavedRows> rows{
+      {deferred.normed_SH}, {deferred.dgate_up_TG}, {deferred.a_TF}, {deferred.dy_SH}, {deferred.dy_TH}};
+  add_rows(deferred.gate_up, rows);
+  add_rows(deferred.down, rows);
+  return rows;
 }
 
 namespace {
@@ -83,8 +98,8 @@ class MlpPart final : public Part {
  public:
   explicit MlpPart(const Site& site)
       : context_(site.context),
-        weights_(site.views(mlp_parameters, site.weights)),
-        gradients_(site.views(mlp_parameters, site.gradients)) {}
+        weights_(mlp_parameters(site.own_weights())),
+        gradients_(mlp_parameters(site.own_gradients())) {}
 
   at::Tensor forward(const MicroBatchLayout&, const at::Tensor& x_SH, StatePtr* saved) const override {
     if (saved == nullptr) return mlp_forward(context_, weights_, x_SH, nullptr);
@@ -107,7 +122,8 @@ class MlpPart final : public Part {
     }
   }
   int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
-    return recomputed_mlp_bytes(context_.shape, cut_of(context_, layout, weights_.gate_up_GH), layout.rows);
+    return recomputed_mlp_bytes(context_.shape, cut_of(context_, layout, weights_.gate_up_GH.w_AB),
+                                layout.rows);
   }
   at::Tensor backward_input(const MicroBatchLayout&, StatePtr saved, const at::Tensor& dy_SH,
                             StatePtr& deferred) const override {

@@ -21,13 +21,14 @@ struct MlpSaved {
   at::Tensor product_SH;  // what a norm behind took; may be missing
 };
 
-// What the weight gradients need of a backward.
+// What the weight gradients need of a backward; undefined of what is not trained.
 struct MlpDeferred {
   at::Tensor normed_SH;  // input of gate_up
   at::Tensor dgate_up_TG;
   at::Tensor a_TF;  // input of down
   at::Tensor dy_SH;
   at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+  std::vector<NarrowRows> gate_up, down;  // of the matrices' adapters
 };
 
 std::vector<SavedRows> rows_of(MlpSaved& saved);

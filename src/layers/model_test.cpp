@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "layers/memory.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
+#include "model/tuning.h"
 #include "ops/device.h"
 
 #ifdef SLUICE_CUDA
@@ -100,18 +102,52 @@ struct TwinLayer {
   at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
 };
 
-at::Tensor stored(const model::Bucket& bucket, const at::Tensor& flat, std::string_view role) {
-  const model::Parameter* const p = model::find_parameter(bucket, role);
-  return p == nullptr ? at::Tensor() : flat.narrow(0, p->offset, p->size()).view({p->rows, p->columns});
+at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
+                   const model::Parameter& like) {
+  const base::Interval own = table.program.at(position).own;
+  for (auto bucket = static_cast<size_t>(own.begin); bucket < static_cast<size_t>(own.end); ++bucket) {
+    for (const model::Parameter& p : table.buckets[bucket].parameters) {
+      if (p.role != like.role || p.factor != like.factor || p.adapted != like.adapted) continue;
+      return flats[bucket].narrow(0, p.offset, p.size()).view({p.rows, p.columns});
+    }
+  }
+  return {};
 }
 
-TwinLayer twin_layer(const model::Shape& shape, const model::Bucket& bucket, const at::Tensor& flat) {
+// With what its adapters add, group of rows by group.
+at::Tensor stored(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
+                  std::string_view role) {
+  const auto& parameters = table.program.kind_at(position).parameters();
+  const auto found = std::ranges::find(parameters, role, &model::Parameter::role);
+  if (found == parameters.end()) return {};
+  const at::Tensor base = part_of(table, position, flats, *found);
+  std::vector<at::Tensor> groups;
+  int64_t row = 0;
+  for (size_t group = 0; group < found->groups.size(); ++group) {
+    const int64_t rows = found->groups[group].rows;
+    groups.push_back(base.narrow(0, row, rows));
+    row += rows;
+    const model::Parameter left{
+        .role = role, .factor = model::Factor::kLeft, .adapted = static_cast<int>(group)};
+    model::Parameter right = left;
+    right.factor = model::Factor::kRight;
+    const at::Tensor left_NK = part_of(table, position, flats, left);
+    if (!left_NK.defined()) continue;
+    const at::Tensor product = at::matmul(left_NK, part_of(table, position, flats, right));
+    groups.back() = groups.back() + product * table.shape.lora.factor();
+  }
+  return at::cat(groups);
+}
+
+TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
+                     const std::vector<at::Tensor>& flats) {
+  const model::Shape& shape = table.shape;
+  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const auto vector = [&](std::string_view role) {
-    const at::Tensor column = stored(bucket, flat, role);
+    const at::Tensor column = whole(role);
     return column.defined() ? column.view(-1) : column;
   };
-  const at::Tensor qkv = stored(bucket, flat, "qkv"), bias = vector("qkv_bias");
-  const at::Tensor gate_up = stored(bucket, flat, "gate_up");
+  const at::Tensor qkv = whole("qkv"), bias = vector("qkv_bias"), gate_up = whole("gate_up");
   const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
   const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
     return whole.defined() ? whole.narrow(0, begin, rows) : whole;
@@ -125,11 +161,11 @@ TwinLayer twin_layer(const model::Shape& shape, const model::Bucket& bucket, con
           part(bias, q + kv, kv),
           vector("q_norm"),
           vector("k_norm"),
-          stored(bucket, flat, "attention_out"),
+          whole("attention_out"),
           vector("mlp_norm"),
           part(gate_up, 0, ffn),
           part(gate_up, ffn, ffn),
-          stored(bucket, flat, "down"),
+          whole("down"),
           vector("sinks"),
           vector("attention_out_bias"),
           vector("attention_norm_behind"),
@@ -190,7 +226,7 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
 
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
   const model::ParameterTable table = model::parameter_table(c.shape);
-  const at::Tensor embedding = stored(table.embedding(), flats.front(), "embedding");
+  const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
   // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
   const auto joined = [&](const at::Tensor& x, const at::Tensor& before, const at::Tensor& behind,
                           auto part) {
@@ -200,7 +236,7 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
   const bool gelu = c.shape.activation == model::Activation::kGeluTanh;
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
   for (int64_t i = 0; i < c.shape.layers; ++i) {
-    const TwinLayer w = twin_layer(c.shape, table.layer(i), flats[static_cast<size_t>(1 + i)]);
+    const TwinLayer w = twin_layer(table, table.program.blocks().begin + i, flats);
     x = joined(x, w.attention_norm, w.attention_norm_behind, [&](const at::Tensor& y) {
       const at::Tensor a = at::matmul(twin_attention(c.shape, w, y, i), w.out);
       return w.out_bias.defined() ? a + w.out_bias : a;
@@ -210,8 +246,9 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
       return at::matmul((gelu ? at::gelu(gate, "tanh") : at::silu(gate)) * at::matmul(y, w.up.t()), w.down);
     });
   }
-  const at::Tensor norm = stored(table.head(), flats.back(), "final_norm").view(-1);
-  const at::Tensor head = c.shape.tie_embeddings ? embedding : stored(table.head(), flats.back(), "head");
+  const at::Tensor norm = stored(table, table.program.head(), flats, "final_norm").view(-1);
+  const at::Tensor head =
+      c.shape.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
   const at::Tensor logits = at::matmul(twin_norm(c.shape, x, norm), head.t()) / c.shape.logit_divisor;
   return twin_cap(logits, c.shape.logit_cap);
 }
@@ -317,7 +354,8 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     operations[i]->drop_recomputable(*saved[i]);
     EXPECT_EQ(saved[i]->bytes(), border_bytes(c.shape, cut_of_rank, layout.rows));
   }
-  const HeadParameters head = head_parameters(table, flats.back(), flats.front(), tp, t);
+  const HeadParameters head =
+      head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, tp, t});
   const at::Tensor evaluated = head_loss(context, head, flow.activation_SH, chosen);
   operations.back()->forward(flow, Purpose::kTrain);
   for (size_t i = operations.size() - 1; i-- > 0;) {
@@ -328,7 +366,12 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     }
   }
   for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
-    EXPECT_EQ(deferred[i]->bytes(), deferred_bytes(c.shape, cut_of_rank, layout.rows));
+    const int64_t most = deferred_bytes(c.shape, cut_of_rank, layout.rows);
+    if (!model::is_tuned(c.shape)) {
+      EXPECT_EQ(deferred[i]->bytes(), most);
+    } else if (c.shape.lora.rank == 0) {
+      EXPECT_LE(deferred[i]->bytes(), most);
+    }
     operations[i]->backward_weight(std::move(deferred[i]));
   }
   no_waiting.reset();
@@ -377,6 +420,10 @@ void expect_equal(const Case& c, const Outcome& actual, const Outcome& expected,
     for (const model::Parameter& p : table.buckets[i].parameters) {
       const at::Tensor a = actual.gradients[i].narrow(0, p.offset, p.size()).to(at::kDouble);
       const at::Tensor e = expected.gradients[i].narrow(0, p.offset, p.size()).to(at::kDouble);
+      if (!p.trained) {
+        EXPECT_EQ(a.abs().max().item<double>(), 0) << p.name;
+        continue;
+      }
       EXPECT_LE((a - e).abs().max().item<double>(), tolerance * e.abs().max().item<double>()) << p.name;
     }
   }
@@ -476,6 +523,33 @@ const std::vector<Variation>& variations() {
            if (other.name == "All") break;
            other.apply(s);
          }
+       }},
+      // What is trained, of one model each.
+      {"FrozenParameters",
+       [](Shape& s) {
+         s.qkv_bias = s.out_bias = true;
+         model::freeze(s, {"model.layers.0.*_proj.*", "model.layers.*norm.weight", "model.norm"});
+       }},
+      {"FrozenEnds",
+       [](Shape& s) {
+         model::freeze(s, {"model.embed*", "*.down_proj*"});
+         if (!s.tie_embeddings) model::freeze(s, {"lm_head"});
+       }},
+      {"FrozenNormsOfHeadsAndSinks",
+       [](Shape& s) {
+         s.sinks = true;
+         s.qk_norm = model::QkNorm::kAllHeads;
+         model::freeze(s, {"*_norm.weight", "*.sinks"});
+       }},
+      {"AdaptersOfSome",
+       [](Shape& s) {
+         model::adapt(s, {.rank = 3, .alpha = 5, .targets = {"q_proj", "v_proj"}});
+       }},
+      {"AdaptersOfAll",
+       [](Shape& s) {
+         s.norm_place = model::NormPlace::kAround;
+         model::adapt(s, {.rank = 1, .alpha = 2, .targets = {"all-linear"}});
+         model::freeze(s, {"model.layers.1.*.lora_A.weight"});
        }},
   };
   return all;

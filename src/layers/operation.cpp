@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "layers/block.h"
 #include "layers/embedding.h"
-#include "layers/parameters.h"
 #include "model/block_kind.h"
 #include "model/end_kinds.h"
 
@@ -19,15 +18,15 @@ class EmbeddingOperation final : public Operation {
  public:
   explicit EmbeddingOperation(const Site& site)
       : context_(site.context),
-        weights_(site.views(embedding_parameters, site.weights)),
-        gradients_(site.views(embedding_parameters, site.gradients)) {}
+        weights_(embedding_parameters(site.own_weights())),
+        gradients_(embedding_parameters(site.own_gradients())) {}
 
   StatePtr forward(Flow& flow, Purpose) const override {
     flow.activation_SH = embedding_forward(context_, weights_, flow.id_T);
     return nullptr;
   }
   StatePtr backward_input(Flow& flow, StatePtr) const override {
-    embedding_backward(context_, flow.id_T, flow.gradient_SH, gradients_);
+    if (gradients_.table_VH.defined()) embedding_backward(context_, flow.id_T, flow.gradient_SH, gradients_);
     flow.gradient_SH = at::Tensor();
     return nullptr;
   }
@@ -42,8 +41,8 @@ class HeadOperation final : public Operation {
  public:
   explicit HeadOperation(const Site& site)
       : context_(site.context),
-        weights_(views(site, site.weights)),
-        gradients_(views(site, site.gradients)) {}
+        weights_(head_parameters(site.own_weights())),
+        gradients_(head_parameters(site.own_gradients())) {}
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     if (purpose == Purpose::kTrain) {
@@ -61,14 +60,6 @@ class HeadOperation final : public Operation {
   void backward(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
 
  private:
-  static HeadParameters views(const Site& site, const FlatShards& flats) {
-    if (!flats) return {};
-    const auto [group, tp, t] = site.context.parallel;
-    const bool tied = site.table.shape.tie_embeddings;
-    return head_parameters(site.table, flats(site.bucket().index),
-                           tied ? flats(site.table.embedding().index) : at::Tensor(), tp, t);
-  }
-
   const LayerContext& context_;
   HeadParameters weights_, gradients_;
 };

@@ -7,13 +7,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "layers/context.h"
 #include "layers/head.h"
 #include "layers/micro_batch_layout.h"
+#include "layers/parameters.h"
 #include "model/parameters.h"
 
 namespace sluice::layers {
@@ -74,9 +74,6 @@ class Operation {
   virtual void backward(Flow& flow, StatePtr saved) const = 0;
 };
 
-// This rank's flat shard of a bucket.
-using FlatShards = std::function<at::Tensor(int bucket)>;
-
 // Where an operation is made.
 struct Site {
   const LayerContext& context;
@@ -85,13 +82,10 @@ struct Site {
   const FlatShards& weights;
   const FlatShards& gradients;
 
-  const model::Bucket& bucket() const { return table.buckets[static_cast<size_t>(position)]; }
-  // Views that `make` gives of the own bucket's weights or gradients; empty ones where there are none.
-  template <typename Make>
-  auto views(Make make, const FlatShards& flats) const {
-    const auto [group, tp, t] = context.parallel;
-    using Views = decltype(make(bucket(), at::Tensor(), tp, t));
-    return flats ? make(bucket(), flats(bucket().index), tp, t) : Views{};
+  OperationShards own_weights() const { return shards(weights, OperationShards::Of::kWeights); }
+  OperationShards own_gradients() const { return shards(gradients, OperationShards::Of::kGradients); }
+  OperationShards shards(const FlatShards& flats, OperationShards::Of of) const {
+    return {table, position, flats, of, context.parallel.tp, context.parallel.t};
   }
 };
 

@@ -1,5 +1,7 @@
 #include "layers/parameters.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "model/attention_kind.h"
@@ -7,81 +9,95 @@
 #include "model/mlp_kind.h"
 
 namespace sluice::layers {
-namespace {
 
 using model::AttentionKind;
 using model::EmbeddingKind;
 using model::HeadKind;
 using model::MlpKind;
 
-// Views of one bucket's flat shard on one TP rank.
-class ShardView {
- public:
-  ShardView(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t)
-      : bucket_(bucket), flat_(flat), tp_(tp), t_(t) {
+OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
+                                 const FlatShards& flats, Of of, int tp, int t)
+    : parameters_(table.program.kind_at(position).parameters()),
+      adapter_factor_(table.shape.lora.rank > 0 ? table.shape.lora.factor() : 0),
+      tp_(tp),
+      t_(t) {
+  if (!flats) return;
+  for (const int index : table.program.at(position).buckets) {
+    const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
+    if (of == Of::kGradients && !bucket.trained) continue;
+    const at::Tensor flat = flats(index);
     const int64_t expected = model::tp_shard(bucket, tp, t).size();
     SLUICE_ASSERT(flat.dim() == 1 && flat.numel() == expected,
-                  base::text("bucket ", bucket.index, " on TP rank ", t, " of ", tp, " has ", expected,
+                  base::text("bucket ", index, " on TP rank ", t, " of ", tp, " has ", expected,
                              " elements, its flat shard ", flat.numel()));
+    const std::vector<model::LocalParameter> locals = model::local_parameters(bucket, tp, t);
+    for (size_t i = 0; i < locals.size(); ++i) {
+      const auto [offset, rows, columns] = locals[i];
+      views_.push_back({&bucket.parameters[i], flat.narrow(0, offset, rows * columns).view({rows, columns})});
+    }
   }
-
-  at::Tensor matrix(std::string_view role) const {
-    const model::LocalParameter local = model::local_parameter(bucket_, role, tp_, t_);
-    return flat_.narrow(0, local.offset, local.rows * local.columns).view({local.rows, local.columns});
-  }
-  // Undefined where the bucket has none.
-  at::Tensor vector(std::string_view role) const {
-    return model::find_parameter(bucket_, role) != nullptr ? matrix(role).view(-1) : at::Tensor();
-  }
-
-  // The rows of a parameter that is cut as one group.
-  base::Interval rows(std::string_view role) const {
-    return model::tp_rows(*model::find_parameter(bucket_, role), tp_, t_).front();
-  }
-
- private:
-  const model::Bucket& bucket_;
-  const at::Tensor& flat_;
-  int tp_;
-  int t_;
-};
-
-}  // namespace
-
-AttentionParameters attention_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
-  const ShardView view(bucket, flat, tp, t);
-  return {.attention_norm_H = view.vector(AttentionKind::kNorm),
-          .qkv_PH = view.matrix(AttentionKind::kQkv),
-          .qkv_bias_P = view.vector(AttentionKind::kQkvBias),
-          .q_norm_D = view.vector(AttentionKind::kQNorm),
-          .k_norm_D = view.vector(AttentionKind::kKNorm),
-          .sinks_N = view.vector(AttentionKind::kSinks),
-          .attention_out_QH = view.matrix(AttentionKind::kOut),
-          .attention_out_bias_H = view.vector(AttentionKind::kOutBias),
-          .norm_behind_H = view.vector(AttentionKind::kNormBehind)};
 }
 
-MlpParameters mlp_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
-  const ShardView view(bucket, flat, tp, t);
-  return {.mlp_norm_H = view.vector(MlpKind::kNorm),
-          .gate_up_GH = view.matrix(MlpKind::kGateUp),
-          .down_FH = view.matrix(MlpKind::kDown),
-          .norm_behind_H = view.vector(MlpKind::kNormBehind)};
+at::Tensor OperationShards::find(std::string_view role, model::Factor factor, int adapted) const {
+  for (const auto& [parameter, tensor] : views_) {
+    if (parameter->role == role && parameter->factor == factor && parameter->adapted == adapted)
+      return tensor;
+  }
+  return {};
 }
 
-EmbeddingParameters embedding_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
-  const ShardView view(bucket, flat, tp, t);
-  return {view.matrix(EmbeddingKind::kTable), view.rows(EmbeddingKind::kTable)};
+at::Tensor OperationShards::vector(std::string_view role) const {
+  const at::Tensor column = tensor(role);
+  return column.defined() ? column.view(-1) : column;
 }
 
-HeadParameters head_parameters(const model::ParameterTable& table, const at::Tensor& head_flat,
-                               const at::Tensor& embedding_flat, int tp, int t) {
-  const ShardView view(table.head(), head_flat, tp, t);
-  const at::Tensor norm_H = view.vector(HeadKind::kNorm);
-  if (!table.shape.tie_embeddings)
-    return {norm_H, view.matrix(HeadKind::kOutput), view.rows(HeadKind::kOutput)};
-  const EmbeddingParameters embedding = embedding_parameters(table.embedding(), embedding_flat, tp, t);
-  return {norm_H, embedding.table_VH, embedding.vocabulary};
+Matrix OperationShards::matrix(std::string_view role) const {
+  Matrix matrix{.w_AB = tensor(role), .adapters = {}, .factor = adapter_factor_};
+  const auto of = std::ranges::find(parameters_, role, &model::Parameter::role);
+  for (const model::Parameter& left : parameters_) {
+    if (left.role != role || left.factor != model::Factor::kLeft) continue;
+    int64_t first_row = 0;
+    const std::vector<base::Interval> rows = model::tp_rows(*of, tp_, t_);
+    for (int group = 0; group < left.adapted; ++group) first_row += rows[static_cast<size_t>(group)].size();
+    matrix.adapters.push_back({find(role, model::Factor::kLeft, left.adapted),
+                               find(role, model::Factor::kRight, left.adapted), first_row});
+  }
+  return matrix;
+}
+
+base::Interval OperationShards::rows(std::string_view role) const {
+  const auto found = std::ranges::find(views_, role, [](const View& view) { return view.parameter->role; });
+  return found == views_.end() ? base::Interval{} : model::tp_rows(*found->parameter, tp_, t_).front();
+}
+
+AttentionParameters attention_parameters(const OperationShards& shards) {
+  return {.attention_norm_H = shards.vector(AttentionKind::kNorm),
+          .qkv_PH = shards.matrix(AttentionKind::kQkv),
+          .qkv_bias_P = shards.vector(AttentionKind::kQkvBias),
+          .q_norm_D = shards.vector(AttentionKind::kQNorm),
+          .k_norm_D = shards.vector(AttentionKind::kKNorm),
+          .sinks_N = shards.vector(AttentionKind::kSinks),
+          .attention_out_QH = shards.matrix(AttentionKind::kOut),
+          .attention_out_bias_H = shards.vector(AttentionKind::kOutBias),
+          .norm_behind_H = shards.vector(AttentionKind::kNormBehind)};
+}
+
+MlpParameters mlp_parameters(const OperationShards& shards) {
+  return {.mlp_norm_H = shards.vector(MlpKind::kNorm),
+          .gate_up_GH = shards.matrix(MlpKind::kGateUp),
+          .down_FH = shards.matrix(MlpKind::kDown),
+          .norm_behind_H = shards.vector(MlpKind::kNormBehind)};
+}
+
+EmbeddingParameters embedding_parameters(const OperationShards& shards) {
+  return {shards.tensor(EmbeddingKind::kTable), shards.rows(EmbeddingKind::kTable)};
+}
+
+// With tied embeddings the output matrix is the embedding's table.
+HeadParameters head_parameters(const OperationShards& shards) {
+  const at::Tensor own_VH = shards.tensor(HeadKind::kOutput);
+  const std::string_view output = own_VH.defined() ? HeadKind::kOutput : EmbeddingKind::kTable;
+  return {shards.vector(HeadKind::kNorm), shards.tensor(output), shards.rows(output)};
 }
 
 }  // namespace sluice::layers

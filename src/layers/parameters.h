@@ -1,32 +1,69 @@
-// Named views into flat shards: one struct for a bucket's 16-bit weights and for its gradient accumulators,
-// which lie alike (model/parameters.h).
+// Named views into flat shards: one struct for an operation's 16-bit weights and for its gradient
+// accumulators, which lie alike (model/parameters.h) but are there of trained buckets only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <string_view>
+#include <vector>
+
 #include "base/interval.h"
+#include "layers/product.h"
 #include "model/parameters.h"
 
 namespace sluice::layers {
+
+// This rank's flat shard of a bucket: one-dimensional, tp_shard(bucket, tp, t).size() elements.
+using FlatShards = std::function<at::Tensor(int bucket)>;
+
+// What an operation reads on TP rank t, or its gradients; the views share the shards' storage. What there is
+// not, or what is not trained of gradients, is undefined.
+class OperationShards {
+ public:
+  enum class Of : uint8_t { kWeights, kGradients };
+  // Where `flats` is empty there is nothing.
+  OperationShards(const model::ParameterTable& table, int64_t position, const FlatShards& flats, Of of,
+                  int tp, int t);
+
+  at::Tensor tensor(std::string_view role) const { return find(role, model::Factor::kNone, 0); }
+  at::Tensor vector(std::string_view role) const;
+  Matrix matrix(std::string_view role) const;
+  // The rows of a parameter that is cut as one group; of gradients only where it is trained.
+  base::Interval rows(std::string_view role) const;
+
+ private:
+  struct View {
+    const model::Parameter* parameter;
+    at::Tensor tensor;
+  };
+  at::Tensor find(std::string_view role, model::Factor factor, int adapted) const;
+
+  const std::vector<model::Parameter>& parameters_;  // the operation's own, of all its buckets
+  double adapter_factor_ = 0;
+  int tp_;
+  int t_;
+  std::vector<View> views_;
+};
 
 // The parts of a decoder layer on TP rank t. Widths are this rank's; H: hidden. Norms are whole on every
 // rank: as accumulators they hold the sum over this rank's rows only.
 struct AttentionParameters {
   at::Tensor attention_norm_H;  // this and all vectors below: undefined where the model has none
-  at::Tensor qkv_PH;            // rows q, k, v: x·wᵀ
+  Matrix qkv_PH;                // rows q, k, v: x·wᵀ
   at::Tensor qkv_bias_P;
   at::Tensor q_norm_D;
   at::Tensor k_norm_D;
   at::Tensor sinks_N;
-  at::Tensor attention_out_QH;  // stored [in, out]: a·w
+  Matrix attention_out_QH;  // stored [in, out]: a·w
   at::Tensor attention_out_bias_H;
   at::Tensor norm_behind_H;
 };
 
 struct MlpParameters {
   at::Tensor mlp_norm_H;  // likewise
-  at::Tensor gate_up_GH;  // rows gate, up: x·wᵀ
-  at::Tensor down_FH;     // stored [in, out]: a·w
+  Matrix gate_up_GH;      // rows gate, up: x·wᵀ
+  Matrix down_FH;         // stored [in, out]: a·w
   at::Tensor norm_behind_H;
 };
 
@@ -41,14 +78,9 @@ struct HeadParameters {
   base::Interval vocabulary;
 };
 
-// `flat` is the rank's shard of the bucket, one-dimensional, tp_shard(bucket, tp, t).size() elements; the
-// views share its storage.
-AttentionParameters attention_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
-MlpParameters mlp_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
-EmbeddingParameters embedding_parameters(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t);
-
-// `embedding_flat` is this rank's shard of the embedding bucket where embeddings are tied, else ignored.
-HeadParameters head_parameters(const model::ParameterTable& table, const at::Tensor& head_flat,
-                               const at::Tensor& embedding_flat, int tp, int t);
+AttentionParameters attention_parameters(const OperationShards& shards);
+MlpParameters mlp_parameters(const OperationShards& shards);
+EmbeddingParameters embedding_parameters(const OperationShards& shards);
+HeadParameters head_parameters(const OperationShards& shards);
 
 }  // namespace sluice::layers

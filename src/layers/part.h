@@ -5,8 +5,10 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "layers/operation.h"
+#include "layers/product.h"
 
 namespace sluice::layers {
 
@@ -41,6 +43,14 @@ class Part {
   // W: adds the matrices' gradients.
   virtual void backward_weight(StatePtr deferred) const = 0;
 };
+
+// Those of an adapter's rows that there are.
+inline void add_rows(std::vector<NarrowRows>& narrow, std::vector<SavedRows>& rows) {
+  for (NarrowRows& each : narrow) {
+    rows.push_back({each.a_TK});
+    rows.push_back({each.b_TK});
+  }
+}
 
 // The state of a part whose tensors stand in a struct of its own, of which rows_of() lists them.
 template <typename Tensors>

@@ -41,7 +41,7 @@ at::Tensor RankNorm::backward(const at::Tensor& dy_RW, const at::Tensor& x_RW, c
   const at::Tensor x = wide(x_RW), dy = wide(dy_RW);
   const at::Tensor scale_R1 = inverse_rms(x).unsqueeze(-1);
   const at::Tensor n = x * scale_R1, g = dy * (wide(weight_W) + offset);
-  dweight_W.add_((dy * n).sum(0));
+  if (dweight_W.defined()) dweight_W.add_((dy * n).sum(0));
   // `width` counts columns as often as ranks have them, which is the m-th that each takes.
   const at::Tensor mean_R1 = (summed((g * n).sum(-1)) / static_cast<double>(width)).unsqueeze(-1);
   return ((g - n * mean_R1) * scale_R1).to(x_RW.scalar_type());

@@ -19,7 +19,7 @@ struct RankNorm {
 
   // x [R, width ÷ ranks] and its weights, this rank's; collective with several ranks.
   at::Tensor forward(const at::Tensor& x_RW, const at::Tensor& weight_W) const;
-  // The gradient of x_RW, and that of the weights added.
+  // The gradient of x_RW, and that of the weights added, unless undefined.
   at::Tensor backward(const at::Tensor& dy_RW, const at::Tensor& x_RW, const at::Tensor& weight_W,
                       const at::Tensor& dweight_W) const;
 

@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "ops/linear.h"
 #include "ops/norm.h"
 
 namespace sluice::layers {
@@ -26,7 +25,7 @@ PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& 
 }
 
 at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit) {
-  at::Tensor product = context.parallel.reduce_scatter_rows(ops::times(a_TA, exit.w_AH));
+  at::Tensor product = context.parallel.reduce_scatter_rows(times(a_TA, exit.w_AH));
   return exit.bias_H.defined() ? product.add_(exit.bias_H) : product;
 }
 
@@ -41,7 +40,7 @@ at::Tensor join(const LayerContext& context, const at::Tensor& x_SH, const at::T
   }
   const double factor = shape.residual_scale;
   if (context.parallel.tp == 1 && factor == 1.0 && !exit.bias_H.defined()) {
-    return ops::add_times(x_SH, a_TA, exit.w_AH);
+    return add_times(x_SH, a_TA, exit.w_AH);
   }
   at::Tensor product = joined_product(context, a_TA, exit);
   if (factor != 1.0) product.mul_(factor);
@@ -61,7 +60,7 @@ at::Tensor join_backward(const LayerContext& context, const at::Tensor& dy_SH, c
   } else if (shape.residual_scale != 1.0) {
     dproduct_SH = dy_SH * shape.residual_scale;
   }
-  if (exit.bias_H.defined()) {
+  if (gradients.bias_H.defined()) {
     gradients.bias_H.add_(dproduct_SH.sum(0, /*keepdim=*/false, gradients.bias_H.scalar_type()));
   }
   return dproduct_SH;

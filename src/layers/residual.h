@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "layers/context.h"
+#include "layers/product.h"
 
 namespace sluice::layers {
 
@@ -31,7 +32,7 @@ PartInputGradient enter_backward(const LayerContext& context, const at::Tensor& 
 // What a part's rows a pass on their way to those that pass: the matrix, a bias or none, and a norm behind it
 // or none; or the gradients of these.
 struct Exit {
-  at::Tensor w_AH;
+  Matrix w_AH;
   at::Tensor bias_H;
   at::Tensor norm_H;
 };

@@ -25,13 +25,15 @@ void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme)
   }
 }
 
-// Resident shards by (kind, tp, share, t, place in the share group): all operations of a kind are cut alike.
+// Resident shards by (kind, trained, tp, share, t, place in the share group): all operations of a kind are
+// cut alike.
 class ShardCache {
  public:
   const base::IntervalSet& shard(const model::Bucket& bucket, const strategy::Scheme& scheme, int lane,
                                  int t) {
     const int place = lane - scheme.first_of_group(lane);
-    const auto [found, added] = shards_.try_emplace({bucket.kind, scheme.tp, scheme.share, t, place});
+    const auto [found, added] =
+        shards_.try_emplace({bucket.kind, bucket.trained, scheme.tp, scheme.share, t, place});
     if (added) {
       const base::IntervalSet whole = model::tp_shard(bucket, scheme.tp, t);
       found->second = whole.part(resident_part(whole.size(), scheme.share, place));
@@ -40,7 +42,7 @@ class ShardCache {
   }
 
  private:
-  std::map<std::tuple<int, int, int, int, int>, base::IntervalSet> shards_;
+  std::map<std::tuple<int, bool, int, int, int, int>, base::IntervalSet> shards_;
 };
 
 }  // namespace
@@ -117,17 +119,20 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
   }
   Rounds result;
   result.buckets.resize(static_cast<size_t>(count));
-  result.buckets.front().push_back(table.embedding().index);
+  const auto travels = [&](int64_t position, int64_t round) {
+    const base::Interval own = program.at(position).own;
+    for (int64_t bucket = own.begin; bucket < own.end; ++bucket)
+      result.buckets[static_cast<size_t>(round)].push_back(static_cast<int>(bucket));
+  };
+  travels(program.embedding(), 0);
   for (int stage = 0; stage < stages; ++stage) {
     const base::Interval own = program.blocks_in(program.of_stage(stages, stage));
     for (int64_t round = 0; round < count; ++round) {
       const base::Interval part = base::even_part(own.size(), count, round);
-      for (int64_t at = own.begin + part.begin; at < own.begin + part.end; ++at) {
-        result.buckets[static_cast<size_t>(round)].push_back(table.buckets[static_cast<size_t>(at)].index);
-      }
+      for (int64_t at = own.begin + part.begin; at < own.begin + part.end; ++at) travels(at, round);
     }
   }
-  result.buckets.back().push_back(table.head().index);
+  travels(program.head(), count - 1);
   for (std::vector<int>& round : result.buckets) std::ranges::sort(round);
   std::erase_if(result.buckets, [](const std::vector<int>& round) { return round.empty(); });
   return result;

@@ -57,7 +57,8 @@ class ComputeLayout {
 // [⌊r·blocks/R⌋, ⌊(r+1)·blocks/R⌋) with R = max over all stages of ⌈blocks/(TP·share)⌉; the embedding joins
 // the first round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever
 // needs it. The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets
-// the same part of what it needs and none waits for another's.
+// the same part of what it needs and none waits for another's. Buckets that are not trained are left out of
+// pushes.
 struct Rounds {
   std::vector<std::vector<int>> buckets;  // by round, ascending bucket indices; no round is empty
   int round_of(int bucket) const;

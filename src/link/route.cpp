@@ -304,13 +304,14 @@ Volume volume(const std::vector<Transfer>& transfers, int world_size) {
 }
 
 std::vector<RoundVolume> round_volumes(const model::ParameterTable& table, const ComputeLayout& layout,
-                                       const Rounds& rounds, int world_size, int gpus_per_node) {
+                                       const Rounds& rounds, int world_size, int gpus_per_node, Moved moved) {
   const auto holders = holders_by_bucket(table, layout, world_size);
   Reused<RoundVolume> reused;
   std::vector<RoundVolume> result;
   for (const std::vector<int>& buckets : rounds.buckets) {
     RoundVolume& round = result.emplace_back(no_volume(world_size), no_volume(world_size));
     for (const int index : buckets) {
+      if (moved == Moved::kTrained && !table.buckets[static_cast<size_t>(index)].trained) continue;
       const int64_t size = table.buckets[static_cast<size_t>(index)].size;
       const std::vector<Holder>& held = holders[static_cast<size_t>(index)];
       const RoundVolume& bucket = reused.get(size, held, [&] {

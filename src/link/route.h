@@ -55,13 +55,15 @@ struct Volume {
 Volume volume(const std::vector<Transfer>& transfers, int world_size);
 
 // volume() of every round's inter and intra transfers in pull direction, without listing them: what the
-// clock and the memory model need. For push, swap sent and received.
+// clock and the memory model need. For push, swap sent and received of what is trained.
 struct RoundVolume {
   Volume inter;
   Volume intra;
 };
+enum class Moved : uint8_t { kAll, kTrained };
 std::vector<RoundVolume> round_volumes(const model::ParameterTable& table, const ComputeLayout& layout,
-                                       const Rounds& rounds, int world_size, int gpus_per_node);
+                                       const Rounds& rounds, int world_size, int gpus_per_node,
+                                       Moved moved = Moved::kAll);
 
 // What theory says a rank receives in pull over all rounds: its shard's elements less those it owns.
 int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout& layout, int world_size,

@@ -267,6 +267,17 @@ WireLevel push_inter(const RouteRound& round, const Locator& locator, int gpus_p
   return level;
 }
 
+// Only trained buckets have gradients.
+RouteRound of_trained(const model::ParameterTable& table, RouteRound round) {
+  const auto frozen = [&](int bucket) { return !table.buckets[static_cast<size_t>(bucket)].trained; };
+  const auto of_frozen = [&](const Transfer& transfer) { return frozen(transfer.bucket); };
+  if (std::ranges::none_of(round.buckets, frozen)) return round;
+  std::erase_if(round.buckets, frozen);
+  std::erase_if(round.inter, of_frozen);
+  std::erase_if(round.intra, of_frozen);
+  return round;
+}
+
 int64_t total(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
@@ -302,9 +313,10 @@ RoundWire pull_wire(const model::ParameterTable& table, const ComputeLayout& lay
   return {pull_level(round.inter, locator), pull_level(round.intra, locator)};
 }
 
-RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& round,
+RoundWire push_wire(const model::ParameterTable& table, const ComputeLayout& layout, const RouteRound& whole,
                     int gpus_per_node, int rank) {
   const Locator locator(table, layout, rank);
+  const RouteRound round = of_trained(table, whole);
   return {push_inter(round, locator, gpus_per_node), push_intra(round.intra, locator)};
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "link/test_cases.h"
+#include "model/tuning.h"
 
 namespace sluice::link {
 namespace {
@@ -226,6 +227,32 @@ TEST(Wire, CountsEqualTheTheory) {
       }
       EXPECT_EQ(pulled, pulled_elements(c.table, world.layout, c.world_size, rank));
       EXPECT_EQ(pushed, pulled);
+    }
+  }
+}
+
+TEST(Wire, PushesOfFrozenBucketsMoveNothing) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Case c = random_case(seed);
+    model::Shape shape = c.table.shape;
+    model::freeze(shape, {"model.embed_tokens", "*.mlp.*"});
+    c.table = model::parameter_table(shape);
+    const World<float> world(c);
+    const Rounds by_round = rounds(c.table, c.strategy);
+    const std::vector<RoundVolume> volumes =
+        round_volumes(c.table, world.layout, by_round, c.world_size, c.gpus_per_node, Moved::kTrained);
+    const auto trained = [&](int bucket) { return c.table.buckets[static_cast<size_t>(bucket)].trained; };
+    for (size_t round = 0; round < volumes.size(); ++round) {
+      for (int rank = 0; rank < c.world_size; ++rank) {
+        const RoundWire push =
+            push_wire(c.table, world.layout, world.whole_route().rounds[round], c.gpus_per_node, rank);
+        EXPECT_EQ(push.inter.sent(), volumes[round].inter.received[static_cast<size_t>(rank)]);
+        EXPECT_EQ(push.intra.sent(), volumes[round].intra.received[static_cast<size_t>(rank)]);
+        for (const WireLevel* level : {&push.inter, &push.intra}) {
+          for (const Copy& copy : level->pack) EXPECT_TRUE(trained(copy.from.bucket));
+          for (const Sum& sum : level->sums) EXPECT_TRUE(trained(sum.to.bucket));
+        }
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "model/attention_kind.h"
 #include "model/experts_kind.h"
+#include "model/family.h"
 #include "model/latent_attention_kind.h"
 #include "model/mlp_kind.h"
 
@@ -29,9 +30,24 @@ constexpr struct {
     {ExpertsKind::kName, make<ExpertsKind>},
 };
 
+// All parts' under the family's names, then their adapters.
+std::vector<Parameter> parameters_of(const Shape& shape, const BlockType& type,
+                                     const std::vector<std::unique_ptr<const Part>>& parts) {
+  std::vector<Parameter> all, adapters;
+  for (const auto& part : parts) std::ranges::move(part->parameters(), std::back_inserter(all));
+  for (Parameter& parameter : all) {
+    for (const TensorNames& names : entry_of(shape.family).tensors) {
+      if (names.role == parameter.role) parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
+    }
+    std::ranges::move(adapters_of(parameter, shape.lora), std::back_inserter(adapters));
+  }
+  std::ranges::move(adapters, std::back_inserter(all));
+  return frozen_by(type.frozen, std::move(all));
+}
+
 }  // namespace
 
-BlockKind::BlockKind(const Shape& shape, const BlockType& type) : type_(type) {
+BlockKind::BlockKind(const Shape& shape, const BlockType& type) : Kind({}), type_(type) {
   const bool latent = shape.latent.kv_rank > 0;
   for (const std::string_view part : {latent ? LatentAttentionKind::kName : AttentionKind::kName,
                                       type.experts ? ExpertsKind::kName : MlpKind::kName}) {
@@ -40,12 +56,7 @@ BlockKind::BlockKind(const Shape& shape, const BlockType& type) : type_(type) {
     SLUICE_ASSERT(found != std::end(kRegistry), base::text("no part '", part, "'"));
     parts_.push_back(found->make(shape, type));
   }
-}
-
-std::vector<Parameter> BlockKind::parameters() const {
-  std::vector<Parameter> all;
-  for (const auto& part : parts_) std::ranges::move(part->parameters(), std::back_inserter(all));
-  return all;
+  parameters_ = parameters_of(shape, type, parts_);
 }
 
 std::string BlockKind::tp_fault(int tp) const {
@@ -58,6 +69,21 @@ std::string BlockKind::tp_fault(int tp) const {
 TokenWork BlockKind::work() const {
   TokenWork work;
   for (const auto& part : parts_) work += part->work();
+  // A token's products are with all matrices but experts that it does not visit.
+  if (std::ranges::all_of(parameters_, &Parameter::trained)) {
+    work.trained = work.products;
+    return work;
+  }
+  __int128 matrices = 0, trained = 0, adapters = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.one_dimensional()) continue;
+    (parameter.factor == Factor::kNone ? matrices : adapters) += parameter.size();
+    if (parameter.trained) trained += parameter.size();
+  }
+  matrices = std::max<__int128>(1, matrices);  // of a width of one all count as vectors
+  const int64_t adapted = static_cast<int64_t>(work.products * adapters / matrices);
+  work.products += adapted;
+  work.trained = static_cast<int64_t>(work.products * trained / (matrices + adapters));
   return work;
 }
 
@@ -76,7 +102,15 @@ TokenBytes BlockKind::bytes(int tp, int64_t element_bytes) const {
     bytes.ring_backward = std::max(bytes.ring_backward, own.ring_backward - released);
     released += own.released;
   }
-  bytes.ring_backward = std::max(bytes.ring_backward, bytes.backward);
+  // What adapters' factors make of a row (layers/product.h): of each for its gradients twice.
+  int64_t narrow = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (parameter.factor == Factor::kRight) narrow += 2 * parameter.rows * element_bytes;
+  }
+  until_weight.own += narrow;
+  bytes.forward += narrow;
+  bytes.backward += narrow;
+  bytes.ring_backward = std::max(bytes.ring_backward + narrow, bytes.backward);
   bytes.saved = saved.of_rank(tp);
   bytes.border = border.of_rank(tp);
   bytes.deferred = std::max<int64_t>(0, until_weight.of_rank(tp) - bytes.saved);

@@ -16,7 +16,6 @@ class BlockKind final : public Kind {
   BlockKind(const Shape& shape, const BlockType& type);
 
   std::string_view name() const override { return kName; }
-  std::vector<Parameter> parameters() const override;
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   TokenBytes bytes(int tp, int64_t element_bytes) const override;

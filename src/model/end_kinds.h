@@ -11,10 +11,9 @@ class EmbeddingKind final : public Kind {
   static constexpr std::string_view kName = "embedding";
   static constexpr std::string_view kTable = "embedding";
 
-  explicit EmbeddingKind(const Shape& shape) : hidden_(shape.hidden), vocab_(shape.vocab) {}
+  explicit EmbeddingKind(const Shape& shape);
 
   std::string_view name() const override { return kName; }
-  std::vector<Parameter> parameters() const override;
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   TokenBytes bytes(int, int64_t) const override { return {}; }
@@ -32,14 +31,9 @@ class HeadKind final : public Kind {
   static constexpr std::string_view kNorm = "final_norm";
   static constexpr std::string_view kOutput = "head";  // absent where embeddings are tied
 
-  explicit HeadKind(const Shape& shape)
-      : hidden_(shape.hidden),
-        vocab_(shape.vocab),
-        tied_(shape.tie_embeddings),
-        norm_offset_(shape.norm_offset) {}
+  explicit HeadKind(const Shape& shape);
 
   std::string_view name() const override { return kName; }
-  std::vector<Parameter> parameters() const override;
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
   TokenBytes bytes(int tp, int64_t element_bytes) const override;
@@ -47,8 +41,7 @@ class HeadKind final : public Kind {
  private:
   int64_t hidden_;
   int64_t vocab_;
-  bool tied_;
-  double norm_offset_;
+  bool output_trained_;
 };
 
 }  // namespace sluice::model

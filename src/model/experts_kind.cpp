@@ -8,7 +8,7 @@ namespace sluice::model {
 
 std::vector<Parameter> ExpertsKind::parameters() const {
   const auto whole = [](std::string_view role, std::string_view tensor, int64_t rows, int64_t columns) {
-    Parameter parameter = matrix(role, {tensor}, columns, {{rows, 0}});
+    Parameter parameter = matrix(role, {std::string(tensor)}, columns, {{rows, 0}});
     parameter.replicated = true;
     return parameter;
   };

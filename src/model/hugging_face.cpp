@@ -212,7 +212,7 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
   for (size_t i = 0; i < parameter.tensors.size(); ++i) {
     // One tensor has all groups, several have one each.
     const int64_t rows = parameter.tensors.size() == 1 ? parameter.rows : parameter.groups[i].rows;
-    tensors.push_back({.name = prefix + std::string(parameter.tensors[i]),
+    tensors.push_back({.name = prefix + parameter.tensors[i],
                        .row_begin = row_begin,
                        .rows = rows,
                        .transposed = parameter.transposed,

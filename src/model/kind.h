@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/shape.h"
@@ -23,40 +24,55 @@ struct RowGroup {
 };
 
 // Initial values: normal(0, 0.02); the same divided by √(2·blocks), of matrices that add to the residual; all
-// one; all zero.
-enum class Start : uint8_t { kNormal, kResidual, kOne, kZero };
+// one; all zero; even in ±1/√inputs, as PEFT draws adapters.
+enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter };
+
+// Adapters of a stored matrix: to the rows of one of its tensors factor · left·right is added, where left
+// has as many rows, cut as they are, and right the matrix's columns.
+enum class Factor : uint8_t { kNone, kLeft, kRight };
 
 // One tensor as stored: `rows` x `columns`, row-major; norms and biases are rows = width, columns = 1.
 struct Parameter {
-  std::string_view role;  // what it is to its kind: "qkv"; one of a kind in a bucket
+  std::string_view role;          // what it is to its kind: "qkv"; of an adapter the matrix's
+  Factor factor = Factor::kNone;  // with the next one tells parameters of a role in an operation apart
+  int adapted = 0;                // of an adapter: which of the matrix's tensors it belongs to
   // Its tensors in Hugging Face files: one, or one for each row group, within the block
   // ("mlp.up_proj.weight") or, of the model's ends, whole.
-  std::vector<std::string_view> tensors;
+  std::vector<std::string> tensors;
   int64_t rows = 0;
   int64_t columns = 0;
   std::vector<RowGroup> groups;  // in row order; rows add up
   bool replicated = false;       // every TP rank holds all of it (norms)
   bool transposed = false;       // stored [in, out], where Hugging Face files hold [out, in]
   Start start = Start::kNormal;
-  std::string name;    // of the whole model: "layers.3.qkv"
-  int64_t offset = 0;  // first element in the bucket's flat array
+  bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them
+  std::string name;     // of the whole model: "layers.3.qkv"
+  int64_t offset = 0;   // first element in the bucket's flat array
+  int64_t place = 0;    // first element in that of all the operation's parameters, whatever is frozen
 
   int64_t size() const { return rows * columns; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
-  bool one_dimensional() const { return columns == 1; }
+  bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
 };
 
 // [rows, columns], cut by `groups`.
-Parameter matrix(std::string_view role, std::vector<std::string_view> tensors, int64_t columns,
+Parameter matrix(std::string_view role, std::vector<std::string> tensors, int64_t columns,
                  std::vector<RowGroup> groups, Start start = Start::kNormal);
 // Of a norm over `width` values, whole on every TP rank; it starts as the identity, so at 1 less what is
 // added to it (`offset`, which is 0 or 1).
 Parameter norm(std::string_view role, std::string_view tensor, int64_t width, double offset = 0);
+// The adapters that a matrix has: a left and a right one for each of its tensors that `lora` names.
+std::vector<Parameter> adapters_of(const Parameter& matrix, const Lora& lora);
+// "q_proj" of "self_attn.q_proj.weight".
+std::string_view module_of(std::string_view tensor);
+// The same, those not trained whose bit is set: bit i is parameter i's.
+std::vector<Parameter> frozen_by(uint64_t bits, std::vector<Parameter> parameters);
 
 // What a token's forward takes on all TP ranks together. A backward's input gradient has as many products and
-// twice the elementwise traffic, its weight gradient as many products.
+// twice the elementwise traffic, its weight gradient the products of trained matrices.
 struct TokenWork {
   int64_t products = 0;    // multiply-adds of matrices
+  int64_t trained = 0;     // of these, with matrices that are trained; of a part unknown, and its block's
   int64_t recomputed = 0;  // of these, what a backward that recomputes does again
   int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
   int64_t window = 0;      // of tokens that it attends to at most, itself included; 0: all before it
@@ -93,19 +109,22 @@ struct TokenBytes {
 
 class Kind {
  public:
-  Kind() = default;
   Kind(const Kind&) = delete;
   Kind& operator=(const Kind&) = delete;
   virtual ~Kind() = default;
 
   // The kind's entry in the registry of those that compute it.
   virtual std::string_view name() const = 0;
-  // In the flat order of a bucket, without names and offsets.
-  virtual std::vector<Parameter> parameters() const = 0;
+  // In their flat order, without names and offsets; at most 64, and adapters behind all others.
+  const std::vector<Parameter>& parameters() const { return parameters_; }
   // Why TP cannot cut it, or "".
   virtual std::string tp_fault(int tp) const = 0;
   virtual TokenWork work() const = 0;
   virtual TokenBytes bytes(int tp, int64_t element_bytes) const = 0;
+
+ protected:
+  explicit Kind(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
+  std::vector<Parameter> parameters_;
 };
 
 // What one part of a block has of TokenBytes, before shares of rows are rounded up.

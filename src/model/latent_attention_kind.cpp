@@ -10,7 +10,7 @@ std::vector<Parameter> LatentAttentionKind::parameters() const {
   const Latent& latent = shape_.latent;
   const auto by_head = [&](int64_t width) { return RowGroup{shape_.heads * width, shape_.heads}; };
   const auto whole = [](std::string_view role, std::string_view tensor, int64_t rows, int64_t columns) {
-    Parameter parameter = matrix(role, {tensor}, columns, {{rows, 0}});
+    Parameter parameter = matrix(role, {std::string(tensor)}, columns, {{rows, 0}});
     parameter.replicated = true;
     return parameter;
   };

@@ -4,25 +4,33 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/family.h"
 
 namespace sluice::model {
 namespace {
 
-Bucket bucket(const Program& program, Family family, int64_t position) {
+// Those of an operation's parameters that are trained, or the others.
+Bucket bucket(const Program& program, int index) {
+  const auto [position, trained] = program.buckets()[static_cast<size_t>(index)];
   const bool in_block = program.blocks_in({position, position + 1}).size() == 1;
-  Bucket result{.index = static_cast<int>(position),
+  Bucket result{.index = index,
+                .position = position,
                 .kind = program.at(position).kind,
                 .layer = in_block ? position - program.blocks().begin : -1,
-                .parameters = program.kind_at(position).parameters()};
+                .trained = trained,
+                .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
-  for (Parameter& parameter : result.parameters) {
-    for (const TensorNames& names : entry_of(family).tensors) {
-      if (names.role == parameter.role) parameter.tensors = {names.tensors.begin(), names.tensors.end()};
-    }
+  int64_t place = 0;
+  for (Parameter parameter : program.kind_at(position).parameters()) {
+    parameter.place = place;
+    place += parameter.size();
+    if (parameter.trained != trained) continue;
     parameter.name = prefix + std::string(parameter.role);
+    if (parameter.factor != Factor::kNone) {
+      parameter.name += base::text(parameter.factor == Factor::kLeft ? ".left" : ".right", parameter.adapted);
+    }
     parameter.offset = result.size;
     result.size += parameter.size();
+    result.parameters.push_back(std::move(parameter));
   }
   return result;
 }
@@ -42,11 +50,17 @@ int64_t ParameterTable::size() const {
   return total;
 }
 
+int64_t ParameterTable::trained_size() const {
+  int64_t total = 0;
+  for (const Bucket& bucket : buckets) total += bucket.trained ? bucket.size : 0;
+  return total;
+}
+
 ParameterTable parameter_table(const Shape& shape) {
   validate(shape);
   ParameterTable table{.shape = shape, .program = Program(shape), .buckets = {}};
-  for (int64_t position = 0; position < table.program.size(); ++position) {
-    table.buckets.push_back(bucket(table.program, shape.family, position));
+  for (size_t index = 0; index < table.program.buckets().size(); ++index) {
+    table.buckets.push_back(bucket(table.program, static_cast<int>(index)));
   }
   return table;
 }
@@ -79,34 +93,55 @@ base::IntervalSet tp_shard(const Bucket& bucket, int tp, int t) {
   return shard;
 }
 
-LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t) {
-  LocalParameter local;
+std::vector<LocalParameter> local_parameters(const Bucket& bucket, int tp, int t) {
+  std::vector<LocalParameter> all;
+  int64_t offset = 0;
   for (const Parameter& parameter : bucket.parameters) {
-    local.rows = 0;
-    local.columns = parameter.columns;
+    LocalParameter& local = all.emplace_back(LocalParameter{.offset = offset, .columns = parameter.columns});
     for (const base::Interval& rows : tp_rows(parameter, tp, t)) local.rows += rows.size();
-    if (parameter.role == role) return local;
-    local.offset += local.rows * local.columns;
+    offset += local.rows * local.columns;
   }
-  SLUICE_ASSERT(false, base::text("bucket ", bucket.index, " has no parameter ", role));
+  return all;
+}
+
+LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t) {
+  const Parameter* const found = find_parameter(bucket, role);
+  SLUICE_ASSERT(found != nullptr, base::text("bucket ", bucket.index, " has no parameter ", role));
+  return local_parameters(bucket, tp, t)[static_cast<size_t>(found - bucket.parameters.data())];
 }
 
 const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
-  const auto found = std::ranges::find(bucket.parameters, role, &Parameter::role);
+  const auto found = std::ranges::find_if(bucket.parameters, [&](const Parameter& parameter) {
+    return parameter.role == role && parameter.factor == Factor::kNone;
+  });
   return found == bucket.parameters.end() ? nullptr : &*found;
 }
 
-int64_t largest_shard(const Kind& kind, int tp) {
+namespace {
+
+// Of those that `counts` takes.
+template <typename Counts>
+int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
   int64_t largest = 0;
-  const std::vector<Parameter> parameters = kind.parameters();
   for (int t = 0; t < tp; ++t) {
     int64_t shard = 0;
-    for (const Parameter& parameter : parameters) {
+    for (const Parameter& parameter : kind.parameters()) {
+      if (!counts(parameter)) continue;
       for (const base::Interval& rows : tp_rows(parameter, tp, t)) shard += rows.size() * parameter.columns;
     }
     largest = std::max(largest, shard);
   }
   return largest;
+}
+
+}  // namespace
+
+int64_t largest_shard(const Kind& kind, int tp) {
+  return largest_shard_of(kind, tp, [](const Parameter&) { return true; });
+}
+
+int64_t largest_shard(const Kind& kind, int tp, bool trained) {
+  return largest_shard_of(kind, tp, [&](const Parameter& own) { return own.trained == trained; });
 }
 
 }  // namespace sluice::model

@@ -1,8 +1,9 @@
 // The parameter table: every tensor of a shape, in buckets, with the way TP cuts it.
 //
-// A bucket is what pull and push move as a unit: the parameters of one operation of the model program. Inside
-// a bucket parameters lie end to end as one flat array. The flat order puts the dimension that TP cuts first,
-// so a shard is a few intervals of rows.
+// A bucket is what pull and push move as a unit: the parameters of one operation of the model program, those
+// that are trained and those that are not in two (model/program.h). Inside a bucket parameters lie end to end
+// as one flat array. The flat order puts the dimension that TP cuts first, so a shard is a few intervals of
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +20,31 @@ namespace sluice::model {
 
 struct Bucket {
   int index = 0;       // position in ParameterTable::buckets
-  int kind = 0;        // of its operation, in Program::kinds()
-  int64_t layer = -1;  // its operation's number among the blocks; -1 for the ends
+  int64_t position = 0;  // of its operation
+  int kind = 0;          // of its operation, in Program::kinds()
+  int64_t layer = -1;    // its operation's number among the blocks; -1 for the ends
+  bool trained = true;   // all of its parameters or none
   std::vector<Parameter> parameters;
   int64_t size = 0;  // elements
 };
 
 // Buckets in the order of operations: embedding, blocks, head. With tied embeddings the head reads the
-// embedding's bucket too, and its own has only the final norm.
+// embedding's bucket too, and its own has only the final norm. embedding(), layer() and head() are an
+// operation's first.
 struct ParameterTable {
   Shape shape;
   Program program;
   std::vector<Bucket> buckets;
 
   int64_t size() const;
-  const Bucket& embedding() const { return buckets.front(); }
-  const Bucket& layer(int64_t index) const { return buckets[static_cast<size_t>(1 + index)]; }
-  const Bucket& head() const { return buckets.back(); }
+  // Of trained parameters.
+  int64_t trained_size() const;
+  const Bucket& first_of(int64_t position) const {
+    return buckets[static_cast<size_t>(program.at(position).own.begin)];
+  }
+  const Bucket& embedding() const { return first_of(program.embedding()); }
+  const Bucket& layer(int64_t index) const { return first_of(program.blocks().begin + index); }
+  const Bucket& head() const { return first_of(program.head()); }
 };
 
 ParameterTable parameter_table(const Shape& shape);
@@ -55,13 +64,17 @@ struct LocalParameter {
   int64_t rows = 0;
   int64_t columns = 0;
 };
+// Of all its parameters, in their order.
+std::vector<LocalParameter> local_parameters(const Bucket& bucket, int tp, int t);
 // REQUIRES: the bucket has a parameter of that role.
 LocalParameter local_parameter(const Bucket& bucket, std::string_view role, int tp, int t);
 
-// The bucket's parameter of that role, or null.
+// The bucket's parameter of that role, no adapter, or null.
 const Parameter* find_parameter(const Bucket& bucket, std::string_view role);
 
-// Elements of the largest TP shard of an operation of this kind.
+// Elements of the largest TP shard of an operation of this kind, or of its parameters that are trained, or
+// not.
 int64_t largest_shard(const Kind& kind, int tp);
+int64_t largest_shard(const Kind& kind, int tp, bool trained);
 
 }  // namespace sluice::model

@@ -41,14 +41,26 @@ Program::Program(const Shape& shape) {
   const std::vector<int> of_block = kinds_of_blocks(shape, body->kinds);
   body->kinds.push_back(std::make_shared<HeadKind>(shape));
   const auto add = [&](int kind) {
-    const auto position = static_cast<int>(body->operations.size());
-    body->operations.push_back({.kind = kind, .buckets = {position}});
+    const auto position = static_cast<int64_t>(body->operations.size());
+    Operation& operation = body->operations.emplace_back(Operation{.kind = kind, .own = {}, .buckets = {}});
+    operation.own.begin = static_cast<int64_t>(body->buckets.size());
+    for (const bool trained : {true, false}) {
+      const bool any = std::ranges::any_of(body->kinds[static_cast<size_t>(kind)]->parameters(),
+                                           [&](const Parameter& own) { return own.trained == trained; });
+      if (!any) continue;
+      operation.buckets.push_back(static_cast<int>(body->buckets.size()));
+      body->buckets.push_back({position, trained});
+    }
+    operation.own.end = static_cast<int64_t>(body->buckets.size());
   };
   add(0);
   for (const int kind : of_block) add(kind);
   add(static_cast<int>(body->kinds.size()) - 1);
-  if (shape.tie_embeddings)
-    body->operations.back().buckets.insert(body->operations.back().buckets.begin(), 0);
+  if (shape.tie_embeddings) {
+    const std::vector<int>& tied = body->operations.front().buckets;
+    std::vector<int>& head = body->operations.back().buckets;
+    head.insert(head.begin(), tied.begin(), tied.end());
+  }
 
   std::vector<int64_t> work;
   for (const auto& kind : body->kinds) work.push_back(relative_work(*kind));

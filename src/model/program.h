@@ -2,6 +2,7 @@
 // walks them in reverse. A stage computes a run of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,7 +16,15 @@ namespace sluice::model {
 
 struct Operation {
   int kind = 0;              // in Program::kinds()
+  base::Interval own;        // the buckets of its own parameters
   std::vector<int> buckets;  // whose parameters it reads and whose gradients it writes, ascending
+};
+
+// What pull and push move as a unit: an operation's own parameters that are trained, or those that are not.
+// An operation that has both has two buckets, the trained one first.
+struct BucketPlace {
+  int64_t position = 0;  // of the operation
+  bool trained = true;
 };
 
 // Immutable and cheap to copy.
@@ -47,11 +56,19 @@ class Program {
   std::string tp_fault(int tp) const;
   // The buckets of a run, ascending.
   std::vector<int> buckets_of(base::Interval run) const;
+  const std::vector<BucketPlace>& buckets() const { return body_->buckets; }
+  // Whether any of the parameters that an operation reads is trained.
+  bool trains(int64_t position) const {
+    return std::ranges::any_of(at(position).buckets, [&](int bucket) {
+      return body_->buckets[static_cast<size_t>(bucket)].trained;
+    });
+  }
 
  private:
   struct Body {
     std::vector<std::shared_ptr<const Kind>> kinds;
     std::vector<Operation> operations;
+    std::vector<BucketPlace> buckets;
     std::vector<int64_t> work_before;  // by position: of the blocks before it, relative to each other
   };
   std::shared_ptr<const Body> body_;

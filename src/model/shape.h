@@ -57,6 +57,7 @@ struct BlockType {
   bool rotates = true;    // positions turn queries and keys
   bool windowed = false;  // attention sees the shape's window, not all that came before
   bool experts = false;   // stand where others have an MLP
+  uint64_t frozen = 0;    // bit i: parameter i of the kind, in Kind::parameters()' order, is not trained
   bool operator==(const BlockType&) const = default;
 };
 
@@ -80,6 +81,16 @@ struct Experts {
   bool shared_gate = false;   // a factor of that, by token
   bool biases = false;        // of router and experts
   bool operator==(const Experts&) const = default;
+};
+
+// Adapters of low rank (Hu et al., LoRA, 2021): a matrix w that is named here is w + alpha ÷ rank · b·a,
+// where b and a, of so many columns and rows, are parameters beside it. b starts at zero.
+struct Lora {
+  int64_t rank = 0;  // 0: none
+  double alpha = 0;
+  std::vector<std::string> targets;  // as Hugging Face's modules are called: "q_proj"
+  double factor() const { return alpha / static_cast<double>(rank); }
+  bool operator==(const Lora&) const = default;
 };
 
 struct Shape {
@@ -119,6 +130,10 @@ struct Shape {
   Latent latent;
   Experts experts;
   std::string counted;  // of kCounted: its config.json's model_type
+  // What of it is trained (model/tuning.h): as BlockType::frozen, of either end; adapters of blocks.
+  uint64_t frozen_embedding = 0;
+  uint64_t frozen_head = 0;
+  Lora lora;
 
   BlockType block_type(int64_t layer) const {
     return block_types.empty() ? BlockType{.windowed = window > 0, .experts = experts.count > 0}

@@ -156,6 +156,11 @@ RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps,
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
                                   const at::Tensor& dweight_H, double offset) {
+  if (!dweight_H.defined()) {
+    return rms_norm_backward(
+        dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH,
+        at::zeros(weight_H.sizes(), weight_H.options().dtype(accumulator_type(weight_H))), offset);
+  }
   if constexpr (gpu::kBuilt) {
     const bool takes_residual = !residual_TH.defined() || gpu::can({residual_TH});
     RmsNormGradient out;

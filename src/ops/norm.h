@@ -18,8 +18,9 @@ struct RmsNormGradient {
 };
 
 // The gradient of x, plus `residual_TH` (same shape as x, or undefined: nothing is added): the gradient that
-// bypasses the norm. Adds the weight's gradient into dweight_H, whose type may be wider than x's. Sums over
-// rows are taken in blocks of fixed size, so results don't depend on the number of threads.
+// bypasses the norm. Adds the weight's gradient into dweight_H, whose type may be wider than x's, unless it
+// is undefined. Sums over rows are taken in blocks of fixed size, so results don't depend on the number of
+// threads.
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
                                   const at::Tensor& dweight_H, double offset = 0);

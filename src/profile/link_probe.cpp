@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/link_plan.h"
+#include "model/tuning.h"
 #include "profile/ranks.h"
 #include "profile/timing.h"
 #include "runtime/communicators.h"
@@ -43,9 +44,8 @@ strategy::Strategy flat_strategy(int tp, int world_size) {
   return strategy;
 }
 
-model::ParameterTable two_layers(model::Shape shape) {
-  shape = model::short_shape(shape);
-  return model::parameter_table(shape);
+model::ParameterTable two_layers(const model::Shape& shape) {
+  return model::parameter_table(model::short_shape(model::untuned(shape)));
 }
 
 // A plain exchange with the peers of one level: the same bytes to each of them.
@@ -107,11 +107,11 @@ class LinkProbe {
     store_.open_step(plan_.layout.holdings(transport.rank()));
     const int64_t element_bytes =
         comm::size_of(options.dtype) + comm::size_of(store_.options().precision.master());
-    for (const graph::LinkPlan::Busiest& busiest : plan_.busiest) {
+    for (const graph::LinkPlan::Busiest& busiest : plan_.pull.busiest) {
       inter_level_.bytes += busiest.inter_elements * element_bytes;
       intra_level_.bytes += busiest.intra_elements * element_bytes;
     }
-    inter_level_.exchanges = intra_level_.exchanges = 2 * static_cast<int64_t>(plan_.busiest.size());
+    inter_level_.exchanges = intra_level_.exchanges = 2 * static_cast<int64_t>(plan_.pull.busiest.size());
     inter_bulk_ = bulk(inter_level_, /*same_node=*/false);
     intra_bulk_ = bulk(intra_level_, /*same_node=*/true);
   }
@@ -131,7 +131,7 @@ class LinkProbe {
     measurement.intra = fit_link(intra_level_);
     measurement.inter = plan_.has_inter() ? fit_link(inter_level_) : measurement.intra;
     measurement.host = host_times();
-    const int64_t owned = std::max<int64_t>(1, plan_.owned_elements[static_cast<size_t>(transport_.rank())]);
+    const int64_t owned = std::max<int64_t>(1, plan_.owned[static_cast<size_t>(transport_.rank())].trained);
     measurement.update_ps_per_element =
         std::max<int64_t>(1, std::llround(median(update_ns_) * 1000 / static_cast<double>(owned)));
     return measurement;

@@ -5,16 +5,24 @@
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/read_scalars.h"
 
 namespace sluice::runtime {
 
+AdamW::Rates AdamW::rates_of(const model::LearningRun& run) const {
+  const double usual = run.one_dimensional ? 0.0 : weight_decay;
+  if (run.group < 0) return {lr, usual};
+  const LearningGroup& group = groups[static_cast<size_t>(run.group)];
+  return {group.lr, group.weight_decay.value_or(usual)};
+}
+
 double squared_gradient_norm(const ParameterStore& store) {
   std::vector<at::Tensor> norms;
   for (const model::Bucket& bucket : store.table().buckets) {
     const at::Tensor& gradient = store.owner(bucket.index).gradient;
-    if (gradient.numel() == 0) continue;
+    if (gradient.numel() == 0) continue;  // nothing owned, or not trained
     norms.push_back(
         at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
   }
@@ -25,8 +33,8 @@ double squared_gradient_norm(const ParameterStore& store) {
 
 namespace {
 
-// The slices of one weight-decay group, as _fused_adamw_ takes them.
-struct Group {
+// The slices that are updated with the same rates, as _fused_adamw_ takes them.
+struct Slices {
   std::vector<at::Tensor> masters, gradients, exp_avgs, exp_avg_sqs, steps;
 
   void add(const OwnerSlice& slice, base::Interval run, const at::Tensor& step) {
@@ -38,10 +46,9 @@ struct Group {
     steps.push_back(step);
   }
 
-  void apply(const AdamW& options, double weight_decay) {
-    if (masters.empty()) return;
-    at::_fused_adamw_(masters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, options.lr,
-                      options.beta1, options.beta2, weight_decay, options.eps, /*amsgrad=*/false,
+  void apply(const AdamW& options, const AdamW::Rates& rates) {
+    at::_fused_adamw_(masters, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, rates.lr,
+                      options.beta1, options.beta2, rates.weight_decay, options.eps, /*amsgrad=*/false,
                       /*maximize=*/false);
   }
 };
@@ -58,19 +65,17 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
   const at::Tensor step =
       at::full({}, static_cast<double>(options.update),
                at::TensorOptions().dtype(c10::ScalarType::Float).device(store.options().device));
-  Group decayed;
-  Group plain;
+  std::map<AdamW::Rates, Slices> by_rates;
   for (const model::Bucket& bucket : store.table().buckets) {
+    if (!bucket.trained) continue;
     OwnerSlice& slice = store.owner(bucket.index);
     slice.gradient.mul_(scale);
-    for (const model::Parameter& parameter : bucket.parameters) {
-      const base::Interval run =
-          base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
-      if (!run.empty()) (parameter.one_dimensional() ? plain : decayed).add(slice, run, step);
+    for (const model::LearningRun& run : store.learning(bucket.index)) {
+      const base::Interval own = base::intersect(slice.owned, run.elements);
+      if (!own.empty()) by_rates[options.rates_of(run)].add(slice, own, step);
     }
   }
-  decayed.apply(options, options.weight_decay);
-  plain.apply(options, 0.0);
+  for (auto& [rates, slices] : by_rates) slices.apply(options, rates);
   store.refresh_compute_copies();
 }
 

@@ -2,11 +2,20 @@
 // PyTorch's formulas (torch.optim.AdamW, torch.nn.utils.clip_grad_norm_).
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "runtime/parameter_store.h"
 
 namespace sluice::runtime {
+
+// Of parameters that learn otherwise than the rest (ParameterStore::set_learning).
+struct LearningGroup {
+  double lr = 0;                       // of this step
+  std::optional<double> weight_decay;  // none: as the rest
+};
 
 struct AdamW {
   double lr = 3e-4;  // of this step, after warm-up and decay
@@ -16,6 +25,14 @@ struct AdamW {
   double weight_decay = 0.1;  // decoupled; none on one-dimensional parameters
   double clip = 1.0;          // global norm; 0: off
   int64_t update = 1;         // this update's number, from 1 (bias correction)
+  std::vector<LearningGroup> groups;
+
+  struct Rates {
+    double lr = 0;
+    double weight_decay = 0;
+    auto operator<=>(const Rates&) const = default;
+  };
+  Rates rates_of(const model::LearningRun& run) const;
 };
 
 // Sum of squares of this rank's owner gradients, in double.

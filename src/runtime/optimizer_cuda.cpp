@@ -16,12 +16,12 @@ AdamWStep step_of(const AdamW& options, double gradient_scale) {
           .beta1 = static_cast<float>(options.beta1),
           .beta2 = static_cast<float>(options.beta2),
           .eps = static_cast<float>(options.eps),
-          .step_size = static_cast<float>(options.lr / (1.0 - std::pow(options.beta1, update))),
           .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, update)))};
 }
 
 // Elements `run` of a bucket, all of one parameter and of the slice.
-AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval run, double decay) {
+AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval run, const AdamW& options,
+                const AdamW::Rates& rates) {
   const int64_t offset = run.begin - slice.owned.begin;
   const auto at = [&](const at::Tensor& tensor) { return tensor.mutable_data_ptr<float>() + offset; };
   const bool own_copy = !copy.is_alias_of(slice.master);
@@ -31,7 +31,9 @@ AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval 
           .exp_avg_sq = at(slice.exp_avg_sq),
           .copy = own_copy ? static_cast<uint16_t*>(copy.mutable_data_ptr()) + offset : nullptr,
           .elements = run.size(),
-          .kept = static_cast<float>(1.0 - decay)};
+          .kept = static_cast<float>(1.0 - rates.lr * rates.weight_decay),
+          .step_size = static_cast<float>(
+              rates.lr / (1.0 - std::pow(options.beta1, static_cast<double>(options.update))))};
 }
 
 }  // namespace
@@ -42,11 +44,10 @@ bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradie
   std::vector<AdamWRun> runs;
   for (const model::Bucket& bucket : store.table().buckets) {
     const OwnerSlice& slice = store.owner(bucket.index);
-    for (const model::Parameter& parameter : bucket.parameters) {
-      const base::Interval run =
-          base::intersect(slice.owned, {parameter.offset, parameter.offset + parameter.size()});
-      const double decay = parameter.one_dimensional() ? 0.0 : options.lr * options.weight_decay;
-      if (!run.empty()) runs.push_back(run_of(slice, store.compute_copy(bucket.index), run, decay));
+    for (const model::LearningRun& run : store.learning(bucket.index)) {
+      const base::Interval own = base::intersect(slice.owned, run.elements);
+      if (own.empty()) continue;
+      runs.push_back(run_of(slice, store.compute_copy(bucket.index), own, options, options.rates_of(run)));
     }
   }
   const c10::cuda::CUDAGuard guard(of.device);

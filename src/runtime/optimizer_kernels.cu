@@ -39,7 +39,7 @@ __device__ void update(const AdamWRun& run, const AdamWStep& step, int64_t i) {
     m.at[k] = step.beta1 * m.at[k] + (1.0F - step.beta1) * g;
     v.at[k] = step.beta2 * v.at[k] + (1.0F - step.beta2) * g * g;
     const float deviation = sqrtf(v.at[k]) * step.inverse_root + step.eps;
-    p.at[k] = run.kept * p.at[k] - step.step_size * m.at[k] / deviation;
+    p.at[k] = run.kept * p.at[k] - run.step_size * m.at[k] / deviation;
   }
   store<kElements>(run.master + i, p);
   store<kElements>(run.exp_avg + i, m);

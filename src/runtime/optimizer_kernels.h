@@ -17,7 +17,8 @@ struct AdamWRun {
   float* exp_avg_sq = nullptr;
   uint16_t* copy = nullptr;  // the new master in bfloat16; or null
   int64_t elements = 0;
-  float kept = 1;  // of the master before the step: 1 - lr·weight_decay
+  float kept = 1;       // of the master before the step: 1 - lr·weight_decay
+  float step_size = 0;  // lr / (1 - beta1^update)
 };
 
 // One update's numbers, the same for all runs.
@@ -26,7 +27,6 @@ struct AdamWStep {
   float beta1 = 0;
   float beta2 = 0;
   float eps = 0;
-  float step_size = 0;     // lr / (1 - beta1^update)
   float inverse_root = 0;  // 1 / √(1 - beta2^update)
 };
 

@@ -43,12 +43,8 @@ struct Arrays {
   Aligned<uint16_t> copy;
 };
 
-constexpr AdamWStep kStep{.gradient_scale = 0.125F,
-                          .beta1 = 0.9F,
-                          .beta2 = 0.95F,
-                          .eps = 1e-8F,
-                          .step_size = 0.03F,
-                          .inverse_root = 2.0F};
+constexpr AdamWStep kStep{
+    .gradient_scale = 0.125F, .beta1 = 0.9F, .beta2 = 0.95F, .eps = 1e-8F, .inverse_root = 2.0F};
 
 void expect_updated(const Arrays& before, const Arrays& after, size_t i, double kept, bool copied) {
   const double g = before.gradient[i] * 0.125;
@@ -93,7 +89,8 @@ void expect_update_of(const std::vector<Part>& parts, bool with_copy, size_t cop
                     .exp_avg_sq = after.exp_avg_sq.data() + part.begin,
                     .copy = with_copy ? copy + part.begin : nullptr,
                     .elements = static_cast<int64_t>(part.elements),
-                    .kept = 1.0F - 0.001F * static_cast<float>(runs.size())});
+                    .kept = 1.0F - 0.001F * static_cast<float>(runs.size()),
+                    .step_size = 0.03F});
   }
   ASSERT_EQ(launch_adamw(runs, kStep, {}), 0);
   if (copy_offset != 0) std::copy_n(apart.data() + copy_offset, elements + 9, after.copy.data());

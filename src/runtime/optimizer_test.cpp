@@ -42,6 +42,64 @@ void expect_equal_stores(ParameterStore& actual, ParameterStore& expected) {
   }
 }
 
+// Gradients that depend on the place alone, one update.
+void update_once(ParameterStore& store, const AdamW& options) {
+  for (const model::Bucket& bucket : store.table().buckets) {
+    const at::Tensor& gradient = store.owner(bucket.index).gradient;
+    gradient.copy_(at::arange(gradient.numel(), at::kDouble).sin() + 0.01);
+  }
+  update(store, options, /*targets=*/1, 0.5);
+}
+
+TEST(Optimizer, EachGroupHasItsOwnRates) {
+  const model::ParameterTable table = model::parameter_table(kShape);
+  const auto stepped = [&](const AdamW& options, const std::vector<std::vector<std::string>>& groups) {
+    ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat64);
+    initialize(store, 5);
+    store.set_learning(model::learning_runs(table, groups));
+    update_once(store, options);
+    std::vector<at::Tensor> masters;
+    for (const model::Bucket& bucket : table.buckets) masters.push_back(store.owner(bucket.index).master);
+    return masters;
+  };
+  const AdamW usual{.lr = 0.1, .clip = 0};
+  AdamW grouped = usual;
+  grouped.groups = {{.lr = 0.02, .weight_decay = 0.3}, {.lr = 0.0, .weight_decay = std::nullopt}};
+  const auto masters = stepped(grouped, {{"*.k_proj.weight", "model.layers.0.*norm*"}, {"*.q_proj.weight"}});
+  const auto as_usual = stepped(usual, {});
+  const auto slow = stepped({.lr = 0.02, .weight_decay = 0.3, .clip = 0}, {});
+  const auto still = stepped({.lr = 0.0, .clip = 0}, {});
+  const auto expect_rows = [&](const model::Bucket& bucket, std::string_view role, base::Interval rows,
+                               const std::vector<at::Tensor>& expected) {
+    const model::Parameter& of = *model::find_parameter(bucket, role);
+    const base::Interval owned = link::OwnerLayout{3}.owned(bucket, 1);
+    const base::Interval run =
+        base::intersect({of.offset + rows.begin * of.columns, of.offset + rows.end * of.columns}, owned);
+    if (run.empty()) return;
+    const auto part = [&](const std::vector<at::Tensor>& all) {
+      return all[static_cast<size_t>(bucket.index)].narrow(0, run.begin - owned.begin, run.size());
+    };
+    EXPECT_TRUE(at::equal(part(masters), part(expected))) << bucket.index << " " << role;
+  };
+  for (int64_t layer = 0; layer < 2; ++layer) {
+    const model::Bucket& bucket = table.layer(layer);
+    expect_rows(bucket, "qkv", {0, 24}, still);
+    expect_rows(bucket, "qkv", {24, 36}, slow);
+    expect_rows(bucket, "qkv", {36, 48}, as_usual);
+    expect_rows(bucket, "gate_up", {0, 80}, as_usual);
+  }
+  EXPECT_TRUE(at::equal(masters.front(), as_usual.front()));
+}
+
+// A group that says it decays vectors too.
+TEST(Optimizer, DecayOfAGroupIsOfItsVectorsToo) {
+  const AdamW options{.weight_decay = 0.1, .groups = {{.lr = 1, .weight_decay = 0.3}, {.lr = 1}}};
+  EXPECT_EQ(options.rates_of({.group = 0, .one_dimensional = true}).weight_decay, 0.3);
+  EXPECT_EQ(options.rates_of({.group = 1, .one_dimensional = true}).weight_decay, 0.0);
+  EXPECT_EQ(options.rates_of({.group = 1}).weight_decay, 0.1);
+  EXPECT_EQ(options.rates_of({.one_dimensional = true}).weight_decay, 0.0);
+}
+
 TEST(DeviceOptimizer, UpdatesAsTheCpuDoes) {
   if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
   const at::Device gpu(at::kCUDA, 0);

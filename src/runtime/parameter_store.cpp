@@ -32,6 +32,7 @@ void grow(at::Tensor& arena, int64_t size, at::TensorOptions options) {
 ParameterStore::ParameterStore(const model::ParameterTable& table, const Options& options)
     : table_(table),
       options_(options),
+      learning_(model::learning_runs(table, {})),
       owners_(table.buckets.size()),
       compute_copies_(table.buckets.size()),
       shards_(table.buckets.size()),
@@ -41,8 +42,9 @@ ParameterStore::ParameterStore(const model::ParameterTable& table, const Options
   for (const model::Bucket& bucket : table.buckets) {
     OwnerSlice& slice = owners_[static_cast<size_t>(bucket.index)];
     slice.owned = layout.owned(bucket, options.rank);
-    for (at::Tensor* tensor : {&slice.master, &slice.exp_avg, &slice.exp_avg_sq, &slice.gradient}) {
-      *tensor = at::zeros({slice.owned.size()}, master);
+    slice.master = at::zeros({slice.owned.size()}, master);
+    for (at::Tensor* tensor : {&slice.exp_avg, &slice.exp_avg_sq, &slice.gradient}) {
+      *tensor = at::zeros({bucket.trained ? slice.owned.size() : 0}, master);
     }
   }
   refresh_compute_copies();
@@ -62,21 +64,30 @@ void ParameterStore::refresh_compute_copies() {
 }
 
 void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
-  int64_t elements = 0;
-  for (const link::Holding& holding : holdings) elements += holding.room_elements;
+  const auto trained_room = [&](const link::Holding& holding) {
+    return table_.buckets[static_cast<size_t>(holding.bucket)].trained ? holding.room_elements : 0;
+  };
+  int64_t elements = 0, trained_elements = 0;
+  for (const link::Holding& holding : holdings) {
+    elements += holding.room_elements;
+    trained_elements += trained_room(holding);
+  }
   std::fill(shards_.begin(), shards_.end(), ComputeShard{});  // lets go of an arena that is too small
   grow(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
-  grow(gradient_arena_, elements, tensor_options(options_, options_.precision.master()));
-  gradient_arena_.narrow(0, 0, elements).zero_();
+  grow(gradient_arena_, trained_elements, tensor_options(options_, options_.precision.master()));
+  gradient_arena_.narrow(0, 0, trained_elements).zero_();
   std::fill(held_.begin(), held_.end(), 0);
-  int64_t offset = 0;
+  int64_t offset = 0, gradient_offset = 0;
   for (const link::Holding& holding : holdings) {
     const auto bucket = static_cast<size_t>(holding.bucket);
     const int64_t size = holding.shard.size();
-    shards_[bucket] = {parameter_arena_.narrow(0, offset, size), gradient_arena_.narrow(0, offset, size),
+    const int64_t room = trained_room(holding);
+    shards_[bucket] = {parameter_arena_.narrow(0, offset, size),
+                       gradient_arena_.narrow(0, gradient_offset, std::min(size, room)),
                        parameter_arena_.narrow(0, offset, holding.room_elements)};
     held_[bucket] = 1;
     offset += holding.room_elements;
+    gradient_offset += room;
   }
 }
 
@@ -87,7 +98,10 @@ ComputeShard& ParameterStore::shard(int bucket) {
 
 int64_t ParameterStore::owner_bytes() const {
   int64_t bytes = 0;
-  for (const OwnerSlice& slice : owners_) bytes += 4 * static_cast<int64_t>(slice.master.nbytes());
+  for (const OwnerSlice& slice : owners_) {
+    for (const at::Tensor* tensor : {&slice.master, &slice.exp_avg, &slice.exp_avg_sq, &slice.gradient})
+      bytes += static_cast<int64_t>(tensor->nbytes());
+  }
   return bytes;
 }
 
@@ -120,6 +134,17 @@ double initial_deviation(const model::Program& program, model::Start start) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(program.blocks().size()));
 }
 
+// What draw `i` of an operation makes of a parameter's element.
+double initial_value(const model::Program& program, int64_t position, const model::Parameter& parameter,
+                     uint64_t seed, int64_t i) {
+  const auto stream = static_cast<uint64_t>(position), draw = static_cast<uint64_t>(i);
+  if (parameter.start == model::Start::kAdapter) {
+    const auto inputs = static_cast<double>(parameter.transposed ? parameter.rows : parameter.columns);
+    return (2 * base::random_uniform(seed, stream, draw) - 1) / std::sqrt(inputs);
+  }
+  return initial_deviation(program, parameter.start) * base::random_normal(seed, stream, draw);
+}
+
 template <typename T>
 void initialize_run(const model::Program& program, const model::Bucket& bucket,
                     const model::Parameter& parameter, base::Interval run, uint64_t seed, T* values) {
@@ -128,12 +153,11 @@ void initialize_run(const model::Program& program, const model::Bucket& bucket,
     std::fill_n(values, run.size(), ones ? T{1} : T{0});
     return;
   }
-  const double deviation = initial_deviation(program, parameter.start);
+  const int64_t first = parameter.place - parameter.offset;  // of the bucket's draws
   at::parallel_for(run.begin, run.end, kGrainElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const double draw =
-          base::random_normal(seed, static_cast<uint64_t>(bucket.index), static_cast<uint64_t>(i));
-      values[i - run.begin] = static_cast<T>(deviation * draw);
+      values[i - run.begin] =
+          static_cast<T>(initial_value(program, bucket.position, parameter, seed, first + i));
     }
   });
 }
@@ -164,8 +188,10 @@ void load_masters(ParameterStore& store, const MasterSource& source) {
   for (const model::Bucket& bucket : store.table().buckets) {
     OwnerSlice& slice = store.owner(bucket.index);
     values.resize(static_cast<size_t>(slice.owned.size()));
+    const at::Tensor host = at::from_blob(values.data(), {slice.owned.size()}, c10::ScalarType::Float);
+    host.copy_(slice.master);
     source(bucket.index, slice.owned, values.data());
-    slice.master.copy_(at::from_blob(values.data(), {slice.owned.size()}, c10::ScalarType::Float));
+    slice.master.copy_(host);
   }
   store.refresh_compute_copies();
 }

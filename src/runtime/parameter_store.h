@@ -5,15 +5,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "link/layout.h"
 #include "model/parameters.h"
+#include "model/tuning.h"
 #include "runtime/precision.h"
 
 namespace sluice::runtime {
 
 // One bucket's slice in the optimisation phase: elements [owned.begin, owned.end) of its flat array.
+// Buckets that are not trained have neither moments nor gradient: these are empty.
 struct OwnerSlice {
   base::Interval owned;
   at::Tensor master;      // master dtype, 1-D
@@ -25,7 +28,7 @@ struct OwnerSlice {
 // One held bucket in the propagation phase; both laid out as the shard's intervals end to end.
 struct ComputeShard {
   at::Tensor parameters;  // compute dtype
-  at::Tensor gradients;   // master dtype; zero at the start of a step
+  at::Tensor gradients;   // master dtype; zero at the start of a step; empty where nothing is trained
   at::Tensor sent;        // the parameters and the rest of Holding::room_elements: what a gather takes
 };
 
@@ -49,6 +52,13 @@ class ParameterStore {
   const at::Tensor& compute_copy(int bucket) const { return compute_copies_[static_cast<size_t>(bucket)]; }
   void refresh_compute_copies();
 
+  // Which runs of a bucket's elements learn alike; none of one that is not trained. Without set_learning each
+  // parameter is in no group.
+  const std::vector<model::LearningRun>& learning(int bucket) const {
+    return learning_[static_cast<size_t>(bucket)];
+  }
+  void set_learning(model::LearningRuns runs) { learning_ = std::move(runs); }
+
   // `wait` is called before an update changes owner slices: it returns when nobody else reads them any more.
   void set_before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
   void wait_for_readers() const {
@@ -69,6 +79,7 @@ class ParameterStore {
   const model::ParameterTable& table_;
   Options options_;
   std::function<void()> before_update_;
+  model::LearningRuns learning_;
   std::vector<OwnerSlice> owners_;          // by bucket
   std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when the dtypes agree
   std::vector<ComputeShard> shards_;        // by bucket
@@ -79,10 +90,11 @@ class ParameterStore {
 
 // LLaMA's initialisation, as each parameter's kind says (model::Start): normal(0, 0.02), residual outputs
 // (attention-out, down) divided by √(2·layers), norms one, biases zero. Each element is a pure function of
-// (seed, bucket, flat index): the same on any number of ranks.
+// (seed, operation, its place among the operation's): the same on any number of ranks and whatever is frozen.
 void initialize(ParameterStore& store, uint64_t seed);
 
-// Fills the masters from a source of flat values: fill(bucket, interval, destination in double or float).
+// Fills the masters from a source of flat values, which may leave some as they are: fill(bucket, interval,
+// destination).
 using MasterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
 void load_masters(ParameterStore& store, const MasterSource& source);
 

@@ -37,6 +37,10 @@ void ShareWindow::give_back(const at::Tensor& tensor) {
   if (tensor.defined()) memory_.give_back(static_cast<int64_t>(tensor.nbytes()));
 }
 
+bool ShareWindow::trained(int bucket) const {
+  return store_.table().buckets[static_cast<size_t>(bucket)].trained;
+}
+
 void ShareWindow::begin(const Operation& operation, const Operation* next,
                         const std::vector<char>& contributes, int node) {
   operation_ = operation;
@@ -51,6 +55,7 @@ void ShareWindow::begin(const Operation& operation, const Operation* next,
   start_sums();
   if (!operation.makes_gradients || !contributes[static_cast<size_t>(channel_.member())]) return;
   for (const int bucket : operation.buckets) {
+    if (!trained(bucket)) continue;
     const at::Tensor& resident = store_.shard(bucket).gradients;
     gradients_[bucket] = take(whole_elements_[static_cast<size_t>(bucket)], resident.options()).zero_();
   }
@@ -72,7 +77,7 @@ void ShareWindow::end() {
     }
     const auto made = gradients_.find(bucket);
     at::Tensor own = made == gradients_.end() ? at::Tensor() : std::move(made->second);
-    if (!operation_.sums_gradients) {
+    if (!operation_.sums_gradients || !trained(bucket)) {
       give_back(own);
       continue;
     }

@@ -83,6 +83,7 @@ class ShareWindow {
     size_t move = 0;  // index
   };
 
+  bool trained(int bucket) const;
   size_t note_move(int64_t position, bool sum);
   void wait(ShareChannel::Passing& passing, const at::Tensor& tensor, size_t move);
   at::Tensor take(int64_t elements, const at::TensorOptions& options);

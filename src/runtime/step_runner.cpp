@@ -202,12 +202,12 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
 // Calls visit(gradient) for the part of each vector in what the window has of an operation's gradients.
 template <typename Visit>
 void StepRunner::for_each_vector(int64_t position, Visit visit) const {
-  const model::Bucket& bucket = resources_.store.table().buckets[static_cast<size_t>(position)];
-  for (const model::Parameter& parameter : bucket.parameters) {
-    if (!parameter.one_dimensional()) continue;
-    const model::LocalParameter local =
-        model::local_parameter(bucket, parameter.role, pipeline_->scheme.tp, place_.t);
-    visit(window_->gradients(bucket.index).narrow(0, local.offset, local.rows));
+  const model::Bucket& bucket = resources_.store.table().first_of(position);
+  if (!bucket.trained) return;
+  const auto locals = model::local_parameters(bucket, pipeline_->scheme.tp, place_.t);
+  for (size_t i = 0; i < locals.size(); ++i) {
+    if (!bucket.parameters[i].one_dimensional()) continue;
+    visit(window_->gradients(bucket.index).narrow(0, locals[i].offset, locals[i].rows));
   }
 }
 

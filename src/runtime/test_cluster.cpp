@@ -234,7 +234,8 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
       const int64_t each = link::resident_part(whole, scheme.share, 0).size();
       bytes += gathers * scheme.share * (scheme.share - 1) * each * gathered_bytes;
       for (int member = 0; member < scheme.share; ++member) {
-        if (strategy::unit_on(plan, pass, lane + member) < 0) continue;
+        const bool trained = table.buckets[static_cast<size_t>(bucket)].trained;
+        if (!trained || strategy::unit_on(plan, pass, lane + member) < 0) continue;
         bytes += (whole - link::resident_part(whole, scheme.share, member).size()) * summed_bytes;
       }
     }
@@ -294,7 +295,18 @@ int64_t token_at(int64_t document, int64_t position, int64_t vocab) {
   return (document + position * stride) % vocab;
 }
 
-StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab) {
+namespace {
+
+bool has_loss(const strategy::Sequence& sequence, int64_t position, int64_t one_in) {
+  if (position + 1 == sequence.length_tokens) return false;
+  const auto document = static_cast<uint64_t>(sequence.document), at = static_cast<uint64_t>(position);
+  return base::random_bits(11, document, at) % static_cast<uint64_t>(one_in) == 0;
+}
+
+}  // namespace
+
+StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
+                          int64_t loss_one_in) {
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   StepTokens step;
   if (place.pipeline < 0) return step;
@@ -304,9 +316,9 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
     for (const strategy::Piece& piece : unit.pieces_on(place.lane)) {
       const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
       for (int64_t position = piece.begin; position < piece.end; ++position) {
-        const bool last = position + 1 == sequence.length_tokens;
         rows.tokens.push_back(token_at(sequence.document, position, vocab));
-        rows.targets.push_back(last ? -1 : token_at(sequence.document, position + 1, vocab));
+        const bool loss = has_loss(sequence, position, loss_one_in);
+        rows.targets.push_back(loss ? token_at(sequence.document, position + 1, vocab) : -1);
       }
     }
   }
@@ -372,7 +384,7 @@ class RankRun {
   }
 
   StepTokens tokens_of(const graph::StepGraph& graph) const {
-    return made_up_tokens(graph.plan, options_.world_size, rank_, table_.shape.vocab);
+    return made_up_tokens(graph.plan, options_.world_size, rank_, table_.shape.vocab, options_.loss_one_in);
   }
 
   void evaluate(Engine& engine, const cost::CostModel& cost, int64_t step) {

@@ -50,7 +50,9 @@ struct LaneExchange {
 // The same batches for every run: token ids are a learnable function of document and position.
 std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_t sequences, int64_t longest);
 int64_t token_at(int64_t document, int64_t position, int64_t vocab);
-StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab);
+// Of all targets one in `loss_one_in`, here and there, has a loss.
+StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
+                          int64_t loss_one_in = 1);
 
 struct RunRecord {
   std::vector<double> losses;
@@ -81,7 +83,8 @@ struct RunOptions {
       plan = dealt_plan;
   int64_t device_bytes = kAmpleBytes;
   int64_t steps = 20;
-  int64_t sequences = 9;  // of a step
+  int64_t sequences = 9;    // of a step
+  int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
   comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
   int64_t max_tokens = 96;

@@ -121,7 +121,7 @@ void expect_parameters_arrive(const SimulatedRun& run) {
       link::round_volumes(run.table, links.layout, links.rounds, links.world_size, links.gpus_per_node);
   for (size_t r = 0; r < rounds.size(); ++r) {
     int64_t balance = 0;
-    for (const link::Volume* volume : {&rounds[r].inter, &rounds[r].intra, &links.nics[r]}) {
+    for (const link::Volume* volume : {&rounds[r].inter, &rounds[r].intra, &links.pull.nics[r]}) {
       for (const int64_t elements : volume->sent) balance += elements;
       for (const int64_t elements : volume->received) balance -= elements;
       ASSERT_EQ(balance, 0) << "round " << r;

@@ -53,13 +53,15 @@ class CanonicalReader {
   size_t position_ = 0;
 };
 
-// Where a bucket's three states begin in a rank's slices, in bytes.
+// Where a bucket's states begin in a rank's slices, in bytes.
 int64_t offset_of(const model::ParameterTable& table, int bucket, int64_t element_bytes, int ranks,
                   int rank) {
   int64_t elements = 0;
-  for (int before = 0; before < bucket; ++before)
-    elements += link::OwnerLayout{ranks}.owned(table.buckets[static_cast<size_t>(before)], rank).size();
-  return 3 * elements * element_bytes;
+  for (int index = 0; index < bucket; ++index) {
+    const model::Bucket& before = table.buckets[static_cast<size_t>(index)];
+    elements += states_of(before) * link::OwnerLayout{ranks}.owned(before, rank).size();
+  }
+  return elements * element_bytes;
 }
 
 }  // namespace
@@ -233,14 +235,15 @@ class Restorer {
     const auto transfers = link::moved_owners(bucket, origin_.holders, communicator_.size());
     const link::Exchange exchange =
         link::pull_exchange(transfers, communicator_.size(), communicator_.rank());
+    const int states = states_of(bucket);
     std::vector<int64_t> send_bytes, receive_bytes;
     std::string sent, received;
     for (int peer = 0; peer < communicator_.size(); ++peer) {
-      send_bytes.push_back(3 * exchange.send_elements(peer) * element_bytes_);
-      receive_bytes.push_back(3 * exchange.receive_elements(peer) * element_bytes_);
+      send_bytes.push_back(states * exchange.send_elements(peer) * element_bytes_);
+      receive_bytes.push_back(states * exchange.receive_elements(peer) * element_bytes_);
       received.resize(received.size() + static_cast<size_t>(receive_bytes.back()));
       for (const auto& part : exchange.send[static_cast<size_t>(peer)]) {
-        for (int state = 0; state < 3; ++state)
+        for (int state = 0; state < states; ++state)
           sent.append(source(bucket, part.slice, state),
                       static_cast<size_t>(part.slice.size() * element_bytes_));
       }
@@ -256,6 +259,7 @@ class Restorer {
   const char* take(const model::Bucket& bucket, base::Interval slice, const char* bytes) {
     runtime::OwnerSlice& own = store_.owner(bucket.index);
     for (at::Tensor* state : {&own.master, &own.exp_avg, &own.exp_avg_sq}) {
+      if (state->numel() == 0) continue;  // moments of what is not trained
       at::Tensor part = state->narrow(0, slice.begin - own.owned.begin, slice.size());
       part.copy_(at::from_blob(const_cast<char*>(bytes), {slice.size()}, state->options().device(at::kCPU)));
       bytes += slice.size() * element_bytes_;

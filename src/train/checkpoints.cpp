@@ -79,13 +79,16 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
         {checkpoint::State::kExpAvg, &slice.exp_avg},
         {checkpoint::State::kExpAvgSq, &slice.exp_avg_sq}};
     for (const auto& [state, tensor] : states) {
+      if (tensor->numel() == 0) continue;
       if (tensor->is_cpu()) {
-        checkpoint.read(bucket.index, slice.owned, state, static_cast<Element*>(tensor->mutable_data_ptr()));
+        checkpoint.read(bucket, slice.owned, state, static_cast<Element*>(tensor->mutable_data_ptr()));
         continue;
       }
       values.resize(static_cast<size_t>(slice.owned.size()));
-      checkpoint.read(bucket.index, slice.owned, state, values.data());
-      tensor->copy_(at::from_blob(values.data(), {slice.owned.size()}, type));
+      const at::Tensor host = at::from_blob(values.data(), {slice.owned.size()}, type);
+      host.copy_(*tensor);  // what the checkpoint does not have stays
+      checkpoint.read(bucket, slice.owned, state, values.data());
+      tensor->copy_(host);
     }
   }
 }

@@ -110,8 +110,9 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   for (int64_t position = 0; position < table_.program.head(); ++position) {
     layers::make_operation(context, table_, position, weights, {})->forward(flow, layers::Purpose::kEvaluate);
   }
-  const auto head = layers::head_parameters(table_, whole(table_.head()), whole(table_.embedding()), 1, 0);
-  return layers::head_logits(context, head, flow.activation_SH).cpu();
+  const layers::OperationShards shards(table_, table_.program.head(), weights,
+                                       layers::OperationShards::Of::kWeights, 1, 0);
+  return layers::head_logits(context, layers::head_parameters(shards), flow.activation_SH).cpu();
 }
 
 Evaluator::Evaluator(ModelSource& model, const EvaluatorOptions& options)

@@ -336,7 +336,7 @@ std::exception_ptr RunContext::open_if_whole(const fs::path& directory) {
       for (const model::Bucket& bucket : table_.buckets) {
         owned.push_back(link::OwnerLayout{options_.launch.world_size}.owned(bucket, rank()));
       }
-      checkpoint_->verify(owned);
+      checkpoint_->verify(table_, owned);
       if (rank() == 0) {
         resumed_.companions = checkpoint_->companions();
         add_corpus_tokenizer(config_.data, resumed_.companions);
@@ -511,15 +511,23 @@ void RunContext::open_parameters() {
     engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_transport(),
                                                 make_executor(), engine);
   }
+  std::vector<std::vector<std::string>> groups;
+  for (const config::GroupConfig& group : config_.optimizer.groups) groups.push_back(group.parameters);
+  engine_->store().set_learning(model::learning_runs(table_, groups));
   if (from_snapshot_) {
     const auto restoring = activity().shared("taking up the snapshots");
     return restore(*options_.seat, control_->communicator(), engine_->store());
   }
   control_->together("loading the parameters", [&] {
+    // Adapters are in no model folder, and in checkpoints only once they were trained.
+    const int64_t seed = config_.model.seed.value_or(config_.data.seed);
+    const bool whole = checkpoint_ || has_weights();
+    if (!whole || table_.shape.lora.rank > 0)
+      runtime::initialize(engine_->store(), static_cast<uint64_t>(seed));
     if (checkpoint_) {
       load_parameters(*checkpoint_, engine_->store());
-    } else {
-      load_initial_weights();
+    } else if (whole) {
+      load_weights();
     }
   });
   checkpoint_.reset();  // it keeps the files it read mapped
@@ -538,14 +546,14 @@ void RunContext::open_buddies() {
   buddies_ = std::make_unique<Buddies>(transport_->communicator("buddies", ranks), engine_->store(), options);
 }
 
-void RunContext::load_initial_weights() {
-  if (config_.model.hf.empty() || !checkpoint::has_hugging_face_weights(config_.model.hf)) {
-    const int64_t seed = config_.model.seed.value_or(config_.data.seed);
-    return runtime::initialize(engine_->store(), static_cast<uint64_t>(seed));
-  }
+bool RunContext::has_weights() const {
+  return !config_.model.hf.empty() && checkpoint::has_hugging_face_weights(config_.model.hf);
+}
+
+void RunContext::load_weights() {
   const checkpoint::HuggingFaceModel weights(config_.model.hf);
   runtime::load_masters(engine_->store(), [&](int bucket, base::Interval interval, float* values) {
-    weights.read(bucket, interval, values);
+    weights.read(table_.buckets[static_cast<size_t>(bucket)], interval, values);
   });
 }
 

@@ -105,7 +105,8 @@ class RunContext {
   int64_t bytes_taken_since_opening();
   void open_parameters();
   void open_buddies();
-  void load_initial_weights();
+  bool has_weights() const;  // besides a config.json
+  void load_weights();
   std::unique_ptr<runtime::Executor> make_executor();
   Effort effort();
   void end_process(std::exception_ptr failure);

@@ -23,6 +23,12 @@ std::array<at::Tensor, 3> states_of(const runtime::OwnerSlice& slice) {
   return {slice.master, slice.exp_avg, slice.exp_avg_sq};
 }
 
+// A bucket that is not trained has no moments, whatever empty tensors point to.
+checkpoint::OwnerState state_of(const model::Bucket& bucket, const runtime::OwnerSlice& slice,
+                                const void* master, const void* exp_avg, const void* exp_avg_sq) {
+  return {slice.owned, master, bucket.trained ? exp_avg : nullptr, bucket.trained ? exp_avg_sq : nullptr};
+}
+
 at::Tensor room_for(const at::Tensor& tensor) {
   if (tensor.is_cuda()) {
     return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
@@ -77,11 +83,10 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::Parameter
   };
   for (const model::Bucket& bucket : store.table().buckets) {
     const runtime::OwnerSlice& slice = store.owner(bucket.index);
-    checkpoint::OwnerState& own = states.emplace_back();
-    own.owned = slice.owned;
-    own.master = copied(slice.master);
-    own.exp_avg = copied(slice.exp_avg);
-    own.exp_avg_sq = copied(slice.exp_avg_sq);
+    const void* master = copied(slice.master);
+    const void* exp_avg = copied(slice.exp_avg);
+    const void* exp_avg_sq = copied(slice.exp_avg_sq);
+    states.push_back(state_of(bucket, slice, master, exp_avg, exp_avg_sq));
   }
   return states;
 }
@@ -105,8 +110,8 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::Parameter
   std::vector<checkpoint::OwnerState> states;
   for (const model::Bucket& bucket : store.table().buckets) {
     const runtime::OwnerSlice& slice = store.owner(bucket.index);
-    states.push_back({slice.owned, slice.master.const_data_ptr(), slice.exp_avg.const_data_ptr(),
-                      slice.exp_avg_sq.const_data_ptr()});
+    states.push_back(state_of(bucket, slice, slice.master.const_data_ptr(), slice.exp_avg.const_data_ptr(),
+                              slice.exp_avg_sq.const_data_ptr()));
   }
   return states;
 }
@@ -115,9 +120,9 @@ int64_t SliceSnapshot::bytes(const model::ParameterTable& table, const runtime::
                              int world_size, int rank) {
   int64_t elements = 0;
   for (const model::Bucket& bucket : table.buckets) {
-    elements += link::OwnerLayout{world_size}.owned(bucket, rank).size();
+    elements += states_of(bucket) * link::OwnerLayout{world_size}.owned(bucket, rank).size();
   }
-  return 3 * elements * comm::size_of(precision.master());
+  return elements * comm::size_of(precision.master());
 }
 
 }  // namespace sluice::train

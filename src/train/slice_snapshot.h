@@ -11,6 +11,9 @@
 
 namespace sluice::train {
 
+// How many numbers an owner keeps of each element: the master, and of what is trained both moments.
+inline int states_of(const model::Bucket& bucket) { return bucket.trained ? 3 : 1; }
+
 // Host memory for one copy (pinned for a GPU's), made at the first take() and kept: it is no tensors' as
 // ops/tensor_memory.h counts them. Not thread-safe.
 class SliceSnapshot {
@@ -32,7 +35,8 @@ class SliceSnapshot {
 };
 
 // Copies a rank's slices end to end into memory that takes SliceSnapshot::bytes: of each bucket the masters,
-// then the first and the second moments. From a GPU on a stream of its own; returns when they are there.
+// then, if it is trained, the first and the second moments. From a GPU on a stream of its own; returns when
+// they are there.
 void copy_slices(const runtime::ParameterStore& store, char* bytes);
 
 }  // namespace sluice::train

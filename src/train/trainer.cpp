@@ -226,6 +226,13 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   adam.weight_decay = configured.weight_decay;
   adam.clip = configured.clip;
   adam.update = step + 1;
+  for (const config::GroupConfig& group : configured.groups) {
+    // The same schedule, all of it in proportion.
+    config::OptimizerConfig own = configured;
+    own.lr = group.lr;
+    if (configured.lr > 0) own.min_lr *= group.lr / configured.lr;
+    adam.groups.push_back({learning_rate(own, step, config_.train.steps), group.weight_decay});
+  }
   return adam;
 }
 

@@ -14,6 +14,7 @@ from harness import SLUICE, TestCase, base_settings, environment, losses, to_tom
 EXAMPLE = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "sft.toml"
 DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
 TRANSFORMERS = DEPENDENCIES / "parity/bin/python"
+PEFT_PYTHON = DEPENDENCIES / "parity-peft/bin/python"
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{% if message.role == 'assistant' %}{% generation %}{{ message.content }}<|im_end|>{% endgeneration %}"
@@ -40,6 +41,30 @@ for ids, mask in documents:
     count += sum(mask[1:])
 print(json.dumps({"loss": loss / count, "text": text, "eos": GenerationConfig.from_pretrained(folder).eos_token_id}))
 """
+
+
+PEFT = """
+import json, sys
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+base, adapter, merged = sys.argv[1:]
+load = lambda folder: AutoModelForCausalLM.from_pretrained(folder).float().eval()
+ids = torch.arange(200)[None] % 256
+with torch.no_grad():
+    plain, whole = load(base)(ids).logits, load(merged)(ids).logits
+    adapted = PeftModel.from_pretrained(load(base), adapter)(ids).logits
+print(json.dumps({"apart": float((adapted - whole).abs().max()), "moved": float((plain - whole).abs().max())}))
+"""
+
+
+def tensors(path):
+    """The bytes of each tensor of a safetensors file."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    return {name: data[8 + size + tensor["data_offsets"][0]:8 + size + tensor["data_offsets"][1]]
+            for name, tensor in header.items() if name != "__metadata__"}
 
 
 def byte_alphabet():
@@ -102,18 +127,26 @@ class FineTuning(TestCase):
         for name in ("config.json", "model.safetensors"):
             shutil.copy(self.directory / "made" / name, folder / name)
 
-    def test_a_chat_model_is_fine_tuned_and_exported(self):
+    def prepare(self):
         model = self.directory / "models" / "chat"
         self.make_model(model)
         write_chats(self.directory / "chats.jsonl")
         self.done("corpus", "build", "chats.jsonl", "--chat", "--tokenizer", "models/chat", "--out", "corpora/chats")
+        return model
+
+    def train(self, *more, **told):
         settings = {"data.context_length": 256, "data.tokens_per_step": 2048, "train.steps": 30, "train.eval_every": 15,
                     "train.dtype": '"float32"', "train.threads": 1, "optimizer.lr": 1e-2, "optimizer.warmup_steps": 2,
-                    "parallel.strategies": '["<2,1,1>", "2x<1,1,1>", "<1,2,1>"]', "parallel.select": '"cycle"',
-                    "parallel.calibration": '"analytic"', "memory.device_gib": 1.0, "memory.margin_gib": 0.1,
-                    "checkpoint.every": 30, "log.tensorboard": "false"}
+                    "parallel.strategies": '["<2,1,1>", "2x<1,1,1>", "<1,2,1>", "<1,1,2,2>"]',
+                    "parallel.select": '"cycle"', "parallel.calibration": '"analytic"', "memory.device_gib": 1.0,
+                    "memory.margin_gib": 0.1, "checkpoint.every": 15, "checkpoint.keep": 3, "log.tensorboard": "false"}
+        settings |= {key.replace("__", "."): value for key, value in told.items()}
         told = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        self.done("train", "--config", EXAMPLE, "--nproc", 2, *told)
+        return self.done("train", "--config", EXAMPLE, "--nproc", 2, *told, *more)
+
+    def test_a_chat_model_is_fine_tuned_and_exported(self):
+        model = self.prepare()
+        self.train()
         found = losses(self.directory / "runs" / "sft")
         self.assertLess(found[29][0], 0.6 * found[0][0])
 
@@ -122,6 +155,49 @@ class FineTuning(TestCase):
         for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
             self.assertEqual((tuned / name).read_bytes(), (model / name).read_bytes(), name)
         self.check_with_transformers(tuned)
+
+    def test_adapters_are_trained_resumed_merged_and_exported(self):
+        model = self.prepare()
+        lora = {"lora__rank": 8, "lora__alpha": 32, "lora__targets": '["all-linear"]', "optimizer__lr": 3e-2}
+        self.train(**lora)
+        found = losses(self.directory / "runs" / "sft")
+        self.assertLess(found[29][0], 0.8 * found[0][0])
+        # From the middle on one rank: the same losses.
+        checkpoints = self.directory / "runs" / "sft" / "checkpoints"
+        self.train("--resume", checkpoints / "step-15", log__dir='"runs/again"', **lora)
+        again = losses(self.directory / "runs" / "again")
+        self.assertAlmostEqual(again[29][0], found[29][0], delta=1e-4)
+
+        self.done("export", "runs/sft", "--out", "models/tuned")
+        tuned = self.directory / "models" / "tuned"
+        self.check_with_transformers(tuned)
+        self.done("export", "runs/sft", "--out", "models/adapter", "--adapters")
+        self.check_with_peft(model, self.directory / "models" / "adapter", tuned)
+
+    def test_a_frozen_model_is_resumed_with_less_of_it_frozen(self):
+        model = self.prepare()
+        self.train(train__steps=15, train__freeze='["model.embed_tokens", "model.layers.[01].mlp"]')
+        groups = '[{parameters = ["lm_head"], lr = 0.0, weight_decay = 0.0}]'
+        self.train("--resume", "auto", train__freeze='["model.embed_tokens"]', optimizer__groups=groups)
+        log = (self.directory / "runs" / "sft" / "rank-0.log").read_text()
+        self.assertIn("train.freeze is ['model.embed_tokens'], was", log)
+        self.assertIn("optimizer.groups is [{lr = 0, parameters = ['lm_head'], weight_decay = 0}], was []", log)
+        self.done("export", "runs/sft", "--out", "models/tuned")
+        before, after = (tensors(folder / "model.safetensors") for folder in (model, self.directory / "models/tuned"))
+        same = {name for name in before if before[name] == after[name]}
+        self.assertEqual(same & {"model.embed_tokens.weight", "model.layers.0.mlp.down_proj.weight"},
+                         {"model.embed_tokens.weight"})
+
+    def check_with_peft(self, model, adapter, merged):
+        """PEFT's model of the base and the adapters says what the merged folder's does."""
+        if not PEFT_PYTHON.exists():
+            self.skipTest(f"{PEFT_PYTHON} is not there: tools/bootstrap --parity installs it")
+        compared = subprocess.run([PEFT_PYTHON, "-c", PEFT, model, adapter, merged], text=True, check=False,
+                                  capture_output=True, timeout=300)
+        self.assertEqual(compared.returncode, 0, compared.stderr)
+        found = json.loads(compared.stdout)
+        self.assertLess(found["apart"], 1e-5)
+        self.assertGreater(found["moved"], 1e-2)
 
     def check_with_transformers(self, tuned):
         evaluated = json.loads(self.done("eval", "--model", tuned, "--corpus", "corpora/chats/corpus", "--context-length",

@@ -1,0 +1,210 @@
+// Checkpoints of models of which only a part is trained, and adapters on their way out.
+#include "model/tuning.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "checkpoint/conversion.h"
+#include "checkpoint/save.h"
+#include "checkpoint/test_directory.h"
+
+namespace sluice::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+model::Shape plain_shape() {
+  return {.layers = 2, .hidden = 12, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn_hidden = 20, .vocab = 33};
+}
+model::Shape frozen(std::vector<std::string> patterns) {
+  model::Shape shape = plain_shape();
+  model::freeze(shape, patterns);
+  return shape;
+}
+model::Shape adapted() {
+  model::Shape shape = plain_shape();
+  model::adapt(shape, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
+  return shape;
+}
+
+// By the parameter's name, whatever bucket it is in.
+float value_of(const model::Parameter& parameter, int64_t element, State state) {
+  uint64_t name = static_cast<uint64_t>(state);
+  for (const char c : parameter.name) name = name * 131 + static_cast<uint64_t>(c);
+  return static_cast<float>(base::random_normal(7, name, static_cast<uint64_t>(element)));
+}
+
+std::vector<float> values_of(const model::Bucket& bucket, State state) {
+  std::vector<float> values;
+  for (const model::Parameter& parameter : bucket.parameters) {
+    for (int64_t e = 0; e < parameter.size(); ++e) values.push_back(value_of(parameter, e, state));
+  }
+  return values;
+}
+
+fs::path save(const fs::path& root, const model::Shape& shape) {
+  const model::ParameterTable table = model::parameter_table(shape);
+  std::vector<std::vector<float>> values;
+  values.reserve(3 * table.buckets.size());
+  std::vector<OwnerState> states;
+  for (const model::Bucket& bucket : table.buckets) {
+    const auto of = [&](State state) -> const void* {
+      if (state != State::kMaster && !bucket.trained) return nullptr;
+      return values.emplace_back(values_of(bucket, state)).data();
+    };
+    states.push_back({{0, bucket.size}, of(State::kMaster), of(State::kExpAvg), of(State::kExpAvgSq)});
+  }
+  const fs::path directory = prepare_save(root, 4);
+  Manifest manifest{.step = 4, .shape = shape};
+  manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
+  commit_save(directory, manifest, {});
+  return directory;
+}
+
+TEST(TunedCheckpoint, HoldsNoMomentsOfWhatIsFrozen) {
+  const TestDirectory root;
+  const fs::path whole = save(root / "whole", plain_shape());
+  const model::Shape shape = frozen({"model.embed_tokens", "*.mlp.*"});
+  const fs::path part = save(root / "part", shape);
+  const model::ParameterTable table = model::parameter_table(shape);
+  const auto data_bytes = [](const fs::path& directory) {
+    return SafetensorsFile(directory / "rank-0000.safetensors").data_bytes();
+  };
+  EXPECT_EQ(data_bytes(whole), 12 * table.size());
+  EXPECT_EQ(data_bytes(part), 4 * table.size() + 8 * table.trained_size());
+  Checkpoint(part).verify();
+  EXPECT_EQ(Checkpoint(part).manifest().shape, shape);
+}
+
+// Masters are the same ones; moments come along where both have them, and stay as they are elsewhere.
+TEST(TunedCheckpoint, IsReadByAModelThatIsFrozenOtherwise) {
+  const TestDirectory root;
+  const model::Shape saved = frozen({"model.embed_tokens", "model.layers.0.mlp"});
+  Checkpoint checkpoint(save(root.path(), saved));
+  const model::Shape run = frozen({"model.layers.1", "lm_head"});
+  checkpoint.require_model(run, TensorType::kFloat32);
+  const model::ParameterTable table = model::parameter_table(run);
+  std::vector<base::Interval> owned;
+  for (const model::Bucket& bucket : table.buckets) owned.push_back({0, bucket.size});
+  checkpoint.verify(table, owned);
+  const auto was_trained = [](const model::Parameter& parameter) {
+    return parameter.name != "embedding" && parameter.name != "layers.0.gate_up" &&
+           parameter.name != "layers.0.down";
+  };
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const State state : {State::kMaster, State::kExpAvg}) {
+      if (state != State::kMaster && !bucket.trained) continue;
+      const base::Interval middle{bucket.size / 5, bucket.size - bucket.size / 7};
+      std::vector<float> read(static_cast<size_t>(middle.size()), -9.0F);
+      checkpoint.read(bucket, middle, state, read.data());
+      for (const model::Parameter& parameter : bucket.parameters) {
+        for (int64_t e = 0; e < parameter.size(); ++e) {
+          const int64_t at = parameter.offset + e;
+          if (at < middle.begin || at >= middle.end) continue;
+          const bool there = state == State::kMaster || was_trained(parameter);
+          ASSERT_EQ(read[static_cast<size_t>(at - middle.begin)],
+                    there ? value_of(parameter, e, state) : -9.0F)
+              << parameter.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(TunedCheckpoint, AdaptersMayComeButNotGo) {
+  const TestDirectory root;
+  const Checkpoint plain(save(root / "plain", plain_shape()));
+  plain.require_model(adapted(), TensorType::kFloat32);
+  const Checkpoint with(save(root / "with", adapted()));
+  EXPECT_EQ(with.manifest().shape, adapted());
+  with.require_model(adapted(), TensorType::kFloat32);
+  const auto fault = [&](const model::Shape& shape) {
+    return message_of<base::InputError>([&] { with.require_model(shape, TensorType::kFloat32); });
+  };
+  EXPECT_THAT(fault(plain_shape()), HasSubstr("has adapters of rank 2 and alpha 3 at k_proj, o_proj, up_proj "
+                                              "but the run no adapters: resume with the [lora] it was made"));
+  model::Shape other = plain_shape();
+  model::adapt(other, {.rank = 4, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
+  EXPECT_THAT(fault(other), HasSubstr("but the run adapters of rank 4"));
+}
+
+// The whole of one parameter of the model that a checkpoint holds.
+std::vector<double> saved(const model::ParameterTable& table, const std::string& name) {
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (parameter.name != name) continue;
+      std::vector<double> values;
+      for (int64_t e = 0; e < parameter.size(); ++e) values.push_back(value_of(parameter, e, State::kMaster));
+      return values;
+    }
+  }
+  ADD_FAILURE() << name;
+  return {};
+}
+
+TEST(TunedCheckpoint, ExportMergesAdapters) {
+  const TestDirectory root;
+  Checkpoint checkpoint(save(root / "run", adapted()));
+  export_checkpoint(checkpoint, root / "model");
+  const HuggingFaceModel model(root / "model");
+  EXPECT_EQ(model.shape(), plain_shape());
+  const model::ParameterTable tuned = model::parameter_table(adapted());
+  const model::Bucket& layer = model.table().layer(1);
+  std::vector<float> values(static_cast<size_t>(layer.size));
+  model.read(layer.index, {0, layer.size}, values.data());
+  for (const auto& [role, adapter, first_row, rows] : {std::tuple("qkv", 1, 16, 8),
+                                                       {"attention_out", 0, 0, 16},
+                                                       {"gate_up", 1, 20, 20},
+                                                       {"down", -1, 0, 0}}) {
+    const model::Parameter& parameter = *model::find_parameter(layer, role);
+    std::vector<double> expected = saved(tuned, base::text("layers.1.", role));
+    for (int64_t row = first_row; row < first_row + rows; ++row) {
+      const auto left = saved(tuned, base::text("layers.1.", role, ".left", adapter));
+      const auto right = saved(tuned, base::text("layers.1.", role, ".right", adapter));
+      for (int64_t column = 0; column < 12; ++column) {
+        double sum = 0;
+        for (int64_t k = 0; k < 2; ++k)
+          sum += left[static_cast<size_t>((row - first_row) * 2 + k)] *
+                 right[static_cast<size_t>(k * 12 + column)];
+        expected[static_cast<size_t>(row * 12 + column)] += 1.5 * sum;
+      }
+    }
+    for (size_t e = 0; e < expected.size(); ++e)
+      ASSERT_NEAR(values[static_cast<size_t>(parameter.offset) + e], expected[e], 1e-5) << role << " " << e;
+  }
+}
+
+TEST(TunedCheckpoint, AdaptersAloneAreNamedAsPeftDoes) {
+  const TestDirectory root;
+  Checkpoint checkpoint(save(root / "run", adapted()));
+  export_adapters(checkpoint, root / "adapter", "org/base");
+  const SafetensorsFile file(root / "adapter/adapter_model.safetensors");
+  EXPECT_EQ(file.tensors().size(), 2 * 3 * 2U);
+  const std::string layer = "base_model.model.model.layers.1.";
+  EXPECT_EQ(file.find(layer + "self_attn.k_proj.lora_A.weight")->shape, (std::vector<int64_t>{2, 12}));
+  EXPECT_EQ(file.find(layer + "self_attn.k_proj.lora_B.weight")->shape, (std::vector<int64_t>{8, 2}));
+  EXPECT_EQ(file.find(layer + "self_attn.o_proj.lora_A.weight")->shape, (std::vector<int64_t>{2, 16}));
+  EXPECT_EQ(file.find(layer + "self_attn.o_proj.lora_B.weight")->shape, (std::vector<int64_t>{12, 2}));
+  const base::Json config = base::read_json(root / "adapter/adapter_config.json");
+  EXPECT_EQ(config.at("r"), 2);
+  EXPECT_EQ(config.at("base_model_name_or_path"), "org/base");
+  Checkpoint plain(save(root / "plain", plain_shape()));
+  EXPECT_THAT(message_of<base::InputError>([&] { export_adapters(plain, root / "none", ""); }),
+              HasSubstr("has no adapters to write"));
+}
+
+TEST(TunedCheckpoint, OptimiserStatesOfAPartAreNotExported) {
+  const TestDirectory root;
+  Checkpoint checkpoint(save(root / "run", frozen({"model.embed_tokens"})));
+  EXPECT_THAT(message_of<base::InputError>(
+                  [&] { export_checkpoint(checkpoint, root / "model", {}, Contents::kTraining); }),
+              HasSubstr("take the checkpoint itself along"));
+  EXPECT_FALSE(fs::exists(root / "model"));
+}
+
+}  // namespace
+}  // namespace sluice::checkpoint

@@ -1,0 +1,58 @@
+// Products with stored matrices that may have adapters of low rank: to the rows `of` of w, factor ·
+// left·right is added without being made, w itself staying as it is (model::Factor). With δ that sum and d
+// its gradient,
+//   dleft = factor · d·rightᵀ,    dright = factor · leftᵀ·d.
+// Under TP left is cut as the rows are and right is whole on every rank; like a norm's, its gradient is then
+// this rank's part of the sum.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "layers/tensor_parallel.h"
+
+namespace sluice::layers {
+
+// Row names: A, B the matrix's rows and columns on this rank, N the rows of it that an adapter is of, K its
+// rank.
+struct Adapter {
+  at::Tensor left_NK;
+  at::Tensor right_KB;
+  int64_t first_row = 0;
+};
+
+// A matrix, or its gradient, where undefined tensors are of what is not trained.
+struct Matrix {
+  at::Tensor w_AB;
+  std::vector<Adapter> adapters;
+  double factor = 0;  // of the adapters
+
+  bool defined() const { return w_AB.defined(); }
+  // Of a gradient: whether any of it is wanted.
+  bool wanted() const;
+};
+
+// x·w: x [T, A] -> [T, B].
+at::Tensor times(const at::Tensor& x_TA, const Matrix& matrix);
+// x·wᵀ: x [T, B] -> [T, A].
+at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix);
+// base + x·w; base [T, B] stays as it is.
+at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const Matrix& matrix);
+
+// Of rows whose aᵀ·b is the gradient of w: what an adapter's factors make of them, so that its gradients need
+// no parameters any more. Undefined where they are not wanted.
+struct NarrowRows {
+  at::Tensor a_TK;  // factor · a·left
+  at::Tensor b_TK;  // factor · b·rightᵀ
+};
+std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
+                                    const at::Tensor& b_TB);
+// The same where each TP rank has a shard of b's rows.
+std::vector<NarrowRows> narrow_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
+                                    const at::Tensor& b_SB, const TensorParallel& parallel);
+// Adds to what is wanted of `gradient`, that of w being aᵀ·b (ops::accumulate_weight_gradient).
+void accumulate_gradient(const Matrix& gradient, const std::vector<NarrowRows>& narrow,
+                         const at::Tensor& a_TA, const at::Tensor& b_TB);
+
+}  // namespace sluice::layers

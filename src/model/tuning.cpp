@@ -1,0 +1,229 @@
+#include "model/tuning.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json_fields.h"
+#include "base/text.h"
+#include "model/hugging_face.h"
+
+namespace sluice::model {
+namespace {
+
+using base::InputError;
+using base::text;
+
+constexpr const char* kAllLinear = "all-linear";
+constexpr base::Range<int64_t> kRanks{1, 1 << 16};
+constexpr base::Range<double> kAlphas{1e-6, 1e6};
+
+bool glob_matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+// Which of the parameter's tensors a pattern matches.
+std::vector<bool> matched(const std::vector<std::string>& patterns,
+                          const std::vector<HuggingFaceTensor>& tensors) {
+  std::vector<bool> result;
+  for (const HuggingFaceTensor& tensor : tensors) {
+    result.push_back(std::ranges::any_of(
+        patterns, [&](const std::string& pattern) { return matches(pattern, tensor.name); }));
+  }
+  return result;
+}
+
+// Matrices that are computed as one have one gradient.
+[[noreturn]] void refuse_part(const std::vector<HuggingFaceTensor>& tensors, const std::vector<bool>& which) {
+  std::vector<std::string> all;
+  for (const HuggingFaceTensor& tensor : tensors) all.push_back(tensor.name);
+  const auto other = static_cast<size_t>(std::ranges::find(which, false) - which.begin());
+  const auto one = static_cast<size_t>(std::ranges::find(which, true) - which.begin());
+  throw InputError(text("train.freeze names ", all[one], " but not ", all[other],
+                        ", and they are computed as one matrix: freeze all of ", base::join(all, ", "),
+                        ", or give the one a group in optimizer.groups with lr = 0"));
+}
+
+// Bits of an operation's parameters as BlockType::frozen has them: those there were, and those that match.
+uint64_t frozen_bits(const ParameterTable& table, int64_t position,
+                     const std::vector<std::string>& patterns) {
+  uint64_t bits = 0;
+  const base::Interval own = table.program.at(position).own;
+  const std::vector<Parameter>& parameters = table.program.kind_at(position).parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto tensors = hugging_face_tensors(table.buckets[static_cast<size_t>(own.begin)], parameters[i]);
+    const std::vector<bool> which = matched(patterns, tensors);
+    const auto count = std::ranges::count(which, true);
+    const bool all = !which.empty() && count == static_cast<int64_t>(which.size());
+    if (parameters[i].trained && count > 0 && !all) refuse_part(tensors, which);
+    if (all || !parameters[i].trained) bits |= uint64_t{1} << i;
+  }
+  return bits;
+}
+
+// Each layer's type said, to be told apart from the others'.
+void say_block_types(Shape& shape) {
+  std::vector<BlockType> types;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) types.push_back(shape.block_type(layer));
+  shape.block_types = std::move(types);
+}
+
+void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std::string>& patterns) {
+  const auto bits = [&](int64_t position) { return frozen_bits(table, position, patterns); };
+  say_block_types(shape);
+  const int64_t first = table.program.blocks().begin;
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    shape.block_types[static_cast<size_t>(layer)].frozen = bits(first + layer);
+  shape.frozen_embedding = bits(table.program.embedding());
+  shape.frozen_head = bits(table.program.head());
+}
+
+// The modules of matrices that blocks multiply with.
+std::vector<std::string> linear_modules(const Shape& shape) {
+  std::vector<std::string> modules;
+  const Program program(shape);
+  for (const auto& kind : program.kinds()) {
+    for (const Parameter& parameter : kind->parameters()) {
+      if (parameter.one_dimensional() || parameter.factor != Factor::kNone) continue;
+      for (const std::string& tensor : parameter.tensors) {
+        const std::string module(module_of(tensor));
+        const bool of_block = tensor != "model.embed_tokens.weight" && tensor != "lm_head.weight";
+        if (of_block && std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+      }
+    }
+  }
+  return modules;
+}
+
+}  // namespace
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return glob_matches(pattern, name) || glob_matches(pattern + ".*", name);
+}
+
+std::vector<std::string> tensor_names(const ParameterTable& table) {
+  std::vector<std::string> names;
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      for (HuggingFaceTensor& tensor : hugging_face_tensors(bucket, parameter))
+        names.push_back(std::move(tensor.name));
+    }
+  }
+  return names;
+}
+
+void require_matches(const std::vector<std::string>& patterns, const std::vector<std::string>& names,
+                     const std::string& what) {
+  for (const std::string& pattern : patterns) {
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches(pattern, name); })) continue;
+    const std::string nearest = base::nearest_word(pattern, names);
+    constexpr size_t kShown = 3;
+    const std::vector<std::string> shown(
+        names.begin(), names.begin() + static_cast<int64_t>(std::min(kShown, names.size())));
+    throw InputError(text(what, " names '", pattern, "', which no parameter is called: ",
+                          nearest.empty() ? text("they are called ", base::join(shown, ", "), ", …")
+                                          : text("did you mean '", nearest, "'?")));
+  }
+}
+
+void freeze(Shape& shape, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  const ParameterTable table = parameter_table(shape);
+  require_matches(patterns, tensor_names(table), "train.freeze");
+  set_frozen(shape, table, patterns);
+  if (parameter_table(shape).trained_size() > 0) return;
+  throw InputError(text("train.freeze is ", base::join(patterns, ", "),
+                        ", which leaves nothing to train: leave some parameters out"));
+}
+
+void adapt(Shape& shape, const Lora& lora) {
+  if (lora.rank == 0) return;
+  base::require_in_range("lora.rank", lora.rank, kRanks);
+  base::require_in_range("lora.alpha", lora.alpha, kAlphas);
+  const std::vector<std::string> modules = linear_modules(shape);
+  Lora resolved = lora;
+  if (lora.targets == std::vector<std::string>{kAllLinear}) resolved.targets = modules;
+  if (resolved.targets.empty()) throw InputError("lora.targets is empty: name the modules that get adapters");
+  for (const std::string& target : resolved.targets) {
+    if (std::ranges::find(modules, target) != modules.end()) continue;
+    const std::string nearest = base::nearest_word(target, modules);
+    throw InputError(text("lora.targets names '", target, "', which no layer has: ",
+                          nearest.empty() ? text("there are ", base::join(modules, ", "))
+                                          : text("did you mean '", nearest, "'?")));
+  }
+  shape.lora = {};
+  set_frozen(shape, parameter_table(shape), {"*"});
+  shape.lora = std::move(resolved);
+}
+
+LearningRuns learning_runs(const ParameterTable& table, const std::vector<std::vector<std::string>>& groups) {
+  LearningRuns runs(table.buckets.size());
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      if (!bucket.trained) continue;
+      for (const HuggingFaceTensor& tensor : hugging_face_tensors(bucket, parameter)) {
+        const auto group = std::ranges::find_if(groups, [&](const std::vector<std::string>& patterns) {
+          return std::ranges::any_of(
+              patterns, [&](const std::string& pattern) { return matches(pattern, tensor.name); });
+        });
+        const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
+        runs[static_cast<size_t>(bucket.index)].push_back(
+            {.elements = {begin, begin + tensor.rows * parameter.columns},
+             .group = group == groups.end() ? -1 : static_cast<int>(group - groups.begin()),
+             .one_dimensional = parameter.one_dimensional()});
+      }
+    }
+  }
+  return runs;
+}
+
+bool is_tuned(const Shape& shape) {
+  const auto frozen = [](const BlockType& type) { return type.frozen != 0; };
+  return shape.lora.rank > 0 || shape.frozen_embedding != 0 || shape.frozen_head != 0 ||
+         std::ranges::any_of(shape.block_types, frozen);
+}
+
+Shape untuned(const Shape& shape) {
+  if (!is_tuned(shape)) return shape;
+  Shape plain = shape;
+  plain.lora = {};
+  plain.frozen_embedding = plain.frozen_head = 0;
+  for (BlockType& type : plain.block_types) type.frozen = 0;
+  // Types that say nothing are left out, as readers of config.json do.
+  const std::vector<BlockType> types = std::move(plain.block_types);
+  plain.block_types.clear();
+  if (std::ranges::count(types, plain.block_type(0)) != static_cast<int64_t>(types.size()))
+    plain.block_types = types;
+  return plain;
+}
+
+base::Json tuning_to_json(const Shape& shape) {
+  if (!is_tuned(shape)) return nullptr;
+  base::Json frozen = base::Json::array();
+  const ParameterTable table = parameter_table(shape);
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      if (bucket.trained) continue;
+      for (const HuggingFaceTensor& tensor : hugging_face_tensors(bucket, parameter))
+        frozen.push_back(tensor.name);
+    }
+  }
+  base::Json json = {{"frozen", frozen}};
+  if (shape.lora.rank > 0) {
+    json["lora"] = {{"rank", shape.lora.rank}, {"alpha", shape.lora.alpha}, {"targets", shape.lora.targets}};
+  }
+  return json;
+}
+
+void read_tuning(const base::Json& json, const std::string& name, Shape& shape) {
+  if (json.is_null()) return;
+  if (const base::Json* lora = base::find(json, "lora")) {
+    adapt(shape, {.rank = base::require_in(*lora, "rank", kRanks, name),
+                  .alpha = base::require_in(*lora, "alpha", kAlphas, name),
+                  .targets = base::require<std::vector<std::string>>(*lora, "targets", name)});
+  }
+  freeze(shape, base::require<std::vector<std::string>>(json, "frozen", name));
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,130 @@
+#include "model/tuning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/test_shape.h"
+
+namespace sluice::model {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string refusal(Shape shape, const std::vector<std::string>& patterns) {
+  try {
+    freeze(shape, patterns);
+  } catch (const base::InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<std::string> frozen_names(const Shape& shape) {
+  std::vector<std::string> names;
+  const ParameterTable table = parameter_table(shape);
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      EXPECT_EQ(parameter.trained, bucket.trained);
+      if (!bucket.trained) names.push_back(parameter.name);
+    }
+  }
+  return names;
+}
+
+TEST(Freeze, TakesNamesOfParametersAndOfModules) {
+  Shape shape = test_shape(2);
+  freeze(shape, {"model.embed_tokens", "model.layers.0.*layernorm.weight", "model.layers.[1-9].mlp"});
+  EXPECT_THAT(frozen_names(shape), ElementsAre("embedding", "layers.0.attention_norm", "layers.0.mlp_norm",
+                                               "layers.1.gate_up", "layers.1.down"));
+  EXPECT_TRUE(is_tuned(shape));
+  EXPECT_EQ(untuned(shape), test_shape(2));
+}
+
+TEST(Freeze, CutsAnOperationIntoABucketThatIsTrainedAndOneThatIsNot) {
+  Shape shape = test_shape(2);
+  freeze(shape, {"model.layers.1.mlp"});
+  const ParameterTable whole = parameter_table(test_shape(2)), table = parameter_table(shape);
+  ASSERT_EQ(table.buckets.size(), whole.buckets.size() + 1);
+  EXPECT_EQ(table.size(), whole.size());
+  EXPECT_EQ(table.size() - table.trained_size(), table.buckets[3].size);
+  EXPECT_TRUE(table.buckets[2].trained);
+  EXPECT_FALSE(table.buckets[3].trained);
+  EXPECT_EQ(table.buckets[2].position, table.buckets[3].position);
+  EXPECT_EQ(table.program.at(2).buckets, (std::vector<int>{2, 3}));
+  // Where initial values are drawn from does not know what is frozen.
+  EXPECT_EQ(find_parameter(table.buckets[3], "down")->place, find_parameter(whole.layer(1), "down")->place);
+}
+
+TEST(Freeze, RefusesWhatItCannotDo) {
+  const Shape shape = test_shape(2);
+  EXPECT_THAT(
+      refusal(shape, {"model.layer.0.mlp.down_proj.weight"}),
+      HasSubstr("train.freeze names 'model.layer.0.mlp.down_proj.weight', which no parameter is called: "
+                "did you mean 'model.layers.0.mlp.down_proj.weight'?"));
+  EXPECT_THAT(refusal(shape, {"transformer.h.*"}), HasSubstr("they are called model.embed_tokens.weight, "));
+  EXPECT_THAT(refusal(shape, {"*.q_proj.weight"}),
+              HasSubstr("names model.layers.0.self_attn.q_proj.weight but not "
+                        "model.layers.0.self_attn.k_proj.weight, and they are computed as one matrix"));
+  EXPECT_THAT(refusal(shape, {"*"}), HasSubstr("leaves nothing to train"));
+}
+
+TEST(Adapt, AddsFactorsAndFreezesTheRest) {
+  Shape shape = test_shape(2);
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"v_proj", "down_proj"}});
+  const ParameterTable table = parameter_table(shape);
+  std::vector<std::string> trained, files;
+  for (const Parameter& parameter : table.layer(0).parameters) {
+    trained.push_back(base::text(parameter.name, " ", parameter.rows, "x", parameter.columns));
+    files.push_back(parameter.tensors.front());
+  }
+  const std::string kv = base::text(shape.kv_width()), hidden = base::text(shape.hidden);
+  const std::string ffn = base::text(shape.ffn_hidden);
+  EXPECT_THAT(trained, ElementsAre("layers.0.qkv.left2 " + kv + "x2", "layers.0.qkv.right2 2x" + hidden,
+                                   "layers.0.down.left0 " + ffn + "x2", "layers.0.down.right0 2x" + hidden));
+  EXPECT_THAT(files, ElementsAre("self_attn.v_proj.lora_B.weight", "self_attn.v_proj.lora_A.weight",
+                                 "mlp.down_proj.lora_A.weight", "mlp.down_proj.lora_B.weight"));
+  const int64_t adapters = 2 * (shape.kv_width() + shape.ffn_hidden + 2 * shape.hidden);
+  EXPECT_EQ(table.trained_size(), shape.layers * adapters);
+  EXPECT_EQ(shape.parameters(), test_shape(2).parameters() + shape.layers * adapters);
+  EXPECT_EQ(untuned(shape), test_shape(2));
+  const TokenWork work = table.program.kind_at(1).work();
+  EXPECT_EQ(work.trained, adapters);
+  EXPECT_EQ(work.products - adapters, Program(test_shape(2)).kind_at(1).work().products);
+}
+
+TEST(Adapt, KnowsAllLinearModulesAndRefusesOthers) {
+  Shape shape = test_shape(2);
+  adapt(shape, {.rank = 1, .alpha = 1, .targets = {"all-linear"}});
+  EXPECT_THAT(shape.lora.targets,
+              ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"));
+  Shape other = test_shape(2);
+  EXPECT_THROW(adapt(other, {.rank = 1, .alpha = 1, .targets = {"q_prj"}}), base::InputError);
+}
+
+TEST(Tuning, ReadsBackFromJson) {
+  Shape shape = test_shape(2);
+  EXPECT_TRUE(tuning_to_json(shape).is_null());
+  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
+  freeze(shape, {"model.layers.0.self_attn.q_proj"});
+  Shape read = test_shape(2);
+  read_tuning(tuning_to_json(shape), "file", read);
+  EXPECT_EQ(read, shape);
+}
+
+TEST(LearningRuns, AreOfTheFirstGroupThatMatches) {
+  Shape shape = test_shape(2);
+  freeze(shape, {"model.embed_tokens"});
+  const LearningRuns runs =
+      learning_runs(parameter_table(shape), {{"*.k_proj.weight"}, {"model.layers.0.self_attn"}});
+  EXPECT_TRUE(runs[0].empty());
+  std::vector<int> groups;
+  for (const LearningRun& run : runs[1]) groups.push_back(run.group);
+  EXPECT_THAT(groups,
+              ElementsAre(-1, 1, 0, 1, 1, -1, -1, -1, -1));  // norm, q, k, v, out, norm, gate, up, down
+  EXPECT_TRUE(runs[1].front().one_dimensional);
+}
+
+}  // namespace
+}  // namespace sluice::model

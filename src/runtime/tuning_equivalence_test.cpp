@@ -1,0 +1,163 @@
+// Models of which only a part is trained, or adapters, train under any strategy as on one rank; what is
+// frozen stays to the bit.
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "base/text.h"
+#include "model/tuning.h"
+#include "runtime/test_equivalence.h"
+
+namespace sluice::runtime {
+namespace {
+
+struct Tuning {
+  std::string name;
+  void (*apply)(model::Shape&);
+};
+void PrintTo(const Tuning& tuning, std::ostream* stream) { *stream << tuning.name; }
+
+class EquivalenceOfTuning : public testing::TestWithParam<Tuning> {
+ protected:
+  static RunOptions options() {
+    RunOptions options;
+    GetParam().apply(options.shape);
+    return options;
+  }
+  static const RunRecord& one_rank() {
+    static std::map<std::string, RunRecord> records;
+    const auto [record, added] = records.try_emplace(GetParam().name);
+    if (added) record->second = run_in_process(options());
+    return record->second;
+  }
+  static void expect_as_one_rank(RunOptions options, std::vector<std::string> strategies,
+                                 const std::vector<decltype(RunOptions::plan)>& plans) {
+    options.strategies = std::move(strategies);
+    for (const auto& plan : plans) {
+      options.plan = plan;
+      const RunRecord record = run_in_process(options);
+      expect_equal(record, one_rank(), 1e-11, 1e-11);
+      EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
+      EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+    }
+  }
+};
+
+TEST_P(EquivalenceOfTuning, OnlyWhatIsTrainedMoves) {
+  const model::ParameterTable table = model::parameter_table(options().shape);
+  ParameterStore before(table, {.precision = {comm::DType::kFloat64}});
+  initialize(before, 7);
+  const RunRecord& trained = one_rank();
+  EXPECT_LT(trained.losses.back(), trained.losses.front());
+  int64_t moved = 0;
+  for (const model::Bucket& bucket : table.buckets) {
+    const double* first = before.owner(bucket.index).master.const_data_ptr<double>();
+    EXPECT_EQ(before.owner(bucket.index).exp_avg.numel(), bucket.trained ? bucket.size : 0);
+    for (const model::Parameter& parameter : bucket.parameters) {
+      const std::vector<double> whole(first + parameter.offset, first + parameter.offset + parameter.size());
+      if (bucket.trained) {
+        moved += trained.parameters.at(parameter.name) != whole ? 1 : 0;
+      } else {
+        EXPECT_EQ(trained.parameters.at(parameter.name), whole) << parameter.name;
+      }
+    }
+  }
+  EXPECT_GT(moved, 0);
+}
+
+TEST_P(EquivalenceOfTuning, UnderTensorAndPipelineParallelism) {
+  RunOptions options = EquivalenceOfTuning::options();
+  options.world_size = 6;
+  expect_as_one_rank(std::move(options), {"<3,2,1>", "<2,1,1> + <1,4,1>", "6x<1,1,1>", "<6,1,1>"},
+                     {dealt_plan});
+}
+
+TEST_P(EquivalenceOfTuning, OnLanesThatExchange) {
+  RunOptions options = EquivalenceOfTuning::options();
+  options.world_size = 6;
+  options.exchanges = {{.head_lanes = 0}, {.head_lanes = 1}};
+  expect_as_one_rank(std::move(options), {"<1,1,6>", "<2,1,3>", "<1,2,2> + 2x<1,1,1>"},
+                     {ringed_plan, dealt_plan});
+}
+
+TEST_P(EquivalenceOfTuning, OnLanesThatShare) {
+  RunOptions options = EquivalenceOfTuning::options();
+  options.world_size = 8;
+  expect_as_one_rank(std::move(options), {"<2,2,2,2>", "<1,1,4,4> + 4x<1,1,1>", "<1,2,4,2>", "<1,1,8,8>"},
+                     {dealt_plan});
+}
+
+TEST_P(EquivalenceOfTuning, UnderMemoryPoliciesAndTwoLevelLinks) {
+  RunOptions options = EquivalenceOfTuning::options();
+  options.world_size = 4;
+  options.gpus_per_node = 2;
+  options.policies = {{.recompute = true}, {.offload_permille = 500}, {}};
+  expect_as_one_rank(std::move(options), {"<1,2,2,2>", "<2,2,1>", "4x<1,1,1>"}, {dealt_plan});
+}
+
+// Owner slices and compute shards are counted without what frozen parameters lack.
+TEST_P(EquivalenceOfTuning, PeaksAreThePredictedOnes) {
+  for (const char* strategy : {"<2,1,1>", "2x<1,1,1>"}) {
+    RunOptions options = EquivalenceOfTuning::options();
+    options.world_size = 2;
+    options.steps = 2;
+    options.strategies = {strategy};
+    const RunRecord record = run_in_process(options);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const auto predicted = static_cast<double>(record.predicted_peak_bytes[1][rank]);
+      EXPECT_NEAR(static_cast<double>(record.peak_bytes[1][rank]), predicted, 0.05 * predicted) << strategy;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, EquivalenceOfTuning,
+    testing::Values(
+        Tuning{"FrozenLayersAndEmbedding",
+               [](model::Shape& s) {
+                 model::freeze(s, {"model.embed_tokens", "model.layers.[01]"});
+               }},
+        Tuning{"OnlyNormsAndTheTiedTable",
+               [](model::Shape& s) {
+                 s.tie_embeddings = true;
+                 model::freeze(s, {"*_proj.weight"});
+               }},
+        Tuning{"FrozenTiedTable",
+               [](model::Shape& s) {
+                 s.tie_embeddings = s.qkv_bias = true;
+                 model::freeze(s, {"model.embed_tokens", "*.gate_proj.weight", "*.up_proj.weight", "*norm*"});
+               }},
+        Tuning{"Adapters",
+               [](model::Shape& s) {
+                 model::adapt(s, {.rank = 3, .alpha = 12, .targets = {"q_proj", "v_proj", "down_proj"}});
+               }},
+        Tuning{"AdaptersOfAllWithATiedTable",
+               [](model::Shape& s) {
+                 s.tie_embeddings = true;
+                 model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
+               }}),
+    [](const auto& info) { return info.param.name; });
+
+// A loss on one target in twenty: micro-batches and ranks that have none at all among them.
+TEST(MaskedHead, TrainsAsOneRankUnderEveryStrategy) {
+  for (const bool tied : {false, true}) {
+    RunOptions options;
+    options.shape.tie_embeddings = tied;
+    options.loss_one_in = 20;
+    const RunRecord reference = run_in_process(options);
+    const auto expect_as_one_rank = [&](int world_size, std::vector<std::string> strategies) {
+      RunOptions run = options;
+      run.world_size = world_size;
+      run.strategies = std::move(strategies);
+      for (const auto& plan : {dealt_plan, ringed_plan}) {
+        run.plan = plan;
+        expect_equal(run_in_process(run), reference, 1e-11, 1e-11);
+      }
+    };
+    expect_as_one_rank(6, {"<3,2,1>", "<2,1,1> + <1,4,1>", "6x<1,1,1>", "<1,1,6>", "<2,1,3>"});
+    expect_as_one_rank(8, {"<2,2,2,2>", "<1,1,8,4>", "<1,2,4,2>", "<3,1,2>"});
+  }
+}
+
+}  // namespace
+}  // namespace sluice::runtime
