@@ -77,16 +77,20 @@ def backward(model, batch):
     return total
 
 
-def train(model, batches, optimizer):
-    """Losses and gradient norms (before clipping) of one step a batch."""
+def train(model, batches, optimizer, groups=None):
+    """Losses and gradient norms (before clipping) of one step a batch. `groups`: torch.optim's, in place of all parameters,
+    each with its learning rate's ratio to the configured one.
+    """
     model.train()
     adam = adamw(model, optimizer)
+    if groups:
+        adam = torch.optim.AdamW(groups, lr=optimizer["lr"], betas=tuple(optimizer["betas"]), eps=optimizer["eps"])
     losses, norms = [], []
     for step, batch in enumerate(batches):
         adam.zero_grad()
         losses.append(backward(model, batch))
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer["clip"]).item())
         for group in adam.param_groups:
-            group["lr"] = learning_rate(optimizer, step, len(batches))
+            group["lr"] = learning_rate(optimizer, step, len(batches)) * group.get("ratio", 1.0)
         adam.step()
     return losses, norms
