@@ -8,11 +8,11 @@ import re
 from harness import checkpoint_tensors, committed_steps
 from job import Broken
 
-# What a clock or an allocator decides; everything else in metrics.jsonl is the same in every repetition.
-MEASURED = re.compile(r"_ms$|^tokens_per_s$|^peak_bytes$")
+# What a clock, an allocator or a lost rank decides; everything else in metrics.jsonl is the same in every repetition.
+MEASURED = re.compile(r"_ms$|^tokens_per_s$|^peak_bytes$|^epoch$")
 
 # The files of a run directory.
-BELONGS = re.compile(r"config\.toml|calibration\.json|metrics\.jsonl|report\.html|lock/\d+|rank-\d+\.log"
+BELONGS = re.compile(r"config\.toml|calibration\.json|metrics\.jsonl|report\.html|lock/(\d+|tie-[0-9a-f]+-\d+)|rank-\d+\.log"
                      r"|events\.out\.tfevents\.[\w.-]+|trace-\d+(-predicted)?\.json"
                      r"|checkpoints/step-\d+/(manifest\.json|rank-\d{4}\.safetensors)")
 
