@@ -17,6 +17,7 @@
 #include "cli/number.h"
 #include "cli/ranks.h"
 #include "corpus/blend.h"
+#include "model/table_positions.h"
 #include "train/evaluator.h"
 #include "train/logits_file.h"
 
@@ -57,6 +58,14 @@ std::vector<corpus::Batch> batches_of(const corpus::Blend& blend, const Options&
   }
   std::erase_if(batches, [](const corpus::Batch& batch) { return batch.samples.empty(); });
   return batches;
+}
+
+int64_t longest_in(const std::vector<corpus::Batch>& batches) {
+  int64_t longest = 0;
+  for (const corpus::Batch& batch : batches) {
+    for (const corpus::Sample& sample : batch.samples) longest = std::max(longest, sample.length_tokens);
+  }
+  return longest;
 }
 
 base::Json sequence_json(const corpus::Sample& sample, const train::EvaluationResult& result) {
@@ -133,7 +142,8 @@ void run(const Options& options) {
     throw base::InputError("no document has 2 tokens or more under these options: nothing has a loss");
   }
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
-  evaluation.context_length = options.sampling.context_length;
+  evaluation.context_length =
+      model::table_positions(model.shape(), options.sampling.context_length, longest_in(batches));
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
   auto* kept =

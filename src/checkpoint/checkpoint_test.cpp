@@ -295,7 +295,8 @@ TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
   const model::Shape shape{
       .layers = 1, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 1 << 20};
   const model::ParameterTable table = model::parameter_table(shape);
-  std::vector<float> values(8U << 20U);
+  std::vector<float> values(
+      static_cast<size_t>(std::ranges::max(table.buckets, {}, &model::Bucket::size).size));
   std::iota(values.begin(), values.end(), 0.0F);
   std::vector<OwnerState> states;
   for (const model::Bucket& bucket : table.buckets) {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "config/run_config.h"
+#include "corpus/sampler.h"
 #include "cost/exchange.h"
 #include "graph/build.h"
 #include "model/head_parts.h"
@@ -141,10 +143,23 @@ void refuse_small_host(const plan::Planner& planner, int64_t length) {
            ": raise memory.host_gib, lower memory.offload, raise tp or pp, or run fewer ranks a machine"));
 }
 
+// As corpus::Sampler does for what it draws; all sequences that there are may always be one batch.
+void require_drawable(const std::vector<int64_t>& sequence_lengths, int64_t tokens_per_step) {
+  const auto all = std::reduce(sequence_lengths.begin(), sequence_lengths.end(), int64_t{0});
+  const double mean = static_cast<double>(all) / static_cast<double>(sequence_lengths.size());
+  const int64_t most_sequences = std::max(corpus::Sampler::kMostSequences, std::ssize(sequence_lengths));
+  const double most = mean * static_cast<double>(most_sequences);
+  if (tokens_per_step <= all || static_cast<double>(tokens_per_step) <= most) return;
+  throw base::InputError(text("tokens_per_step is ", tokens_per_step, ": ", base::human_count(most_sequences),
+                              " sequences have only some ", base::human_count(static_cast<int64_t>(most)),
+                              " tokens, and a batch holds no more of them; set it to that at most"));
+}
+
 }  // namespace
 
 std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
                                                  int64_t tokens_per_step, uint64_t seed) {
+  require_drawable(sequence_lengths, tokens_per_step);
   return plan::stratified_batches(sequence_lengths, {.tokens_per_step = tokens_per_step, .seed = seed});
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "model/parameters.h"
+#include "model/table_positions.h"
 
 namespace sluice::model {
 namespace {
@@ -162,6 +163,24 @@ TEST(RopeTable, YarnWithAnEmptyRampStaysFinite) {
                 .beta_slow = 1.0};
   EXPECT_THAT(table_of(shape).inverse_frequencies,
               testing::Pointwise(testing::DoubleNear(1e-15), {1.0, 0.0025}));
+}
+
+TEST(TablePositions, ReachAsFarAsSequencesAndStayOnTheContextsSideOfLongRope) {
+  Shape shape = small_shape();
+  EXPECT_EQ(table_positions(shape, 10'000'000, 900), 900);
+  EXPECT_EQ(table_positions(shape, 512, 900), 512);
+  const auto pairs = static_cast<size_t>(shape.head_dim / 2);
+  shape.window_rope = {.scaling = RopeScaling::kLongRope,
+                       .original_max_position_embeddings = 2048,
+                       .attention_factor = 1.0,
+                       .short_factors = std::vector<double>(pairs, 1.0),
+                       .long_factors = std::vector<double>(pairs, 4.0)};
+  for (const int64_t context : {2048, 2049, 1'000'000}) {
+    const int64_t positions = table_positions(shape, context, 900);
+    EXPECT_LE(positions, 2049);
+    EXPECT_EQ(rope_table(*shape.window_rope, shape.head_dim, positions).inverse_frequencies,
+              rope_table(*shape.window_rope, shape.head_dim, context).inverse_frequencies);
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "config/changes.h"
 #include "config/run_planning.h"
 #include "link/layout.h"
+#include "model/table_positions.h"
 #include "ops/device.h"
 #include "ops/tensor_memory.h"
 #include "runtime/communicators.h"
@@ -503,7 +504,8 @@ void RunContext::open_parameters() {
   runtime::Engine::Options engine;
   engine.precision = precision_of(config_.train.dtype);
   if (config_.train.reduce_dtype == "bfloat16") engine.precision.reduce = comm::DType::kBFloat16;
-  engine.context_length = config::longest_context(config_);
+  engine.context_length = model::table_positions(*config_.model.shape, config::longest_context(config_),
+                                                 data_->longest_sequence());
   engine.device = device_.device;
   engine.host_transport = transport_.get();
   {

@@ -10,7 +10,7 @@ import shutil
 import struct
 import unittest
 
-from harness import (VOCABULARY, TestCase, committed_steps, environment, free_port, losses, make_documents,
+from harness import (SLUICE, VOCABULARY, TestCase, committed_steps, environment, free_port, losses, make_documents,
                      write_corpus)
 
 RANKS = 2
@@ -287,6 +287,10 @@ class Data(BadInput):
     def test_batch_of_millions_of_sequences(self):
         self.refuse("tokens_per_step near 2^31", 2, "data.tokens_per_step is 2147483647", "at most",
                     arguments=["--dry-run"], data__tokens_per_step=2**31 - 1)
+        (self.directory / "lengths.txt").write_text("17\n900\n")
+        command = ["plan", "--gpus", "2", "--strategies", "2x<1,1,1>", "--lengths", "lengths.txt", "--tokens-per-step"]
+        outcome = self.finish(self.start([os.path.abspath(SLUICE), *command, str(2**62)]))
+        self.refuse("--tokens-per-step near 2^62", 2, "tokens_per_step is 4611686018427387904", outcome=outcome)
 
 
 class Models(BadInput):
