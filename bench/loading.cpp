@@ -95,13 +95,13 @@ void load(const fs::path& directory, const model::ParameterTable& table, int rea
   for (const model::Bucket& bucket : table.buckets) {
     owned.push_back(link::OwnerLayout{readers}.owned(bucket, rank));
   }
-  checkpoint.verify(owned);
+  checkpoint.verify(table, owned);
   std::vector<float> values;
   for (size_t bucket = 0; bucket < owned.size(); ++bucket) {
     values.resize(static_cast<size_t>(owned[bucket].size()));
     for (const auto state :
          {checkpoint::State::kMaster, checkpoint::State::kExpAvg, checkpoint::State::kExpAvgSq}) {
-      checkpoint.read(static_cast<int>(bucket), owned[bucket], state, values.data());
+      checkpoint.read(table.buckets[bucket], owned[bucket], state, values.data());
       for (const int64_t e : {int64_t{0}, owned[bucket].size() / 2, owned[bucket].size() - 1}) {
         const float expected = value_of(owned[bucket].begin + e);
         SLUICE_ASSERT(values[static_cast<size_t>(e)] == expected, "a value is not what was written");
