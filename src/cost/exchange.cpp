@@ -47,9 +47,10 @@ LanePlace LanePlace::of(std::span<const int> node_of_lane) {
                   .fewest = static_cast<int>(node_of_lane.size()),
                   .run = 0};
   for (size_t begin = 0; begin < node_of_lane.size();) {
+    const int node = node_of_lane[begin];
     size_t end = begin + 1;
-    while (end < node_of_lane.size() && node_of_lane[end] == node_of_lane[begin]) ++end;
-    place.fewest = std::min(place.fewest, static_cast<int>(end - begin));
+    while (end < node_of_lane.size() && node_of_lane[end] == node) ++end;
+    place.fewest = std::min(place.fewest, static_cast<int>(std::ranges::count(node_of_lane, node)));
     place.run = std::gcd(place.run, static_cast<int>(end - begin));
     begin = end;
   }

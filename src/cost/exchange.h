@@ -28,7 +28,7 @@ CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges);
 struct LanePlace {
   int lanes = 1;
   int fewest = 1;  // lanes on the node that has fewest of them
-  int run = 1;     // all nodes have multiples of so many
+  int run = 1;     // neighbouring lanes on one node are always multiples of so many
 
   bool in_node() const { return fewest == lanes; }
   bool operator==(const LanePlace&) const = default;

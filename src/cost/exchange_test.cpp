@@ -49,6 +49,9 @@ TEST(LanePlace, KnowsTheNodeWithTheFewestLanesAndTheRunsThatFillNodes) {
   EXPECT_EQ(place, (LanePlace{.lanes = 8, .fewest = 2, .run = 2}));
   EXPECT_FALSE(place.in_node());
   EXPECT_TRUE(LanePlace::of(std::span(nodes).subspan(2, 4)).in_node());
+  // A node that stands twice in the order keeps all its lanes, but no pair of them is inside it.
+  const int split[] = {0, 1, 1, 0};
+  EXPECT_EQ(LanePlace::of(split), (LanePlace{.lanes = 4, .fewest = 2, .run = 1}));
   EXPECT_EQ(LanePlace::aligned(12, 8), (LanePlace{.lanes = 12, .fewest = 4, .run = 4}));
   EXPECT_EQ(LanePlace::aligned(16, 8), (LanePlace{.lanes = 16, .fewest = 8, .run = 8}));
   EXPECT_EQ(LanePlace::aligned(5, 8), (LanePlace{.lanes = 5, .fewest = 5, .run = 5}));
