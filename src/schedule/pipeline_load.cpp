@@ -43,14 +43,13 @@ struct UnitWork {
 // By lane, a number of its node: lanes share one where they do on all TP ranks.
 std::vector<int> nodes_of_lanes(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
   const int per_node = cost.options().gpus_per_node;
-  std::vector<int> nodes(static_cast<size_t>(pipeline.scheme.cp), 0);
-  for (int lane = 1; lane < pipeline.scheme.cp; ++lane) {
-    bool same = true;
-    for (int t = 0; t < pipeline.scheme.tp; ++t) {
-      same = same &&
-             pipeline.rank_of(stage, lane, t) / per_node == pipeline.rank_of(stage, lane - 1, t) / per_node;
-    }
-    nodes[static_cast<size_t>(lane)] = nodes[static_cast<size_t>(lane) - 1] + (same ? 0 : 1);
+  std::map<std::vector<int>, int> numbers;  // by the nodes of a lane's TP ranks
+  std::vector<int> nodes;
+  for (int lane = 0; lane < pipeline.scheme.cp; ++lane) {
+    std::vector<int> of_lane;
+    for (int t = 0; t < pipeline.scheme.tp; ++t)
+      of_lane.push_back(pipeline.rank_of(stage, lane, t) / per_node);
+    nodes.push_back(numbers.emplace(std::move(of_lane), static_cast<int>(numbers.size())).first->second);
   }
   return nodes;
 }
