@@ -288,7 +288,8 @@ class Data(BadInput):
         self.refuse("tokens_per_step near 2^31", 2, "data.tokens_per_step is 2147483647", "at most",
                     arguments=["--dry-run"], data__tokens_per_step=2**31 - 1)
         (self.directory / "lengths.txt").write_text("17\n900\n")
-        command = ["plan", "--gpus", "2", "--strategies", "2x<1,1,1>", "--lengths", "lengths.txt", "--tokens-per-step"]
+        command = ["plan", "--gpus", "2", "--model", "llama-7b", "--strategies", "2x<1,1,1>", "--lengths", "lengths.txt",
+                   "--tokens-per-step"]
         outcome = self.finish(self.start([os.path.abspath(SLUICE), *command, str(2**62)]))
         self.refuse("--tokens-per-step near 2^62", 2, "tokens_per_step is 4611686018427387904", outcome=outcome)
 

@@ -48,7 +48,7 @@ def compare_runs(comparison, sluice, scratch, case, sections, theirs):
         where = f"{case}, {name}"
         comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-6)
         comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, 1e-4)
-        out = scratch / f"out-{ranks}"
+        out = Path(tempfile.mkdtemp(dir=scratch)) / "exported"
         program.run(sluice, "export", scratch / "run", "--out", out)
         comparison.within(f"{where}: logits of the export", [apart(reference.load_model(out, torch.float64), logits)], 1e-4)
 
