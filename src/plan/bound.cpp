@@ -178,8 +178,8 @@ class PriceSearch {
       if (constant_ns == 0) continue;
       const int64_t fuller_ns =
           std::clamp(shares_ns_[k] / groups_[k].pipelines - constant_ns, -constant_ns, constant_ns);
-      const int64_t more = kWhole * 4 * fuller_ns / (constant_ns * (6 + 2 * round));
-      parts_[k] = std::clamp<int64_t>(parts_[k] + more, 0, kWhole);
+      const Wide more = Wide{kWhole} * 4 * fuller_ns / (Wide{constant_ns} * (6 + 2 * round));
+      parts_[k] = std::clamp<int64_t>(parts_[k] + static_cast<int64_t>(more), 0, kWhole);
     }
   }
 
