@@ -1,9 +1,10 @@
-# sluice_module(NAME [TORCH] DEPENDS module... EXTERNAL target...)
+# sluice_module(NAME [TORCH] [TEST_SHARDS n] DEPENDS module... EXTERNAL target...)
 #
 # The library of src/NAME and its unit tests. Every .cpp of src/NAME and of its folders belongs to it; *_test.cpp
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
+# A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them.
 function(sluice_module name)
-  cmake_parse_arguments(module "TORCH" "" "DEPENDS;EXTERNAL" ${ARGN})
+  cmake_parse_arguments(module "TORCH" "TEST_SHARDS" "DEPENDS;EXTERNAL" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -57,6 +58,15 @@ function(sluice_module name)
   if(tests AND SLUICE_PROGRAMS)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE sluice_${name} GTest::gmock GTest::gtest_main)
-    add_test(NAME ${name} COMMAND ${name}_test)
+    if(module_TEST_SHARDS)
+      foreach(shard RANGE 1 ${module_TEST_SHARDS})
+        math(EXPR index "${shard} - 1")
+        add_test(NAME ${name}/${shard} COMMAND ${name}_test)
+        set_tests_properties(${name}/${shard} PROPERTIES
+          ENVIRONMENT "GTEST_TOTAL_SHARDS=${module_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
+      endforeach()
+    else()
+      add_test(NAME ${name} COMMAND ${name}_test)
+    endif()
   endif()
 endfunction()
