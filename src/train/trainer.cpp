@@ -543,7 +543,8 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
                 static_cast<long long>(metrics.step), static_cast<long long>(metrics.step + 1),
                 static_cast<long long>(config_.train.steps), metrics.loss, metrics.grad_norm, metrics.time_ms,
                 metrics.predicted_ms, metrics.tokens_per_s);
-  base::log_info(text(numbers, "  ", metrics.strategy, "  eta ", base::human_duration(left_ns)));
+  const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
+  base::log_info(text(numbers, "  ", metrics.strategy, eta));
 }
 
 Trainer::Trainer(TrainerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
