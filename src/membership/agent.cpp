@@ -228,12 +228,17 @@ void Agent::wait_for_another(int64_t now_ns) {
   deadline_ns_ = now_ns + 2 * options_.patience_ns + turn() * options_.turn_ns;
 }
 
+// What comes after a promise of a higher ballot; its sender is told.
+bool Agent::refuses(const Message& message, int64_t now_ns) {
+  if (message.ballot >= promised_) return false;
+  Message refused = about_next(Word::kRefused);
+  refused.ballot = promised_;
+  send(message.from, refused, now_ns);
+  return true;
+}
+
 void Agent::on_prepare(const Message& message, int64_t now_ns) {
-  if (message.ballot < promised_) {
-    Message refused = about_next(Word::kRefused);
-    refused.ballot = promised_;
-    return send(message.from, refused, now_ns);
-  }
+  if (refuses(message, now_ns)) return;
   stop_working(now_ns);
   promised_ = std::max(promised_, message.ballot);
   if (message.from.id != self_.id) wait_for_another(now_ns);
@@ -251,11 +256,7 @@ void Agent::on_promise(const Message& message, int64_t now_ns) {
 }
 
 void Agent::on_accept(const Message& message, int64_t now_ns) {
-  if (message.ballot < promised_) {
-    Message refused = about_next(Word::kRefused);
-    refused.ballot = promised_;
-    return send(message.from, refused, now_ns);
-  }
+  if (refuses(message, now_ns)) return;
   stop_working(now_ns);
   if (message.from.id != self_.id) wait_for_another(now_ns);
   promised_ = message.ballot;

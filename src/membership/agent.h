@@ -104,6 +104,7 @@ class Agent {
   int64_t turn() const;
   bool all_answered() const;
 
+  bool refuses(const Message& message, int64_t now_ns);
   void on_prepare(const Message& message, int64_t now_ns);
   void on_promise(const Message& message, int64_t now_ns);
   void on_accept(const Message& message, int64_t now_ns);
