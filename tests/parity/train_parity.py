@@ -24,8 +24,8 @@ LAYOUTS = {"one rank": (1, ["<1,1,1>"]),
            "four ranks": (4, ["<2,1,1> + 2x<1,1,1>", "<1,2,1> + <2,1,1>", "4x<1,1,1>"])}
 
 
-def configuration(scratch, model_directory, strategies, optimizer):
-    return program.write_config(scratch / "run.toml", {
+def settings(scratch, model_directory, strategies, optimizer):
+    return {
         "model": {"hf": str(model_directory)},
         "data": {"train": [[str(scratch / "corpus"), 1.0]], "context_length": SHAPE["positions"],
                  "tokens_per_step": 1024},
@@ -34,7 +34,11 @@ def configuration(scratch, model_directory, strategies, optimizer):
         "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
         "memory": {"margin_gib": 0.125},
         "log": {"tensorboard": False},
-    })
+    }
+
+
+def configuration(scratch, model_directory, strategies, optimizer):
+    return program.write_config(scratch / "run.toml", settings(scratch, model_directory, strategies, optimizer))
 
 
 # What each model changes.

@@ -14,7 +14,7 @@ import torch
 
 import program
 import reference
-from train_parity import LAYOUTS, LENGTHS, OPTIMIZER, SHAPE, STEPS
+from train_parity import LAYOUTS, LENGTHS, OPTIMIZER, SHAPE, STEPS, settings
 
 FREEZE = ["model.embed_tokens.weight", "model.layers.[01].self_attn.*", "model.layers.2.mlp.down_proj.weight"]
 GROUPS = [{"parameters": ["*norm.weight"], "lr": 1e-3}, {"parameters": ["lm_head.*"], "lr": 2e-2, "weight_decay": 0.3}]
@@ -22,17 +22,7 @@ LORA = {"rank": 6, "alpha": 18.0, "targets": ["q_proj", "v_proj", "o_proj", "dow
 
 
 def configuration(scratch, strategies, **sections):
-    told = {
-        "model": {"hf": str(scratch / "model")},
-        "data": {"train": [[str(scratch / "corpus"), 1.0]], "context_length": SHAPE["positions"],
-                 "tokens_per_step": 1024},
-        "train": {"steps": STEPS, "threads": 1, "device": "cpu"},
-        "optimizer": OPTIMIZER,
-        "parallel": {"strategies": strategies, "select": "cycle", "calibration": "analytic"},
-        "memory": {"margin_gib": 0.125},
-        "checkpoint": {"every": STEPS},
-        "log": {"tensorboard": False},
-    }
+    told = settings(scratch, scratch / "model", strategies, OPTIMIZER) | {"checkpoint": {"every": STEPS}}
     told = {name: told.get(name, {}) | sections.get(name, {}) for name in told.keys() | sections.keys()}
     groups = told["optimizer"].pop("groups", [])
     config = program.write_config(scratch / "run.toml", told)
