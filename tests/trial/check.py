@@ -12,8 +12,8 @@ from job import Broken
 MEASURED = re.compile(r"_ms$|^tokens_per_s$|^peak_bytes$|^epoch$")
 
 # The files of a run directory.
-BELONGS = re.compile(r"config\.toml|calibration\.json|metrics\.jsonl|report\.html|lock/(\d+|tie-[0-9a-f]+-\d+)|rank-\d+\.log"
-                     r"|events\.out\.tfevents\.[\w.-]+|trace-\d+(-predicted)?\.json"
+BELONGS = re.compile(r"config\.toml|calibration\.json|members\.json|metrics\.jsonl|report\.html|rank-\d+\.log"
+                     r"|lock/(\d+|tie-[0-9a-f]+-\d+)|events\.out\.tfevents\.[\w.-]+|trace-\d+(-predicted)?\.json"
                      r"|checkpoints/step-\d+/(manifest\.json|rank-\d{4}\.safetensors)")
 
 

@@ -5,6 +5,7 @@ import signal
 
 from fault import ALL, STEP, Group
 from job import RANKS
+from phase import Missed
 
 FAULTS = Group("elastic")
 GOES_ON = "goes on from memory and ends 0"
@@ -16,15 +17,23 @@ def elastic_to_phase(trial):
 
 
 def goes_on(trial, job):
-    """The run ends by itself, whatever was struck."""
-    trial.ends(job, 0)
+    """The run ends by itself, whatever was struck. Missed where nothing was: the run was through, so no epoch followed."""
+    endings = trial.ends(job, 0)
     trial.complete()
+    if "goes on from" not in endings["launcher"].output:
+        raise Missed
+
+
+def strike_workers(job, number, *ranks):
+    """Sends a signal to these ranks' workers. Missed if none is there."""
+    if not any([job.signal_worker(rank, number) for rank in ranks]):
+        raise Missed
 
 
 def kill_worker(victim):
     def strike(trial):
         job = elastic_to_phase(trial)
-        job.signal_worker(victim, signal.SIGKILL)
+        strike_workers(job, signal.SIGKILL, victim)
         goes_on(trial, job)
     return strike
 
@@ -38,30 +47,29 @@ for rank in range(RANKS):
 @FAULTS("kill -9 of two workers at once", ("join", *STEP, "evaluate", "save", "behind"), GOES_ON)
 def kill_two_workers(trial):
     job = elastic_to_phase(trial)
-    for rank in trial.chance.sample(range(RANKS), 2):
-        job.signal_worker(rank, signal.SIGKILL)
+    strike_workers(job, signal.SIGKILL, *trial.chance.sample(range(RANKS), 2))
     goes_on(trial, job)
 
 
 @FAULTS("kill -9 of all workers at once", ("join", "step", "save"), GOES_ON)
 def kill_all_workers(trial):
     job = elastic_to_phase(trial)
-    for rank in range(RANKS):
-        job.signal_worker(rank, signal.SIGKILL)
+    strike_workers(job, signal.SIGKILL, *range(RANKS))
     goes_on(trial, job)
 
 
 @FAULTS("kill -9 of a worker, again and again", ("step", "push", "save"), GOES_ON)
 def kill_again_and_again(trial):
     job = elastic_to_phase(trial)
-    for _ in range(3):
-        job.signal_worker(trial.chance.randrange(RANKS), signal.SIGKILL)
+    strike_workers(job, signal.SIGKILL, trial.chance.randrange(RANKS))
+    for _ in range(2):
         trial.pause(1.0)
+        job.signal_worker(trial.chance.randrange(RANKS), signal.SIGKILL)
     goes_on(trial, job)
 
 
 @FAULTS("SIGSTOP of a worker", ("step", "save"), "named lost, replaced, ends 0")
 def freeze_worker(trial):
     job = elastic_to_phase(trial)
-    job.signal_worker(trial.chance.randrange(RANKS), signal.SIGSTOP)
+    strike_workers(job, signal.SIGSTOP, trial.chance.randrange(RANKS))
     goes_on(trial, job)

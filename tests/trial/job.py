@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from harness import SLUICE, alive, environment, free_port, wait_until
+from harness import SLUICE, alive, children, environment, free_port, wait_until
 
 PROGRAM = os.path.abspath(SLUICE)
 RANKS = 3
@@ -148,12 +148,14 @@ class Job:
         return sorted(now)
 
     def signal_worker(self, rank, number):
-        """Sends a signal to the process that a rank's supervisor started last, if there is one."""
+        """Sends a signal to the process that a rank's supervisor started last; False if there is none."""
         of_rank = f"SLUICE_RANK={rank}".encode()
         found = [process_id for process_id, variables in processes_of(self.token).items() if of_rank in variables]
-        if len(found) > 1:  # the supervisor is older
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(max(found), number)
+        with contextlib.suppress(ProcessLookupError):
+            for worker in [child for process_id in found for child in children(process_id)]:
+                os.kill(worker, number)
+                return True
+        return False
 
     def signal_rank(self, rank, number):
         """Sends a signal to a rank, as soon as it has begun; False if it has ended."""
