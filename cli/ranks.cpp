@@ -44,6 +44,13 @@ base::LogOptions log_options(const transport::Launch& launch) {
   return log;
 }
 
+void log_into(const std::filesystem::path& run_directory, const transport::Launch& launch) {
+  base::LogOptions log = log_options(launch);
+  base::make_directories(run_directory);
+  log.file = run_directory / base::text("rank-", launch.rank, ".log");
+  base::configure_log(log);
+}
+
 // OpenMP's threads spin at the end of every loop until the last one is there. With more threads than cores
 // the last one waits for a core that a spinning one has: steps take ten times as long.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch) {
@@ -114,31 +121,37 @@ int launch_again(int ranks) {
 }
 
 train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
-  train::TrainerOptions rank =
-      this_worker(options, command, destination, transport::launch_from(environment()));
+  train::TrainerOptions rank = rank_of(transport::launch_from(environment()), options, command, destination);
   if (!rank.failure) let_crowded_threads_sleep(rank.config.train, rank.launch);
   return rank;
 }
 
-train::TrainerOptions this_worker(const RankOptions& options, const std::string& command, RankLog destination,
-                                  const transport::Launch& launch) {
+train::TrainerOptions rank_of(const transport::Launch& launch, const RankOptions& options,
+                              const std::string& command, RankLog destination) {
   train::TrainerOptions rank;
   rank.command = base::text("sluice ", command, " --config ", options.config);
   rank.launch = launch;
   rank.end_process = &end_process;
-  base::LogOptions log = log_options(rank.launch);
-  base::configure_log(log);
+  base::configure_log(log_options(launch));
   try {
     rank.config = config::read_config(options.config, options.settings);
-    if (destination == RankLog::kRunDirectory) {
-      base::make_directories(rank.config.log.dir);
-      log.file = rank.config.log.dir / base::text("rank-", rank.launch.rank, ".log");
-      base::configure_log(log);
-    }
+    if (destination == RankLog::kRunDirectory) log_into(rank.config.log.dir, launch);
   } catch (const base::Error&) {
     rank.failure = std::current_exception();
   }
   return rank;
+}
+
+train::TrainerOptions worker_of(const train::TrainerOptions& supervisor, const transport::Launch& launch) {
+  train::TrainerOptions worker = supervisor;
+  worker.launch = launch;
+  base::configure_log(log_options(launch));
+  try {
+    log_into(worker.config.log.dir, launch);
+  } catch (const base::Error&) {
+    worker.failure = std::current_exception();
+  }
+  return worker;
 }
 
 train::StopSignal end_when_told() {

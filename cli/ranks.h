@@ -39,9 +39,12 @@ int launch_again(int ranks);
 // starts itself again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
 enum class RankLog { kStderr, kRunDirectory };
 train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
-// The same for a worker that its supervisor started: it is the rank that `launch` says.
-train::TrainerOptions this_worker(const RankOptions& options, const std::string& command, RankLog log,
-                                  const transport::Launch& launch);
+// The same process as the rank of `launch`.
+train::TrainerOptions rank_of(const transport::Launch& launch, const RankOptions& options,
+                              const std::string& command, RankLog log);
+// What a rank's supervisor began with, for a worker of its that is the rank that `launch` says: the
+// configuration is that of the run's beginning, whatever has become of its file.
+train::TrainerOptions worker_of(const train::TrainerOptions& supervisor, const transport::Launch& launch);
 
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
 train::StopSignal end_when_told();

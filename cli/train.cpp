@@ -2,16 +2,21 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/ranks.h"
 #include "config/run_config.h"
 #include "config/run_planning.h"
 #include "train/offline_plan.h"
+#include "train/supervisor.h"
 #include "train/trainer.h"
 
 namespace sluice::cli {
@@ -22,6 +27,7 @@ struct Options {
   RankOptions ranks;
   std::string resume;
   bool dry_run = false;
+  bool join = false;
   std::string cluster;  // for a dry run: another one than the machine
 };
 
@@ -62,23 +68,63 @@ int launch(const Options& options) {
   });
 }
 
-// One rank: itself, or with a supervisor's listener its supervisor, whose workers are it.
-[[noreturn]] void be_rank(const Options& options) {
-  train::TrainerOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
-  if (rank.launch.supervisor_fd < 0 || rank.failure) run_rank(options, std::move(rank));
-  const train::SupervisorOptions supervisor{
-      .launch = rank.launch,
-      .run_directory = rank.config.log.dir,
-      .work = [&](const transport::Launch& launch, const train::Seat& seat) {
-        train::TrainerOptions worker = this_worker(options.ranks, "train", RankLog::kRunDirectory, launch);
-        worker.seat = seat;
-        run_rank(options, std::move(worker));
-      }};
+// Of the run: another directory's or another configuration's snapshots are not for it.
+std::string memory_identity(const config::RunConfig& config) {
+  base::CanonicalBytes bytes;
+  bytes.add(std::filesystem::absolute(config.log.dir).lexically_normal().string());
+  bytes.add(config::to_toml(config));
+  return base::hash_text(bytes.hash());
+}
+
+[[noreturn]] void supervise(const Options& options, const train::TrainerOptions& rank,
+                            std::vector<membership::Member> contacts) {
+  train::SupervisorOptions supervisor{.launch = rank.launch,
+                                      .run_directory = rank.config.log.dir,
+                                      .join_timeout_ns = rank.config.train.join_timeout_s * 1'000'000'000,
+                                      .contacts = std::move(contacts),
+                                      .work = [&](const transport::Launch& launch, const train::Seat& seat) {
+                                        train::TrainerOptions worker = worker_of(rank, launch);
+                                        worker.seat = seat;
+                                        run_rank(options, std::move(worker));
+                                      }};
+  // Our own launcher replaces who is lost; others end all ranks, and start them anew.
+  if (rank.launch.launcher != transport::Launcher::kSluice) {
+    supervisor.memory = {.identity = memory_identity(rank.config), .takes_up = options.resume == "auto"};
+  }
   end_after([&] {
     const int status = train::supervise(supervisor);
     std::fflush(nullptr);
     ::_exit(status);
   });
+}
+
+// One rank: itself, or where a run outlives its ranks the supervisor, whose workers are it.
+[[noreturn]] void be_rank(const Options& options) {
+  train::TrainerOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
+  const bool elastic = rank.config.elastic.enabled && rank.launch.world_size > 1 && !options.dry_run;
+  const bool launched =
+      rank.launch.launcher != transport::Launcher::kSluice || rank.launch.supervisor_fd >= 0;
+  if (rank.failure || !elastic || !launched) run_rank(options, std::move(rank));
+  supervise(options, rank, {});
+}
+
+// A rank beside those of a launcher, in the place of one that was lost.
+[[noreturn]] void join_run(const Options& options) {
+  end_after([&] {
+    const config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
+    const train::Roster roster = train::read_roster(config.log.dir);
+    const auto variables = environment();
+    const auto secret = variables.find("SLUICE_SECRET");
+    transport::Launch launch{.rank = roster.world_size,  // none of the first ones
+                             .world_size = roster.world_size + 1,
+                             .local_size = 0,  // not all ranks are on this machine
+                             .master_address = roster.members.front().address,
+                             .run = roster.run,
+                             .secret = secret == variables.end() ? "" : secret->second,
+                             .joins = true};
+    supervise(options, rank_of(launch, options.ranks, "train", RankLog::kStderr), roster.members);
+  });
+  std::abort();
 }
 
 }  // namespace
@@ -99,7 +145,14 @@ void add_train(CLI::App& app) {
                               base::join(strategy::cluster_preset_names(), ", "),
                               ") or a file; --nproc 0 takes all of its devices"))
       ->needs(dry_run);
+  command
+      ->add_flag("--join", options->join,
+                 "Join the run that is under way in the run directory, as one more rank behind its next step")
+      ->excludes("--nproc")
+      ->excludes("--resume")
+      ->excludes(dry_run);
   command->callback([options] {
+    if (options->join) join_run(*options);
     if (!options->cluster.empty()) return describe_on_cluster(*options);
     if (options->ranks.nproc == 0) be_rank(*options);
     const int exit_status = launch(*options);

@@ -152,5 +152,33 @@ TEST(Held, DifferingCopiesNameTheRank) {
   EXPECT_THAT(differing_copies(held), ElementsAre(HasSubstr("rank 1 of epoch 1")));
 }
 
+// Two members hold each other's slices; a third comes with what another history has left it.
+TEST(Opening, GoesOnFromTheNewestStepThatIsWholeWithinOneHistory) {
+  const auto held = [](int rank, int64_t step, int64_t epoch, bool own) {
+    return Held{.step = step, .epoch = epoch, .ranks = 2, .rank = rank, .own = own};
+  };
+  std::vector<Arrival> arrivals(3);
+  arrivals[0] = {.member = {.id = 1}, .history = 5, .held = {held(0, 8, 2, true), held(1, 8, 2, false)}};
+  arrivals[1] = {.member = {.id = 2}, .history = 6, .held = {held(1, 9, 4, true)}};
+  arrivals[2] = {.member = {.id = 3}};
+  Opening opening = opening_of(arrivals);
+  EXPECT_EQ(opening.history, 5u);
+  EXPECT_EQ(opening.epoch.number, 3) << "no epoch of that history had this number";
+  EXPECT_EQ(opening.epoch.origin.step, 8);
+  EXPECT_THAT(opening.epoch.origin.holders, ElementsAre(0, 0));
+  EXPECT_THAT(ids(opening.epoch), ElementsAre(1, 2, 3));
+  const Opening copy = opening_from_json(to_json(opening), "copy");
+  EXPECT_EQ(copy.epoch, opening.epoch);
+  EXPECT_EQ(copy.history, opening.history);
+
+  arrivals[0].held.pop_back();
+  opening = opening_of(arrivals);
+  EXPECT_EQ(opening.history, 0u);
+  EXPECT_EQ(opening.epoch.number, 0);
+  EXPECT_EQ(opening.epoch.origin.step, Origin::kNoSnapshot);
+  arrivals[1].history = 5;
+  EXPECT_EQ(opening_of(arrivals).epoch.origin.step, Origin::kNoSnapshot) << "slices of different moments";
+}
+
 }  // namespace
 }  // namespace sluice::membership

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/hash.h"
@@ -50,6 +51,29 @@ Origin newest_origin(std::span<const std::vector<Held>> held, int64_t present) {
     break;
   }
   return origin;
+}
+
+Opening opening_of(std::span<const Arrival> arrivals) {
+  Opening opening;
+  std::set<uint64_t> histories;
+  for (const Arrival& arrival : arrivals) {
+    opening.epoch.members.push_back(arrival.member);
+    if (!arrival.held.empty()) histories.insert(arrival.history);
+  }
+  for (const uint64_t history : histories) {
+    std::vector<std::vector<Held>> held;
+    int64_t next = 0;
+    for (const Arrival& arrival : arrivals) {
+      held.push_back(arrival.history == history ? arrival.held : std::vector<Held>());
+      for (const Held& slices : held.back()) next = std::max(next, slices.epoch + 1);
+    }
+    const Origin origin = newest_origin(held, next);
+    if (origin.step <= opening.epoch.origin.step) continue;
+    opening.history = history;
+    opening.epoch.number = next;
+    opening.epoch.origin = origin;
+  }
+  return opening;
 }
 
 std::vector<std::string> differing_copies(std::span<const std::vector<Held>> held) {
@@ -105,6 +129,31 @@ Held held_from_json(const base::Json& json, const std::string& name) {
           .rank = base::require<int>(json, "rank", name),
           .hash = base::parse_hash(base::require<std::string>(json, "hash", name)),
           .own = base::require<bool>(json, "own", name)};
+}
+
+base::Json to_json(const Arrival& arrival) {
+  base::Json json{{"member", to_json(arrival.member)},
+                  {"history", base::hash_text(arrival.history)},
+                  {"held", base::Json::array()}};
+  for (const Held& held : arrival.held) json["held"].push_back(to_json(held));
+  return json;
+}
+
+Arrival arrival_from_json(const base::Json& json, const std::string& name) {
+  Arrival arrival{.member = member_from_json(base::require<base::Json>(json, "member", name), name),
+                  .history = base::parse_hash(base::require<std::string>(json, "history", name))};
+  for (const base::Json& held : base::require<base::Json>(json, "held", name))
+    arrival.held.push_back(held_from_json(held, name));
+  return arrival;
+}
+
+base::Json to_json(const Opening& opening) {
+  return {{"epoch", to_json(opening.epoch)}, {"history", base::hash_text(opening.history)}};
+}
+
+Opening opening_from_json(const base::Json& json, const std::string& name) {
+  return {.epoch = epoch_from_json(base::require<base::Json>(json, "epoch", name), name),
+          .history = base::parse_hash(base::require<std::string>(json, "history", name))};
 }
 
 base::Json to_json(const Epoch& epoch) {

@@ -60,10 +60,29 @@ struct Epoch {
 // hangs on one member only is lost with the next.
 Origin newest_origin(std::span<const std::vector<Held>> held, int64_t present);
 
+// One of those who begin a run together, and what a supervisor before it left it.
+struct Arrival {
+  Member member;
+  uint64_t history = 0;    // that `held` is of; 0: of none
+  std::vector<Held> held;  // steps and epochs name the same moments within one history only
+};
+
+// The first epoch of those who arrived, by rank, and the history that it continues, 0 for none: it goes on
+// from the newest step that is whole among them, with a number that no epoch of that history had.
+struct Opening {
+  Epoch epoch;
+  uint64_t history = 0;
+};
+Opening opening_of(std::span<const Arrival> arrivals);
+
 // Ranks whose own slices differ from their buddy's copy of the same step and epoch: memory or a processor is
 // at fault. One line each, for people.
 std::vector<std::string> differing_copies(std::span<const std::vector<Held>> held);
 
+base::Json to_json(const Arrival& arrival);
+Arrival arrival_from_json(const base::Json& json, const std::string& name);
+base::Json to_json(const Opening& opening);
+Opening opening_from_json(const base::Json& json, const std::string& name);
 base::Json to_json(const Epoch& epoch);
 Epoch epoch_from_json(const base::Json& json, const std::string& name);
 base::Json to_json(const Member& member);

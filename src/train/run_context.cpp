@@ -594,9 +594,10 @@ void RunContext::end_for(const transport::Loss& loss) {
 }
 
 // The failure that is being handled came before the ranks knew of each other. In an epoch that only means
-// that one of them is gone.
+// that one of them is gone; and who failed before has that to say.
 void RunContext::throw_not_met() const {
-  if (!options_.seat || options_.failure) throw;
+  if (options_.failure) std::rethrow_exception(options_.failure);
+  if (!options_.seat) throw;
   throw EpochOver(describe(std::current_exception()).what());
 }
 

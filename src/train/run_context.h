@@ -56,6 +56,7 @@ class RunContext {
   void fail(const base::Error& error);
 
   int rank() const { return options_.launch.rank; }
+  transport::Launcher launcher() const { return options_.launch.launcher; }
   const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
   const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
   const std::optional<Seat>& seat() const { return options_.seat; }

@@ -4,11 +4,16 @@
 //
 // A slot holds bytes of three parts: the rank's own owner slices, those of the rank whose buddy it is, and
 // the state of the run as text. What is sealed stays as it is until its slot is opened again.
+//
+// Where a launcher ends all ranks when one is lost and starts them anew, the memory has a name: files of a
+// folder in memory (/dev/shm), which the new supervisor finds. Whoever uses such files holds a lock (flock)
+// on the first of them, with its workers; files that nobody holds are a dead supervisor's.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,16 +40,33 @@ struct Snapshot {
   int64_t bytes() const { return own_bytes + copy_bytes + text_bytes; }
 };
 
+// Where memory with a name lies. Two runs are the same one if their identity is.
+struct NamedMemory {
+  std::filesystem::path folder = "/dev/shm";
+  std::string identity;    // of few letters and digits: part of the files' names
+  bool takes_up = false;   // what a dead supervisor of the run has left; else it is removed
+  int64_t stale_s = 3600;  // without a snapshot: what other runs of this user left is removed
+};
+
 class SnapshotMemory {
  public:
-  // RunError when the system gives none.
+  // Without a name: goes with the process. RunError when the system gives none.
   SnapshotMemory();
+  // The newest that a dead supervisor left, or new files, which remain until remove_name().
+  explicit SnapshotMemory(const NamedMemory& named);
   ~SnapshotMemory();
   SnapshotMemory(const SnapshotMemory&) = delete;
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
 
   // What is sealed. Also while a worker writes.
   std::vector<membership::Held> held() const;
+
+  // Nobody is to find this memory any more: the run has ended.
+  void remove_name();
+  // Steps and epochs mean the same moments only in one history: of attempts of which each took up what the
+  // one before had left. 0: of none yet.
+  uint64_t history() const { return control_->history; }
+  void set_history(uint64_t history) { control_->history = history; }
 
   // A mapping of a slot's bytes, as long as it lives.
   class View {
@@ -88,18 +110,29 @@ class SnapshotMemory {
  private:
   struct Seal {
     std::atomic<int64_t> serial = 0;  // 0: not sealed; else higher the later
+    bool unnamed = true;              // its bytes have no name: the folder has no room for them
     Snapshot snapshot;
   };
+  static constexpr uint64_t kFormat = 0x534c5543'00000001;  // of Control
   struct Control {
+    std::atomic<uint64_t> format = 0;  // kFormat once it is whole
+    std::atomic<uint64_t> history = 0;
     std::atomic<int> boundary = 0;
     std::atomic<int> done = 0;
     std::array<Seal, 2> seals;
   };
 
+  bool take_up(const std::filesystem::path& file);
+  void make_named(const std::filesystem::path& file);
+  std::filesystem::path slot_path(size_t slot) const;
+  int file_of(size_t slot) const;
   size_t older() const;
 
   Control* control_ = nullptr;  // shared with the workers
-  std::array<transport::Socket, 2> files_;
+  std::filesystem::path name_;  // of the file that holds `control_`; "": none
+  transport::Socket lock_;      // that file, locked
+  std::array<transport::Socket, 2> unnamed_;
+  std::array<transport::Socket, 2> named_;
 };
 
 }  // namespace sluice::train

@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <string>
+
+#include "base/text.h"
 
 namespace sluice::train {
 namespace {
@@ -104,6 +108,80 @@ TEST(SnapshotMemory, WordsGoBothWays) {
   memory.clear_words();
   EXPECT_FALSE(memory.is_done());
   EXPECT_FALSE(memory.boundary_is_asked());
+}
+
+// Memory with a name, in a folder that stands for /dev/shm.
+class NamedSnapshotMemory : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // A supervisor that seals a step and is killed.
+  void leave(const std::string& identity, int64_t step) {
+    in_worker([&] {
+      SnapshotMemory memory(NamedMemory{.folder = folder_, .identity = identity});
+      memory.set_history(7);
+      write(memory, snapshot_of(step), 'a');
+      kill(getpid(), SIGKILL);
+    });
+  }
+  NamedMemory again(const std::string& identity) const {
+    return {.folder = folder_, .identity = identity, .takes_up = true};
+  }
+  int64_t files() const {
+    return std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator());
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / base::text("snapshot-memory-test-", getpid());
+};
+
+TEST_F(NamedSnapshotMemory, AKilledSupervisorsSnapshotIsTakenUpByTheNextOne) {
+  leave("a", 3);
+  SnapshotMemory memory(again("a"));
+  EXPECT_EQ(memory.history(), 7u);
+  ASSERT_THAT(memory.held(), SizeIs(2));
+  const auto view = memory.find(3, 0);
+  ASSERT_TRUE(view.has_value());
+  EXPECT_EQ(std::string(view->own(), 14), std::string(14, 'a'));
+}
+
+TEST_F(NamedSnapshotMemory, WhatALivingSupervisorHoldsIsLeftAlone) {
+  SnapshotMemory living(NamedMemory{.folder = folder_, .identity = "a"});
+  write(living, snapshot_of(3), 'a');
+  SnapshotMemory memory(again("a"));
+  EXPECT_THAT(memory.held(), IsEmpty());
+  EXPECT_THAT(living.held(), SizeIs(2));
+}
+
+TEST_F(NamedSnapshotMemory, ARunThatBeginsAnewRemovesWhatItsPredecessorLeft) {
+  leave("a", 3);
+  SnapshotMemory memory(NamedMemory{.folder = folder_, .identity = "a"});
+  EXPECT_THAT(memory.held(), IsEmpty());
+  EXPECT_EQ(files(), 3) << "its own seals and slots";
+}
+
+TEST_F(NamedSnapshotMemory, OtherRunsMemoryIsRemovedOnceItIsStale) {
+  leave("b", 3);
+  SnapshotMemory memory(again("a"));
+  EXPECT_EQ(files(), 6);
+  NamedMemory named = again("c");
+  named.stale_s = 0;
+  SnapshotMemory another(named);
+  EXPECT_EQ(files(), 6) << "a's, which lives, and c's";
+}
+
+TEST_F(NamedSnapshotMemory, NothingIsLeftOfARunThatHasEnded) {
+  SnapshotMemory memory(again("a"));
+  write(memory, snapshot_of(3), 'a');
+  memory.remove_name();
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(NamedSnapshotMemory, WithoutAFolderTheMemoryHasNoName) {
+  SnapshotMemory memory(NamedMemory{.folder = folder_ / "missing", .identity = "a"});
+  write(memory, snapshot_of(3), 'a');
+  EXPECT_THAT(memory.held(), SizeIs(2));
 }
 
 }  // namespace

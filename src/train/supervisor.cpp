@@ -9,16 +9,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "membership/agent.h"
+#include "transport/gloo.h"
 #include "transport/mail.h"
 #include "transport/run_key.h"
 
@@ -63,25 +67,49 @@ std::vector<Member> members_of(const Launch& launch) {
   return members;
 }
 
+std::string address_of(const Launch& launch) {
+  return launch.supervisor_ports.empty() ? transport::own_address({.launch = launch}) : launch.master_address;
+}
+
+transport::Socket listener_of(const Launch& launch) {
+  return launch.supervisor_fd >= 0 ? transport::inherited(launch.supervisor_fd)
+                                   : transport::listen_at(address_of(launch));
+}
+
+uint64_t random_history() {
+  uint64_t history = 0;
+  std::memcpy(&history, transport::random_bytes(sizeof history).data(), sizeof history);
+  return history;
+}
+
+// What rank 0 makes of what all supervisors bring to their meeting.
+std::string open_run(const std::vector<std::string>& texts) {
+  std::vector<membership::Arrival> arrivals;
+  for (const std::string& text : texts)
+    arrivals.push_back(membership::arrival_from_json(base::parse_json(text, "an arrival"), "an arrival"));
+  membership::Opening opening = membership::opening_of(arrivals);
+  if (opening.history == 0) opening.history = random_history();
+  return membership::to_json(opening).dump();
+}
+
 class Supervisor final : public membership::World {
  public:
   explicit Supervisor(const SupervisorOptions& options)
       : options_(options),
         signals_(watched_signals()),
-        store_(transport::listen_at(options.launch.master_address)),
-        mail_(transport::inherited(options.launch.supervisor_fd), options.launch.key()),
-        self_(self_of(options.launch)) {
+        store_(transport::listen_at(address_of(options.launch))),
+        listener_(listener_of(options.launch)),
+        self_(self_of(options.launch)),
+        mail_(std::move(listener_), options.launch.key()) {
+    if (options.memory) memory_.emplace(*options.memory);
+    if (!options.memory) memory_.emplace();
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
     signal_file_ = transport::Socket(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
-    const std::vector<Member> members = members_of(options.launch);
     if (options.launch.joins) {
-      std::vector<Member> contacts = members;
-      contacts.erase(contacts.begin() + options.launch.rank);
-      agent_.emplace(self_, contacts, *this, membership::AgentOptions{}, now_ns());
-    } else {
-      const Epoch first{.number = 0, .members = members};
-      agent_.emplace(self_, first, *this, membership::AgentOptions{});
-      start_worker(first);
+      agent_.emplace(self_, contacts(), *this, membership::AgentOptions{}, now_ns());
+    } else if (const std::optional<Epoch> first = first_epoch()) {
+      agent_.emplace(self_, *first, *this, membership::AgentOptions{});
+      start_worker(*first);
     }
   }
 
@@ -89,21 +117,117 @@ class Supervisor final : public membership::World {
     while (!exit_status_) {
       wait();
       read_signals();
+      look_at_launcher();
       reap();
       read_mail();
       if (!exit_status_) agent_->on_time(now_ns());
     }
     stop_worker();
-    tell_the_end();
+    if (agent_) tell_the_end();
+    const bool useless = *exit_status_ == 0 || *exit_status_ == transport::kReplaceableStatus;
+    if (useless || memory_->held().empty()) memory_->remove_name();
     return *exit_status_;
   }
 
  private:
+  // Ids that all know follow from ranks; others are drawn.
   Member self_of(const Launch& launch) const {
-    return {.id = launch.joins ? random_id() : first_id(launch.rank),
-            .address = launch.master_address,
-            .port = launch.supervisor_ports[static_cast<size_t>(launch.rank)],
+    const bool known = !launch.supervisor_ports.empty() && !launch.joins;
+    const std::string address = address_of(launch);
+    return {.id = known ? first_id(launch.rank) : random_id(),
+            .host = launch.supervisor_ports.empty() ? address : "",
+            .address = address,
+            .port = transport::port_of(listener_),
             .store_port = transport::port_of(store_)};
+  }
+
+  std::vector<Member> contacts() const {
+    if (!options_.contacts.empty()) return options_.contacts;
+    std::vector<Member> others = members_of(options_.launch);
+    others.erase(others.begin() + options_.launch.rank);
+    return others;
+  }
+
+  // Nothing when there is none: the run ends then.
+  std::optional<Epoch> first_epoch() {
+    if (!options_.launch.supervisor_ports.empty()) return Epoch{.members = members_of(options_.launch)};
+    const std::string answer = meet();
+    if (exit_status_) return std::nullopt;
+    const membership::Opening opening = membership::opening_from_json(
+        base::parse_json(answer, "the meeting's answer"), "the meeting's answer");
+    memory_->set_history(opening.history);
+    return opening.epoch;
+  }
+
+  // In a process of its own, which a signal may end.
+  std::string meet() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      end(1, text("cannot meet the other ranks: ", std::strerror(errno)));
+      return "";
+    }
+    const transport::Socket reading(ends[0]);
+    transport::Socket writing(ends[1]);
+    const pid_t supervisor = getpid();
+    std::fflush(nullptr);
+    worker_ = fork();
+    if (worker_ == 0) attend(supervisor, writing);
+    writing.close();
+    std::string answer;
+    while (!exit_status_) {
+      std::array<pollfd, 2> entries{{{signal_file_.fd(), POLLIN, 0}, {reading.fd(), POLLIN, 0}}};
+      constexpr int kPauseMs = 500;
+      poll(entries.data(), entries.size(), kPauseMs);
+      if (entries[0].revents != 0 && asked_to_stop()) end(1, "stopped by a signal; nothing was saved");
+      look_at_launcher();
+      if (entries[1].revents == 0) continue;
+      std::array<char, 4096> buffer;
+      const ssize_t got = read(reading.fd(), buffer.data(), buffer.size());
+      if (got <= 0) break;
+      answer.append(buffer.data(), static_cast<size_t>(got));
+    }
+    int status = 0;
+    if (exit_status_) kill(worker_, SIGKILL);
+    waitpid(std::exchange(worker_, -1), &status, 0);
+    if (!exit_status_ && status != 0) end(WIFEXITED(status) ? WEXITSTATUS(status) : 1, "");
+    return answer;
+  }
+
+  [[noreturn]] void attend(pid_t supervisor, const transport::Socket& writing) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(1);
+    const membership::Arrival own{.member = self_, .history = memory_->history(), .held = memory_->held()};
+    try {
+      const std::string answer =
+          transport::meet({.launch = options_.launch, .join_timeout_ns = options_.join_timeout_ns},
+                          membership::to_json(own).dump(), &open_run);
+      for (size_t sent = 0; sent < answer.size();) {
+        const ssize_t now = ::write(writing.fd(), answer.data() + sent, answer.size() - sent);
+        if (now < 0) _exit(1);
+        sent += static_cast<size_t>(now);
+      }
+      _exit(0);
+    } catch (const base::Error& error) {
+      base::log_error(error.what());
+      _exit(error.exit_status());
+    } catch (const std::exception& error) {
+      base::log_error(base::describe_failure(error));
+      _exit(1);
+    }
+  }
+
+  bool asked_to_stop() {
+    signalfd_siginfo info{};
+    bool asked = false;
+    while (read(signal_file_.fd(), &info, sizeof info) == sizeof info)
+      asked = asked || info.ssi_signo != SIGCHLD;
+    return asked;
+  }
+
+  // Ranks don't go on without their launcher, which may start others in their place.
+  void look_at_launcher() {
+    if (!options_.launch.has_parent || getppid() == parent_) return;
+    end(1, text("the launcher (process ", parent_, ") died: a rank does not go on without it"));
   }
 
   // World.
@@ -117,7 +241,7 @@ class Supervisor final : public membership::World {
       waitpid(worker_, nullptr, 0);
       worker_ = -1;
     }
-    return memory_.held();
+    return memory_->held();
   }
 
   void start_worker(const Epoch& epoch) override {
@@ -126,17 +250,18 @@ class Supervisor final : public membership::World {
     for (const Member& member : epoch.members) {
       if (member.id != self_.id) mail_.connect({member.address, member.port});
     }
-    memory_.clear_words();
-    memory_.keep_only(epoch.origin.step, epoch.origin.epoch);
+    memory_->clear_words();
+    memory_->keep_only(epoch.origin.step, epoch.origin.epoch);
     const Launch launch = launch_of(epoch);
     const pid_t supervisor = getpid();
+    std::fflush(nullptr);  // or both processes write it
     worker_ = fork();
     if (worker_ == 0) work(launch, epoch, supervisor);
     if (worker_ < 0) end(1, text("cannot start a worker: ", std::strerror(errno)));
-    if (epoch.number == 0 && launch.listening_fd >= 0) ::close(launch.listening_fd);
+    if (knows_ports(epoch) && launch.listening_fd >= 0) ::close(launch.listening_fd);
   }
 
-  void ask_for_boundary() override { memory_.ask_for_boundary(); }
+  void ask_for_boundary() override { memory_->ask_for_boundary(); }
 
   bool take_tie(int64_t epoch) override {
     const fs::path path = options_.run_directory / "lock" / text("tie-", run_, "-", epoch);
@@ -172,6 +297,9 @@ class Supervisor final : public membership::World {
   }
 
   void tell_of(const Epoch& epoch) {
+    base::log(base::LogLevel::kDebug,
+              text("epoch ", epoch.number, " of ", epoch.ranks(), " ranks is ",
+                   base::hash_text(base::hash_bytes(membership::to_json(epoch).dump()))));
     const bool tells = epoch.number > 0 && epoch.rank_of(self_.id) == 0;
     const int before = std::exchange(ranks_, epoch.ranks());
     if (!tells) return;
@@ -192,8 +320,13 @@ class Supervisor final : public membership::World {
     return true;
   }
 
+  // The local launcher's first epoch: its ranks meet where it says.
+  bool knows_ports(const Epoch& epoch) const {
+    return epoch.number == 0 && !options_.launch.supervisor_ports.empty();
+  }
+
   Launch launch_of(const Epoch& epoch) const {
-    if (epoch.number == 0) return options_.launch;
+    if (knows_ports(epoch)) return options_.launch;
     Launch launch = options_.launch;
     launch.rank = epoch.rank_of(self_.id);
     launch.world_size = epoch.ranks();
@@ -218,7 +351,7 @@ class Supervisor final : public membership::World {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     signal_file_.close();
     mail_.close();
-    options_.work(launch, {epoch, &memory_, run_});
+    options_.work(launch, {epoch, &*memory_, run_, options_.launch.key()});
     _exit(1);
   }
 
@@ -250,7 +383,7 @@ class Supervisor final : public membership::World {
     worker_ = -1;
     const bool lost = WIFSIGNALED(status) || WEXITSTATUS(status) == transport::kReplaceableStatus;
     if (!lost) return end(WEXITSTATUS(status), "");
-    if (memory_.is_done()) return end(0, "");
+    if (memory_->is_done()) return end(0, "");
     if (agent_->run_end()) return end(*agent_->run_end(), "");
     if (WIFSIGNALED(status)) {
       base::log_warning(
@@ -297,10 +430,12 @@ class Supervisor final : public membership::World {
   const sigset_t signals_;
   sigset_t before_{};
   transport::Socket signal_file_;
+  const pid_t parent_ = getppid();
   const transport::Socket store_;  // where this rank's workers serve stores
-  transport::Mail mail_;
+  transport::Socket listener_;     // until it is the mail's
   const Member self_;
-  SnapshotMemory memory_;
+  transport::Mail mail_;
+  std::optional<SnapshotMemory> memory_;
   std::optional<membership::Agent> agent_;
   pid_t worker_ = -1;
   bool stopping_ = false;
@@ -311,6 +446,40 @@ class Supervisor final : public membership::World {
 };
 
 }  // namespace
+
+namespace {
+
+constexpr const char* kRosterSchema = "sluice.members/1";
+
+fs::path roster_path(const fs::path& run_directory) { return run_directory / "members.json"; }
+
+}  // namespace
+
+void write_roster(const fs::path& run_directory, const Seat& seat) {
+  base::Json json{{"schema", kRosterSchema},
+                  {"run", seat.key.run},
+                  {"ranks", seat.key.world_size},
+                  {"members", base::Json::array()}};
+  for (const Member& member : seat.epoch.members) json["members"].push_back(membership::to_json(member));
+  base::write_json(roster_path(run_directory), json);
+}
+
+Roster read_roster(const fs::path& run_directory) {
+  const fs::path path = roster_path(run_directory);
+  if (!fs::exists(path)) {
+    throw base::InputError(text("no run that can be joined is under way in ", run_directory.string(), ": ",
+                                path.string(),
+                                " is missing; elastic runs of torchrun, MPI, Slurm or by hand write it"));
+  }
+  const base::Json json = base::read_json(path);
+  const std::string name = path.string();
+  base::require_schema(json, kRosterSchema, name);
+  Roster roster{.run = base::require<std::string>(json, "run", name),
+                .world_size = base::require<int>(json, "ranks", name)};
+  for (const base::Json& member : base::require<base::Json>(json, "members", name))
+    roster.members.push_back(membership::member_from_json(member, name));
+  return roster;
+}
 
 int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
 

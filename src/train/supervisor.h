@@ -4,12 +4,17 @@
 // and every supervisor forks a new one.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "membership/epoch.h"
 #include "train/snapshot_memory.h"
 #include "transport/launch.h"
+#include "transport/run_key.h"
 
 namespace sluice::train {
 
@@ -17,18 +22,38 @@ namespace sluice::train {
 struct Seat {
   membership::Epoch epoch;
   SnapshotMemory* memory = nullptr;
-  std::string run;  // names the run in all of its epochs
+  std::string run;        // names the run in all of its epochs
+  transport::RunKey key;  // of its supervisors: who knows it may join
 };
 
 struct SupervisorOptions {
   transport::Launch launch;             // of the first epoch, or of who joins
   std::filesystem::path run_directory;  // for the tie between two halves
+  int64_t join_timeout_ns =
+      60'000'000'000;  // for all supervisors to meet, where the launcher doesn't name them
+  std::vector<membership::Member>
+      contacts;                       // of who joins: whom to ask, where the launcher doesn't name them
+  std::optional<NamedMemory> memory;  // none: what the rank's workers seal goes with this process
   // Is the worker, in a process of its own: must end it. Nothing that it does is seen here but the snapshots.
   std::function<void(const transport::Launch& launch, const Seat& seat)> work;
 };
 
 // Supervises this rank until the run is over; the exit status, of which the user has been told why. REQUIRES:
 // the process has one thread, and blocks SIGTERM and SIGINT.
+//
+// Under our local launcher supervisors know each other's ports. Under others they meet first, at the store
+// that the launcher's ranks share, in a process that each of them forks for it: what libtorch starts for a
+// store has no place in a process that forks.
 int supervise(const SupervisorOptions& options);
+
+// Who has to be asked to join the run of a directory, as its newest epoch's first rank wrote it down, and how
+// the run is called. InputError when no run that can be joined is under way there.
+struct Roster {
+  std::vector<membership::Member> members;
+  std::string run;  // RunKey::run
+  int world_size = 1;
+};
+void write_roster(const std::filesystem::path& run_directory, const Seat& seat);
+Roster read_roster(const std::filesystem::path& run_directory);
 
 }  // namespace sluice::train

@@ -185,6 +185,9 @@ void Trainer::Impl::open_run_files() {
                       {config_.checkpoint.keep, config_.checkpoint.keep_hours});
     base::write_file_atomically(config_.log.dir / "config.toml", config::to_toml(config_));
     base::write_json(config_.log.dir / "calibration.json", run_.calibration());
+    // The local launcher replaces ranks itself, under a secret that nobody else has.
+    if (run_.seat() && run_.launcher() != transport::Launcher::kSluice)
+      write_roster(config_.log.dir, *run_.seat());
     metrics_ = std::make_unique<report::MetricsWriter>(
         report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, run_.resumed().step});
     if (metrics_->missing_steps() > 0) {

@@ -107,6 +107,8 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
   std::chrono::milliseconds patience_;
 };
 
+std::vector<uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
 // How long a rank that gives up keeps its store open for the others to read why.
 constexpr std::chrono::seconds kFarewell(3);
 
@@ -309,6 +311,34 @@ std::string own_address(const GlooOptions& options) {
     return address_towards(kSomewhereElse);
   } catch (const base::RunError&) {
     return own;
+  }
+}
+
+std::string meet(const GlooOptions& options, const std::string& own,
+                 const std::function<std::string(const std::vector<std::string>&)>& answer) {
+  const Launch& launch = options.launch;
+  const auto key_of = [](int rank) { return base::text("text/", rank); };
+  try {
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("meeting", connect_store(options));
+    store->set(key_of(launch.rank), as_bytes(own));
+    Join(store, options).run();
+    if (launch.rank == 0) {
+      std::vector<std::string> texts;
+      for (int rank = 0; rank < launch.world_size; ++rank) texts.push_back(store->get_to_str(key_of(rank)));
+      store->set("answer", as_bytes(answer(texts)));
+    }
+    std::string answered = store->get_to_str("answer");
+    store->add("read", 1);
+    // The store ends with rank 0.
+    const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options.join_timeout_ns);
+    while (launch.rank == 0 && store->add("read", 0) < launch.world_size && Clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return answered;
+  } catch (const base::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw base::RunError(
+        base::text("rank 0 left while the ranks were joining: ", base::describe_failure(error)));
   }
 }
 

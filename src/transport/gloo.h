@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/transport.h"
 #include "transport/launch.h"
@@ -24,6 +26,11 @@ struct GlooOptions {
 // that did. Communicators throw RunError naming communicator, operation and peer when one of their ranks is
 // gone or the timeout passes.
 std::unique_ptr<comm::Transport> gloo_transport(const GlooOptions& options);
+
+// Before there are communicators, and by processes that make none: hands every rank's text, rank by rank, to
+// rank 0, and what it answers to all. Collective; throws as gloo_transport.
+std::string meet(const GlooOptions& options, const std::string& own,
+                 const std::function<std::string(const std::vector<std::string>&)>& answer);
 
 // options.address, or else this machine's address on the way to rank 0.
 std::string own_address(const GlooOptions& options);

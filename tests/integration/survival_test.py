@@ -1,0 +1,213 @@
+"""What a run survives under launchers that are not ours: the table of docs/operating.md. Whatever is lost, no step that
+was sealed in memory is, and the losses are those of a run that nothing disturbed. No checkpoint is saved here.
+
+With the argument `torchrun`: torchrun's rows (needs the environment that `make parity` makes); else all others.
+"""
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import time
+import unittest
+
+from harness import RUN_TIMEOUT_S, TestCase, children, environment, free_port, losses, records, wait_until
+
+RANKS = 4
+STEPS = 30
+MPIRUN = shutil.which("mpirun")
+TORCHRUN = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice") / "parity/bin/torchrun"
+MEMORY = pathlib.Path("/dev/shm")
+
+
+def left_in_memory(since):
+    """Named memory that was made since then and that nobody holds."""
+    left = []
+    for path in MEMORY.glob("sluice-*.seals"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.stat().st_ctime > since:
+                left.append(path.name)
+    return left
+
+
+def descendants(process_id):
+    """Processes below one, those nearest to it first."""
+    found = children(process_id)
+    for child in found:
+        found += children(child)
+    return found
+
+
+class Survival(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.begin = time.time()
+        self.configure("whole")
+        self.train("whole", RANKS)
+        self.expected = losses(self.directory / "whole")
+
+    def configure(self, run, **changes):
+        return self.config(run, **{"train__steps": STEPS, "train__dtype": "float64", "elastic__enabled": True,
+                                   "elastic__buddy_every": 1, **changes})
+
+    def reach(self, run, epoch, step):
+        """Returns when a line of that epoch, or a later one, and that step are there."""
+        def reached():
+            try:
+                return any(record["epoch"] >= epoch and record["step"] >= step for record in records(run))
+            except (OSError, ValueError, KeyError):
+                return False
+        self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step} in epoch {epoch}")
+
+    def as_undisturbed(self, run):
+        found = losses(run)
+        self.assertEqual(sorted(found), list(range(STEPS)))
+        for step, (loss, _) in self.expected.items():
+            self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
+        self.assertEqual(left_in_memory(self.begin), [], "a run that ended well leaves nothing in memory")
+
+
+class ByHand(Survival):
+    """As Slurm starts ranks, with --no-kill: it lets the others be when a task is lost."""
+
+    def start_ranks(self, run):
+        port = free_port(20_000, 30_000)
+        return [self.start_train(run.name, 0, env=environment(
+            SLURM_PROCID=rank, SLURM_LOCALID=rank, SLURM_NTASKS=RANKS, SLURM_STEP_NUM_TASKS=RANKS,
+            SLURM_TASKS_PER_NODE=RANKS, SLURM_NODELIST="localhost", SLURM_JOB_ID=port - 20_000))
+            for rank in range(RANKS)]
+
+    def end_well(self, processes):
+        for process in processes:
+            outcome = self.finish(process)
+            self.assertEqual(outcome.status, 0, str(outcome))
+
+    def test_a_worker_dies_and_the_run_goes_on(self):
+        run = self.configure("run")
+        processes = self.start_ranks(run)
+        self.reach(run, 0, 4)
+        os.kill(children(processes[1].pid)[0], signal.SIGKILL)
+        self.end_well(processes)
+        self.assertEqual(max(record["epoch"] for record in records(run)), 1)
+        self.as_undisturbed(run)
+
+    def test_a_supervisor_dies_and_another_joins_by_hand(self):
+        run = self.configure("run", train__steps=100_000, optimizer__decay="constant")
+        whole = self.configure("constant", optimizer__decay="constant")
+        self.train("constant", RANKS)
+        processes = self.start_ranks(run)
+        self.reach(run, 0, 4)
+        processes[0].kill()
+        self.reach(run, 1, 4)
+        processes.append(self.start_train("run", 0, "--join", env=environment()))
+        self.reach(run, 2, STEPS)
+        processes[1].send_signal(signal.SIGTERM)
+        self.end_well(processes[1:])
+        found = losses(run)
+        for step, (loss, _) in losses(whole).items():
+            self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
+
+    def test_all_die_and_the_next_attempt_finds_what_they_had_in_memory(self):
+        run = self.configure("run")
+        processes = self.start_ranks(run)
+        self.reach(run, 0, 8)
+        for process in processes:
+            process.kill()
+        for process in processes:
+            self.finish(process)
+        sealed = max(losses(run))
+        processes = [self.start_train("run", 0, "--resume", "auto", env=environment(
+            PMI_RANK=rank, PMI_SIZE=RANKS, MPI_LOCALRANKID=rank, MPI_LOCALNRANKS=RANKS, MASTER_PORT=free))
+            for free in [free_port()] for rank in range(RANKS)]
+        outcomes = [self.finish(process) for process in processes]
+        self.assertEqual([outcome.status for outcome in outcomes], [0] * RANKS, "\n".join(map(str, outcomes)))
+        self.assertRegex(outcomes[0].stderr, rf"epoch 1 of 4 ranks goes on from behind step ({sealed}|{sealed + 1})\n")
+        self.as_undisturbed(run)
+
+    def test_without_resume_a_run_begins_anew_and_clears_the_memory(self):
+        run = self.configure("run")
+        processes = self.start_ranks(run)
+        self.reach(run, 0, 3)
+        for process in processes:
+            process.kill()
+        for process in processes:
+            self.finish(process)
+        self.end_well(self.start_ranks(run))
+        self.assertEqual({record["epoch"] for record in records(run)}, {0})
+        self.as_undisturbed(run)
+
+    def test_nobody_to_join(self):
+        self.configure("run")
+        outcome = self.finish(self.start_train("run", 0, "--join"))
+        self.assertEqual(outcome.status, 2, str(outcome))
+        self.assertIn("no run that can be joined is under way in run", outcome.stderr)
+
+
+@unittest.skipUnless(MPIRUN, "mpirun is not installed")
+class Mpirun(Survival):
+    def mpirun(self, run, *arguments):
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return self.start([MPIRUN, *root, "--oversubscribe", "-n", str(RANKS), *self.train_command(run.name, 0, *arguments)],
+                          start_new_session=True)
+
+    def test_a_worker_dies_and_the_run_goes_on(self):
+        run = self.configure("run")
+        process = self.mpirun(run)
+        self.reach(run, 0, 4)
+        os.kill(descendants(process.pid)[-1], signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.as_undisturbed(run)
+
+    def test_a_supervisor_dies_and_the_next_start_goes_on_from_memory(self):
+        run = self.configure("run")
+        process = self.mpirun(run, "--resume", "auto")
+        self.reach(run, 0, 4)
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertNotEqual(outcome.status, 0, str(outcome))
+        outcome = self.finish(self.mpirun(run, "--resume", "auto"))
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertRegex(outcome.stderr, r"epoch [12] of 4 ranks goes on from behind step \d+\n|resuming from")
+        self.as_undisturbed(run)
+
+
+@unittest.skipUnless(TORCHRUN.exists(), f"{TORCHRUN} is not there: `make parity` installs it")
+class Torchrun(Survival):
+    def torchrun(self, run):
+        command = [str(TORCHRUN), "--no-python", f"--nproc-per-node={RANKS}", "--max-restarts=1",
+                   f"--master-port={free_port()}", *self.train_command(run.name, 0, "--resume", "auto")]
+        return self.start(command)
+
+    def supervisors(self, process):
+        return [child for child in descendants(process.pid) if children(child)]
+
+    def test_a_worker_dies_and_the_run_goes_on(self):
+        run = self.configure("run")
+        process = self.torchrun(run)
+        self.reach(run, 0, 4)
+        os.kill(children(self.supervisors(process)[0])[0], signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.as_undisturbed(run)
+
+    def test_a_supervisor_dies_and_the_agent_s_next_attempt_goes_on_from_memory(self):
+        run = self.configure("run")
+        process = self.torchrun(run)
+        self.reach(run, 0, 4)
+        os.kill(self.supervisors(process)[-1], signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertRegex(outcome.stderr, r"epoch [12] of 4 ranks goes on from behind step \d+\n|resuming from")
+        self.as_undisturbed(run)
+
+
+if __name__ == "__main__":
+    wanted = ["Torchrun"] if sys.argv[1:] == ["torchrun"] else ["ByHand", "Mpirun"]
+    unittest.main(argv=[sys.argv[0], *wanted], verbosity=2)
