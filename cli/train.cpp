@@ -122,7 +122,7 @@ std::string memory_identity(const config::RunConfig& config) {
                              .run = roster.run,
                              .secret = secret == variables.end() ? "" : secret->second,
                              .joins = true};
-    supervise(options, rank_of(launch, options.ranks, "train", RankLog::kStderr), roster.members);
+    supervise(options, rank_of(launch, options.ranks, "train", RankLog::kRunDirectory), roster.members);
   });
   std::abort();
 }

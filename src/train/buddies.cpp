@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json_fields.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "corpus/identity.h"
 #include "link/moved_owners.h"
@@ -147,6 +148,7 @@ void Buddies::take(const std::string& text, int64_t step) {
   copy_slices(store_, view.own());
   std::memcpy(view.text(), text.data(), text.size());
   snapshot.own_hash = base::hash_bytes(view.own(), static_cast<size_t>(snapshot.own_bytes));
+  snapshot.text_hash = base::hash_bytes(text);
   if (copied >= 0) exchange_copies(snapshot, view);
   memory.seal(snapshot);
   spent_ns_ = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
@@ -182,6 +184,76 @@ std::string held_state(const Seat& seat) {
 
 namespace {
 
+// What this rank holds of the origin's slices, its own and its buddy's, and whether they are as they were
+// sealed, the run's state with them. Each is read once, and only if asked for.
+class SealCheck {
+ public:
+  explicit SealCheck(const Seat& seat)
+      : view_(seat.memory->find(seat.epoch.origin.step, seat.epoch.origin.epoch)) {}
+
+  // Whose slices; -1: none's.
+  std::array<int, 2> ranks() const {
+    if (!view_) return {-1, -1};
+    return {view_->snapshot().rank, view_->snapshot().copied_rank};
+  }
+
+  bool intact(size_t part) {
+    if (!intact_[part]) intact_[part] = look(part);
+    return *intact_[part];
+  }
+
+ private:
+  bool look(size_t part) const {
+    const Snapshot& sealed = view_->snapshot();
+    const auto is = [](const char* bytes, int64_t size, uint64_t hash) {
+      return base::hash_bytes(bytes, static_cast<size_t>(size)) == hash;
+    };
+    const bool slices = part == 0 ? is(view_->own(), sealed.own_bytes, sealed.own_hash)
+                                  : is(view_->copy(), sealed.copy_bytes, sealed.copy_hash);
+    if (slices && is(view_->text(), sealed.text_bytes, sealed.text_hash)) return true;
+    base::log_warning(
+        text("the slices of rank ", ranks()[part], " of epoch ", sealed.epoch, " behind step ", sealed.step,
+             " have changed in this rank's memory, which is at fault; the other copy of them is taken"));
+    return false;
+  }
+
+  const std::optional<SnapshotMemory::View> view_;
+  std::array<std::optional<bool>, 2> intact_;
+};
+
+}  // namespace
+
+std::optional<membership::Origin> intact_origin(const Seat& seat, Control& control) {
+  membership::Origin origin = seat.epoch.origin;
+  SealCheck check(seat);
+  const std::array<int, 2> ranks = check.ranks();
+  int64_t changed = 0;
+  for (const size_t part : {0, 1}) {
+    const bool sends = ranks[part] >= 0 && origin.holders[static_cast<size_t>(ranks[part])] == control.rank();
+    if (sends && !check.intact(part)) changed = 1;
+  }
+  const auto says = [](const std::vector<int64_t>& words) { return words[0] != 0; };
+  if (std::ranges::none_of(control.gather({&changed, 1}), says)) return origin;
+
+  std::array<int64_t, 2> intact{-1, -1};
+  for (const size_t part : {0, 1}) {
+    if (ranks[part] >= 0 && check.intact(part)) intact[part] = ranks[part];
+  }
+  const std::vector<std::vector<int64_t>> everywhere = control.gather(intact);
+  for (size_t rank = 0; rank < origin.holders.size(); ++rank) {
+    const auto has_it = [&](const std::vector<int64_t>& words) {
+      return std::ranges::find(words, static_cast<int64_t>(rank)) != words.end();
+    };
+    if (has_it(everywhere[static_cast<size_t>(origin.holders[rank])])) continue;
+    const auto other = std::ranges::find_if(everywhere, has_it);
+    if (other == everywhere.end()) return std::nullopt;
+    origin.holders[rank] = static_cast<int>(other - everywhere.begin());
+  }
+  return origin;
+}
+
+namespace {
+
 // One rank's half of restoring, bucket by bucket.
 class Restorer {
  public:
@@ -190,9 +262,7 @@ class Restorer {
         communicator_(communicator),
         store_(store),
         element_bytes_(comm::size_of(store.options().precision.master())),
-        view_(seat.memory->find(origin_.step, origin_.epoch)) {
-    require_as_sealed();
-  }
+        view_(seat.memory->find(origin_.step, origin_.epoch)) {}
 
   void restore() {
     for (const model::Bucket& bucket : store_.table().buckets) move(bucket);
@@ -201,21 +271,6 @@ class Restorer {
 
  private:
   bool holds(int rank) const { return origin_.holders[static_cast<size_t>(rank)] == communicator_.rank(); }
-
-  void require_as_sealed() const {
-    if (!view_) return;
-    const Snapshot& snapshot = view_->snapshot();
-    require(snapshot.rank, view_->own(), snapshot.own_bytes, snapshot.own_hash);
-    if (snapshot.copied_rank >= 0)
-      require(snapshot.copied_rank, view_->copy(), snapshot.copy_bytes, snapshot.copy_hash);
-  }
-
-  void require(int rank, const char* bytes, int64_t size, uint64_t hash) const {
-    if (!holds(rank) || base::hash_bytes(bytes, static_cast<size_t>(size)) == hash) return;
-    throw base::RunError(text("the slices of rank ", rank, " behind step ", origin_.step, " changed in rank ",
-                              communicator_.rank(),
-                              "'s memory: it is at fault; restart with --resume auto on others"));
-  }
 
   // The bytes of elements `slice` of one of a bucket's states.
   const char* source(const model::Bucket& bucket, base::Interval slice, int state) const {

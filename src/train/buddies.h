@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "comm/transport.h"
 #include "runtime/parameter_store.h"
 #include "train/checkpoints.h"
+#include "train/control.h"
 #include "train/supervisor.h"
 
 namespace sluice::train {
@@ -70,8 +72,13 @@ RunState run_state_from_text(std::string_view text);
 // The state of the run at the seat's origin, as this rank holds it. REQUIRES: it holds some of the slices.
 std::string held_state(const Seat& seat);
 
-// Fills the owner slices from the seat's origin. Collective over `communicator`, which has all ranks.
-// RunError naming the rank when a snapshot is not what was sealed.
+// The seat's origin with holders whose memory still has the slices as they were sealed: a buddy's copy stands
+// in for slices that have changed, and a warning names the rank whose memory that was. Nothing when some
+// slices are whole nowhere. Collective.
+std::optional<membership::Origin> intact_origin(const Seat& seat, Control& control);
+
+// Fills the owner slices from the seat's origin, which is intact. Collective over `communicator`, which has
+// all ranks.
 void restore(const Seat& seat, comm::Communicator& communicator, runtime::ParameterStore& store);
 
 }  // namespace sluice::train

@@ -249,7 +249,8 @@ void RunContext::open_checkpoint() {
   }
 }
 
-// Whether the ranks hold a snapshot, and no checkpoint is newer: one may be saved between two snapshots.
+// Whether the ranks hold a snapshot that is whole, and no checkpoint is newer: one may be saved between two
+// snapshots.
 bool RunContext::goes_on_from_snapshot() {
   if (!options_.seat || options_.seat->epoch.origin.step == membership::Origin::kNoSnapshot) return false;
   int64_t saved = 0;
@@ -257,7 +258,13 @@ bool RunContext::goes_on_from_snapshot() {
     if (rank() == 0)
       saved = checkpoint::latest(checkpoint_roots().front()).value_or(checkpoint::SavedStep{}).step;
   });
-  return control_->gather({&saved, 1})[0][0] <= options_.seat->epoch.origin.step;
+  if (control_->gather({&saved, 1})[0][0] > options_.seat->epoch.origin.step) return false;
+  const auto intact = intact_origin(*options_.seat, *control_);
+  if (intact) options_.seat->epoch.origin = *intact;
+  if (!intact && rank() == 0)
+    base::log_warning(
+        "some slices have changed in all memories that hold them: the newest checkpoint is taken");
+  return intact.has_value();
 }
 
 // The run's state as the holder of the first slices has it.

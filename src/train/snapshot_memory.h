@@ -34,6 +34,7 @@ struct Snapshot {
   int32_t copied_rank = -1;  // whose buddy the rank is; -1: it has none
   uint64_t own_hash = 0;
   uint64_t copy_hash = 0;
+  uint64_t text_hash = 0;
   int64_t own_bytes = 0;
   int64_t copy_bytes = 0;
   int64_t text_bytes = 0;

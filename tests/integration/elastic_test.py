@@ -6,14 +6,17 @@ elastic_test.py [--kills N] [--seed S]: so many kills of random ranks at random 
 """
 
 import argparse
+import contextlib
 import os
+import pathlib
 import random
 import signal
 import sys
 import time
 import unittest
 
-from harness import RUN_TIMEOUT_S, TestCase, children, losses, rank_processes, records, terminate, wait_until
+from harness import (RUN_TIMEOUT_S, WAIT_ALL, TestCase, alive, children, losses, rank_processes, records, stop_thread,
+                     terminate, wait_until)
 
 RANKS = 4
 STEPS = 20
@@ -56,9 +59,7 @@ class Elastic(TestCase):
         return rank_processes(process.pid)
 
     def kill_worker(self, process, rank):
-        supervisor = self.supervisors(process)[rank]
-        self.assertTrue(wait_until(lambda: children(supervisor), RUN_TIMEOUT_S))
-        os.kill(children(supervisor)[0], signal.SIGKILL)
+        os.kill(self.worker(process, rank), signal.SIGKILL)
 
     def kill(self, process, *ranks):
         """Supervisor and worker, as if their node were lost."""
@@ -107,6 +108,59 @@ class Elastic(TestCase):
         outcome = self.assert_undisturbed(process, run, whole)
         self.assertIn("goes on from the newest checkpoint: no snapshot is whole", outcome.stderr)
         self.assertIn("resuming from", outcome.stderr)
+
+    def worker(self, process, rank):
+        """The process id of a rank's worker, once it has one."""
+        supervisor = self.supervisors(process)[rank]
+        self.assertTrue(wait_until(lambda: children(supervisor), RUN_TIMEOUT_S))
+        return children(supervisor)[0]
+
+    def change_memory(self, process, ranks):
+        """Overwrites all that these ranks' supervisors keep, while their workers can't, and kills the workers."""
+        workers = {rank: self.worker(process, rank) for rank in ranks}
+        for worker in workers.values():
+            os.kill(worker, signal.SIGSTOP)
+        for rank in ranks:
+            for file in pathlib.Path(f"/proc/{self.supervisors(process)[rank]}/fd").iterdir():
+                if "memfd:sluice-snapshot" in os.readlink(file):
+                    with open(file, "r+b") as memory:
+                        memory.write(b"\xff" * os.fstat(memory.fileno()).st_size)
+        for worker in workers.values():
+            os.kill(worker, signal.SIGKILL)
+
+    def test_slices_that_changed_in_memory_are_taken_from_the_buddys_copy(self):
+        whole = self.whole()
+        run = self.configure("run", elastic__buddy_every=1)
+        process = self.start_to(run, 5)
+        self.change_memory(process, [1])
+        outcome = self.assert_undisturbed(process, run, whole)
+        self.assertRegex(outcome.stderr, r"\[rank 1\] the slices of rank 1 of epoch 0 behind step \d+ have changed in this "
+                         "rank's memory, which is at fault; the other copy of them is taken")
+        self.assertNotIn("resuming from", outcome.stderr)
+
+    def test_slices_that_changed_wherever_they_were_are_the_newest_checkpoints(self):
+        whole = self.whole()
+        run = self.configure("run", elastic__buddy_every=1, checkpoint__every=3)
+        process = self.start_to(run, 5)
+        self.change_memory(process, [1, 2])
+        outcome = self.assert_undisturbed(process, run, whole)
+        self.assertIn("some slices have changed in all memories that hold them: the newest checkpoint is taken",
+                      outcome.stderr)
+        self.assertIn("resuming from", outcome.stderr)
+
+    def test_a_rank_that_gets_nowhere_ends_an_epoch_and_not_the_run(self):
+        whole = self.whole()
+        run = self.configure("run", elastic__buddy_every=1, train__stall_s=10)
+        process = self.start_to(run, 5)
+        worker = self.worker(process, 2)
+        if not stop_thread(worker):
+            self.skipTest("the system lets nobody stop a thread")
+        self.assertTrue(wait_until(lambda: not alive(worker), RUN_TIMEOUT_S))
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(worker, WAIT_ALL)  # who stopped it is the first to hear of its end
+        outcome = self.assert_undisturbed(process, run, whole)
+        self.assertRegex(outcome.stderr, r"no progress on rank \d: it ")
+        self.assertEqual(max(epochs(run)), 1)
 
     def test_kills_at_random_moments(self):
         chance = random.Random(OPTIONS.seed)
