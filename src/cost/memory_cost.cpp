@@ -245,15 +245,23 @@ int64_t MemoryCost::window_bytes(CellKind kind, base::Interval run) const {
     operations.insert(operations.end(), static_cast<size_t>(std::min<int64_t>(of.size(), 3)), at_hand);
     if (forward && stays_at_hand(program(), of.end - 1)) kept = count.all;
   }
+  const int runs = strategy::share_run_lanes(scheme_, options().gpus_per_node);
+  const bool in_runs = runs > 1 && runs < scheme_.share && !options().share_traits.sums_in_ring;
   const size_t last = operations.size();
   operations.insert(operations.end(), 2, {});  // behind the last one
   int64_t most = 0;
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
     int64_t parameters = operations[i].parameters + operations[i + 1].parameters + (i + 1 >= last ? kept : 0);
     if (options().share_traits.keeps_gathered) parameters = 0;
-    const int64_t travelling = i > 0 ? 2 * operations[i - 1].summed : 0;  // sent and received
-    most = std::max(most, parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes +
-                              travelling * memory.reduced_bytes());
+    int64_t bytes = parameters * memory.element_bytes + operations[i].made * memory.accumulator_bytes;
+    if (i > 0) bytes += 2 * operations[i - 1].summed * memory.reduced_bytes();  // sent and received
+    if (in_runs && i > 0) {
+      // A lane's part of what the runs sum, and a part at work on it in wider sums.
+      const int64_t before = i > 1 ? operations[i - 2].summed : 0;
+      bytes += 2 * divide_up(before, runs) * memory.reduced_bytes() +
+               divide_up(operations[i - 1].summed, scheme_.share) * memory.accumulator_bytes;
+    }
+    most = std::max(most, bytes);
   }
   return most;
 }

@@ -49,7 +49,8 @@ class MemoryCost {
   int64_t working_bytes(CellKind kind, base::Interval run, int64_t tokens, int lanes) const;
   // Where lanes share parameters: what such a cell has of gathered parameters and of gradients that are being
   // summed, at most: parameters of two neighbouring operations and of a block that is kept, gradients of two,
-  // those of one also as they travel, and what a rank receives of the sums.
+  // those of one also as they travel, and what a rank receives of the sums; where lanes sum in runs, of
+  // the operation before that the runs' sums and what a rank receives of others.
   int64_t window_bytes(CellKind kind, base::Interval run) const;
 
  private:

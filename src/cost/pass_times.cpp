@@ -1,6 +1,7 @@
 #include "cost/pass_times.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::cost {
 namespace {
@@ -23,55 +24,63 @@ int64_t until(const SharedOperations& run, int64_t operations) {
 int64_t pass_ns(std::span<const SharedOperations> runs) {
   const SharedOperations* first = next_of(runs, 0);
   int64_t total_ns = first != nullptr ? first->gather_ns : 0;
-  int64_t scatter_before_ns = 0;
+  int64_t scatter_ns = 0, between_ns = 0, before_ns = 0;  // of the last operation, and between of that before
   for (size_t r = 0; r < runs.size(); ++r) {
     const SharedOperations& run = runs[r];
     if (run.count == 0) continue;
     const SharedOperations* next = next_of(runs, r + 1);
-    const int64_t gather_behind_ns = next != nullptr ? next->gather_ns : 0;
-    const auto slots = [&](int64_t begin, int64_t end, int64_t moved_ns) {
+    const auto slots = [&](int64_t begin, int64_t end, int64_t gather_ns) {
+      const int64_t moved_ns = gather_ns + std::max(scatter_ns, before_ns);
       total_ns += std::max(until(run, end) - until(run, begin), (end - begin) * moved_ns);
+      before_ns = std::exchange(between_ns, run.between_ns);
+      scatter_ns = run.scatter_ns;
     };
-    if (run.count == 1) {
-      slots(0, 1, scatter_before_ns + gather_behind_ns);
-    } else {
-      slots(0, 1, scatter_before_ns + run.gather_ns);
-      slots(1, run.count - 1, run.scatter_ns + run.gather_ns);
-      slots(run.count - 1, run.count, run.scatter_ns + gather_behind_ns);
-    }
-    scatter_before_ns = run.scatter_ns;
+    // Behind the first two all but the last move alike.
+    const int64_t alike = std::min<int64_t>(2, run.count - 1);
+    for (int64_t i = 0; i < alike; ++i) slots(i, i + 1, run.gather_ns);
+    if (alike < run.count - 1) slots(alike, run.count - 1, run.gather_ns);
+    slots(run.count - 1, run.count, next != nullptr ? next->gather_ns : 0);
   }
-  return total_ns + scatter_before_ns;
+  return total_ns + std::max(scatter_ns, before_ns) + between_ns;
 }
 
 std::vector<SharedMove> pass_moves(std::span<const SharedOperations> runs) {
-  struct Operation {
-    int64_t gather_ns = 0;
-    int64_t scatter_ns = 0;
-    int64_t compute_ns = 0;
-  };
-  std::vector<Operation> operations;
+  std::vector<SharedOperations> operations;  // one by one
   for (const SharedOperations& run : runs) {
-    for (int64_t i = 0; i < run.count; ++i)
-      operations.push_back({run.gather_ns, run.scatter_ns, until(run, i + 1) - until(run, i)});
+    for (int64_t i = 0; i < run.count; ++i) {
+      operations.push_back(run);
+      operations.back().compute_ns = until(run, i + 1) - until(run, i);
+    }
   }
   std::vector<SharedMove> moves;
-  int64_t at_ns = 0, free_ns = 0;
-  const auto add = [&](size_t operation, bool sum, int64_t takes_ns) {
-    if (takes_ns == 0) return;
-    moves.push_back({static_cast<int64_t>(operation), sum, free_ns, free_ns + takes_ns});
+  int64_t free_ns = 0;
+  const auto add = [&](size_t operation, Movement movement, int64_t takes_ns) {
+    if (takes_ns > 0)
+      moves.push_back({static_cast<int64_t>(operation), movement, free_ns, free_ns + takes_ns});
+    return takes_ns;
+  };
+  const size_t count = operations.size();
+  const auto gather = [&](size_t of) {
+    if (of < count) free_ns += add(of, Movement::kGather, operations[of].gather_ns);
+  };
+  // Of the gradients behind operation i − 1.
+  const auto sum = [&](size_t i) {
+    int64_t takes_ns = 0;
+    if (i > 1) takes_ns = add(i - 2, Movement::kBetween, operations[i - 2].between_ns);
+    if (i > 0 && i <= count)
+      takes_ns = std::max(takes_ns, add(i - 1, Movement::kScatter, operations[i - 1].scatter_ns));
     free_ns += takes_ns;
   };
-  for (size_t i = 0; i < operations.size(); ++i) {
-    if (i == 0) add(0, false, operations[0].gather_ns);
-    at_ns = std::max(at_ns, free_ns);
-    free_ns = at_ns;
-    if (i + 1 < operations.size()) add(i + 1, false, operations[i + 1].gather_ns);
-    if (i > 0) add(i - 1, true, operations[i - 1].scatter_ns);
-    at_ns += operations[i].compute_ns;
+  if (count == 0) return moves;
+  gather(0);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t computed_ns = free_ns + operations[i].compute_ns;
+    gather(i + 1);
+    sum(i);
+    free_ns = std::max(free_ns, computed_ns);
   }
-  free_ns = std::max(at_ns, free_ns);
-  if (!operations.empty()) add(operations.size() - 1, true, operations.back().scatter_ns);
+  sum(count);
+  sum(count + 1);
   return moves;
 }
 

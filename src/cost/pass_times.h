@@ -14,20 +14,24 @@ struct SharedOperations {
   int64_t compute_ns = 0;  // all of them
   int64_t gather_ns = 0;   // each; 0: it needs no parameters
   int64_t scatter_ns = 0;  // each; 0: it makes no gradients
+  // Each, where lanes sum in runs: of the runs' sums. It begins where the scatter, of the runs, has ended.
+  int64_t between_ns = 0;
   bool operator==(const SharedOperations&) const = default;
 };
 
-// While operation i computes, the parameters of i + 1 are gathered and the gradients of i − 1 summed, one
-// after the other; the next begins when all three are done:
-//   gather(1) + Σ max(compute(i), gather(i + 1) + scatter(i − 1)) + scatter(n).
+// While operation i computes, the parameters of i + 1 are gathered, and behind that the gradients of i − 1
+// summed in runs and those of i − 2 between runs, at once, because they take other links; the next begins
+// when all is done. With sum(i) = max(scatter(i), between(i − 1)):
+//   gather(1) + Σ max(compute(i), gather(i + 1) + sum(i − 1)) + sum(n) + between(n).
 // Operations of one kind take equal parts of their time, to the nanosecond, and those inside a run are taken
 // together. Without gathers and scatters it is the sum of what they compute. O(runs).
 int64_t pass_ns(std::span<const SharedOperations> runs);
 
-// A gather for an operation, or the sum of its gradients, in nanoseconds from the cell's beginning.
+// A gather for an operation, or a sum of its gradients, in nanoseconds from the cell's beginning.
+enum class Movement : uint8_t { kGather, kScatter, kBetween };
 struct SharedMove {
   int64_t operation = 0;  // in the cell's order
-  bool sum = false;
+  Movement movement = Movement::kGather;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };

@@ -14,16 +14,18 @@ namespace {
 int64_t slowly(const std::vector<SharedOperations>& runs) {
   std::vector<SharedOperations> all;
   for (const SharedOperations& run : runs) {
-    for (int64_t i = 0; i < run.count; ++i)
-      all.push_back({1, run.compute_ns * (i + 1) / run.count - run.compute_ns * i / run.count, run.gather_ns,
-                     run.scatter_ns});
+    for (int64_t i = 0; i < run.count; ++i) {
+      all.push_back(run);
+      all.back().compute_ns = run.compute_ns * (i + 1) / run.count - run.compute_ns * i / run.count;
+    }
   }
-  int64_t total = all.empty() ? 0 : all.front().gather_ns + all.back().scatter_ns;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const int64_t moved_ns =
-        (i + 1 < all.size() ? all[i + 1].gather_ns : 0) + (i > 0 ? all[i - 1].scatter_ns : 0);
-    total += std::max(all[i].compute_ns, moved_ns);
-  }
+  if (all.empty()) return 0;
+  const SharedOperations none;
+  const auto at = [&](size_t i) { return i < all.size() ? all[i] : none; };  // size_t(−1) too
+  const auto sum_ns = [&](size_t i) { return std::max(at(i).scatter_ns, at(i - 1).between_ns); };
+  int64_t total = all.front().gather_ns + sum_ns(all.size() - 1) + all.back().between_ns;
+  for (size_t i = 0; i < all.size(); ++i)
+    total += std::max(all[i].compute_ns, at(i + 1).gather_ns + sum_ns(i - 1));
   return total;
 }
 
@@ -59,8 +61,8 @@ TEST(PassTimes, FollowTheClosedFormOfEqualLayers) {
 std::vector<SharedOperations> random_runs(base::Rng& rng, int64_t fewest_operations) {
   std::vector<SharedOperations> runs;
   for (int64_t r = rng.between(1, 4); r > 0; --r) {
-    runs.push_back(
-        {rng.between(fewest_operations, 9), rng.between(0, 500), rng.between(0, 60), rng.between(0, 60)});
+    runs.push_back({rng.between(fewest_operations, 9), rng.between(0, 500), rng.between(0, 60),
+                    rng.between(0, 60), rng.between(0, 1) == 0 ? 0 : rng.between(0, 90)});
   }
   return runs;
 }
@@ -82,23 +84,30 @@ TEST(PassTimes, EqualWhatOperationsTakeOneByOne) {
   }
 }
 
-// One after the other, each gather before its operation, each sum behind it; the last one ends with the cell.
+// Each gather before its operation, sums behind it, in runs before between runs; the last one ends with the
+// cell.
 TEST(PassMoves, FillTheSameTime) {
   base::Rng rng(3);
   for (int round = 0; round < 2000; ++round) {
     std::vector<SharedOperations> runs = random_runs(rng, 1);
     const int64_t operations = operations_of(runs);
-    runs.back().scatter_ns += 1;
-    int64_t free_ns = 0, moved_ns = 0, expected_ns = 0;
+    runs.back().between_ns += 1;
+    int64_t end_ns = 0, begun_ns = 0, moved_ns = 0, expected_ns = 0;
+    std::vector<int64_t> summed_ns(static_cast<size_t>(operations), 0);
     for (const SharedMove& move : pass_moves(runs)) {
-      EXPECT_GE(move.start_ns, free_ns);
+      EXPECT_GE(move.start_ns, begun_ns);
       EXPECT_GT(move.end_ns, move.start_ns);
-      free_ns = move.end_ns;
+      begun_ns = move.start_ns;
+      end_ns = std::max(end_ns, move.end_ns);
       moved_ns += move.end_ns - move.start_ns;
+      if (move.movement == Movement::kScatter) summed_ns[static_cast<size_t>(move.operation)] = move.end_ns;
+      if (move.movement != Movement::kBetween) continue;
+      EXPECT_GE(move.start_ns, summed_ns[static_cast<size_t>(move.operation)]);
     }
-    for (const SharedOperations& run : runs) expected_ns += run.count * (run.gather_ns + run.scatter_ns);
+    for (const SharedOperations& run : runs)
+      expected_ns += run.count * (run.gather_ns + run.scatter_ns + run.between_ns);
     EXPECT_EQ(moved_ns, expected_ns);
-    EXPECT_NEAR(static_cast<double>(free_ns), static_cast<double>(pass_ns(runs)),
+    EXPECT_NEAR(static_cast<double>(end_ns), static_cast<double>(pass_ns(runs)),
                 static_cast<double>(operations));
   }
 }

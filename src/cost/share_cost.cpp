@@ -37,17 +37,19 @@ std::vector<base::Interval> alike_runs(const model::Program& program, CellKind k
   return runs;
 }
 
-ShareCost::ShareCost(const CostModel& cost, const strategy::Scheme& scheme, int lanes_in_node)
+ShareCost::ShareCost(const CostModel& cost, const strategy::Scheme& scheme, const strategy::ShareRuns& runs)
     : cost_(cost), scheme_(scheme), by_kind_(cost.program().kinds().size()) {
   if (scheme.share == 1) return;
-  SLUICE_ASSERT(lanes_in_node >= 1 && lanes_in_node <= scheme.share,
-                base::text(lanes_in_node, " lanes of a share group of ", scheme.share, " in a node"));
+  SLUICE_ASSERT(runs.lanes_in_node >= 1 && runs.lanes_in_node <= scheme.share,
+                base::text(runs.lanes_in_node, " lanes of a share group of ", scheme.share, " in a node"));
+  SLUICE_ASSERT(runs.lanes >= 1 && scheme.share % runs.lanes == 0,
+                base::text("runs of ", runs.lanes, " lanes in a share group of ", scheme.share));
   const model::Program& program = cost.program();
   int last_kind = -1;
   for (int64_t position = 0; position < program.size(); ++position) {
     if (program.at(position).kind == last_kind) continue;
     last_kind = program.at(position).kind;
-    by_kind_[static_cast<size_t>(last_kind)] = times_of(position, lanes_in_node);
+    by_kind_[static_cast<size_t>(last_kind)] = times_of(position, runs);
   }
 }
 
@@ -56,14 +58,15 @@ const ShareTimes& ShareCost::at(int64_t position) const {
 }
 
 // Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
-// lanes. Gradients go straight to the lane that sums them. The embedding's are the last of a pass: what it
-// takes besides is counted there, where nothing hides it.
-ShareTimes ShareCost::times_of(int64_t position, int lanes_in_node) const {
+// lanes. In a run each lane sums its part of every run's parts, so to another run it sends one part. The
+// embedding's gradients are the last of a pass: what it takes besides is counted there, where nothing hides
+// it.
+ShareTimes ShareCost::times_of(int64_t position, const strategy::ShareRuns& runs) const {
   const CostModel::Options& options = cost_.options();
   const ShareTraits& traits = options.share_traits;
   const int64_t share = scheme_.share;
-  const int64_t away = share - lanes_in_node;
-  const int64_t ranks_in_node = int64_t{lanes_in_node} * scheme_.tp;
+  const int64_t away = share - runs.lanes_in_node;
+  const int64_t ranks_in_node = int64_t{runs.lanes_in_node} * scheme_.tp;
   const int64_t nics = std::max<int64_t>(1, ranks_in_node / options.gpus_per_nic);
   const int64_t sharers = std::min<int64_t>(ranks_in_node, options.gpus_per_nic);
   const auto round_ns = [&](int64_t part_bytes) {
@@ -71,16 +74,26 @@ ShareTimes ShareCost::times_of(int64_t position, int lanes_in_node) const {
     const int64_t taken_in = divide_up(away * part_bytes * scheme_.tp, nics);
     return away == 0 ? inside_ns : std::max(inside_ns, options.inter.of_bytes(taken_in));
   };
-  const auto straight_ns = [&](int64_t part_bytes) {
-    const int64_t inside_ns = options.intra.of_bytes((lanes_in_node - 1) * part_bytes);
-    return away == 0 ? inside_ns : std::max(inside_ns, options.inter.of_bytes(away * part_bytes * sharers));
+  // To one lane of each run of `lanes`.
+  const auto straight_ns = [&](int64_t part_bytes, int64_t lanes) {
+    const int64_t inside_ns = options.intra.of_bytes((runs.lanes_in_node / lanes - 1) * part_bytes);
+    return away == 0
+               ? inside_ns
+               : std::max(inside_ns, options.inter.of_bytes(divide_up(away, lanes) * part_bytes * sharers));
   };
   const ParameterCount count = operation_elements(cost_.program(), options.memory, position, scheme_.tp);
   const int64_t gathered = divide_up(count.all, share) * options.memory.element_bytes;
   const int64_t summed = divide_up(count.trained, share) * options.memory.reduced_bytes();
-  ShareTimes times = {traits.keeps_gathered ? 0 : round_ns(gathered),
-                      traits.sums_in_ring ? round_ns(summed) : straight_ns(summed)};
-  if (away > 0 && position == cost_.program().embedding()) times.scatter_ns += traits.pass_ns;
+  ShareTimes times{.gather_ns = traits.keeps_gathered ? 0 : round_ns(gathered)};
+  const bool in_runs = runs.behind(scheme_.share) == 2 && !traits.sums_in_ring;
+  if (in_runs) {
+    times.scatter_ns = options.intra.of_bytes((share - share / runs.lanes) * summed);
+    times.between_ns = straight_ns(summed, runs.lanes);
+  } else {
+    times.scatter_ns = traits.sums_in_ring ? round_ns(summed) : straight_ns(summed, 1);
+  }
+  if (away > 0 && position == cost_.program().embedding())
+    (in_runs ? times.between_ns : times.scatter_ns) += traits.pass_ns;
   return times;
 }
 
@@ -96,9 +109,10 @@ std::vector<SharedOperations> ShareCost::operations(CellKind kind, base::Interva
   for (const base::Interval of : runs) {
     const ShareTimes& times = at(of.begin);
     const int64_t alone_ns = cost_.cell_ns(scheme_, kind, of, work);
+    const bool sums = sums_gradients(program, kind, of.begin);
     operations.push_back({of.size(), is_end(of) ? std::min(alone_ns, blocks_ns) : alone_ns,
-                          gathers(program, kind, of.begin) ? times.gather_ns : 0,
-                          sums_gradients(program, kind, of.begin) ? times.scatter_ns : 0});
+                          gathers(program, kind, of.begin) ? times.gather_ns : 0, sums ? times.scatter_ns : 0,
+                          sums ? times.between_ns : 0});
     if (is_end(of)) {
       blocks_ns -= operations.back().compute_ns;
     } else {

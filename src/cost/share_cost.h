@@ -6,6 +6,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/pass_times.h"
+#include "strategy/share_runs.h"
 
 namespace sluice::cost {
 
@@ -20,20 +21,19 @@ bool stays_at_hand(const model::Program& program, int64_t position);
 // The operations of a cell, in its order, as runs that are alike.
 std::vector<base::Interval> alike_runs(const model::Program& program, CellKind kind, base::Interval run);
 
-// What it takes the lanes of a share group to gather an operation's parameters, and to sum its gradients:
-// each lane sends its part of them to the lane that holds it.
+// What it takes the lanes of a share group to gather an operation's parameters, and to sum its gradients: in
+// runs of lanes, then between these (strategy::ShareRuns).
 struct ShareTimes {
   int64_t gather_ns = 0;
   int64_t scatter_ns = 0;
+  int64_t between_ns = 0;
   bool operator==(const ShareTimes&) const = default;
 };
 
-// Passes of one scheme whose share groups lie so on nodes: each node of a group has at least `lanes_in_node`
-// of its lanes. Thread-safe once made.
+// Passes of one scheme whose share groups lie on nodes as `runs` says. Thread-safe once made.
 class ShareCost {
  public:
-  // REQUIRES: 1 <= lanes_in_node <= scheme.share.
-  ShareCost(const CostModel& cost, const strategy::Scheme& scheme, int lanes_in_node);
+  ShareCost(const CostModel& cost, const strategy::Scheme& scheme, const strategy::ShareRuns& runs);
 
   // Of an operation of the model program; zero with a share of 1.
   const ShareTimes& at(int64_t position) const;
@@ -47,7 +47,7 @@ class ShareCost {
   }
 
  private:
-  ShareTimes times_of(int64_t position, int lanes_in_node) const;
+  ShareTimes times_of(int64_t position, const strategy::ShareRuns& runs) const;
 
   CostModel cost_;
   strategy::Scheme scheme_;

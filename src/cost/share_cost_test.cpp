@@ -43,15 +43,22 @@ TEST(ShareTimes, AreThoseOfTheLinksThatTheBytesCross) {
   const CostModel cost = model();
   const Scheme scheme{.cp = 8, .share = 4};
   const int64_t part = (elements(cost, kLayer) + 3) / 4;
-  const ShareTimes inside = ShareCost(cost, scheme, 4).at(kLayer);
+  const ShareTimes inside = ShareCost(cost, scheme, {4, 4}).at(kLayer);
   EXPECT_EQ(inside.gather_ns, 10 + 3 * part * 2);
   EXPECT_EQ(inside.scatter_ns, 10 + 3 * part * 4);
-  // Two lanes of each node, which share an adapter: it takes two parts in for both, and sends two for each.
-  const ShareTimes between = ShareCost(cost, scheme, 2).at(kLayer);
+  EXPECT_EQ(inside.between_ns, 0);
+  // Two lanes of each node, which share an adapter: it takes two parts in for both. In a run each lane sends
+  // the other one its part for each run; between runs the adapter sends a part for each lane.
+  const ShareTimes between = ShareCost(cost, scheme, {2, 2}).at(kLayer);
   EXPECT_EQ(between.gather_ns, 100 + 2 * part * 2 * 2);
-  EXPECT_EQ(between.scatter_ns, 100 + 2 * 2 * part * 4 * 2);
-  EXPECT_EQ(ShareCost(cost, {.cp = 8}, 1).at(kLayer), ShareTimes{});
-  const ShareTimes narrow = ShareCost(narrow_model(), scheme, 4).at(kLayer);
+  EXPECT_EQ(between.scatter_ns, 10 + 2 * part * 4);
+  EXPECT_EQ(between.between_ns, 100 + 2 * part * 4 * 2);
+  // Lanes that lie otherwise send their parts straight: two for each of the adapter's lanes.
+  const ShareTimes straight = ShareCost(cost, scheme, {2, 1}).at(kLayer);
+  EXPECT_EQ(straight.scatter_ns, 100 + 2 * 2 * part * 4 * 2);
+  EXPECT_EQ(straight.between_ns, 0);
+  EXPECT_EQ(ShareCost(cost, {.cp = 8}, {1, 1}).at(kLayer), ShareTimes{});
+  const ShareTimes narrow = ShareCost(narrow_model(), scheme, {4, 4}).at(kLayer);
   EXPECT_EQ(narrow.gather_ns, inside.gather_ns);
   EXPECT_EQ(narrow.scatter_ns, 10 + 3 * part * 2);
 }
@@ -61,16 +68,18 @@ TEST(ShareTimes, RivalsMaySumInRingsKeepWhatTheyGatheredOrTakeWhatWasMeasured) {
   CostModel::Options options = model().options();
   options.share_traits.sums_in_ring = true;
   const int64_t part = (elements(model(), kLayer) + 3) / 4;
-  EXPECT_EQ(ShareCost(CostModel(options), scheme, 2).at(kLayer).scatter_ns, 100 + 2 * part * 4 * 2);
+  EXPECT_EQ(ShareCost(CostModel(options), scheme, {2, 2}).at(kLayer).scatter_ns, 100 + 2 * part * 4 * 2);
+  EXPECT_EQ(ShareCost(CostModel(options), scheme, {2, 2}).at(kLayer).between_ns, 0);
   options.share_traits.keeps_gathered = true;
-  EXPECT_EQ(ShareCost(CostModel(options), scheme, 2).at(kLayer).gather_ns, 0);
+  EXPECT_EQ(ShareCost(CostModel(options), scheme, {2, 2}).at(kLayer).gather_ns, 0);
   EXPECT_GT(MemoryCost(CostModel(options), scheme).fixed_bytes(8),
             MemoryCost(model(), scheme).fixed_bytes(8));
   const CostModel plain(options);
   options.share_traits.pass_ns = 5000;
   const base::Interval run = plain.stage_run(scheme, 0);
   const auto backward_ns = [&](const CostModel& cost, int lanes_in_node) {
-    return ShareCost(cost, scheme, lanes_in_node).cell_ns(CellKind::kBackward, run, {100, 100}, 9000);
+    return ShareCost(cost, scheme, {lanes_in_node, lanes_in_node})
+        .cell_ns(CellKind::kBackward, run, {100, 100}, 9000);
   };
   EXPECT_EQ(backward_ns(CostModel(options), 2), backward_ns(plain, 2) + 5000) << "once a pass between nodes";
   EXPECT_EQ(backward_ns(CostModel(options), 4), backward_ns(plain, 4)) << "and none inside one";
@@ -80,7 +89,7 @@ TEST(ShareTimes, ATiedHeadMovesTheEmbeddingToo) {
   const CostModel apart = model(), tied = model(true);
   const Scheme scheme{.cp = 2, .share = 2};
   const auto gather_ns = [&](const CostModel& cost, int64_t position) {
-    return ShareCost(cost, scheme, 2).at(position).gather_ns;
+    return ShareCost(cost, scheme, {2, 2}).at(position).gather_ns;
   };
   EXPECT_EQ(gather_ns(tied, kEmbedding), gather_ns(apart, kEmbedding));
   EXPECT_GT(gather_ns(tied, kHead), gather_ns(tied, kEmbedding));
@@ -97,7 +106,7 @@ TEST(PassCell, WithoutSharingTakesWhatItsSlowestLaneComputes) {
         for (int stage = 0; stage < scheme.pp; ++stage) {
           const base::Interval run = cost.stage_run(scheme, stage);
           const int64_t compute_ns = cost.cell_ns(scheme, kind, run, work) + rng.between(0, 1000);
-          EXPECT_EQ(ShareCost(cost, scheme, 1).cell_ns(kind, run, work, compute_ns), compute_ns);
+          EXPECT_EQ(ShareCost(cost, scheme, {1, 1}).cell_ns(kind, run, work, compute_ns), compute_ns);
         }
       }
     }
@@ -111,10 +120,10 @@ TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
   const auto exposed_ns = [&](CellKind kind, const Scheme& scheme, int stage) {
     const base::Interval run = cost.stage_run(scheme, stage);
     const int64_t compute_ns = cost.cell_ns(scheme, kind, run, work);
-    return ShareCost(cost, scheme, 2).cell_ns(kind, run, work, compute_ns) - compute_ns;
+    return ShareCost(cost, scheme, {2, 2}).cell_ns(kind, run, work, compute_ns) - compute_ns;
   };
   const Scheme one{.cp = 2, .share = 2}, two{.pp = 2, .cp = 2, .share = 2};
-  const ShareCost share(cost, one, 2);
+  const ShareCost share(cost, one, {2, 2});
   EXPECT_EQ(exposed_ns(CellKind::kForward, one, 0),
             share.at(kEmbedding).gather_ns + share.at(kHead).scatter_ns);
   EXPECT_EQ(exposed_ns(CellKind::kBackward, one, 0), share.at(kEmbedding).scatter_ns);
@@ -142,6 +151,20 @@ TEST(Window, HoldsTwoGatheredOperationsAndTheGradientsOfTwo) {
   EXPECT_EQ(MemoryCost(cost, {.cp = 2}).window_bytes(CellKind::kBackward, part), 0);
   EXPECT_EQ(MemoryCost(narrow_model(), scheme).window_bytes(CellKind::kBackward, part),
             layer * (2 * 2 + 4 + 2 * 2));
+}
+
+// Of two nodes of two lanes: a half of what was made before goes on between them, and comes.
+TEST(Window, HoldsTheSumsOfRunsBesides) {
+  const CostModel cost = model();
+  CostModel::Options options = cost.options();
+  options.gpus_per_node = 2;
+  const CostModel in_runs(options);
+  const Scheme scheme{.cp = 4, .share = 4};
+  const base::Interval part = cost.stage_run(scheme, 0);
+  const int64_t layer = elements(cost, kLayer);
+  EXPECT_EQ(MemoryCost(in_runs, scheme).window_bytes(CellKind::kBackwardWeight, part),
+            MemoryCost(cost, scheme).window_bytes(CellKind::kBackwardWeight, part) + 2 * (layer / 2) * 4 +
+                (layer + 3) / 4 * 4);
 }
 
 // Parameters and accumulators fall to a half; what is at work comes on top.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "base/rng.h"
 #include "cost/memory_cost.h"
 #include "graph/clock.h"
 #include "graph/testing.h"
@@ -44,6 +46,29 @@ TEST(Build, RandomPlansAreProved) {
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
                                                                      << to_text(graph);
+  }
+}
+
+// Of cells in parts, whichever way they go: each operation's gradients are summed behind one part.
+TEST(Build, PartsSumEachGradientOnce) {
+  base::Rng rng(5);
+  for (int round = 0; round < 200; ++round) {
+    const base::Interval whole{rng.between(0, 3), rng.between(4, 12)};
+    const int behind = static_cast<int>(rng.between(1, 2));
+    for (const cost::CellKind kind : {cost::CellKind::kForward, cost::CellKind::kBackwardWeight}) {
+      int64_t summed = whole.begin;
+      for (int64_t begin = whole.begin, end = begin; begin < whole.end; begin = end) {
+        end = std::min(whole.end, begin + rng.between(1, 4));
+        const base::Interval part = summed_by(kind, {begin, end}, whole, behind);
+        EXPECT_EQ(part.begin, summed);
+        EXPECT_GE(part.end, part.begin);
+        summed = part.end;
+        if (end == whole.end) continue;
+        const bool forward = kind == cost::CellKind::kForward;
+        EXPECT_EQ(part.end, std::clamp(end + (forward ? -behind : behind), whole.begin, whole.end));
+      }
+      EXPECT_EQ(summed, whole.end);
+    }
   }
 }
 

@@ -75,7 +75,7 @@ class Lowering {
   void chain_lane(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
                   int first_node);
   void hang_pushes(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
-                   int first_node);
+                   int first_node, int sums_behind);
   void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
   void add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& passes);
@@ -199,9 +199,11 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
   const int first_node = static_cast<int>(graph_.nodes.size());
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
   std::vector<UnitCells> by_unit(draft.load.units.size());
+  const int sums_behind =
+      strategy::share_runs(draft.place(), stage, links_.gpus_per_node).behind(draft.place().scheme.share);
   for (const std::vector<int>& order : drafted.order) {
     chain_lane(draft, drafted, order, first_node);
-    if (purpose_ == Purpose::kTrain) hang_pushes(draft, drafted, order, first_node);
+    if (purpose_ == Purpose::kTrain) hang_pushes(draft, drafted, order, first_node, sums_behind);
     for (const int c : order) {
       const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
       UnitCells& unit = by_unit[static_cast<size_t>(cell.unit)];
@@ -243,15 +245,16 @@ void Lowering::chain_lane(const PipelineDraft& draft, const DraftStage& stage, c
 // A round's push waits for the lane's last cell that writes any of the round's gradients. Pushes run latest
 // round first, so it need not wait again for what a later round has waited for.
 void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
-                           int first_node) {
+                           int first_node, int sums_behind) {
   std::vector<int> last(push_after_.size(), -1);  // by round, position in the order
   std::vector<char> seen(static_cast<size_t>(program_.size()), 0);
   int64_t missing = stage.run.size();
   for (size_t at = order.size(); at-- > 0 && missing > 0;) {
     const DraftCell& cell = stage.cells[static_cast<size_t>(order[at])];
-    const base::Interval run = draft.place().scheme.share == 1
-                                   ? cell.run
-                                   : summed_by(cell.kind, cell.run, at_work(program_, cell.kind, stage.run));
+    const base::Interval run =
+        draft.place().scheme.share == 1
+            ? cell.run
+            : summed_by(cell.kind, cell.run, at_work(program_, cell.kind, stage.run), sums_behind);
     for (int64_t position = run.begin; position < run.end; ++position) {
       if (seen[static_cast<size_t>(position)] || !writes_gradient(program_, cell.kind, position)) continue;
       seen[static_cast<size_t>(position)] = 1;

@@ -22,11 +22,12 @@ base::Interval gathered_by(cost::CellKind kind, base::Interval run, base::Interv
   return {std::max(run.begin - 1, whole.begin), run.end};
 }
 
-base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval whole) {
-  const int64_t below = run.begin > whole.begin ? 1 : 0;
-  const int64_t above = run.end < whole.end ? 1 : 0;
-  if (kind == cost::CellKind::kForward) return {run.begin - below, run.end - above};
-  return {run.begin + below, run.end + above};
+base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval whole, int behind) {
+  const int64_t ahead = kind == cost::CellKind::kForward ? -behind : behind;
+  const auto moved = [&](int64_t end) {
+    return end == whole.begin || end == whole.end ? end : std::clamp(end + ahead, whole.begin, whole.end);
+  };
+  return {moved(run.begin), moved(run.end)};
 }
 
 bool writes_gradient(const Program& program, cost::CellKind kind, int64_t position) {

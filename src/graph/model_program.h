@@ -30,9 +30,10 @@ using model::Program;
 base::Interval at_work(const Program& program, cost::CellKind kind, base::Interval run);
 // Where lanes share parameters, the operations whose parameters a cell has gathered, and those whose
 // gradients are summed behind it. A cell on `run` that is one part of a cell on `whole` gathers the first
-// operation of the next part too, and leaves summing the gradients of its last one to that.
+// operation of the next part too, and leaves summing the gradients of its last `behind` ones to the next
+// parts (strategy::ShareRuns).
 base::Interval gathered_by(cost::CellKind kind, base::Interval run, base::Interval whole);
-base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval whole);
+base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval whole, int behind);
 // Whether a cell of this kind that works on the operation completes its parameters' gradients.
 bool writes_gradient(const Program& program, cost::CellKind kind, int64_t position);
 

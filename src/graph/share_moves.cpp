@@ -69,7 +69,7 @@ std::vector<ShareMove> predicted_moves(const StepGraph& graph, const cost::CostM
       const int64_t position = node.kind == NodeKind::kForward ? whole.run.begin + move.operation
                                                                : whole.run.end - 1 - move.operation;
       const int64_t shift_ns = node.start_ns - whole.past_ns;
-      moves.push_back({id, position, move.sum, move.start_ns + shift_ns, move.end_ns + shift_ns});
+      moves.push_back({id, position, move.movement, move.start_ns + shift_ns, move.end_ns + shift_ns});
     }
     whole.past_ns = end_ns;
   }
@@ -78,9 +78,10 @@ std::vector<ShareMove> predicted_moves(const StepGraph& graph, const cost::CostM
 
 TraceRecord trace_record(const StepGraph& graph, const Program& program, const ShareMove& move, int rank) {
   const Node& node = graph.node(move.node);
-  const std::string what = move.sum ? kScatter : kGather;
+  const std::string category = move.movement == cost::Movement::kGather ? kGather : kScatter;
+  const std::string what = category + (move.movement == cost::Movement::kBetween ? " between" : "");
   return {.label = what + " " + place_of(node.cell()) + name_of(program, move.position),
-          .category = what,
+          .category = category,
           .rank = rank,
           .stream = Stream::kShare,
           .start_ns = move.start_ns,

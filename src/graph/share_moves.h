@@ -7,16 +7,17 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/pass_times.h"
 #include "graph/step_graph.h"
 #include "graph/trace.h"
 
 namespace sluice::graph {
 
-// A gather of an operation's parameters, or a sum of its gradients.
+// A gather of an operation's parameters, or a sum of its gradients: in runs of lanes, or between these.
 struct ShareMove {
   int node = 0;          // the cell that issues it
   int64_t position = 0;  // of the operation in the model program
-  bool sum = false;
+  cost::Movement movement = cost::Movement::kGather;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };
@@ -25,7 +26,8 @@ struct ShareMove {
 // built with. REQUIRES: the clock has run.
 std::vector<ShareMove> predicted_moves(const StepGraph& graph, const cost::CostModel& cost);
 
-// A rank's record of one: "gather p0 s0 l0-4 m1 L3-4" of category "gather" on Stream::kShare.
+// A rank's record of one: "gather p0 s0 l0-4 m1 L3-4" of category "gather" on Stream::kShare. Sums between
+// runs are "scatter between" and of the category of scatters.
 inline constexpr const char* kGather = "gather";
 inline constexpr const char* kScatter = "scatter";
 TraceRecord trace_record(const StepGraph& graph, const Program& program, const ShareMove& move, int rank);

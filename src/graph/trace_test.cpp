@@ -71,6 +71,25 @@ TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
   EXPECT_EQ(read.records.front().category, kGather);
 }
 
+// Of the last block of a backward: beside the next operation in runs, then between them.
+TEST(Trace, SumsBetweenNodesFollowThoseInside) {
+  const model::Shape shape = testing::small_shape(4);
+  const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 2});
+  const StepGraph graph = build(testing::plan_from_text("<1,1,4,4>", {"30, 40, 20 / 20, 50 / 20 / 30"}, 4),
+                                model::parameter_table(shape), cost, 4);
+  std::map<std::string, std::vector<TraceRecord>> sums;
+  for (const TraceRecord& record : share_records(graph, cost, {0})) {
+    if (record.category == kScatter) sums[record.label].push_back(record);
+  }
+  for (const char* block : {"L0-1", "L1-2", "L2-3", "L3-4"}) {
+    const std::string at = std::string("p0 s0 l0-4 m0 ") + block;
+    const auto &inside = sums["scatter " + at], &between = sums["scatter between " + at];
+    ASSERT_EQ(inside.size(), 1u) << at;
+    ASSERT_EQ(between.size(), 1u) << at;
+    EXPECT_GE(between[0].start_ns, inside[0].end_ns) << at;
+  }
+}
+
 TEST(Trace, TimesKeepTheirNanoseconds) {
   const TraceRecord record{
       .label = "a \"b\"", .category = "c", .rank = 3, .start_ns = 1'002'003, .end_ns = 1'002'010};

@@ -56,6 +56,8 @@ struct Context {
   std::vector<int> exchanges;      // the others, in seq order
   std::vector<PlannedUnit> units;  // of all pipelines, one behind the other
   std::vector<int> first_unit;     // of each pipeline
+  // By pipeline and stage, strategy::ShareRuns::behind.
+  std::vector<std::vector<int>> sums_behind;
 
   Context(const StepGraph& graph, const model::ParameterTable& table, const cost::CostModel& cost);
 

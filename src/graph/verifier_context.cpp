@@ -29,6 +29,11 @@ Context::Context(const StepGraph& step_graph, const model::ParameterTable& table
   for (size_t p = 0; p < graph.plan.pipelines.size(); ++p) {
     first_unit.push_back(static_cast<int>(units.size()));
     const strategy::PipelinePlan& pipeline = graph.plan.pipelines[p];
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    sums_behind.emplace_back(static_cast<size_t>(scheme.pp), 1);
+    for (int stage = 0; scheme.share > 1 && stage < scheme.pp; ++stage)
+      sums_behind.back()[static_cast<size_t>(stage)] =
+          strategy::share_runs(pipeline.pipeline, stage, graph.links->gpus_per_node).behind(scheme.share);
     for (const strategy::Pass& pass : strategy::passes(pipeline)) {
       units.push_back({static_cast<int>(p), pass.first_lane, pass.lanes, tokens_of(pipeline, pass),
                        schedule::policy_of(pass, cost), head_lanes_of(pipeline, pass)});
@@ -60,7 +65,9 @@ Interval Context::summed_by(const Node& node) const {
   const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
   if (scheme.share == 1) return cell.run;
   const CellKind kind = node.cell_kind();
-  return graph::summed_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
+  const int behind = sums_behind[static_cast<size_t>(cell.pipeline)][static_cast<size_t>(cell.stage)];
+  return graph::summed_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)),
+                          behind);
 }
 
 bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {

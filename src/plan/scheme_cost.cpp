@@ -17,8 +17,8 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
 // Of the first stage, which has most layers.
 void SchemeCost::add_gathers() {
   using cost::CellKind;
-  const int node_lanes = std::max(1, cost().options().gpus_per_node / scheme().tp);
-  const cost::ShareCost share(cost(), scheme(), std::min(scheme().share, node_lanes));
+  const cost::ShareCost share(cost(), scheme(),
+                              strategy::share_runs(scheme(), cost().options().gpus_per_node));
   const base::Interval run = cost().stage_run(scheme(), 0);
   constexpr int64_t kLongNs = int64_t{1} << 45;
   for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {

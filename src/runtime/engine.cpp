@@ -18,7 +18,7 @@ std::vector<graph::ShareMove> moves_since(std::chrono::steady_clock::time_point 
   };
   std::vector<graph::ShareMove> moves;
   for (const ShareWindow::Move& move : window.moves())
-    moves.push_back({move.node, move.position, move.sum, since(move.start), since(move.end)});
+    moves.push_back({move.node, move.position, move.movement, since(move.start), since(move.end)});
   return moves;
 }
 

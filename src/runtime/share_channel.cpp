@@ -1,39 +1,40 @@
 #include "runtime/share_channel.h"
 
-#include <numeric>
-
 #include "base/error.h"
 
 namespace sluice::runtime {
 
-ShareChannel::Passing ShareChannel::run_beside(const at::Tensor& from, const at::Tensor& to,
-                                               const std::function<comm::WorkPtr()>& issue) {
-  SLUICE_ASSERT(from.is_contiguous() && to.is_contiguous(), "what lanes share is dense");
-  return beside_.run(
-      to.device(),
-      [&](const layers::SideStream::Visitor& visit) {
-        visit(from);
-        visit(to);
-      },
-      issue);
-}
-
 ShareChannel::Passing ShareChannel::gather(const at::Tensor& own, const at::Tensor& whole) {
   const auto bytes = static_cast<int64_t>(own.nbytes());
   SLUICE_ASSERT(static_cast<int64_t>(whole.nbytes()) == bytes * members(), "a gather takes all parts");
+  SLUICE_ASSERT(own.is_contiguous() && whole.is_contiguous(), "what lanes share is dense");
   moved_bytes_ += bytes * (members() - 1);
-  return run_beside(own, whole,
-                    [&] { return group_.all_gather(own.const_data_ptr(), whole.mutable_data_ptr(), bytes); });
+  return beside_.run(
+      whole.device(),
+      [&](const layers::SideStream::Visitor& visit) {
+        visit(own);
+        visit(whole);
+      },
+      [&] { return group_.all_gather(own.const_data_ptr(), whole.mutable_data_ptr(), bytes); });
 }
 
-ShareChannel::Passing ShareChannel::scatter(const at::Tensor& parts, std::span<const int64_t> send_bytes,
-                                            const at::Tensor& received,
-                                            std::span<const int64_t> receive_bytes) {
-  moved_bytes_ += std::accumulate(send_bytes.begin(), send_bytes.end(), int64_t{0}) -
-                  send_bytes[static_cast<size_t>(member())];
-  return run_beside(parts, received, [&] {
-    return group_.all_to_all(parts.const_data_ptr(), send_bytes, received.mutable_data_ptr(), receive_bytes);
-  });
+ShareChannel::Passing ShareChannel::exchange(const std::vector<Parcel>& parcels, const at::Device& device) {
+  std::vector<comm::Message> messages;
+  for (const Parcel& parcel : parcels) {
+    SLUICE_ASSERT(parcel.tensor.is_contiguous(), "what lanes share is dense");
+    const auto bytes = static_cast<int64_t>(parcel.tensor.nbytes());
+    if (bytes == 0) continue;
+    if (parcel.sent) {
+      messages.push_back({parcel.tensor.const_data_ptr(), nullptr, bytes, parcel.peer});
+      moved_bytes_ += bytes;
+    } else {
+      messages.push_back({nullptr, parcel.tensor.mutable_data_ptr(), bytes, parcel.peer});
+    }
+  }
+  const auto for_each_tensor = [&](const layers::SideStream::Visitor& visit) {
+    for (const Parcel& parcel : parcels) visit(parcel.tensor);
+  };
+  return beside_.run(device, for_each_tensor, [&] { return group_.exchange(messages); });
 }
 
 }  // namespace sluice::runtime

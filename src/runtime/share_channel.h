@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "comm/transport.h"
@@ -26,17 +25,21 @@ class ShareChannel {
 
   // Every member gives `own`; `whole` takes them by member. Both are dense and stay untouched until wait().
   Passing gather(const at::Tensor& own, const at::Tensor& whole);
-  // Member j gets send_bytes[j] of `parts`; likewise. Zeros do not travel.
-  Passing scatter(const at::Tensor& parts, std::span<const int64_t> send_bytes, const at::Tensor& received,
-                  std::span<const int64_t> receive_bytes);
 
-  // Since it was made: what gathers received from others, and scatters sent to them.
+  // A dense tensor that goes to a member, or comes from one. Empty ones do not travel.
+  struct Parcel {
+    at::Tensor tensor;
+    int peer = 0;
+    bool sent = false;
+  };
+  // All at once; what one member sends another arrives in that order. They stay untouched until wait().
+  // Where a member has none, too.
+  Passing exchange(const std::vector<Parcel>& parcels, const at::Device& device);
+
+  // Since it was made: what gathers received from others, and exchanges sent to them.
   int64_t moved_bytes() const { return moved_bytes_; }
 
  private:
-  Passing run_beside(const at::Tensor& from, const at::Tensor& to,
-                     const std::function<comm::WorkPtr()>& issue);
-
   comm::Communicator& group_;
   layers::SideStream beside_;
   int64_t moved_bytes_ = 0;

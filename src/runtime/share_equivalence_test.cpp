@@ -107,6 +107,35 @@ TEST_F(EquivalenceOfShares, TwoLevelLinks) {
   expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
 }
 
+// Gradients are summed in runs of the lanes of a node, then between runs: two nodes and three, parts that
+// differ in size, lanes and whole runs without work, tied embeddings, groups that straddle nodes unevenly.
+TEST_F(EquivalenceOfShares, SumsInNodesBeforeThoseBetweenThem) {
+  for (const bool tied : {false, true}) {
+    RunOptions options;
+    options.shape.tie_embeddings = tied;
+    options.shape.layers = 4;
+    const RunRecord reference = run_in_process(options);
+    options.world_size = 6;
+    options.gpus_per_node = 2;
+    options.strategies = {"<1,1,4,4> + <1,1,2,2>", "<1,1,6,6>", "<1,1,4,4>", "<1,1,3,3> + <1,1,3,3>"};
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+    options.plan = uneven_plan;
+    options.strategies = {"<1,1,6,6>"};
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
+TEST_F(EquivalenceOfShares, SumsInNodesUnderTensorAndPipelineParallelism) {
+  RunOptions options;
+  options.world_size = 8;
+  options.gpus_per_node = 4;
+  options.strategies = {"<2,1,4,4>", "<1,1,8,8>", "<1,1,8,8>"};
+  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+  options.gpus_per_node = 2;
+  options.strategies = {"<1,2,4,4>", "<1,1,8,8>"};
+  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+}
+
 TEST_F(EquivalenceOfShares, RandomDelaysChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
@@ -134,8 +163,11 @@ TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
   options.max_tokens = 600;
   options.sequences = 100;
   options.world_size = 4;
-  for (const char* strategy : {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>"}) {
+  const std::vector<std::pair<const char*, int>> cases = {
+      {"<1,1,4,4>", 8}, {"<1,1,4,4>", 2}, {"<1,1,4,2>", 8}, {"<1,2,2,2>", 8}, {"<2,1,2,2>", 8}};
+  for (const auto& [strategy, gpus_per_node] : cases) {
     options.strategies = {strategy};
+    options.gpus_per_node = gpus_per_node;
     const RunRecord run = run_in_process(options);
     for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
       const auto predicted = static_cast<double>(std::ranges::max(run.predicted_peak_bytes[step]));

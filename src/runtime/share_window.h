@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/interval.h"
+#include "cost/pass_times.h"
 #include "ops/memory_account.h"
 #include "runtime/parameter_store.h"
 #include "runtime/share_channel.h"
@@ -19,6 +21,12 @@ namespace sluice::runtime {
 // For one step. All members of a share group go through the same operations in the same order, those without
 // tokens too. Around each operation it issues the gather of the next one, then the sum of the one before, and
 // waits for both behind it (cost::pass_ns): never more than two operations are at hand.
+//
+// Where a group lies on several nodes gradients are summed in runs of lanes inside nodes first
+// (strategy::ShareRuns): of each run's parts a lane sums those of its own place in the run. While the next
+// operation is at work it sends each of these to the lane of that place in the part's run, which adds them
+// run by run. The sums of runs of one operation and those between runs of the operation before are one
+// exchange.
 class ShareWindow {
  public:
   struct Operation {
@@ -35,16 +43,17 @@ class ShareWindow {
   struct Move {
     int node = 0;  // of the cell that issued it
     int64_t position = 0;
-    bool sum = false;
+    cost::Movement movement = cost::Movement::kGather;
     std::chrono::steady_clock::time_point start, end;
   };
 
-  // `whole_elements`: by bucket, of the shard that the group holds between its members. What is at hand
-  // counts in `memory`.
-  ShareWindow(ParameterStore& store, ShareChannel& channel, std::vector<int64_t> whole_elements,
-              ops::MemoryAccount& memory)
+  // `run_lanes`: strategy::ShareRuns::lanes. `whole_elements`: by bucket, of the shard that the group holds
+  // between its members. What is at hand counts in `memory`.
+  ShareWindow(ParameterStore& store, ShareChannel& channel, int run_lanes,
+              std::vector<int64_t> whole_elements, ops::MemoryAccount& memory)
       : store_(store),
         channel_(channel),
+        run_lanes_(run_lanes),
         whole_elements_(std::move(whole_elements)),
         memory_(memory),
         moved_before_(channel.moved_bytes()) {}
@@ -75,17 +84,20 @@ class ShareWindow {
   };
   struct Sum {
     int bucket = 0;
-    at::Tensor parts;  // as they travel; undefined where the member has none
-    at::Tensor received;
-    std::vector<char> contributes;
     int64_t position = 0;
-    std::optional<ShareChannel::Passing> passing;
+    std::vector<char> contributes;  // by member
+    bool between = false;           // runs, whose own sums are there
+    // As they travel, and empty where there are none: the member's gradients, between runs the sums of its
+    // run that it has made, by run. And what came of others: by member of the run, or by run.
+    at::Tensor sent;
+    at::Tensor received;
     size_t move = 0;  // index
   };
 
   bool trained(int bucket) const;
-  size_t note_move(int64_t position, bool sum);
-  void wait(ShareChannel::Passing& passing, const at::Tensor& tensor, size_t move);
+  size_t note_move(int64_t position, cost::Movement movement);
+  // Which is on the device of the step.
+  void wait(ShareChannel::Passing& passing, const at::Device& device);
   at::Tensor take(int64_t elements, const at::TensorOptions& options);
   void give_back(const at::Tensor& tensor);
   // The format of gradients between lanes, and gradients that were made in it; empty where there are none.
@@ -96,8 +108,25 @@ class ShareWindow {
   void start_sums();
   void finish_sums();
 
+  int runs() const { return channel_.members() / run_lanes_; }
+  int own_run() const { return channel_.member() / run_lanes_; }
+  int own_place() const { return channel_.member() % run_lanes_; }
+  // The lane of a run that has this one's place there.
+  int alike(int run) const { return run * run_lanes_ + own_place(); }
+  bool gives(const Sum& sum, int run) const;
+  base::Interval part_of(int bucket, int member) const;
+  // Of this lane's place: where the part of a run begins when all runs' lie end to end.
+  int64_t offset_of(int bucket, int run) const;
+  using Parcels = std::vector<ShareChannel::Parcel>;
+  void pack_in_run(Sum& sum, Parcels& parcels);
+  void pack_between(Sum& sum, Parcels& parcels);
+  // To `into`, the part of this lane's place in `run`: what its own run's lanes have of it, in their order.
+  void add_in_run(const Sum& sum, int run, const at::Tensor& into) const;
+  at::Tensor sums_of_run(const Sum& sum);
+
   ParameterStore& store_;
   ShareChannel& channel_;
+  int run_lanes_;
   std::vector<int64_t> whole_elements_;
   ops::MemoryAccount& memory_;
   int64_t moved_before_;
@@ -110,7 +139,8 @@ class ShareWindow {
   std::map<int, at::Tensor> parameters_;  // by bucket, of the operations at hand
   std::map<int, at::Tensor> gradients_;   // by bucket, of the operation at work
   std::vector<Gather> gathers_;           // under way
-  std::vector<Sum> sums_;                 // of the operation before
+  std::vector<Sum> sums_;                 // of the operations before, the oldest first
+  std::optional<ShareChannel::Passing> summing_;
 };
 
 }  // namespace sluice::runtime

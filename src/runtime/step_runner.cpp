@@ -79,7 +79,8 @@ void StepRunner::open_window() {
   std::vector<int64_t> whole_elements;
   for (const model::Bucket& bucket : resources_.store.table().buckets)
     whole_elements.push_back(model::tp_shard(bucket, scheme.tp, place_.t).size());
-  window_.emplace(resources_.store, channel, std::move(whole_elements), activations_);
+  const int run_lanes = strategy::share_runs(*pipeline_, place_.stage, graph_.links->gpus_per_node).lanes;
+  window_.emplace(resources_.store, channel, run_lanes, std::move(whole_elements), activations_);
   const int first = scheme.first_of_group(place_.lane);
   for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(place_.pipeline)]) {
     std::vector<char>& of_pass = contributes_.emplace_back();

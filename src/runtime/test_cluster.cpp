@@ -214,15 +214,39 @@ std::pair<int64_t, int64_t> unit_exchange_bytes(const strategy::Unit& unit, cons
   return {headed + ringed, headed + 2 * ringed};
 }
 
+// What the members of a share group send each other to sum a shard's gradients: inside runs of lanes whoever
+// has tokens sends all but the parts of its own place, and between runs where anyone has of these all but its
+// own part. With runs of one lane, or of all, that is all but its own part.
+int64_t summed_elements(const std::vector<bool>& contributes, int64_t whole, int run_lanes) {
+  const int share = static_cast<int>(contributes.size());
+  const auto part = [&](int member) { return link::resident_part(whole, share, member).size(); };
+  int64_t elements = 0;
+  for (int member = 0; member < share; ++member) {
+    int64_t of_place = 0;
+    for (int alike = member % run_lanes; alike < share; alike += run_lanes) of_place += part(alike);
+    bool run_contributes = false;
+    for (int lane = 0; lane < run_lanes; ++lane)
+      run_contributes |= contributes[static_cast<size_t>(member / run_lanes * run_lanes + lane)];
+    if (contributes[static_cast<size_t>(member)]) elements += whole - of_place;
+    if (run_contributes) elements += of_place - part(member);
+  }
+  return elements;
+}
+
 // Of one share group: forwards gather every operation, backwards all but the embedding and the last block,
 // which stays, S·(S − 1) equal parts each. The head's gradients are summed behind forwards, the others'
-// behind backwards: whoever has tokens sends all but its own part.
+// behind backwards.
 int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int stage, int lane,
-                       int t, const model::ParameterTable& table, const Precision& precision) {
+                       int t, const model::ParameterTable& table, const Precision& precision,
+                       int gpus_per_node) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
   const base::Interval run = table.program.of_stage(scheme.pp, stage);
   const int64_t gathered_bytes = comm::size_of(precision.compute),
                 summed_bytes = comm::size_of(precision.reduced());
+  std::vector<bool> contributes;
+  for (int member = 0; member < scheme.share; ++member)
+    contributes.push_back(strategy::unit_on(plan, pass, lane + member) >= 0);
+  const int run_lanes = strategy::share_runs(plan.pipeline, stage, gpus_per_node).lanes;
   int64_t bytes = 0;
   for (int64_t position = run.begin; position < run.end; ++position) {
     const bool head = position == table.program.head();
@@ -233,18 +257,15 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
       const int64_t whole = model::tp_shard(table.buckets[static_cast<size_t>(bucket)], scheme.tp, t).size();
       const int64_t each = link::resident_part(whole, scheme.share, 0).size();
       bytes += gathers * scheme.share * (scheme.share - 1) * each * gathered_bytes;
-      for (int member = 0; member < scheme.share; ++member) {
-        const bool trained = table.buckets[static_cast<size_t>(bucket)].trained;
-        if (!trained || strategy::unit_on(plan, pass, lane + member) < 0) continue;
-        bytes += (whole - link::resident_part(whole, scheme.share, member).size()) * summed_bytes;
-      }
+      if (table.buckets[static_cast<size_t>(bucket)].trained)
+        bytes += summed_elements(contributes, whole, run_lanes) * summed_bytes;
     }
   }
   return bytes;
 }
 
 int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
-                               const Precision& precision) {
+                               const Precision& precision, int gpus_per_node) {
   int64_t bytes = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
@@ -253,7 +274,7 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
       for (int stage = 0; stage < scheme.pp; ++stage) {
         for (int lane = pass.first_lane; lane < pass.end_lane(); lane += scheme.share) {
           for (int t = 0; t < scheme.tp; ++t)
-            bytes += share_bytes_of(pipeline, pass, stage, lane, t, table, precision);
+            bytes += share_bytes_of(pipeline, pass, stage, lane, t, table, precision, gpus_per_node);
         }
       }
     }
@@ -419,7 +440,8 @@ class RankRun {
     record_.host_peak_bytes[at][rank] = result.host_peak_bytes;
     record_.predicted_peak_bytes[at][rank] = graph::predicted_memory(graph, cost)[rank].peak_bytes;
     if (rank_ != 0) return;
-    record_.expected_share_bytes.push_back(share_bytes_by_formula(graph.plan, table_, precision()));
+    record_.expected_share_bytes.push_back(
+        share_bytes_by_formula(graph.plan, table_, precision(), options_.gpus_per_node));
     record_.expected_exchange_bytes.push_back(
         exchange_bytes_by_formula(graph.plan, table_.shape, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);

@@ -54,21 +54,6 @@ std::vector<int> nodes_of_lanes(const strategy::Pipeline& pipeline, const CostMo
   return nodes;
 }
 
-// The most that lie on one node wherever a share group of the stage reaches, on all TP ranks.
-int share_lanes_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
-  const strategy::Scheme& scheme = pipeline.scheme;
-  int fewest = scheme.share;
-  for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
-    for (int t = 0; t < scheme.tp; ++t) {
-      std::map<int, int> lanes_of_node;
-      for (const int rank : pipeline.share_group(stage, lane, t))
-        ++lanes_of_node[rank / cost.options().gpus_per_node];
-      for (const auto& [node, lanes] : lanes_of_node) fewest = std::min(fewest, lanes);
-    }
-  }
-  return fewest;
-}
-
 }  // namespace
 
 bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost, int stage) {
@@ -97,7 +82,8 @@ UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
       ++like;
     }
     like_.push_back(like);
-    if (scheme_.share > 1) share_.emplace_back(cost, scheme_, share_lanes_in_node(pipeline, cost, stage));
+    if (scheme_.share > 1)
+      share_.emplace_back(cost, scheme_, strategy::share_runs(pipeline, stage, cost.options().gpus_per_node));
     if (scheme_.cp == 1) continue;
     node_of_lane_.push_back(nodes_of_lanes(pipeline, cost, stage));
     size_t exchange_like = 0;

@@ -86,8 +86,8 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
   if (sharding != Sharding::kZero2) return 0;
   cost::CostModel::Options options = cost.options();
   options.share_traits.keeps_gathered = false;
-  const int in_node = std::clamp(options.gpus_per_node / program.scheme.tp, 1, program.scheme.share);
-  const cost::ShareCost gathering(cost.with(std::move(options)), program.scheme, in_node);
+  const strategy::ShareRuns runs = strategy::share_runs(program.scheme, options.gpus_per_node);
+  const cost::ShareCost gathering(cost.with(std::move(options)), program.scheme, runs);
   int64_t longest_ns = 0;
   for (int stage = 0; stage < program.scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(program.scheme, stage);

@@ -1,0 +1,64 @@
+#include "strategy/share_runs.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace sluice::strategy {
+namespace {
+
+// Of neighbours on one node.
+struct Stretches {
+  size_t shortest = 0;
+  size_t count = 0;
+};
+
+Stretches stretches_of(const std::vector<int>& nodes) {
+  Stretches found{.shortest = nodes.size()};
+  for (size_t begin = 0, end = 0; begin < nodes.size(); begin = end, ++found.count) {
+    while (end < nodes.size() && nodes[end] == nodes[begin]) ++end;
+    found.shortest = std::min(found.shortest, end - begin);
+  }
+  return found;
+}
+
+bool run_crosses_nodes(const std::vector<int>& nodes, int run) {
+  for (size_t member = 0; member < nodes.size(); ++member) {
+    if (nodes[member] != nodes[member / static_cast<size_t>(run) * static_cast<size_t>(run)]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int share_run_lanes(const Scheme& scheme, int gpus_per_node) {
+  return std::gcd(scheme.share, std::max(1, gpus_per_node / scheme.tp));
+}
+
+// The ranks of a share group ascend, so those of a node are neighbours.
+ShareRuns share_runs(const Pipeline& pipeline, int stage, int gpus_per_node) {
+  const Scheme& scheme = pipeline.scheme;
+  ShareRuns runs{scheme.share, scheme.share};
+  if (scheme.share == 1) return runs;
+  const int several = share_run_lanes(scheme, gpus_per_node);
+  for (int lane = 0; lane < scheme.cp; lane += scheme.share) {
+    for (int t = 0; t < scheme.tp; ++t) {
+      std::vector<int> nodes = pipeline.share_group(stage, lane, t);
+      for (int& rank : nodes) rank /= gpus_per_node;
+      const Stretches of_nodes = stretches_of(nodes);
+      if (of_nodes.count == 1) continue;
+      runs.lanes_in_node = std::min(runs.lanes_in_node, static_cast<int>(of_nodes.shortest));
+      runs.lanes = std::min(runs.lanes, run_crosses_nodes(nodes, several) ? 1 : several);
+    }
+  }
+  return runs;
+}
+
+ShareRuns share_runs(const Scheme& scheme, int gpus_per_node) {
+  Scheme stage = scheme;
+  stage.pp = 1;
+  Pipeline pipeline{stage, std::vector<int>(static_cast<size_t>(stage.ranks()))};
+  std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
+  return share_runs(pipeline, 0, gpus_per_node);
+}
+
+}  // namespace sluice::strategy
