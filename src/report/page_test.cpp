@@ -114,6 +114,13 @@ TEST(Page, EveryKindOfATimelineHasAColour) {
     EXPECT_THAT(page, HasSubstr(base::text(".", kind, " { fill: "))) << kind;
 }
 
+// A line's name stands beside the chart and can't break: what it takes is left free.
+TEST(Page, ChartsLeaveRoomForTheirLongestName) {
+  RunData data = simulated();
+  data.systems[1].title = "a system with quite a long name";
+  EXPECT_THAT(report_page(data), HasSubstr("style=\"--letters:31\""));
+}
+
 TEST(Page, SameDataSameBytes) { EXPECT_EQ(report_page(simulated()), report_page(simulated())); }
 
 TEST(Page, HostileNamesAreText) {

@@ -120,6 +120,13 @@ void draw_names(Markup& out, const Chart& chart, const Axis& y) {
   }
 }
 
+// Names at the chart's end don't break into lines: the longest one says how much room they take.
+size_t longest_name(const Chart& chart) {
+  size_t letters = 0;
+  for (const Series& series : chart.series) letters = std::max(letters, series.title.size());
+  return letters;
+}
+
 void draw_legend(Markup& out, const Chart& chart) {
   const auto legend = out.element("ul", {{"class", "legend narrow"}});
   for (const Series& series : chart.series) {
@@ -173,7 +180,10 @@ void draw_chart(Markup& out, const Chart& chart) {
   const Axis y = round_axis(chart.from_zero ? std::min(0.0, upward->low) : upward->low, upward->high, 5);
   const bool named = chart.series.size() > 1;
   if (named) draw_legend(out, chart);
-  const auto frame = out.element("div", {{"class", named ? "plot named" : "plot"}});
+  const auto frame =
+      named
+          ? out.element("div", {{"class", "plot named"}, {"style", text("--letters:", longest_name(chart))}})
+          : out.element("div", {{"class", "plot"}});
   const auto plot = out.element(
       "svg",
       {{"role", "img"}, {"aria-label", chart.label}, {"width", "100%"}, {"height", text(kHeight + 40)}});

@@ -164,7 +164,7 @@ void draw_shares_row(Markup& out, const NamedShares& named, double longest_ns) {
       }
       if (width > 9) {
         out.leaf("text",
-                 {{"class", text("inside on-", kind.style)},
+                 {{"class", text(width < 14 ? "inside tight on-" : "inside on-", kind.style)},
                   {"x", coordinate(from + width / 2, "%")},
                   {"y", "18"}},
                  shown_percent(share));

@@ -64,10 +64,10 @@
       lanes.setAttribute('viewBox', `${from * width} 0 ${(to - from) * width} ${height}`);
       const axis = plot.querySelector('.time-axis');
       axis.replaceChildren();
-      for (const [share, text] of ticks()) {
+      for (const [i, [share, text]] of ticks().entries()) {
         const x = `${share * 100}%`;
         axis.append(element('line', {class: 'grid', x1: x, x2: x, y1: -4, y2: '100%'}));
-        axis.append(element('text', {class: 'tick middle', x, y: -8}, text));
+        axis.append(element('text', {class: i % 2 ? 'tick middle odd' : 'tick middle', x, y: -8}, text));
       }
     }
   };

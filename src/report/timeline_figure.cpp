@@ -207,12 +207,13 @@ void draw_time_axis(Markup& out, int64_t span_ns) {
   const Unit unit = duration_unit(static_cast<double>(span_ns));
   const Axis axis = round_axis(0, static_cast<double>(span_ns) / unit.scale, 8);
   const auto ticks = out.element("g", {{"class", "time-axis"}});
-  for (const double tick : axis.ticks) {
+  for (size_t i = 0; i < axis.ticks.size(); ++i) {
+    const double tick = axis.ticks[i];
     const double at = 100 * tick * unit.scale / static_cast<double>(span_ns);
     if (at > 100) continue;
     const std::string x = coordinate(at, "%");
     out.leaf("line", {{"class", "grid"}, {"x1", x}, {"x2", x}, {"y1", "-4"}, {"y2", "100%"}});
-    out.leaf("text", {{"class", "tick middle"}, {"x", x}, {"y", "-8"}},
+    out.leaf("text", {{"class", i % 2 == 0 ? "tick middle" : "tick middle odd"}, {"x", x}, {"y", "-8"}},
              text(tick_text(axis, tick), tick == 0 ? "" : " " + unit.name));
   }
 }
