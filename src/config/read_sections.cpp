@@ -284,9 +284,10 @@ ElasticConfig read_elastic(TomlSection& section) {
   section.read("enabled", elastic.enabled);
   if (const toml::node* node = section.node("buddy_every");
       node && node->value_exact<std::string>() != "auto") {
+    constexpr base::Range<int64_t> kEvery{1, kSteps.most};
     const auto steps = node->value_exact<int64_t>();
-    if (!steps || *steps < 1 || !kSteps.holds(*steps))
-      section.refuse("buddy_every", "auto, or steps from 1 on");
+    if (!steps || !kEvery.holds(*steps))
+      section.refuse("buddy_every", text("auto or ", base::expectation(kEvery)));
     elastic.buddy_every = *steps;
   }
   section.finish();
@@ -304,7 +305,8 @@ LogConfig read_log(TomlSection& section) {
     if (steps == nullptr) section.refuse("trace_steps", "a list of steps");
     for (const toml::node& step : *steps) {
       const auto value = step.value_exact<int64_t>();
-      if (!value || !kSteps.holds(*value)) section.refuse("trace_steps", "a list of steps, counted from 0");
+      if (!value || !kSteps.holds(*value))
+        section.refuse("trace_steps", text("a list of steps, each ", base::expectation(kSteps)));
       log.trace_steps.push_back(*value);
     }
   }

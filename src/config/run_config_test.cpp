@@ -169,6 +169,14 @@ TEST(RunConfig, FaultsNamePlaceValueAndWayOut) {
   const auto with = [](const std::string& lines) { return fault(lines + kSmall); };
   EXPECT_EQ(with("[train]\nsteps = \"x\""),
             "[config] run.toml:2: train.steps is 'x': give a whole number from 1 to 1099511627776");
+  EXPECT_EQ(
+      fault(kSmall, {"elastic.buddy_every=9223372036854775807"}),
+      "[config] --set: elastic.buddy_every is 9223372036854775807: give auto or a whole number from 1 to "
+      "1099511627776");
+  EXPECT_EQ(
+      with("[log]\ntrace_steps = [2199023255552]"),
+      "[config] run.toml:2: log.trace_steps is [ 2199023255552 ]: give a list of steps, each a whole number "
+      "from 0 to 1099511627776");
   EXPECT_EQ(with("[log]\ntensorboard = 1"), "[config] run.toml:2: log.tensorboard is 1: give true or false");
   EXPECT_EQ(with("[optimizer]\nlr = nan"),
             "[config] run.toml:2: optimizer.lr is nan: give a number from 0 to 1000");
