@@ -2,7 +2,8 @@
 #
 # The library of src/NAME and its unit tests. Every .cpp of src/NAME and of its folders belongs to it; *_test.cpp
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
-# A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them.
+# A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them. Tests
+# that compute with libtorch have that label (`make processors`).
 function(sluice_module name)
   cmake_parse_arguments(module "TORCH" "TEST_SHARDS" "DEPENDS;EXTERNAL" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
@@ -58,15 +59,21 @@ function(sluice_module name)
   if(tests AND SLUICE_PROGRAMS)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE sluice_${name} GTest::gmock GTest::gtest_main)
+    set(cases ${name})
     if(module_TEST_SHARDS)
+      set(cases)
       foreach(shard RANGE 1 ${module_TEST_SHARDS})
         math(EXPR index "${shard} - 1")
         add_test(NAME ${name}/${shard} COMMAND ${name}_test)
         set_tests_properties(${name}/${shard} PROPERTIES
           ENVIRONMENT "GTEST_TOTAL_SHARDS=${module_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
+        list(APPEND cases ${name}/${shard})
       endforeach()
     else()
       add_test(NAME ${name} COMMAND ${name}_test)
+    endif()
+    if(module_TORCH)
+      set_tests_properties(${cases} PROPERTIES LABELS libtorch)
     endif()
   endif()
 endfunction()
