@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
@@ -72,6 +73,7 @@ void run(const Options& options) {
   train::Evaluator evaluator(model, evaluation);
   std::vector<int32_t> said;
   bool ended = false;
+  base::Progress progress("generating", options.tokens);
   while (static_cast<int64_t>(said.size()) < options.tokens) {
     const at::Tensor logits = evaluator.logits(tokens);
     const int64_t next = at::argmax(logits[logits.size(0) - 1]).item<int64_t>();
@@ -79,7 +81,9 @@ void run(const Options& options) {
     if (ended) break;
     tokens.push_back(next);
     said.push_back(static_cast<int32_t>(next));
+    progress.advance(1);
   }
+  progress.finish();
   const std::string continuation = tokenizer->decode(said);
   if (options.json) {
     std::cout << base::json_text({{"model", model.name()},

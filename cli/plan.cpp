@@ -125,14 +125,13 @@ void plan_several(Planning& planning, const Arguments& arguments) {
       " tokens/s; planned in ", base::human_duration(planning_ns / arguments.batches), " each\n");
 }
 
-// Steps far away take seconds.
+// Steps far away take seconds, or hours, and lines that say how far it is.
 void skip_to(int64_t step, config::PhasedSampler& sampler) {
   constexpr int64_t kFar = 100'000;
-  constexpr int64_t kParts = 20;
   if (step < kFar) return sampler.skip(step);
   base::Progress progress(text("drawing the batches before step ", step), step);
   for (int64_t left = step; left > 0;) {
-    const int64_t part = std::min(left, step / kParts + 1);
+    const int64_t part = std::min(left, kFar);
     sampler.skip(part);
     progress.advance(part);
     left -= part;

@@ -45,8 +45,19 @@ tokens_per_step = 4096
 [train]
 steps = 30
 dtype = "float64"
+freeze = ["model.embed_tokens", "model.layers.[0-2].*"]
 [optimizer]
 betas = [0.9, 0.95]
+[[optimizer.groups]]
+parameters = ["*.bias", "lm_head"]
+lr = 1e-5
+weight_decay = 0.0
+[lora]
+rank = 4
+alpha = 8
+targets = ["q_proj", "o_proj"]
+[elastic]
+buddy_every = 3
 [parallel]
 strategies = ["1x<2,1,1> + 2x<1,1,1>", "<1,4,1>"]
 select = "cycle"
