@@ -8,8 +8,10 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -63,12 +65,14 @@ class Survival(TestCase):
                 return False
         self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step} in epoch {epoch}")
 
-    def as_undisturbed(self, run):
+    def as_undisturbed(self, run, left=0):
+        """`left`: of how many killed supervisors memory remains."""
         found = losses(run)
         self.assertEqual(sorted(found), list(range(STEPS)))
         for step, (loss, _) in self.expected.items():
             self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
-        self.assertEqual(left_in_memory(self.begin), [], "a run that ended well leaves nothing in memory")
+        remains = left_in_memory(self.begin)
+        self.assertEqual(len(remains), left, f"what the run left in memory: {remains}")
 
 
 class ByHand(Survival):
@@ -177,6 +181,52 @@ class Mpirun(Survival):
         self.as_undisturbed(run)
 
 
+def slurm_is_up():
+    return shutil.which("srun") and subprocess.run(["sinfo", "--noheader", "--states=idle"], capture_output=True,
+                                                   timeout=30, check=False).stdout
+
+
+@unittest.skipUnless(slurm_is_up(), "no Slurm here has idle nodes")
+class Slurm(Survival):
+    """With nodes that are this machine."""
+
+    def srun(self, run):
+        return self.start(["srun", "--ntasks", str(RANKS), "--no-kill", "--kill-on-bad-exit=0", *self.train_command(run.name)],
+                          environment(MASTER_ADDR="127.0.0.1"))
+
+    def ranks(self, run):
+        """{task: its supervisor}"""
+        found = {}
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.path.realpath(path / "cwd") != os.path.realpath(run.parent):
+                    continue
+                task = re.search(rb"SLURM_PROCID=(\d+)", (path / "environ").read_bytes())
+                if task and children(int(path.name)):
+                    found[int(task.group(1))] = int(path.name)
+        return found
+
+    def test_a_worker_dies_and_the_run_goes_on(self):
+        run = self.configure("run")
+        process = self.srun(run)
+        self.reach(run, 0, 4)
+        os.kill(children(self.ranks(run)[2])[0], signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.as_undisturbed(run)
+
+    def test_a_supervisor_dies_and_the_others_go_on(self):
+        run = self.configure("run")
+        process = self.srun(run)
+        self.reach(run, 0, 4)
+        os.kill(self.ranks(run)[0], signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 137, f"srun tells of the lost task: {outcome}")
+        self.assertIn("epoch 1 of 3 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.as_undisturbed(run, left=1)
+
+
 @unittest.skipUnless(TORCHRUN.exists(), f"{TORCHRUN} is not there: `make parity` installs it")
 class Torchrun(Survival):
     def torchrun(self, run):
@@ -209,5 +259,5 @@ class Torchrun(Survival):
 
 
 if __name__ == "__main__":
-    wanted = ["Torchrun"] if sys.argv[1:] == ["torchrun"] else ["ByHand", "Mpirun"]
+    wanted = ["Torchrun"] if sys.argv[1:] == ["torchrun"] else ["ByHand", "Mpirun", "Slurm"]
     unittest.main(argv=[sys.argv[0], *wanted], verbosity=2)

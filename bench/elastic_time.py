@@ -1,0 +1,155 @@
+"""How much of its time an elastic run trains while a rank is killed each minute, and how long from a kill to the next step.
+
+    elastic_time.py --config run.toml [--set section.key=value]... [--ranks 8] [--minutes 30] [--results FOLDER]
+
+Kills take turns: a worker, then a whole rank (supervisor and worker), which the launcher replaces. Time is that of steps
+that count: the sum of time_ms in metrics.jsonl, in which a step that was repeated stands once, over the wall time between
+the first line and the last. An undisturbed run of a tenth of the time, before, has the same ratio beside.
+$SLUICE names the program.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "integration"))
+
+from harness import children, hardware, rank_processes, revision
+
+
+def steps_of(run):
+    try:
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    except (OSError, ValueError):
+        return []
+    return [line for line in lines if "loss" in line]
+
+
+def newest_of(run):
+    """(step, epoch) of the newest whole line of a step: the file may be long."""
+    try:
+        with open(run / "metrics.jsonl", "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            lines = file.read().decode(errors="replace").split("\n")[:-1]
+    except OSError:
+        return -1, -1
+    for line in reversed(lines):
+        if line.startswith("{\"") and '"loss"' in line:
+            found = json.loads(line)
+            return found["step"], found["epoch"]
+    return -1, -1
+
+
+class Run:
+    """A run under way."""
+
+    def __init__(self, options, folder, name):
+        self.path = folder / name
+        settings = [*options.set, f"log.dir={self.path}", "train.steps=10000000", "elastic.enabled=true"]
+        words = [word for setting in settings for word in ("--set", setting)]
+        self.process = subprocess.Popen([os.environ.get("SLUICE", "build/sluice"), "train", "--config", options.config,
+                                         "--nproc", str(options.ranks), *words], stdout=subprocess.DEVNULL,
+                                        stderr=open(folder / f"{name}.log", "w"))
+        self.await_step(3)
+
+    def newest(self):
+        return newest_of(self.path)[0]
+
+    def await_step(self, step):
+        while self.newest() < step:
+            if self.process.poll() is not None:
+                sys.exit(f"elastic_time: the run ended with {self.process.returncode}: {self.path}.log")
+            time.sleep(0.02)
+        return time.monotonic()
+
+    def kill(self, chance, whole):
+        """Kills a worker, or a rank with it; seconds until a step is done that was not before."""
+        supervisors = rank_processes(self.process.pid)
+        victim = supervisors[chance.choice(sorted(supervisors))]
+        worker = children(victim)[:1]
+        begin, (before, epoch) = time.monotonic(), newest_of(self.path)
+        for process in [victim] if whole else worker:
+            os.kill(process, signal.SIGKILL)
+        while newest_of(self.path)[1] <= epoch:
+            time.sleep(0.02)
+        first = time.monotonic() - begin
+        return first, self.await_step(before + 1) - begin
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+
+def share(run, begin, end, first):
+    """Of the time between two moments: that of the steps from `first` on."""
+    steps = [line["time_ms"] / 1e3 for line in steps_of(run.path) if line["step"] > first]
+    return sum(steps) / (end - begin), len(steps), statistics.median(steps)
+
+
+def measure(options, folder):
+    chance = random.Random(options.seed)
+    plain = Run(options, folder, "undisturbed")
+    begin, first = time.monotonic(), plain.newest()
+    time.sleep(6 * options.minutes)
+    undisturbed = share(plain, begin, plain.await_step(plain.newest() + 1), first)
+    plain.stop()
+    run = Run(options, folder, "killed")
+    begin, first = time.monotonic(), run.newest()
+    kills = []
+    for number in range(options.minutes):
+        time.sleep(max(0, begin + 60 * (number + 0.5) - time.monotonic()))
+        kills.append((number % 2 == 1, *run.kill(chance, number % 2 == 1)))
+        print(f"kill {number}: {'a rank' if kills[-1][0] else 'a worker'}, next step after {kills[-1][1]:.2f} s, all made up for "
+              f"after {kills[-1][2]:.2f} s", flush=True)
+    time.sleep(max(0, begin + 60 * options.minutes - time.monotonic()))
+    disturbed = share(run, begin, run.await_step(run.newest() + 1), first)
+    run.stop()
+    return undisturbed, disturbed, kills
+
+
+def row(name, measured):
+    return f"| {name} | {100 * measured[0]:.1f} % | {measured[1]} | {1e3 * measured[2]:.0f} ms |"
+
+
+def page(options, undisturbed, disturbed, kills):
+    lines = ["# Elastic runs", "", f"`bench/elastic_time.py --minutes {options.minutes} --ranks {options.ranks} --config "
+             f"{options.config} {' '.join('--set ' + one for one in options.set)}` at {revision()} on {hardware()}, load "
+             f"{os.getloadavg()[2]:.0f}.", "", "| run | time in steps that count | steps | median step |", "| --- | --- | --- | --- |",
+             row("undisturbed", undisturbed), row(f"{len(kills)} kills, one a minute", disturbed), "",
+             f"Effective training time: {100 * disturbed[0] / undisturbed[0]:.1f} % of the undisturbed run's.", "",
+             "| killed | to the end of the next step (median, most) | to the first step that was not done before |",
+             "| --- | --- | --- |"]
+    for whole, name in ((False, "a worker"), (True, "a rank, replaced")):
+        some = [kill for kill in kills if kill[0] == whole]
+        if some:
+            lines.append(f"| {name} | " + " | ".join(f"{statistics.median(kill[at] for kill in some):.2f} s, "
+                                                    f"{max(kill[at] for kill in some):.2f} s" for at in (1, 2)) + " |")
+    return "\n".join([*lines, ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--minutes", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=pathlib.Path, help="write elastic.md here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sluice-elastic-", ignore_cleanup_errors=True) as folder:
+        written = page(options, *measure(options, pathlib.Path(folder)))
+    print(written)
+    if options.results:
+        (options.results / "elastic.md").write_text(written)
+
+
+if __name__ == "__main__":
+    main()
