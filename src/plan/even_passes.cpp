@@ -21,6 +21,9 @@ using strategy::Unit;
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
 constexpr int kBisections = 5;
+// That every sequence takes, at most the lanes that share parameters, which they do where memory is short:
+// wide units fill what single lanes would each leave a little of.
+constexpr int kLeastLanes[] = {1, 2, 4, 8};
 constexpr int kFurtherPasses = 1;
 constexpr size_t kTightest = 3;  // loads that a sequence is tried on with what they exchange
 
@@ -36,6 +39,9 @@ struct PassLoad {
 struct FilledPass {
   std::vector<PassLoad> loads;
   std::vector<int> load_of;
+  int64_t end_ns() const {
+    return loads.empty() ? 0 : std::ranges::max_element(loads, {}, &PassLoad::end_ns)->end_ns;
+  }
 };
 
 // Free lanes of a node.
@@ -66,12 +72,13 @@ class WidthTimes {
 
   // Its work without a micro-batch's constant.
   int64_t alone_ns(int place) const { return of(place).alone_ns; }
-  // The fewest lanes on which it ends by then; 0: on none.
-  int fewest_lanes(int place, int64_t limit_ns) {
+  // The fewest lanes, `least` at least, on which it ends by then; 0: on none.
+  int fewest_lanes(int place, int64_t limit_ns, int64_t least) {
     const Length& length = of(place);
     const int64_t room_ns = std::max<int64_t>(1, limit_ns - scheme_.micro_batch_ns());
-    const int64_t fewest = std::max<int64_t>((length.alone_ns - 1) / room_ns + 1, length.fewest);
     const int64_t most = std::max<int64_t>(1, length.tokens / 2);
+    const int64_t fewest =
+        std::max<int64_t>({(length.alone_ns - 1) / room_ns + 1, length.fewest, std::min(least, most)});
     for (auto at = std::ranges::lower_bound(widths_, fewest); at != widths_.end() && *at <= most; ++at) {
       int64_t& known_ns =
           lane_ns_[static_cast<size_t>(length_of_[static_cast<size_t>(place)]) * widths_.size() +
@@ -106,8 +113,9 @@ class PassTrial {
       : scheme_(scheme), times_(times), all_nodes_(nodes.begin(), nodes.end()) {}
 
   // Whether the sequences at these places, the longest first, of which `lengths` has the lengths, all end by
-  // then.
-  bool fill(std::span<const int> places, std::span<const int64_t> lengths, int64_t limit_ns) {
+  // then, each on so many lanes at least.
+  bool fill(std::span<const int> places, std::span<const int64_t> lengths, int64_t limit_ns,
+            int least_lanes) {
     limit_ns_ = limit_ns;
     shortest_ = places.empty() ? 0 : lengths[static_cast<size_t>(places.back())];
     nodes_.clear();
@@ -122,7 +130,7 @@ class PassTrial {
       if (length != length_) {
         length_ = length;
         alone_ns_ = times_.alone_ns(place);
-        lanes_ = times_.fewest_lanes(place, limit_ns);
+        lanes_ = times_.fewest_lanes(place, limit_ns, least_lanes);
       }
       if (lanes_ == 0 || !((lanes_ == 1 && join_single()) || join_cut() || begin())) return false;
     }
@@ -267,8 +275,10 @@ class EvenPacker {
     for (int passes = std::max(1, fewest); passes <= most; ++passes) {
       if (least_ns(sorted_) + passes * scheme_.micro_batch_ns() >= below_ns) break;
       for (const Passes& shared_out : {in_runs(passes), in_full_runs(passes), in_turns(passes)}) {
-        const auto plan = plan_of(shared_out, below_ns);
-        if (plan) {
+        for (const int least_lanes : kLeastLanes) {
+          if (least_lanes > pipeline_.scheme.share) break;
+          const auto plan = plan_of(shared_out, below_ns, least_lanes);
+          if (!plan) continue;
           most = std::min(most, passes + kFurtherPasses);
           PackedPipeline next = timed(*plan);
           if (next.makespan_ns < below_ns) {
@@ -291,6 +301,14 @@ class EvenPacker {
   int64_t least_ns(std::span<const int64_t> lengths) const {
     const cost::Work all = cost::Work::of(lengths);
     return scheme_.load_ns({.tokens = all.tokens / lanes(), .squares = all.squares / lanes()});
+  }
+
+  // Of a pass with these sequences.
+  int64_t least_ns(const std::vector<int>& places) const {
+    if (places.empty()) return 0;
+    std::vector<int64_t> lengths;
+    for (const int place : places) lengths.push_back(length(place));
+    return least_ns(std::span<const int64_t>(lengths)) + scheme_.micro_batch_ns();
   }
 
   // Runs of descending length with as many tokens each.
@@ -336,14 +354,12 @@ class EvenPacker {
   }
 
   // With the least last end that is found; nothing where the pass does not hold the sequences by a limit.
-  std::optional<FilledPass> fill(const std::vector<int>& places, int64_t below_ns) {
-    const auto by = [&](int64_t limit_ns) { return trial_->fill(places, sorted_, limit_ns); };
+  std::optional<FilledPass> fill(const std::vector<int>& places, int64_t below_ns, int least_lanes) {
+    const auto by = [&](int64_t limit_ns) { return trial_->fill(places, sorted_, limit_ns, least_lanes); };
     if (!by(std::min(below_ns, kNever))) return std::nullopt;
     FilledPass best = trial_->filled();
     if (places.empty()) return best;
-    std::vector<int64_t> lengths;
-    for (const int place : places) lengths.push_back(length(place));
-    int64_t low_ns = least_ns(lengths) + scheme_.micro_batch_ns();
+    int64_t low_ns = least_ns(places);
     int64_t high_ns = low_ns;
     for (int64_t part = 64; high_ns < below_ns; part = std::max<int64_t>(part / 2, 1)) {
       high_ns += high_ns / part + 1;
@@ -364,12 +380,18 @@ class EvenPacker {
   }
 
   // Nothing where some pass does not hold its sequences, or takes as long as the plan should.
-  std::optional<PipelinePlan> plan_of(const Passes& shared_out, int64_t below_ns) {
+  std::optional<PipelinePlan> plan_of(const Passes& shared_out, int64_t below_ns, int least_lanes) {
     PipelinePlan plan{.pipeline = pipeline_, .max_len_tokens = scheme_.lane_max_len_tokens(), .units = {}};
     int passes = 0;
+    // Where all lanes share, one pass follows the other: what is left for one is what the others leave.
+    const bool in_turn = pipeline_.scheme.share == lanes();
+    int64_t left_ns = below_ns;
+    for (const std::vector<int>& places : shared_out) left_ns -= in_turn ? least_ns(places) : 0;
     for (const std::vector<int>& places : shared_out) {
-      const std::optional<FilledPass> filled = fill(places, below_ns);
+      if (in_turn) left_ns += least_ns(places);
+      const std::optional<FilledPass> filled = fill(places, left_ns, least_lanes);
       if (!filled) return std::nullopt;
+      if (in_turn) left_ns -= filled->end_ns();
       std::vector<Unit> units = units_of(*filled, places, static_cast<int>(plan.units.size()));
       int reached = 0;  // the end of the share groups of the pass so far
       for (Unit& unit : units) {

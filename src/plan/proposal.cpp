@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -223,13 +222,13 @@ void Portfolio::drop_idle_members() {
 }
 
 // Schedules don't say that a step of one pipeline whose lanes all share parameters pulls and pushes nothing,
-// which is up to a tenth of other steps. Of these strategies the best is proposed where its schedules are
-// longer by no more than that; who makes a planner of the candidates has the clock's times.
+// which is up to a tenth of other steps. These strategies, one for each TP degree, are proposed where their
+// schedules are longer by no more than that, the best first; who makes a planner of the candidates has the
+// clock's times.
 void Portfolio::add_all_shared() {
-  const bool full = static_cast<int>(members_.size()) >= options_.max_strategies;
-  if (full || inputs_.batches.empty()) return;
+  if (inputs_.batches.empty()) return;
   const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
-  std::optional<std::pair<int64_t, size_t>> best;
+  std::vector<std::pair<int64_t, size_t>> all_shared;
   for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
     const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
     if (scheme.share == 1 || scheme.tp * scheme.share != inputs_.ranks) continue;
@@ -239,11 +238,15 @@ void Portfolio::add_all_shared() {
     const auto index = static_cast<size_t>(at - judged_.begin());
     if (at == judged_.end()) judged_.emplace_back(std::move(mix), inputs_);
     if (!judged_[index].probed()) judged_[index].probe(unlimited_ns, least_);
-    const std::pair next(judged_[index].total_with(unlimited_ns, least_), index);
-    if (!best || next < *best) best = next;
+    all_shared.emplace_back(judged_[index].total_with(unlimited_ns, least_), index);
   }
-  if (!best || std::ranges::find(members_, best->second) != members_.end()) return;
-  if (best->first - best->first / kBesideParts <= sum(this->best())) members_.push_back(best->second);
+  std::ranges::sort(all_shared);
+  const int64_t best_ns = sum(best());
+  for (const auto& [total_ns, index] : all_shared) {
+    const bool full = static_cast<int>(members_.size()) >= options_.max_strategies;
+    if (full || total_ns - total_ns / kBesideParts > best_ns) return;
+    if (std::ranges::find(members_, index) == members_.end()) members_.push_back(index);
+  }
 }
 
 std::vector<Proposal> Portfolio::proposals() const {

@@ -141,7 +141,8 @@ TEST(Proposal, KeepsToTheNumberOfStrategies) {
 }
 
 // Its steps pull and push nothing, which no schedule says: the clock is to choose.
-TEST(Proposal, OneStrategySharesAllParametersOverAllRanks) {
+// With one TP rank and with two; of four and eight schedules are longer by more than an eighth.
+TEST(Proposal, StrategiesShareAllParametersOverAllRanks) {
   const cost::CostModel cost = test_cost();
   ProposalOptions options{
       .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8};
@@ -151,7 +152,7 @@ TEST(Proposal, OneStrategySharesAllParametersOverAllRanks) {
   };
   EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 0);
   options.max_share = 8;
-  EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 1);
+  EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 2);
 }
 
 TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
