@@ -55,8 +55,7 @@ std::unique_ptr<study::System> make(const Case& of, const std::string& name,
       {"ablation_d", study::AblationStep::kDynamic}};
   const auto ablation = ablations.find(name);
   if (ablation != ablations.end()) return study::make_ablation(inputs, ablation->second);
-  const bool ours = name == "sluice_lanes" || name == "sluice_ring_sums";
-  return study::system_kind(ours ? "sluice" : name).make(inputs);
+  return study::system_kind(name == "sluice_lanes" ? "sluice" : name).make(inputs);
 }
 
 // (slowest − fastest) ÷ slowest of the pipelines' own times.
@@ -144,13 +143,6 @@ class Observed : public study::System {
   std::vector<Json> candidates_;
 };
 
-// Gradients of shared parameters summed as rivals' programs do: round a ring, whose order ours doesn't take.
-cost::CostModel with_sums_in_rings(const cost::CostModel& cost) {
-  cost::CostModel::Options options = cost.options();
-  options.share_traits.sums_in_ring = true;
-  return cost::CostModel(std::move(options));
-}
-
 // What no plan can be faster than, a rank alone among the schemes.
 Json least_work(const study::Scenario& scenario) {
   const study::SystemInputs& inputs = scenario.inputs;
@@ -166,31 +158,33 @@ Json least_work(const study::Scenario& scenario) {
   return {{"mean_ns", total_ns / static_cast<int64_t>(scenario.batches.size())}, {"times_ns", times}};
 }
 
+// A system's result under a title. Whether the second overlap differs.
+bool simulate_as(const std::string& title, const Case& of, const std::string& name,
+                 const study::SystemInputs& inputs, const study::Scenario& scenario, Results& results) {
+  try {
+    Observed system(of, name, inputs);
+    study::Simulation simulation =
+        study::simulate(system, scenario.batches, scenario.table, {.world_size = inputs.world_size});
+    simulation.run.configuration = system.configuration();
+    Json result = run_json(simulation.run);
+    result.update(system.observations());
+    if (of.figure == "figure15") result.update(system.expectations());
+    results.add(key_of(of, title), result);
+    return system.gathers_between_nodes();
+  } catch (const base::InfeasibleError& error) {
+    results.add(key_of(of, title), {{"infeasible", error.what()}});
+    return false;
+  }
+}
+
 // One system's result, and under the second overlap that of "NAME_measured" where it differs.
 void simulate_system(const Case& of, const std::string& name, const study::Scenario& scenario,
                      Results& results) {
-  const auto add = [&](const std::string& title, study::SystemInputs inputs) {
-    if (name == "sluice") inputs.max_cp = 1;
-    if (name == "sluice_ring_sums") inputs.cost = with_sums_in_rings(inputs.cost);
-    try {
-      Observed system(of, name, inputs);
-      study::Simulation simulation =
-          study::simulate(system, scenario.batches, scenario.table, {.world_size = inputs.world_size});
-      simulation.run.configuration = system.configuration();
-      Json result = run_json(simulation.run);
-      result.update(system.observations());
-      if (of.figure == "figure15") result.update(system.expectations());
-      results.add(key_of(of, title), result);
-      return system.gathers_between_nodes();
-    } catch (const base::InfeasibleError& error) {
-      results.add(key_of(of, title), {{"infeasible", error.what()}});
-      return false;
-    }
-  };
-  if (!add(name, scenario.inputs)) return;
-  study::SystemInputs measured = scenario.inputs;
-  measured.cost = study::with_measured_passes(measured.cost);
-  add(name + "_measured", measured);
+  study::SystemInputs inputs = scenario.inputs;
+  if (name == "sluice") inputs.max_cp = 1;
+  if (!simulate_as(name, of, name, inputs, scenario, results)) return;
+  inputs.cost = study::with_measured_passes(inputs.cost);
+  simulate_as(name + "_measured", of, name, inputs, scenario, results);
 }
 
 void simulate(const Case& of, const std::vector<std::string>& systems, int64_t steps, Results& results) {
@@ -286,6 +280,26 @@ std::vector<Case> goals() {
           {"goals", "13b", 32, "system", 32768, 100'000}};
 }
 
+// Sluice with ever more lanes, which may share parameters or may not: a mean step never gets longer by it.
+void freedom(int64_t steps, Results& results) {
+  for (const auto& [model, gpus] : {std::pair{"7b", 16}, std::pair{"13b", 32}, std::pair{"32b", 64}}) {
+    for (const char* corpus : {"wikipedia", "code"}) {
+      const Case of{"freedom", model, gpus, corpus, 32768, 200'000};
+      for (int lanes = 1; lanes <= gpus; lanes *= 2) {
+        for (const bool share : {false, true}) {
+          if (lanes == 1 && share) continue;
+          const std::string title = std::to_string(lanes) + (share ? " lanes, shared" : " lanes");
+          if (results.has(key_of(of, title))) continue;
+          study::Scenario scenario = scenario_of(of, steps);
+          scenario.inputs.max_cp = lanes;
+          scenario.inputs.choices.share = share;
+          simulate_as(title, of, "sluice_lanes", scenario.inputs, scenario, results);
+        }
+      }
+    }
+  }
+}
+
 // The tokens are those of appendix F, which prints them: the paper's sections 8.2 and 8.4 say 100K by
 // default, but Table 1's times are those of Table 4's 200K.
 void interpretation(const std::string& part, int64_t steps, Results& results) {
@@ -315,7 +329,6 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
   const std::vector<std::string> systems = {"least_work",
                                             "sluice",
                                             "sluice_lanes",
-                                            "sluice_ring_sums",
                                             "megatron",
                                             "deepspeed",
                                             "fsdp",
@@ -341,11 +354,10 @@ void run(const std::string& part, const std::string& model, int64_t steps, Resul
   }
   if (wanted("goals")) {
     for (const Case& of : goals())
-      simulate(of,
-               {"least_work", "sluice_lanes", "sluice_ring_sums", "megatron", "deepspeed", "fsdp", "flexsp"},
-               steps, results);
+      simulate(of, {"least_work", "sluice_lanes", "megatron", "deepspeed", "fsdp", "flexsp"}, steps, results);
   }
   interpretation(part, steps, results);
+  if (wanted("freedom")) freedom(steps, results);
   if (wanted("figure14")) {
     for (const Case& of : figure_14()) {
       simulate(of, {"sluice", "sluice_lanes", "megatron", "deepspeed", "hotspa", "hydraulis"}, steps,
@@ -374,7 +386,7 @@ int main(int argc, char** argv) {
   int64_t steps = 20;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
   app.add_option("--part", part,
-                 "corpora, figure13 … figure20, table1, table2, table4, appendix_b2, goals or all")
+                 "corpora, figure13 … figure20, table1, table2, table4, appendix_b2, goals, freedom or all")
       ->capture_default_str();
   app.add_option("--model", model, "Only this one of Figure 13: 7b, 13b or 32b");
   app.add_option("--steps", steps, "Simulated steps a scenario and system")->capture_default_str();

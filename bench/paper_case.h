@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct Case {
   std::string figure;
   std::string model;  // "7b", "13b", "32b"
   int gpus = 0;
-  std::string corpus;  // a law of lengths, or "system": files of a Debian system (bench/data)
+  std::string corpus;  // a law of lengths, or a file of them in bench/data: "system", "wikipedia", "code"
   int64_t context = 32768;
   int64_t tokens = 100'000;
 };
@@ -30,8 +31,9 @@ inline const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {
   static std::map<std::string, std::vector<int32_t>> known;
   std::vector<int32_t>& lengths = known[corpus];
   if (!lengths.empty()) return lengths;
-  lengths = corpus == "system" ? config::read_lengths({"bench/data/system_lengths.txt"})
-                               : study::lengths_by(study::length_law(corpus), kDocuments);
+  const std::string file = "bench/data/" + corpus + "_lengths.txt";
+  lengths = std::filesystem::exists(file) ? config::read_lengths({file})
+                                          : study::lengths_by(study::length_law(corpus), kDocuments);
   return lengths;
 }
 

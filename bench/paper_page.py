@@ -106,8 +106,6 @@ def speed_ups(results):
             "all": ratio(all_s, ours), "all_name": TITLES.get(all_name, "–"), "most": ratio(all_s, least),
             "measured": ratio(all_measured, measured_s(systems, "sluice_lanes")),
             "measured_name": TITLES.get(measured_name, "–"),
-            "ring": ratio(all_s, mean_s(systems.get("sluice_ring_sums"))),
-            "ring_gain": ratio(ours, mean_s(systems.get("sluice_ring_sums"))),
             "tuned": ratio(tuned, ours), "tuned_name": TITLES.get(tuned_name, "–"),
             "quoted": ratio(quoted, ours), "quoted_name": TITLES.get((quoted_name or "").removesuffix("_table3"), "–"),
             "packed": ratio(packed, ours), "hydraulis": ratio(theirs, ours),
@@ -159,13 +157,42 @@ lie on several nodes takes as much more as FlexSP's own cost model adds to a mic
 {goals(results)}"""
 
 
-def ring_sums(rows):
-    """What Sluice would gain by summing gradients as its rivals do."""
-    theirs = column(rows, "ring")
-    if not theirs:
-        return "not run."
-    return (f"with sums round a ring for Sluice too it would be {span(column(rows, 'ring_gain'))} as fast as it is, and the best "
-            f"rival would take {span(theirs)} of its time, at least 0.99x in {reach(theirs, 0.99)} scenarios.")
+def bounds(rows):
+    """Where a rival is faster by kind, and by how much."""
+    lost = [(row["all"], key, row["all_name"]) for key, row in rows.items() if row["all"] is not None and row["all"] < 1]
+    if not lost:
+        return "No rival is faster in any scenario."
+    least, key, name = min(lost)
+    _, model, gpus, corpus, context, tokens = key
+    return (f"In {len(lost)} of {len(column(rows, 'all'))} scenarios a rival is still faster, in {sum(of < 0.99 for of, *_ in lost)} of "
+            f"them by more than 1 %, at most where {name} takes {shown(least)} of Sluice's time: {model.upper()}, {gpus} GPUs, "
+            f"{context // 1024}K context, {tokens // 1000}K tokens of {corpus}.")
+
+
+def freedom(results):
+    """Mean steps by most lanes, without shared parameters and with them, and the largest rise from less freedom."""
+    cases = scenarios(results, "freedom")
+    if not cases:
+        return "Not run."
+    lanes = sorted({int(name.split()[0]) for systems in cases.values() for name in systems})
+    rows, worst = [], 0.0
+    for key, systems in cases.items():
+        _, model, gpus, corpus, *_ = key
+        for ending, title in (("", "no"), (", shared", "yes")):
+            runs = [systems.get(f"{count} lanes{ending}") for count in lanes]
+            rows.append([f"{model.upper()}, {gpus} GPUs, {corpus}", title] + [seconds(run) for run in runs])
+        alone, least = [], []  # so far without sharing, and at all
+        for count in lanes:
+            for ending, before in (("", alone), (", shared", least)):
+                mean = mean_s(systems.get(f"{count} lanes{ending}"))
+                if mean is None:
+                    continue
+                worst = max([worst] + [mean / of - 1 for of in before])
+                least.append(mean)
+                if not ending:
+                    alone.append(mean)
+    return (table(["", "shares", *[f"{count} lanes" for count in lanes]], rows)
+            + f"\nNo mean step is longer than with less freedom by more than {100 * worst:.2f} %.")
 
 
 def goals(results):
@@ -487,7 +514,8 @@ def main():
     sections = {"STEPS": ", ".join(map(str, sorted(steps))),
                 "SIMULATION": "[simulation](simulation.md#what-other-systems-are-in-these-words)",
                 "VERDICT": verdict(results, rows), "PAPER": paper_verdict(results, paper, rows), "CORPORA": corpora(results),
-                "RING_SUMS": ring_sums(rows), "DEEPSPEED_KIND": span(column(rows, "deepspeed")),
+                "BOUNDS": bounds(rows), "FREEDOM": freedom(results),
+                "DEEPSPEED_KIND": span(column(rows, "deepspeed")),
                 "DEEPSPEED_MEASURED": span(column(rows, "deepspeed_measured")),
                 "FIGURE_13": figure_13(results, rows), "TABLE_3": table_3(results, paper), "FIGURE_14": figure_14(results),
                 "FIGURE_15": by_corpus(results, "figure15", figure_15), "FIGURE_16": by_corpus(results, "figure16", figure_16),

@@ -129,15 +129,7 @@ std::vector<Json> steps_of(const study::SystemInputs& given, const study::Scenar
   return steps;
 }
 
-// Sluice's, were gradients of shared parameters summed round a ring as rivals' programs do it.
-study::SystemInputs with_ring_sums(study::SystemInputs inputs) {
-  cost::CostModel::Options options = inputs.cost.options();
-  options.share_traits.sums_in_ring = true;
-  inputs.cost = cost::CostModel(std::move(options));
-  return inputs;
-}
-
-void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals, bool ring_sums,
+void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals,
          bench::ResultLines& results) {
   const Draw drawn = draw(seed);
   std::optional<study::Scenario> scenario;
@@ -149,8 +141,7 @@ void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals,
       if (results.has(key)) continue;
       if (!scenario && !(scenario = scenario_of(drawn, batches))) return;
       const study::SystemInputs& inputs = scenario->inputs;
-      if (ours.empty())
-        ours = steps_of(ring_sums ? with_ring_sums(inputs) : inputs, *scenario, "sluice", measured);
+      if (ours.empty()) ours = steps_of(inputs, *scenario, "sluice", measured);
       if (ours.empty()) return;
       const std::vector<Json> theirs = steps_of(inputs, *scenario, rival, measured);
       Json ratios = Json::array();
@@ -222,19 +213,17 @@ int main(int argc, char** argv) {
   std::string out = "bench/results/rivals.jsonl";
   std::string only;
   uint64_t first = 0, draws = 100;
-  bool ring_sums = false;
   int64_t batches = 5;
   app.add_option("--out", out, "Results are appended here")->capture_default_str();
   app.add_option("--draws", draws, "Scenarios")->capture_default_str();
   app.add_option("--first", first, "The first seed")->capture_default_str();
   app.add_option("--batches", batches, "Batches of each")->capture_default_str();
   app.add_option("--rivals", only, "Only these, with commas between");
-  app.add_flag("--ring-sums", ring_sums, "Sluice sums gradients as rivals do, which its program does not");
   CLI11_PARSE(app, argc, argv);
   try {
     bench::ResultLines results(out, {"seed", "rival", "overlap"});
     const std::vector<std::string> rivals = only.empty() ? kRivals : base::split(only, ',');
-    for (uint64_t seed = first; seed < first + draws; ++seed) run(seed, batches, rivals, ring_sums, results);
+    for (uint64_t seed = first; seed < first + draws; ++seed) run(seed, batches, rivals, results);
     print(out);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

@@ -21,7 +21,7 @@ class Shared(TestCase):
             "model.hidden": 32, "model.ffn_hidden": 64, "model.vocab": VOCABULARY, "data.train": [["corpus", 1.0]],
             "data.context_length": CONTEXT, "data.tokens_per_step": 2 * CONTEXT, "train.steps": 12, "train.eval_every": 6,
             "train.threads": 1, "memory.device_gib": 1.0, "memory.margin_gib": 0.1, "checkpoint.every": 0,
-            "log.dir": run, "log.tensorboard": False, "log.trace_steps": [2], "parallel.calibration": "analytic",
+            "log.dir": run, "log.tensorboard": False, "log.trace_steps": [1, 2], "parallel.calibration": "analytic",
             **changes})
         (self.directory / f"{run}.toml").write_text(to_toml(settings))
         return self.directory / run
@@ -72,6 +72,12 @@ class Shared(TestCase):
             names = {event["args"]["name"]: event["tid"] for event in trace if event["name"] == "thread_name"}
             moves = {event["cat"] for event in trace if event["ph"] == "X" and event["tid"] == names["share"]}
             self.assertEqual(moves, {"gather", "scatter"})
+            # All four lanes, on two nodes: gradients are summed in each before between them.
+            trace = json.loads((shared / f"trace-1{suffix}.json").read_text())["traceEvents"]
+            labels = [event["name"] for event in trace if event.get("cat") == "scatter" and event["ph"] == "X"]
+            between = [label for label in labels if label.startswith("scatter between ")]
+            self.assertTrue(between)
+            self.assertEqual(len(between) * 2, len(labels))
         self.assertTrue((shared / "report.html").exists())
 
     def test_commands_plan_and_simulate_strategies_that_share(self):
