@@ -10,6 +10,7 @@
 #include "cli/environment.h"
 #include "cli/print.h"
 #include "profile/machine.h"
+#include "storage/s3_store.h"
 
 namespace sluice::cli {
 
@@ -61,6 +62,10 @@ std::vector<Finding> examine() {
       {has_tokenizers, "tokenizers",
        has_tokenizers ? python.string()
                       : "neither Hugging Face tokenizer.json nor Parquet can be read: run tools/bootstrap"});
+  const std::string s3 = storage::s3_library();
+  findings.push_back(
+      {!s3.empty(), "S3",
+       s3.empty() ? "no s3:// for checkpoints: install libcurl4-openssl-dev and build again" : s3});
   return findings;
 }
 

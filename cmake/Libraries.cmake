@@ -19,6 +19,17 @@ if(SLUICE_PYTHON STREQUAL ONLY)  # a wheel goes where Debian's library is not: t
     INTERFACE_COMPILE_OPTIONS "" INTERFACE_COMPILE_DEFINITIONS "" INTERFACE_LINK_LIBRARIES "")
 endif()
 
+# Checkpoints in S3 need both; a program without them says so where s3:// is asked for.
+set(SLUICE_S3_LIBRARIES)
+if(SLUICE_PROGRAMS)
+  pkg_check_modules(libcurl IMPORTED_TARGET libcurl>=7.88)
+  pkg_check_modules(libcrypto IMPORTED_TARGET libcrypto)
+  if(libcurl_FOUND AND libcrypto_FOUND)
+    set(SLUICE_S3_LIBRARIES PkgConfig::libcurl PkgConfig::libcrypto)
+    list(APPEND SLUICE_PKG_CONFIG_LIBRARIES libcurl libcrypto)
+  endif()
+endif()
+
 if(SLUICE_TORCH)
   pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
   include(LibTorch)
