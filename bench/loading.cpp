@@ -54,7 +54,7 @@ fs::path save(const fs::path& root, const model::Shape& shape, int writers) {
   for (const model::Bucket& bucket : table.buckets) longest = std::max(longest, bucket.size);
   std::vector<float> values(static_cast<size_t>(longest));
   for (int64_t e = 0; e < longest; ++e) values[static_cast<size_t>(e)] = value_of(e);
-  const fs::path directory = checkpoint::prepare_save(root, writers);
+  const fs::path directory = checkpoint::prepare_save(root, writers).path();
   checkpoint::Manifest manifest{.step = writers, .world_size = writers, .shape = shape};
   for (int rank = 0; rank < writers; ++rank) {
     std::vector<checkpoint::OwnerState> states;

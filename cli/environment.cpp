@@ -21,6 +21,11 @@ std::filesystem::path dependencies_directory() {
   return std::filesystem::path(home == variables.end() ? "/root" : home->second) / ".cache" / "sluice";
 }
 
+storage::Location locate(const std::string& text) {
+  if (!storage::is_s3(text)) return storage::locate(text, {});
+  return storage::locate(text, storage::s3_access_from(environment()));
+}
+
 corpus::PythonTools python_tools() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);

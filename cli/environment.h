@@ -6,6 +6,7 @@
 #include <string>
 
 #include "corpus/python_child.h"
+#include "storage/location.h"
 
 namespace sluice::cli {
 
@@ -14,6 +15,9 @@ std::map<std::string, std::string> environment();
 
 // Where tools/bootstrap keeps what it installs: $SLUICE_DEPS, or ~/.cache/sluice.
 std::filesystem::path dependencies_directory();
+
+// A path, or s3://BUCKET/NAME with the access that the environment gives (storage/s3_access.h).
+storage::Location locate(const std::string& text);
 
 // The Python that has the packages `tokenizers` and `pyarrow`, and the scripts of the checkout that this
 // program was built in, or their installed copies.

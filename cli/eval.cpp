@@ -132,7 +132,7 @@ void print(const Options& options, const train::ModelSource& model, const Outcom
 }
 
 void run(const Options& options) {
-  train::ModelSource model = train::open_model(options.model);
+  train::ModelSource model = train::open_model(locate(options.model));
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   const corpus::Blend blend = corpus::Blend::open(prefixes, {model.shape().vocab});

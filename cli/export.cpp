@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/number.h"
 #include "config/run_config.h"
 #include "model/tuning.h"
@@ -54,7 +55,7 @@ void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
 }
 
 void run(const Options& options) {
-  const std::unique_ptr<checkpoint::Checkpoint> opened = train::open_newest_whole(options.checkpoint);
+  const std::unique_ptr<checkpoint::Checkpoint> opened = train::open_newest_whole(locate(options.checkpoint));
   checkpoint::Checkpoint& checkpoint = *opened;
   checkpoint::ExportOptions exported;
   exported.type =
@@ -79,8 +80,9 @@ void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "Turn a checkpoint into a Hugging Face folder");
   auto options = std::make_shared<Options>();
   command
-      ->add_option("checkpoint", options->checkpoint,
-                   "Checkpoint (step-N), or a run directory: its newest checkpoint")
+      ->add_option(
+          "checkpoint", options->checkpoint,
+          "Checkpoint (step-N), or a run directory: its newest checkpoint; or s3://BUCKET/NAME of either")
       ->required();
   command->add_option("--out", options->out, "Folder to make; it must not exist or be empty")->required();
   command->add_option("--dtype", options->dtype, "Type of the weights")

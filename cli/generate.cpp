@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/model_options.h"
 #include "cli/number.h"
 #include "cli/tokenizers.h"
@@ -29,15 +30,15 @@ struct Options : ModelOptions {
 };
 
 // Where the model's own files lie.
-std::filesystem::path folder_of(const train::ModelSource& model) {
+storage::Location folder_of(const train::ModelSource& model) {
   return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
 }
 
 std::unique_ptr<corpus::Tokenizer> tokenizer_of(const Options& options, const train::ModelSource& model) {
   if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
-  const std::filesystem::path folder = folder_of(model);
+  const storage::Location folder = folder_of(model);
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-    if (std::filesystem::exists(folder / name)) return open_tokenizer(folder / name);
+    if (folder.is_path() && (folder / name).is_file()) return open_tokenizer((folder / name).path());
   }
   throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));
 }
@@ -61,7 +62,7 @@ std::vector<int64_t> tokens_of(const corpus::Tokenizer& tokenizer, const std::st
 }
 
 void run(const Options& options) {
-  train::ModelSource model = train::open_model(options.model);
+  train::ModelSource model = train::open_model(locate(options.model));
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options, model);
   std::string prompt = options.prompt;
   if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});

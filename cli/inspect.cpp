@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "checkpoint/save.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/inspect_files.h"
 
 namespace sluice::cli {
@@ -16,7 +17,7 @@ namespace {
 constexpr const char* kKnown =
     "corpora (.idx, .bin or prefix), tokenizers (.model, tokenizer.json), lengths.json, calibration.json, "
     "strategies.json, plan.json, traces, config.toml, metrics.jsonl, TensorBoard events, .log, .safetensors, "
-    "checkpoints, Hugging Face folders and run directories";
+    "checkpoints (also s3://BUCKET/NAME), Hugging Face folders and run directories";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& found) {
   throw base::InputError(text(path.string(), " ", found, ": inspect knows ", kKnown));
@@ -99,7 +100,13 @@ void add_inspect(CLI::App& app) {
   auto paths = std::make_shared<std::vector<fs::path>>();
   command->add_option("paths", *paths, text("Any of: ", kKnown))->required();
   command->callback([paths] {
-    for (const fs::path& path : *paths) inspect(path);
+    for (const fs::path& path : *paths) {
+      if (storage::is_s3(path.string())) {
+        inspect_bucket(locate(path.string()));
+      } else {
+        inspect(path);
+      }
+    }
   });
 }
 

@@ -206,18 +206,32 @@ void inspect_log(const fs::path& path) {
     std::cout << lines[i] << "\n";
 }
 
-void inspect_checkpoint(const fs::path& directory) {
+namespace {
+
+void print_file(const std::string& name, const checkpoint::FileRecord& file, const char* verb) {
+  int64_t elements = 0;
+  for (const base::Interval& interval : file.intervals) elements += interval.size();
+  std::cout << text("  ", name, ": ", human_bytes(static_cast<double>(file.bytes)), ", ", verb, " ",
+                    human_count(elements), " parameters\n");
+}
+
+void print_saved_steps(const storage::Location& root) {
+  for (const checkpoint::SavedStep& saved : checkpoint::saved_steps(root)) {
+    std::cout << text("  checkpoint after ", saved.step, " steps: ", saved.directory.string(), "\n");
+  }
+}
+
+}  // namespace
+
+void inspect_checkpoint(const storage::Location& directory) {
   checkpoint::Checkpoint checkpoint(directory);
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   std::cout << text(directory.string(), ": checkpoint after ", manifest.step, " steps, saved by ",
                     manifest.world_size, " ranks, ", checkpoint::config_name(manifest.type), "\n  ",
                     shape_text(manifest.shape), "\n");
-  for (const checkpoint::FileRecord& file : manifest.files) {
-    int64_t elements = 0;
-    for (const base::Interval& interval : file.intervals) elements += interval.size();
-    std::cout << text("  ", file.name, ": ", human_bytes(static_cast<double>(file.bytes)), ", owns ",
-                      human_count(elements), " parameters\n");
-  }
+  for (const checkpoint::FileRecord& file : manifest.files) print_file(file.name, file, "owns");
+  for (const checkpoint::FileRecord& file : manifest.shared)
+    print_file(text(checkpoint::kSharedDirectory, "/", file.name), file, "shares");
   std::cout << text("  sampler: ", manifest.sampler.is_null() ? "none" : base::json_text(manifest.sampler),
                     "\n  calibration: ",
                     manifest.calibration.is_null() ? "none"
@@ -244,10 +258,18 @@ void inspect_hugging_face(const fs::path& folder) {
 void inspect_run(const fs::path& directory) {
   const fs::path root = fs::exists(directory / "checkpoints") ? directory / "checkpoints" : directory;
   std::cout << text(directory.string(), ": run directory\n");
-  for (const checkpoint::SavedStep& saved : checkpoint::saved_steps(root)) {
-    std::cout << text("  checkpoint after ", saved.step, " steps: ", saved.directory.string(), "\n");
-  }
+  print_saved_steps(root);
   if (fs::exists(directory / "metrics.jsonl")) inspect_metrics(directory / "metrics.jsonl");
+}
+
+void inspect_bucket(const storage::Location& location) {
+  if ((location / "manifest.json").is_file()) return inspect_checkpoint(location);
+  if (checkpoint::saved_steps(location).empty()) {
+    throw base::InputError(text(
+        location.string(), " holds no checkpoint: of a bucket inspect shows step-N and what holds such"));
+  }
+  std::cout << text(location.string(), ": checkpoints\n");
+  print_saved_steps(location);
 }
 
 void inspect_lengths(const Json& json, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "storage/location.h"
 
 namespace sluice::cli {
 
@@ -17,9 +18,11 @@ void inspect_events(const std::filesystem::path& path);
 void inspect_log(const std::filesystem::path& path);
 
 // Directories.
-void inspect_checkpoint(const std::filesystem::path& directory);
+void inspect_checkpoint(const storage::Location& directory);
 void inspect_hugging_face(const std::filesystem::path& folder);
 void inspect_run(const std::filesystem::path& directory);
+// A checkpoint in a bucket, or several.
+void inspect_bucket(const storage::Location& location);
 
 // Parsed JSON of each schema; `name` stands in errors.
 void inspect_lengths(const base::Json& json, const std::string& name);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <string>
 
 #include "train/evaluator.h"
@@ -10,7 +9,7 @@
 namespace sluice::cli {
 
 struct ModelOptions {
-  std::filesystem::path model;
+  std::string model;
   std::string dtype = "exact";
   std::string device = "auto";
   int threads = 0;

@@ -132,6 +132,7 @@ train::TrainerOptions rank_of(const transport::Launch& launch, const RankOptions
   rank.command = base::text("sluice ", command, " --config ", options.config);
   rank.launch = launch;
   rank.end_process = &end_process;
+  rank.locate = &locate;
   base::configure_log(log_options(launch));
   try {
     rank.config = config::read_config(options.config, options.settings);

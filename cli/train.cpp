@@ -135,7 +135,8 @@ void add_train(CLI::App& app) {
   add_rank_options(*command, options->ranks);
   command->add_option(
       "--resume", options->resume,
-      "auto: the newest checkpoint of the run directory, if any; or a checkpoint or run directory");
+      "auto: the newest checkpoint of the run directory or its mirror, if any; or a checkpoint or run "
+      "directory, also s3://BUCKET/NAME");
   CLI::Option* dry_run = command->add_flag(
       "--dry-run", options->dry_run,
       "Check everything, the longest sequence among it, and print the plan of the first step");

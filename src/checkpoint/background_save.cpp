@@ -9,7 +9,8 @@
 
 namespace sluice::checkpoint {
 
-BackgroundSave::BackgroundSave(Options options) : options_(std::move(options)), thread_([this] { work(); }) {}
+BackgroundSave::BackgroundSave(Options options)
+    : options_(std::move(options)), kept_(options_.places.size(), 0), thread_([this] { work(); }) {}
 
 BackgroundSave::~BackgroundSave() {
   parts_.close();
@@ -80,12 +81,26 @@ void BackgroundSave::prepare() {
 }
 
 void BackgroundSave::write() {
-  const std::filesystem::path directory = step_directory(options_.places[place_].root, step());
+  const storage::Location directory = step_directory(options_.places[place_].root, step());
+  FileRecord shared = keep_shared_slices();
   FileRecord written = write_rank_file(directory, options_.rank, input_.manifest.type, states_);
   std::vector<FileRecord> companions = write_companions(directory, input_.companions);
   const std::lock_guard lock(mutex_);
   written_ = std::move(written);
+  written_shared_ = std::move(shared);
   companions_ = std::move(companions);
+}
+
+// What is not trained is written to each place once, and hashed once.
+FileRecord BackgroundSave::keep_shared_slices() {
+  const TensorType type = input_.manifest.type;
+  if (!shared_) shared_ = shared_record(type, states_);
+  if (!shared_->name.empty()) {
+    const Trust trust = kept_[place_] != 0 ? Trust::kByLength : Trust::kByContent;
+    keep_shared(options_.places[place_].root, *shared_, type, states_, trust);
+    kept_[place_] = 1;
+  }
+  return *shared_;
 }
 
 void BackgroundSave::commit() {
@@ -105,13 +120,31 @@ void BackgroundSave::wait() {
   changed_.wait(lock, [&] { return done_; });
 }
 
+bool BackgroundSave::wait_while_still() {
+  constexpr std::chrono::seconds kLook{1};
+  const auto moved = [&] {
+    int64_t bytes = 0;
+    for (const SavePlace& place : options_.places) bytes += place.root.moved_bytes();
+    return bytes;
+  };
+  const int64_t before = moved();
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kLook, [&] { return done_; })) {
+    if (moved() != before) return false;
+  }
+  return true;
+}
+
 SaveWord BackgroundSave::word() const {
   const std::lock_guard lock(mutex_);
   return {.done = done_ ? 1 : 0,
           .failed = done_ && failure_ ? 1 : 0,
           .bytes = done_ ? written_.bytes : 0,
           .checksum = done_ ? static_cast<int64_t>(written_.checksum) : 0,
-          .header = done_ ? static_cast<int64_t>(written_.header.value_or(0)) : 0};
+          .header = done_ ? static_cast<int64_t>(written_.header.value_or(0)) : 0,
+          .shared_bytes = done_ ? written_shared_.bytes : 0,
+          .shared_checksum = done_ ? static_cast<int64_t>(written_shared_.checksum) : 0,
+          .shared_header = done_ ? static_cast<int64_t>(written_shared_.header.value_or(0)) : 0};
 }
 
 std::exception_ptr BackgroundSave::failure() const {
@@ -130,16 +163,29 @@ void BackgroundSave::note_files(std::span<const SaveWord> words) {
   const link::OwnerLayout owners{options_.world_size};
   input_.manifest.world_size = options_.world_size;
   input_.manifest.files.clear();
-  saved_bytes_ = 0;
+  input_.manifest.shared.clear();
+  saved_bytes_ = shared_bytes_ = 0;
+  const auto intervals = [&](int rank, bool trained) {
+    std::vector<base::Interval> held;
+    for (const model::Bucket& bucket : table.buckets)
+      held.push_back(bucket.trained == trained ? owners.owned(bucket, rank) : base::Interval{});
+    return held;
+  };
   for (int rank = 0; rank < options_.world_size; ++rank) {
     const SaveWord& word = words[static_cast<size_t>(rank)];
-    FileRecord& file =
-        input_.manifest.files.emplace_back(FileRecord{.name = rank_file_name(rank),
-                                                      .bytes = word.bytes,
-                                                      .checksum = static_cast<uint64_t>(word.checksum),
-                                                      .header = static_cast<uint64_t>(word.header)});
-    for (const model::Bucket& bucket : table.buckets) file.intervals.push_back(owners.owned(bucket, rank));
+    input_.manifest.files.push_back({.name = rank_file_name(rank),
+                                     .bytes = word.bytes,
+                                     .checksum = static_cast<uint64_t>(word.checksum),
+                                     .header = static_cast<uint64_t>(word.header),
+                                     .intervals = intervals(rank, true)});
     saved_bytes_ += word.bytes;
+    if (word.shared_bytes == 0) continue;
+    input_.manifest.shared.push_back({.name = shared_file_name(static_cast<uint64_t>(word.shared_header)),
+                                      .bytes = word.shared_bytes,
+                                      .checksum = static_cast<uint64_t>(word.shared_checksum),
+                                      .header = static_cast<uint64_t>(word.shared_header),
+                                      .intervals = intervals(rank, false)});
+    shared_bytes_ += word.shared_bytes;
   }
   const std::lock_guard lock(mutex_);
   input_.manifest.companions = companions_;

@@ -1,8 +1,8 @@
 // A checkpoint written while its run goes on: each rank does its part on a thread of its own.
 //
 //   snapshot  every rank copies its owner slices; rank 0 calls prepare_save
-//   write     every rank calls write_rank_file, rank 0 also write_companions
-//   commit    rank 0 calls commit_save
+//   write     every rank calls write_rank_file and, of what is not trained, keep_shared; rank 0 also
+//   write_companions commit    rank 0 calls commit_save
 //
 // and again, from the same snapshot, for each further place. A part begins when all ranks are done with the
 // one before. They tell each other when they meet in any case (training: behind each step), by words of a few
@@ -13,9 +13,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -28,7 +28,7 @@ namespace sluice::checkpoint {
 // Where checkpoints go. The first place counts: a save that fails there has failed. A further one that cannot
 // be written lacks that checkpoint, and is tried again with the next.
 struct SavePlace {
-  std::filesystem::path root;
+  storage::Location root;
   Retention retention;
 };
 
@@ -44,9 +44,12 @@ struct SaveInput {
 struct SaveWord {
   int64_t done = 0;
   int64_t failed = 0;
-  int64_t bytes = 0;     // of its file, once written
-  int64_t checksum = 0;  // of its file
-  int64_t header = 0;    // its header's
+  int64_t bytes = 0;         // of its file, once written
+  int64_t checksum = 0;      // of its file
+  int64_t header = 0;        // its header's
+  int64_t shared_bytes = 0;  // the same of its shared file; 0: it has none
+  int64_t shared_checksum = 0;
+  int64_t shared_header = 0;
 };
 
 // One rank's half. But for wait_for_snapshot() all functions are the calling thread's alone.
@@ -75,6 +78,8 @@ class BackgroundSave {
   void wait_for_snapshot();
   // Returns when this rank's part under way is done.
   void wait();
+  // As wait(), or false as soon as something has come or gone over the network meanwhile.
+  bool wait_while_still();
 
   // How far this rank is. Doesn't wait.
   SaveWord word() const;
@@ -87,9 +92,11 @@ class BackgroundSave {
   // Gives up further places; the checkpoint itself is committed. Collective, behind wait().
   void drop_mirrors();
 
-  // Time that this rank's thread has spent on the save, and bytes of all ranks' files, for people.
+  // Time that this rank's thread has spent on the save, bytes of all ranks' files, and of those that they
+  // share with earlier checkpoints, for people.
   int64_t spent_ns() const;
   int64_t saved_bytes() const { return saved_bytes_; }
+  int64_t shared_bytes() const { return shared_bytes_; }
 
  private:
   enum class Part : uint8_t { kNone, kSnapshot, kPrepare, kWrite, kCommit };
@@ -99,6 +106,7 @@ class BackgroundSave {
   void run(Part part);
   void prepare();
   void write();
+  FileRecord keep_shared_slices();
   void commit();
   void note_files(std::span<const SaveWord> words);
   Progress next_place(Progress progress);
@@ -107,8 +115,13 @@ class BackgroundSave {
   SaveInput input_;
   size_t place_ = 0;
   Part part_ = Part::kNone;
-  std::vector<OwnerState> states_;  // the save thread's
   int64_t saved_bytes_ = 0;
+  int64_t shared_bytes_ = 0;
+
+  // The save thread's.
+  std::vector<OwnerState> states_;
+  std::optional<FileRecord> shared_;  // for good: what is not trained stays as it is
+  std::vector<char> kept_;            // places whose shared file was once read to its end, or written
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -116,6 +129,7 @@ class BackgroundSave {
   bool done_ = true;
   std::exception_ptr failure_;
   FileRecord written_;
+  FileRecord written_shared_;
   std::vector<FileRecord> companions_;
   int64_t spent_ns_ = 0;
 

@@ -143,7 +143,7 @@ TEST_F(SavingBehind, CommitsBehindAllFilesAlone) {
   begin(3);
   exchange();  // the place is prepared; files are being written
   for (const Rank& rank : ranks_) rank.save->wait();
-  EXPECT_TRUE(fs::exists(step_directory(root_, 3) / rank_file_name(2)));
+  EXPECT_TRUE((step_directory(root_, 3) / rank_file_name(2)).is_file());
   EXPECT_FALSE(latest(root_));
   EXPECT_EQ(exchange_until_news(), Progress::kCommitted);
   EXPECT_EQ(latest(root_)->step, 3);
@@ -164,7 +164,7 @@ TEST_F(SavingBehind, RankThatCannotWriteFailsTheSaveOfAll) {
   exchange_until_news();
   begin(2);
   for (const Rank& rank : ranks_) rank.save->wait();
-  fs::create_directories(step_directory(root_, 2) / rank_file_name(1));  // in the file's way
+  (step_directory(root_, 2) / rank_file_name(1)).make_directory();  // in the file's way
   EXPECT_EQ(exchange_until_news(), Progress::kFailed);
   EXPECT_TRUE(ranks_[1].save->failure());
   EXPECT_FALSE(ranks_[0].save->failure());
@@ -172,7 +172,7 @@ TEST_F(SavingBehind, RankThatCannotWriteFailsTheSaveOfAll) {
   EXPECT_EQ(latest(root_)->step, 1);
   begin(4);
   EXPECT_EQ(exchange_until_news(), Progress::kCommitted);
-  EXPECT_FALSE(fs::exists(step_directory(root_, 2)));
+  EXPECT_FALSE(fs::exists(step_directory(root_, 2).path()));
   expect_saved(root_, 4);
 }
 
@@ -192,8 +192,7 @@ TEST_F(SavingTwice, MirrorHoldsTheSame) {
   }
   expect_saved(mirror_, 4);
   for (const char* name : {"manifest.json", "rank-0002.safetensors", "model/config.json"}) {
-    EXPECT_EQ(base::read_file(step_directory(mirror_, 4) / name),
-              base::read_file(step_directory(root_, 4) / name));
+    EXPECT_EQ((step_directory(mirror_, 4) / name).read(), (step_directory(root_, 4) / name).read());
   }
   EXPECT_EQ(saved_steps(root_).size(), 2U);
   EXPECT_EQ(saved_steps(mirror_).size(), 1U);  // by its own retention

@@ -1,10 +1,8 @@
 #include "checkpoint/blocks.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <string_view>
 #include <thread>
 
@@ -22,20 +20,9 @@ constexpr size_t kHashDigits = 16;
 constexpr const char* kBytesKey = "block_bytes";
 constexpr const char* kHashesKey = "blocks";
 
-// Enough to keep a disk's queue filled.
-constexpr size_t kReaders = 4;
-
 base::Interval block_interval(size_t block, int64_t data_bytes) {
   const int64_t begin = static_cast<int64_t>(block) * kBlockBytes;
   return {begin, std::min(begin + kBlockBytes, data_bytes)};
-}
-
-// Has the kernel read the range in large pieces instead of page by page.
-void read_ahead(const std::byte* data, int64_t size) {
-  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(data) + static_cast<uintptr_t>(size);
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
 }
 
 }  // namespace
@@ -68,7 +55,7 @@ CheckedBlocks::CheckedBlocks(const SafetensorsFile& file) : file_(file) {
   const int64_t blocks = (file.data_bytes() + kBlockBytes - 1) / kBlockBytes;
   if (bytes->second != std::to_string(kBlockBytes) ||
       digits.size() != static_cast<size_t>(blocks) * kHashDigits) {
-    throw DamagedCheckpoint(text(file.path().string(), " has ", digits.size() / kHashDigits,
+    throw DamagedCheckpoint(text(file.location().string(), " has ", digits.size() / kHashDigits,
                                  " checksums of blocks of ", bytes->second, " bytes for ", file.data_bytes(),
                                  " bytes of data"));
   }
@@ -97,27 +84,46 @@ std::vector<size_t> CheckedBlocks::unchecked(std::span<const base::Interval> byt
 void CheckedBlocks::require(std::span<const base::Interval> bytes) {
   const std::vector<size_t> blocks = unchecked(bytes);
   std::vector<uint64_t> found(blocks.size());
+  std::vector<std::exception_ptr> failures(blocks.size());
   std::atomic<size_t> next = 0;
   const auto read = [&] {
     for (size_t i = next++; i < blocks.size(); i = next++) {
       const base::Interval interval = block_interval(blocks[i], file_.data_bytes());
-      read_ahead(file_.data() + interval.begin, interval.size());
-      found[i] = base::hash_bytes(file_.data() + interval.begin, static_cast<size_t>(interval.size()));
+      try {
+        file_.fetch(interval);
+        found[i] = base::hash_bytes(file_.data() + interval.begin, static_cast<size_t>(interval.size()));
+      } catch (...) {
+        failures[i] = std::current_exception();
+        next = blocks.size();
+      }
     }
   };
   {
+    const size_t count = std::min(static_cast<size_t>(file_.readers()), blocks.size());
     std::vector<std::jthread> readers;
-    for (size_t reader = 1; reader < std::min(kReaders, blocks.size()); ++reader) readers.emplace_back(read);
+    for (size_t reader = 1; reader < count; ++reader) readers.emplace_back(read);
     read();
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     const base::Interval interval = block_interval(blocks[i], file_.data_bytes());
     if (found[i] != hashes_[blocks[i]]) {
-      throw DamagedCheckpoint(text(file_.path().string(), " has checksum ", base::hash_text(found[i]),
+      throw DamagedCheckpoint(text(file_.location().string(), " has checksum ", base::hash_text(found[i]),
                                    " in bytes ", interval.begin, " to ", interval.end,
                                    " of its data, was written with ", base::hash_text(hashes_[blocks[i]])));
     }
     checked_[blocks[i]] = 1;
+    released_ = std::min(released_, blocks[i]);
+  }
+}
+
+void CheckedBlocks::release_before(int64_t end) {
+  for (; released_ < checked_.size(); ++released_) {
+    const base::Interval interval = block_interval(released_, file_.data_bytes());
+    if (interval.end > end) return;
+    if (checked_[released_] != 0 && file_.release(interval)) checked_[released_] = 0;
   }
 }
 

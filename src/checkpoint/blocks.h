@@ -36,6 +36,9 @@ class CheckedBlocks {
   // Reads the blocks that hold any of these bytes of the data and are not checked yet, on several threads.
   // DamagedCheckpoint naming the file and the first bytes that are not what was written.
   void require(std::span<const base::Interval> bytes);
+  // Whoever reads in the order of the bytes is done with those before `end`: what of them takes memory is let
+  // go, to be read and checked again should it be wanted again.
+  void release_before(int64_t end);
 
  private:
   std::vector<size_t> unchecked(std::span<const base::Interval> bytes) const;
@@ -43,6 +46,7 @@ class CheckedBlocks {
   const SafetensorsFile& file_;
   std::vector<uint64_t> hashes_;
   std::vector<char> checked_;
+  size_t released_ = 0;  // no block before it is held
 };
 
 }  // namespace sluice::checkpoint

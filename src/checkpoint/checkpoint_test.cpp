@@ -71,7 +71,7 @@ fs::path save(const fs::path& root, int64_t step, int ranks, int keep = 2) {
   manifest.sampler = {{"epoch", 3}};
   manifest.calibration = {{"schemes", {1, 2}}};
   manifest.config = "[train]\nsteps = 100\n";
-  const fs::path directory = prepare_save(root, step);
+  const fs::path directory = prepare_save(root, step).path();
   for (int rank = 0; rank < ranks; ++rank) {
     manifest.files.push_back(write_rank<Element>(directory, table, ranks, rank));
   }
@@ -190,7 +190,7 @@ TEST(Checkpoint, DamageIsNamed) {
   fs::remove(file);
   EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors is missing"));
   fs::create_directory(file);
-  EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors is no file"));
+  EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors is missing, or no file"));
 }
 
 // The manifest as the format's first version would hold it.
@@ -265,7 +265,7 @@ TEST(Checkpoint, WholeManifestOfANewerProgramIsNotCalledDamaged) {
   const TestDirectory root;
   const fs::path directory = save<float>(root.path(), 1, 2);
   base::Json json = unhashed(base::read_json(directory / "manifest.json"));
-  json["schema"] = "sluice.checkpoint/3";
+  json["schema"] = "sluice.checkpoint/4";
   json["hash"] = base::hash_text(base::hash_bytes(json.dump()));
   base::write_json(directory / "manifest.json", json);
   const auto open = [&] { Checkpoint{directory}; };
@@ -302,17 +302,17 @@ TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
   for (const model::Bucket& bucket : table.buckets) {
     states.push_back({{0, bucket.size}, values.data(), values.data(), values.data()});
   }
-  const fs::path directory = prepare_save(root.path(), 1);
+  const fs::path directory = prepare_save(root.path(), 1).path();
   Manifest manifest{.step = 1, .shape = shape};
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
   commit_save(directory, manifest, {});
   Checkpoint(directory).verify();
   const SafetensorsFile file(directory / "rank-0000.safetensors");
-  EXPECT_EQ(base::hash_bytes(base::read_file(file.path())), manifest.files[0].checksum);
+  EXPECT_EQ(base::hash_bytes(base::read_file(file.location().path())), manifest.files[0].checksum);
 
   const int64_t header_bytes = file.size_bytes() - file.data_bytes();
   const int64_t damaged = file.find("bucket.0.exp_avg")->begin_byte + (20 << 20);  // its second block
-  overwrite_byte(file.path(), header_bytes + damaged);
+  overwrite_byte(file.location().path(), header_bytes + damaged);
   std::vector<base::Interval> wanted(table.buckets.size());
   wanted[0] = {0, 1 << 20};
   Checkpoint part(directory);
@@ -353,7 +353,7 @@ TEST(Checkpoint, ParametersThatAreNotFiniteAreRefused) {
   }
   values[1][5] = std::numeric_limits<float>::quiet_NaN();
   Manifest manifest{.step = 1, .shape = small_shape()};
-  const fs::path directory = prepare_save(root.path(), 1);
+  const fs::path directory = prepare_save(root.path(), 1).path();
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
   commit_save(directory, manifest, {.count = 1});
   Checkpoint checkpoint(directory);
@@ -369,7 +369,7 @@ TEST(Checkpoint, HalfWrittenDirectoriesCountForNothingAndAreCleaned) {
   const TestDirectory root;
   EXPECT_FALSE(latest(root / "nowhere"));
   save<float>(root.path(), 10, 2);
-  const fs::path half = prepare_save(root.path(), 20);
+  const fs::path half = prepare_save(root.path(), 20).path();
   write_rank<float>(half, model::parameter_table(small_shape()), 2, 0);
   fs::create_directories(root / "step-x");  // not ours
   ASSERT_TRUE(latest(root.path()));
@@ -386,7 +386,7 @@ TEST(Checkpoint, OldestGoOnlyOnceTheNewOneIsCommitted) {
   const TestDirectory root;
   for (const int64_t step : {5, 10, 100}) save<float>(root.path(), step, 1, 2);
   EXPECT_THAT(steps_in(root.path()), ElementsAre(10, 100));
-  const fs::path half = prepare_save(root.path(), 200);
+  const fs::path half = prepare_save(root.path(), 200).path();
   EXPECT_THAT(steps_in(root.path()), ElementsAre(10, 100));
   save<float>(root.path(), 200, 1, 1);
   EXPECT_THAT(steps_in(root.path()), ElementsAre(200));
@@ -405,7 +405,8 @@ TEST(Checkpoint, YoungOnesStayBesideTheNewest) {
   for (const int64_t step : {1, 2, 3, 4}) save<float>(root.path(), step, 1, 9);
   const auto now = fs::file_time_type::clock::now();
   for (const auto& [step, hours] : {std::pair(1, 30), std::pair(2, 5), std::pair(3, 4), std::pair(4, 3)}) {
-    fs::last_write_time(step_directory(root.path(), step) / "manifest.json", now - std::chrono::hours(hours));
+    fs::last_write_time((step_directory(root.path(), step) / "manifest.json").path(),
+                        now - std::chrono::hours(hours));
   }
   prune(root.path(), 4, {.count = 1, .hours = 6});
   EXPECT_THAT(steps_in(root.path()), ElementsAre(2, 3, 4));
@@ -418,12 +419,12 @@ TEST(Checkpoint, SavingAStepAgainKeepsTheOldOneUntilTheCommit) {
   save<float>(root.path(), 10, 2);
   prepare_save(root.path(), 10);
   ASSERT_TRUE(latest(root.path()));
-  EXPECT_EQ(latest(root.path())->directory, root / "step-10.previous");
+  EXPECT_EQ(latest(root.path())->directory.path(), root / "step-10.previous");
   Checkpoint(latest(root.path())->directory).verify();
   prepare_save(root.path(), 10);  // died, and tries again
-  EXPECT_EQ(latest(root.path())->directory, root / "step-10.previous");
+  EXPECT_EQ(latest(root.path())->directory.path(), root / "step-10.previous");
   save<float>(root.path(), 10, 3);
-  EXPECT_EQ(latest(root.path())->directory, root / "step-10");
+  EXPECT_EQ(latest(root.path())->directory.path(), root / "step-10");
   EXPECT_FALSE(fs::exists(root / "step-10.previous"));
 }
 

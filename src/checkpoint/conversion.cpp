@@ -103,7 +103,7 @@ std::filesystem::path import_checkpoint(const HuggingFaceModel& model, const std
       tensors.push_back({.name = text("bucket.", bucket.index, ".", state), .shape = {bucket.size}});
     }
   }
-  const std::filesystem::path directory = prepare_save(root, manifest.step);
+  const std::filesystem::path directory = prepare_save(root, manifest.step).path();
   try {
     write_imported(directory / record.name, tensors, model.table(), imported);
     const SafetensorsFile written(directory / record.name);

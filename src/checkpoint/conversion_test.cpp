@@ -95,7 +95,8 @@ TEST(Conversion, DamagedCompanionIsNamed) {
   const TestDirectory directory;
   write_model_folder(directory / "a", small_table());
   Checkpoint checkpoint(import_checkpoint(HuggingFaceModel(directory / "a"), directory / "checkpoints"));
-  base::write_file_atomically(checkpoint.directory() / "model/tokenizer.json", "content of tokenizer.jsoN");
+  base::write_file_atomically((checkpoint.directory() / "model/tokenizer.json").path(),
+                              "content of tokenizer.jsoN");
   EXPECT_THAT(message_of<DamagedCheckpoint>([&] { checkpoint.verify(); }),
               testing::HasSubstr("tokenizer.json has checksum"));
 }
@@ -105,7 +106,7 @@ std::filesystem::path write_trained(const std::filesystem::path& root, const mod
   Manifest manifest{.step = 7, .world_size = 2, .shape = table.shape};
   manifest.sampler = {{"step", 7}, {"cursors", base::Json::array()}};
   manifest.config = "[train]\nsteps = 9\n";
-  const std::filesystem::path directory = prepare_save(root, manifest.step);
+  const std::filesystem::path directory = prepare_save(root, manifest.step).path();
   for (int rank = 0; rank < manifest.world_size; ++rank) {
     std::vector<std::vector<float>> values;
     std::vector<OwnerState> owned;
@@ -204,7 +205,7 @@ TEST(Conversion, Float64StatesAreNotExported) {
   const TestDirectory directory;
   const model::ParameterTable table = small_table();
   Manifest manifest{.step = 1, .shape = table.shape, .type = TensorType::kFloat64};
-  const std::filesystem::path written = prepare_save(directory / "checkpoints", 1);
+  const std::filesystem::path written = prepare_save(directory / "checkpoints", 1).path();
   std::vector<std::vector<double>> zeros;
   std::vector<OwnerState> owned;
   for (const model::Bucket& bucket : table.buckets) {

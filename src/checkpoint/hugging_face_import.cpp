@@ -126,7 +126,7 @@ TensorFolder::Source TensorFolder::find(const std::string& name, const std::vect
   for (const auto& file : files_) {
     const TensorInfo* tensor = file->find(name);
     if (tensor == nullptr) continue;
-    const std::string where = text(file->path().string(), ": tensor '", name, "'");
+    const std::string where = text(file->location().string(), ": tensor '", name, "'");
     if (tensor->shape != shape) {
       throw InputError(text(where, " has shape ", shape_text(tensor->shape), ", config.json asks for ",
                             shape_text(shape), ": the two belong to different models"));
@@ -157,7 +157,7 @@ void TensorFolder::require_no_others() const {
   for (const auto& file : files_) {
     for (const TensorInfo& tensor : file->tensors()) {
       if (sources_.contains(tensor.name) || passed_over(tensor.name, table_.shape.tie_embeddings)) continue;
-      throw InputError(text(file->path().string(), ": tensor '", tensor.name,
+      throw InputError(text(file->location().string(), ": tensor '", tensor.name,
                             "' is not part of this model: Sluice reads plain LLaMA-family weights",
                             " (no biases, adapters or quantisation)"));
     }
@@ -179,7 +179,7 @@ void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* v
       } else {
         to_floats(file->data(*info) + inside.begin * size_of(info->type), info->type, inside.size(), to);
       }
-      require_finite({to, static_cast<size_t>(inside.size())}, file->path(), tensor.name);
+      require_finite({to, static_cast<size_t>(inside.size())}, file->location().path(), tensor.name);
     }
   }
 }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/blocks.h"
@@ -30,34 +30,24 @@ const char* name_of(State state) {
   return "";
 }
 
-// DamagedCheckpoint unless there is a file. RunError when that cannot be found out.
-void require_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::regular) return;
-  if (status.type() == std::filesystem::file_type::none) {
-    throw base::RunError(text("cannot look for ", path.string(), ": ", error.message()));
-  }
+// DamagedCheckpoint unless there is a file of that many bytes.
+void require_file(const storage::Location& location, const FileRecord& record) {
+  const std::optional<storage::FileStatus> status = location.status();
+  if (!status) throw DamagedCheckpoint(text(location.string(), " is missing, or no file"));
+  if (status->bytes == record.bytes) return;
   throw DamagedCheckpoint(
-      text(path.string(), std::filesystem::exists(status) ? " is no file" : " is missing"));
+      text(location.string(), " has ", status->bytes, " bytes, the manifest says ", record.bytes));
 }
 
-void require_bytes(const std::filesystem::path& path, int64_t found, const FileRecord& record) {
-  if (found == record.bytes) return;
-  throw DamagedCheckpoint(text(path.string(), " has ", found, " bytes, the manifest says ", record.bytes));
-}
-
-void require_checksum(const std::filesystem::path& path, uint64_t found, uint64_t recorded) {
+void require_checksum(const storage::Location& location, uint64_t found, uint64_t recorded) {
   if (found == recorded) return;
-  throw DamagedCheckpoint(text(path.string(), " has checksum ", base::hash_text(found),
+  throw DamagedCheckpoint(text(location.string(), " has checksum ", base::hash_text(found),
                                ", the manifest says ", base::hash_text(recorded)));
 }
 
-void require_as_recorded(const std::filesystem::path& path, const FileRecord& record) {
-  require_file(path);
-  const base::MappedFile mapped(path);
-  require_bytes(path, static_cast<int64_t>(mapped.size()), record);
-  require_checksum(path, base::hash_bytes(mapped.data(), mapped.size()), record.checksum);
+uint64_t checksum_of(storage::Source& file) {
+  file.fetch({0, file.size()});
+  return base::hash_bytes(file.data(), static_cast<size_t>(file.size()));
 }
 
 // Where elements `part` of a bucket lie in the data of a file that holds `held` of it.
@@ -92,7 +82,7 @@ std::string text_of(const model::Lora& lora) {
 }  // namespace
 
 struct Checkpoint::RankFile {
-  explicit RankFile(const std::filesystem::path& path) : file(path), blocks(file) {}
+  explicit RankFile(const storage::Location& location) : file(location), blocks(file) {}
 
   SafetensorsFile file;
   CheckedBlocks blocks;
@@ -100,12 +90,15 @@ struct Checkpoint::RankFile {
 
 Checkpoint::~Checkpoint() = default;
 
-Checkpoint::Checkpoint(std::filesystem::path directory)
+Checkpoint::Checkpoint(storage::Location directory)
     : directory_(std::move(directory)),
       manifest_(read_manifest(directory_)),
+      records_(manifest_.files),
       table_(model::parameter_table(manifest_.shape)),
-      places_(table_),
-      files_(manifest_.files.size()) {}
+      places_(table_) {
+  records_.insert(records_.end(), manifest_.shared.begin(), manifest_.shared.end());
+  files_.resize(records_.size());
+}
 
 void Checkpoint::require_model(const model::Shape& shape, TensorType type) const {
   const std::string fault = difference(manifest_.shape, shape);
@@ -131,16 +124,12 @@ void Checkpoint::read(int bucket, Interval interval, State state, Element* value
     throw InputError(text(directory_.string(), " holds ", config_name(manifest_.type), ", not ",
                           config_name(kType), ": set train.dtype to match"));
   }
-  for (size_t index = 0; index < files_.size(); ++index) {
-    const Interval held = manifest_.files[index].intervals[static_cast<size_t>(bucket)];
-    const Interval common = base::intersect(held, interval);
-    if (common.empty()) continue;
-    RankFile& from = file(index);
-    const TensorInfo& tensor = *from.file.find(text("bucket.", bucket, ".", name_of(state)));
-    const Interval bytes = bytes_of(tensor, held, common);
-    from.blocks.require({&bytes, 1});
-    std::memcpy(values + (common.begin - interval.begin), from.file.data() + bytes.begin,
-                static_cast<size_t>(bytes.size()));
+  for (const Piece& piece : pieces(bucket, interval, state)) {
+    RankFile& from = file(piece.file);
+    from.blocks.require({&piece.bytes, 1});
+    std::memcpy(values + (piece.elements.begin - interval.begin), from.file.data() + piece.bytes.begin,
+                static_cast<size_t>(piece.bytes.size()));
+    from.blocks.release_before(piece.bytes.end);
   }
   if (state == State::kMaster)
     require_finite(bucket, std::span<const Element>(values, static_cast<size_t>(interval.size())));
@@ -175,14 +164,9 @@ void Checkpoint::verify(const model::ParameterTable& table, std::span<const Inte
                 text(wanted.size(), " intervals of ", table.buckets.size(), " buckets"));
   std::vector<std::vector<Interval>> bytes(files_.size());
   const auto want = [&](const model::Parameter&, Interval, int bucket, Interval elements) {
-    for (size_t index = 0; index < files_.size(); ++index) {
-      const Interval held = manifest_.files[index].intervals[static_cast<size_t>(bucket)];
-      const Interval common = base::intersect(held, elements);
-      for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
-        if (common.empty() || !has(bucket, state)) continue;
-        const TensorInfo& tensor = *file(index).file.find(text("bucket.", bucket, ".", name_of(state)));
-        bytes[index].push_back(bytes_of(tensor, held, common));
-      }
+    for (const State state : {State::kMaster, State::kExpAvg, State::kExpAvgSq}) {
+      if (!has(bucket, state)) continue;
+      for (const Piece& piece : pieces(bucket, elements, state)) bytes[piece.file].push_back(piece.bytes);
     }
   };
   for (const model::Bucket& bucket : table.buckets)
@@ -193,36 +177,70 @@ void Checkpoint::verify(const model::ParameterTable& table, std::span<const Inte
 }
 
 void Checkpoint::verify() {
+  constexpr int64_t kAtOnceBytes = int64_t{256} << 20;
   for (size_t index = 0; index < files_.size(); ++index) {
-    const Interval all{0, file(index).file.data_bytes()};
-    file(index).blocks.require({&all, 1});
+    RankFile& checked = file(index);
+    const int64_t size = checked.file.data_bytes();
+    for (int64_t begin = 0; begin < size; begin += kAtOnceBytes) {
+      const Interval part{begin, std::min(begin + kAtOnceBytes, size)};
+      checked.blocks.require({&part, 1});
+      checked.blocks.release_before(part.end);
+    }
   }
+  companions();
+}
+
+void Checkpoint::look_through() {
+  for (size_t index = 0; index < files_.size(); ++index) file(index);
   companions();
 }
 
 std::vector<Companion> Checkpoint::companions() const {
   std::vector<Companion> companions;
   for (const FileRecord& record : manifest_.companions) {
-    const std::filesystem::path path = directory_ / kCompanionDirectory / record.name;
-    require_as_recorded(path, record);
-    companions.push_back({record.name, base::read_file(path)});
+    const storage::Location location = directory_ / kCompanionDirectory / record.name;
+    require_file(location, record);
+    std::string bytes = location.read();
+    require_checksum(location, base::hash_bytes(bytes), record.checksum);
+    companions.push_back({record.name, std::move(bytes)});
   }
   return companions;
 }
 
 Checkpoint::RankFile& Checkpoint::file(size_t index) {
-  if (files_[index] == nullptr) files_[index] = open(manifest_.files[index]);
+  if (files_[index] == nullptr) files_[index] = open(records_[index]);
   return *files_[index];
 }
 
+std::vector<Checkpoint::Piece> Checkpoint::pieces(int bucket, Interval interval, State state) {
+  std::vector<Piece> found;
+  for (size_t index = 0; index < files_.size(); ++index) {
+    const Interval held = records_[index].intervals[static_cast<size_t>(bucket)];
+    const Interval common = base::intersect(held, interval);
+    if (common.empty()) continue;
+    const TensorInfo& tensor = *file(index).file.find(text("bucket.", bucket, ".", name_of(state)));
+    found.push_back({index, common, bytes_of(tensor, held, common)});
+  }
+  return found;
+}
+
+storage::Location Checkpoint::location_of(const FileRecord& record) const {
+  const bool shared =
+      std::ranges::find(manifest_.shared, record.name, &FileRecord::name) != manifest_.shared.end();
+  return shared ? directory_.parent() / kSharedDirectory / record.name : directory_ / record.name;
+}
+
 std::unique_ptr<Checkpoint::RankFile> Checkpoint::open(const FileRecord& record) const {
-  const std::filesystem::path path = directory_ / record.name;
-  require_file(path);
-  require_bytes(path, static_cast<int64_t>(std::filesystem::file_size(path)), record);
-  if (!record.header) require_as_recorded(path, record);
+  const storage::Location location = location_of(record);
+  require_file(location, record);
   try {
-    auto opened = std::make_unique<RankFile>(path);
-    if (record.header) require_checksum(path, opened->file.header_checksum(), *record.header);
+    if (!record.header) require_checksum(location, checksum_of(*location.open()), record.checksum);
+    auto opened = std::make_unique<RankFile>(location);
+    if (record.header) {
+      require_checksum(location, opened->file.header_checksum(), *record.header);
+    } else {
+      opened->file.fetch({0, opened->file.data_bytes()});  // no block of it will be
+    }
     require_tensors(opened->file, record);
     return opened;
   } catch (const DamagedCheckpoint&) {

@@ -1,7 +1,6 @@
 // Loading a checkpoint on any number of ranks: values by (bucket, interval), from whatever files hold them.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,14 +16,15 @@ enum class State : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 
 // Reads no more of the rank files than what is asked for, in blocks that are held against their checksums
 // when something of them is first read (blocks.h), on several threads. Files of older programs have none:
-// such a file is read and checked as a whole. Not thread-safe.
+// such a file is read and checked as a whole. Not thread-safe. What comes from a bucket is in memory between
+// its check and its reading, and no longer where it is read in the order in which it lies there.
 class Checkpoint {
  public:
   // Reads the manifest. Errors as in read_manifest.
-  explicit Checkpoint(std::filesystem::path directory);
+  explicit Checkpoint(storage::Location directory);
   ~Checkpoint();
 
-  const std::filesystem::path& directory() const { return directory_; }
+  const storage::Location& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
 
   // InputError naming the values that differ and what to set. What is frozen may differ; adapters only if the
@@ -51,21 +51,34 @@ class Checkpoint {
   // files and companions: what `read` would find out late. Nothing is checked twice.
   void verify(const model::ParameterTable& table, std::span<const base::Interval> wanted);
   void verify();
+  // Only whether all of them are there, as long as they should be, with headers as they were written: what
+  // can be known without fetching a checkpoint from afar. The rest is checked when it is read.
+  void look_through();
 
  private:
   struct RankFile;
 
+  // What of a file holds elements of a bucket's state.
+  struct Piece {
+    size_t file = 0;
+    base::Interval elements;
+    base::Interval bytes;  // of the file's data
+  };
+
   RankFile& file(size_t index);
+  std::vector<Piece> pieces(int bucket, base::Interval interval, State state);
   std::unique_ptr<RankFile> open(const FileRecord& record) const;
+  storage::Location location_of(const FileRecord& record) const;
   void require_tensors(const SafetensorsFile& file, const FileRecord& record) const;
   template <typename Element>
   void require_finite(int bucket, std::span<const Element> values) const;
 
-  std::filesystem::path directory_;
+  storage::Location directory_;
   Manifest manifest_;
+  std::vector<FileRecord> records_;  // of the ranks' files, then of the shared ones
   model::ParameterTable table_;
   model::ParameterIndex places_;
-  std::vector<std::unique_ptr<RankFile>> files_;  // null until needed
+  std::vector<std::unique_ptr<RankFile>> files_;  // of records_; null until needed
 };
 
 }  // namespace sluice::checkpoint

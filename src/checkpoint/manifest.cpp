@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <string_view>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "checkpoint/companions.h"
 #include "model/hugging_face.h"
@@ -18,7 +17,8 @@ using base::Interval;
 using base::Json;
 using base::text;
 
-constexpr const char* kSchema = "sluice.checkpoint/2";
+constexpr const char* kSchema = "sluice.checkpoint/3";
+constexpr const char* kUnsharedSchema = "sluice.checkpoint/2";
 constexpr const char* kUnhashedSchema = "sluice.checkpoint/1";
 
 Json record_to_json(const FileRecord& file) {
@@ -48,13 +48,9 @@ FileRecord companion_from_json(const Json& json, const std::string& name) {
       text(name, ": '", file.name, "' is no file that goes with a model: remove it from the list"));
 }
 
-// REQUIRES: `json` is the record of rank `rank`.
-FileRecord file_from_json(const Json& json, int rank, const std::string& name) {
+// With intervals.
+FileRecord file_from_json(const Json& json, const std::string& name) {
   FileRecord file = record_from_json(json, name);
-  if (file.name != rank_file_name(rank)) {
-    throw InputError(text(name, ": the file of rank ", rank, " is called '", file.name, "', expected '",
-                          rank_file_name(rank), "'"));
-  }
   if (json.contains("header")) {
     file.header = base::parse_hash(base::require<std::string>(json, "header", name));
   }
@@ -73,6 +69,19 @@ FileRecord file_from_json(const Json& json, int rank, const std::string& name) {
   return file;
 }
 
+FileRecord rank_file_from_json(const Json& json, int rank, const std::string& name) {
+  FileRecord file = file_from_json(json, name);
+  if (file.name == rank_file_name(rank)) return file;
+  throw InputError(text(name, ": the file of rank ", rank, " is called '", file.name, "', expected '",
+                        rank_file_name(rank), "'"));
+}
+
+FileRecord shared_file_from_json(const Json& json, const std::string& name) {
+  FileRecord file = file_from_json(json, name);
+  if (file.header && file.name == shared_file_name(*file.header)) return file;
+  throw InputError(text(name, ": the shared file '", file.name, "' is not called by its header's checksum"));
+}
+
 // Of the whole content; `json` may hold the hash already, which is no part of it.
 uint64_t hash_of(Json json) {
   json.erase("hash");
@@ -89,8 +98,8 @@ bool is_newer(const Json& json) {
   constexpr std::string_view kAnySchema = "sluice.checkpoint/";
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string()) return false;
   const std::string& schema = json["schema"].get_ref<const std::string&>();
-  return schema.starts_with(kAnySchema) && schema != kSchema && schema != kUnhashedSchema &&
-         has_own_hash(json);
+  return schema.starts_with(kAnySchema) && schema != kSchema && schema != kUnsharedSchema &&
+         schema != kUnhashedSchema && has_own_hash(json);
 }
 
 // True when the content is as it was written, false where the format's first version cannot tell. InputError
@@ -98,7 +107,7 @@ bool is_newer(const Json& json) {
 bool require_hash(const Json& json, const std::string& name) {
   const auto schema = base::require<std::string>(json, "schema", name);
   if (schema == kUnhashedSchema && !json.contains("hash")) return false;
-  if (schema != kSchema) {
+  if (schema != kSchema && schema != kUnsharedSchema) {
     throw InputError(text(name, ": schema is '", schema, "', expected '", kSchema, "'"));
   }
   if (!has_own_hash(json)) {
@@ -118,7 +127,9 @@ TensorType type_from_config_name(const std::string& dtype, const std::string& na
 // InputError unless the files together hold every element of every bucket exactly once.
 void require_cover(const Manifest& manifest, const std::string& name) {
   const model::ParameterTable table = model::parameter_table(manifest.shape);
-  for (const FileRecord& file : manifest.files) {
+  std::vector<FileRecord> files = manifest.files;
+  files.insert(files.end(), manifest.shared.begin(), manifest.shared.end());
+  for (const FileRecord& file : files) {
     if (file.intervals.size() != table.buckets.size()) {
       throw InputError(text(name, ": file ", file.name, " lists ", file.intervals.size(),
                             " intervals but the model has ", table.buckets.size(), " buckets"));
@@ -126,7 +137,7 @@ void require_cover(const Manifest& manifest, const std::string& name) {
   }
   for (const model::Bucket& bucket : table.buckets) {
     std::vector<Interval> parts;
-    for (const FileRecord& file : manifest.files) {
+    for (const FileRecord& file : files) {
       const Interval part = file.intervals[static_cast<size_t>(bucket.index)];
       if (!part.empty()) parts.push_back(part);
     }
@@ -158,9 +169,9 @@ DamagedCheckpoint::DamagedCheckpoint(const std::string& fault)
     : InputError(text(fault, ": the checkpoint is damaged: restore the file, or remove the directory to ",
                       "resume from the step before")) {}
 
-std::optional<int64_t> step_of_directory(const std::filesystem::path& directory) {
+std::optional<int64_t> step_of_directory(const std::string& directory) {
   constexpr std::string_view kPrefix = "step-";
-  std::string name = directory.filename().string();
+  std::string name = directory;
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.erase(0, kPrefix.size());
   if (name.ends_with(kPreviousSuffix)) name.resize(name.size() - kPreviousSuffix.size());
@@ -174,12 +185,14 @@ std::string rank_file_name(int rank) {
   return name;
 }
 
+std::string shared_file_name(uint64_t header) { return base::hash_text(header) + ".safetensors"; }
+
 Json to_json(const Manifest& manifest) {
   Json files = Json::array();
   for (const FileRecord& file : manifest.files) files.push_back(file_to_json(file));
   Json companions = Json::array();
   for (const FileRecord& file : manifest.companions) companions.push_back(record_to_json(file));
-  Json json = {{"schema", kSchema},
+  Json json = {{"schema", manifest.shared.empty() ? kUnsharedSchema : kSchema},
                {"step", manifest.step},
                {"world_size", manifest.world_size},
                {"dtype", config_name(manifest.type)},
@@ -191,6 +204,10 @@ Json to_json(const Manifest& manifest) {
                {"corpora", manifest.corpora},
                {"calibration", manifest.calibration},
                {"config", manifest.config}};
+  if (!manifest.shared.empty()) {
+    json["shared"] = Json::array();
+    for (const FileRecord& file : manifest.shared) json["shared"].push_back(file_to_json(file));
+  }
   json["hash"] = base::hash_text(hash_of(json));
   return json;
 }
@@ -208,7 +225,10 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
                           files.size(), " files"));
   }
   for (const Json& file : files) {
-    manifest.files.push_back(file_from_json(file, static_cast<int>(manifest.files.size()), name));
+    manifest.files.push_back(rank_file_from_json(file, static_cast<int>(manifest.files.size()), name));
+  }
+  for (const Json& file : base::get_or<Json>(json, "shared", Json::array(), name)) {
+    manifest.shared.push_back(shared_file_from_json(file, name));
   }
   for (const Json& file : base::get_or<Json>(json, "companions", Json::array(), name)) {
     manifest.companions.push_back(companion_from_json(file, name));
@@ -221,15 +241,14 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
   return manifest;
 }
 
-Manifest read_manifest(const std::filesystem::path& directory) {
-  const std::filesystem::path path = directory / "manifest.json";
-  const std::string name = path.string();
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+Manifest read_manifest(const storage::Location& directory) {
+  const storage::Location file = directory / "manifest.json";
+  const std::string name = file.string();
+  if (!file.is_file()) {
     throw InputError(text(directory.string(), " holds no complete checkpoint (no manifest.json): name ",
                           "another step's directory, or resume = \"auto\" takes the newest complete one"));
   }
-  const std::string bytes = base::read_file(path);
+  const std::string bytes = file.read();
   const Json json = damaged_unless_valid([&] { return base::parse_json(bytes, name); });
   if (is_newer(json)) {
     throw InputError(text(name, ": schema is ", base::excerpt(json["schema"]), ", expected '", kSchema,
@@ -237,7 +256,7 @@ Manifest read_manifest(const std::filesystem::path& directory) {
   }
   return damaged_unless_valid([&] {
     Manifest manifest = manifest_from_json(json, name);
-    const std::optional<int64_t> step = step_of_directory(directory);
+    const std::optional<int64_t> step = step_of_directory(directory.filename());
     if (step.value_or(manifest.step) == manifest.step) return manifest;
     throw InputError(
         text(name, " is of step ", manifest.step, ": give its directory that step's name again"));

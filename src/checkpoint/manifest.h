@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "base/json.h"
 #include "checkpoint/tensor_type.h"
 #include "model/parameters.h"
+#include "storage/location.h"
 
 namespace sluice::checkpoint {
 
@@ -25,9 +25,9 @@ class DamagedCheckpoint : public base::InputError {
   explicit DamagedCheckpoint(const std::string& fault);
 };
 
-// One rank's file.
+// One rank's file, or one of those that several checkpoints share.
 struct FileRecord {
-  std::string name;  // "rank-0003.safetensors"
+  std::string name;  // "rank-0003.safetensors"; "0123456789abcdef.safetensors" of a shared one
   int64_t bytes = 0;
   uint64_t checksum = 0;           // base::hash_bytes of the whole file
   std::optional<uint64_t> header;  // of its header, which then has checksums of all its blocks (blocks.h)
@@ -40,6 +40,9 @@ struct Manifest {
   model::Shape shape;
   TensorType type = TensorType::kFloat32;  // of masters and Adam states: kFloat32 or kFloat64
   std::vector<FileRecord> files;
+  // What has not changed since an earlier checkpoint, in kSharedDirectory beside this one's; named by their
+  // headers' checksums, which vouch for all that the files hold.
+  std::vector<FileRecord> shared;
   std::vector<FileRecord> companions;  // in kCompanionDirectory, without intervals
   base::Json sampler;                  // opaque here, as are the next three
   base::Json corpora;
@@ -51,24 +54,30 @@ struct Manifest {
 // Where in a checkpoint its model's companions lie.
 inline constexpr const char* kCompanionDirectory = "model";
 
+// Beside the checkpoints of a place: what several of them refer to.
+inline constexpr const char* kSharedDirectory = "shared";
+
 // "rank-0003.safetensors".
 std::string rank_file_name(int rank);
+// Of a shared file whose header has this checksum.
+std::string shared_file_name(uint64_t header);
 
-// "sluice.checkpoint/2" and back; /1, which has no hash, is read as well. from_json throws base::InputError
-// naming `name` and the fault unless the hash is that of the content, the files are those of ranks 0 to
-// world_size - 1, and their intervals cover every bucket of the shape exactly once.
+// "sluice.checkpoint/3", or /2 where nothing is shared, and back; /1, which has no hash, is read as well.
+// from_json throws base::InputError naming `name` and the fault unless the hash is that of the content, the
+// files are those of ranks 0 to world_size - 1, and all intervals together cover every bucket of the shape
+// exactly once.
 base::Json to_json(const Manifest& manifest);
 Manifest manifest_from_json(const base::Json& json, const std::string& name);
 
 // <directory>/manifest.json. base::InputError when absent (the directory holds no committed checkpoint) or
 // written by a newer program; DamagedCheckpoint when it is not as it was written, or belongs to another step
 // than the directory's name says.
-Manifest read_manifest(const std::filesystem::path& directory);
+Manifest read_manifest(const storage::Location& directory);
 
 // What a directory is called while a new checkpoint of its step is written.
 inline constexpr std::string_view kPreviousSuffix = ".previous";
 
-// The step of a directory named "step-N" or "step-N.previous"; nothing for other names.
-std::optional<int64_t> step_of_directory(const std::filesystem::path& directory);
+// The step of a directory called "step-N" or "step-N.previous"; nothing for other names.
+std::optional<int64_t> step_of_directory(const std::string& name);
 
 }  // namespace sluice::checkpoint

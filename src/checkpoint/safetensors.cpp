@@ -23,16 +23,22 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kSizeBytes = 8;
 constexpr const char* kWayOut = ": the file is damaged or incomplete: fetch or write it again";
 
-uint64_t header_bytes(const base::MappedFile& file, const std::string& name) {
+// Of the header behind its size; both have been fetched.
+uint64_t header_size(storage::Source& file, const std::string& name) {
   uint64_t size = 0;
-  if (file.size() < kSizeBytes) {
-    throw InputError(text(name, ": ", file.size(), " bytes are no safetensors file", kWayOut));
+  const auto file_bytes = static_cast<uint64_t>(file.size());
+  if (file_bytes < kSizeBytes) {
+    throw InputError(text(name, ": ", file_bytes, " bytes are no safetensors file", kWayOut));
   }
+  constexpr int64_t kGuessBytes = int64_t{1} << 16;
+  const base::Interval guess{0, std::min(file.size(), kGuessBytes)};
+  file.fetch(guess);
   std::memcpy(&size, file.data(), kSizeBytes);
-  if (size > kMaxHeaderBytes || size > file.size() - kSizeBytes) {
+  if (size > kMaxHeaderBytes || size > file_bytes - kSizeBytes) {
     throw InputError(
-        text(name, ": the header claims ", size, " bytes but the file has ", file.size(), kWayOut));
+        text(name, ": the header claims ", size, " bytes but the file has ", file_bytes, kWayOut));
   }
+  file.fetch({guess.end, static_cast<int64_t>(kSizeBytes + size)});
   return size;
 }
 
@@ -49,8 +55,8 @@ std::vector<int64_t> integers(const Json& entry, const char* key, const std::str
   return values;
 }
 
-// Shape times element size; nothing when that overflows.
-bool bytes_of(const std::vector<int64_t>& shape, int64_t element, int64_t& bytes) {
+// Shape times element size; false when that overflows.
+bool shape_bytes(const std::vector<int64_t>& shape, int64_t element, int64_t& bytes) {
   bytes = element;
   for (const int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) return false;
@@ -67,7 +73,7 @@ TensorInfo parse_tensor(const std::string& key, const Json& entry, const std::st
   if (element == 0) throw InputError(text(name, ": unknown dtype '", tensor.format_type, "'", kWayOut));
   const std::vector<int64_t> offsets = integers(entry, "data_offsets", name);
   int64_t expected = 0;
-  if (offsets.size() != 2 || offsets[1] < offsets[0] || !bytes_of(tensor.shape, element, expected) ||
+  if (offsets.size() != 2 || offsets[1] < offsets[0] || !shape_bytes(tensor.shape, element, expected) ||
       offsets[1] - offsets[0] != expected) {
     throw InputError(text(name, ": data_offsets ", shape_text(offsets), " do not fit shape ",
                           shape_text(tensor.shape), " of ", tensor.format_type, kWayOut));
@@ -94,20 +100,9 @@ void require_cover(const std::vector<TensorInfo>& tensors, int64_t data_bytes, c
   }
 }
 
-std::string header_of(const std::vector<TensorInfo>& tensors,
-                      const std::map<std::string, std::string>& metadata, int64_t& data_bytes) {
-  Json header = Json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  data_bytes = 0;
-  for (const TensorInfo& tensor : tensors) {
-    SLUICE_ASSERT(tensor.type != TensorType::kOther, text("tensor ", tensor.name, " has no float type"));
-    const int64_t end = data_bytes + tensor.elements() * size_of(tensor.type);
-    header[tensor.name] = {
-        {"dtype", format_name(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {data_bytes, end}}};
-    data_bytes = end;
-  }
-  std::string bytes = header.dump();
-  bytes.resize((bytes.size() + 7) / 8 * 8, ' ');  // the data starts aligned to 8 bytes
+int64_t bytes_of(const std::vector<TensorInfo>& tensors) {
+  int64_t bytes = 0;
+  for (const TensorInfo& tensor : tensors) bytes += tensor.elements() * size_of(tensor.type);
   return bytes;
 }
 
@@ -125,10 +120,11 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + base::join(sizes, ", ") + "]";
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path), file_(path) {
-  const std::string name = path.string();
-  const uint64_t size = header_bytes(file_, name);
-  const auto* header_text = reinterpret_cast<const char*>(file_.data() + kSizeBytes);
+SafetensorsFile::SafetensorsFile(storage::Location location)
+    : location_(std::move(location)), source_(location_.open()) {
+  const std::string name = location_.string();
+  const uint64_t size = header_size(*source_, name);
+  const auto* header_text = reinterpret_cast<const char*>(source_->data() + kSizeBytes);
   const Json header = base::parse_json(std::string(header_text, size), name);
   if (!header.is_object()) throw InputError(text(name, ": the header is no JSON object", kWayOut));
   for (const auto& [key, entry] : header.items()) {
@@ -143,8 +139,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
     return std::pair(a.begin_byte, a.end_byte) < std::pair(b.begin_byte, b.end_byte);
   });
-  data_ = file_.data() + kSizeBytes + size;
-  require_cover(tensors_, static_cast<int64_t>(file_.size() - kSizeBytes - size), name);
+  header_bytes_ = static_cast<int64_t>(kSizeBytes + size);
+  require_cover(tensors_, data_bytes(), name);
   for (size_t index = 0; index < tensors_.size(); ++index) by_name_[tensors_[index].name] = index;
 }
 
@@ -156,9 +152,10 @@ const TensorInfo* SafetensorsFile::find(const std::string& name) const {
 const TensorInfo& SafetensorsFile::require(const std::string& name, TensorType type,
                                            const std::vector<int64_t>& shape) const {
   const TensorInfo* tensor = find(name);
-  if (tensor == nullptr) throw InputError(text(path_.string(), ": tensor '", name, "' is missing", kWayOut));
+  if (tensor == nullptr)
+    throw InputError(text(location_.string(), ": tensor '", name, "' is missing", kWayOut));
   if (tensor->type != type || tensor->shape != shape) {
-    throw InputError(text(path_.string(), ": tensor '", name, "' is ", tensor->format_type, " ",
+    throw InputError(text(location_.string(), ": tensor '", name, "' is ", tensor->format_type, " ",
                           shape_text(tensor->shape), ", expected ", format_name(type), " ", shape_text(shape),
                           ": it belongs to another model or precision"));
   }
@@ -166,18 +163,38 @@ const TensorInfo& SafetensorsFile::require(const std::string& name, TensorType t
 }
 
 uint64_t SafetensorsFile::header_checksum() const {
-  return base::hash_bytes(file_.data(), static_cast<size_t>(data_ - file_.data()));
+  return base::hash_bytes(source_->data(), static_cast<size_t>(header_bytes_));
 }
 
-uint64_t SafetensorsFile::checksum() const { return base::hash_bytes(file_.data(), file_.size()); }
+uint64_t SafetensorsFile::checksum() const {
+  fetch({0, data_bytes()});
+  return base::hash_bytes(source_->data(), static_cast<size_t>(size_bytes()));
+}
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+std::string safetensors_header(const std::vector<TensorInfo>& tensors,
+                               const std::map<std::string, std::string>& metadata) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  int64_t begin = 0;
+  for (const TensorInfo& tensor : tensors) {
+    SLUICE_ASSERT(tensor.type != TensorType::kOther, text("tensor ", tensor.name, " has no float type"));
+    const int64_t end = begin + tensor.elements() * size_of(tensor.type);
+    header[tensor.name] = {
+        {"dtype", format_name(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string json = header.dump();
+  json.resize((json.size() + 7) / 8 * 8, ' ');  // the data starts aligned to 8 bytes
+  const uint64_t size = json.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + json;
+}
+
+SafetensorsWriter::SafetensorsWriter(const storage::Location& location,
                                      const std::vector<TensorInfo>& tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : file_(path) {
-  const std::string header = header_of(tensors, metadata, remaining_bytes_);
-  const uint64_t size = header.size();
-  append(&size, sizeof size);
+    : remaining_bytes_(bytes_of(tensors)) {
+  const std::string header = safetensors_header(tensors, metadata);
+  file_ = location.create(static_cast<int64_t>(header.size()) + remaining_bytes_);
   append(header.data(), header.size());
   header_checksum_ = hash_.value();
 }
@@ -195,13 +212,14 @@ void SafetensorsWriter::append(const void* bytes, size_t size) {
   for (size_t part = 0; size > 0; next += part, size -= part) {
     part = std::min(size, kPartBytes);
     hash_.add(next, part);
-    file_.write(next, part);
+    file_->write(next, part);
+    size_bytes_ += static_cast<int64_t>(part);
   }
 }
 
 void SafetensorsWriter::finish() {
   SLUICE_ASSERT(remaining_bytes_ == 0, text(remaining_bytes_, " declared bytes were not written"));
-  file_.commit();
+  file_->finish();
 }
 
 }  // namespace sluice::checkpoint

@@ -1,19 +1,19 @@
 // The safetensors format: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
 //
-// The reader maps the file and trusts nothing: the header must fit the file, every tensor's offsets must
+// The reader fetches the header and trusts nothing: the header must fit the file, every tensor's offsets must
 // equal its shape times its type, and together the tensors must cover the data without gap or overlap.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/stream_hash.h"
 #include "checkpoint/tensor_type.h"
+#include "storage/location.h"
 
 namespace sluice::checkpoint {
 
@@ -32,13 +32,13 @@ struct TensorInfo {
 // "[3, 4]".
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// A file opened for reading. Immutable and so usable from several threads at once.
+// A file opened for reading. Usable from several threads at once.
 class SafetensorsFile {
  public:
   // base::InputError naming the path, the value and what to do unless the file is whole and valid.
-  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(storage::Location location);
 
-  const std::filesystem::path& path() const { return path_; }
+  const storage::Location& location() const { return location_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their bytes
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const TensorInfo* find(const std::string& name) const;  // null when absent
@@ -46,32 +46,45 @@ class SafetensorsFile {
   const TensorInfo& require(const std::string& name, TensorType type,
                             const std::vector<int64_t>& shape) const;
 
-  // The tensor's bytes; any alignment. They live as long as this object.
-  const std::byte* data(const TensorInfo& tensor) const { return data_ + tensor.begin_byte; }
+  // The tensor's bytes; any alignment. They live as long as this object. In a bucket's file they are those
+  // that have been fetched.
+  const std::byte* data(const TensorInfo& tensor) const { return data() + tensor.begin_byte; }
   // All tensors' bytes.
-  const std::byte* data() const { return data_; }
-  int64_t data_bytes() const { return size_bytes() - (data_ - file_.data()); }
+  const std::byte* data() const { return source_->data() + header_bytes_; }
+  int64_t data_bytes() const { return size_bytes() - header_bytes_; }
+  // As storage::Source; of the data.
+  void fetch(base::Interval bytes) const { source_->fetch(in_file(bytes)); }
+  bool release(base::Interval bytes) const { return source_->release(in_file(bytes)); }
+  int readers() const { return source_->readers(); }
   // Hash of what precedes them; as SafetensorsWriter::header_checksum().
   uint64_t header_checksum() const;
   // Hash of the whole file (base::hash_bytes); reads all of it.
   uint64_t checksum() const;
-  int64_t size_bytes() const { return static_cast<int64_t>(file_.size()); }
+  int64_t size_bytes() const { return source_->size(); }
 
  private:
-  std::filesystem::path path_;
-  base::MappedFile file_;
-  const std::byte* data_ = nullptr;
+  base::Interval in_file(base::Interval bytes) const {
+    return {bytes.begin + header_bytes_, bytes.end + header_bytes_};
+  }
+
+  storage::Location location_;
+  std::unique_ptr<storage::Source> source_;
+  int64_t header_bytes_ = 0;  // with what says its size
   std::vector<TensorInfo> tensors_;
   std::map<std::string, size_t> by_name_;
   std::map<std::string, std::string> metadata_;
 };
 
+// What a file of these tensors begins with, up to their bytes. kOther is not allowed.
+std::string safetensors_header(const std::vector<TensorInfo>& tensors,
+                               const std::map<std::string, std::string>& metadata = {});
+
 // Writes a file tensor by tensor; it appears under its name only at finish(). base::RunError on a full or
 // unwritable disk.
 class SafetensorsWriter {
  public:
-  // `tensors` in the order in which their bytes will come; kOther is not allowed.
-  SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorInfo>& tensors,
+  // `tensors` in the order in which their bytes will come, as safetensors_header wants them.
+  SafetensorsWriter(const storage::Location& location, const std::vector<TensorInfo>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
   // The next bytes of the data; a tensor may come in any number of parts.
@@ -80,15 +93,16 @@ class SafetensorsWriter {
   void finish();
 
   // Of the whole file, as SafetensorsFile has them; after finish().
-  int64_t size_bytes() const { return file_.written_bytes(); }
+  int64_t size_bytes() const { return size_bytes_; }
   uint64_t checksum() const { return hash_.value(); }
   uint64_t header_checksum() const { return header_checksum_; }
 
  private:
   void append(const void* bytes, size_t size);
 
-  base::AtomicFile file_;
+  std::unique_ptr<storage::Sink> file_;
   base::StreamHash hash_;
+  int64_t size_bytes_ = 0;
   uint64_t header_checksum_ = 0;
   int64_t remaining_bytes_ = 0;
 };

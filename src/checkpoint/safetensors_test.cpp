@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/file.h"
 #include "base/rng.h"
 #include "checkpoint/test_directory.h"
 

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
 #include <string>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/hash.h"
+#include "base/json_fields.h"
+#include "base/stream_hash.h"
 #include "base/text.h"
 #include "checkpoint/blocks.h"
 #include "checkpoint/safetensors.h"
@@ -14,50 +17,38 @@
 namespace sluice::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
-using base::RunError;
 using base::text;
+using storage::Location;
 
-bool committed(const fs::path& directory) {
-  std::error_code ignored;
-  return fs::exists(directory / "manifest.json", ignored);
-}
+constexpr const char* kManifestName = "manifest.json";
 
-void remove_tree(const fs::path& directory) {
-  // The manifest goes first: what dies half-removed is half-written, never a checkpoint with holes.
-  std::error_code error;
-  fs::remove(directory / "manifest.json", error);
-  fs::remove_all(directory, error);
-  if (error) throw RunError(text("cannot remove old checkpoint ", directory.string(), ": ", error.message()));
-}
+bool committed(const Location& directory) { return (directory / kManifestName).is_file(); }
 
-void rename_directory(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) throw RunError(text("cannot rename ", from.string(), ": ", error.message()));
-  base::sync_directory(to.parent_path());
+// The manifest goes first: what dies half-removed is half-written, never a checkpoint with holes.
+void remove_checkpoint(const Location& directory) {
+  (directory / kManifestName).remove();
+  directory.remove_tree();
 }
 
 // All directories of steps, committed or not.
-std::vector<SavedStep> step_directories(const fs::path& root) {
+std::vector<SavedStep> step_directories(const Location& root) {
   std::vector<SavedStep> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root, error)) {
-    const std::optional<int64_t> step = step_of_directory(entry.path());
-    if (step && entry.is_directory(error)) found.push_back({*step, entry.path()});
+  for (const storage::Entry& entry : root.entries()) {
+    const std::optional<int64_t> step = step_of_directory(entry.name);
+    if (step && entry.is_directory) found.push_back({*step, root / entry.name});
   }
-  std::sort(found.begin(), found.end(), [](const SavedStep& a, const SavedStep& b) {
+  std::ranges::sort(found, {}, [](const SavedStep& saved) {
     // "step-7.previous" stands before "step-7".
-    return std::pair(a.step, !a.directory.has_extension()) < std::pair(b.step, !b.directory.has_extension());
+    return std::pair(saved.step, !saved.directory.filename().ends_with(kPreviousSuffix));
   });
   return found;
 }
 
 // Whether a checkpoint was committed less than `hours` ago; so is one whose age cannot be told.
-bool younger(const fs::path& directory, int64_t hours) {
-  std::error_code error;
-  const fs::file_time_type committed_at = fs::last_write_time(directory / "manifest.json", error);
-  return hours > 0 && (error || fs::file_time_type::clock::now() - committed_at < std::chrono::hours(hours));
+bool younger(const Location& directory, int64_t hours) {
+  if (hours <= 0) return false;
+  const std::optional<storage::FileStatus> manifest = (directory / kManifestName).status();
+  return !manifest || std::chrono::system_clock::now() - manifest->written < std::chrono::hours(hours);
 }
 
 constexpr struct {
@@ -67,9 +58,97 @@ constexpr struct {
                {"exp_avg", &OwnerState::exp_avg},
                {"exp_avg_sq", &OwnerState::exp_avg_sq}};
 
+// What of a rank's slices goes into one file.
+struct FileContent {
+  enum class Part { kTrained, kShared };
+
+  FileContent(TensorType type, std::span<const OwnerState> buckets, Part part) : type(type) {
+    for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+      const OwnerState& slice = buckets[bucket];
+      const bool wanted = (slice.exp_avg != nullptr) == (part == Part::kTrained);
+      intervals.push_back(wanted ? slice.owned : base::Interval{});
+      if (!wanted || slice.owned.empty()) continue;
+      for (const auto& [state, values] : kStates) {
+        if (slice.*values == nullptr) continue;
+        tensors.push_back(
+            {.name = text("bucket.", bucket, ".", state), .type = type, .shape = {slice.owned.size()}});
+        bytes.push_back(slice.*values);
+      }
+    }
+  }
+
+  template <typename Take>
+  void pass(const Take& take) const {
+    for (size_t i = 0; i < tensors.size(); ++i) take(bytes[i], tensors[i].elements() * size_of(type));
+  }
+
+  std::map<std::string, std::string> metadata() const {
+    BlockHasher blocks;
+    pass([&](const void* values, int64_t size) { blocks.add(values, size); });
+    return blocks.metadata();
+  }
+
+  // Writes it all; the record, but for its name.
+  FileRecord write(const Location& location) const {
+    SafetensorsWriter writer(location, tensors, metadata());
+    pass([&](const void* values, int64_t size) { writer.write(values, size); });
+    writer.finish();
+    return {.bytes = writer.size_bytes(),
+            .checksum = writer.checksum(),
+            .header = writer.header_checksum(),
+            .intervals = intervals};
+  }
+
+  TensorType type;
+  std::vector<base::Interval> intervals;  // by bucket
+  std::vector<TensorInfo> tensors;
+  std::vector<const void*> bytes;  // of the tensors
+};
+
+// What the manifests in all directories under `root` refer to. Nothing when one of them cannot be read.
+std::optional<std::set<std::string>> shared_names(const Location& root) {
+  std::set<std::string> names;
+  for (const storage::Entry& entry : root.entries()) {
+    if (!entry.is_directory || !committed(root / entry.name)) continue;
+    try {
+      for (const FileRecord& file : read_manifest(root / entry.name).shared) names.insert(file.name);
+    } catch (const base::InputError&) {
+      return std::nullopt;
+    }
+  }
+  return names;
+}
+
+// Removes shared files that no checkpoint refers to any more.
+void sweep_shared(const Location& root) {
+  const std::vector<storage::Entry> files = (root / kSharedDirectory).entries();
+  if (files.empty()) return;
+  const std::optional<std::set<std::string>> wanted = shared_names(root);
+  for (const storage::Entry& file : files) {
+    const bool whole = file.name.ends_with(".safetensors");  // no part in the making
+    if (wanted && whole && !wanted->contains(file.name)) (root / kSharedDirectory / file.name).remove();
+  }
+}
+
+// Whether a file is the shared one of this record.
+bool is_whole(const Location& location, const FileRecord& record, Trust trust) {
+  const std::optional<storage::FileStatus> status = location.status();
+  if (!status || status->bytes != record.bytes) return false;
+  if (trust == Trust::kByLength || !location.is_path()) return true;
+  try {
+    const SafetensorsFile file(location);
+    if (file.header_checksum() != record.header) return false;
+    const base::Interval all{0, file.data_bytes()};
+    CheckedBlocks(file).require({&all, 1});
+    return true;
+  } catch (const base::InputError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
-std::vector<SavedStep> saved_steps(const fs::path& root) {
+std::vector<SavedStep> saved_steps(const Location& root) {
   std::vector<SavedStep> saved;
   for (const SavedStep& found : step_directories(root)) {
     if (!committed(found.directory)) continue;
@@ -79,67 +158,71 @@ std::vector<SavedStep> saved_steps(const fs::path& root) {
   return saved;
 }
 
-std::optional<SavedStep> latest(const fs::path& root) {
+std::optional<SavedStep> latest(const Location& root) {
   const std::vector<SavedStep> saved = saved_steps(root);
   return saved.empty() ? std::nullopt : std::optional(saved.back());
 }
 
-fs::path step_directory(const fs::path& root, int64_t step) { return root / text("step-", step); }
+Location step_directory(const Location& root, int64_t step) { return root / text("step-", step); }
 
-fs::path prepare_save(const fs::path& root, int64_t step) {
-  base::make_directories(root);
+Location prepare_save(const Location& root, int64_t step) {
+  root.make_directory();
   for (const SavedStep& found : step_directories(root)) {
-    if (!committed(found.directory)) remove_tree(found.directory);
+    if (!committed(found.directory)) remove_checkpoint(found.directory);
   }
-  const fs::path directory = step_directory(root, step);
+  const Location directory = step_directory(root, step);
   if (committed(directory)) {
-    const fs::path previous = directory.string() + std::string(kPreviousSuffix);
-    if (fs::exists(previous)) remove_tree(previous);
-    rename_directory(directory, previous);
+    const Location previous = directory.with_suffix(kPreviousSuffix);
+    if (committed(previous)) remove_checkpoint(previous);
+    if (!directory.rename(previous)) remove_checkpoint(directory);
   }
-  base::make_directories(directory);
-  base::sync_directory(root);
+  directory.make_directory();
   return directory;
 }
 
-FileRecord write_rank_file(const fs::path& directory, int rank, TensorType type,
+FileRecord write_rank_file(const Location& directory, int rank, TensorType type,
                            std::span<const OwnerState> buckets) {
-  FileRecord record{.name = rank_file_name(rank)};
-  std::vector<TensorInfo> tensors;
-  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-    const base::Interval owned = buckets[bucket].owned;
-    record.intervals.push_back(owned);
-    if (owned.empty()) continue;
-    for (const auto& [state, values] : kStates) {
-      if (buckets[bucket].*values == nullptr) continue;
-      tensors.push_back({.name = text("bucket.", bucket, ".", state), .type = type, .shape = {owned.size()}});
-    }
-  }
-  const auto pass_values = [&](auto&& take) {
-    for (const OwnerState& state : buckets) {
-      if (state.owned.empty()) continue;
-      for (const auto& [name, values] : kStates) {
-        if (state.*values != nullptr) take(state.*values, state.owned.size() * size_of(type));
-      }
-    }
-  };
-  BlockHasher blocks;
-  pass_values([&](const void* values, int64_t bytes) { blocks.add(values, bytes); });
-  SafetensorsWriter writer(directory / record.name, tensors, blocks.metadata());
-  pass_values([&](const void* values, int64_t bytes) { writer.write(values, bytes); });
-  writer.finish();
-  record.bytes = writer.size_bytes();
-  record.checksum = writer.checksum();
-  record.header = writer.header_checksum();
+  const std::string name = rank_file_name(rank);
+  FileRecord record = FileContent(type, buckets, FileContent::Part::kTrained).write(directory / name);
+  record.name = name;
   return record;
 }
 
-std::vector<FileRecord> write_companions(const fs::path& directory, std::span<const Companion> companions) {
+FileRecord shared_record(TensorType type, std::span<const OwnerState> buckets) {
+  const FileContent content(type, buckets, FileContent::Part::kShared);
+  if (content.tensors.empty()) return {};
+  const std::string header = safetensors_header(content.tensors, content.metadata());
+  base::StreamHash whole;
+  int64_t size = 0;
+  const auto add = [&](const void* bytes, int64_t count) {
+    whole.add(bytes, static_cast<size_t>(count));
+    size += count;
+  };
+  add(header.data(), static_cast<int64_t>(header.size()));
+  content.pass(add);
+  const uint64_t checksum = base::hash_bytes(header);
+  return {.name = shared_file_name(checksum),
+          .bytes = size,
+          .checksum = whole.value(),
+          .header = checksum,
+          .intervals = content.intervals};
+}
+
+bool keep_shared(const Location& root, const FileRecord& record, TensorType type,
+                 std::span<const OwnerState> buckets, Trust trust) {
+  const Location directory = root / kSharedDirectory;
+  if (is_whole(directory / record.name, record, trust)) return false;
+  directory.make_directory();
+  FileContent(type, buckets, FileContent::Part::kShared).write(directory / record.name);
+  return true;
+}
+
+std::vector<FileRecord> write_companions(const Location& directory, std::span<const Companion> companions) {
   std::vector<FileRecord> records;
   if (companions.empty()) return records;
-  base::make_directories(directory / kCompanionDirectory);
+  (directory / kCompanionDirectory).make_directory();
   for (const Companion& companion : companions) {
-    base::write_file_atomically(directory / kCompanionDirectory / companion.name, companion.bytes);
+    (directory / kCompanionDirectory / companion.name).write(companion.bytes);
     records.push_back({.name = companion.name,
                        .bytes = static_cast<int64_t>(companion.bytes.size()),
                        .checksum = base::hash_bytes(companion.bytes)});
@@ -147,23 +230,24 @@ std::vector<FileRecord> write_companions(const fs::path& directory, std::span<co
   return records;
 }
 
-void commit_save(const fs::path& directory, const Manifest& manifest, const Retention& retention) {
-  base::write_json(directory / "manifest.json", to_json(manifest));
-  const fs::path root = directory.parent_path();
-  const fs::path previous = directory.string() + std::string(kPreviousSuffix);
-  if (fs::exists(previous)) remove_tree(previous);
+void commit_save(const Location& directory, const Manifest& manifest, const Retention& retention) {
+  (directory / kManifestName).write(base::json_text(to_json(manifest), 2) + "\n");
+  const Location root = directory.parent();
+  const Location previous = directory.with_suffix(kPreviousSuffix);
+  if (committed(previous)) remove_checkpoint(previous);
   for (const SavedStep& saved : saved_steps(root)) {
-    if (saved.step > manifest.step) remove_tree(saved.directory);  // of a future given up by going back
+    if (saved.step > manifest.step) remove_checkpoint(saved.directory);  // of a future given up by going back
   }
   prune(root, manifest.step, retention);
 }
 
-void prune(const fs::path& root, int64_t step, const Retention& retention) {
+void prune(const Location& root, int64_t step, const Retention& retention) {
   std::vector<SavedStep> saved = saved_steps(root);
   std::erase_if(saved, [&](const SavedStep& later) { return later.step > step; });
   for (size_t old = 0; old + static_cast<size_t>(std::max(retention.count, 1)) < saved.size(); ++old) {
-    if (!younger(saved[old].directory, retention.hours)) remove_tree(saved[old].directory);
+    if (!younger(saved[old].directory, retention.hours)) remove_checkpoint(saved[old].directory);
   }
+  sweep_shared(root);
 }
 
 }  // namespace sluice::checkpoint

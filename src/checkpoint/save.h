@@ -1,20 +1,21 @@
 // Saving: every rank writes what it owns, rank 0 commits.
 //
-// The directory of checkpoints (`root`) holds step-N/, on a file system that all ranks see. Order of a save,
-// with barriers between the lines:
-//   rank 0      prepare_save: removes half-written directories, makes step-N/
-//   every rank  write_rank_file: durable when it returns; ranks gather the records at rank 0
+// The place of checkpoints (`root`), a directory on a file system that all ranks see or a prefix in a bucket,
+// holds step-N/ and, where something of the model is not trained, shared/ (manifest.h). Order of a save, with
+// barriers between the lines:
+//   rank 0      prepare_save: removes half-written checkpoints, makes step-N/
+//   every rank  write_rank_file and keep_shared: durable when they return; ranks gather the records at rank 0
 //   rank 0      commit_save: writes manifest.json (atomic, durable), then removes the oldest checkpoints
 // Dying anywhere before the manifest leaves the checkpoints from before as they were.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "checkpoint/companions.h"
 #include "checkpoint/manifest.h"
+#include "storage/location.h"
 
 namespace sluice::checkpoint {
 
@@ -30,46 +31,60 @@ struct OwnerState {
 // A committed checkpoint.
 struct SavedStep {
   int64_t step = 0;
-  std::filesystem::path directory;
+  storage::Location directory;
 };
 
 // The committed checkpoints under `root`, ascending by step; none when `root` does not exist.
-std::vector<SavedStep> saved_steps(const std::filesystem::path& root);
+std::vector<SavedStep> saved_steps(const storage::Location& root);
 // The newest of them.
-std::optional<SavedStep> latest(const std::filesystem::path& root);
+std::optional<SavedStep> latest(const storage::Location& root);
 
 // Which checkpoints stay: the newest, and those that are young.
 struct Retention {
   int count = 2;      // at least one
-  int64_t hours = 0;  // since they were committed, by the file system's clock
+  int64_t hours = 0;  // since they were committed, by the place's clock
 };
 
 // Where prepare_save puts a step.
-std::filesystem::path step_directory(const std::filesystem::path& root, int64_t step);
+storage::Location step_directory(const storage::Location& root, int64_t step);
 
 // Returns the new directory of `step`. A committed checkpoint of the same step (a run that went back and
-// came here again) is set aside as step-N.previous, still found by saved_steps(), until the commit.
-// base::RunError when the place cannot be written.
-std::filesystem::path prepare_save(const std::filesystem::path& root, int64_t step);
+// came here again) is set aside as step-N.previous, still found by saved_steps(), until the commit. In a
+// bucket, where nothing can be renamed, it is removed: such a place is never the only one
+// (background_save.h). base::RunError when the place cannot be written.
+storage::Location prepare_save(const storage::Location& root, int64_t step);
 
-// Tensors "bucket.3.master" and, where there are moments, "bucket.3.exp_avg" and "bucket.3.exp_avg_sq" for
-// every bucket of which the rank owns something. RunError on a full or unwritable disk; nothing of the file
-// is left then.
-FileRecord write_rank_file(const std::filesystem::path& directory, int rank, TensorType type,
+// Tensors "bucket.3.master", "bucket.3.exp_avg" and "bucket.3.exp_avg_sq" for every bucket that is trained
+// and of which the rank owns something. RunError on a full or unwritable disk; nothing of the file is left
+// then.
+FileRecord write_rank_file(const storage::Location& directory, int rank, TensorType type,
                            std::span<const OwnerState> buckets);
 
+// What keep_shared() would write of these slices: "bucket.3.master" of those that are not trained. Hashes
+// them all. Its name is "" when there are none.
+FileRecord shared_record(TensorType type, std::span<const OwnerState> buckets);
+
+// Whether what a place holds already under a shared file's name is read to its end before it is relied on. In
+// a bucket it never is.
+enum class Trust { kByLength, kByContent };
+
+// Writes the shared file of these slices, whose record is shared_record's, unless the place has it. Whether
+// it did not.
+bool keep_shared(const storage::Location& root, const FileRecord& record, TensorType type,
+                 std::span<const OwnerState> buckets, Trust trust);
+
 // One rank's, before the commit: what the manifest lists as companions. RunError as above.
-std::vector<FileRecord> write_companions(const std::filesystem::path& directory,
+std::vector<FileRecord> write_companions(const storage::Location& directory,
                                          std::span<const Companion> companions);
 
 // Commits; then removes checkpoints of later steps, which belong to a future that was given up by going back,
-// and what is not to be kept of the rest (the new one stays).
+// what is not to be kept of the rest (the new one stays), and what was shared by those alone.
 // REQUIRES: `manifest.files` lists every rank's record.
-void commit_save(const std::filesystem::path& directory, const Manifest& manifest,
-                 const Retention& retention);
+void commit_save(const storage::Location& directory, const Manifest& manifest, const Retention& retention);
 
 // Removes what is not to be kept of the checkpoints up to `step`: what a rank 0 that was killed behind a
-// commit did not come to. Later ones stay.
-void prune(const std::filesystem::path& root, int64_t step, const Retention& retention);
+// commit did not come to. Later ones stay. So do shared files to which any manifest here refers, in whatever
+// directory it lies, and all of them while one manifest cannot be read.
+void prune(const storage::Location& root, int64_t step, const Retention& retention);
 
 }  // namespace sluice::checkpoint

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -46,7 +47,10 @@ std::vector<float> values_of(const model::Bucket& bucket, State state) {
   return values;
 }
 
-fs::path save(const fs::path& root, const model::Shape& shape) {
+constexpr int64_t kStep = 4;
+
+fs::path save(const fs::path& root, const model::Shape& shape, int64_t step = kStep,
+              const Retention& retention = {}) {
   const model::ParameterTable table = model::parameter_table(shape);
   std::vector<std::vector<float>> values;
   values.reserve(3 * table.buckets.size());
@@ -58,10 +62,15 @@ fs::path save(const fs::path& root, const model::Shape& shape) {
     };
     states.push_back({{0, bucket.size}, of(State::kMaster), of(State::kExpAvg), of(State::kExpAvgSq)});
   }
-  const fs::path directory = prepare_save(root, 4);
-  Manifest manifest{.step = 4, .shape = shape};
+  const fs::path directory = prepare_save(root, step).path();
+  Manifest manifest{.step = step, .shape = shape};
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
-  commit_save(directory, manifest, {});
+  const FileRecord shared = shared_record(TensorType::kFloat32, states);
+  if (!shared.name.empty()) {
+    keep_shared(root, shared, TensorType::kFloat32, states, Trust::kByContent);
+    manifest.shared = {shared};
+  }
+  commit_save(directory, manifest, retention);
   return directory;
 }
 
@@ -75,9 +84,65 @@ TEST(TunedCheckpoint, HoldsNoMomentsOfWhatIsFrozen) {
     return SafetensorsFile(directory / "rank-0000.safetensors").data_bytes();
   };
   EXPECT_EQ(data_bytes(whole), 12 * table.size());
-  EXPECT_EQ(data_bytes(part), 4 * table.size() + 8 * table.trained_size());
+  EXPECT_EQ(data_bytes(part), 12 * table.trained_size());
   Checkpoint(part).verify();
   EXPECT_EQ(Checkpoint(part).manifest().shape, shape);
+}
+
+std::vector<fs::path> shared_files(const fs::path& root) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root / kSharedDirectory))
+    files.push_back(entry.path());
+  return files;
+}
+
+TEST(TunedCheckpoint, WritesWhatIsFrozenOnce) {
+  const TestDirectory root;
+  const model::Shape shape = frozen({"model.embed_tokens", "*.mlp.*"});
+  const model::ParameterTable table = model::parameter_table(shape);
+  save(root.path(), shape, 1, {.count = 2});
+  ASSERT_EQ(shared_files(root.path()).size(), 1U);
+  const fs::path shared = shared_files(root.path()).front();
+  EXPECT_EQ(SafetensorsFile(shared).data_bytes(), 4 * (table.size() - table.trained_size()));
+  const auto written = fs::last_write_time(shared);
+  const fs::path second = save(root.path(), shape, 2, {.count = 2});
+  EXPECT_EQ(shared_files(root.path()), std::vector{shared});
+  EXPECT_EQ(fs::last_write_time(shared), written);
+  Checkpoint(second).verify();
+
+  fs::remove(shared);
+  EXPECT_THAT(message_of<DamagedCheckpoint>([&] { Checkpoint(second).verify(); }), HasSubstr("is missing"));
+}
+
+TEST(TunedCheckpoint, WritesADamagedSharedFileAgain) {
+  const TestDirectory root;
+  const model::Shape shape = frozen({"*.mlp.*"});
+  const fs::path first = save(root.path(), shape, 1, {.count = 2});
+  const fs::path shared = shared_files(root.path()).front();
+  {
+    std::fstream file(shared, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end).put('X');
+  }
+  EXPECT_THAT(message_of<DamagedCheckpoint>([&] { Checkpoint(first).verify(); }), HasSubstr("has checksum"));
+  Checkpoint(save(root.path(), shape, 2, {.count = 2})).verify();
+  Checkpoint(first).verify();
+}
+
+TEST(TunedCheckpoint, SharedFilesGoWithTheLastThatRefersToThem) {
+  const TestDirectory root;
+  const model::Shape before = frozen({"*.mlp.*"});
+  const model::Shape behind = frozen({"model.embed_tokens"});
+  save(root.path(), before, 1, {.count = 2});
+  save(root.path(), behind, 2, {.count = 2});
+  EXPECT_EQ(shared_files(root.path()).size(), 2U);
+  fs::rename(root / "step-1", root / "kept-for-good");  // by its user, under a name of his
+  save(root.path(), behind, 3, {.count = 1});
+  EXPECT_EQ(shared_files(root.path()).size(), 2U);
+  Checkpoint(root / "kept-for-good").verify();
+  fs::remove_all(root / "kept-for-good");
+  save(root.path(), behind, 4, {.count = 1});
+  EXPECT_EQ(shared_files(root.path()).size(), 1U);
+  Checkpoint(root / "step-4").verify();
 }
 
 // Masters are the same ones; moments come along where both have them, and stay as they are elsewhere.

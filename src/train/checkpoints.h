@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,18 +29,21 @@ struct RunState {
 // Of the masters and Adam states of runs that compute so.
 checkpoint::TensorType master_type(const runtime::Precision& precision);
 
-// The checkpoints that `resume` may mean, the newest first: "" none; "auto" those under the roots, perhaps
-// none, of one step in the roots' order; else a directory with a manifest, or those in a directory that holds
-// step-N directories. InputError when there is none in it.
-std::vector<std::filesystem::path> find_checkpoints(const std::string& resume,
-                                                    std::span<const std::filesystem::path> roots);
+// The checkpoints that `resume` may mean, the newest first: a directory with a manifest, or those in a
+// directory that holds step-N directories. InputError when there is none in it.
+std::vector<storage::Location> find_checkpoints(const storage::Location& resume);
 
-// The newest whole checkpoint that `path` means, all of its files checked; warns of those passed over.
-// DamagedCheckpoint when there is no whole one, InputError as find_checkpoints.
-std::unique_ptr<checkpoint::Checkpoint> open_newest_whole(const std::filesystem::path& path);
+// Those under the roots, the newest first, of one step in the roots' order; perhaps none. A root but the
+// first that cannot be looked at is passed over with a warning, if others have one: RunError or InputError
+// otherwise.
+std::vector<storage::Location> all_checkpoints(std::span<const storage::Location> roots);
+
+// The newest whole checkpoint that `location` means, all of its files checked, or in a bucket looked through;
+// warns of those passed over. DamagedCheckpoint when there is no whole one, InputError as find_checkpoints.
+std::unique_ptr<checkpoint::Checkpoint> open_newest_whole(const storage::Location& location);
 
 // "runs/a/checkpoints/step-20 is passed over: ", and why.
-std::string passed_over(const std::filesystem::path& directory, const std::string& fault);
+std::string passed_over(const storage::Location& directory, const std::string& fault);
 
 // Fills the owner slices. InputError as checkpoint::Checkpoint.
 void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store);

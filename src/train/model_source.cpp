@@ -34,18 +34,23 @@ void ModelSource::load(runtime::ParameterStore& store) {
   }
 }
 
-ModelSource open_model(const std::filesystem::path& path) {
+ModelSource open_model(const storage::Location& location) {
+  ModelSource source;
+  if (!location.is_path()) {
+    source.checkpoint = open_newest_whole(location);
+    return source;
+  }
+  const std::filesystem::path& path = location.path();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw base::InputError(base::text(path.string(),
                                       " does not exist: name a Hugging Face folder, a checkpoint or a run "
                                       "directory"));
   }
-  ModelSource source;
   if (std::filesystem::exists(path / "config.json", ignored)) {
     source.hugging_face = std::make_unique<checkpoint::HuggingFaceModel>(path);
   } else {
-    source.checkpoint = open_newest_whole(path);
+    source.checkpoint = open_newest_whole(location);
   }
   return source;
 }

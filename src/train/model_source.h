@@ -26,6 +26,6 @@ struct ModelSource {
 };
 
 // A folder with config.json and weights; else as open_newest_whole. InputError when it is neither.
-ModelSource open_model(const std::filesystem::path& path);
+ModelSource open_model(const storage::Location& location);
 
 }  // namespace sluice::train

@@ -230,8 +230,8 @@ void RunContext::compare_configurations() {
 void RunContext::open_checkpoint() {
   from_snapshot_ = goes_on_from_snapshot();
   if (from_snapshot_) return take_snapshot();
-  const std::vector<fs::path> directories = find_checkpoints();
-  for (const fs::path& directory : directories) {
+  const std::vector<storage::Location> directories = find_checkpoints();
+  for (const storage::Location& directory : directories) {
     const std::exception_ptr damage = open_if_whole(directory);
     const int64_t own_word = damage ? 1 : 0;
     int finder = 0;
@@ -240,7 +240,7 @@ void RunContext::open_checkpoint() {
       ++finder;
     }
     if (finder == control_->world_size()) return take_checkpoint();
-    if (directory == directories.back()) {
+    if (&directory == &directories.back()) {
       control_->together("opening the checkpoint", [&] {
         if (damage) std::rethrow_exception(damage);
       });
@@ -279,49 +279,48 @@ void RunContext::take_snapshot() {
 }
 
 // Rank 0 decides which there are: on a shared file system others may see an older directory.
-std::vector<fs::path> RunContext::find_checkpoints() {
+std::vector<storage::Location> RunContext::find_checkpoints() {
   std::vector<std::string> names;
   control_->together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
     // A run that lost its snapshots goes back to what it saved itself, if it did.
-    std::vector<fs::path> found;
-    if (epoch() > 0) found = train::find_checkpoints("auto", checkpoint_roots());
-    if (found.empty()) found = train::find_checkpoints(options_.resume, checkpoint_roots());
+    std::vector<storage::Location> found;
+    if (epoch() > 0 || options_.resume == "auto") found = all_checkpoints(checkpoint_roots());
+    if (found.empty() && !options_.resume.empty() && options_.resume != "auto")
+      found = train::find_checkpoints(locate(options_.resume));
     if (!options_.dry_run) require_own_run(found);
-    for (const fs::path& directory : found) names.push_back(directory.string());
+    for (const storage::Location& directory : found) names.push_back(directory.string());
     const bool from_folder = found.empty() && !config_.model.hf.empty();
     if (from_folder) resumed_.companions = checkpoint::read_companions(config_.model.hf);
     if (found.empty()) add_corpus_tokenizer(config_.data, resumed_.companions);
   });
   const std::string all = control_->broadcast(base::join(names, std::string(1, '\0')));
   if (all.empty()) return {};
-  std::vector<fs::path> directories;
-  for (const std::string& name : base::split(all, '\0')) directories.emplace_back(name);
+  std::vector<storage::Location> directories;
+  for (const std::string& name : base::split(all, '\0')) directories.push_back(locate(name));
   return directories;
 }
 
 // Where this run saves, the mirror last.
-std::vector<fs::path> RunContext::checkpoint_roots() const {
-  std::vector<fs::path> roots{config_.log.dir / "checkpoints"};
-  if (!config_.checkpoint.mirror.empty()) roots.emplace_back(config_.checkpoint.mirror);
+std::vector<storage::Location> RunContext::checkpoint_roots() const {
+  std::vector<storage::Location> roots{config_.log.dir / "checkpoints"};
+  if (!config_.checkpoint.mirror.empty()) roots.push_back(locate(config_.checkpoint.mirror));
   return roots;
 }
 
 // InputError when training would write over an earlier run that it doesn't continue.
-void RunContext::require_own_run(const std::vector<fs::path>& found) const {
-  std::error_code ignored;
-  const std::vector<fs::path> roots = checkpoint_roots();
-  if (fs::absolute(roots.front()).lexically_normal() == fs::absolute(roots.back()).lexically_normal() &&
-      roots.size() > 1) {
+void RunContext::require_own_run(const std::vector<storage::Location>& found) const {
+  const std::vector<storage::Location> roots = checkpoint_roots();
+  if (roots.size() > 1 && same_place(roots.front(), roots.back())) {
     throw base::InputError(text("[checkpoint] mirror is ", roots.back().string(),
                                 ", where this run's checkpoints are: name another directory"));
   }
-  const bool continues = !found.empty() && std::ranges::any_of(roots, [&](const fs::path& root) {
-    return fs::equivalent(fs::absolute(found.front()).parent_path(), root, ignored);
+  const bool continues = !found.empty() && std::ranges::any_of(roots, [&](const storage::Location& root) {
+    return same_place(found.front().parent(), root);
   });
-  for (const fs::path& root : roots) {
+  for (const storage::Location& root : roots) {
     if (continues || !checkpoint::latest(root)) continue;
-    const std::string way_out = root == roots.front() ? "log.dir" : "checkpoint.mirror";
+    const std::string way_out = &root == &roots.front() ? "log.dir" : "checkpoint.mirror";
     throw base::InputError(text(root.string(), " holds checkpoints of an earlier run",
                                 found.empty() ? "" : text(", which ", found.front().string(), " is none of"),
                                 ": continue it with --resume auto, or set another ", way_out));
@@ -329,11 +328,11 @@ void RunContext::require_own_run(const std::vector<fs::path>& found) const {
 }
 
 // Null, or on some ranks the damage that they found.
-std::exception_ptr RunContext::open_if_whole(const fs::path& directory) {
+std::exception_ptr RunContext::open_if_whole(const storage::Location& directory) {
   std::exception_ptr damage;
   control_->together("opening the checkpoint", [&] {
     try {
-      if (!fs::exists(directory / "manifest.json")) {
+      if (!(directory / "manifest.json").is_file()) {
         throw base::InputError(text(directory.string(), " is seen by rank 0 but not by rank ", rank(),
                                     ": put log.dir where all ranks see the same files"));
       }

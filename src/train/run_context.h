@@ -58,7 +58,9 @@ class RunContext {
   int rank() const { return options_.launch.rank; }
   transport::Launcher launcher() const { return options_.launch.launcher; }
   const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
-  const RunState& resumed() const { return resumed_; }                 // zero without a checkpoint
+  // What `text` of the configuration or the command line names.
+  storage::Location locate(const std::string& text) const { return options_.locate(text); }
+  const RunState& resumed() const { return resumed_; }  // zero without a checkpoint
   const std::optional<Seat>& seat() const { return options_.seat; }
   int64_t epoch() const { return options_.seat ? options_.seat->epoch.number : 0; }
   Buddies* buddies() { return buddies_.get(); }  // null: the run is not elastic
@@ -89,10 +91,10 @@ class RunContext {
   void open_corpora();
   void compare_configurations();
   void open_checkpoint();
-  std::vector<std::filesystem::path> find_checkpoints();
-  std::vector<std::filesystem::path> checkpoint_roots() const;
-  void require_own_run(const std::vector<std::filesystem::path>& found) const;
-  std::exception_ptr open_if_whole(const std::filesystem::path& directory);
+  std::vector<storage::Location> find_checkpoints();
+  std::vector<storage::Location> checkpoint_roots() const;
+  void require_own_run(const std::vector<storage::Location>& found) const;
+  std::exception_ptr open_if_whole(const storage::Location& directory);
   void take_checkpoint();
   bool goes_on_from_snapshot();
   void take_snapshot();

@@ -35,9 +35,9 @@ BackgroundSave::Options options_of(RunContext& run) {
   const config::CheckpointConfig& configured = run.config().checkpoint;
   const checkpoint::Retention retention{configured.keep, configured.keep_hours};
   BackgroundSave::Options options{.rank = run.rank(), .world_size = run.control().world_size()};
-  options.places.push_back(
-      {run.control().broadcast((run.config().log.dir / "checkpoints").string()), retention});
-  if (!configured.mirror.empty()) options.places.push_back({configured.mirror, retention});
+  const std::string first = run.control().broadcast((run.config().log.dir / "checkpoints").string());
+  options.places.push_back({run.locate(first), retention});
+  if (!configured.mirror.empty()) options.places.push_back({run.locate(configured.mirror), retention});
   options.require_places = [&run] { run.require_directory(); };
   return options;
 }
@@ -94,10 +94,13 @@ void Saver::tell(Progress progress, std::exception_ptr own) const {
   }
   if (run_.rank() != 0) return;
   if (progress == Progress::kCommitted) {
-    base::log_info(text("saved checkpoint after ", what, ": ",
-                        base::human_bytes(static_cast<double>(save_.saved_bytes())), " in ",
-                        base::human_duration(save_.spent_ns()), ", for which the run waited ",
-                        base::human_duration(waited_ns_)));
+    base::log_info(text(
+        "saved checkpoint after ", what, ": ", base::human_bytes(static_cast<double>(save_.saved_bytes())),
+        save_.shared_bytes() > 0
+            ? text(" and ", base::human_bytes(static_cast<double>(save_.shared_bytes())), " shared")
+            : "",
+        " in ", base::human_duration(save_.spent_ns()), ", for which the run waited ",
+        base::human_duration(waited_ns_)));
   } else if (progress == Progress::kMirrored) {
     base::log_info(text("mirrored checkpoint after ", what, " at ", run_.config().checkpoint.mirror));
   }
@@ -161,7 +164,7 @@ void Saver::wait_and_advance() {
   const auto saving = run_.activity().own("saving the checkpoint");
   {
     const Stopwatch watch(waited_ns_);
-    save_.wait();
+    while (!save_.wait_while_still()) run_.activity().advance();  // over a slow network
   }
   advance(exchange(run_.control(), word()));
 }

@@ -63,7 +63,11 @@ void SliceSnapshot::make_room(const runtime::ParameterStore& store) {
   if (!copies_.empty()) return;
   std::vector<at::Tensor> copies;
   for (const model::Bucket& bucket : store.table().buckets) {
-    for (const at::Tensor& state : states_of(store.owner(bucket.index))) copies.push_back(room_for(state));
+    const bool stays = !bucket.trained && store.options().device.is_cpu();
+    for (const at::Tensor& state : states_of(store.owner(bucket.index))) {
+      copies.push_back(stays ? state : room_for(state));
+      if (!stays && !bucket.trained) copies.back().copy_(state);
+    }
   }
   copies_ = std::move(copies);
 }
@@ -73,16 +77,16 @@ std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::Parameter
   make_room(store);
   std::vector<checkpoint::OwnerState> states;
   auto copy = copies_.begin();
-  const auto copied = [&](const at::Tensor& state) -> const void* {
-    if (state.is_cpu()) {  // not copy_, which would take the threads that compute
-      std::memcpy(copy->mutable_data_ptr(), state.const_data_ptr(), state.nbytes());
-    } else {
-      copy->copy_(state, /*non_blocking=*/true);
-    }
-    return (copy++)->const_data_ptr();
-  };
   for (const model::Bucket& bucket : store.table().buckets) {
     const runtime::OwnerSlice& slice = store.owner(bucket.index);
+    const auto copied = [&](const at::Tensor& state) -> const void* {
+      if (bucket.trained && state.is_cpu()) {  // not copy_, which would take the threads that compute
+        std::memcpy(copy->mutable_data_ptr(), state.const_data_ptr(), state.nbytes());
+      } else if (bucket.trained) {
+        copy->copy_(state, /*non_blocking=*/true);
+      }
+      return (copy++)->const_data_ptr();
+    };
     const void* master = copied(slice.master);
     const void* exp_avg = copied(slice.exp_avg);
     const void* exp_avg_sq = copied(slice.exp_avg_sq);

@@ -19,7 +19,8 @@ inline int states_of(const model::Bucket& bucket) { return bucket.trained ? 3 : 
 class SliceSnapshot {
  public:
   // Copies a rank's slices, from a GPU on a stream of its own. Nobody may change them meanwhile. The result
-  // points into this object until the next take().
+  // points into this object until the next take(). What is not trained is copied from a GPU once, and on a
+  // CPU never: it stays as it is.
   std::vector<checkpoint::OwnerState> take(const runtime::ParameterStore& store);
   // No copy where the slices lie in host memory already: for who waits until the save has ended.
   std::vector<checkpoint::OwnerState> view(const runtime::ParameterStore& store);

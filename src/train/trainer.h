@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/run_config.h"
+#include "storage/location.h"
 #include "train/supervisor.h"
 #include "transport/launch.h"
 
@@ -18,11 +19,15 @@ namespace sluice::train {
 struct TrainerOptions {
   config::RunConfig config;
   transport::Launch launch;
-  std::string resume;    // "", "auto", or the path of a checkpoint or run directory
+  std::string resume;  // "", "auto", or the path or s3://… of a checkpoint or run directory
+  // What a text names where s3:// may stand (cli/environment.h). Without buckets unless set.
+  std::function<storage::Location(const std::string&)> locate = [](const std::string& text) {
+    return storage::locate(text, {});
+  };
   bool dry_run = false;  // nothing will be written: earlier runs in the directory don't matter
   // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
   std::optional<Seat> seat;
-  std::string command;   // what the user started, for who finds the run directory taken
+  std::string command;  // what the user started, for who finds the run directory taken
 
   // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other
   // ranks hear of it instead of waiting, and one of all that failed tells the user.

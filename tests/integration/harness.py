@@ -219,8 +219,11 @@ def checkpoint_tensors(run, step):
     """{name: values} of a checkpoint, its owner slices joined: the same for any number of ranks."""
     directory = run / "checkpoints" / f"step-{step}"
     parts = {}
-    for file in json.loads((directory / "manifest.json").read_text())["files"]:
-        for name, values in read_safetensors(directory / file["name"]).items():
+    manifest = json.loads((directory / "manifest.json").read_text())
+    files = [(directory, file) for file in manifest["files"]]
+    files += [(directory.parent / "shared", file) for file in manifest.get("shared", [])]
+    for folder, file in files:
+        for name, values in read_safetensors(folder / file["name"]).items():
             begin = file["intervals"][int(name.split(".")[1])][0]
             parts.setdefault(name, []).append((begin, values))
     joined = {}
