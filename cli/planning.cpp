@@ -9,33 +9,37 @@ namespace sluice::cli {
 using base::text;
 
 std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::PlanningOptions& options) {
-  return {command.add_option("--gpus", options.gpus, "GPUs; 0: all of a cluster file, one node of a preset")
-              ->capture_default_str(),
-          command.add_option("--cluster", options.cluster,
-                             text("A preset (", base::join(strategy::cluster_preset_names(), ", "),
-                                  ") or a file, JSON or TOML (default: a800x8, with a calibration's links)")),
-          command.add_option(
-              "--model", options.model,
-              "llama-7b, llama-13b, llama-32b or a Hugging Face folder (default: the calibration's)"),
-          command
-              .add_option("--lengths", options.lengths,
-                          "Corpora, lengths.json, or text files with one length a line")
-              ->allow_extra_args(false),
-          command
-              .add_option(
-                  "--context", options.context_length,
-                  "Longest sequence in tokens, documents beyond it are truncated; 0: the longest document")
-              ->capture_default_str(),
-          command
-              .add_option("--tokens-per-step", options.tokens_per_step,
-                          "Tokens of a batch; 0: all documents are one batch")
-              ->capture_default_str(),
-          command.add_option("--seed", options.seed, "Of the order in which documents are drawn")
-              ->capture_default_str(),
-          command
-              .add_option("--exchange", options.exchange,
-                          "Between lanes that share sequences: auto, or ring, heads or nested alone; cycle: all in turn")
-              ->capture_default_str()};
+  return {
+      command.add_option("--gpus", options.gpus, "GPUs; 0: all of a cluster file, one node of a preset")
+          ->capture_default_str(),
+      command.add_option("--cluster", options.cluster,
+                         text("A preset (", base::join(strategy::cluster_preset_names(), ", "),
+                              ") or a file, JSON or TOML (default: a800x8, with a calibration's links)")),
+      command.add_option(
+          "--model", options.model,
+          "llama-7b, llama-13b, llama-32b or a Hugging Face folder (default: the calibration's)"),
+      command
+          .add_option("--lengths", options.lengths,
+                      "Corpora, lengths.json, or text files with one length a line")
+          ->allow_extra_args(false),
+      command
+          .add_option(
+              "--context", options.context_length,
+              "Longest sequence in tokens, documents beyond it are truncated; 0: the longest document")
+          ->capture_default_str(),
+      command
+          .add_option("--tokens-per-step", options.tokens_per_step,
+                      "Tokens of a batch; 0: all documents are one batch")
+          ->capture_default_str(),
+      command.add_option("--seed", options.seed, "Of the order in which documents are drawn")
+          ->capture_default_str(),
+      command.add_option("--stages", options.stages, "What stages are cut by: time or layers")
+          ->capture_default_str(),
+      command
+          .add_option(
+              "--exchange", options.exchange,
+              "Between lanes that share sequences: auto, or ring, heads or nested alone; cycle: all in turn")
+          ->capture_default_str()};
 }
 
 CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& options,

@@ -67,6 +67,8 @@ class Pipeline:
     """Tensor-parallel ranks are neighbours, then come lanes, then stages: index (stage · cp + lane) · tp + t."""
     lanes: list[list[MicroBatch]]
     """Micro-batches in the order in which they run, for each of cp lanes."""
+    stage_layers: list[int] = dataclasses.field(default_factory=list)
+    """The layers of each stage, first to last, where there are several."""
 
     @property
     def degrees(self) -> tuple[int, int, int]:
@@ -294,7 +296,13 @@ def plan_of(json: dict[str, Any], gpus: int) -> Plan:
 
 def _pipeline_of(json: dict[str, Any]) -> Pipeline:
     lanes = [[_micro_batch_of(micro_batch) for micro_batch in lane] for lane in json["lanes"]]
-    return Pipeline(scheme=json["scheme"], max_len=json["max_len"], ranks=json["ranks"], lanes=lanes)
+    return Pipeline(
+        scheme=json["scheme"],
+        max_len=json["max_len"],
+        ranks=json["ranks"],
+        lanes=lanes,
+        stage_layers=json.get("stage_layers", []),
+    )
 
 
 def _micro_batch_of(json: dict[str, Any]) -> MicroBatch:

@@ -119,7 +119,7 @@ std::vector<int64_t> beside_schedules(const plan::PlannerOptions& options, const
   std::vector<int64_t> beside_ns;
   const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
   if (!chooses || task.sample_batches.empty() || task.choices.method != Method::kOurs) return beside_ns;
-  const model::ParameterTable table = model::parameter_table(cost.options().shape);
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   for (const strategy::Strategy& candidate : options.candidates) {
     plan::PlannerOptions alone = options;
     alone.candidates = {candidate};

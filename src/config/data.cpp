@@ -76,10 +76,19 @@ PhasedSampler Data::sampler() const {
   return PhasedSampler(std::move(samplers));
 }
 
+std::vector<int64_t> Data::sequence_lengths() const {
+  std::vector<int64_t> all;
+  for (const DataPhase& phase : phases) {
+    const std::vector<int64_t> own = config::sequence_lengths(phase.training.sources(), phase.sampling);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
 std::vector<std::vector<int64_t>> Data::sample_batches(uint64_t seed) const {
   std::vector<std::vector<int64_t>> batches;
   for (const DataPhase& phase : phases) {
-    const std::vector<int64_t> lengths = sequence_lengths(phase.training.sources(), phase.sampling);
+    const std::vector<int64_t> lengths = config::sequence_lengths(phase.training.sources(), phase.sampling);
     for (auto& batch : config::sample_batches(lengths, phase.sampling.tokens_per_step, seed)) {
       batches.push_back(std::move(batch));
     }

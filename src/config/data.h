@@ -36,6 +36,8 @@ struct Data {
   const DataPhase& at(int64_t step) const { return phases[index_at(step)]; }
 
   PhasedSampler sampler() const;
+  // Of all sequences of all phases.
+  std::vector<int64_t> sequence_lengths() const;
   // Lengths by batch to propose strategies with: of every phase, as config::sample_batches.
   std::vector<std::vector<int64_t>> sample_batches(uint64_t seed) const;
   // Parts per million of the tokens that training's loss counts, in the phase in which most do.

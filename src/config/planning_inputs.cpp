@@ -10,6 +10,7 @@
 #include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"
+#include "cost/cut_stages.h"
 #include "cost/exchange.h"
 #include "cost/shipped.h"
 #include "model/hugging_face.h"
@@ -120,6 +121,15 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
   return calibration;
 }
 
+void cut_stages(const std::vector<int64_t>& lengths, PlanningInputs& inputs) {
+  const std::string& by = inputs.options.stages;
+  if (by == "time") {
+    inputs.calibration.options = cost::cut_by_time(std::move(inputs.calibration.options), lengths);
+  } else if (by != "layers") {
+    throw InputError(text("stages is '", by, "': cut them by time or layers"));
+  }
+}
+
 void resolve_batches(PlanningInputs& inputs) {
   if (inputs.lengths.empty())
     throw InputError("no lengths are given: name a corpus or a file with one length a line");
@@ -204,6 +214,8 @@ PlanningInputs resolve_machine(const PlanningOptions& options) {
   inputs.cluster = resolve_cluster(inputs.options);
   inputs.strategies = read_strategies(options.strategies, inputs.options.gpus);
   inputs.calibration = resolve_calibration(inputs);
+  constexpr int64_t kUsualTokens = 4096;
+  cut_stages({kUsualTokens}, inputs);
   return inputs;
 }
 
@@ -215,6 +227,7 @@ PlanningInputs resolve_planning(const PlanningOptions& options, std::vector<int3
   PlanningInputs inputs = resolve_machine(options);
   inputs.lengths = std::move(lengths);
   resolve_batches(inputs);
+  cut_stages(inputs.sequence_lengths(), inputs);
   return inputs;
 }
 
@@ -240,6 +253,7 @@ Json to_json(const PlanningInputs& inputs) {
           {"context_length", options.context_length},
           {"tokens_per_step", options.tokens_per_step},
           {"seed", options.seed},
+          {"stages", options.stages},
           {"exchange", options.exchange}};
 }
 

@@ -25,6 +25,7 @@ struct PlanningOptions {
   int64_t tokens_per_step = 200'000;    // 0: all documents are one batch
   std::vector<std::string> strategies;  // texts or files of them (config/strategy_file.h)
   int64_t seed = 1;                     // of the order in which documents are drawn
+  std::string stages = "time";          // what stages are cut by: time or layers
   std::string exchange = "auto";        // between lanes: auto, cycle, or the one that is used: ring, heads, nested
 };
 

@@ -243,6 +243,7 @@ ParallelConfig read_parallel(TomlSection& section) {
   }
   section.read_choice("method", parallel.method, {"ours", "paper"});
   section.read_choice("exchange", parallel.exchange, {"auto", "ring", "heads", "nested", "cycle"});
+  section.read_choice("stages", parallel.stages, {"time", "layers"});
   section.read_in("max_cp", parallel.max_cp, base::Range<int>{0, 1 << 20});
   section.read("share", parallel.share);
   section.read("calibration", parallel.calibration);

@@ -91,6 +91,7 @@ struct ParallelConfig {
   std::string select = "best";          // best | cycle | an index
   std::string method = "ours";          // ours | paper
   std::string exchange = "auto";        // auto | ring | heads | nested | cycle: between lanes
+  std::string stages = "time";          // time | layers: what pipelines' stages are cut by
   int max_cp = 0;                       // most lanes of a pipeline that "auto" may propose; 0: all ranks'
   bool share = true;                    // whether its lanes may share parameters
   std::string calibration = "auto";     // a file | a shipped name | analytic | auto

@@ -11,6 +11,7 @@
 #include "config/sampling.h"
 #include "config/strategy_file.h"
 #include "cost/analytic.h"
+#include "cost/cut_stages.h"
 #include "cost/exchange.h"
 #include "cost/loss_share.h"
 #include "cost/shipped.h"
@@ -129,9 +130,18 @@ PlannerChoices choices_of(const RunConfig& config, int world_size) {
   return choices;
 }
 
+cost::CostModel cost_of_data(const RunConfig& config, const Data& data, const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost::with_loss_share(cost.options(), data.loss_ppm());
+  if (config.parallel.stages == "time") {
+    const std::vector<int64_t> lengths = data.sequence_lengths();
+    if (!lengths.empty()) options = cost::cut_by_time(std::move(options), lengths);
+  }
+  return cost::CostModel(std::move(options));
+}
+
 PlanningTask task_of(const RunConfig& config, const Data& data, const cost::CostModel& cost, int world_size) {
   PlanningTask task{.world_size = world_size,
-                    .cost = cost::CostModel(cost::with_loss_share(cost.options(), data.loss_ppm())),
+                    .cost = cost_of_data(config, data, cost),
                     .context_length = data.longest_sequence(),
                     .seed = static_cast<uint64_t>(config.data.seed),
                     .choices = choices_of(config, world_size)};

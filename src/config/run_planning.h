@@ -23,6 +23,10 @@ std::vector<int> tensor_parallel_degrees(const RunConfig& config, int world_size
 // The sections parallel and memory. InputError as configured_strategies and for an unknown method.
 PlannerChoices choices_of(const RunConfig& config, int world_size);
 
+// The same machine for what a run trains on: heads take the time of tokens that have a loss, and stages are
+// cut by the times of its sequences where parallel.stages says so.
+cost::CostModel cost_of_data(const RunConfig& config, const Data& data, const cost::CostModel& cost);
+
 // The run's planning: its choices for its corpora.
 PlanningTask task_of(const RunConfig& config, const Data& data, const cost::CostModel& cost, int world_size);
 

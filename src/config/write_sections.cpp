@@ -99,13 +99,10 @@ toml::table optimizer_table(const OptimizerConfig& optimizer) {
 }
 
 toml::table parallel_table(const ParallelConfig& parallel) {
-  toml::table table{{"proposed", parallel.proposed},
-                    {"method", parallel.method},
-                    {"exchange", parallel.exchange},
-                    {"max_cp", parallel.max_cp},
-                    {"share", parallel.share},
-                    {"calibration", parallel.calibration},
-                    {"gpus_per_node", parallel.gpus_per_node}};
+  toml::table table{{"proposed", parallel.proposed},       {"method", parallel.method},
+                    {"exchange", parallel.exchange},       {"stages", parallel.stages},
+                    {"max_cp", parallel.max_cp},           {"share", parallel.share},
+                    {"calibration", parallel.calibration}, {"gpus_per_node", parallel.gpus_per_node}};
   if (parallel.strategies.empty()) {
     table.insert("strategies", "auto");
   } else {

@@ -36,7 +36,7 @@ const char* name_of(CellKind kind) {
 
 std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options) {
   auto figures = std::make_shared<Figures>();
-  figures->program = model::Program(options.shape);
+  figures->program = model::Program(options.shape, options.cut_times);
   const model::Program& program = figures->program;
   figures->windowed_before = {0};
   for (int64_t position = 0; position < program.size(); ++position) {

@@ -102,6 +102,7 @@ class CostModel {
     BackwardCells backward_cells = BackwardCells::kSplit;
     ShareTraits share_traits;
     ExchangeSet exchanges;  // that planners choose from
+    model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.
     bool repeat_forward = false;
@@ -151,7 +152,7 @@ class CostModel {
   int slowest_stage(const strategy::Scheme& scheme) const;
   // The operations of a stage, and how many blocks are among them.
   base::Interval stage_run(const strategy::Scheme& scheme, int stage) const {
-    return program().of_stage(scheme.pp, stage);
+    return program().of_stage(scheme.tp, scheme.pp, stage);
   }
   int64_t stage_blocks(const strategy::Scheme& scheme, int stage) const {
     return program().blocks_in(stage_run(scheme, stage)).size();

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cost/memory_cost.h"
 #include "cost/test_model.h"
+#include "model/tuning.h"
 
 namespace sluice::cost {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/cut_stages.h"
 #include "cost/memory_cost.h"
 
 namespace sluice::cost {
@@ -75,7 +76,7 @@ int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int he
   const model::Shape& shape = cost.options().shape;
   const ExchangeBytes more =
       exchange_bytes(shape, scheme.tp, cost.options().memory.element_bytes, head_lanes);
-  const int64_t layers = cost.stage_blocks(scheme, 0);
+  const int64_t layers = std::ranges::max(stage_layers(cost, scheme));
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
   return MemoryCost(cost, scheme).held_bytes_per_token() + layers * kept_of(more, cost) + at_work;

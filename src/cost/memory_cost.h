@@ -1,6 +1,7 @@
 // What the ranks of a scheme need of memory: what is proved before a step runs, in bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cost/cost_model.h"
@@ -57,8 +58,9 @@ class MemoryCost {
   const CostModel::Options& options() const { return cost_.options(); }
   const model::Program& program() const { return cost_.program(); }
   model::TokenBytes token_bytes(int64_t position) const;
-  // The first stages, among which is the one that holds most of a micro-batch.
-  int stages_to_compare() const { return program().uniform() ? 1 : scheme_.pp; }
+  // The first stages, among which is the one that holds most of a micro-batch: of alike blocks no stage has
+  // more than the first, or, where the embedding takes the time of some, the second.
+  int stages_to_compare() const { return program().uniform() ? std::min(scheme_.pp, 2) : scheme_.pp; }
   // The blocks of a run, without those that are of the kind of the one before.
   template <typename Visit>
   void for_each_kind_of_block(base::Interval run, Visit visit) const;

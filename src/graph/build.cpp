@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_time.h"
+#include "cost/cut_stages.h"
 #include "cost/exchange.h"
 #include "graph/clock.h"
 #include "graph/lower.h"
@@ -42,6 +43,19 @@ class GraphPasses {
   std::vector<PassTime>* times_;
 };
 
+// A plan that was made for other times may cut the model elsewhere.
+void refuse_other_stages(const strategy::StepPlan& plan, const cost::CostModel& cost) {
+  for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+    if (pipeline.stage_layers.empty()) continue;
+    const std::vector<int64_t> layers = cost::stage_layers(cost, pipeline.pipeline.scheme);
+    if (pipeline.stage_layers == layers) continue;
+    throw base::InputError(base::text("the plan's stages of ", to_text(pipeline.pipeline.scheme), " have ",
+                                      strategy::stages_text(pipeline.stage_layers),
+                                      " layers, but by the times ", strategy::stages_text(layers),
+                                      ": plan again with this calibration"));
+  }
+}
+
 }  // namespace
 
 base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model::ParameterTable& table,
@@ -51,6 +65,8 @@ base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model:
   if (const std::string fault = cost::exchange_fault(table.shape, plan); !fault.empty())
     throw base::InputError(fault);
   const Program& program = table.program;
+  SLUICE_ASSERT(program.cuts_as(cost.program()), "the parameters' stages are not those of the times");
+  refuse_other_stages(plan, cost);
   std::shared_ptr<const LinkPlan> links;
   std::vector<int> rounds;
   std::vector<PipelineDraft> drafts;

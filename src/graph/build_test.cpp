@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <tuple>
 
 #include "base/rng.h"
 #include "cost/memory_cost.h"
 #include "graph/clock.h"
+#include "graph/memory.h"
 #include "graph/testing.h"
 #include "graph/verifier.h"
 
@@ -278,7 +281,7 @@ TEST(Build, AFirstPassCutByRoundsTakesTheUncutOneAndItsWaits) {
     const std::vector<int> rounds = pull_rounds(program, cut.links->rounds);
     int64_t free_ns = 0, waits_ns = 0;
     for (const Node* part : parts) {
-      const base::Interval stage = program.of_stage(staged ? 2 : 1, 0);
+      const base::Interval stage = program.of_stage(1, staged ? 2 : 1, 0);
       int64_t ready_ns = 0;
       for (int64_t at = part->cell().run.begin; at < std::min(part->cell().run.end + 1, stage.end); ++at)
         ready_ns = std::max(ready_ns, arrived_ns[static_cast<size_t>(rounds[static_cast<size_t>(at)])]);

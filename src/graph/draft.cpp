@@ -231,7 +231,7 @@ std::vector<PipelineDraft> draft(const strategy::StepPlan& plan, const Program& 
                         .admitted_after = {},
                         .stages = {}};
     for (int stage = 0; stage < draft.load.stages; ++stage) {
-      draft.stages.push_back({program.of_stage(draft.load.stages, stage), {}, {}});
+      draft.stages.push_back({cost.stage_run(draft.plan->pipeline.scheme, stage), {}, {}});
     }
     if (purpose == Purpose::kTrain) {
       const schedule::PipelineSchedule schedule = schedule::schedule_pipeline(draft.load);

@@ -14,6 +14,7 @@
 #include "graph/build.h"
 #include "model/head_parts.h"
 #include "model/parameters.h"
+#include "model/tuning.h"
 #include "strategy/pass.h"
 
 namespace sluice::graph::testing {
@@ -35,6 +36,7 @@ struct CostOptions {
   int gpus_per_node = 8;
   int64_t device_bytes = 1 << 20;
   int64_t latency_ns = 50;
+  model::KindTimes cut_times = {};
 };
 
 // Round figures: a layer's forward takes 10 ns a token and 100 a micro-batch, over tp; 1000 bytes saved a
@@ -42,22 +44,26 @@ struct CostOptions {
 inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& options = {}) {
   cost::CostModel::Options result;
   result.shape = shape;
+  const size_t kinds = model::Program(shape).kinds().size();
   for (int tp = 1; tp <= 8; ++tp) {
     const double share = 1.0 / tp;
     const cost::Quadratic embedding = cost::Quadratic::from_ns(0, share, 10);
-    result.kinds_by_tp[tp] = {{.times = {embedding, embedding, {}}},
-                              {{cost::Quadratic::from_ns(0.01 * share, 10 * share, 100),
+    const cost::KindCost layer{{cost::Quadratic::from_ns(0.01 * share, 10 * share, 100),
                                 cost::Quadratic::from_ns(0.02 * share, 11 * share, 120),
                                 cost::Quadratic::from_ns(0, 10 * share, 80)},
                                16,
-                               4},
-                              {.times = {cost::Quadratic::from_ns(0, 15 * share, 50), {}, {}}}};
+                               4};
+    std::vector<cost::KindCost>& of_kinds = result.kinds_by_tp[tp];
+    of_kinds.assign(kinds, layer);
+    of_kinds.front() = {.times = {embedding, embedding, {}}};
+    of_kinds.back() = {.times = {cost::Quadratic::from_ns(0, 15 * share, 50), {}, {}}};
   }
   result.intra = {options.latency_ns, 40'000'000'000};
   result.inter = {2 * options.latency_ns, 10'000'000'000};
   result.update_ps_per_element = 50;
   result.memory.device_bytes = options.device_bytes;
   result.gpus_per_node = options.gpus_per_node;
+  result.cut_times = options.cut_times;
   return cost::CostModel(result);
 }
 

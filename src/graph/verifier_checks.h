@@ -64,6 +64,9 @@ struct Context {
   const strategy::Pipeline& pipeline(int index) const {
     return graph.plan.pipelines[static_cast<size_t>(index)].pipeline;
   }
+  base::Interval stage_run(const strategy::Scheme& scheme, int stage) const {
+    return program.of_stage(scheme.tp, scheme.pp, stage);
+  }
   // Which of `units` it is; -1 when the plan has none such.
   int unit_of(const UnitOnStage& at) const;
   // The operations whose parameters a cell needs, and whose gradients are whole behind it.

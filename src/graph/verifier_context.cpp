@@ -57,7 +57,7 @@ Interval Context::gathered_by(const Node& node) const {
   const strategy::Scheme& scheme = pipeline(cell.pipeline).scheme;
   if (scheme.share == 1) return cell.run;
   const CellKind kind = node.cell_kind();
-  return graph::gathered_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)));
+  return graph::gathered_by(kind, cell.run, at_work(program, kind, stage_run(scheme, cell.stage)));
 }
 
 Interval Context::summed_by(const Node& node) const {
@@ -66,8 +66,7 @@ Interval Context::summed_by(const Node& node) const {
   if (scheme.share == 1) return cell.run;
   const CellKind kind = node.cell_kind();
   const int behind = sums_behind[static_cast<size_t>(cell.pipeline)][static_cast<size_t>(cell.stage)];
-  return graph::summed_by(kind, cell.run, at_work(program, kind, program.of_stage(scheme.pp, cell.stage)),
-                          behind);
+  return graph::summed_by(kind, cell.run, at_work(program, kind, stage_run(scheme, cell.stage)), behind);
 }
 
 bool Context::runs_on(const Node& node, int unit, int stage, int stages) const {

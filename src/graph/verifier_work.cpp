@@ -77,7 +77,7 @@ class Completeness {
     const Interval run = cell.run;
     const Interval may =
         cell.stage >= 0 && cell.stage < pipeline.scheme.pp
-            ? at_work(context_.program, kind, context_.program.of_stage(pipeline.scheme.pp, cell.stage))
+            ? at_work(context_.program, kind, context_.stage_run(pipeline.scheme, cell.stage))
             : Interval{};
     if (run.empty() || base::intersect(run, may) != run) {
       return faults_.add("'", label(node), "' is not a part of its stage");

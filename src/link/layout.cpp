@@ -65,7 +65,7 @@ ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy:
     const strategy::Scheme& scheme = pipeline.scheme;
     require_cuttable(table.shape, scheme);
     for (int stage = 0; stage < scheme.pp; ++stage) {
-      for (const int index : table.program.buckets_of(table.program.of_stage(scheme.pp, stage))) {
+      for (const int index : table.program.buckets_of(table.program.of_stage(scheme.tp, scheme.pp, stage))) {
         const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
         for (int lane = 0; lane < scheme.cp; ++lane) {
           for (int t = 0; t < scheme.tp; ++t) {
@@ -108,12 +108,12 @@ int Rounds::round_of(int bucket) const {
 Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& strategy) {
   const model::Program& program = table.program;
   int64_t count = 1;
-  int stages = 1;
+  strategy::Scheme deepest;
   for (const auto& [scheme, ranks] : strategy.pipelines) {
-    stages = std::max(stages, scheme.pp);
+    if (scheme.pp > deepest.pp) deepest = scheme;
     const int64_t at_once = int64_t{scheme.tp} * scheme.share;
     for (int stage = 0; stage < scheme.pp; ++stage) {
-      const int64_t blocks = program.blocks_in(program.of_stage(scheme.pp, stage)).size();
+      const int64_t blocks = program.blocks_in(program.of_stage(scheme.tp, scheme.pp, stage)).size();
       count = std::max(count, (blocks + at_once - 1) / at_once);
     }
   }
@@ -125,8 +125,8 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
       result.buckets[static_cast<size_t>(round)].push_back(static_cast<int>(bucket));
   };
   travels(program.embedding(), 0);
-  for (int stage = 0; stage < stages; ++stage) {
-    const base::Interval own = program.blocks_in(program.of_stage(stages, stage));
+  for (int stage = 0; stage < deepest.pp; ++stage) {
+    const base::Interval own = program.blocks_in(program.of_stage(deepest.tp, deepest.pp, stage));
     for (int64_t round = 0; round < count; ++round) {
       const base::Interval part = base::even_part(own.size(), count, round);
       for (int64_t at = own.begin + part.begin; at < own.begin + part.end; ++at) travels(at, round);

@@ -58,7 +58,11 @@ int64_t ParameterTable::trained_size() const {
 
 ParameterTable parameter_table(const Shape& shape) {
   validate(shape);
-  ParameterTable table{.shape = shape, .program = Program(shape), .buckets = {}};
+  return parameter_table(shape, Program(shape));
+}
+
+ParameterTable parameter_table(const Shape& shape, Program program) {
+  ParameterTable table{.shape = shape, .program = std::move(program), .buckets = {}};
   for (size_t index = 0; index < table.program.buckets().size(); ++index) {
     table.buckets.push_back(bucket(table.program, static_cast<int>(index)));
   }

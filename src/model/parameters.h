@@ -47,6 +47,8 @@ struct ParameterTable {
   const Bucket& head() const { return first_of(program.head()); }
 };
 
+// `program`: of the shape; it says how stages are cut.
+ParameterTable parameter_table(const Shape& shape, Program program);
 ParameterTable parameter_table(const Shape& shape);
 
 // The rows of `parameter` that TP rank t of tp holds, ascending by group: for each group its units

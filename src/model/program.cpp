@@ -10,12 +10,18 @@
 namespace sluice::model {
 namespace {
 
-// Multiply-adds of a token at a usual length, by which stages are cut.
-int64_t relative_work(const Kind& kind) {
+constexpr int kAnyTp = 0;  // in Body::cuts
+
+// Multiply-adds of a token at a usual length, of blocks.
+std::vector<int64_t> relative_work(const std::vector<std::shared_ptr<const Kind>>& kinds) {
   constexpr int64_t kUsualTokens = 4096;
-  const TokenWork work = kind.work();
-  const int64_t seen = work.window > 0 ? std::min(work.window, kUsualTokens) : kUsualTokens;
-  return work.products + work.attention * seen;
+  std::vector<int64_t> relative(kinds.size());
+  for (size_t kind = 1; kind + 1 < kinds.size(); ++kind) {
+    const TokenWork work = kinds[kind]->work();
+    const int64_t seen = work.window > 0 ? std::min(work.window, kUsualTokens) : kUsualTokens;
+    relative[kind] = work.products + work.attention * seen;
+  }
+  return relative;
 }
 
 // Numbers the kinds of blocks as they come up, behind the embedding's.
@@ -35,7 +41,7 @@ std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr
 
 }  // namespace
 
-Program::Program(const Shape& shape) {
+Program::Program(const Shape& shape, const KindTimes& times) {
   const auto body = std::make_shared<Body>();
   body->kinds = {std::make_shared<EmbeddingKind>(shape)};
   const std::vector<int> of_block = kinds_of_blocks(shape, body->kinds);
@@ -61,33 +67,34 @@ Program::Program(const Shape& shape) {
     std::vector<int>& head = body->operations.back().buckets;
     head.insert(head.begin(), tied.begin(), tied.end());
   }
+  const auto trained = std::ranges::find(body->buckets, true, &BucketPlace::trained);
+  body->first_trained =
+      trained != body->buckets.end() ? trained->position : static_cast<int64_t>(body->operations.size());
 
-  std::vector<int64_t> work;
-  for (const auto& kind : body->kinds) work.push_back(relative_work(*kind));
-  body->work_before = {0, 0};
-  for (const int kind : of_block) {
-    body->work_before.push_back(body->work_before.back() + work[static_cast<size_t>(kind)]);
+  const auto cut = [&](int tp, const std::vector<int64_t>& of_kind) {
+    std::vector<int64_t> of_operation;
+    for (const Operation& operation : body->operations)
+      of_operation.push_back(of_kind[static_cast<size_t>(operation.kind)]);
+    body->cuts.try_emplace(tp, of_operation);
+  };
+  cut(kAnyTp, relative_work(body->kinds));
+  for (const auto& [tp, of_kind] : times) {
+    SLUICE_ASSERT(
+        tp > kAnyTp && of_kind.size() == body->kinds.size(),
+        base::text("times of ", of_kind.size(), " kinds for ", body->kinds.size(), " under tp ", tp));
+    cut(tp, of_kind);
   }
+  body->times = times;
   body_ = body;
 }
 
-base::Interval Program::of_stage(int stages, int stage) const {
-  const std::vector<int64_t>& before = body_->work_before;
-  SLUICE_ASSERT(stage >= 0 && stage < stages && stages <= blocks().size(),
-                base::text("stage ", stage, " of ", stages, " in ", blocks().size(), " blocks"));
-  base::Interval run{0, blocks().begin};
-  for (int s = 0; s <= stage; ++s) {
-    const int64_t left = stages - s;
-    run.begin = run.end;
-    const int64_t part = (before.back() - before[static_cast<size_t>(run.begin)] + left - 1) / left;
-    const int64_t until = before[static_cast<size_t>(run.begin)] + part;
-    const auto reached = std::lower_bound(before.begin() + run.begin + 1, before.end(), until);
-    // One block at least remains for each stage behind.
-    run.end = std::min<int64_t>(reached - before.begin(), blocks().end - (left - 1));
-  }
-  if (stage == 0) run.begin = embedding();
-  if (stage == stages - 1) run.end = size();
-  return run;
+base::Interval Program::of_stage(int tp, int stages, int stage) const {
+  const auto own = body_->cuts.find(tp);
+  return (own != body_->cuts.end() ? own : body_->cuts.begin())->second.of_stage(stages, stage);
+}
+
+bool Program::cuts_as(const Program& other) const {
+  return body_ == other.body_ || body_->times == other.body_->times;
 }
 
 // Blocks first: their faults say more.

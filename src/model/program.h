@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,8 +12,12 @@
 #include "base/interval.h"
 #include "model/kind.h"
 #include "model/shape.h"
+#include "model/stage_cuts.h"
 
 namespace sluice::model {
+
+// By TP degree: what an operation of each of Program::kinds() takes, in any unit.
+using KindTimes = std::map<int, std::vector<int64_t>>;
 
 struct Operation {
   int kind = 0;              // in Program::kinds()
@@ -31,8 +36,9 @@ struct BucketPlace {
 class Program {
  public:
   Program() = default;
-  // REQUIRES: a valid shape.
-  explicit Program(const Shape& shape);
+  // Stages are cut by `times`; under TP degrees that they do not name, by the multiply-adds of blocks, beside
+  // which the ends count nothing. REQUIRES: a valid shape, times of every kind.
+  explicit Program(const Shape& shape, const KindTimes& times = {});
 
   // The embedding's first, then those of blocks, the head's last.
   const std::vector<std::shared_ptr<const Kind>>& kinds() const { return body_->kinds; }
@@ -48,10 +54,11 @@ class Program {
   // Whether all blocks are of one kind.
   bool uniform() const { return kinds().size() == 3; }
 
-  // The run of a stage: blocks, the embedding on the first, the head on the last. Front to back each stage
-  // takes blocks until it has its even part of the work that is left, so of alike blocks the first (blocks
-  // mod stages) stages have one more. REQUIRES: 1 <= stages <= blocks.
-  base::Interval of_stage(int stages, int stage) const;
+  // The run of a stage under a TP degree: blocks, the embedding on the first, the head on the last
+  // (model/stage_cuts.h). REQUIRES: 0 <= stage < stages <= blocks.
+  base::Interval of_stage(int tp, int stages, int stage) const;
+  // Whether the other program, of the same shape, has the same stages.
+  bool cuts_as(const Program& other) const;
   // Why TP cannot cut an operation, or "". REQUIRES: tp >= 1.
   std::string tp_fault(int tp) const;
   // The buckets of a run, ascending.
@@ -63,13 +70,22 @@ class Program {
       return body_->buckets[static_cast<size_t>(bucket)].trained;
     });
   }
+  // The first operation that trains, size() where none does: nothing before it has gradients, and nothing is
+  // kept of it for a backward pass.
+  int64_t first_trained() const { return body_->first_trained; }
+  // The part of a run that a backward pass walks. The head's backward is in its forward.
+  base::Interval walked_back(base::Interval run) const {
+    return base::intersect(run, {first_trained(), head()});
+  }
 
  private:
   struct Body {
     std::vector<std::shared_ptr<const Kind>> kinds;
     std::vector<Operation> operations;
     std::vector<BucketPlace> buckets;
-    std::vector<int64_t> work_before;  // by position: of the blocks before it, relative to each other
+    int64_t first_trained = 0;
+    KindTimes times;
+    std::map<int, StageCuts> cuts;  // by TP degree; 0: of those without times
   };
   std::shared_ptr<const Body> body_;
 };

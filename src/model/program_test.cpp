@@ -14,10 +14,10 @@ using testing::ElementsAre;
 TEST(Program, OuterStagesHaveTheEnds) {
   const Program program(test_shape(4));
   EXPECT_EQ(program.size(), 6);
-  EXPECT_EQ(program.of_stage(1, 0), (Interval{0, 6}));
-  EXPECT_EQ(program.of_stage(3, 0), (Interval{0, 3}));
-  EXPECT_EQ(program.of_stage(3, 1), (Interval{3, 4}));
-  EXPECT_EQ(program.of_stage(3, 2), (Interval{4, 6}));
+  EXPECT_EQ(program.of_stage(1, 1, 0), (Interval{0, 6}));
+  EXPECT_EQ(program.of_stage(1, 3, 0), (Interval{0, 3}));
+  EXPECT_EQ(program.of_stage(1, 3, 1), (Interval{3, 4}));
+  EXPECT_EQ(program.of_stage(1, 3, 2), (Interval{4, 6}));
 }
 
 TEST(Program, StagesOfAlikeBlocksDifferByOneAndTheFirstHaveMore) {
@@ -26,7 +26,7 @@ TEST(Program, StagesOfAlikeBlocksDifferByOneAndTheFirstHaveMore) {
     for (int stages = 1; stages <= blocks; ++stages) {
       int64_t next = 0;
       for (int stage = 0; stage < stages; ++stage) {
-        const Interval run = program.of_stage(stages, stage);
+        const Interval run = program.of_stage(1, stages, stage);
         EXPECT_EQ(run.begin, next);
         EXPECT_EQ(program.blocks_in(run).size(), blocks / stages + (stage < blocks % stages ? 1 : 0));
         next = run.end;
@@ -34,6 +34,19 @@ TEST(Program, StagesOfAlikeBlocksDifferByOneAndTheFirstHaveMore) {
       EXPECT_EQ(next, program.size());
     }
   }
+}
+
+// A head that takes as long as three blocks under a degree of one, and half a block under two.
+TEST(Program, StagesAreCutByTheTimesOfTheirDegree) {
+  const Shape shape = test_shape(8);
+  const Program even(shape), timed(shape, {{1, {1, 10, 30}}, {2, {1, 10, 5}}});
+  EXPECT_EQ(even.of_stage(1, 2, 0), (Interval{0, 5}));
+  EXPECT_EQ(timed.of_stage(1, 2, 0), (Interval{0, 6}));
+  EXPECT_EQ(timed.of_stage(1, 2, 1), (Interval{6, 10}));
+  EXPECT_EQ(timed.of_stage(2, 2, 0), (Interval{0, 5}));
+  EXPECT_EQ(timed.of_stage(4, 2, 0), even.of_stage(4, 2, 0));
+  EXPECT_TRUE(timed.cuts_as(Program(shape, {{1, {1, 10, 30}}, {2, {1, 10, 5}}})));
+  EXPECT_FALSE(timed.cuts_as(even));
 }
 
 TEST(Program, ATiedHeadReadsTheEmbeddingsBucket) {

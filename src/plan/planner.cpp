@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/cut_stages.h"
 #include "plan/relax.h"
 
 namespace sluice::plan {
@@ -107,7 +108,12 @@ std::vector<size_t> Planner::preference(int64_t step) const {
 std::optional<StepPlan> Planner::plan_under_policy(int64_t step,
                                                    const std::vector<Sequence>& sequences) const {
   std::optional<StepPlan> plan = options_.method->plan(*this, step, sequences);
-  if (plan) set_policy(*plan, cost_.policy());
+  if (!plan) return plan;
+  set_policy(*plan, cost_.policy());
+  for (strategy::PipelinePlan& pipeline : plan->pipelines) {
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    if (scheme.pp > 1) pipeline.stage_layers = cost::stage_layers(cost_, scheme);
+  }
   return plan;
 }
 

@@ -222,6 +222,24 @@ TEST_F(Equivalence, RandomDelaysChangeNothingAtAll) {
   expect_delays_change_nothing(std::move(options));
 }
 
+// Under a degree of one the head takes as long as two layers, under two the embedding does.
+TEST_F(Equivalence, StagesCutByTime) {
+  RunOptions options;
+  options.cut_times = {{1, {0, 10, 20}}, {2, {20, 10, 0}}};
+  const model::Program program(options.shape, options.cut_times);
+  ASSERT_EQ(program.of_stage(1, 2, 0).size(), 1 + 3);
+  ASSERT_EQ(program.of_stage(2, 2, 0).size(), 1 + 1);
+  options.world_size = 4;
+  options.strategies = {"<1,2,1> + <2,1,1>", "<2,2,1>",   "<1,3,1> + <1,1,1>",
+                        "<1,2,2>",           "<1,2,2,2>", "2x<1,2,1>"};
+  for (const auto plan : {&dealt_plan, &ringed_plan}) {
+    options.plan = plan;
+    expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+  }
+  options.policies = {{.recompute = true}, {.offload_permille = 500}, {}};
+  expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
+}
+
 TEST_F(Equivalence, TiedEmbeddings) {
   RunOptions options;
   options.shape.tie_embeddings = true;

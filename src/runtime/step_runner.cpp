@@ -58,7 +58,7 @@ void StepRunner::open_stage(const StepTokens& tokens) {
       resources_.communicators.tensor_parallel(pipeline_->tp_group(place_.stage, place_.lane)), scheme.tp,
       place_.t};
   resources_.context.lanes = resources_.lanes;
-  run_ = table.program.of_stage(scheme.pp, place_.stage);
+  run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
   const auto shards = [&](auto member) {
     return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
   };
@@ -227,7 +227,6 @@ void StepRunner::add_vector_gradients(MicroBatch& batch, int64_t position) {
 
 void StepRunner::forward(const Node& node) {
   if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
-  const auto purpose = optimizer_ != nullptr ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
   const base::Interval run = node.cell().run;
   for (int64_t position = run.begin; position < run.end; ++position) {
     operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {

@@ -240,7 +240,7 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
                        int t, const model::ParameterTable& table, const Precision& precision,
                        int gpus_per_node) {
   const strategy::Scheme& scheme = plan.pipeline.scheme;
-  const base::Interval run = table.program.of_stage(scheme.pp, stage);
+  const base::Interval run = table.program.of_stage(scheme.tp, scheme.pp, stage);
   const int64_t gathered_bytes = comm::size_of(precision.compute),
                 summed_bytes = comm::size_of(precision.reduced());
   std::vector<bool> contributes;
@@ -378,8 +378,10 @@ class RankRun {
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
-    const cost::CostModel cost =
-        small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision());
+    cost::CostModel::Options machine =
+        small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision()).options();
+    machine.cut_times = options_.cut_times;
+    const cost::CostModel cost(std::move(machine));
     for (int64_t step = 0; step < options_.steps; ++step) {
       train_step(engine, cost, step);
       if (step % 5 == 0) evaluate(engine, cost, step);
@@ -507,7 +509,8 @@ class RankRun {
 
 RunRecord run_in_process(const RunOptions& options) {
   at::set_num_threads(1);
-  const model::ParameterTable table = model::parameter_table(options.shape);
+  const model::ParameterTable table =
+      model::parameter_table(options.shape, model::Program(options.shape, options.cut_times));
   comm::FakeOptions fake;
   fake.max_delay_ns = options.max_delay_ns;
   comm::FakeWorld world(options.world_size, fake);

@@ -90,6 +90,7 @@ struct RunOptions {
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   model::Shape shape = small_shape();
+  model::KindTimes cut_times;      // by which stages are cut
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks
   // Micro-batch (or ring) i runs under policies[i mod size]; empty: all keep everything.
   std::vector<strategy::MemoryPolicy> policies;

@@ -27,6 +27,7 @@ void add_pipeline(base::CanonicalBytes& bytes, const PipelinePlan& plan) {
   bytes.add((int64_t{scheme.share - 1} << 32) + scheme.cp);
   bytes.add(static_cast<int64_t>(plan.pipeline.ranks.size()));
   for (const int rank : plan.pipeline.ranks) bytes.add(int64_t{rank});
+  for (const int64_t layers : plan.stage_layers) bytes.add(layers);
   const std::vector<std::vector<MicroBatch>> lanes = micro_batches(plan);
   bytes.add(plan.max_len_tokens).add(static_cast<int64_t>(lanes.size()));
   for (const std::vector<MicroBatch>& lane : lanes) {
@@ -48,6 +49,12 @@ int64_t MicroBatch::tokens() const {
   int64_t total = 0;
   for (const Piece& piece : pieces) total += piece.tokens();
   return total;
+}
+
+std::string stages_text(const std::vector<int64_t>& stage_layers) {
+  std::vector<std::string> parts;
+  for (const int64_t layers : stage_layers) parts.push_back(base::text(layers));
+  return base::join(parts, ", ");
 }
 
 Strategy StepPlan::strategy() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,12 @@ struct PipelinePlan {
   Pipeline pipeline;
   int64_t max_len_tokens = 0;  // what one lane's micro-batch may hold
   std::vector<Unit> units;     // in the order of injection; each lane runs those that lie on it in this order
+  std::vector<int64_t> stage_layers = {};  // first to last, of several stages; empty: not said
   bool operator==(const PipelinePlan&) const = default;
 };
+
+// "9, 9, 8": layers by stage.
+std::string stages_text(const std::vector<int64_t>& stage_layers);
 
 // What one lane has of a unit: `unit` is its index in PipelinePlan::units.
 struct MicroBatch {
@@ -81,6 +86,7 @@ StepPlan step_plan_from_json(const base::Json& json, int world_size, const std::
 
 // InputError naming the fault unless
 // - the strategy is valid;
+// - the layers of stages, where they are said, are as many numbers above 0 as there are stages;
 // - every sequence is in exactly one unit, as long as it is;
 // - every unit lies on lanes of its pipeline, in the order of injection, and gives each of them tokens, but
 //   no more than the pipeline's max_len_tokens;

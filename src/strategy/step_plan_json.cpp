@@ -43,10 +43,12 @@ Json pipeline_to_json(const PipelinePlan& plan) {
     for (const MicroBatch& each : lane)
       listed.push_back(micro_batch_to_json(plan.units[static_cast<size_t>(each.unit)], each));
   }
-  return {{"scheme", to_text(plan.pipeline.scheme)},
-          {"max_len", plan.max_len_tokens},
-          {"ranks", plan.pipeline.ranks},
-          {"lanes", std::move(lanes)}};
+  Json json = {{"scheme", to_text(plan.pipeline.scheme)},
+               {"max_len", plan.max_len_tokens},
+               {"ranks", plan.pipeline.ranks},
+               {"lanes", std::move(lanes)}};
+  if (!plan.stage_layers.empty()) json["stage_layers"] = plan.stage_layers;
+  return json;
 }
 
 // read()'s result; InputErrors get `name` in front.
@@ -109,6 +111,13 @@ PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
       throw InputError(text(where, " is ", base::excerpt(rank), ": give a rank, counted from 0"));
     plan.pipeline.ranks.push_back(rank.get<int>());
   });
+  if (json.contains("stage_layers")) {
+    for_each_item(json, "stage_layers", name, [&](const Json& layers, const std::string& where) {
+      if (!base::holds_integer<int64_t>(layers))
+        throw InputError(text(where, " is ", base::excerpt(layers), ": give a number of layers"));
+      plan.stage_layers.push_back(layers.get<int64_t>());
+    });
+  }
   for_each_item(json, "lanes", name, [&](const Json& lane, const std::string& lane_name) {
     std::vector<ListedMicroBatch>& listed = lanes.emplace_back();
     for_each_item(lane, lane_name, [&](const Json& micro_batch, const std::string& where) {

@@ -30,6 +30,15 @@ void validate_sequences(const StepPlan& plan) {
   }
 }
 
+void validate_stages(const PipelinePlan& plan) {
+  const std::vector<int64_t>& layers = plan.stage_layers;
+  const bool fits =
+      layers.size() == static_cast<size_t>(plan.pipeline.scheme.pp) && std::ranges::min(layers) > 0;
+  if (layers.empty() || fits) return;
+  throw InputError(text("stage_layers of ", to_text(plan.pipeline.scheme), " are ", stages_text(layers),
+                        ": give a number above 0 for each stage"));
+}
+
 // Checks the units of one pipeline.
 class UnitChecks {
  public:
@@ -144,6 +153,7 @@ class UnitChecks {
 
 void validate(const StepPlan& plan, int world_size) {
   validate(plan.strategy(), world_size);
+  for (const PipelinePlan& pipeline : plan.pipelines) validate_stages(pipeline);
   validate_sequences(plan);
   std::vector<char> planned(plan.sequences.size(), 0);
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {

@@ -44,7 +44,9 @@ std::vector<int64_t> between(const std::vector<int64_t>& lengths, int64_t shorte
 class SwitchTimes {
  public:
   SwitchTimes(const cost::CostModel& cost, int world_size)
-      : cost_(&cost), table_(model::parameter_table(cost.options().shape)), world_size_(world_size) {}
+      : cost_(&cost),
+        table_(model::parameter_table(cost.options().shape, cost.program())),
+        world_size_(world_size) {}
 
   int64_t ns(const strategy::Strategy& from, const strategy::Strategy& to) {
     const auto [entry, is_new] = known_.try_emplace({to_text(from), to_text(to)}, 0);

@@ -14,9 +14,11 @@ using base::text;
 
 namespace {
 
-// Adds batches, their sample and the lengths.
+// Adds batches, their sample and the lengths, and what the machine takes of such data.
 void draw(const config::RunConfig& config, int64_t steps, Scenario& scenario) {
   const config::Data data = config::open_data(config);
+  scenario.inputs.cost = config::cost_of_data(config, data, scenario.inputs.cost);
+  scenario.table.program = scenario.inputs.cost.program();
   config::PhasedSampler sampler = data.sampler();
   for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());
   for (const config::DataPhase& phase : data.phases) {

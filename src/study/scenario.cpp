@@ -72,9 +72,9 @@ Scenario scenario_of(const config::PlanningInputs& inputs, int64_t steps, int ma
                                .seed = seed,
                                .choices = {.strategies = inputs.strategies,
                                            .exchanges = cost::parse_exchange_set(options.exchange)}},
-                    .table = model::parameter_table(inputs.calibration.options.shape),
                     .facts = facts_of(inputs),
                     .made_from = config::to_json(inputs)};
+  scenario.table = model::parameter_table(inputs.calibration.options.shape, scenario.inputs.cost.program());
   require_room(scenario.inputs.cost, options.gpus);
   corpus::Sampler sampler = inputs.sampler();
   for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());

@@ -53,7 +53,7 @@ inline std::vector<strategy::Sequence> test_sequences(const std::vector<int64_t>
 // verifier proves. Returns the graph of the last.
 inline graph::StepGraph expect_runs_all(const SystemStep& step, std::vector<strategy::Sequence> sequences,
                                         const cost::CostModel& cost, int world_size) {
-  const model::ParameterTable table = model::parameter_table(cost.options().shape);
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   std::vector<strategy::Sequence> ran;
   const auto prove = [&](const strategy::StepPlan& plan) {
     strategy::validate(plan, world_size);

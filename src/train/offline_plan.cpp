@@ -51,7 +51,8 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
 
 std::string describe_first_step(const OfflinePlanning& planning) {
   const plan::Planner& planner = planning.planner;
-  const model::ParameterTable table = model::parameter_table(planner.cost().options().shape);
+  const cost::CostModel& cost = planner.cost();
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   graph::LinkPlans links;
   config::try_longest(planner, table, planning.data, links);
   config::PhasedSampler batches = planning.data.sampler();

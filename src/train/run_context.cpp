@@ -480,6 +480,7 @@ void RunContext::open_planner() {
   control_->together("planning", [&] {
     planner_ = config::make_planner(
         config::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size));
+    table_.program = planner_->cost().program();
     config::require_context(*planner_, data_->longest_sequence());
     config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
     config_.parallel.strategies.clear();  // "auto" is resolved from here on
