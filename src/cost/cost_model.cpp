@@ -104,6 +104,7 @@ Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, ba
   if (const SchemeTimes* known = published(scheme)) {
     return known->cell_times(kind, program().blocks_in(run).size(), program().blocks().size() / scheme.pp);
   }
+  if (kind != CellKind::kForward) run = program().walked_back(run);
   const Sums& sums = of_tp(figures_->sums_by_tp, scheme.tp);
   const std::vector<Sum>& before = kind == CellKind::kForward         ? sums.forward
                                    : kind == CellKind::kBackwardInput ? sums.backward_input
@@ -130,13 +131,15 @@ Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, b
   Quadratic times = own_times(scheme, kind, run);
   if (kind != CellKind::kBackwardInput) return times;
   if (one_cell) times += own_times(scheme, CellKind::kBackwardWeight, run);
-  if (options().repeat_forward) times += own_times(scheme, CellKind::kForward, program().blocks_in(run));
+  if (options().repeat_forward) {
+    times += own_times(scheme, CellKind::kForward, program().blocks_in(program().walked_back(run)));
+  }
   if (policy_.recompute) times += recompute_times(scheme, run);
   return times;
 }
 
 Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, base::Interval run) const {
-  const base::Interval blocks = program().blocks_in(run);
+  const base::Interval blocks = program().blocks_in(program().walked_back(run));
   Quadratic times;
   for (int64_t begin = blocks.begin, end = begin; begin < blocks.end; begin = end) {
     while (end < blocks.end && program().at(end).kind == program().at(begin).kind) ++end;
@@ -158,6 +161,12 @@ Quadratic CostModel::stage_times(const strategy::Scheme& scheme, int stage) cons
   const base::Interval run = stage_run(scheme, stage);
   Quadratic times = cell_times(scheme, CellKind::kForward, run);
   return times += cell_times(scheme, CellKind::kBackward, run);
+}
+
+int CostModel::first_backward_stage(const strategy::Scheme& scheme) const {
+  int stage = 0;
+  while (stage < scheme.pp && program().walked_back(stage_run(scheme, stage)).empty()) ++stage;
+  return stage;
 }
 
 int CostModel::slowest_stage(const strategy::Scheme& scheme) const {
@@ -188,6 +197,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
                                 bool same_node) const {
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
+  if (kind == CellKind::kBackwardInput) run = program().walked_back(run);
   const int64_t blocks = kind == CellKind::kForward ? 1 : options().repeat_forward ? 3 : 2;
   const int64_t windowed = windowed_blocks(run);
   const Quadratic times = cell_times(scheme, kind, run);

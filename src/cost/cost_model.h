@@ -157,6 +157,8 @@ class CostModel {
   int64_t stage_blocks(const strategy::Scheme& scheme, int stage) const {
     return program().blocks_in(stage_run(scheme, stage)).size();
   }
+  // The first stage that a backward pass reaches; scheme.pp: none, for the head alone is trained.
+  int first_backward_stage(const strategy::Scheme& scheme) const;
 
   // Stage-to-stage transfer of `tokens` rows of activations, cut over tp senders in parallel. Between nodes
   // those on one adapter share it, as they do in rings.

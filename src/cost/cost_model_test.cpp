@@ -33,6 +33,22 @@ TEST(CostModel, CellsAddLayersAndEnds) {
   EXPECT_EQ(cost.stage_times(two, 1).of_sequences(lengths), 2 * (30 + 252 + 350) + 189);
 }
 
+TEST(CostModel, BackwardsEndAtTheFirstTrainedLayer) {
+  CostModel::Options options = tiny_options();
+  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[01]"});
+  std::vector<KindCost>& kinds = options.kinds_by_tp[1];
+  kinds.insert(kinds.begin() + 1, kinds[1]);
+  const CostModel cost(options);
+  const std::vector<int64_t> lengths = {4, 2};
+  EXPECT_EQ(cost.cell_ns({}, CellKind::kBackwardInput, {0, 3}, lengths), 0);
+  EXPECT_EQ(cost.cell_ns({}, CellKind::kBackwardInput, {0, 4}, lengths), 20 + 120 + 200);
+  EXPECT_EQ(cost.first_backward_stage({.pp = 5}), 2);
+  EXPECT_EQ(cost.first_backward_stage({.pp = 2}), 0);
+  model::freeze(options.shape, {"model.layers.*"});
+  kinds.erase(kinds.begin() + 1);
+  EXPECT_EQ(CostModel(options).first_backward_stage({.pp = 2}), 2);
+}
+
 TEST(CostModel, UnknownTpDegreeIsTheUsersMistake) {
   const CostModel cost(tiny_options());
   try {

@@ -71,11 +71,13 @@ int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
 }
 
 int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
+  if (position < program().first_trained()) return 0;
   if (published_ != nullptr || options().backward_cells == BackwardCells::kOne) return 0;
   return cost_.kind_cost(scheme_, position).deferred_bytes_per_token;
 }
 
 int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const {
+  if (position < program().first_trained()) return 0;
   const int64_t exchanged =
       kept_of(exchange_bytes(options().shape, scheme_.tp, options().memory.element_bytes, head_lanes), cost_);
   const int64_t saved = saved_bytes_per_token(position);
@@ -108,7 +110,7 @@ int64_t MemoryCost::offloaded_bytes(int64_t position, int64_t tokens, int head_l
 int64_t MemoryCost::host_bytes_per_token() const {
   int64_t fullest = 0;
   for (int stage = 0; cost_.policy().offload_permille > 0 && stage < stages_to_compare(); ++stage) {
-    const base::Interval blocks = program().blocks_in(cost_.stage_run(scheme_, stage));
+    const base::Interval blocks = kept_blocks(stage);
     int64_t bytes = 0;
     for (int64_t position = blocks.begin; position + kLayersThatStay < blocks.end; ++position) {
       bytes += wide_divide_up(Wide{kept_bytes_per_token(position)} * cost_.policy().offload_permille, 1000);
@@ -119,7 +121,7 @@ int64_t MemoryCost::host_bytes_per_token() const {
 }
 
 int64_t MemoryCost::held_bytes_of_stage(int stage) const {
-  const base::Interval blocks = program().blocks_in(cost_.stage_run(scheme_, stage));
+  const base::Interval blocks = kept_blocks(stage);
   const bool split = cost_.splits_backward(scheme_);
   int64_t held = 0, of_kind = 0, leaving = 0;
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
@@ -144,6 +146,14 @@ int64_t MemoryCost::held_bytes_per_token() const {
   return fullest + boundary_bytes_per_token();
 }
 
+// A forward has the whole of its layer before it leaves most of it. What no backward needs is no more than at
+// work.
+int64_t MemoryCost::dropped_bytes_per_token(int64_t position) const {
+  const bool at_work = position < program().first_trained();
+  if (at_work && options().memory.transient_bytes_per_token == 0) return 0;
+  return saved_bytes_per_token(position) - kept_bytes_per_token(position);
+}
+
 // Of a backward where keys and values go round a ring.
 int64_t MemoryCost::ring_bytes_at_work(const model::TokenBytes& bytes) const {
   return options().memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
@@ -156,9 +166,8 @@ int64_t MemoryCost::transient_bytes_per_token() const {
     const model::TokenBytes bytes = token_bytes(position);
     const int64_t backward = plain + (scheme_.cp > 1 ? ring_bytes_at_work(bytes) : 0);
     most = std::max(most, backward + recomputed_bytes_per_token({position, position + 1}));
-    // A forward has the whole of its layer before it leaves most of it.
-    const int64_t dropped = saved_bytes_per_token(position) - kept_bytes_per_token(position);
-    if (cost_.policy().recompute) most = std::max(most, std::min(plain, bytes.forward) + dropped);
+    const int64_t dropped = dropped_bytes_per_token(position);
+    if (dropped > 0) most = std::max(most, std::min(plain, bytes.forward) + dropped);
   });
   return most;
 }
@@ -184,8 +193,8 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
   int64_t working = 0;
   if (kind == CellKind::kForward) {
     for_each_kind_of_block(run, [&](int64_t position) {
-      working = std::max(working, std::min(most, token_bytes(position).forward) +
-                                      saved_bytes_per_token(position) - kept_bytes_per_token(position));
+      const int64_t own = std::min(most, token_bytes(position).forward);
+      working = std::max(working, own + dropped_bytes_per_token(position));
     });
     working *= tokens;
     return run.end > program().head() ? std::max(working, head_working_bytes(tokens)) : working;

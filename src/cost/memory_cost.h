@@ -30,8 +30,8 @@ class MemoryCost {
   int64_t credit_of(int world_size, const strategy::MemoryPolicy& policy, int64_t tokens) const;
 
   // Activation bytes a token of an operation: made by the forward, kept of those until the backward (in
-  // whichever memory), and held beyond the made ones until a deferred W. `head_lanes`: lanes of a run that
-  // exchanges heads.
+  // whichever memory), and held beyond the made ones until a deferred W. Nothing is kept of operations that
+  // no backward reaches. `head_lanes`: lanes of a run that exchanges heads.
   int64_t saved_bytes_per_token(int64_t position) const;
   int64_t kept_bytes_per_token(int64_t position, int head_lanes = 1) const;
   int64_t deferred_bytes_per_token(int64_t position) const;
@@ -64,8 +64,13 @@ class MemoryCost {
   // The blocks of a run, without those that are of the kind of the one before.
   template <typename Visit>
   void for_each_kind_of_block(base::Interval run, Visit visit) const;
+  // The blocks of a stage whose activations wait for a backward.
+  base::Interval kept_blocks(int stage) const {
+    return program().blocks_in(program().walked_back(cost_.stage_run(scheme_, stage)));
+  }
   int64_t stage_bytes(int stage, int world_size) const;
   int64_t held_bytes_of_stage(int stage) const;
+  int64_t dropped_bytes_per_token(int64_t position) const;           // behind its forward
   int64_t host_bytes_per_token() const;                              // fullest stage
   int64_t transient_bytes_per_token() const;                         // that credits leave room for
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beside other backwards'

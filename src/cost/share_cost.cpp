@@ -21,10 +21,12 @@ bool sums_gradients(const model::Program& program, CellKind kind, int64_t positi
   return position != program.head();
 }
 
-bool stays_at_hand(const model::Program& program, int64_t position) { return position + 1 == program.head(); }
+bool stays_at_hand(const model::Program& program, int64_t position) {
+  return position + 1 == program.head() && position >= program.first_trained();
+}
 
 std::vector<base::Interval> alike_runs(const model::Program& program, CellKind kind, base::Interval run) {
-  if (kind != CellKind::kForward) run.end = std::min(run.end, program.head());
+  if (kind != CellKind::kForward) run = program.walked_back(run);
   if (kind == CellKind::kBackwardWeight) run = program.blocks_in(run);
   std::vector<base::Interval> runs;
   for (int64_t position = run.begin; position < run.end; ++position) {

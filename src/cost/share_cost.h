@@ -13,7 +13,7 @@ namespace sluice::cost {
 // Whether a cell of this kind gathers an operation's parameters, and whether it sums its gradients. The
 // embedding's input gradient needs no parameters and weight gradients need none; the head's gradients are
 // made in its forward. The model's last block stays at hand from a forward to its backward, which follows at
-// once.
+// once where there is one.
 bool gathers(const model::Program& program, CellKind kind, int64_t position);
 bool sums_gradients(const model::Program& program, CellKind kind, int64_t position);
 bool stays_at_hand(const model::Program& program, int64_t position);

@@ -44,7 +44,7 @@ struct Small {
 
 TEST(Build, RandomPlansAreProved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const auto random = random_case(seed, {.policies = seed % 2 == 0});
+    const auto random = random_case(seed, {.policies = seed % 2 == 0, .freezes = seed % 3 == 0});
     const StepGraph graph =
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
@@ -91,7 +91,8 @@ TEST(Build, LanesThatExchangeMoreHeadsThanThereAreAreRefused) {
 
 TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const auto random = random_case(seed, {.max_lanes = 3, .policies = seed % 2 == 0});
+    const auto random =
+        random_case(seed, {.max_lanes = 3, .policies = seed % 2 == 0, .freezes = seed % 3 == 0});
     const StepGraph graph =
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
     ASSERT_THAT(faults(graph, random.table, random.cost), IsEmpty()) << "seed " << seed << "\n"
@@ -102,8 +103,11 @@ TEST(Build, RandomPlansWithLanesAndRingsAreProved) {
 TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
   int shared = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    const auto random =
-        random_case(seed, {.max_ranks = 16, .max_lanes = 6, .max_share = 4, .policies = seed % 2 == 0});
+    const auto random = random_case(seed, {.max_ranks = 16,
+                                           .max_lanes = 6,
+                                           .max_share = 4,
+                                           .policies = seed % 2 == 0,
+                                           .freezes = seed % 3 == 0});
     ASSERT_NO_THROW(validate(random.plan, random.world_size)) << "seed " << seed;
     const StepGraph graph =
         build(random.plan, random.table, random.cost, random.world_size, {.disabled_passes = {"verify"}});
@@ -296,13 +300,44 @@ TEST(Build, AFirstPassCutByRoundsTakesTheUncutOneAndItsWaits) {
   EXPECT_GT(earlier, 0);
 }
 
+// Gradients go no further than to the first layer that trains: no cell, no transfer and no bytes for those
+// before it.
+TEST(Build, BackwardsEndAtTheFirstTrainedLayer) {
+  Small small;
+  const auto counts = [](const StepGraph& graph) {
+    int64_t walked_back = 0;
+    for (const Node& node : graph.nodes) {
+      if (!is_compute_cell(node.kind) || node.kind == NodeKind::kForward) continue;
+      walked_back += node.kind == NodeKind::kBackwardWeight ? 0 : node.cell().run.size();
+    }
+    return std::tuple(walked_back, count(graph, NodeKind::kSendActivation),
+                      count(graph, NodeKind::kSendGradient));
+  };
+  const auto graph = [&] { return small.build("<1,4,1>", {"20, 30, 40"}, 4); };
+  const auto peak = [&](int rank) {
+    return predicted_memory(graph(), small.cost)[static_cast<size_t>(rank)].peak_bytes;
+  };
+  EXPECT_EQ(counts(graph()), std::tuple(3 * 5, 9, 9));
+  const int64_t whole = peak(1);
+  using Case = std::array<int, 3>;
+  for (const auto& [frozen, walked_back, gradients] :
+       {Case{0, 4, 9}, Case{1, 3, 6}, Case{2, 2, 3}, Case{4, 0, 0}}) {
+    small.shape = testing::small_shape(4);
+    testing::freeze_first(frozen, small.shape);
+    small.table = model::parameter_table(small.shape);
+    small.cost = testing::small_cost(small.shape);
+    EXPECT_EQ(counts(graph()), std::tuple(3 * walked_back, 9, gradients)) << frozen << " layers";
+  }
+  EXPECT_LT(peak(1), whole);
+}
+
 // Planning's score and the clock share one recurrence.
 TEST(Build, WithoutLinksTheClockEqualsTheSchedule) {
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     const int max_lanes = static_cast<int>(seed % 3) + 1;
     const int max_share = seed % 5 == 0 ? 3 : 1;
-    const auto random =
-        random_case(seed, {.max_pipelines = 1, .max_lanes = max_lanes, .max_share = max_share});
+    const auto random = random_case(
+        seed, {.max_pipelines = 1, .max_lanes = max_lanes, .max_share = max_share, .freezes = seed % 7 == 0});
     StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
     for (Node& node : graph.nodes) {
       if (node.at() == nullptr) node.duration_ns = 0;

@@ -203,7 +203,7 @@ std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& sta
 void split_offloaded_cells(PipelineDraft& draft, const Program& program, const cost::CostModel& cost) {
   for (DraftStage& stage : draft.stages) {
     std::vector<Interval> parts;
-    const Interval blocks = program.blocks_in(stage.run);
+    const Interval blocks = program.blocks_in(program.walked_back(stage.run));
     for (int64_t block = blocks.begin; block < blocks.end; ++block) parts.push_back({block, block + 1});
     if (parts.size() <= cost::kLayersThatStay) continue;
     parts.front().begin = stage.run.begin;

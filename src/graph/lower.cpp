@@ -284,7 +284,7 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
       const int unit = static_cast<int>(u);
       depend(above.forward.front(),
              add_transfer(draft, NodeKind::kSendActivation, boundary, unit, below.forward.back()));
-      if (purpose_ == Purpose::kEvaluate) continue;
+      if (below.backward.empty()) continue;
       depend(below.backward.front(),
              add_transfer(draft, NodeKind::kSendGradient, boundary, unit, above.backward.back()));
     }
@@ -301,13 +301,18 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
   }
 }
 
-// On stage 0 itself the lane's own order says it already.
+// On stage 0 itself the lane's own order says it already. Stages without a backward are done with a unit
+// before others are; where none has one, the last is done with its forward.
 void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
   for (size_t u = 0; u < draft.admitted_after.size(); ++u) {
     for (const int before : draft.admitted_after[u]) {
       for (size_t stage = 1; stage < cells.size(); ++stage) {
         const UnitCells& released = cells[stage][static_cast<size_t>(before)];
-        const std::vector<int>& last = released.weight.empty() ? released.backward : released.weight;
+        const bool forward_alone = released.backward.empty();
+        if (forward_alone && stage + 1 < cells.size()) continue;
+        const std::vector<int>& last = forward_alone             ? released.forward
+                                       : released.weight.empty() ? released.backward
+                                                                 : released.weight;
         depend(cells[0][u].forward.front(), last.back());
       }
     }
@@ -328,7 +333,7 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
   const Cell of = graph_.node(like).cell();
   const strategy::Pass& planned = draft.passes[static_cast<size_t>(unit)];
   const cost::CostModel cost = cost_.under(schedule::policy_of(planned, cost_));
-  const int64_t block = program_.blocks_in(of.run).begin;
+  const int64_t block = program_.blocks_in(program_.walked_back(of.run)).begin;
   const int64_t bytes = cost::MemoryCost(cost, draft.place().scheme)
                             .offloaded_bytes(block, of.tokens, head_lanes_of(*draft.plan, planned));
   Node& node = add(kind, graph_.node(like).members, cost.options().host.of_bytes(bytes),
@@ -340,7 +345,8 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int unit, int 
 // Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
 // two behind is done with. The last two never leave.
 void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t unit, const UnitCells& cells) {
-  const base::Interval blocks = program_.blocks_in(program_.of_stage(draft.load.stages, stage));
+  const base::Interval blocks =
+      program_.blocks_in(program_.walked_back(cost_.stage_run(draft.place().scheme, stage)));
   for (int64_t block = blocks.begin; block + cost::kLayersThatStay < blocks.end; ++block) {
     const int out =
         add_copy(draft, NodeKind::kOffload, static_cast<int>(unit), part_with(cells.forward, block));

@@ -27,7 +27,7 @@ class Activations {
         boundary_(memory_.boundary_bytes_per_token()) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
-      first_block_.push_back(program.blocks_in(cost_.stage_run(scheme, stage)).begin);
+      first_block_.push_back(program.blocks_in(program.walked_back(cost_.stage_run(scheme, stage))).begin);
     }
     kept_.assign(static_cast<size_t>(program.blocks().begin) + 1, 0);
     deferred_ = kept_;
@@ -58,8 +58,10 @@ class Activations {
   int64_t working(const Node& node, int64_t tokens, int lanes) const {
     // With heads exchanged between all lanes there is no ring.
     const int ring_lanes = head_lanes_ > 1 && head_lanes_ == lanes ? 1 : lanes;
-    return window(node) + memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, ring_lanes) +
-           tokens * exchange_at_work(node, lanes);
+    const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
+    return window(node) +
+           memory_.working_bytes(node.cell_kind(), node.cell().run, tokens, loss_tokens, ring_lanes) +
+           tokens * (exchange_at_work(node, lanes) + passing);
   }
 
   // Once it has ended. Behind a block's backward the one two before may come back.
@@ -79,6 +81,8 @@ class Activations {
     return head_lanes_ < lanes ? exchange_.nested : exchange_.backward;
   }
   base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.cell().run); }
+  // Those that a backward comes back to.
+  base::Interval kept_of(const Node& node) const { return cost_.program().walked_back(blocks_of(node)); }
   int64_t of_blocks(const std::vector<int64_t>& before, const Node& node) const {
     const base::Interval blocks = blocks_of(node);
     if (blocks.empty()) return 0;
@@ -89,15 +93,15 @@ class Activations {
     return memory_.recomputed_bytes_per_token(node.cell().run) + (exchanges ? exchange_.recomputed : 0);
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
-  // The part with the stage's first block carries the row that entered the stage.
+  // The part with the stage's first block that is kept carries the row that entered the stage.
   int64_t boundary_of(const Node& node) const {
-    const base::Interval blocks = blocks_of(node);
+    const base::Interval blocks = kept_of(node);
     return !blocks.empty() && blocks.begin == first_block(node) ? boundary_ : 0;
   }
   // What is away, or comes back, of the blocks that stand as many before the node's as stay on the device.
   int64_t behind(const Node& node, int64_t tokens) const {
     if (cost_.policy().offload_permille == 0) return 0;
-    const base::Interval blocks = blocks_of(node);
+    const base::Interval blocks = kept_of(node);
     int64_t bytes = 0;
     const int64_t first = first_block(node) + cost::kLayersThatStay;
     for (int64_t block = std::max(blocks.begin, first); block < blocks.end; ++block) {
@@ -119,7 +123,7 @@ class Activations {
   cost::MemoryCost memory_;
   int head_lanes_ = 1;
   cost::ExchangeBytes exchange_;
-  std::vector<int64_t> first_block_;  // by stage
+  std::vector<int64_t> first_block_;  // by stage, of those that are kept
   // A token's, of the blocks before a position.
   std::vector<int64_t> kept_;
   std::vector<int64_t> deferred_;

@@ -10,8 +10,8 @@ base::Interval at_work(const Program& program, cost::CellKind kind, base::Interv
   switch (kind) {
     case cost::CellKind::kForward: return run;
     case cost::CellKind::kBackward:
-    case cost::CellKind::kBackwardInput: return base::intersect(run, {program.embedding(), program.head()});
-    case cost::CellKind::kBackwardWeight: return program.blocks_in(run);
+    case cost::CellKind::kBackwardInput: return program.walked_back(run);
+    case cost::CellKind::kBackwardWeight: return program.blocks_in(program.walked_back(run));
   }
   SLUICE_ASSERT(false, "unknown cell kind");
 }

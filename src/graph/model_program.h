@@ -26,7 +26,7 @@ using model::Program;
 
 // The operations of a run that a cell of this kind works on. The head does everything in its forward
 // (logits never live from one pass to the other); the embedding has no weight gradient of its own, because
-// its input gradient is that.
+// its input gradient is that; no backward goes below the first operation that trains.
 base::Interval at_work(const Program& program, cost::CellKind kind, base::Interval run);
 // Where lanes share parameters, the operations whose parameters a cell has gathered, and those whose
 // gradients are summed behind it. A cell on `run` that is one part of a cell on `whole` gathers the first

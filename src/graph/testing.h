@@ -148,7 +148,25 @@ struct RandomOptions {
   int max_share = 1;
   bool tight = true;      // sometimes
   bool policies = false;  // micro-batches recompute and offload, sometimes
+  bool freezes = false;   // the embedding and the first layers, perhaps all of them
 };
+
+inline void freeze_first(int64_t layers, model::Shape& shape) {
+  std::vector<std::string> frozen = {"model.embed_tokens"};
+  for (int64_t layer = 0; layer < layers; ++layer) frozen.push_back(base::text("model.layers.", layer));
+  model::freeze(shape, frozen);
+}
+
+// Stages that differ in length.
+inline model::KindTimes random_times(uint64_t seed, size_t kinds) {
+  base::Rng rng(seed, 80);
+  model::KindTimes times;
+  for (int tp = 1; tp <= 4; ++tp) {
+    if (rng.below(2) == 0) continue;
+    for (size_t kind = 0; kind < kinds; ++kind) times[tp].push_back(rng.between(0, 20));
+  }
+  return times;
+}
 
 inline strategy::Strategy random_strategy(base::Rng& rng, const RandomOptions& options, int world_size) {
   std::vector<int> ranks;
@@ -224,12 +242,15 @@ inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
 inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) {
   base::Rng rng(seed, 77);
   const int world_size = static_cast<int>(rng.between(1, options.max_ranks));
-  const model::Shape shape = small_shape(rng.between(options.max_stages, 9), rng.below(3) == 0);
+  model::Shape shape = small_shape(rng.between(options.max_stages, 9), rng.below(3) == 0);
+  if (options.freezes) freeze_first(static_cast<int64_t>(seed) % (shape.layers + 1), shape);
   const bool tight = options.tight && rng.below(2) == 0;
   const CostOptions cost_options{.gpus_per_node = static_cast<int>(rng.between(1, 8)),
                                  .device_bytes = tight ? rng.between(200'000, 2'000'000) : 1'000'000'000,
-                                 .latency_ns = rng.between(1, 2000)};
-  RandomCase result{world_size, shape, model::parameter_table(shape), small_cost(shape, cost_options), {}};
+                                 .latency_ns = rng.between(1, 2000),
+                                 .cut_times = random_times(seed, model::Program(shape).kinds().size())};
+  const cost::CostModel cost = small_cost(shape, cost_options);
+  RandomCase result{world_size, shape, model::parameter_table(shape, cost.program()), cost, {}};
   const strategy::Strategy strategy = random_strategy(rng, options, world_size);
   result.plan = empty_plan(strategy);
   result.plan.step = static_cast<int64_t>(seed);

@@ -73,7 +73,7 @@ class Copies {
         context_.pipeline(context_.units[static_cast<size_t>(unit)].pipeline).scheme;
     for (int stage = 0; stage < scheme.pp; ++stage) {
       const Program& program = context_.program;
-      const base::Interval layers = program.blocks_in(program.of_stage(scheme.pp, stage));
+      const base::Interval layers = program.blocks_in(program.walked_back(context_.stage_run(scheme, stage)));
       for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
         check_layer(unit, layer, layer + cost::kLayersThatStay < layers.end);
       }

@@ -54,7 +54,8 @@ class Completeness {
       for (size_t operation = 0; operation < operations_; ++operation) {
         const bool head = operation + 1 == operations_;
         const bool train = context_.graph.purpose == Purpose::kTrain;
-        const Progress wanted = train || head ? Progress::kDone : Progress::kForward;
+        const bool walked_back = static_cast<int64_t>(operation) >= context_.program.first_trained();
+        const Progress wanted = head || (train && walked_back) ? Progress::kDone : Progress::kForward;
         if (at(unit, static_cast<int64_t>(operation)) == wanted) continue;
         faults_.add("operation ", operation, " of a micro-batch of pipeline ", context_.units[unit].pipeline,
                     " lane ", context_.units[unit].first_lane, " is left incomplete");
@@ -195,8 +196,12 @@ void check_transfers(const Context& context, Faults& faults) {
       const int boundary = static_cast<int>(stage);
       check_transfer(context, unit, boundary, below.sent[0], below.last_forward, above.first_forward, faults);
       if (context.graph.purpose == Purpose::kEvaluate) continue;
-      check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward,
-                     faults);
+      if (below.last_backward >= 0) {
+        check_transfer(context, unit, boundary, below.sent[1], above.last_backward, below.first_backward,
+                       faults);
+      } else if (below.sent[1] >= 0) {
+        faults.add("'", label(context.graph.node(below.sent[1])), "' goes to a stage without a backward");
+      }
     }
   }
 }
@@ -205,7 +210,8 @@ void check_transfers(const Context& context, Faults& faults) {
 // once.
 void check_kept(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
-  if (graph.purpose == Purpose::kEvaluate) return;
+  const Program& program = context.program;
+  if (graph.purpose == Purpose::kEvaluate || program.walked_back(program.blocks()).empty()) return;
   faults.begin("kept");
   std::vector<int> kept(static_cast<size_t>(graph.world_size), -1);  // by rank: the unit that keeps it
   for (const int id : context.cells) {
@@ -253,7 +259,9 @@ void check_credits(const Context& context, Faults& faults) {
   std::vector<std::vector<int64_t>> used;  // by pipeline and lane
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines)
     used.emplace_back(static_cast<size_t>(pipeline.pipeline.scheme.cp), 0);
-  std::vector<int64_t> missing(context.units.size(), context.program.blocks().size());
+  const Program& program = context.program;
+  const base::Interval walked_back = program.blocks_in(program.walked_back(program.blocks()));
+  std::vector<int64_t> missing(context.units.size(), walked_back.size());
   const auto add = [&](int of, int64_t tokens, const Node& node) {
     const PlannedUnit& unit = context.units[static_cast<size_t>(of)];
     for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
@@ -269,8 +277,10 @@ void check_credits(const Context& context, Faults& faults) {
     if (unit < 0) continue;
     const int64_t tokens = taken[static_cast<size_t>(unit)];
     if (node.kind == NodeKind::kForward && node.cell().embedding) add(unit, tokens, node);
-    if (node.kind != NodeKind::kBackward && node.kind != NodeKind::kBackwardWeight) continue;
-    missing[static_cast<size_t>(unit)] -= context.program.blocks_in(node.cell().run).size();
+    const bool forward_alone = walked_back.empty() && node.cell().head;
+    const bool done = node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardWeight;
+    if (!done && !forward_alone) continue;
+    if (done) missing[static_cast<size_t>(unit)] -= program.blocks_in(node.cell().run).size();
     if (missing[static_cast<size_t>(unit)] == 0) add(unit, -tokens, node);
   }
 }

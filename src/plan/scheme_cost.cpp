@@ -14,7 +14,7 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
   if (scheme.share > 1) add_gathers();
 }
 
-// Of the first stage, which has most layers.
+// Of the first stage, which has as many layers as any but for those that the embedding's time is worth.
 void SchemeCost::add_gathers() {
   using cost::CellKind;
   const cost::ShareCost share(cost(), scheme(),
@@ -50,8 +50,9 @@ SchemeCost::StageTimes SchemeCost::cells_of(int stage, const cost::Work& work) c
 
 SchemeCost::Passage SchemeCost::passage(const cost::Work& work, int lanes) const {
   Passage passage{.unit_ns = unit_ns(work, lanes)};
-  const int64_t transfers_ns = (scheme().pp - 1) * figures_.transfer_ns(work.tokens);
-  passage.to_last_ns = passage.from_last_ns = transfers_ns;
+  const int64_t transfer_ns = figures_.transfer_ns(work.tokens);
+  passage.to_last_ns = (scheme().pp - 1) * transfer_ns;
+  passage.from_last_ns = figures_.returns() * transfer_ns;
   for (int stage = 0; stage < scheme().pp; ++stage) {
     const StageTimes cells = cells_of(stage, work);
     const auto [forward_ns, backward_ns] = exposed(stage, work, lanes);

@@ -1,6 +1,7 @@
 // What a calibration says of one scheme, looked up once: what its stages take and what its lanes hold.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -39,6 +40,8 @@ struct SchemeFigures {
   int fewest_lanes(int64_t length) const;
   // Between stages, on the better of the links.
   int64_t transfer_ns(int64_t tokens) const;
+  // How many boundaries of stages gradients cross.
+  int returns() const { return std::max(0, scheme.pp - 1 - cost.first_backward_stage(scheme)); }
 
   strategy::Scheme scheme;
   cost::CostModel cost;

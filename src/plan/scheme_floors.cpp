@@ -137,7 +137,7 @@ int64_t SchemeFloors::fill_ns(int stage, int64_t shortest) const {
 int64_t SchemeFloors::path_ns(int64_t length, int lanes, int64_t enough_ns) const {
   const cost::Work work = least_share(length, lanes, of_.cost.window());
   const int64_t rounding_ns = lanes == 1 ? 0 : 2 * of_.scheme.pp;
-  int64_t path_ns = 2 * (of_.scheme.pp - 1) * of_.transfer_ns(work.tokens) +
+  int64_t path_ns = (of_.scheme.pp - 1 + of_.returns()) * of_.transfer_ns(work.tokens) +
                     of_.stage(0).backward_weight.of_work(work) - rounding_ns;
   for (int s = 0; s < of_.scheme.pp; ++s) {
     const SchemeFigures::Stage& stage = of_.stage(s);

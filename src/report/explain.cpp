@@ -14,12 +14,14 @@ using schedule::TimedUnit;
 using strategy::PipelinePlan;
 using strategy::StepPlan;
 
-// Forward through all stages, the input's gradient back, and the first stage's weight gradient.
+// Forward through all stages, the input's gradient back as far as any goes, and that stage's weight gradient.
 int64_t path_ns(const TimedUnit& unit) {
-  int64_t path_ns = unit.backward_weight_ns.front();
+  const auto first = static_cast<size_t>(unit.first_backward_stage);
+  int64_t path_ns = first < unit.forward_ns.size() ? unit.backward_weight_ns[first] : 0;
   for (const int64_t ns : unit.forward_ns) path_ns += ns;
   for (const int64_t ns : unit.backward_input_ns) path_ns += ns;
-  for (const int64_t ns : unit.transfer_ns) path_ns += 2 * ns;
+  for (size_t boundary = 0; boundary < unit.transfer_ns.size(); ++boundary)
+    path_ns += (boundary < first ? 1 : 2) * unit.transfer_ns[boundary];
   return path_ns;
 }
 

@@ -228,10 +228,14 @@ void StepRunner::add_vector_gradients(MicroBatch& batch, int64_t position) {
 void StepRunner::forward(const Node& node) {
   if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
   const base::Interval run = node.cell().run;
+  const int64_t first_trained = resources_.store.table().program.first_trained();
   for (int64_t position = run.begin; position < run.end; ++position) {
     operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
       const int64_t flowing = flowing_bytes(batch);
+      const bool comes_back = optimizer_ != nullptr && position >= first_trained;
+      const auto purpose = comes_back ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
       layers::StatePtr saved = operation.forward(batch.flow, purpose);
+      drop_unused_gradient(batch, position);
       activations_.take(flowing_bytes(batch) - flowing);
       if (batch.flow.loss_sum.defined()) count_loss(batch);
       if (saved == nullptr) return;
@@ -244,6 +248,11 @@ void StepRunner::forward(const Node& node) {
       batch.saved[stage_index(position)] = std::move(saved);
     });
   }
+}
+
+// Nothing below the first operation that trains has a use for the gradient of its input.
+void StepRunner::drop_unused_gradient(MicroBatch& batch, int64_t position) {
+  if (position == resources_.store.table().program.first_trained()) batch.flow.gradient_SH.reset();
 }
 
 // Every TP rank finds the same loss, the first one counts it.
@@ -281,6 +290,7 @@ void StepRunner::backward_operation(const Node& node, int64_t position, MicroBat
   } else {
     batch.deferred[i] = operation.backward_input(batch.flow, std::move(saved));
   }
+  drop_unused_gradient(batch, position);
   activations_.give_back(given_back - flowing_bytes(batch));
   if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
 }

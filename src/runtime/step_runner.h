@@ -98,6 +98,7 @@ class StepRunner final : public NodeRunner {
   size_t stage_index(int64_t position) const { return static_cast<size_t>(position - run_.begin); }
 
   void forward(const graph::Node& node);
+  void drop_unused_gradient(MicroBatch& batch, int64_t position);
   void count_loss(MicroBatch& batch);
   void backward(const graph::Node& node);
   void backward_operation(const graph::Node& node, int64_t position, MicroBatch& batch,

@@ -233,9 +233,9 @@ int64_t summed_elements(const std::vector<bool>& contributes, int64_t whole, int
   return elements;
 }
 
-// Of one share group: forwards gather every operation, backwards all but the embedding and the last block,
-// which stays, S·(S − 1) equal parts each. The head's gradients are summed behind forwards, the others'
-// behind backwards.
+// Of one share group: forwards gather every operation, backwards, down to the first that trains, all but the
+// embedding and the last block, which stays, S·(S − 1) equal parts each. The head's gradients are summed
+// behind forwards, the others' behind backwards.
 int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int stage, int lane,
                        int t, const model::ParameterTable& table, const Precision& precision,
                        int gpus_per_node) {
@@ -252,7 +252,8 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
     const bool head = position == table.program.head();
     const bool embedding = position == table.program.embedding();
     const bool stays = position + 1 == table.program.head();
-    const int gathers = head || embedding || stays ? 1 : 2;
+    const bool comes_back = position >= table.program.first_trained();
+    const int gathers = head || embedding || stays || !comes_back ? 1 : 2;
     for (const int bucket : table.program.at(position).buckets) {
       const int64_t whole = model::tp_shard(table.buckets[static_cast<size_t>(bucket)], scheme.tp, t).size();
       const int64_t each = link::resident_part(whole, scheme.share, 0).size();
@@ -282,8 +283,11 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
   return bytes;
 }
 
-int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::Shape& shape,
+int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
                                   comm::DType dtype) {
+  const model::Shape& shape = table.shape;
+  const base::Interval blocks = table.program.blocks();
+  const int64_t walked_back = table.program.walked_back(blocks).size();
   int64_t bytes = 0;
   const int64_t head_bytes = shape.head_dim * comm::size_of(dtype);
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
@@ -293,7 +297,7 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::S
       const auto [forward, backward] = unit_exchange_bytes(unit, model::head_counts(shape, tp), head_bytes);
       // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
       const int64_t again = unit.memory.recompute && unit.head_lanes() > 1 ? 2 * forward - backward : 0;
-      bytes += shape.layers * tp * (forward + backward + again);
+      bytes += tp * (blocks.size() * forward + walked_back * (backward + again));
     }
   }
   return bytes;
@@ -444,8 +448,7 @@ class RankRun {
     if (rank_ != 0) return;
     record_.expected_share_bytes.push_back(
         share_bytes_by_formula(graph.plan, table_, precision(), options_.gpus_per_node));
-    record_.expected_exchange_bytes.push_back(
-        exchange_bytes_by_formula(graph.plan, table_.shape, options_.dtype));
+    record_.expected_exchange_bytes.push_back(exchange_bytes_by_formula(graph.plan, table_, options_.dtype));
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);

@@ -117,6 +117,10 @@ INSTANTIATE_TEST_SUITE_P(
                [](model::Shape& s) {
                  model::freeze(s, {"model.embed_tokens", "model.layers.[01]"});
                }},
+        Tuning{"OnlyTheHead",
+               [](model::Shape& s) {
+                 model::freeze(s, {"model.embed_tokens", "model.layers"});
+               }},
         Tuning{"OnlyNormsAndTheTiedTable",
                [](model::Shape& s) {
                  s.tie_embeddings = true;

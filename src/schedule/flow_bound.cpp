@@ -3,18 +3,27 @@
 #include <algorithm>
 
 namespace sluice::schedule {
+namespace {
+
+// Down to which stage gradients go; where none do, where forwards end.
+size_t lowest_stage(const UnitTable& table, int row) {
+  return static_cast<size_t>(std::min(table.head(row).first_backward_stage, table.stages() - 1));
+}
+
+}  // namespace
 
 int64_t FlowBound::at_least_ns(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
   if (order.empty()) return 0;
   const int64_t last_finish_ns = pass_stages(table, order, credit_tokens);
   const auto stages = static_cast<size_t>(table.stages());
+  const size_t lowest = lowest_stage(table, order.front());
   std::vector<int64_t>& tails_ns = heads_ns_;
   tails_ns.assign(stages, 0);
   int64_t least_ns = last_finish_ns;
   for (size_t i = order.size(); i-- > 0;) {
     const UnitTable::Cells* row = table.row(order[i]).data();
-    int64_t tail_ns = tails_ns[0] += row[0].backward_input_ns + row[0].backward_weight_ns;
-    for (size_t s = 1; s < stages; ++s) {
+    int64_t tail_ns = tails_ns[lowest] += row[lowest].backward_input_ns + row[lowest].backward_weight_ns;
+    for (size_t s = lowest + 1; s < stages; ++s) {
       tail_ns = tails_ns[s] =
           std::max(tails_ns[s], tail_ns + row[s - 1].transfer_ns) + row[s].backward_input_ns;
     }
@@ -32,6 +41,7 @@ int64_t FlowBound::at_least_ns(const UnitTable& table, std::span<const int> orde
 int64_t FlowBound::pass_stages(const UnitTable& table, std::span<const int> order, int64_t credit_tokens) {
   const auto stages = static_cast<size_t>(table.stages());
   const size_t last = stages - 1;
+  const size_t lowest = lowest_stage(table, order.front());
   heads_ns_.assign(stages, 0);
   returns_ns_.assign(stages, 0);
   reached_ns_.resize(order.size());
@@ -56,11 +66,11 @@ int64_t FlowBound::pass_stages(const UnitTable& table, std::span<const int> orde
     first_ns += row[0].all_ns();
     end_ns = returns_ns_[last] =
         std::max(std::max(returns_ns_[last], end_ns) + row[last].backward_input_ns, turned_ns_);
-    for (size_t s = last; s-- > 0;) {
+    for (size_t s = last; s-- > lowest;) {
       end_ns = returns_ns_[s] =
           std::max(returns_ns_[s], end_ns + row[s].transfer_ns) + row[s].backward_input_ns;
     }
-    finished_ns = std::max({finished_ns, end_ns + row[0].backward_weight_ns, first_ns, last_ns});
+    finished_ns = std::max({finished_ns, end_ns + row[lowest].backward_weight_ns, first_ns, last_ns});
     finished_ns_[i] = finished_ns;
   }
   return finished_ns;

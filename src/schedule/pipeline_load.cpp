@@ -68,7 +68,10 @@ bool boundary_in_node(const strategy::Pipeline& pipeline, const CostModel& cost,
 }
 
 UnitTimes::UnitTimes(const strategy::Pipeline& pipeline, const CostModel& cost)
-    : scheme_(pipeline.scheme), cost_(cost), fused_(scheme_.pp > 1 && !cost.splits_backward(scheme_)) {
+    : scheme_(pipeline.scheme),
+      cost_(cost),
+      fused_(scheme_.pp > 1 && !cost.splits_backward(scheme_)),
+      first_backward_stage_(cost.first_backward_stage(scheme_)) {
   if (scheme_.cp > 1) exchanges_.emplace(scheme_, cost);
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     const base::Interval part = cost.stage_run(scheme_, stage);
@@ -99,6 +102,7 @@ void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
   const std::span<UnitTable::Cells> cells = table.row(row);
   table.head(row).tokens = work.tokens;
   table.head(row).fused = fused_;
+  table.head(row).first_backward_stage = first_backward_stage_;
   for (size_t s = 0; s < cells.size(); ++s) {
     cells[s] = like_[s] < s ? cells[like_[s]]
                             : UnitTable::Cells{forward_[s].of_work(work), backward_input_[s].of_work(work),
@@ -127,6 +131,7 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& sha
   TimedUnit unit{.first_lane = first_lane,
                  .lanes = static_cast<int>(lanes.size()),
                  .fused = fused_,
+                 .first_backward_stage = first_backward_stage_,
                  .forward_ns = std::vector<int64_t>(stages),
                  .backward_input_ns = std::vector<int64_t>(stages),
                  .backward_weight_ns = std::vector<int64_t>(stages)};
@@ -200,7 +205,10 @@ TimedUnit UnitTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) co
   if (scheme_.share == 1) return of(unit_at(pass.units.front()));
   std::vector<TimedUnit> units;
   for (const int index : pass.units) units.push_back(of(unit_at(index)));
-  TimedUnit timed{.first_lane = pass.first_lane, .lanes = pass.lanes, .fused = fused_};
+  TimedUnit timed{.first_lane = pass.first_lane,
+                  .lanes = pass.lanes,
+                  .fused = fused_,
+                  .first_backward_stage = first_backward_stage_};
   int64_t credit = 0;
   for (const TimedUnit& unit : units) {
     timed.tokens = std::max(timed.tokens, unit.tokens);

@@ -7,11 +7,12 @@
 // (admitted), else the oldest deferred weight gradient. A forward is admitted at stage 0 when its tokens fit
 // the credit of every lane it uses; otherwise the stage drains. Credit returns when the unit's weight
 // gradient is done on every stage. While the next unit of a pipeline of one lane waits for credit, a later
-// stage prefers the weight gradient of the oldest unit in flight to a forward. With one stage backward is
-// never split. On stage 0 older weight gradients finish before the backward of a lane's last unit, which is
-// fused. A unit under a memory policy is fused on every stage; on a pipeline of one lane older weight
-// gradients go first there too. Its gradient leaves when both are done. At one instant transfers start first,
-// then stages decide from the first to the last.
+// stage prefers the weight gradient of the oldest unit in flight to a forward. Where one stage alone has
+// backwards they are never split. On the first of several that have them (stage 0, unless its layers are
+// frozen) older weight gradients finish before the backward of a lane's last unit, which is fused. A unit
+// under a memory policy is fused on every stage; on a pipeline of one lane older weight gradients go first
+// there too. Its gradient leaves when both are done. At one instant transfers start first, then stages decide
+// from the first to the last.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,9 @@ struct TimedUnit {
   // What it takes of its lanes' credit where that is not its tokens: under a policy of its own.
   std::optional<int64_t> credit_tokens;
   bool fused = false;  // under a memory policy
+  // Its gradients go down to this stage; those before it, and with the number of stages all, have a forward
+  // alone (cost::CostModel::first_backward_stage).
+  int first_backward_stage = 0;
   int64_t credit() const { return credit_tokens.value_or(tokens); }
   // By stage.
   std::vector<int64_t> forward_ns;
@@ -132,6 +136,7 @@ class UnitTimes {
   strategy::Scheme scheme_;
   const cost::CostModel& cost_;
   bool fused_;
+  int first_backward_stage_;
   std::vector<cost::Quadratic> forward_;  // by stage
   std::vector<cost::Quadratic> backward_input_;
   std::vector<cost::Quadratic> backward_weight_;

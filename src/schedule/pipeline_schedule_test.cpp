@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "schedule/test_cells.h"
 
 namespace sluice::schedule {
 namespace {
@@ -57,6 +58,7 @@ PipelineLoad random_load(uint64_t seed) {
     }
     load.units.push_back(unit);
   }
+  if (policies.below(3) == 0) end_backwards(static_cast<int>(policies.between(1, load.stages)), load);
   return load;
 }
 
@@ -88,10 +90,10 @@ class TickTwin {
   }
 
   PipelineSchedule run() {
-    size_t left = load_.units.size() * static_cast<size_t>(load_.stages);
-    for (now_ = 0; left > 0; ++now_) {
-      left = load_.units.size() * static_cast<size_t>(load_.stages);
-      for (const auto& [key, cell] : started_) left -= std::get<2>(key) == 'W' && cell.end_ns <= now_ ? 1 : 0;
+    bool left = !load_.units.empty();
+    for (now_ = 0; left; ++now_) {
+      left = false;
+      for (int u = 0; u < units(); ++u) left = left || !done_everywhere(u);
       deliver();
       for (int stage = 0; stage < load_.stages; ++stage) {
         for (int lane = 0; lane < load_.lanes; ++lane) start(stage, lane);
@@ -120,25 +122,27 @@ class TickTwin {
     return cell != started_.end() && cell->second.end_ns <= now_;
   }
   bool done_everywhere(int u) const {
-    for (int stage = 0; stage < load_.stages; ++stage) {
+    for (int stage = unit(u).first_backward_stage; stage < load_.stages; ++stage) {
       if (!done(stage, u, 'W')) return false;
     }
-    return true;
+    return done(load_.stages - 1, u, 'F');
   }
   bool free(int stage, int lane) const {
     const auto& cells = schedule_.cells[static_cast<size_t>(stage)][static_cast<size_t>(lane)];
     return cells.empty() || cells.back().end_ns <= now_;
   }
   bool fused(int stage, int u) const {
-    return load_.stages == 1 || unit(u).fused || last_of_stage_0(stage, u);
+    return turns_alone(u) || unit(u).fused || last_of_first_stage(stage, u);
   }
-  bool last_of_stage_0(int stage, int u) const {
+  // No gradient leaves the last stage.
+  bool turns_alone(int u) const { return unit(u).first_backward_stage >= load_.stages - 1; }
+  bool last_of_first_stage(int stage, int u) const {
     for (int later = u + 1; later < units(); ++later) {
       for (int lane = 0; lane < load_.lanes; ++lane) {
         if (covers(u, lane) && covers(later, lane)) return false;
       }
     }
-    return stage == 0;
+    return stage == unit(u).first_backward_stage;
   }
 
   struct Transfer {
@@ -147,7 +151,8 @@ class TickTwin {
     int from = 0;
     int to = 0;
     char letter = 'F';
-    int64_t end = -1;  // -1: waits
+    int64_t end = -1;   // -1: waits
+    int64_t pass = -1;  // over all transfers, in which it started
   };
 
   bool share_lane(int u, int v) const {
@@ -165,20 +170,31 @@ class TickTwin {
       const bool known = std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& t) {
         return t.unit == u && t.from == stage && t.letter == letter;
       });
-      if (letter == 'W' || cell.end_ns > now_ || to < 0 || to == load_.stages || known) continue;
+      if (letter == 'W' || cell.end_ns > now_ || to == load_.stages || known) continue;
+      if (letter == 'B' && to < unit(u).first_backward_stage) continue;
       transfers_.push_back({.ready = cell.end_ns, .unit = u, .from = stage, .to = to, .letter = letter});
     }
+    bool again = true;
+    while (again) again = start_transfers();
+  }
+  // Whether some took no time: others may be ready for it.
+  bool start_transfers() {
     if (load_.lanes > 1) await_those_before();
     std::sort(transfers_.begin(), transfers_.end(), [](const Transfer& a, const Transfer& b) {
       return std::tie(a.ready, a.unit) < std::tie(b.ready, b.unit);
     });
+    bool arrived = false;
     for (size_t i = 0; i < transfers_.size(); ++i) {
       Transfer& transfer = transfers_[i];
       if (transfer.end >= 0 || !may_start(i)) continue;
       transfer.end =
           now_ + unit(transfer.unit).transfer_ns[static_cast<size_t>(std::min(transfer.from, transfer.to))];
+      transfer.pass = pass_;
       arrival_[{transfer.to, transfer.unit, transfer.letter}] = transfer.end;
+      arrived = arrived || transfer.end == now_;
     }
+    ++pass_;
+    return arrived;
   }
   // On several lanes a transfer is ready only when those before it on its lanes have arrived.
   void await_those_before() {
@@ -199,7 +215,8 @@ class TickTwin {
       const bool meet = other.from == transfer.from || other.from == transfer.to ||
                         other.to == transfer.from || other.to == transfer.to;
       if (meet && other.end > now_) return false;
-      if (other.unit < transfer.unit && other.from == transfer.from && other.end < 0) return false;
+      const bool waited = other.end < 0 || other.pass == pass_;
+      if (other.unit < transfer.unit && other.from == transfer.from && waited) return false;
     }
     return true;
   }
@@ -209,12 +226,12 @@ class TickTwin {
   }
 
   bool fed_backward(int stage, int u) const {
-    if (started(stage, u, 'B')) return false;
+    if (started(stage, u, 'B') || stage < unit(u).first_backward_stage) return false;
     return stage == load_.stages - 1 ? done(stage, u, 'F') : arrived(stage, u, 'B');
   }
   bool allowed_backward(int stage, int u) const {
-    if (load_.stages == 1 || !fused(stage, u)) return true;
-    if (load_.lanes > 1 && !last_of_stage_0(stage, u)) return true;
+    if (turns_alone(u) || !fused(stage, u)) return true;
+    if (load_.lanes > 1 && !last_of_first_stage(stage, u)) return true;
     for (int older = 0; older < u; ++older) {
       for (int lane = 0; lane < load_.lanes; ++lane) {
         if (covers(u, lane) && covers(older, lane) && !done(stage, older, 'W')) return false;
@@ -310,6 +327,7 @@ class TickTwin {
   int64_t now_ = 0;
   std::map<Key, Cell> started_;
   std::vector<Transfer> transfers_;
+  int64_t pass_ = 0;
   std::map<Key, int64_t> arrival_;
   PipelineSchedule schedule_;
 };
@@ -384,13 +402,18 @@ void check(const PipelineLoad& load, const PipelineSchedule& schedule, const std
       busiest = std::max(busiest, work);
     }
   }
-  ASSERT_EQ(cells.size(), 3 * stages * load.units.size()) << name;
+  const auto first = static_cast<size_t>(load.units.empty() ? 0 : load.units[0].first_backward_stage);
+  ASSERT_EQ(cells.size(), (3 * stages - 2 * first) * load.units.size()) << name;
   ASSERT_GE(schedule.makespan_ns, busiest) << name;
   ASSERT_LE(schedule.peak_tokens, load.credit_tokens) << name;
   for (size_t u = 0; u < load.units.size(); ++u) {
     const int unit = static_cast<int>(u);
     for (size_t s = 0; s < stages; ++s) {
       const Cell& forward = cells.at({s, unit, 'F'});
+      if (s > 0) {
+        ASSERT_LE(cells.at({s - 1, unit, 'F'}).end_ns, forward.start_ns) << name;
+      }
+      if (s < first) continue;
       const Cell& backward = cells.at({s, unit, 'B'});
       const Cell& weight = cells.at({s, unit, 'W'});
       ASSERT_LE(forward.end_ns, backward.start_ns) << name;

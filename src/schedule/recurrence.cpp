@@ -50,7 +50,8 @@ void Recurrence::read(const UnitTable& table, std::span<const int> order, int la
                       .first_lane = head.first_lane,
                       .lanes = head.lanes,
                       .fused = head.fused,
-                      .unfinished_stages = stages_,
+                      .first_backward_stage = head.first_backward_stage,
+                      .unfinished_stages = std::max(1, stages_ - head.first_backward_stage),
                       .tokens = head.tokens});
   }
 }
@@ -162,16 +163,15 @@ bool Recurrence::credit_waits_for(int unit) const {
          used_tokens_[0] + at(next).tokens > credit_tokens_;
 }
 
-// The fused backward that ends the first stage waits for every older weight gradient there.
+// The fused backward that ends the first stage with backwards waits for every older weight gradient there.
 bool Recurrence::may_run_fused(const Station& station, int unit) const {
-  if (stages_ == 1) return true;
+  if (turns_alone(unit)) return true;
   if (rules_.finishes_in_order && station.weights_started < station.weights_ready) return false;
-  if (station.stage > 0 || !at(unit).last) return true;
   const Unit& of = at(unit);
-  for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
-    if (stations_[static_cast<size_t>(lane)].finished != units_of(lane) - 1) return false;
-  }
-  return true;
+  if (station.stage != of.first_backward_stage || !of.last) return true;
+  const std::span<const Station> stations = stations_of(station.stage, unit);
+  return std::ranges::all_of(
+      stations, [&](const Station& of_lane) { return of_lane.finished == units_of(of_lane.lane) - 1; });
 }
 
 Recurrence::Choice Recurrence::choose(const Station& station) {
@@ -260,13 +260,15 @@ void Recurrence::push(int64_t time_ns, Kind kind, int stage, int unit) {
 void Recurrence::apply(const Event& event) {
   const auto [stage, unit] = std::pair(event.stage, event.unit);
   const bool last_stage = stage + 1 == stages_;
+  const int first_backward_stage = at(unit).first_backward_stage;
+  const bool turns = last_stage && stage >= first_backward_stage;
   for (Station& station : stations_of(stage, unit)) {
     switch (event.kind) {
       case Kind::kUp: ++station.forwards_ready; break;
       case Kind::kDown: ++station.backwards_ready; break;
       case Kind::kForward:
         station.busy = false;
-        if (last_stage) ++station.backwards_ready;
+        if (turns) ++station.backwards_ready;
         break;
       case Kind::kBackwardInput:
         station.busy = false;
@@ -279,8 +281,9 @@ void Recurrence::apply(const Event& event) {
   wake(stage, unit);
   if (event.kind == Kind::kForward && !last_stage) send(Kind::kUp, stage, unit);
   const bool backward = event.kind == Kind::kBackwardInput || event.kind == Kind::kBackward;
-  if (backward && stage > 0) send(Kind::kDown, stage, unit);
-  if (event.kind == Kind::kBackward || event.kind == Kind::kBackwardWeight) finish(stage, unit);
+  if (backward && stage > first_backward_stage) send(Kind::kDown, stage, unit);
+  const bool ends_here = event.kind == Kind::kForward && last_stage && !turns;
+  if (ends_here || event.kind == Kind::kBackward || event.kind == Kind::kBackwardWeight) finish(stage, unit);
 }
 
 void Recurrence::send(Kind kind, int stage, int unit) {

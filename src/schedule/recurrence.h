@@ -86,6 +86,7 @@ class Recurrence {
     int lanes = 1;
     bool fused = false;
     bool last = true;  // of all its lanes
+    int first_backward_stage = 0;
     int unfinished_stages = 0;
     int64_t tokens = 0;
   };
@@ -97,6 +98,9 @@ class Recurrence {
   void run_lanes(int first_lane, int end_lane);
   const Unit& at(int unit) const { return units_[static_cast<size_t>(unit)]; }
   std::span<Station> stations_of(int stage, int unit) {
+    return {stations_.data() + stage * lanes_ + at(unit).first_lane, static_cast<size_t>(at(unit).lanes)};
+  }
+  std::span<const Station> stations_of(int stage, int unit) const {
     return {stations_.data() + stage * lanes_ + at(unit).first_lane, static_cast<size_t>(at(unit).lanes)};
   }
   // The unit of a lane with so many before it, and how many there are.
@@ -112,8 +116,10 @@ class Recurrence {
     return weights_[static_cast<size_t>(station.stage) * lane_units_.size() +
                     static_cast<size_t>(lane_begin + index)];
   }
+  // Whether no gradient leaves the last stage.
+  bool turns_alone(int unit) const { return at(unit).first_backward_stage >= stages_ - 1; }
   bool fused(int stage, int unit) const {
-    return stages_ == 1 || at(unit).fused || (stage == 0 && at(unit).last);
+    return turns_alone(unit) || at(unit).fused || (stage == at(unit).first_backward_stage && at(unit).last);
   }
   bool admissible(int unit) const;
   bool credit_waits_for(int unit) const;

@@ -15,7 +15,8 @@ namespace {
 using base::Rng;
 
 // Loads with every mixture of tight and ample credit, no, short and long transfers, even and uneven stages,
-// cells that take no time, policies, and on several lanes units of any widths among those of one.
+// cells that take no time, policies, backwards that end early, and on several lanes units of any widths among
+// those of one.
 PipelineLoad random_load(uint64_t seed, bool one_lane) {
   Rng rng(seed, one_lane ? 11 : 12);
   PipelineLoad load{.stages = static_cast<int>(rng.between(1, 6)),
@@ -33,6 +34,7 @@ PipelineLoad random_load(uint64_t seed, bool one_lane) {
     draw_cells(rng, load.stages, cells, unit);
     load.units.push_back(unit);
   }
+  if (rng.below(3) == 0) end_backwards(static_cast<int>(rng.between(1, load.stages)), load);
   return load;
 }
 

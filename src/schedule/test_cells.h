@@ -1,6 +1,7 @@
 // Random cells for tests that hold two recurrences against each other.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "base/rng.h"
@@ -28,6 +29,15 @@ inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, Timed
     unit.backward_input_ns.push_back(rng.between(range.least_ns, range.most_ns));
     unit.backward_weight_ns.push_back(rng.between(range.least_ns, range.most_ns));
     if (stage > 0) unit.transfer_ns.push_back(rng.between(0, range.most_transfer_ns));
+  }
+}
+
+// Leaves all units of a load without backwards below a stage, perhaps on every one.
+inline void end_backwards(int first_backward_stage, PipelineLoad& load) {
+  for (TimedUnit& unit : load.units) {
+    unit.first_backward_stage = first_backward_stage;
+    std::fill_n(unit.backward_input_ns.begin(), first_backward_stage, 0);
+    std::fill_n(unit.backward_weight_ns.begin(), first_backward_stage, 0);
   }
 }
 

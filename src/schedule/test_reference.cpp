@@ -94,7 +94,9 @@ class Simulation {
     for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) action(lane);
   }
   bool fused(int stage, int unit) const {
-    return load_.stages == 1 || unit_at(unit).fused || (stage == 0 && final_[static_cast<size_t>(unit)]);
+    const TimedUnit& of = unit_at(unit);
+    return of.first_backward_stage >= last_stage() || of.fused ||
+           (stage == of.first_backward_stage && final_[static_cast<size_t>(unit)]);
   }
   int64_t duration_ns(int stage, int unit, CellKind kind) const;
 
@@ -156,6 +158,8 @@ Simulation::Simulation(const PipelineLoad& load) : load_(load) {
   std::vector<int> last_unit(lanes, -1);
   for (int u = 0; u < static_cast<int>(load.units.size()); ++u) {
     const TimedUnit& unit = unit_at(u);
+    if (unit.first_backward_stage > 0)
+      unfinished_stages_[static_cast<size_t>(u)] = std::max(1, load.stages - unit.first_backward_stage);
     SLUICE_ASSERT(
         unit.first_lane >= 0 && unit.lanes >= 1 && unit.first_lane + unit.lanes <= load.lanes,
         base::text("unit ", u, " lies on lanes ", unit.first_lane, " + ", unit.lanes, " of ", lanes));
@@ -206,16 +210,16 @@ bool Simulation::credit_waits_for(int unit) {
          lanes_[0].used_tokens + unit_at(next.front()).credit() > load_.credit_tokens;
 }
 
-// The fused backward that ends stage 0 waits for every older weight gradient there. On one lane all fused
-// ones wait for those that are left on their stage, so that units finish in order; tied units could wait for
-// each other so.
+// The fused backward that ends the first stage with backwards waits for every older weight gradient there. On
+// one lane all fused ones wait for those that are left on their stage, so that units finish in order; tied
+// units could wait for each other so.
 bool Simulation::backward_allowed(int stage, int unit) {
-  if (load_.stages == 1 || !fused(stage, unit)) return true;
+  if (unit_at(unit).first_backward_stage >= last_stage() || !fused(stage, unit)) return true;
   if (load_.lanes == 1 && !place(stage, 0).weight.empty()) return false;
-  if (stage > 0 || !final_[static_cast<size_t>(unit)]) return true;
+  if (stage != unit_at(unit).first_backward_stage || !final_[static_cast<size_t>(unit)]) return true;
   bool allowed = true;
   for_each_lane(unit, [&](int lane) {
-    allowed = allowed && place(0, lane).finished_units == lanes_[static_cast<size_t>(lane)].units - 1;
+    allowed = allowed && place(stage, lane).finished_units == lanes_[static_cast<size_t>(lane)].units - 1;
   });
   return allowed;
 }
@@ -370,21 +374,24 @@ void Simulation::start_woken() {
 
 void Simulation::end_cell(const Event& event) {
   const auto [stage, unit] = std::pair(event.stage, event.unit);
+  const int first_backward_stage = unit_at(unit).first_backward_stage;
   for_each_lane(unit, [&](int lane) { place(stage, lane).busy = false; });
   switch (event.cell) {
     case CellKind::kForward:
       if (stage < last_stage()) {
         send(stage, unit, EventKind::kForwardArrival);
+      } else if (first_backward_stage == load_.stages) {
+        finish(stage, unit);
       } else {
         for_each_lane(unit, [&](int lane) { place(stage, lane).backward.push(unit); });
       }
       return;
     case CellKind::kBackwardInput:
       for_each_lane(unit, [&](int lane) { place(stage, lane).weight.push(unit); });
-      if (stage > 0) send(stage, unit, EventKind::kBackwardArrival);
+      if (stage > first_backward_stage) send(stage, unit, EventKind::kBackwardArrival);
       return;
     case CellKind::kBackward:
-      if (stage > 0) send(stage, unit, EventKind::kBackwardArrival);
+      if (stage > first_backward_stage) send(stage, unit, EventKind::kBackwardArrival);
       finish(stage, unit);
       return;
     case CellKind::kBackwardWeight: finish(stage, unit); return;

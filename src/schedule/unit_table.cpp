@@ -14,7 +14,7 @@ void UnitTable::append(const TimedUnit& unit) {
   SLUICE_ASSERT(unit.forward_ns.size() == static_cast<size_t>(stages_),
                 base::text("a unit of ", unit.forward_ns.size(), " stages"));
   resize(units() + 1);
-  head(units() - 1) = {unit.first_lane, unit.lanes, unit.fused, unit.credit()};
+  head(units() - 1) = {unit.first_lane, unit.lanes, unit.fused, unit.first_backward_stage, unit.credit()};
   const std::span<Cells> cells = row(units() - 1);
   for (size_t s = 0; s < cells.size(); ++s) {
     cells[s] = {unit.forward_ns[s], unit.backward_input_ns[s], unit.backward_weight_ns[s],

@@ -22,7 +22,8 @@ class UnitTable {
     int first_lane = 0;
     int lanes = 1;
     bool fused = false;  // backward is one cell on every stage
-    int64_t tokens = 0;  // of its lanes' credit
+    int first_backward_stage = 0;  // as TimedUnit's
+    int64_t tokens = 0;            // of its lanes' credit
   };
   Head& head(int unit) { return heads_[static_cast<size_t>(unit)]; }
   const Head& head(int unit) const { return heads_[static_cast<size_t>(unit)]; }
