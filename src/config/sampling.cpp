@@ -50,6 +50,19 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& 
   return sequences;
 }
 
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
+                                             const corpus::Blend& blend) {
+  std::vector<strategy::Sequence> sequences = sequences_of(samples);
+  if (!blend.has_mask()) return sequences;
+  std::vector<uint8_t> mask;
+  for (strategy::Sequence& sequence : sequences) {
+    mask.resize(static_cast<size_t>(sequence.length_tokens - 1));
+    blend.read_mask(sequence.document, sequence.begin_token + 1, sequence.length_tokens - 1, mask.data());
+    sequence.loss_tokens = std::ranges::count_if(mask, [](uint8_t counts) { return counts != 0; });
+  }
+  return sequences;
+}
+
 std::vector<int64_t> sequence_lengths(const std::vector<corpus::LengthSource>& sources,
                                       const corpus::SamplerOptions& options) {
   std::vector<int64_t> lengths;

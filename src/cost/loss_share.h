@@ -9,8 +9,8 @@ namespace sluice::cost {
 
 // The head's time a token, which was calibrated with a loss on every one, for data of which `loss_ppm` parts
 // per million have one: no other row reaches it (layers/head.h). Its constant stays, and so does its memory,
-// which is proved for micro-batches that have a loss everywhere. Published tables, whose stages hold their
-// head, stay as they are. REQUIRES: 0 < loss_ppm <= 1,000,000.
+// which is proved with each step's own masks (strategy::Sequence::loss_tokens). Published tables, whose
+// stages hold their head, stay as they are. REQUIRES: 0 < loss_ppm <= 1,000,000.
 CostModel::Options with_loss_share(CostModel::Options options, int64_t loss_ppm);
 
 }  // namespace sluice::cost

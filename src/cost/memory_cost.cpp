@@ -172,7 +172,9 @@ int64_t MemoryCost::transient_bytes_per_token() const {
   return most;
 }
 
-int64_t MemoryCost::head_working_bytes(int64_t tokens) const {
+// Under TP every rank gathers as many rows as if all had as many with a loss as the one with most.
+int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) const {
+  const int64_t rows = std::min(tokens, loss_tokens * scheme_.tp);
   const MemoryModel& memory = options().memory;
   const int64_t rows_bytes =
       std::min(memory.transient_bytes_per_token, token_bytes(program().head()).forward);
@@ -183,12 +185,15 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens) const {
   const int64_t chunk_rows =
       memory.logits_chunk_bytes == 0
           ? 0
-          : std::min(tokens, std::max(kLeastChunkRows, memory.logits_chunk_bytes / row_bytes));
-  // Half of the rows' are whole at all times; the other half are a chunk's, and at the end whole, too.
-  return std::max(tokens * rows_bytes, (tokens + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes);
+          : std::min(rows, std::max(kLeastChunkRows, memory.logits_chunk_bytes / row_bytes));
+  // Of rows with a loss half of the bytes are whole at all times; the other half are a chunk's, and at the
+  // end whole, too, where a quarter is of all rows: the gradient of the head's input.
+  return std::max((tokens + 3 * rows) * rows_bytes / 4,
+                  (rows + chunk_rows) * rows_bytes / 2 + chunk_rows * row_bytes);
 }
 
-int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int lanes) const {
+int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
+                                  int lanes) const {
   const int64_t most = options().memory.transient_bytes_per_token;
   int64_t working = 0;
   if (kind == CellKind::kForward) {
@@ -197,7 +202,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
       working = std::max(working, own + dropped_bytes_per_token(position));
     });
     working *= tokens;
-    return run.end > program().head() ? std::max(working, head_working_bytes(tokens)) : working;
+    return run.end > program().head() ? std::max(working, head_working_bytes(tokens, loss_tokens)) : working;
   }
   if (kind == CellKind::kBackwardWeight || most == 0) return 0;
   for_each_kind_of_block(run, [&](int64_t position) {

@@ -46,8 +46,10 @@ class MemoryCost {
   int64_t offloaded_bytes(int64_t position, int64_t tokens, int head_lanes = 1) const;
 
   // What a cell of a micro-batch on `lanes` lanes has at work beside all of the above, at most: of a block,
-  // or with the head a chunk of logits.
-  int64_t working_bytes(CellKind kind, base::Interval run, int64_t tokens, int lanes) const;
+  // or with the head a chunk of logits. No more than `loss_tokens` of its tokens have a loss: no others reach
+  // the head's products.
+  int64_t working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
+                        int lanes) const;
   // Where lanes share parameters: what such a cell has of gathered parameters and of gradients that are being
   // summed, at most: parameters of two neighbouring operations and of a block that is kept, gradients of two,
   // those of one also as they travel, and what a rank receives of the sums; where lanes sum in runs, of
@@ -74,7 +76,7 @@ class MemoryCost {
   int64_t host_bytes_per_token() const;                              // fullest stage
   int64_t transient_bytes_per_token() const;                         // that credits leave room for
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beside other backwards'
-  int64_t head_working_bytes(int64_t tokens) const;
+  int64_t head_working_bytes(int64_t tokens, int64_t loss_tokens) const;
   int64_t within_host(int64_t tokens, int64_t at_once) const;  // at most what the host holds of them
 
   CostModel cost_;

@@ -72,6 +72,35 @@ TEST(MemoryCost, OffloadingLeavesTwoLayersAndFillsTheHost) {
   EXPECT_EQ(MemoryCost(CostModel(options), one).max_len_tokens(1), MemoryCost(keep, one).max_len_tokens(1));
 }
 
+// 300 bytes a row, of which a quarter is of every row; the logits of 64 rows are smaller.
+TEST(MemoryCost, HeadsHaveAtWorkWhatRowsWithALossNeed) {
+  const CostModel cost(tiny_options());
+  const auto working = [&](int tp, int64_t loss_tokens) {
+    return MemoryCost(cost, {.tp = tp}).working_bytes(CellKind::kForward, {6, 7}, 1000, loss_tokens, 1);
+  };
+  EXPECT_EQ(working(1, 1000), 1000 * 300);
+  EXPECT_EQ(working(1, 50), 1000 * 75 + 50 * 225);
+  EXPECT_EQ(working(1, 0), 1000 * 75);
+  // All of them may lie in one rank's half: the other then gives as many.
+  EXPECT_EQ(working(2, 50), 1000 * 75 + 100 * 225);
+  EXPECT_EQ(working(2, 900), 1000 * 300);
+}
+
+TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
+  CostModel::Options options = tiny_options();
+  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[01]"});
+  std::vector<KindCost>& kinds = options.kinds_by_tp[1];
+  kinds.insert(kinds.begin() + 1, kinds[1]);
+  const CostModel cost(options);
+  const MemoryCost memory(cost, {});
+  EXPECT_EQ(memory.kept_bytes_per_token(2), 0);
+  EXPECT_EQ(memory.kept_bytes_per_token(3), 1000);
+  EXPECT_EQ(memory.held_bytes_per_token(), 3 * 1000 + 256);
+  EXPECT_EQ(MemoryCost(cost.under({.offload_permille = 500}), {}).held_bytes_per_token(), 2500 + 256);
+  // Its forward still makes what it then drops.
+  EXPECT_EQ(memory.working_bytes(CellKind::kForward, {2, 3}, 1, 1, 1), 1000 + 300);
+}
+
 TEST(MemoryCost, CreditOfAnotherPolicyIsItsShareOfTheMemory) {
   for (const strategy::MemoryPolicy& policy :
        {strategy::MemoryPolicy{.recompute = true}, {.offload_permille = 700}}) {

@@ -55,7 +55,7 @@ class Activations {
   }
 
   // While it runs, beside what it takes and what is there.
-  int64_t working(const Node& node, int64_t tokens, int lanes) const {
+  int64_t working(const Node& node, int64_t tokens, int64_t loss_tokens, int lanes) const {
     // With heads exchanged between all lanes there is no ring.
     const int ring_lanes = head_lanes_ > 1 && head_lanes_ == lanes ? 1 : lanes;
     const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
@@ -143,6 +143,7 @@ class PlannedActivations {
   // they exchange heads.
   struct Part {
     int64_t tokens = 0;
+    int64_t loss_tokens = 0;  // at most
     int lanes = 1;
     int head_lanes = 1;
   };
@@ -169,14 +170,24 @@ class PlannedActivations {
       for (const int index : pass.units) {
         const strategy::Unit& unit = plan.units[static_cast<size_t>(index)];
         for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane)
-          parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), unit.lanes,
-                                                                unit.head_lanes()};
+          parts[static_cast<size_t>(lane - pass.first_lane)] = {unit.tokens_on(lane), loss_tokens(unit, lane),
+                                                                unit.lanes, unit.head_lanes()};
       }
     }
     return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.cell().lane)];
   }
 
  private:
+  // Wherever in a sequence they lie, a lane has no more of them than of its tokens.
+  int64_t loss_tokens(const strategy::Unit& unit, int lane) const {
+    int64_t most = 0;
+    for (const strategy::Piece& piece : unit.pieces_on(lane)) {
+      const strategy::Sequence& sequence = graph_.plan.sequences[static_cast<size_t>(piece.sequence)];
+      most += std::min(piece.tokens(), sequence.loss_tokens.value_or(piece.tokens()));
+    }
+    return most;
+  }
+
   const StepGraph& graph_;
   const cost::CostModel& cost_;
   std::vector<strategy::Place> places_;                // by rank
@@ -204,7 +215,7 @@ void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int 
     const PlannedActivations::Part& part = activations.part(node, rank);
     const Activations& of_cell = activations.of(node, part);
     if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node, part.tokens);
-    const int64_t during = bytes + of_cell.working(node, part.tokens, part.lanes);
+    const int64_t during = bytes + of_cell.working(node, part.tokens, part.loss_tokens, part.lanes);
     if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node, part.tokens);
     visit(node, during, bytes);
   }

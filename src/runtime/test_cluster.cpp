@@ -400,8 +400,13 @@ class RankRun {
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed,
                             graph::Purpose purpose) {
     const auto& strategy = strategies_[static_cast<size_t>(step) % strategies_.size()];
-    strategy::StepPlan plan =
-        options_.plan(step, random_batch(seed, step, options_.sequences, 64), strategy, options_.max_tokens);
+    std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, 64);
+    for (strategy::Sequence& sequence : batch) {
+      sequence.loss_tokens = 0;
+      for (int64_t position = 0; position < sequence.length_tokens; ++position)
+        *sequence.loss_tokens += has_loss(sequence, position, options_.loss_one_in) ? 1 : 0;
+    }
+    strategy::StepPlan plan = options_.plan(step, batch, strategy, options_.max_tokens);
     set_policies(plan);
     for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
     set_exchanges(plan);

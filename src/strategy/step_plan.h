@@ -18,6 +18,9 @@ struct Sequence {
   int64_t document = 0;       // index into the corpus
   int64_t begin_token = 0;    // first token inside the document (split documents)
   int64_t length_tokens = 0;  // positions; targets are one fewer
+  // Targets that have a loss; none where it isn't known: perhaps all. What a plan is proved with; no part of
+  // its identity.
+  std::optional<int64_t> loss_tokens = {};
   bool operator==(const Sequence&) const = default;
 };
 

@@ -17,7 +17,7 @@ PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, 
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
   config::BuiltStep built =
-      config::build_step(inputs.planner, inputs.table, step, config::sequences_of(samples),
+      config::build_step(inputs.planner, inputs.table, step, config::sequences_of(samples, blend),
                          {.purpose = purpose, .link_plans = inputs.link_plans});
   if (!built.fallback.empty() && inputs.rank == 0) {
     base::log_warning(base::text("step ", step, ": planning failed (", built.fallback, "); it runs as ",
