@@ -30,6 +30,16 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
   }
 }
 
+void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans, const RunRecord& reference) {
+  for (const Plan& plan : plans) {
+    options.plan = plan;
+    const RunRecord record = run_in_process(options);
+    expect_equal(record, reference, 1e-11, 1e-11);
+    EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
+    EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
+  }
+}
+
 void expect_delays_change_nothing(RunOptions options) {
   options.steps = 6;
   const RunRecord calm = run_in_process(options);
@@ -69,16 +79,6 @@ const RunRecord& Equivalence::one_rank() {
 
 void Equivalence::expect_as_one_rank(int world_size, std::vector<std::string> strategies) {
   expect_equal(run(world_size, std::move(strategies)), one_rank(), 1e-11, 1e-11);
-}
-
-void Equivalence::expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans) {
-  for (const Plan& plan : plans) {
-    options.plan = plan;
-    const RunRecord record = run_in_process(options);
-    expect_equal(record, one_rank(), 1e-11, 1e-11);
-    EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-    EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
-  }
 }
 
 void EquivalenceOnLanes::expect_as_one_rank(int world_size, std::vector<std::string> strategies) {

@@ -16,6 +16,11 @@ namespace sluice::runtime {
 void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
                   double parameter_tolerance);
 
+// Under each of the plans the run is the reference to 1e-11, and the bytes that lanes exchange and share are
+// those of the formulas.
+using Plan = decltype(RunOptions::plan);
+void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans, const RunRecord& reference);
+
 // Sums run in a fixed order, whatever arrives first.
 void expect_delays_change_nothing(RunOptions options);
 
@@ -29,9 +34,9 @@ class Equivalence : public testing::Test {
  protected:
   static const RunRecord& one_rank();
   static void expect_as_one_rank(int world_size, std::vector<std::string> strategies);
-  // The same under each of the plans, and the bytes that lanes exchange are those of the formulas.
-  using Plan = decltype(RunOptions::plan);
-  static void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans);
+  static void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans) {
+    runtime::expect_as_one_rank(std::move(options), plans, one_rank());
+  }
 };
 
 // Every sequence on every lane, and rings over some lanes while others run whole sequences.

@@ -31,15 +31,9 @@ class EquivalenceOfTuning : public testing::TestWithParam<Tuning> {
     return record->second;
   }
   static void expect_as_one_rank(RunOptions options, std::vector<std::string> strategies,
-                                 const std::vector<decltype(RunOptions::plan)>& plans) {
+                                 const std::vector<Plan>& plans) {
     options.strategies = std::move(strategies);
-    for (const auto& plan : plans) {
-      options.plan = plan;
-      const RunRecord record = run_in_process(options);
-      expect_equal(record, one_rank(), 1e-11, 1e-11);
-      EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
-      EXPECT_EQ(record.share_bytes, record.expected_share_bytes);
-    }
+    runtime::expect_as_one_rank(std::move(options), plans, one_rank());
   }
 };
 
@@ -153,10 +147,7 @@ TEST(MaskedHead, TrainsAsOneRankUnderEveryStrategy) {
       RunOptions run = options;
       run.world_size = world_size;
       run.strategies = std::move(strategies);
-      for (const auto& plan : {dealt_plan, ringed_plan}) {
-        run.plan = plan;
-        expect_equal(run_in_process(run), reference, 1e-11, 1e-11);
-      }
+      runtime::expect_as_one_rank(std::move(run), {dealt_plan, ringed_plan}, reference);
     };
     expect_as_one_rank(6, {"<3,2,1>", "<2,1,1> + <1,4,1>", "6x<1,1,1>", "<1,1,6>", "<2,1,3>"});
     expect_as_one_rank(8, {"<2,2,2,2>", "<1,1,8,4>", "<1,2,4,2>", "<3,1,2>"});
