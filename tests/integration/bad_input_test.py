@@ -53,6 +53,7 @@ def write_model(folder, config=(), tensors=()):
 
 
 class BadInput(TestCase):
+    elastic = False
     def refuse(self, case, status, *needles, ranks=RANKS, arguments=(), outcome=None, **changes):
         """Trains under `changes`: it must end with `status` and one line beside those on steps, which matches all
         needles."""

@@ -72,8 +72,6 @@ def base_settings():
         "memory": {"device_gib": 1.0, "margin_gib": 0.1},
         # Behind training, which steps are saved depends on the disk; tests that want that say so.
         "checkpoint": {"every": 0, "keep": 2, "behind": False},
-        # What ends a run is what most tests look at; those of elastic runs say so.
-        "elastic": {"enabled": False},
         "log": {"dir": "run", "tensorboard": False},
     }
 
@@ -247,6 +245,9 @@ class Outcome:
 class TestCase(unittest.TestCase):
     """A test in a temporary directory with a corpus at `corpus`, and ways to run the program in it."""
 
+    # Runs go on when a rank is lost, as users' do; tests of what else ends them say no.
+    elastic = True
+
     def setUp(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sluice-"))
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
@@ -255,7 +256,7 @@ class TestCase(unittest.TestCase):
     def config(self, run, **changes):
         """Writes NAME.toml for the run directory `run`; returns the directory. Changes: section__key=value."""
         changes = {name.replace("__", ".", 1): value for name, value in changes.items()}
-        settings = merged(base_settings(), {"log.dir": run, **changes})
+        settings = merged(base_settings(), {"log.dir": run, "elastic.enabled": self.elastic, **changes})
         (self.directory / f"{run}.toml").write_text(to_toml(settings))
         return self.directory / run
 

@@ -28,6 +28,7 @@ def being_written(run):
 
 
 class Kills(TestCase):
+    elastic = False
     def setUp(self):
         super().setUp()
         self.chance = random.Random(OPTIONS.seed)

@@ -17,6 +17,7 @@ MODEL = {"model__layers": 6, "model__hidden": 128, "model__ffn_hidden": 344, "mo
 
 
 class MemoryPolicies(TestCase):
+    elastic = False
     def setUp(self):
         super().setUp()
         write_corpus(self.directory / "corpus", make_documents(count=100, longest=CONTEXT))

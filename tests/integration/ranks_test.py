@@ -44,6 +44,7 @@ def listening_sockets(process_id):
 
 
 class Ranks(TestCase):
+    elastic = False
     def configure(self, run, **changes):
         return self.config(run, parallel__strategies=ONE_EACH, parallel__select="best", **changes)
 

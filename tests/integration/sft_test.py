@@ -103,6 +103,8 @@ def write_chats(path):
 
 
 class FineTuning(TestCase):
+    elastic = False
+
     def done(self, *arguments):
         result = subprocess.run([SLUICE, *map(str, arguments)], cwd=self.directory, env=environment(), text=True,
                                 capture_output=True, timeout=300, check=False)

@@ -30,7 +30,7 @@ def settings(**changes):
     common = {"model.hidden": 64, "model.ffn_hidden": 128, "data.context_length": LONGEST, "data.tokens_per_step": 1024,
               "data.validation_fraction": 0.1, "train.steps": STEPS, "train.eval_every": 3,
               "parallel.strategies": STRATEGIES, "checkpoint.every": SAVED_EVERY, "log.tensorboard": True,
-              "train.join_timeout_s": 60}
+              "train.join_timeout_s": 60, "elastic.enabled": False}
     return merged(base_settings(), common | changes)
 
 
