@@ -178,13 +178,13 @@ class PassTrial {
 
   // The load of several lanes that has least room left of those with room.
   bool join_cut() {
-    std::vector<std::pair<int64_t, int>>& tightest = tightest_;
+    std::vector<std::pair<__int128, int>>& tightest = tightest_;
     tightest.clear();
     for (const int index : cut_) {
       const PassLoad& cut = load(index);
       const int lanes = cut.lanes.lanes;
       if (lanes < lanes_ || cut.work.tokens + length_ / lanes > capacity()) continue;
-      const int64_t left_ns = (limit_ns_ - cut.end_ns) * lanes - alone_ns_;
+      const __int128 left_ns = static_cast<__int128>(limit_ns_ - cut.end_ns) * lanes - alone_ns_;
       if (left_ns >= 0) tightest.emplace_back(left_ns, index);
     }
     const size_t tried = std::min(tightest.size(), kTightest);
@@ -246,7 +246,7 @@ class PassTrial {
   FilledPass filled_;
   std::vector<std::pair<int64_t, int>> singles_;   // end and load of those on one lane, ascending
   std::vector<int> cut_;                           // the others
-  std::vector<std::pair<int64_t, int>> tightest_;  // of join_cut
+  std::vector<std::pair<__int128, int>> tightest_;  // of join_cut
 };
 
 using Passes = std::vector<std::vector<int>>;  // places of sequences, ascending

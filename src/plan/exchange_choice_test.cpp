@@ -102,8 +102,9 @@ TEST(ExchangeChoice, OfOneAllowedIsThatOneOrARing) {
   const cost::CostModel cost = cost_of("llama-7b", "a800x8");
   for (const char* name : {"ring", "heads", "nested"}) {
     const Planner planner = planner_of(cost, "<1,1,32>", cost::parse_exchange_set(name));
+    const strategy::StepPlan plan = planner.plan(0, random_batch(3));
     std::set<strategy::Exchange> used;
-    for (const strategy::Unit& unit : planner.plan(0, random_batch(3)).pipelines[0].units) {
+    for (const strategy::Unit& unit : plan.pipelines[0].units) {
       if (unit.lanes > 1) used.insert(unit.exchange);
     }
     used.erase(strategy::parse_exchange(name));

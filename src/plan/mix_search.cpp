@@ -188,17 +188,20 @@ std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least
   std::vector<Mix> found;
   for (auto& [total, mix] : climbers) {
     if (total < kNone) found.push_back(mix);
+    // A start without a total was rated before or holds too little: its neighbours are compared by one batch.
+    int64_t limit_ns = total < kNone ? total + total / kRunnerUpPart : 0;
     for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
       int64_t least = total;
       Mix best;
       for (Mix& next : neighbours(mix)) {
-        const int64_t next_total = rate(next, total + total / kRunnerUpPart);
+        const int64_t next_total = rate(next, limit_ns);
         if (next_total >= least) continue;
         least = next_total;
         best = std::move(next);
       }
       if (best.empty()) break;
       total = least;
+      limit_ns = total + total / kRunnerUpPart;
       mix = std::move(best);
     }
   }
