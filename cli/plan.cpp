@@ -22,6 +22,8 @@ using base::text;
 
 namespace {
 
+constexpr int64_t kMostSteps = int64_t{1} << 40;  // as of a run
+
 struct Arguments {
   RunPlanningOptions run;
   config::PlanningOptions inputs;
@@ -166,13 +168,13 @@ void add_plan(CLI::App& app) {
   command->add_option("--method", arguments->method,
                       "ours, paper or exact (default: the configuration's; else ours)");
   command->add_option("--step", arguments->step, "Number of the step, counted from 0")
-      ->check(at_least(0))
+      ->check(within(int64_t{0}, kMostSteps))
       ->capture_default_str();
   CLI::Option* batches =
       command
           ->add_option("--batches", arguments->batches,
                        "Plan this many successive batches, from --step on, and write a line of JSON for each")
-          ->check(at_least(1));
+          ->check(within(int64_t{1}, kMostSteps));
   command->add_flag("--explain", arguments->explain, "Say why: choice, last pipeline, next best, bound")
       ->excludes(batches);
   command->add_option("--out", arguments->out, "Write plan.json, or the lines of --batches, here");

@@ -18,18 +18,18 @@ int64_t percent(int64_t done, int64_t total) {
   return static_cast<int64_t>(static_cast<__int128>(std::min(done, total)) * 100 / total);
 }
 
-// What is left if the rest goes as fast as what is done.
-int64_t left_ns(int64_t done, int64_t total, int64_t elapsed_ns) {
-  if (done <= 0 || done >= total) return 0;
-  return static_cast<int64_t>(static_cast<__int128>(elapsed_ns) * (total - done) / done);
-}
-
 std::string minutes(int64_t nanoseconds) {
   const int64_t seconds = (nanoseconds + 999'999'999) / 1'000'000'000;
   return text(seconds / 60, ":", seconds % 60 < 10 ? "0" : "", seconds % 60);
 }
 
 }  // namespace
+
+int64_t left_ns(int64_t done, int64_t total, int64_t elapsed_ns) {
+  constexpr __int128 kCentury = __int128{100} * 8766 * 3600 * 1'000'000'000;
+  if (done <= 0 || done >= total) return 0;
+  return static_cast<int64_t>(std::min(static_cast<__int128>(elapsed_ns) * (total - done) / done, kCentury));
+}
 
 std::string progress_bar(const std::string& label, int64_t done, int64_t total, int64_t elapsed_ns) {
   const int64_t part = percent(done, total);

@@ -46,6 +46,9 @@ class Progress {
   std::mutex mutex_;
 };
 
+// What is left of `total` if the rest goes as fast as what is done: at most a century.
+int64_t left_ns(int64_t done, int64_t total, int64_t elapsed_ns);
+
 // "label  42% [====>     ] 1:23 left": the line a terminal shows after `elapsed_ns`.
 std::string progress_bar(const std::string& label, int64_t done, int64_t total, int64_t elapsed_ns);
 

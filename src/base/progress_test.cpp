@@ -18,6 +18,14 @@ TEST(Progress, LineEndsWithTheWholeTime) {
   EXPECT_EQ(progress_line("encode", 4, 4, 1'000'000'000), "encode: done in 1.00 s");
 }
 
+TEST(Progress, TimeLeftOfHugeTotalsIsACenturyAtMost) {
+  constexpr int64_t kHour = 3'600'000'000'000;
+  EXPECT_EQ(left_ns(100'000, 1'000'000, 26 * kHour), 234 * kHour);
+  EXPECT_EQ(left_ns(1, int64_t{1} << 62, 10'000'000'000), 876'600 * kHour);
+  EXPECT_EQ(progress_line("plan", 1, int64_t{1} << 62, 1'000'000'000),
+            "plan: 0 % after 1.00 s, 876600h00m left");
+}
+
 TEST(Progress, PrintsEveryIntervalAndOnceAtTheEnd) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

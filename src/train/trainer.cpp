@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "checkpoint/save.h"
 #include "ops/attention.h"
@@ -539,7 +540,8 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   metrics_->write(metrics);
   summary_.add(metrics);
   const int64_t done = metrics.step + 1 - run_.resumed().step;
-  const int64_t left_ns = elapsed_ns(begin_) * (config_.train.steps - metrics.step - 1) / done;
+  const int64_t steps = config_.train.steps - run_.resumed().step;
+  const int64_t left_ns = base::left_ns(done, steps, elapsed_ns(begin_));
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
                 "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
