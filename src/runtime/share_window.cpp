@@ -229,6 +229,19 @@ at::Tensor ShareWindow::sums_of_run(const Sum& sum) {
   return sums;
 }
 
+void ShareWindow::add_runs(const Sum& sum, const at::Tensor& into) const {
+  int64_t at = 0;
+  for (int run = 0; run < runs(); ++run) {
+    if (!gives(sum, run)) continue;
+    if (run == own_run()) {
+      into.add_(sum.sent.narrow(0, offset_of(sum.bucket, run), into.numel()));
+    } else {
+      into.add_(sum.received.narrow(0, at, into.numel()));
+      at += into.numel();
+    }
+  }
+}
+
 // In the order of lanes inside a run, then in that of runs.
 void ShareWindow::finish_sums() {
   if (!summing_) return;
@@ -239,20 +252,12 @@ void ShareWindow::finish_sums() {
     moves_[sum.move].end = std::chrono::steady_clock::now();
     const at::Tensor& resident = store_.shard(sum.bucket).gradients;
     at::Tensor of_run;
-    int64_t at = 0;
-    if (!sum.between && runs() > 1) {
-      of_run = sums_of_run(sum);
-    } else if (!sum.between) {
+    if (sum.between) {
+      add_runs(sum, resident);
+    } else if (runs() == 1) {
       add_in_run(sum, 0, resident);
     } else {
-      for (int run = 0; run < runs(); ++run) {
-        if (!gives(sum, run)) continue;
-        if (run == own_run()) {
-          resident.add_(sum.sent.narrow(0, offset_of(sum.bucket, run), resident.numel()));
-        } else {
-          resident.add_(sum.received.narrow(0, std::exchange(at, at + resident.numel()), resident.numel()));
-        }
-      }
+      of_run = sums_of_run(sum);
     }
     give_back(sum.sent);
     give_back(sum.received);

@@ -123,6 +123,8 @@ class ShareWindow {
   // To `into`, the part of this lane's place in `run`: what its own run's lanes have of it, in their order.
   void add_in_run(const Sum& sum, int run, const at::Tensor& into) const;
   at::Tensor sums_of_run(const Sum& sum);
+  // The runs' sums of this lane's own part, in their order.
+  void add_runs(const Sum& sum, const at::Tensor& into) const;
 
   ParameterStore& store_;
   ShareChannel& channel_;
