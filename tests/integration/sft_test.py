@@ -199,7 +199,8 @@ class FineTuning(TestCase):
                                   capture_output=True, timeout=300)
         self.assertEqual(compared.returncode, 0, compared.stderr)
         found = json.loads(compared.stdout)
-        self.assertLess(found["apart"], 1e-5)
+        # float32: processors without fused products round further apart, 1.9e-5 where only SSE is used.
+        self.assertLess(found["apart"], 1e-4)
         self.assertGreater(found["moved"], 1e-2)
 
     def check_with_transformers(self, tuned):
