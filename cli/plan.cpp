@@ -53,27 +53,43 @@ Planning make_planning(const Arguments& arguments) {
   return planning_of(inputs, arguments.method.empty() ? "ours" : arguments.method);
 }
 
-strategy::StepPlan plan_next(Planning& planning) {
-  const corpus::Batch batch = planning.sampler.next();
-  const auto start = std::chrono::steady_clock::now();
-  config::PlannedStep planned =
-      config::plan_step(planning.planner, batch.step, config::sequences_of(batch.samples))
-          .or_throw(text("step ", batch.step));
-  planned.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
-  if (!planned.fallback.empty()) {
-    base::log_warning(text("step ", batch.step, ": planning failed (", planned.fallback,
-                           "); this is the plan that a run would fall back to"));
+// Plans batches as a run does, each with the graph that would run, whose time is what simulation says.
+class Steps {
+ public:
+  explicit Steps(Planning& planning)
+      : planning_(planning),
+        table_(model::parameter_table(planning.planner.cost().options().shape,
+                                      planning.planner.cost().program())) {}
+
+  config::BuiltStep next() {
+    const corpus::Batch batch = planning_.sampler.next();
+    const auto start = std::chrono::steady_clock::now();
+    config::BuiltStep built =
+        config::try_build_step(planning_.planner, table_, batch.step, config::sequences_of(batch.samples),
+                               {.link_plans = &links_})
+            .or_throw(text("step ", batch.step));
+    built.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+    if (!built.fallback.empty()) {
+      base::log_warning(text("step ", batch.step, ": planning failed (", built.fallback,
+                             "); this is the plan that a run would fall back to"));
+    }
+    return built;
   }
-  return std::move(planned.plan);
-}
+
+ private:
+  Planning& planning_;
+  model::ParameterTable table_;
+  graph::LinkPlans links_;
+};
 
 void plan_one(Planning& planning, const Arguments& arguments) {
-  const strategy::StepPlan plan = plan_next(planning);
+  const config::BuiltStep built = Steps(planning).next();
+  const strategy::StepPlan& plan = built.plan;
   if (!arguments.out.empty()) base::write_json(arguments.out, strategy::to_json(plan));
   if (arguments.json) {
     std::cout << base::json_text(strategy::to_json(plan)) << "\n";
   } else {
-    std::cout << report::plan_table(plan) << "\n";
+    std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n";
   }
   if (!arguments.explain) return;
   const std::string explanation = report::explanation_text(report::explain(plan, planning.planner));
@@ -105,24 +121,26 @@ void plan_several(Planning& planning, const Arguments& arguments) {
   LineWriter lines(arguments.out);
   base::Progress progress("planning", arguments.batches);
   int64_t planning_ns = 0;
-  int64_t estimated_ns = 0;
+  int64_t predicted_ns = 0;
   int64_t tokens = 0;
+  Steps steps(planning);
   for (int64_t i = 0; i < arguments.batches; ++i) {
-    const strategy::StepPlan plan = plan_next(planning);
+    const config::BuiltStep built = steps.next();
+    const strategy::StepPlan& plan = built.plan;
     base::Json line = strategy::to_json(plan);
     line["planning_ns"] = plan.planning_ns;
     lines.write(base::json_text(line));
     planning_ns += plan.planning_ns;
-    estimated_ns += plan.estimated_ns;
+    predicted_ns += built.graph.makespan_ns;
     tokens += plan.tokens();
     progress.advance(1);
   }
   progress.finish();
   lines.commit();
   if (arguments.out.empty()) return;
-  const double seconds = static_cast<double>(estimated_ns) / 1e9;
+  const double seconds = static_cast<double>(predicted_ns) / 1e9;
   std::cout << text(
-      arguments.batches, " steps, estimated at ", base::human_duration(estimated_ns / arguments.batches),
+      arguments.batches, " steps, predicted ", base::human_duration(predicted_ns / arguments.batches),
       " each, ", base::human_count(static_cast<int64_t>(static_cast<double>(tokens) / seconds)),
       " tokens/s; planned in ", base::human_duration(planning_ns / arguments.batches), " each\n");
 }

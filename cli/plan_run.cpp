@@ -18,7 +18,10 @@ Planning planning_of_run(const RunPlanningOptions& options) {
         "a run's");
   }
   train::OfflinePlanning planning = train::offline_planning(config, options.ranks);
-  return {std::move(planning.planner), planning.data.sampler()};
+  Planning planned{std::move(planning.planner), planning.data.sampler()};
+  if (config.elastic.enabled && planned.planner.options().world_size > 1)
+    planned.buddy_every = config.elastic.buddy_every;
+  return planned;
 }
 
 }  // namespace sluice::cli

@@ -109,8 +109,9 @@ base::Feasible<PlannedStep> plan_step(const Planner& planner, int64_t step,
   return reported.report();
 }
 
-BuiltStep build_step(const Planner& planner, const model::ParameterTable& table, int64_t step,
-                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options) {
+base::Feasible<BuiltStep> try_build_step(const Planner& planner, const model::ParameterTable& table,
+                                         int64_t step, const std::vector<strategy::Sequence>& sequences,
+                                         const graph::BuildOptions& options) {
   graph::StepGraph graph;
   const auto build = [&](const strategy::StepPlan& plan) -> std::optional<base::Infeasible> {
     auto built = graph::try_build(plan, table, planner.cost(), planner.options().world_size, options);
@@ -118,8 +119,14 @@ BuiltStep build_step(const Planner& planner, const model::ParameterTable& table,
     graph = std::move(*built);
     return std::nullopt;
   };
-  PlannedStep planned = plan_step(planner, step, sequences, build).or_throw();
-  return {std::move(planned.plan), std::move(graph), std::move(planned.fallback)};
+  base::Feasible<PlannedStep> planned = plan_step(planner, step, sequences, build);
+  if (!planned) return planned.none();
+  return BuiltStep{std::move(planned->plan), std::move(graph), std::move(planned->fallback)};
+}
+
+BuiltStep build_step(const Planner& planner, const model::ParameterTable& table, int64_t step,
+                     const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options) {
+  return try_build_step(planner, table, step, sequences, options).or_throw();
 }
 
 void try_longest(const Planner& planner, const model::ParameterTable& table, const Data& data,

@@ -39,8 +39,12 @@ struct BuiltStep {
   std::string fallback;  // as PlannedStep's
 };
 
-// The same with the verified step graph, which a plan must come to for being accepted. InfeasibleError where
-// nothing is accepted.
+// The same with the verified step graph, which a plan must come to for being accepted.
+base::Feasible<BuiltStep> try_build_step(const plan::Planner& planner, const model::ParameterTable& table,
+                                         int64_t step, const std::vector<strategy::Sequence>& sequences,
+                                         const graph::BuildOptions& options);
+
+// The same, where nothing else is left to try: InfeasibleError.
 BuiltStep build_step(const plan::Planner& planner, const model::ParameterTable& table, int64_t step,
                      const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options);
 
