@@ -7,12 +7,11 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/even_passes.h"
 #include "plan/few_units.h"
 #include "plan/growth.h"
 #include "plan/improve.h"
 #include "plan/lanes.h"
-#include "plan/shared_passes.h"
+#include "plan/pass_packer.h"
 #include "plan/square_root.h"
 #include "schedule/pipeline_schedule.h"
 #include "schedule/recurrence.h"
@@ -384,17 +383,22 @@ bool fits_few_passes(const SchemeCost& scheme, std::span<const int64_t> lengths,
   return scheme.scheme().pp == 1 && tokens <= kFew * scheme.lane_max_len_tokens() * scheme.scheme().cp;
 }
 
-// Lanes that share nothing: even passes where there are few, mostly the best then, and layers of rings.
-PackedPipeline pack_own_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                              const cost::CostModel& cost, std::span<const int64_t> lengths,
-                              std::span<const int> members, PackOptions options) {
-  std::optional<PackedPipeline> even;
-  if (fits_few_passes(scheme, lengths, members))
-    even = pack_even(pipeline, scheme, cost, lengths, members, options);
-  if (even && even->makespan_ns <= options.enough_ns) return std::move(*even);
-  if (even) options.below_ns = even->makespan_ns;
-  auto in_layers = pack_lanes(pipeline, scheme, cost, lengths, members, options);
-  return std::move(in_layers ? *in_layers : *even);
+// Where lanes have many micro-batches, or several stages, in layers of rings; else, and where lanes share
+// parameters, in even passes, which are hardly ever beaten there. What is to be packed well is packed both
+// ways: layers where a step is nearly done, passes where sequences are few.
+PackedPipeline pack_on_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                             const cost::CostModel& cost, std::span<const int64_t> lengths,
+                             std::span<const int> members, PackOptions options) {
+  const bool passes_first = pipeline.scheme.share > 1 || fits_few_passes(scheme, lengths, members);
+  const auto first = passes_first ? pack_passes : pack_lanes;
+  const auto second = passes_first ? pack_lanes : pack_passes;
+  std::optional<PackedPipeline> packed = first(pipeline, scheme, cost, lengths, members, options);
+  const bool both = pipeline.scheme.share == 1 &&
+                    (options.rule == PackRule::kFew || (passes_first && options.rule == PackRule::kThorough));
+  if (!both || packed->makespan_ns <= options.enough_ns) return std::move(*packed);
+  options.below_ns = packed->makespan_ns;
+  auto sooner = second(pipeline, scheme, cost, lengths, members, options);
+  return std::move(sooner && sooner->makespan_ns < packed->makespan_ns ? *sooner : *packed);
 }
 
 }  // namespace
@@ -403,11 +407,11 @@ PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme
                     std::span<const int64_t> lengths, std::span<const int> members,
                     const PackOptions& options) {
   const auto& [rule, enough_ns, seeds, below_ns] = options;
-  if (pipeline.scheme.share > 1) return pack_shared(pipeline, scheme, cost, lengths, members, options);
   const bool laned = pipeline.scheme.cp > 1;
   TimedUnits packed;
   if (laned) {
-    PackedPipeline on_lanes = pack_own_lanes(pipeline, scheme, cost, lengths, members, options);
+    PackedPipeline on_lanes = pack_on_lanes(pipeline, scheme, cost, lengths, members, options);
+    if (pipeline.scheme.share > 1) return on_lanes;
     packed = {.units = std::move(on_lanes.plan.units), .makespan_ns = on_lanes.makespan_ns};
   } else {
     packed = pack_one_lane(pipeline, scheme, cost, lengths, members, options);

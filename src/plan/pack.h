@@ -42,7 +42,7 @@ struct PackOptions {
   PackRule rule = PackRule::kOurs;
   int64_t enough_ns = 0;  // a packing that ends by then is good enough
   Seeds seeds;
-  // Of pack_lanes with one stage and pack_even: only a packing that ends sooner is looked for.
+  // Of pack_lanes with one stage and pack_passes: only a packing that ends sooner is looked for.
   int64_t below_ns = std::numeric_limits<int64_t>::max();
 };
 // Up to so many of a pipeline or batch are worth single moves, each packed.
@@ -64,8 +64,8 @@ struct PackedPipeline {
 // descending, ascending and peaked order and with ramped ones (small first and last: fill and drain are paid
 // by them). They are timed by the schedule, those with the least lower bounds first, until no
 // other can win or one ends by `enough_ns`.
-// Pipelines of several lanes are packed by pack_lanes (plan/lanes.h), those whose lanes share parameters by
-// pack_shared (plan/shared_passes.h), whatever the rule.
+// Pipelines of several lanes are packed by pack_lanes (plan/lanes.h) or pack_passes (plan/pass_packer.h), and
+// by both where that pays.
 // REQUIRES: every length <= scheme.max_len_tokens().
 PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                     std::span<const int64_t> lengths, std::span<const int> members,

@@ -1,5 +1,3 @@
-#include "plan/shared_passes.h"
-
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -33,7 +31,7 @@ Planner planner_of(const std::vector<std::string>& candidates, int world_size,
 }
 
 // Whole sequences, sequences that need several lanes, one stage and two, beside pipelines that share nothing.
-TEST(PackShared, PlansAreValidAndScoredByTheirScheduleAndNeverBelowTheBound) {
+TEST(SharedLanes, PlansAreValidAndScoredByTheirScheduleAndNeverBelowTheBound) {
   for (const char* text :
        {"<1,1,2,2>", "<1,1,8,4>", "<1,1,8,8>", "<1,2,4,2>", "<2,1,4,4>", "<1,1,4,2> + 4x<1,1,1>"}) {
     const Planner planner = planner_of({text}, 8);
@@ -54,7 +52,7 @@ TEST(PackShared, PlansAreValidAndScoredByTheirScheduleAndNeverBelowTheBound) {
 }
 
 // Four loads of a kind each on four lanes make two passes of equals. A node a lane, so that nothing is cut.
-TEST(PackShared, LoadsOfEqualWorkRunSideBySide) {
+TEST(SharedLanes, LoadsOfEqualWorkRunSideBySide) {
   cost::CostModel::Options machine = test_cost().options();
   machine.gpus_per_node = machine.gpus_per_nic = 1;
   machine.inter.bytes_per_s = 1'000'000;
@@ -74,13 +72,13 @@ TEST(PackShared, LoadsOfEqualWorkRunSideBySide) {
 }
 
 // Parameters that lanes share leave room for longer micro-batches.
-TEST(PackShared, SharedParametersMakeRoom) {
+TEST(SharedLanes, SharedParametersMakeRoom) {
   const cost::CostModel cost = test_cost();
   EXPECT_GT(cost::MemoryCost(cost, {1, 1, 8, 8}).max_len_tokens(8),
             cost::MemoryCost(cost, {1, 1, 8}).max_len_tokens(8));
 }
 
-TEST(PackShared, MethodsThatKnowNothingOfItRefuse) {
+TEST(SharedLanes, MethodsThatKnowNothingOfItRefuse) {
   EXPECT_THAT(
       [] { planner_of({"<1,1,4,2>"}, 4, exact()); },
       ThrowsMessage<base::InputError>(HasSubstr("leave the 2 of <1,1,4,2> out, or plan with method 'ours'")));

@@ -1,4 +1,4 @@
-#include "plan/even_passes.h"
+#include "plan/pass_packer.h"
 
 #include <gtest/gtest.h>
 
@@ -22,32 +22,36 @@ struct Packing {
       : strategy(strategy::parse_strategy(text, world_size)),
         scheme(strategy.pipelines[0].scheme, model, world_size),
         cost(model) {}
-  PackedPipeline even(const std::vector<int64_t>& lengths) const {
+  PackedPipeline passes(const std::vector<int64_t>& lengths) const {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
-    return *pack_even(strategy.pipelines[0], scheme, cost, lengths, members);
+    return *pack_passes(strategy.pipelines[0], scheme, cost, lengths, members);
   }
-  std::optional<PackedPipeline> even_below(const std::vector<int64_t>& lengths, int64_t below_ns) const {
+  std::optional<PackedPipeline> passes_below(const std::vector<int64_t>& lengths, int64_t below_ns) const {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
-    return pack_even(strategy.pipelines[0], scheme, cost, lengths, members, {.below_ns = below_ns});
+    return pack_passes(strategy.pipelines[0], scheme, cost, lengths, members, {.below_ns = below_ns});
   }
 };
 
-TEST(PackEven, EverySequenceRunsOnceAndFitsItsLanes) {
+TEST(PackPasses, EverySequenceRunsOnceAndFitsItsLanes) {
   const cost::CostModel cost = test_cost();
-  for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<2,1,4,2>", "<1,1,6,3>"}) {
+  for (const char* text :
+       {"<1,1,8>", "<1,1,8,4>", "<2,1,4,2>", "<1,1,6,3>", "<1,2,4>", "<1,4,2>", "<1,2,4,2>"}) {
     const Packing packing(text, 8, cost);
     for (uint64_t seed = 0; seed < 30; ++seed) {
       base::Rng rng(seed, 5);
       std::vector<int64_t> lengths;
       for (int64_t i = rng.between(0, 40); i > 0; --i)
         lengths.push_back(rng.between(1, rng.between(1, packing.scheme.max_len_tokens())));
-      const PackedPipeline packed = packing.even(lengths);
+      const PackedPipeline packed = packing.passes(lengths);
       std::vector<int> seen(lengths.size(), 0);
       for (const strategy::Unit& unit : packed.plan.units) {
         EXPECT_LE(unit.tokens(), packing.scheme.lane_max_len_tokens()) << text << " seed " << seed;
         for (const strategy::UnitSequence& of : unit.sequences) ++seen[static_cast<size_t>(of.sequence)];
+        for (const auto& own : unit.own) {
+          for (const strategy::UnitSequence& of : own) ++seen[static_cast<size_t>(of.sequence)];
+        }
       }
       EXPECT_EQ(std::ranges::count(seen, 1), std::ssize(seen)) << text << " seed " << seed;
       EXPECT_NO_THROW(strategy::passes(packed.plan)) << text << " seed " << seed;
@@ -57,17 +61,26 @@ TEST(PackEven, EverySequenceRunsOnceAndFitsItsLanes) {
   }
 }
 
-TEST(PackEven, OnlyAPlanBelowTheLimitIsAnAnswer) {
+TEST(PackPasses, OnlyAPlanBelowTheLimitIsAnAnswer) {
   const cost::CostModel cost = test_cost();
   for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<1,1,8,8>"}) {
     const Packing packing(text, 8, cost);
     const std::vector<int64_t> lengths = {300, 200, 120, 80, 80, 40, 20, 20, 10};
-    const int64_t least_ns = packing.even(lengths).makespan_ns;
-    EXPECT_FALSE(packing.even_below(lengths, least_ns / 2)) << text;
-    const auto within = packing.even_below(lengths, least_ns + least_ns / 8);
+    const int64_t least_ns = packing.passes(lengths).makespan_ns;
+    EXPECT_FALSE(packing.passes_below(lengths, least_ns / 2)) << text;
+    const auto within = packing.passes_below(lengths, least_ns + least_ns / 8);
     ASSERT_TRUE(within) << text;
     EXPECT_LT(within->makespan_ns, least_ns + least_ns / 8) << text;
   }
+}
+
+// Cut sequences and whole ones side by side keep every stage busy.
+TEST(PackPasses, SeveralStagesAreKeptBusy) {
+  const cost::CostModel cost = test_cost();
+  const Packing packing("<1,2,4>", 8, cost);
+  const std::vector<int64_t> lengths(64, 200);
+  const int64_t work_ns = 16 * packing.scheme.load_ns(packing.scheme.work_of(200));
+  EXPECT_LE(packing.passes(lengths).makespan_ns, work_ns * 2);
 }
 
 }  // namespace
