@@ -3,12 +3,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/print.h"
+#include "cost/snapshot_cost.h"
 #include "profile/machine.h"
 #include "storage/s3_store.h"
 
@@ -30,6 +32,19 @@ std::string compiler() {
 #endif
 }
 
+// Room for what lost ranks are replaced from (cost/snapshot_cost.h), without a name and with one.
+Finding snapshots(const profile::Machine& machine) {
+  constexpr int64_t kBytesOfParameter = 12 * cost::kSnapshotCopies;
+  std::error_code failure;
+  const std::filesystem::space_info named = std::filesystem::space("/dev/shm", failure);
+  const std::string room = failure ? "none" : base::human_bytes(static_cast<double>(named.available));
+  return {
+      !failure && static_cast<int64_t>(named.available) >= machine.available_bytes / 4, "snapshots",
+      base::text("those of ", base::human_count(machine.available_bytes / kBytesOfParameter),
+                 " owned parameters fit in memory, at ", kBytesOfParameter, " bytes each over all ranks; ",
+                 room, " in /dev/shm, where they outlive ranks that torchrun or MPI end")};
+}
+
 std::vector<Finding> examine() {
   const profile::Machine machine = profile::this_machine();
   std::vector<Finding> findings;
@@ -40,6 +55,7 @@ std::vector<Finding> examine() {
       {machine.available_bytes > (int64_t{2} << 30), "memory",
        base::text(base::human_bytes(static_cast<double>(machine.available_bytes)), " available of ",
                   base::human_bytes(static_cast<double>(machine.memory_bytes)))});
+  findings.push_back(snapshots(machine));
   if (!machine.built_with_cuda) {
     findings.push_back(
         {false, "CUDA build",

@@ -13,6 +13,7 @@
 #include "cli/planning.h"
 #include "config/planned_step.h"
 #include "config/sampling.h"
+#include "cost/snapshot_cost.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
 
@@ -90,6 +91,12 @@ void plan_one(Planning& planning, const Arguments& arguments) {
     std::cout << base::json_text(strategy::to_json(plan)) << "\n";
   } else {
     std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n";
+    if (planning.buddy_every) {
+      const plan::Planner& planner = planning.planner;
+      const cost::SnapshotCost snapshots = cost::snapshot_cost(planner.cost(), planner.options().world_size);
+      std::cout << "snapshots: "
+                << cost::describe_snapshots(snapshots, *planning.buddy_every, built.graph.makespan_ns) << "\n";
+    }
   }
   if (!arguments.explain) return;
   const std::string explanation = report::explanation_text(report::explain(plan, planning.planner));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& o
 struct Planning {
   plan::Planner planner;
   config::PhasedSampler sampler;
+  // Of a run that goes on when ranks are lost: steps between its snapshots, 0 for what they cost decides.
+  std::optional<int64_t> buddy_every = std::nullopt;
 };
 
 // With the inputs' strategies, or proposed ones where none are given.

@@ -32,6 +32,9 @@ struct StepRecord {
   int64_t peak_bytes = 0;            // of the fullest rank
   int64_t predicted_peak_bytes = 0;  // of a measured step; 0: none
   std::optional<double> loss;        // of a measured step
+  int64_t epoch = 0;                 // of a measured step: one more with each change of membership
+  int64_t ranks = 0;                 // … and who trained it; 0: not known
+  int64_t snapshot_bytes = 0;        // sent to buddies beside it
 };
 
 struct Evaluation {

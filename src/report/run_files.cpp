@@ -10,7 +10,9 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "base/toml.h"
+#include "cost/snapshot_cost.h"
 #include "report/page.h"
+#include "report/step_metrics.h"
 
 namespace sluice::report {
 
@@ -70,6 +72,9 @@ StepRecord step_of(const Json& line, const std::string& place) {
   step.peak_bytes = count(line, "peak_bytes", place);
   step.predicted_peak_bytes = count(line, "predicted_peak_bytes", place);
   step.unfused_attention = count(line, "unfused_attention", place);
+  step.epoch = count(line, "epoch", place);
+  step.ranks = count(line, "ranks", place);
+  step.snapshot_bytes = count(line, "snapshot_bytes", place);
   step.shares = shares_of(line, place);
   if (line.contains("loss") && !line["loss"].is_null())
     step.loss = base::require<double>(line, "loss", place);
@@ -302,6 +307,32 @@ void require_summable(const graph::Trace& trace, int ranks, const std::string& n
                         " are too much to add up: write the timeline again"));
 }
 
+// Of a run whose ranks changed: where, and how many there were; the newest count is the run's.
+void add_epochs(RunData& data) {
+  std::vector<EpochOfStep> epochs;
+  for (const StepRecord& step : data.systems.front().steps)
+    epochs.push_back({step.step, step.epoch, step.ranks});
+  if (!epochs.empty() && epochs.back().ranks > 0 && epochs.back().ranks <= graph::kMostTraceRanks)
+    data.ranks = static_cast<int>(epochs.back().ranks);
+  if (const std::string ranks = epochs_text(epochs); !ranks.empty()) data.facts.emplace_back("epochs", ranks);
+  const auto has_snapshot = [](const StepRecord& step) { return step.snapshot_bytes > 0; };
+  const std::vector<StepRecord>& steps = data.systems.front().steps;
+  const auto last = std::ranges::find_if(steps.rbegin(), steps.rend(), has_snapshot);
+  if (last == steps.rend()) return;
+  const int64_t host_bytes = cost::kSnapshotCopies * last->snapshot_bytes / std::max<int64_t>(1, last->ranks);
+  data.facts.emplace_back(
+      "snapshots", text(human_count(std::ranges::count_if(steps, has_snapshot)), " beside steps, ",
+                        base::human_bytes(static_cast<double>(last->snapshot_bytes)), " to buddies each, ",
+                        base::human_bytes(static_cast<double>(host_bytes)), " of host memory a rank"));
+}
+
+// ", epoch 2 of 3 ranks" of a step that is not the first epoch's.
+std::string epoch_of(const SystemRun& run, int64_t step) {
+  const auto found = std::ranges::find(run.steps, step, &StepRecord::step);
+  if (found == run.steps.end() || found->epoch == 0) return "";
+  return text(", epoch ", found->epoch, " of ", human_count(found->ranks, "rank", "ranks"));
+}
+
 void read_timelines(const fs::path& directory, RunData& data) {
   const std::vector<TraceFile> files = trace_files(directory, data);
   std::vector<std::string> left_out;
@@ -319,7 +350,8 @@ void read_timelines(const fs::path& directory, RunData& data) {
     const auto system = std::ranges::find(data.systems, timeline.system, &SystemRun::name);
     timeline.title = data.simulated
                          ? text(system->title, ", step ", file.step)
-                         : text("Step ", file.step, timeline.measured ? ", measured" : ", predicted");
+                         : text("Step ", file.step, timeline.measured ? ", measured" : ", predicted",
+                                epoch_of(*system, file.step));
     timeline.records = trace.records;
     timeline.counters = trace.counters;
     timeline.peak_bytes = peaks_of(trace, data.ranks);
@@ -341,6 +373,7 @@ RunData read_run(const fs::path& directory) {
     read_training(directory, data);
   }
   read_metrics(directory / "metrics.jsonl", data);
+  if (!data.simulated) add_epochs(data);
   read_timelines(directory, data);
   return data;
 }

@@ -88,6 +88,24 @@ TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
               HasSubstr("own plan, step 1 the first: no &lt;room&gt;."));
 }
 
+TEST_F(RunFiles, ElasticRunTellsOfItsEpochs) {
+  write("metrics.jsonl", R"({"step":0,"time_ms":2.5,"epoch":0,"ranks":4,"snapshot_bytes":4000000})"
+                         "\n"
+                         R"({"step":1,"time_ms":2.5,"epoch":2,"ranks":3})"
+                         "\n");
+  write("trace-1.json", small_trace());
+  for (const char* log : {"rank-0.log", "rank-1.log", "rank-2.log", "rank-3.log"}) write(log, "");
+  const RunData data = read_run(directory_);
+  EXPECT_EQ(data.timelines.at(0).title, "Step 1, measured, epoch 2 of 3 ranks");
+  const auto fact = [&](const std::string& name) {
+    const auto found = std::ranges::find(data.facts, name, &std::pair<std::string, std::string>::first);
+    return found == data.facts.end() ? "" : found->second;
+  };
+  EXPECT_EQ(fact("epochs"), "4 ranks, from step 1 on 3");
+  EXPECT_THAT(fact("snapshots"),
+              HasSubstr("1 beside steps, 3.81 MiB to buddies each, 3.81 MiB of host memory"));
+}
+
 TEST_F(RunFiles, SimulatedRunBringsItsSystems) {
   write("simulation.json", kSimulated);
   write("metrics.jsonl",

@@ -46,7 +46,64 @@ base::Json to_json(const StepMetrics& metrics) {
           {"predicted_peak_bytes", metrics.predicted_peak_bytes},
           {"tokens_per_s", metrics.tokens_per_s},
           {"overhead_ms", metrics.overhead_ms},
-          {"epoch", metrics.epoch}};
+          {"epoch", metrics.epoch},
+          {"ranks", metrics.ranks},
+          {"snapshot_bytes", metrics.snapshot_bytes},
+          {"snapshot_ms", metrics.snapshot_ms}};
+}
+
+namespace {
+
+// What summaries need of a line; older programs wrote less.
+StepMetrics summed_of(const base::Json& line) {
+  const auto number = [&](const char* key) {
+    const base::Json* value = base::find(line, key);
+    return value != nullptr && value->is_number() ? value->get<double>() : 0.0;
+  };
+  const auto count = [&](const char* key) { return static_cast<int64_t>(number(key)); };
+  const auto word = [&](const char* key) {
+    const base::Json* value = base::find(line, key);
+    return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+  };
+  StepMetrics metrics;
+  metrics.step = count("step");
+  metrics.loss = number("loss");
+  metrics.strategy = word("strategy");
+  metrics.fallback = word("fallback");
+  metrics.time_ms = number("time_ms");
+  metrics.predicted_ms = number("predicted_ms");
+  metrics.unfused_attention = count("unfused_attention");
+  metrics.link_exposed_ms = number("link_exposed_ms");
+  metrics.tokens_per_s = number("tokens_per_s");
+  metrics.overhead_ms = number("overhead_ms");
+  metrics.epoch = count("epoch");
+  metrics.ranks = count("ranks");
+  metrics.snapshot_bytes = count("snapshot_bytes");
+  metrics.snapshot_ms = number("snapshot_ms");
+  return metrics;
+}
+
+EvaluationMetrics evaluation_of(const base::Json& line) {
+  return {.step = line["step"].get<int64_t>(),
+          .set = line.value("set", ""),
+          .validation_loss = line["validation_loss"].is_number() ? line["validation_loss"].get<double>() : 0,
+          .targets = line.value("targets", int64_t{0})};
+}
+
+}  // namespace
+
+std::string epochs_text(const std::vector<EpochOfStep>& steps) {
+  std::string described;
+  const EpochOfStep* before = nullptr;
+  for (const EpochOfStep& step : steps) {
+    const std::string ranks = step.ranks > 0 ? base::human_count(step.ranks, "rank", "ranks") : "some ranks";
+    if (before == nullptr) described = ranks;
+    if (before != nullptr && before->epoch != step.epoch)
+      described +=
+          base::text(", from step ", step.step, " on ", step.ranks > 0 ? base::text(step.ranks) : "some");
+    before = &step;
+  }
+  return steps.empty() || steps.front().epoch == steps.back().epoch ? "" : described;
 }
 
 base::Json to_json(const EvaluationMetrics& metrics) {
@@ -62,6 +119,7 @@ struct MetricsWriter::State {
   std::filesystem::path path;
   std::set<int64_t> earlier_steps;
   std::set<int64_t> earlier_evaluations;
+  RunSummary earlier;
   int64_t first_step = 0;
   std::ofstream lines;
   std::unique_ptr<TensorBoardWriter> tensorboard;
@@ -77,7 +135,10 @@ struct MetricsWriter::State {
       const auto step = number->get<int64_t>();
       if (step >= first_step) continue;
       kept += line + "\n";
-      (json.contains("validation_loss") ? earlier_evaluations : earlier_steps).insert(step);
+      const bool evaluated = json.contains("validation_loss");
+      (evaluated ? earlier_evaluations : earlier_steps).insert(step);
+      if (evaluated) earlier.add(evaluation_of(json));
+      if (!evaluated) earlier.add(summed_of(json));
     }
     return kept;
   }
@@ -106,6 +167,8 @@ int64_t MetricsWriter::missing_steps() const {
 }
 
 bool MetricsWriter::has_evaluation(int64_t step) const { return state_->earlier_evaluations.contains(step); }
+
+const RunSummary& MetricsWriter::earlier() const { return state_->earlier; }
 
 void MetricsWriter::write(const StepMetrics& metrics) {
   state_->write_line(to_json(metrics));
@@ -181,6 +244,17 @@ std::string RunSummary::text() const {
     lines.push_back(base::text("validation loss ", fixed(evaluation.validation_loss, 4), " over ",
                                base::human_count(evaluation.targets), " targets",
                                set.empty() ? "" : " of " + set));
+  }
+  std::vector<EpochOfStep> epochs;
+  for (const StepMetrics& step : steps_) epochs.push_back({step.step, step.epoch, step.ranks});
+  if (const std::string ranks = epochs_text(epochs); !ranks.empty())
+    lines.push_back("epochs          " + ranks);
+  const auto has_snapshot = [](const StepMetrics& step) { return step.snapshot_bytes > 0; };
+  if (const int64_t snapshots = std::ranges::count_if(steps_, has_snapshot); snapshots > 0) {
+    const auto& last = *std::ranges::find_if(steps_.rbegin(), steps_.rend(), has_snapshot);
+    lines.push_back(base::text("snapshots       ", base::human_count(snapshots), ", ",
+                               base::human_bytes(static_cast<double>(last.snapshot_bytes)),
+                               " to buddies each, ", fixed(last.snapshot_ms, 1), " ms beside the steps"));
   }
   lines.push_back("strategies");
   for (const auto& [strategy, count] : strategies)

@@ -41,6 +41,9 @@ struct StepMetrics {
   double tokens_per_s = 0;
   double overhead_ms = 0;  // neither inside nodes nor waiting
   int64_t epoch = 0;       // one more with each change of membership
+  int64_t ranks = 0;       // that trained it; 0: not known, of an older program
+  int64_t snapshot_bytes = 0;  // sent to buddies beside it, by all ranks; 0: no snapshot was made
+  double snapshot_ms = 0;      // that the last snapshot took beside the steps, on the slowest rank
 };
 
 struct EvaluationMetrics {
@@ -52,7 +55,16 @@ struct EvaluationMetrics {
 };
 
 base::Json to_json(const StepMetrics& metrics);
+struct EpochOfStep {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  int64_t ranks = 0;
+};
+// "4 ranks, from step 6 on 2, from step 19 on 4" of steps in their order; "" where all are of one epoch.
+std::string epochs_text(const std::vector<EpochOfStep>& steps);
 base::Json to_json(const EvaluationMetrics& metrics);
+
+class RunSummary;
 
 // Appends lines to metrics.jsonl and scalars to TensorBoard events. A resumed run drops the lines of steps
 // it is about to repeat. RunError on a full disk or an unwritable directory.
@@ -70,6 +82,8 @@ class MetricsWriter {
   // whether there is one of an evaluation after `step`.
   int64_t missing_steps() const;
   bool has_evaluation(int64_t step) const;
+  // Of the lines that stay.
+  const RunSummary& earlier() const;
   void write(const StepMetrics& metrics);
   void write(const EvaluationMetrics& metrics);
 
@@ -78,8 +92,8 @@ class MetricsWriter {
   std::unique_ptr<State> state_;
 };
 
-// What the terminal shows when a run ends: losses of the first and last ten steps, strategies used and how
-// often, tokens per second, prediction error, exposed link time.
+// What the terminal shows when a run ends, all of its steps in view: losses of the first and last ten steps,
+// strategies used and how often, tokens per second, prediction error, exposed link time.
 class RunSummary {
  public:
   void add(const StepMetrics& metrics);

@@ -1,5 +1,6 @@
 #include "report/step_metrics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@ namespace sluice::report {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 fs::path scratch(const std::string& name) {
   const fs::path directory = fs::temp_directory_path() / base::text("sluice-report-", name, "-", ::getpid());
@@ -44,6 +46,30 @@ TEST(Metrics, ResumedRunDropsTheStepsItRepeats) {
     if (!line.empty()) steps.push_back(base::Json::parse(line)["step"]);
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{0, 1, 2, 3}));
+  fs::remove_all(directory);
+}
+
+TEST(Metrics, TheSummaryOfAResumedRunCoversItsEarlierPart) {
+  const fs::path directory = scratch("whole");
+  const auto of_epoch = [](int64_t step, int64_t epoch, int64_t ranks) {
+    StepMetrics metrics = metrics_of(step, 4);
+    metrics.epoch = epoch;
+    metrics.ranks = ranks;
+    metrics.snapshot_bytes = step == 1 ? 1 << 20 : 0;
+    return metrics;
+  };
+  {
+    MetricsWriter writer({directory, false, 0});
+    for (int64_t step = 0; step < 3; ++step) writer.write(of_epoch(step, 0, 4));
+  }
+  const MetricsWriter writer({directory, false, 2});
+  RunSummary summary = writer.earlier();
+  summary.add(of_epoch(2, 1, 3));
+  summary.add(of_epoch(3, 2, 4));
+  EXPECT_THAT(summary.text(), HasSubstr("steps           0 to 3"));
+  EXPECT_THAT(summary.text(), HasSubstr("epochs          4 ranks, from step 2 on 3, from step 3 on 4"));
+  EXPECT_THAT(summary.text(), HasSubstr("snapshots       1, 1.00 MiB to buddies each"));
+  EXPECT_THAT(summary.text(), HasSubstr("median step     10.0 ms"));
   fs::remove_all(directory);
 }
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "corpus/identity.h"
+#include "cost/snapshot_cost.h"
 #include "link/moved_owners.h"
 #include "train/slice_snapshot.h"
 
@@ -23,8 +24,6 @@ namespace sluice::train {
 using base::text;
 
 namespace {
-
-constexpr int64_t kSharePerHundred = 1;  // of a step's time that snapshots may take by themselves
 
 // Reads what base::CanonicalBytes wrote.
 class CanonicalReader {
@@ -171,9 +170,15 @@ void Buddies::exchange_copies(Snapshot& snapshot, SnapshotMemory::View& view) {
 }
 
 void Buddies::schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns) {
-  int64_t every = options_.every;
-  if (every == 0) every = 1 + 100 * most_spent_ns / (kSharePerHundred * std::max<int64_t>(1, step_ns));
-  next_ = done + every;
+  const int64_t every = options_.every;
+  next_ = done + (every > 0 ? every : cost::steps_between_snapshots(most_spent_ns, step_ns));
+}
+
+int64_t Buddies::sent_bytes() const {
+  int64_t bytes = 0;
+  for (int rank = 0; rank < communicator_->size(); ++rank)
+    bytes += SliceSnapshot::bytes(store_.table(), store_.options().precision, communicator_->size(), rank);
+  return communicator_->size() > 1 ? bytes : 0;
 }
 
 std::string held_state(const Seat& seat) {

@@ -20,9 +20,6 @@
 
 namespace sluice::train {
 
-// Copies of a rank's slices in its memory: its own and its buddy's, twice.
-inline constexpr int64_t kSnapshotCopies = 4;
-
 class Buddies {
  public:
   struct Options {
@@ -49,6 +46,8 @@ class Buddies {
   // What the last snapshot took of this rank's time; then, from those of all ranks and a step's, when the
   // next one is due. The same on all ranks if the times are.
   int64_t spent_ns() const { return spent_ns_; }
+  // What all ranks send their buddies for one snapshot.
+  int64_t sent_bytes() const;
   void schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns);
 
  private:

@@ -1,11 +1,14 @@
 #include "train/offline_plan.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "config/planned_step.h"
 #include "config/run_planning.h"
 #include "config/sampling.h"
 #include "config/strategy_file.h"
+#include "cost/snapshot_cost.h"
 #include "profile/device.h"
 #include "report/plan_table.h"
 #include "train/calibration.h"
@@ -36,12 +39,22 @@ config::RunMachine this_machine(config::RunConfig config, int ranks) {
   return machine;
 }
 
+// What is left of host memory beside them, as in a run; where it is known.
+void set_aside_snapshots(const config::RunConfig& config, config::RunMachine& machine) {
+  int64_t& host_bytes = machine.calibration.options.memory.host_bytes;
+  if (!config.elastic.enabled || machine.world_size < 2 || config.memory.host_gib > 0 || host_bytes == 0)
+    return;
+  const cost::CostModel cost(machine.calibration.options);
+  host_bytes = std::max<int64_t>(1, host_bytes - cost::snapshot_cost(cost, machine.world_size).host_bytes);
+}
+
 }  // namespace
 
 OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
-  const config::RunMachine machine = config::is_local(config.cluster)
-                                         ? this_machine(config, ranks)
-                                         : config::machine_of(config, {.ranks = ranks});
+  config::RunMachine machine = config::is_local(config.cluster)
+                                   ? this_machine(config, ranks)
+                                   : config::machine_of(config, {.ranks = ranks});
+  set_aside_snapshots(config, machine);
   config::Data data = config::open_data(config);
   plan::Planner planner = config::make_planner(
       config::task_of(config, data, cost::CostModel(machine.calibration.options), machine.world_size));

@@ -14,6 +14,7 @@
 #include "checkpoint/save.h"
 #include "config/changes.h"
 #include "config/run_planning.h"
+#include "cost/snapshot_cost.h"
 #include "link/layout.h"
 #include "model/table_positions.h"
 #include "ops/device.h"
@@ -454,7 +455,7 @@ void RunContext::open_device() {
 // memory that was asked of the machine has to hold them, too.
 void RunContext::set_aside_snapshots() {
   const int64_t copies = (config_.checkpoint.every > 0 && config_.checkpoint.behind ? 1 : 0) +
-                         (options_.seat ? kSnapshotCopies : 0);
+                         (options_.seat ? cost::kSnapshotCopies : 0);
   if (copies == 0) return;
   const int64_t bytes = copies * SliceSnapshot::bytes(table_, precision_of(config_.train.dtype),
                                                       options_.launch.world_size, rank());

@@ -56,7 +56,7 @@ std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
 
 std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
                            const std::vector<std::vector<int64_t>>& words,
-                           const std::vector<std::vector<graph::ShareMove>>& moves) {
+                           const std::vector<std::vector<graph::ShareMove>>& moves, const std::string& note) {
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;
   for (size_t r = 0; r < graph.programs.size(); ++r) {
@@ -72,30 +72,34 @@ std::string measured_trace(const graph::StepGraph& graph, const cost::CostModel&
   std::ranges::stable_sort(counters, {}, [](const graph::TraceCounter& counter) {
     return std::pair(counter.rank, counter.time_ns);
   });
-  return graph::chrome_trace(records, counters);
+  return graph::chrome_trace(records, counters, note);
 }
 
-std::string predicted_trace(const graph::StepGraph& graph, const cost::CostModel& cost) {
+std::string predicted_trace(const graph::StepGraph& graph, const cost::CostModel& cost,
+                            const std::string& note) {
   std::vector<int> ranks(graph.programs.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   std::vector<graph::TraceRecord> records = graph::trace_records(graph);
   const auto gathers = graph::share_records(graph, cost, ranks);
   records.insert(records.end(), gathers.begin(), gathers.end());
-  return graph::chrome_trace(records, graph::memory_counters(graph, cost, ranks));
+  return graph::chrome_trace(records, graph::memory_counters(graph, cost, ranks), note);
 }
 
 }  // namespace
 
 void write_step_trace(Control& control, const graph::StepGraph& graph, const cost::CostModel& cost,
-                      const runtime::StepTiming& timing, const std::filesystem::path& directory) {
+                      const runtime::StepTiming& timing, const std::filesystem::path& directory,
+                      int64_t epoch) {
+  const std::string note =
+      epoch == 0 ? "" : base::text("epoch ", epoch, " of ", control.world_size(), " ranks");
   const auto words = control.gather(measured_words(graph, timing));
   const auto moves = gather_moves(control, timing.moves);
   control.together("writing the trace", [&] {
     if (control.rank() != 0) return;
     base::write_file_atomically(directory / base::text("trace-", graph.step, ".json"),
-                                measured_trace(graph, cost, words, moves));
+                                measured_trace(graph, cost, words, moves, note));
     base::write_file_atomically(directory / base::text("trace-", graph.step, "-predicted.json"),
-                                predicted_trace(graph, cost));
+                                predicted_trace(graph, cost, note));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -175,6 +176,7 @@ class Trainer::Impl {
   std::unique_ptr<report::MetricsWriter> metrics_;  // rank 0
   report::RunSummary summary_;
   std::optional<Saver> saver_;
+  bool snapshot_beside_ = false;  // of the next step: one was begun
   steady_clock::time_point begin_ = steady_clock::now();
 };
 
@@ -191,6 +193,7 @@ void Trainer::Impl::open_run_files() {
       write_roster(config_.log.dir, *run_.seat());
     metrics_ = std::make_unique<report::MetricsWriter>(
         report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, run_.resumed().step});
+    summary_ = metrics_->earlier();
     if (metrics_->missing_steps() > 0) {
       base::log_warning(text((config_.log.dir / "metrics.jsonl").string(), " has no line for ",
                              metrics_->missing_steps(), " of the ", run_.resumed().step,
@@ -302,19 +305,26 @@ void Trainer::Impl::train_steps() {
     stop = agreement.stop;
     step = std::move(first.step);
   }
-  if (step && !stop && run_.buddies()) run_.buddies()->begin(state_at_start());
+  if (step && !stop && run_.buddies()) {
+    run_.buddies()->begin(state_at_start());
+    snapshot_beside_ = true;
+  }
   while (step && !stop) {
     const auto begin = steady_clock::now();
     const int64_t unfused_before = ops::unfused_attention_calls();
     const runtime::StepResult result = train(*step);
     PlannedStep upcoming = planned(ahead, run_.activity());
     report::StepMetrics metrics = metrics_of(*step, result);
+    if (std::exchange(snapshot_beside_, false)) metrics.snapshot_bytes = run_.buddies()->sent_bytes();
     const Agreement agreement = agree(upcoming, measured(*step, result, unfused_before), metrics);
     metrics.time_ms = milliseconds(elapsed_ns(begin));
+    metrics.snapshot_ms = milliseconds(agreement.snapshot_ns);
+    metrics.ranks = run_.control().world_size();
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
     report(metrics);
     if (std::ranges::find(config_.log.trace_steps, metrics.step) != config_.log.trace_steps.end()) {
-      write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir);
+      write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir,
+                       run_.epoch());
     }
     require_finite(result, metrics.step);
     warn_without_targets(result, metrics.step);
@@ -403,6 +413,7 @@ void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepEnd& end) {
   const int64_t done = step.plan.step + 1;
   if (!buddies->due(done) && !agreement.boundary) return;
   buddies->begin(state_behind(step));
+  snapshot_beside_ = true;
   buddies->schedule(done, agreement.snapshot_ns, agreement.step_ns);
 }
 

@@ -1,0 +1,40 @@
+#include "cost/snapshot_cost.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "cost/parameter_counts.h"
+
+namespace sluice::cost {
+
+SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
+  const CostModel::Options& options = cost.options();
+  const ParameterCount parameters = all_parameters(cost.program(), options.memory);
+  const int64_t number_bytes = std::max<int64_t>(4, options.memory.element_bytes);
+  // Masters of all parameters, both moments of those that are trained.
+  const int64_t all_bytes = (parameters.all + 2 * parameters.trained) * number_bytes;
+  SnapshotCost snapshots;
+  snapshots.slice_bytes = (all_bytes + ranks - 1) / ranks;
+  snapshots.host_bytes = kSnapshotCopies * snapshots.slice_bytes;
+  const LinkTimes& link = ranks > options.gpus_per_node ? options.inter : options.intra;
+  // Ranks that share a network adapter send at once.
+  const int64_t sent_at_once = ranks > options.gpus_per_node ? options.gpus_per_nic : 1;
+  snapshots.time_ns =
+      options.host.of_bytes(snapshots.slice_bytes) + link.of_bytes(sent_at_once * snapshots.slice_bytes);
+  return snapshots;
+}
+
+int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns) {
+  constexpr int64_t kSteps = 100;  // that the time of one snapshot may be spread over
+  return 1 + kSteps * snapshot_ns / std::max<int64_t>(1, step_ns);
+}
+
+std::string describe_snapshots(const SnapshotCost& snapshots, int64_t every, int64_t step_ns) {
+  const int64_t apart = every > 0 ? every : steps_between_snapshots(snapshots.time_ns, step_ns);
+  return base::text(base::human_bytes(static_cast<double>(snapshots.slice_bytes)),
+                    " of each rank to its buddy every ", apart == 1 ? "step" : base::text(apart, " steps"),
+                    " (", base::human_duration(snapshots.time_ns), "), ",
+                    base::human_bytes(static_cast<double>(snapshots.host_bytes)), " of host memory a rank");
+}
+
+}  // namespace sluice::cost

@@ -1,0 +1,34 @@
+// What it takes that a run goes on when a rank is lost: copies of owner slices in host memory, made every few
+// steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cost/cost_model.h"
+
+namespace sluice::cost {
+
+// A rank's own slices and its buddy's, each twice: the snapshot that is being made never is the newest whole
+// one.
+inline constexpr int64_t kSnapshotCopies = 4;
+
+struct SnapshotCost {
+  int64_t slice_bytes =
+      0;  // one copy of a rank's slices, which its buddy gets: 12 bytes a parameter over the ranks
+  int64_t host_bytes = 0;  // of a rank
+  int64_t time_ns = 0;     // of one snapshot, beside the next step's work: to host memory and to the buddy
+};
+
+// On `ranks` > 1 ranks, whose buddies are on another node where there are several. The figures are estimates:
+// bytes within rounding of what train/buddies.h copies, times without hashing them.
+SnapshotCost snapshot_cost(const CostModel& cost, int ranks);
+
+// So many steps apart that snapshots take a hundredth of the time, if none of them were hidden.
+int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns);
+
+// "11.7 MiB of each rank to its buddy every 3 steps (2.1 ms), 46.8 MiB of host memory a rank". `every` as
+// elastic.buddy_every: 0 for what costs decide.
+std::string describe_snapshots(const SnapshotCost& snapshots, int64_t every, int64_t step_ns);
+
+}  // namespace sluice::cost

@@ -1,0 +1,52 @@
+#include "cost/snapshot_cost.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cost/test_model.h"
+
+namespace sluice::cost {
+namespace {
+
+using ::testing::HasSubstr;
+
+CostModel::Options options_of() {
+  CostModel::Options options = tiny_options();
+  options.memory.element_bytes = 2;
+  options.gpus_per_node = 4;
+  options.gpus_per_nic = 2;
+  options.intra = {.latency_ns = 10, .bytes_per_s = 1'000'000'000};
+  options.inter = {.latency_ns = 20, .bytes_per_s = 500'000'000};
+  options.host = {0, 2'000'000'000};
+  return options;
+}
+
+// Five layers of 30,848 parameters (test_model.h), embedding and head of 6,400, the last norm's 64.
+constexpr int64_t kParameters = 5 * 30'848 + 2 * 6'400 + 64;
+
+TEST(SnapshotCost, CopiesMasterAndMomentsOfARanksShare) {
+  const SnapshotCost snapshots = snapshot_cost(CostModel(options_of()), 4);
+  EXPECT_EQ(snapshots.slice_bytes, 12 * kParameters / 4);
+  EXPECT_EQ(snapshots.host_bytes, 48 * kParameters / 4);
+  EXPECT_EQ(snapshots.time_ns, snapshots.slice_bytes / 2 + 10 + snapshots.slice_bytes)
+      << "to host memory at 2 bytes a nanosecond, inside the node at 1";
+}
+
+TEST(SnapshotCost, BetweenNodesRanksShareAnAdapter) {
+  const SnapshotCost snapshots = snapshot_cost(CostModel(options_of()), 8);
+  EXPECT_EQ(snapshots.slice_bytes, 12 * kParameters / 8);
+  EXPECT_EQ(snapshots.time_ns, snapshots.slice_bytes / 2 + 20 + 2 * 2 * snapshots.slice_bytes);
+}
+
+TEST(SnapshotCost, IsSpreadOverSoManyStepsThatItTakesAHundredth) {
+  EXPECT_EQ(steps_between_snapshots(0, 1000), 1);
+  EXPECT_EQ(steps_between_snapshots(1000, 1000), 101);
+  EXPECT_EQ(steps_between_snapshots(10, 1000), 2);
+  const SnapshotCost snapshots{.slice_bytes = 1 << 20, .host_bytes = 4 << 20, .time_ns = 1'000'000};
+  EXPECT_THAT(describe_snapshots(snapshots, 0, 100'000'000), HasSubstr("every 2 steps"));
+  EXPECT_THAT(describe_snapshots(snapshots, 1, 100'000'000), HasSubstr("every step (1.00 ms)"));
+  EXPECT_THAT(describe_snapshots(snapshots, 1, 100'000'000), HasSubstr("4.00 MiB of host memory a rank"));
+}
+
+}  // namespace
+}  // namespace sluice::cost
