@@ -68,6 +68,9 @@ class PassPacker {
   int lanes() const { return scheme_.scheme().cp; }
   int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
   bool enough() const { return best_ns_ <= enough_ns_; }
+  // Where all lanes of one stage share, one pass follows the other: what is left for one is what the others
+  // leave.
+  bool in_turn() const { return scheme_.scheme().share == lanes() && scheme_.scheme().pp == 1; }
 
   // As few passes as hold all, and a few more.
   void run_one_stage(int fewest) {
@@ -79,7 +82,7 @@ class PassPacker {
           if (least_lanes > scheme_.scheme().share || enough()) break;
           if (!consider(filled(shared_out, best_ns_, least_lanes), shared_out)) continue;
           most = std::min(most, passes + kFurtherPasses);
-          break;  // wider units mostly save passes
+          if (!in_turn()) break;  // wider units mostly save passes
         }
         if (passes == 1 || enough()) break;
       }
@@ -203,17 +206,14 @@ class PassPacker {
 
   // Nothing where some pass does not hold its sequences, or ends when the plan should.
   Filled filled(const SharedOut& shared_out, int64_t below_ns, int least_lanes) {
-    // Where all lanes of one stage share, one pass follows the other: what is left for one is what the others
-    // leave.
-    const bool in_turn = scheme_.scheme().share == lanes() && scheme_.scheme().pp == 1;
     int64_t left_ns = below_ns;
-    for (const std::vector<int>& places : shared_out) left_ns -= in_turn ? least_ns_of(places) : 0;
+    for (const std::vector<int>& places : shared_out) left_ns -= in_turn() ? least_ns_of(places) : 0;
     Filled passes;
     for (const std::vector<int>& places : shared_out) {
-      if (in_turn) left_ns += least_ns_of(places);
+      if (in_turn()) left_ns += least_ns_of(places);
       std::optional<FilledPass> pass = fill(places, left_ns, least_lanes);
       if (!pass) return {};
-      if (in_turn) left_ns -= pass->end_ns();
+      if (in_turn()) left_ns -= pass->end_ns();
       passes.push_back(std::move(*pass));
     }
     return passes;
