@@ -125,9 +125,11 @@ class PlanTest(unittest.TestCase):
         planner = sluice.Planner(strategies, **MACHINE)
         plan = planner.plan([sequence["length"] for sequence in file["sequences"]], file["step"],
                             documents=[sequence["document"] for sequence in file["sequences"]])
-        for micro_batch in (one for pipeline in file["pipelines"] for lane in pipeline["lanes"] for one in lane):
-            micro_batch.setdefault("nested_lanes", None)
-            micro_batch["together"] = micro_batch.pop("pass", None)
+        for pipeline in file["pipelines"]:
+            pipeline.setdefault("stage_layers", [])
+            for micro_batch in (one for lane in pipeline["lanes"] for one in lane):
+                micro_batch.setdefault("nested_lanes", None)
+                micro_batch["together"] = micro_batch.pop("pass", None)
         self.assertEqual({"schema": file["schema"], **dataclasses.asdict(plan)}, file)
 
     def test_ranks_get_the_work_of_their_lane(self):
