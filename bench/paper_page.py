@@ -164,9 +164,9 @@ def bounds(rows):
         return "No rival is faster in any scenario."
     least, key, name = min(lost)
     _, model, gpus, corpus, context, tokens = key
-    return (f"In {len(lost)} of {len(column(rows, 'all'))} scenarios a rival is still faster, in {sum(of < 0.99 for of, *_ in lost)} of "
-            f"them by more than 1 %, at most where {name} takes {shown(least)} of Sluice's time: {model.upper()}, {gpus} GPUs, "
-            f"{context // 1024}K context, {tokens // 1000}K tokens of {corpus}.")
+    return (f"In {len(lost)} of {len(column(rows, 'all'))} scenarios a rival is still faster,\nin {sum(of < 0.99 for of, *_ in lost)} of "
+            f"them by more than 1 %, at most where {name} takes {least:.3f} of Sluice's time: {model.upper()}, {gpus} GPUs, "
+            f"{context // 1024}K context,\n{tokens // 1000}K tokens of {corpus}.")
 
 
 def interleaved(results):
@@ -178,7 +178,8 @@ def interleaved(results):
     faster = sum(time is not None and time < 1 for time in times)
     return (f"Table 3's Megatron-LM has no interleaved stages; the tuned one takes several stages in {sum('PP' in of for of in taken)} of "
             f"{len(taken)} scenarios. With several whose bubbles cost nothing, more than interleaving can give, and pull and push free of "
-            f"charge, the best of them would take {span(times)} of Sluice's time, less than Sluice in {faster}.")
+            f"charge, the best of them would take {span(times)} of Sluice's time, less than Sluice in {faster}: this bound settles the others "
+            "alone.")
 
 
 def freedom(results):
@@ -204,7 +205,7 @@ def freedom(results):
                 if not ending:
                     alone.append(mean)
     return (table(["", "shares", *[f"{count} lanes" for count in lanes]], rows)
-            + f"\nNo mean step is longer than with less freedom by more than {100 * worst:.2f} %.")
+            + f"\nA mean step is longer than with less freedom by {100 * worst:.1f} % at most.")
 
 
 def goals(results):
