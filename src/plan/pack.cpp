@@ -385,7 +385,8 @@ bool fits_few_passes(const SchemeCost& scheme, std::span<const int64_t> lengths,
 
 // Where lanes have many micro-batches, or several stages, in layers of rings; else, and where lanes share
 // parameters, in even passes, which are hardly ever beaten there. What is to be packed well is packed both
-// ways: layers where a step is nearly done, passes where sequences are few.
+// ways: layers where a step is nearly done, passes where sequences are few. So is what ends far from enough,
+// by which a strategy would be given up.
 PackedPipeline pack_on_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                              const cost::CostModel& cost, std::span<const int64_t> lengths,
                              std::span<const int> members, PackOptions options) {
@@ -393,8 +394,11 @@ PackedPipeline pack_on_lanes(const strategy::Pipeline& pipeline, const SchemeCos
   const auto first = passes_first ? pack_passes : pack_lanes;
   const auto second = passes_first ? pack_lanes : pack_passes;
   std::optional<PackedPipeline> packed = first(pipeline, scheme, cost, lengths, members, options);
-  const bool both = pipeline.scheme.share == 1 &&
-                    (options.rule == PackRule::kFew || (passes_first && options.rule == PackRule::kThorough));
+  constexpr int64_t kFar = 16;  // by one part in so many
+  const bool far = packed->makespan_ns - packed->makespan_ns / kFar > options.enough_ns;
+  const bool both =
+      pipeline.scheme.share == 1 &&
+      (options.rule == PackRule::kFew || (passes_first && (far || options.rule == PackRule::kThorough)));
   if (!both || packed->makespan_ns <= options.enough_ns) return std::move(*packed);
   options.below_ns = packed->makespan_ns;
   auto sooner = second(pipeline, scheme, cost, lengths, members, options);
