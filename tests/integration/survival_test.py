@@ -56,6 +56,10 @@ class Survival(TestCase):
         return self.config(run, **{"train__steps": STEPS, "train__dtype": "float64", "elastic__enabled": True,
                                    "elastic__buddy_every": 1, **changes})
 
+    def configure_endless(self, run):
+        """One that lasts as long as its launcher takes to notice a loss; it ends when it is asked to."""
+        return self.configure(run, train__steps=100_000, optimizer__decay="constant")
+
     def reach(self, run, epoch, step):
         """Returns when a line of that epoch, or a later one, and that step are there."""
         def reached():
@@ -73,6 +77,13 @@ class Survival(TestCase):
             self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
         remains = left_in_memory(self.begin)
         self.assertEqual(len(remains), left, f"what the run left in memory: {remains}")
+
+    def begins_as_undisturbed(self, endless):
+        whole = self.configure("constant", optimizer__decay="constant")
+        self.train("constant", RANKS)
+        found = losses(endless)
+        for step, (loss, _) in losses(whole).items():
+            self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
 
 
 class ByHand(Survival):
@@ -100,9 +111,7 @@ class ByHand(Survival):
         self.as_undisturbed(run)
 
     def test_a_supervisor_dies_and_another_joins_by_hand(self):
-        run = self.configure("run", train__steps=100_000, optimizer__decay="constant")
-        whole = self.configure("constant", optimizer__decay="constant")
-        self.train("constant", RANKS)
+        run = self.configure_endless("run")
         processes = self.start_ranks(run)
         self.reach(run, 0, 4)
         processes[0].kill()
@@ -111,9 +120,7 @@ class ByHand(Survival):
         self.reach(run, 2, STEPS)
         processes[1].send_signal(signal.SIGTERM)
         self.end_well(processes[1:])
-        found = losses(run)
-        for step, (loss, _) in losses(whole).items():
-            self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
+        self.begins_as_undisturbed(run)
 
     def test_all_die_and_the_next_attempt_finds_what_they_had_in_memory(self):
         run = self.configure("run")
@@ -168,17 +175,21 @@ class Mpirun(Survival):
         self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
         self.as_undisturbed(run)
 
-    def test_a_supervisor_dies_and_the_next_start_goes_on_from_memory(self):
-        run = self.configure("run")
+    def test_a_supervisor_dies_and_the_next_start_goes_on(self):
+        run = self.configure_endless("run")
         process = self.mpirun(run, "--resume", "auto")
         self.reach(run, 0, 4)
         os.kill(children(process.pid)[0], signal.SIGKILL)
         outcome = self.finish(process)
         self.assertNotEqual(outcome.status, 0, str(outcome))
-        outcome = self.finish(self.mpirun(run, "--resume", "auto"))
-        self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertRegex(outcome.stderr, r"epoch [12] of 4 ranks goes on from behind step \d+\n|resuming from")
-        self.as_undisturbed(run)
+        done = max(losses(run))  # the others went on until mpirun ended them, and may have saved
+        process = self.mpirun(run, "--resume", "auto")
+        self.reach(run, 0, done + STEPS)
+        process.send_signal(signal.SIGTERM)
+        outcome = self.finish(process)
+        self.assertRegex(outcome.stderr, r"epoch \d of 4 ranks goes on from behind step \d+\n|resuming from")
+        self.assertEqual(sorted(losses(run)), list(range(max(losses(run)) + 1)))
+        self.begins_as_undisturbed(run)
 
 
 def slurm_is_up():
