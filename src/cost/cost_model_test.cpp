@@ -34,10 +34,7 @@ TEST(CostModel, CellsAddLayersAndEnds) {
 }
 
 TEST(CostModel, BackwardsEndAtTheFirstTrainedLayer) {
-  CostModel::Options options = tiny_options();
-  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[01]"});
-  std::vector<KindCost>& kinds = options.kinds_by_tp[1];
-  kinds.insert(kinds.begin() + 1, kinds[1]);
+  CostModel::Options options = tiny_options_with_frozen_start();
   const CostModel cost(options);
   const std::vector<int64_t> lengths = {4, 2};
   EXPECT_EQ(cost.cell_ns({}, CellKind::kBackwardInput, {0, 3}, lengths), 0);
@@ -45,6 +42,7 @@ TEST(CostModel, BackwardsEndAtTheFirstTrainedLayer) {
   EXPECT_EQ(cost.first_backward_stage({.pp = 5}), 2);
   EXPECT_EQ(cost.first_backward_stage({.pp = 2}), 0);
   model::freeze(options.shape, {"model.layers.*"});
+  std::vector<KindCost>& kinds = options.kinds_by_tp[1];
   kinds.erase(kinds.begin() + 1);
   EXPECT_EQ(CostModel(options).first_backward_stage({.pp = 2}), 2);
 }

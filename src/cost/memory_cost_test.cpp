@@ -87,11 +87,7 @@ TEST(MemoryCost, HeadsHaveAtWorkWhatRowsWithALossNeed) {
 }
 
 TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
-  CostModel::Options options = tiny_options();
-  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[01]"});
-  std::vector<KindCost>& kinds = options.kinds_by_tp[1];
-  kinds.insert(kinds.begin() + 1, kinds[1]);
-  const CostModel cost(options);
+  const CostModel cost(tiny_options_with_frozen_start());
   const MemoryCost memory(cost, {});
   EXPECT_EQ(memory.kept_bytes_per_token(2), 0);
   EXPECT_EQ(memory.kept_bytes_per_token(3), 1000);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cost/cost_model.h"
+#include "model/tuning.h"
 
 namespace sluice::cost {
 
@@ -46,6 +47,15 @@ inline CostModel::Options tiny_options(bool tied = false) {
                     .owner_bytes_per_parameter = 16,
                     .transient_bytes_per_token = 300,
                     .logits_chunk_bytes = 4000};
+  return options;
+}
+
+// Embedding and the first two layers are frozen: a kind of their own, of the same times.
+inline CostModel::Options tiny_options_with_frozen_start() {
+  CostModel::Options options = tiny_options();
+  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[01]"});
+  std::vector<KindCost>& kinds = options.kinds_by_tp[1];
+  kinds.insert(kinds.begin() + 1, kinds[1]);
   return options;
 }
 

@@ -69,6 +69,15 @@ class Survival(TestCase):
                 return False
         self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step} in epoch {epoch}")
 
+    def goes_on_without(self, worker, process, run):
+        """Another worker takes its place. `worker`: () -> its process, once the run is on its way."""
+        self.reach(run, 0, 4)
+        os.kill(worker(), signal.SIGKILL)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.status, 0, str(outcome))
+        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
+        self.as_undisturbed(run)
+
     def as_undisturbed(self, run, left=0):
         """`left`: of how many killed supervisors memory remains."""
         found = losses(run)
@@ -168,12 +177,7 @@ class Mpirun(Survival):
     def test_a_worker_dies_and_the_run_goes_on(self):
         run = self.configure("run")
         process = self.mpirun(run)
-        self.reach(run, 0, 4)
-        os.kill(descendants(process.pid)[-1], signal.SIGKILL)
-        outcome = self.finish(process)
-        self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
-        self.as_undisturbed(run)
+        self.goes_on_without(lambda: descendants(process.pid)[-1], process, run)
 
     def test_a_supervisor_dies_and_the_next_start_goes_on(self):
         run = self.configure_endless("run")
@@ -224,12 +228,7 @@ class Slurm(Survival):
     def test_a_worker_dies_and_the_run_goes_on(self):
         run = self.configure("run")
         process = self.srun(run)
-        self.reach(run, 0, 4)
-        os.kill(children(self.ranks(run)[2])[0], signal.SIGKILL)
-        outcome = self.finish(process)
-        self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
-        self.as_undisturbed(run)
+        self.goes_on_without(lambda: children(self.ranks(run)[2])[0], process, run)
 
     def test_a_supervisor_dies_and_the_others_go_on(self):
         run = self.configure("run")
@@ -255,12 +254,7 @@ class Torchrun(Survival):
     def test_a_worker_dies_and_the_run_goes_on(self):
         run = self.configure("run")
         process = self.torchrun(run)
-        self.reach(run, 0, 4)
-        os.kill(children(self.supervisors(process)[0])[0], signal.SIGKILL)
-        outcome = self.finish(process)
-        self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
-        self.as_undisturbed(run)
+        self.goes_on_without(lambda: children(self.supervisors(process)[0])[0], process, run)
 
     def test_a_supervisor_dies_and_the_agent_s_next_attempt_goes_on_from_memory(self):
         run = self.configure("run")
