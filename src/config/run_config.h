@@ -116,12 +116,12 @@ struct CheckpointConfig {
   bool behind = true;      // the run goes on while a checkpoint is written
   int keep = 2;            // the newest
   int64_t keep_hours = 0;  // and those that are younger
-  std::string mirror;      // a directory for a second copy of each; "": none
+  std::string mirror;      // a directory or s3://bucket/prefix for a second copy of each; "": none
 };
 
 // A rank that is lost costs the steps since the last snapshot; without this, the run.
 struct ElasticConfig {
-  bool enabled = true;      // where the launcher starts supervisors: with --nproc
+  bool enabled = true;      // under every launcher
   int64_t buddy_every = 0;  // steps between two snapshots in memory; 0: auto, what they cost decides
 };
 
