@@ -96,11 +96,17 @@ class Supervisors : public ::testing::Test {
     std::ofstream(folder / "lines", std::ios::app) << line + "\n" << std::flush;
   }
 
-  std::vector<std::string> lines() const {
+  static std::vector<std::string> lines_in(const std::filesystem::path& folder) {
     std::vector<std::string> lines;
-    std::ifstream in(folder_ / "lines");
+    std::ifstream in(folder / "lines");
     for (std::string line; std::getline(in, line);) lines.push_back(line);
     return lines;
+  }
+  std::vector<std::string> lines() const { return lines_in(folder_); }
+
+  // Returns when there are so many lines. A worker that ends well ends the run: not before all have spoken.
+  static void wait_for_lines(const std::filesystem::path& folder, size_t count) {
+    while (lines_in(folder).size() < count) usleep(1'000);
   }
 
   pid_t process_of(int rank) const {
@@ -120,7 +126,10 @@ TEST_F(Supervisors, AKilledWorkerIsFollowedByAnEpochOfAllThatGoesOnFromWhatWasSe
   start(3, [folder = folder_](const transport::Launch& launch, const Seat& seat) {
     say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size,
                            " from ", seat.epoch.origin.step));
-    if (seat.epoch.number > 0) _exit(0);
+    if (seat.epoch.number > 0) {
+      wait_for_lines(folder, 6);
+      _exit(0);
+    }
     seal(seat, launch.rank, 7);
     if (launch.rank == 1) {
       usleep(300'000);  // the others have sealed
@@ -138,13 +147,14 @@ TEST_F(Supervisors, WithoutASupervisorTheOthersGoOnWithItsBuddysCopy) {
     if (seat.epoch.number > 0) {
       say(folder, base::text("rank ", launch.rank, " of ", launch.world_size, " from ",
                              seat.epoch.origin.step, " held by ", seat.epoch.origin.holders[0]));
+      wait_for_lines(folder, 5);
       _exit(0);
     }
     seal(seat, launch.rank, 7);
     say(folder, "sealed");
     pause();
   });
-  while (lines().size() < 3) usleep(10'000);
+  wait_for_lines(folder_, 3);
   kill(process_of(0), SIGKILL);
   EXPECT_EQ(wait_for_all(), (std::map<int, int>{{0, 137}, {1, 0}, {2, 0}}));
   EXPECT_THAT(lines(), Contains("rank 0 of 2 from 7 held by 0")) << "the former rank 1 has the copy";
@@ -174,7 +184,7 @@ TEST_F(Supervisors, ASignalGoesToTheWorkers) {
     sigwait(&stopping, &number);
     _exit(0);
   });
-  while (lines().size() < 2) usleep(10'000);
+  wait_for_lines(folder_, 2);
   for (const int rank : {0, 1}) kill(process_of(rank), SIGTERM);
   EXPECT_EQ(wait_for_all(), (std::map<int, int>{{0, 0}, {1, 0}}));
 }
@@ -182,13 +192,16 @@ TEST_F(Supervisors, ASignalGoesToTheWorkers) {
 TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
   const Work work = [folder = folder_](const transport::Launch& launch, const Seat& seat) {
     say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size));
-    if (launch.world_size == 3) _exit(0);
+    if (launch.world_size == 3) {
+      wait_for_lines(folder, 5);
+      _exit(0);
+    }
     while (!seat.memory->boundary_is_asked() && launch.rank == 0) usleep(10'000);
     if (launch.rank == 0) _exit(transport::kReplaceableStatus);
     pause();
   };
   start(2, work);
-  while (lines().size() < 2) usleep(10'000);
+  wait_for_lines(folder_, 2);
   const transport::Socket listener = transport::listen_at("127.0.0.1");
   ports_.push_back(transport::port_of(listener));
   start_one(2, listener, true, work);
