@@ -110,6 +110,12 @@ class ByHand(Survival):
             outcome = self.finish(process)
             self.assertEqual(outcome.status, 0, str(outcome))
 
+    def kill_all(self, processes):
+        for process in processes:
+            process.kill()
+        for process in processes:
+            self.finish(process)
+
     def test_a_worker_dies_and_the_run_goes_on(self):
         run = self.configure("run")
         processes = self.start_ranks(run)
@@ -135,10 +141,7 @@ class ByHand(Survival):
         run = self.configure("run")
         processes = self.start_ranks(run)
         self.reach(run, 0, 8)
-        for process in processes:
-            process.kill()
-        for process in processes:
-            self.finish(process)
+        self.kill_all(processes)
         sealed = max(losses(run))
         processes = [self.start_train("run", 0, "--resume", "auto", env=environment(
             PMI_RANK=rank, PMI_SIZE=RANKS, MPI_LOCALRANKID=rank, MPI_LOCALNRANKS=RANKS, MASTER_PORT=free))
@@ -152,10 +155,7 @@ class ByHand(Survival):
         run = self.configure("run")
         processes = self.start_ranks(run)
         self.reach(run, 0, 3)
-        for process in processes:
-            process.kill()
-        for process in processes:
-            self.finish(process)
+        self.kill_all(processes)
         self.end_well(self.start_ranks(run))
         self.assertEqual({record["epoch"] for record in records(run)}, {0})
         self.as_undisturbed(run)
