@@ -20,6 +20,11 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
                : human_count(static_cast<int64_t>(limit.rlim_cur));
 }
 
+std::string room_for_memory() {
+  return text("this process may use ", limit_text(RLIMIT_AS, true),
+              " of address space (ulimit -v); raise that, free memory, or ask for less");
+}
+
 // "[enforce fail at device.cc:186] rv != -1. -1 vs -1. What failed", "[pair.cc:547] What failed" -> "What
 // failed"
 std::string_view without_place(std::string_view message) {
@@ -35,8 +40,7 @@ std::string_view without_place(std::string_view message) {
 
 std::string describe_failure(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    return text("out of memory: this process may use ", limit_text(RLIMIT_AS, true),
-                " of address space (ulimit -v); raise that, free memory, or ask for less");
+    return text("out of memory: ", room_for_memory());
   }
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
@@ -50,6 +54,9 @@ std::string describe_failure(const std::exception& error) {
   if (message.ends_with("Too many open files")) {
     return text(message, ": this process may have ", limit_text(RLIMIT_NOFILE, false),
                 " (ulimit -n): raise the limit");
+  }
+  if (message.find("Cannot allocate memory") != message.npos) {  // libtorch's, of a mapping
+    return text(message, ": ", room_for_memory());
   }
   return message;
 }

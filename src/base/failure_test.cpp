@@ -15,6 +15,8 @@ using ::testing::HasSubstr;
 
 TEST(DescribeFailure, RefusedMemoryAndThreadsNameTheLimitAndTheWayOut) {
   EXPECT_THAT(describe_failure(std::bad_alloc()), AllOf(HasSubstr("out of memory"), HasSubstr("ulimit -v")));
+  EXPECT_THAT(describe_failure(std::runtime_error("Error code 12 (Cannot allocate memory)")),
+              AllOf(testing::StartsWith("Error code 12"), HasSubstr("ulimit -v")));
   const std::system_error refused(std::make_error_code(std::errc::resource_unavailable_try_again));
   EXPECT_THAT(describe_failure(refused), AllOf(HasSubstr("another thread"), HasSubstr("ulimit -u")));
 }
