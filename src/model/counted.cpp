@@ -275,9 +275,10 @@ void refuse_other_layers(const Fields& fields) {
   if (!fields.has("layer_types")) return;
   const Json& types = fields.at("layer_types");
   if (!types.is_array()) refuse(fields.name(), "layer_types", types, "a list of types");
-  for (const Json& type : types) {
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    const Json& type = types[layer];
     if (type == "full_attention" || type == "sliding_attention" || type == "chunked_attention") continue;
-    refuse(fields.name(), "layer_types", type, "layers of attention");
+    refuse(fields.name(), text("layer_types[", layer, "]"), type, "layers of attention");
   }
 }
 

@@ -167,7 +167,7 @@ TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
   Json linear = qwen3_moe();
   linear["layer_types"] = {"linear_attention"};
   EXPECT_THAT([&] { counted(linear); },
-              ThrowsMessage<InputError>(HasSubstr("layer_types is \"linear_attention\"")));
+              ThrowsMessage<InputError>(HasSubstr("layer_types[0] is \"linear_attention\"")));
   Json relu = mixtral();
   relu["hidden_act"] = "relu2";
   EXPECT_THAT([&] { counted(relu); }, ThrowsMessage<InputError>(HasSubstr("hidden_act is \"relu2\"")));

@@ -69,7 +69,7 @@ bool reads_windowed(const Json& config, int64_t layer, const std::string& name, 
   }
   const Json& type = types.at(static_cast<size_t>(layer));
   if (type != kFull && type != kSliding) {
-    refuse(name, "layer_types", type, base::text(kFull, " and ", kSliding, " there"));
+    refuse(name, base::text("layer_types[", layer, "]"), type, base::text(kFull, " or ", kSliding));
   }
   return type == kSliding;
 }

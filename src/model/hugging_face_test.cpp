@@ -274,8 +274,8 @@ TEST(ShapeFromHuggingFace, WindowsAndTypesThatAreNoneNameThemselves) {
   EXPECT_THAT(fault("layer_types", {"full_attention", "sliding_attention"}),
               ThrowsMessage<InputError>(HasSubstr("a type for each of the 3 layers")));
   EXPECT_THAT(fault("layer_types", {"full_attention", "chunked_attention", "full_attention"}),
-              ThrowsMessage<InputError>(HasSubstr("layer_types is \"chunked_attention\" but Sluice computes "
-                                                  "only full_attention and sliding_attention")));
+              ThrowsMessage<InputError>(HasSubstr("layer_types[1] is \"chunked_attention\" but Sluice "
+                                                  "computes only full_attention or sliding_attention")));
   Json without = qwen_config("qwen3");
   without["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
   EXPECT_THAT([&] { read(without); }, ThrowsMessage<InputError>(HasSubstr("its width is not said")));
