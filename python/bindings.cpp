@@ -143,7 +143,8 @@ class Planner {
 
 config::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
                                    std::vector<std::string> strategies, int64_t context_length,
-                                   int64_t tokens_per_step, int64_t seed, std::string exchange) {
+                                   int64_t tokens_per_step, int64_t seed, std::string exchange,
+                                   std::string stages) {
   return {.gpus = gpus,
           .cluster = std::move(cluster),
           .model = std::move(model),
@@ -152,6 +153,7 @@ config::PlanningOptions options_of(int gpus, std::string cluster, std::string mo
           .tokens_per_step = tokens_per_step,
           .strategies = std::move(strategies),
           .seed = seed,
+          .stages = std::move(stages),
           .exchange = std::move(exchange)};
 }
 
@@ -168,7 +170,7 @@ PYBIND11_MODULE(_sluice, module) {
            py::arg("calibration"), py::arg("strategies") = defaults.strategies,
            py::arg("context_length") = defaults.context_length,
            py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed,
-           py::arg("exchange") = defaults.exchange);
+           py::arg("exchange") = defaults.exchange, py::arg("stages") = defaults.stages);
   py::class_<Planner>(module, "Planner")
       .def(py::init<const config::PlanningOptions&, const std::string&>(), py::arg("options"),
            py::arg("method"))

@@ -53,6 +53,7 @@ def propose(
     max_cp: int = 0,
     seed: int = 1,
     exchange: str = "auto",
+    stages: str = "time",
 ) -> list[Proposal]:
     """Few strategies that together suit the batches drawn from `lengths` best; the first holds the context.
 
@@ -65,7 +66,7 @@ def propose(
     max_cp: most lanes of a pipeline, over which long sequences are cut. 0: all ranks', or 1 with method "paper", which
         knows none.
     seed: of the batches that are drawn.
-    exchange: as for Planner.
+    exchange, stages: as for Planner.
 
     Takes seconds to minutes, growing with `gpus`; other Python threads run meanwhile. Equal inputs give equal
     results. Raises InputError, and InfeasibleError when no strategy holds the context length.
@@ -79,6 +80,7 @@ def propose(
         tokens_per_step=_count(tokens_per_step, "tokens_per_step", least=0, most=2**40),
         seed=_count(seed, "seed", least=0, most=2**63 - 1),
         exchange=exchange,
+        stages=stages,
     )
     most = _count(max_strategies, "max_strategies", most=2**20)
     lanes = _count(max_cp, "max_cp", least=0, most=_MOST_GPUS)
@@ -103,6 +105,7 @@ class Planner:
         calibration: Path = "analytic",
         method: str = "ours",
         exchange: str = "auto",
+        stages: str = "time",
     ) -> None:
         """
         strategies: proposals, or texts such as "1x<4,2,1> + 8x<1,1,1>", or the path of a strategies.json.
@@ -116,6 +119,7 @@ class Planner:
         method: "ours", "paper" for the published algorithms, or "exact" for the best plans of small batches.
         exchange: how lanes that share sequences see each other's keys and values: "auto", whatever costs a unit
             least, or "ring", "heads" or "nested" alone.
+        stages: what stages are cut by: "time" that layers, embedding and head take, or the number of "layers".
 
         Raises InputError naming the value and the way out.
         """
@@ -126,6 +130,7 @@ class Planner:
             "calibration": _text(calibration),
             "strategies": _strategy_texts(strategies),
             "exchange": exchange,
+            "stages": stages,
         }
         self._method = method
         self._planner = _sluice.Planner(_sluice.Options(**self._arguments), method)
@@ -186,10 +191,12 @@ def simulate(
     steps: int = 20,
     seed: int = 1,
     exchange: str = "auto",
+    stages: str = "time",
 ) -> Simulation:
     """What steps would take on a cluster that one may not have, under Sluice and other systems.
 
-    lengths, gpus, cluster, model, calibration, context_length, tokens_per_step, seed, exchange: as for propose().
+    lengths, gpus, cluster, model, calibration, context_length, tokens_per_step, seed, exchange,
+        stages: as for propose().
     strategies: Sluice's candidates, as for Planner; none: they are proposed.
     max_cp: most lanes of a pipeline that is proposed. 0: all ranks'.
     compare: names of other systems ("megatron", "deepspeed", "hotspa", "flexsp", "hydraulis", ...), or "all".
@@ -209,6 +216,7 @@ def simulate(
         tokens_per_step=_count(tokens_per_step, "tokens_per_step", least=0, most=2**40),
         seed=_count(seed, "seed", least=0, most=2**63 - 1),
         exchange=exchange,
+        stages=stages,
     )
     systems = compare if isinstance(compare, str) else ",".join(compare)
     count = _count(steps, "steps", most=2**30)

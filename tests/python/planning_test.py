@@ -184,6 +184,15 @@ class PlanTest(unittest.TestCase):
         copy = pickle.loads(pickle.dumps(self.planner))
         self.assertEqual(copy.plan(batch(), 3), self.planner.plan(batch(), 3))
 
+    def test_stages_are_cut_by_time_or_by_their_number_of_layers(self):
+        machine = {"gpus": 8, "cluster": "h100x8", "model": "llama-7b"}
+        cuts = {by: sluice.Planner(["2x<1,4,1>"], **machine, stages=by).plan([1000, 2000]).pipelines[0].stage_layers
+                for by in ("time", "layers")}
+        self.assertEqual([sum(cut) for cut in cuts.values()], [32, 32])
+        self.assertEqual(set(cuts["layers"]), {8})
+        with self.assertRaisesRegex(sluice.InputError, "stages is 'bytes': cut them by time or layers"):
+            sluice.Planner(["2x<1,4,1>"], **machine, stages="bytes")
+
     def test_stage_times_are_the_calibrations(self):
         times = self.planner.stage_times("<4,1,1>")
         self.assertAlmostEqual(times.a, 1.0304334, places=6)
