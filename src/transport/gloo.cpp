@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -31,9 +33,9 @@ using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using Group = c10d::ProcessGroupGloo;
 
-// Point-to-point messages and those of collectives never match each other.
-constexpr int kMessageTag = 0;
-constexpr int kCollectiveTag = 1;
+// Of a communicator's messages: those of collectives have the next one, so that the two never match each
+// other.
+constexpr int kTagsOfCommunicator = 2;
 
 std::chrono::milliseconds milliseconds(int64_t ns) { return std::chrono::milliseconds(ns / 1'000'000); }
 
@@ -69,23 +71,40 @@ class GlooWork final : public comm::Work {
   std::chrono::milliseconds patience_;
 };
 
+// All ranks' connections, of which each communicator has a tag of its own. Thread-safe.
+class Mesh {
+ public:
+  explicit Mesh(c10::intrusive_ptr<Group> group) : group_(std::move(group)) {}
+
+  c10::intrusive_ptr<c10d::Work> post(const comm::Message& message, int peer, int tag) {
+    std::vector<at::Tensor> tensors = {
+        wrap(message.receive != nullptr ? message.receive : message.send, message.bytes)};
+    const std::lock_guard lock(mutex_);
+    return message.receive != nullptr ? group_->recv(tensors, peer, tag) : group_->send(tensors, peer, tag);
+  }
+
+ private:
+  std::mutex mutex_;  // a group counts what it posts
+  c10::intrusive_ptr<Group> group_;
+};
+
 // Each operation is waited for with the patience given here: a group keeps the one that it was made with for
 // all of its connections, whatever is set later.
 class GlooCommunicator final : public comm::ExchangeCommunicator {
  public:
   GlooCommunicator(const std::string& name, const std::vector<int>& ranks, int member,
-                   c10::intrusive_ptr<Group> group, std::chrono::milliseconds patience)
-      : ExchangeCommunicator(name, ranks, member), group_(std::move(group)), patience_(patience) {}
+                   std::shared_ptr<Mesh> mesh, int tag, std::chrono::milliseconds patience)
+      : ExchangeCommunicator(name, ranks, member), mesh_(std::move(mesh)), tag_(tag), patience_(patience) {}
 
  private:
   comm::WorkPtr post(const Operation& operation, std::span<const comm::Message> messages) override {
-    const int tag = operation.collective ? kCollectiveTag : kMessageTag;
+    const int tag = tag_ + (operation.collective ? 1 : 0);
     std::string what = base::text("'", name(), "' #", operation.position, " ", operation.kind);
     std::vector<Posted> posted;
     for (const comm::Message& message : messages) {
       const int peer = ranks()[static_cast<size_t>(message.peer)];
       try {
-        posted.push_back({post(message, tag), peer});
+        posted.push_back({mesh_->post(message, peer, tag), peer});
       } catch (const std::exception& error) {
         throw base::RunError(
             base::text(what, " with rank ", peer, " failed: ", base::describe_failure(error)));
@@ -94,16 +113,8 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
     return std::make_unique<GlooWork>(std::move(what), std::move(posted), patience_);
   }
 
-  c10::intrusive_ptr<c10d::Work> post(const comm::Message& message, int tag) {
-    if (message.receive != nullptr) {
-      std::vector<at::Tensor> tensors = {wrap(message.receive, message.bytes)};
-      return group_->recv(tensors, message.peer, tag);
-    }
-    std::vector<at::Tensor> tensors = {wrap(message.send, message.bytes)};
-    return group_->send(tensors, message.peer, tag);
-  }
-
-  c10::intrusive_ptr<Group> group_;
+  std::shared_ptr<Mesh> mesh_;
+  int tag_;
   std::chrono::milliseconds patience_;
 };
 
@@ -241,7 +252,7 @@ class GlooTransport final : public comm::Transport {
  public:
   explicit GlooTransport(const GlooOptions& options) : options_(options) {
     if (world_size() == 1) return;
-    device_ = open_device(own_address(options_));
+    const auto device = open_device(own_address(options_));
     store_ = connect_store(options_);
     try {
       Join(store_, options_).run();
@@ -251,6 +262,7 @@ class GlooTransport final : public comm::Transport {
       throw base::RunError(
           base::text("rank 0 left while the ranks were joining: ", base::describe_failure(error)));
     }
+    connect(device);
   }
 
   int rank() const override { return options_.launch.rank; }
@@ -262,29 +274,44 @@ class GlooTransport final : public comm::Transport {
     SLUICE_ASSERT(found != ranks.end(), base::text("rank ", rank(), " is no member of '", name, "'"));
     if (ranks.size() == 1) return comm::lone_communicator(name, rank());
     const int member = static_cast<int>(found - ranks.begin());
-    // All have just joined when they first meet: who doesn't come then never will. Before later groups ranks
-    // may have work to do.
-    const auto patience = milliseconds(met_ ? options_.timeout_ns : options_.join_timeout_ns);
-    auto group_options = Group::Options::create(patience);
-    group_options->devices = {device_};
-    group_options->threads = 1;  // they run Gloo's own collectives, which are not used
-    c10::intrusive_ptr<Group> group;
     try {
-      auto store = c10::make_intrusive<c10d::PrefixStore>(base::text("group/", name), store_);
-      group = c10::make_intrusive<Group>(store, member, static_cast<int>(ranks.size()), group_options);
+      return std::make_unique<GlooCommunicator>(name, ranks, member, mesh_, tag_of(name),
+                                                milliseconds(options_.timeout_ns));
     } catch (const std::exception& error) {
       throw base::RunError(
           base::text("cannot make communicator '", name, "': ", base::describe_failure(error)));
     }
-    // On a communicator of its own, so that the caller's first operation is #0.
-    GlooCommunicator first(name, ranks, member, group, patience);
-    warm(first);
-    met_ = true;
-    return std::make_unique<GlooCommunicator>(name, ranks, member, std::move(group),
-                                              milliseconds(options_.timeout_ns));
   }
 
  private:
+  // All have just joined: who doesn't come now never will.
+  void connect(const std::shared_ptr<::gloo::transport::Device>& device) {
+    const auto patience = milliseconds(options_.join_timeout_ns);
+    auto group_options = Group::Options::create(patience);
+    group_options->devices = {device};
+    group_options->threads = 1;  // they run Gloo's own collectives, which are not used
+    try {
+      auto store = c10::make_intrusive<c10d::PrefixStore>("mesh", store_);
+      mesh_ = std::make_shared<Mesh>(c10::make_intrusive<Group>(store, rank(), world_size(), group_options));
+    } catch (const std::exception& error) {
+      throw base::RunError(base::text("cannot connect to the other ranks: ", base::describe_failure(error)));
+    }
+    std::vector<int> all(static_cast<size_t>(world_size()));
+    std::iota(all.begin(), all.end(), 0);
+    GlooCommunicator first("connections", all, rank(), mesh_, 0, patience);
+    warm(first);
+  }
+
+  // The first member to ask draws it.
+  int tag_of(const std::string& name) {
+    const int64_t drawn = store_->add("communicators", 1);
+    const std::vector<uint8_t> own = as_bytes(std::to_string(drawn));
+    const std::vector<uint8_t> agreed = store_->compareSet("communicator/" + name, {}, own);
+    const auto number = base::parse_integer(std::string(agreed.begin(), agreed.end()));
+    SLUICE_ASSERT(number.has_value(), base::text("the store has no number for communicator '", name, "'"));
+    return static_cast<int>(*number) * kTagsOfCommunicator;
+  }
+
   // One byte between all members: connections that only look established show here, not in step 0.
   static void warm(comm::Communicator& communicator) {
     const std::byte mine{};
@@ -293,9 +320,8 @@ class GlooTransport final : public comm::Transport {
   }
 
   GlooOptions options_;
-  bool met_ = false;  // a first group was made
-  std::shared_ptr<::gloo::transport::Device> device_;
   StorePtr store_;
+  std::shared_ptr<Mesh> mesh_;
 };
 
 }  // namespace
