@@ -1,7 +1,9 @@
 """How much of its time an elastic run trains while a rank is killed each minute, and how long from a kill to the next step.
 
-    elastic_time.py --config run.toml [--set section.key=value]... [--ranks 8] [--minutes 30] [--results FOLDER]
+    elastic_time.py [--config run.toml] [--set section.key=value]... [--ranks 8] [--minutes 30] [--results FOLDER]
 
+Without a configuration: the quick start's model (4 layers of 128, 1 million parameters), 4,096 tokens a step of random
+walks of up to 2,048, strategies proposed.
 Kills take turns: a worker, then a whole rank (supervisor and worker), which the launcher replaces. Time is that of steps
 that count: the sum of time_ms in metrics.jsonl, in which a step that was repeated stands once, over the wall time between
 the first line and the last. An undisturbed run of a tenth of the time, before, has the same ratio beside.
@@ -19,10 +21,24 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "integration"))
 
-from harness import children, hardware, rank_processes, revision
+from harness import children, hardware, make_documents, merged, rank_processes, revision, to_toml, write_corpus
+
+QUICK_START = tomllib.loads((pathlib.Path(__file__).resolve().parent.parent / "examples" / "quickstart.toml").read_text())
+
+
+def write_run(folder):
+    """The configuration that stands in for one, and its corpus."""
+    write_corpus(folder / "corpus", make_documents(count=400, longest=2048))
+    changes = {"data.train": [[str(folder / "corpus"), 1.0]], "data.validation_fraction": 0.0, "data.tokens_per_step": 4096,
+               "train.eval_every": 0, "parallel.strategies": "auto", "checkpoint.every": 0, "log.trace_steps": [],
+               "log.tensorboard": False}
+    path = folder / "run.toml"
+    path.write_text(to_toml(merged(QUICK_START, changes)))
+    return str(path)
 
 
 def steps_of(run):
@@ -120,8 +136,9 @@ def row(name, measured):
 
 
 def page(options, undisturbed, disturbed, kills):
-    lines = ["# Elastic runs", "", f"`bench/elastic_time.py --minutes {options.minutes} --ranks {options.ranks} --config "
-             f"{options.config} {' '.join('--set ' + one for one in options.set)}` at {revision()} on {hardware()}, load "
+    given = [*(["--config", options.given] if options.given else []), *(word for one in options.set for word in ("--set", one))]
+    lines = ["# Elastic runs", "", f"`bench/elastic_time.py --minutes {options.minutes} --ranks {options.ranks} "
+             f"{' '.join(given)}` at {revision()} on {hardware()}, load "
              f"{os.getloadavg()[2]:.0f}.", "", "| run | time in steps that count | steps | median step |", "| --- | --- | --- | --- |",
              row("undisturbed", undisturbed), row(f"{len(kills)} kills, one a minute", disturbed), "",
              f"Effective training time: {100 * disturbed[0] / undisturbed[0]:.1f} % of the undisturbed run's.", "",
@@ -137,7 +154,7 @@ def page(options, undisturbed, disturbed, kills):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", required=True)
+    parser.add_argument("--config", dest="given")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--minutes", type=int, default=30)
@@ -145,6 +162,7 @@ def main():
     parser.add_argument("--results", type=pathlib.Path, help="write elastic.md here")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sluice-elastic-", ignore_cleanup_errors=True) as folder:
+        options.config = options.given or write_run(pathlib.Path(folder))
         written = page(options, *measure(options, pathlib.Path(folder)))
     print(written)
     if options.results:
