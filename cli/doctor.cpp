@@ -34,7 +34,7 @@ std::string compiler() {
 
 // Room for what lost ranks are replaced from (cost/snapshot_cost.h), without a name and with one.
 Finding snapshots(const profile::Machine& machine) {
-  constexpr int64_t kBytesOfParameter = 12 * cost::kSnapshotCopies;
+  constexpr int64_t kBytesOfParameter = sizeof(float) * cost::owner_numbers(true) * cost::kSnapshotCopies;
   std::error_code failure;
   const std::filesystem::space_info named = std::filesystem::space("/dev/shm", failure);
   const std::string room = failure ? "none" : base::human_bytes(static_cast<double>(named.available));

@@ -115,6 +115,11 @@ void BackgroundSave::wait_for_snapshot() {
   changed_.wait(lock, [&] { return copied_; });
 }
 
+bool BackgroundSave::has_snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return copied_;
+}
+
 void BackgroundSave::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return done_; });
@@ -135,16 +140,27 @@ bool BackgroundSave::wait_while_still() {
   return true;
 }
 
+namespace {
+
+SaveWord::File word_of(const FileRecord& record) {
+  return {record.bytes, static_cast<int64_t>(record.checksum),
+          static_cast<int64_t>(record.header.value_or(0))};
+}
+
+FileRecord record_of(const SaveWord::File& word, std::vector<base::Interval> intervals) {
+  return {.bytes = word.bytes,
+          .checksum = static_cast<uint64_t>(word.checksum),
+          .header = static_cast<uint64_t>(word.header),
+          .intervals = std::move(intervals)};
+}
+
+}  // namespace
+
 SaveWord BackgroundSave::word() const {
   const std::lock_guard lock(mutex_);
-  return {.done = done_ ? 1 : 0,
-          .failed = done_ && failure_ ? 1 : 0,
-          .bytes = done_ ? written_.bytes : 0,
-          .checksum = done_ ? static_cast<int64_t>(written_.checksum) : 0,
-          .header = done_ ? static_cast<int64_t>(written_.header.value_or(0)) : 0,
-          .shared_bytes = done_ ? written_shared_.bytes : 0,
-          .shared_checksum = done_ ? static_cast<int64_t>(written_shared_.checksum) : 0,
-          .shared_header = done_ ? static_cast<int64_t>(written_shared_.header.value_or(0)) : 0};
+  if (!done_) return {};
+  return {
+      .done = 1, .failed = failure_ ? 1 : 0, .own = word_of(written_), .shared = word_of(written_shared_)};
 }
 
 std::exception_ptr BackgroundSave::failure() const {
@@ -173,19 +189,15 @@ void BackgroundSave::note_files(std::span<const SaveWord> words) {
   };
   for (int rank = 0; rank < options_.world_size; ++rank) {
     const SaveWord& word = words[static_cast<size_t>(rank)];
-    input_.manifest.files.push_back({.name = rank_file_name(rank),
-                                     .bytes = word.bytes,
-                                     .checksum = static_cast<uint64_t>(word.checksum),
-                                     .header = static_cast<uint64_t>(word.header),
-                                     .intervals = intervals(rank, true)});
-    saved_bytes_ += word.bytes;
-    if (word.shared_bytes == 0) continue;
-    input_.manifest.shared.push_back({.name = shared_file_name(static_cast<uint64_t>(word.shared_header)),
-                                      .bytes = word.shared_bytes,
-                                      .checksum = static_cast<uint64_t>(word.shared_checksum),
-                                      .header = static_cast<uint64_t>(word.shared_header),
-                                      .intervals = intervals(rank, false)});
-    shared_bytes_ += word.shared_bytes;
+    FileRecord own = record_of(word.own, intervals(rank, true));
+    own.name = rank_file_name(rank);
+    saved_bytes_ += own.bytes;
+    input_.manifest.files.push_back(std::move(own));
+    if (word.shared.bytes == 0) continue;
+    FileRecord shared = record_of(word.shared, intervals(rank, false));
+    shared.name = shared_file_name(*shared.header);
+    shared_bytes_ += shared.bytes;
+    input_.manifest.shared.push_back(std::move(shared));
   }
   const std::lock_guard lock(mutex_);
   input_.manifest.companions = companions_;

@@ -42,14 +42,16 @@ struct SaveInput {
 
 // What a rank tells the others of its part.
 struct SaveWord {
+  // What the others don't know of a FileRecord.
+  struct File {
+    int64_t bytes = 0;
+    int64_t checksum = 0;
+    int64_t header = 0;
+  };
   int64_t done = 0;
   int64_t failed = 0;
-  int64_t bytes = 0;         // of its file, once written
-  int64_t checksum = 0;      // of its file
-  int64_t header = 0;        // its header's
-  int64_t shared_bytes = 0;  // the same of its shared file; 0: it has none
-  int64_t shared_checksum = 0;
-  int64_t shared_header = 0;
+  File own;     // once written
+  File shared;  // no bytes: it has none
 };
 
 // One rank's half. But for wait_for_snapshot() all functions are the calling thread's alone.
@@ -76,6 +78,8 @@ class BackgroundSave {
 
   // Returns when the values that are saved have been copied, or never will be. Any thread.
   void wait_for_snapshot();
+  // Whether that would return at once. Any thread.
+  bool has_snapshot() const;
   // Returns when this rank's part under way is done.
   void wait();
   // As wait(), or false as soon as something has come or gone over the network meanwhile.

@@ -11,8 +11,9 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
   const CostModel::Options& options = cost.options();
   const ParameterCount parameters = all_parameters(cost.program(), options.memory);
   const int64_t number_bytes = std::max<int64_t>(4, options.memory.element_bytes);
-  // Masters of all parameters, both moments of those that are trained.
-  const int64_t all_bytes = (parameters.all + 2 * parameters.trained) * number_bytes;
+  const int64_t frozen = parameters.all - parameters.trained;
+  const int64_t all_bytes =
+      (owner_numbers(true) * parameters.trained + owner_numbers(false) * frozen) * number_bytes;
   SnapshotCost snapshots;
   snapshots.slice_bytes = (all_bytes + ranks - 1) / ranks;
   snapshots.host_bytes = kSnapshotCopies * snapshots.slice_bytes;

@@ -12,6 +12,8 @@ namespace sluice::cost {
 // A rank's own slices and its buddy's, each twice: the snapshot that is being made never is the newest whole
 // one.
 inline constexpr int64_t kSnapshotCopies = 4;
+// The numbers that an owner keeps of a parameter: its master, and both moments of one that is trained.
+constexpr int64_t owner_numbers(bool trained) { return trained ? 3 : 1; }
 
 struct SnapshotCost {
   int64_t slice_bytes =

@@ -59,7 +59,7 @@ int64_t offset_of(const model::ParameterTable& table, int bucket, int64_t elemen
   int64_t elements = 0;
   for (int index = 0; index < bucket; ++index) {
     const model::Bucket& before = table.buckets[static_cast<size_t>(index)];
-    elements += states_of(before) * link::OwnerLayout{ranks}.owned(before, rank).size();
+    elements += cost::owner_numbers(before.trained) * link::OwnerLayout{ranks}.owned(before, rank).size();
   }
   return elements * element_bytes;
 }
@@ -278,7 +278,7 @@ class Restorer {
   bool holds(int rank) const { return origin_.holders[static_cast<size_t>(rank)] == communicator_.rank(); }
 
   // The bytes of elements `slice` of one of a bucket's states.
-  const char* source(const model::Bucket& bucket, base::Interval slice, int state) const {
+  const char* source(const model::Bucket& bucket, base::Interval slice, int64_t state) const {
     const Snapshot& snapshot = view_->snapshot();
     for (const auto& [rank, bytes] :
          {std::pair{snapshot.rank, view_->own()}, {snapshot.copied_rank, view_->copy()}}) {
@@ -295,7 +295,7 @@ class Restorer {
     const auto transfers = link::moved_owners(bucket, origin_.holders, communicator_.size());
     const link::Exchange exchange =
         link::pull_exchange(transfers, communicator_.size(), communicator_.rank());
-    const int states = states_of(bucket);
+    const int64_t states = cost::owner_numbers(bucket.trained);
     std::vector<int64_t> send_bytes, receive_bytes;
     std::string sent, received;
     for (int peer = 0; peer < communicator_.size(); ++peer) {
@@ -303,7 +303,7 @@ class Restorer {
       receive_bytes.push_back(states * exchange.receive_elements(peer) * element_bytes_);
       received.resize(received.size() + static_cast<size_t>(receive_bytes.back()));
       for (const auto& part : exchange.send[static_cast<size_t>(peer)]) {
-        for (int state = 0; state < states; ++state)
+        for (int64_t state = 0; state < states; ++state)
           sent.append(source(bucket, part.slice, state),
                       static_cast<size_t>(part.slice.size() * element_bytes_));
       }

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "checkpoint/save.h"
+#include "cost/snapshot_cost.h"
 #include "runtime/parameter_store.h"
 
 namespace sluice::train {
-
-// How many numbers an owner keeps of each element: the master, and of what is trained both moments.
-inline int states_of(const model::Bucket& bucket) { return bucket.trained ? 3 : 1; }
 
 // Host memory for one copy (pinned for a GPU's), made at the first take() and kept: it is no tensors' as
 // ops/tensor_memory.h counts them. Not thread-safe.

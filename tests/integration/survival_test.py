@@ -251,20 +251,30 @@ class Torchrun(Survival):
     def supervisors(self, process):
         return [child for child in descendants(process.pid) if children(child)]
 
+    def next_attempt(self, process, before):
+        """Supervisors that were started anew, once all are there."""
+        found = [child for child in self.supervisors(process) if child not in before]
+        return found if len(found) == RANKS else []
+
     def test_a_worker_dies_and_the_run_goes_on(self):
         run = self.configure("run")
         process = self.torchrun(run)
         self.goes_on_without(lambda: children(self.supervisors(process)[0])[0], process, run)
 
     def test_a_supervisor_dies_and_the_agent_s_next_attempt_goes_on_from_memory(self):
-        run = self.configure("run")
+        run = self.configure_endless("run")
         process = self.torchrun(run)
         self.reach(run, 0, 4)
-        os.kill(self.supervisors(process)[-1], signal.SIGKILL)
+        before = self.supervisors(process)
+        os.kill(before[-1], signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: self.next_attempt(process, before), RUN_TIMEOUT_S))
+        self.reach(run, 0, max(losses(run)) + STEPS)
+        os.kill(self.next_attempt(process, before)[0], signal.SIGTERM)
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 0, str(outcome))
-        self.assertRegex(outcome.stderr, r"epoch [12] of 4 ranks goes on from behind step \d+\n|resuming from")
-        self.as_undisturbed(run)
+        self.assertRegex(outcome.stderr, r"epoch \d of 4 ranks goes on from behind step \d+\n|resuming from")
+        self.assertEqual(sorted(losses(run)), list(range(max(losses(run)) + 1)))
+        self.begins_as_undisturbed(run)
 
 
 if __name__ == "__main__":
