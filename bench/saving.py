@@ -66,7 +66,7 @@ def configure(folder, size_bytes):
     model = {"model.layers": layers_for(size_bytes), "model.hidden": HIDDEN, "model.ffn_hidden": FFN_HIDDEN,
              "model.heads": 8, "model.kv_heads": 8}
     run = {"train.steps": SAVES * STEPS_BETWEEN + STEPS_BETWEEN - 1, "data.tokens_per_step": 128,
-           "parallel.strategies": ["<1,1,1>"], "memory.device_gib": 12.0, "checkpoint.behind": True,
+           "parallel.strategies": ["<1,1,1>"], "memory.device_gib": 12.0, "checkpoint.async": True,
            "checkpoint.every": STEPS_BETWEEN, "checkpoint.keep": 1}
     (folder / "run.toml").write_text(to_toml(merged(base_settings(), model | run)))
 
@@ -117,7 +117,7 @@ def main():
             theirs += saves_of_torch(folder, size_bytes)
     print(f"{options.mib} MiB a checkpoint, {hardware()}")
     print(f"{'':<36} {'saves':>5} {'written (s)':>11} {'blocked (ms)':>13} {'share':>11} {'largest':>11}")
-    show("sluice train, checkpoint.behind", ours)
+    show("sluice train, checkpoint.async", ours)
     show("torch.distributed.checkpoint", theirs)
 
 

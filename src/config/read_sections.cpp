@@ -272,7 +272,7 @@ MemoryConfig read_memory(TomlSection& section) {
 CheckpointConfig read_checkpoint(TomlSection& section) {
   CheckpointConfig checkpoint;
   section.read_in("every", checkpoint.every, kSteps);
-  section.read("behind", checkpoint.behind);
+  section.read("async", checkpoint.async);
   section.read_in("keep", checkpoint.keep, {1, 1 << 20});
   section.read_in("keep_hours", checkpoint.keep_hours, {0, 1 << 20});
   section.read("mirror", checkpoint.mirror);

@@ -113,7 +113,7 @@ struct MemoryConfig {
 
 struct CheckpointConfig {
   int64_t every = 0;
-  bool behind = true;      // the run goes on while a checkpoint is written
+  bool async = true;       // the run goes on while a checkpoint is written
   int keep = 2;            // the newest
   int64_t keep_hours = 0;  // and those that are younger
   std::string mirror;      // a directory or s3://bucket/prefix for a second copy of each; "": none

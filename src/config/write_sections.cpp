@@ -165,7 +165,7 @@ std::string to_toml(const RunConfig& config) {
       {"cluster", toml::table{{"preset", config.cluster.preset}, {"nodes", config.cluster.nodes}}},
       {"memory", memory_table(config.memory)},
       {"checkpoint", toml::table{{"every", config.checkpoint.every},
-                                 {"behind", config.checkpoint.behind},
+                                 {"async", config.checkpoint.async},
                                  {"keep", config.checkpoint.keep},
                                  {"keep_hours", config.checkpoint.keep_hours},
                                  {"mirror", config.checkpoint.mirror}}},

@@ -49,7 +49,8 @@ base::Json to_json(const StepMetrics& metrics) {
           {"epoch", metrics.epoch},
           {"ranks", metrics.ranks},
           {"snapshot_bytes", metrics.snapshot_bytes},
-          {"snapshot_ms", metrics.snapshot_ms}};
+          {"snapshot_ms", metrics.snapshot_ms},
+          {"checkpoint_blocked_ms", metrics.checkpoint_blocked_ms}};
 }
 
 namespace {

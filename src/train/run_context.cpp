@@ -400,21 +400,36 @@ void RunContext::tell_of_changes(const std::string& checkpoint) const {
       base::log_info(text("since then changed: ", line));
     }
   } catch (const base::InputError& error) {
-    base::log_warning(text("what changed since then cannot be said: ", error.what()));
+    base::log_warning(text(
+        "what changed since then cannot be said, and what \"auto\" came to is asked anew: ", error.what()));
   }
 }
+
+namespace {
+
+// As the earlier run resolved it. Nothing of an older program's that this one cannot read (tell_of_changes).
+std::optional<config::ParallelConfig> earlier_parallel(const RunState& resumed) {
+  if (resumed.config.empty()) return std::nullopt;
+  try {
+    return config::parse_config(resumed.config, "the checkpoint").parallel;
+  } catch (const base::InputError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 // A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the
 // same, keeps its own.
 void RunContext::take_proposal(int world_size) {
   const bool same_ranks = world_size == options_.launch.world_size;
   config::ParallelConfig& own = config_.parallel;
-  if (!own.strategies.empty() || resumed_.config.empty() || !same_ranks) return;
-  const config::ParallelConfig earlier = config::parse_config(resumed_.config, "the checkpoint").parallel;
-  if (!earlier.proposed || earlier.method != own.method || earlier.max_cp != own.max_cp ||
-      earlier.share != own.share || earlier.exchange != own.exchange)
+  if (!own.strategies.empty() || !same_ranks) return;
+  const std::optional<config::ParallelConfig> earlier = earlier_parallel(resumed_);
+  if (!earlier || !earlier->proposed || earlier->method != own.method || earlier->max_cp != own.max_cp ||
+      earlier->share != own.share || earlier->exchange != own.exchange)
     return;
-  own.strategies = earlier.strategies;
+  own.strategies = earlier->strategies;
   own.proposed = true;
 }
 
@@ -454,7 +469,7 @@ void RunContext::open_device() {
 // A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
 // memory that was asked of the machine has to hold them, too.
 void RunContext::set_aside_snapshots() {
-  const int64_t copies = (config_.checkpoint.every > 0 && config_.checkpoint.behind ? 1 : 0) +
+  const int64_t copies = (config_.checkpoint.every > 0 && config_.checkpoint.async ? 1 : 0) +
                          (options_.seat ? cost::kSnapshotCopies : 0);
   if (copies == 0) return;
   const int64_t bytes = copies * SliceSnapshot::bytes(table_, precision_of(config_.train.dtype),
@@ -465,7 +480,7 @@ void RunContext::set_aside_snapshots() {
     throw base::InfeasibleError(
         text("a rank may use ", base::human_bytes(static_cast<double>(device_.memory_bytes)),
              ", which snapshots of parameters would take: set ",
-             "checkpoint.behind = false or elastic.enabled = false, or use more ranks"));
+             "checkpoint.async = false or elastic.enabled = false, or use more ranks"));
   }
   device_.memory_bytes -= bytes;
 }

@@ -66,8 +66,14 @@ std::string message_of(std::exception_ptr failure) {
 Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {}
 
 void Saver::wait_for_snapshot() {
-  const Stopwatch watch(waited_ns_);
+  if (save_.has_snapshot()) return;
+  const Stopwatch watch(blocked_ns_);
   save_.wait_for_snapshot();
+}
+
+int64_t Saver::take_blocked_ns() {
+  const int64_t now_ns = blocked_ns_;
+  return now_ns - std::exchange(blocked_taken_ns_, now_ns);
 }
 
 SaveWord Saver::word() const {
@@ -100,7 +106,7 @@ void Saver::tell(Progress progress, std::exception_ptr own) const {
             ? text(" and ", base::human_bytes(static_cast<double>(save_.shared_bytes())), " shared")
             : "",
         " in ", base::human_duration(save_.spent_ns()), ", for which the run waited ",
-        base::human_duration(waited_ns_)));
+        base::human_duration(blocked_ns_ - blocked_before_ns_)));
   } else if (progress == Progress::kMirrored) {
     base::log_info(text("mirrored checkpoint after ", what, " at ", run_.config().checkpoint.mirror));
   }
@@ -119,7 +125,7 @@ bool Saver::due(int64_t done) {
 }
 
 void Saver::begin(const RunState& state, Source source) {
-  waited_ns_ = 0;
+  blocked_before_ns_ = blocked_ns_;
   const runtime::ParameterStore& store = run_.engine().store();
   checkpoint::SaveInput input;
   input.manifest.step = state.step;
@@ -138,7 +144,7 @@ void Saver::begin(const RunState& state, Source source) {
 }
 
 void Saver::save(const RunState& state) {
-  if (!run_.config().checkpoint.behind) return save_now(state);
+  if (!run_.config().checkpoint.async) return save_now(state);
   begin(state, Source::kCopy);
 }
 
@@ -162,11 +168,13 @@ void Saver::finish() {
 
 void Saver::wait_and_advance() {
   const auto saving = run_.activity().own("saving the checkpoint");
+  std::vector<SaveWord> words;
   {
-    const Stopwatch watch(waited_ns_);
+    const Stopwatch watch(blocked_ns_);
     while (!save_.wait_while_still()) run_.activity().advance();  // over a slow network
+    words = exchange(run_.control(), word());
   }
-  advance(exchange(run_.control(), word()));
+  advance(words);
 }
 
 }  // namespace sluice::train

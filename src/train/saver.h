@@ -1,5 +1,5 @@
 // How a run saves: behind its steps (checkpoint/background_save.h), the ranks agreeing by the words that they
-// exchange behind each step in any case; or at once, where the run ends or checkpoint.behind is off.
+// exchange behind each step in any case; or at once, where the run ends or checkpoint.async is off.
 #pragma once
 
 #include <atomic>
@@ -22,6 +22,8 @@ class Saver {
 
   // Returns when what is being saved is no longer read of the slices. Any thread.
   void wait_for_snapshot();
+  // For how long saves have held the run up since the last call.
+  int64_t take_blocked_ns();
 
   // What all ranks are to know behind each step.
   checkpoint::SaveWord word() const;
@@ -34,7 +36,7 @@ class Saver {
   bool due(int64_t done);
 
   // Collective, between two steps: saves the present state. Returns when that is copied, or, without
-  // checkpoint.behind, as now().
+  // checkpoint.async, as now().
   void save(const RunState& state);
   // Returns when the checkpoint is committed, and so is the one under way.
   void save_now(const RunState& state);
@@ -51,8 +53,10 @@ class Saver {
   RunContext& run_;
   SliceSnapshot snapshot_;
   bool postponed_ = false;
-  std::atomic<int64_t> waited_ns_ = 0;  // by the run, for the save under way
-  checkpoint::BackgroundSave save_;     // its thread uses the above
+  std::atomic<int64_t> blocked_ns_ = 0;  // for which saves have held the run up …
+  int64_t blocked_before_ns_ = 0;        // … until the one under way began
+  int64_t blocked_taken_ns_ = 0;         // … until take_blocked_ns() was called
+  checkpoint::BackgroundSave save_;      // its thread uses the above
 };
 
 }  // namespace sluice::train

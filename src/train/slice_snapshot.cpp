@@ -37,7 +37,7 @@ at::Tensor room_for(const at::Tensor& tensor) {
   if (bytes == nullptr) {
     throw base::RunError(base::text("no host memory for a snapshot of ",
                                     base::human_bytes(static_cast<double>(tensor.nbytes())),
-                                    ": set checkpoint.behind = false, which needs none"));
+                                    ": set checkpoint.async = false, which needs none"));
   }
   return at::from_blob(bytes, tensor.sizes(), &std::free, tensor.options());
 }
@@ -124,7 +124,8 @@ int64_t SliceSnapshot::bytes(const model::ParameterTable& table, const runtime::
                              int world_size, int rank) {
   int64_t elements = 0;
   for (const model::Bucket& bucket : table.buckets) {
-    elements += states_of(bucket) * link::OwnerLayout{world_size}.owned(bucket, rank).size();
+    elements +=
+        cost::owner_numbers(bucket.trained) * link::OwnerLayout{world_size}.owned(bucket, rank).size();
   }
   return elements * comm::size_of(precision.master());
 }

@@ -39,7 +39,6 @@ double milliseconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / static_cast<double>(kNanosecondsPerMillisecond);
 }
 
-int64_t elapsed_ns(steady_clock::time_point since) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - since).count();
 }
 
@@ -61,7 +60,8 @@ struct StepWord {
   int64_t overhead_ns = 0;
   int64_t step_ns = 0;
   int64_t snapshot_ns = 0;
-  int64_t boundary = 0;  // somebody waits to join
+  int64_t blocked_ns = 0;  // by saves
+  int64_t boundary = 0;    // somebody waits to join
   checkpoint::SaveWord save;
 };
 
@@ -317,7 +317,6 @@ void Trainer::Impl::train_steps() {
     report::StepMetrics metrics = metrics_of(*step, result);
     if (std::exchange(snapshot_beside_, false)) metrics.snapshot_bytes = run_.buddies()->sent_bytes();
     const Agreement agreement = agree(upcoming, measured(*step, result, unfused_before), metrics);
-    metrics.time_ms = milliseconds(elapsed_ns(begin));
     metrics.snapshot_ms = milliseconds(agreement.snapshot_ns);
     metrics.ranks = run_.control().world_size();
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
@@ -457,6 +456,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
   own.failure = exit_status_of(upcoming.failure);
   own.stop = stop_signal_.requested() ? 1 : 0;
   own.save = saver_->word();
+  own.blocked_ns = saver_->take_blocked_ns();
   if (run_.buddies()) {
     own.snapshot_ns = run_.buddies()->spent_ns();
     own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
@@ -485,6 +485,7 @@ Trainer::Impl::Agreement Trainer::Impl::agree(const PlannedStep& upcoming, StepW
     metrics.link_exposed_ms = std::max(metrics.link_exposed_ms, milliseconds(word.link_exposed_ns));
     metrics.gather_exposed_ms = std::max(metrics.gather_exposed_ms, milliseconds(word.gather_exposed_ns));
     metrics.overhead_ms = std::max(metrics.overhead_ms, milliseconds(word.overhead_ns));
+    metrics.checkpoint_blocked_ms = std::max(metrics.checkpoint_blocked_ms, milliseconds(word.blocked_ns));
   }
   return agreement;
 }
@@ -552,7 +553,6 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   summary_.add(metrics);
   const int64_t done = metrics.step + 1 - run_.resumed().step;
   const int64_t steps = config_.train.steps - run_.resumed().step;
-  const int64_t left_ns = base::left_ns(done, steps, elapsed_ns(begin_));
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
                 "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",

@@ -134,8 +134,13 @@ TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
 
 TEST_F(TrainingLoop, RunThatWaitsForItsSavesHasThemAll) {
   const config::RunConfig waiting =
-      config("waiting", {"checkpoint.behind=false", "checkpoint.every=1", "checkpoint.keep=4"});
-  train(waiting);
+      config("waiting", {"checkpoint.async=false", "checkpoint.every=1", "checkpoint.keep=4"});
+  const std::vector<base::Json> lines = train(waiting);
+  for (const base::Json& line : lines) {
+    if (!line.contains("loss")) continue;
+    const bool saved_before = line.at("step") > 0;
+    EXPECT_EQ(line.at("checkpoint_blocked_ms") > 0, saved_before) << line;
+  }
   for (const int64_t step : {3, 4, 5, 6}) EXPECT_TRUE(has_checkpoint(waiting, step)) << step;
   EXPECT_FALSE(has_checkpoint(waiting, 2));
 }
@@ -145,7 +150,7 @@ TEST_F(TrainingLoop, SaveBehindHoldsTheStateOfItsStep) {
   const config::RunConfig behind = config("behind", common);
   train(behind);
   std::vector<std::string> settings = common;
-  settings.insert(settings.end(), {"train.steps=3", "checkpoint.behind=false"});
+  settings.insert(settings.end(), {"train.steps=3", "checkpoint.async=false"});
   const config::RunConfig waiting = config("waiting", settings);
   train(waiting);
   ASSERT_TRUE(has_checkpoint(behind, 3));

@@ -71,7 +71,7 @@ def base_settings():
         "parallel": {"strategies": STRATEGIES, "select": "cycle", "calibration": "analytic"},
         "memory": {"device_gib": 1.0, "margin_gib": 0.1},
         # Behind training, which steps are saved depends on the disk; tests that want that say so.
-        "checkpoint": {"every": 0, "keep": 2, "behind": False},
+        "checkpoint": {"every": 0, "keep": 2, "async": False},
         "log": {"dir": "run", "tensorboard": False},
     }
 

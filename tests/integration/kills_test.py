@@ -34,7 +34,7 @@ class Kills(TestCase):
         self.chance = random.Random(OPTIONS.seed)
 
     def configure(self, run, behind=True):
-        return self.config(run, train__steps=STEPS, checkpoint__every=1, checkpoint__behind=behind)
+        return self.config(run, train__steps=STEPS, checkpoint__every=1, checkpoint__async=behind)
 
     def wait_for_moment(self, run, process, saving):
         """Waits for a random moment of the run, or one while it saves; False if the run ended before."""

@@ -65,7 +65,7 @@ class Resume(TestCase):
     def test_saves_behind_training_are_those_of_a_run_that_waits(self):
         whole = self.undisturbed()
         mirror = self.directory / "mirror"
-        run = self.config("behind", train__steps=STEPS, checkpoint__every=1, checkpoint__behind=True,
+        run = self.config("behind", train__steps=STEPS, checkpoint__every=1, checkpoint__async=True,
                           checkpoint__mirror=str(mirror))
         outcome = self.train("behind", 4)
         self.assertRegex(outcome.stderr, rf"saved checkpoint after {STEPS} steps: .* for which the run waited")

@@ -121,7 +121,7 @@ class Bucket(TestCase):
 
     def test_a_server_that_fails_now_and_then_costs_nothing(self):
         place = "s3://bucket/failing"
-        self.configure("failing", checkpoint__mirror=place, checkpoint__every=2, checkpoint__behind=True)
+        self.configure("failing", checkpoint__mirror=place, checkpoint__every=2, checkpoint__async=True)
         self.faults(3)
         stderr = self.train("failing", 2).stderr
         self.assertGreater(self.faults(0), 3)

@@ -121,7 +121,7 @@ class Trial:
         if self.phase == "calibrate":
             self.configure(parallel__calibration="auto")
         if self.phase == "behind":
-            self.configure(checkpoint__behind=True)
+            self.configure(checkpoint__async=True)
         job = self.job()
         job.start_locally("run", "--resume", "auto", *arguments, **options)
         return job
