@@ -39,6 +39,7 @@ double milliseconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / static_cast<double>(kNanosecondsPerMillisecond);
 }
 
+int64_t elapsed_ns(steady_clock::time_point since) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(steady_clock::now() - since).count();
 }
 
@@ -317,6 +318,7 @@ void Trainer::Impl::train_steps() {
     report::StepMetrics metrics = metrics_of(*step, result);
     if (std::exchange(snapshot_beside_, false)) metrics.snapshot_bytes = run_.buddies()->sent_bytes();
     const Agreement agreement = agree(upcoming, measured(*step, result, unfused_before), metrics);
+    metrics.time_ms = milliseconds(elapsed_ns(begin));
     metrics.snapshot_ms = milliseconds(agreement.snapshot_ns);
     metrics.ranks = run_.control().world_size();
     metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
@@ -553,6 +555,7 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   summary_.add(metrics);
   const int64_t done = metrics.step + 1 - run_.resumed().step;
   const int64_t steps = config_.train.steps - run_.resumed().step;
+  const int64_t left_ns = base::left_ns(done, steps, elapsed_ns(begin_));
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
                 "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
