@@ -1,7 +1,7 @@
 #include "plan/few_units.h"
 
 #include <algorithm>
-#include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,26 +33,22 @@ std::vector<strategy::Unit> few_units(std::span<const strategy::UnitSequence> se
 
 }  // namespace
 
-void start_from_few_units(const SchemeCost& scheme, std::span<const int64_t> lengths,
-                          std::span<const int> members, const ImproverLimits& limits, UnitImprover& improver,
+void start_from_few_units(const Packing& packing, int64_t most_cells, UnitImprover& improver,
                           TimedUnits& best) {
-  std::vector<strategy::UnitSequence> sequences;
-  for (const int member : members) sequences.push_back({member, lengths[static_cast<size_t>(member)]});
-  std::ranges::stable_sort(sequences, std::greater<>(), &strategy::UnitSequence::length_tokens);
   const auto start = [&](int lanes, bool ring) {
-    TimedUnits next{.units = few_units(sequences, lanes, ring)};
+    TimedUnits next{.units = few_units(packing.sequences, lanes, ring)};
     const bool fit = std::ranges::all_of(next.units, [&](const strategy::Unit& unit) {
-      return unit.tokens() <= scheme.lane_max_len_tokens();
+      return unit.tokens() <= packing.scheme.lane_max_len_tokens();
     });
-    if (!fit || best.makespan_ns <= limits.enough_ns) return;
+    if (!fit || best.makespan_ns <= packing.options.enough_ns) return;
     next.makespan_ns = improver.makespan_ns(next.units, schedule::Recurrence::kLate - 1);
-    improver.improve(next, limits.enough_ns, limits.most_cells);
+    improver.improve(next, most_cells);
     if (next.makespan_ns < best.makespan_ns) best = std::move(next);
   };
-  const auto count = static_cast<int>(sequences.size());
-  for (int lanes = 1; lanes <= scheme.scheme().cp; ++lanes) {
+  const auto count = static_cast<int>(packing.sequences.size());
+  for (int lanes = 1; lanes <= packing.lanes(); ++lanes) {
     if (lanes <= count) start(lanes, false);
-    if (lanes > 1 && count > 0 && sequences.front().length_tokens >= int64_t{2} * lanes) start(lanes, true);
+    if (lanes > 1 && count > 0 && packing.length(0) >= int64_t{2} * lanes) start(lanes, true);
   }
 }
 

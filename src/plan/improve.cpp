@@ -1,7 +1,6 @@
 #include "plan/improve.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace sluice::plan {
@@ -30,23 +29,14 @@ void move_unit(std::vector<Unit>& units, size_t from, size_t to) {
 
 }  // namespace
 
-UnitImprover::UnitImprover(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                           const cost::CostModel& cost, Seeds seeds)
-    : scheme_(scheme), seeds_(seeds), times_(pipeline, cost), table_(pipeline.scheme.pp) {
-  for (int width = 1; width < pipeline.scheme.cp; width *= 2) widths_.push_back(width);
-  widths_.push_back(pipeline.scheme.cp);
+UnitImprover::UnitImprover(Packing& packing) : packing_(packing) {
+  for (int width = 1; width < lanes(); width *= 2) widths_.push_back(width);
+  widths_.push_back(lanes());
 }
 
 int64_t UnitImprover::makespan_ns(const std::vector<Unit>& units, int64_t limit_ns) {
-  table_.resize(static_cast<int>(units.size()));
-  order_.resize(units.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  for (size_t row = 0; row < units.size(); ++row) {
-    const auto exchange = times_.cheapest_exchange(units[row], scheme_.lane_max_len_tokens());
-    times_.write(units[row], exchange, table_, static_cast<int>(row));
-  }
-  cells_ -= static_cast<int64_t>(units.size()) * table_.stages();
-  return recurrence_.makespan_ns(table_, order_, scheme_.scheme().cp, scheme_.credit_tokens(), limit_ns);
+  cells_ -= static_cast<int64_t>(units.size()) * packing_.scheme.scheme().pp;
+  return packing_.timer.makespan_ns(units, limit_ns);
 }
 
 bool UnitImprover::consider(std::vector<Unit> units) {
@@ -57,18 +47,17 @@ bool UnitImprover::consider(std::vector<Unit> units) {
   return true;
 }
 
-void UnitImprover::improve(TimedUnits& best, int64_t enough_ns, int64_t most_cells) {
+void UnitImprover::improve(TimedUnits& best, int64_t most_cells) {
   best_ = &best;
-  enough_ns_ = enough_ns;
   cells_ = most_cells;
   while (!spent() && try_neighbours()) {
   }
 }
 
 bool UnitImprover::try_neighbours() {
-  bool improved = seeds_.has(Seed::kMovedUnits) && move_units();
-  improved |= seeds_.has(Seed::kMovedSequences) && move_sequences();
-  return (seeds_.has(Seed::kExchanged) && exchange_sequences()) || improved;
+  bool improved = packing_.options.seeds.has(Seed::kMovedUnits) && move_units();
+  improved |= packing_.options.seeds.has(Seed::kMovedSequences) && move_sequences();
+  return (packing_.options.seeds.has(Seed::kExchanged) && exchange_sequences()) || improved;
 }
 
 bool UnitImprover::fits(const Unit& unit) const {
@@ -77,7 +66,7 @@ bool UnitImprover::fits(const Unit& unit) const {
       if (shared.length_tokens < int64_t{2} * unit.lanes) return false;
     }
   }
-  return unit.tokens() <= scheme_.lane_max_len_tokens();
+  return unit.tokens() <= packing_.scheme.lane_max_len_tokens();
 }
 
 bool UnitImprover::move_units() {
@@ -87,11 +76,11 @@ bool UnitImprover::move_units() {
       std::vector<Unit> next = best_->units;
       move_unit(next, from, to);
       if (to != from) improved |= consider(next);
-      if (scheme_.scheme().cp == 1) continue;
+      if (lanes() == 1) continue;
       for (const int width : widths_) {
         const Unit& unit = best_->units[from];
         if (width != unit.lanes && !unit.own.empty()) continue;
-        for (int first = 0; first + width <= scheme_.scheme().cp && !spent(); ++first) {
+        for (int first = 0; first + width <= lanes() && !spent(); ++first) {
           std::vector<Unit> placed = best_->units;
           move_unit(placed, from, to);
           Unit& moved = placed[to];
@@ -155,7 +144,7 @@ bool UnitImprover::try_spots(const Spot& from) {
   }
   for (size_t place = 0; place <= rest.size(); ++place) {
     for (const int width : widths_) {
-      for (int first = 0; first + width <= scheme_.scheme().cp && !spent(); ++first) {
+      for (int first = 0; first + width <= lanes() && !spent(); ++first) {
         Unit unit{.first_lane = first, .lanes = width, .sequences = {moved}};
         if (!fits(unit)) break;
         std::vector<Unit> next = rest;

@@ -4,34 +4,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/scheme_cost.h"
-#include "plan/seeds.h"
-#include "schedule/pipeline_schedule.h"
-#include "schedule/recurrence.h"
-#include "schedule/unit_table.h"
-#include "strategy/step_plan.h"
+#include "plan/packing.h"
 
 namespace sluice::plan {
 
-// Units in the order of injection, and when the schedule that will run ends with them, each with the exchange
-// that costs it least.
-struct TimedUnits {
-  std::vector<strategy::Unit> units;
-  int64_t makespan_ns = 0;
-};
-
 class UnitImprover {
  public:
-  // What it is made from must outlive it.
-  UnitImprover(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-               Seeds seeds = {});
+  // Which must outlive it.
+  explicit UnitImprover(Packing& packing);
 
-  // Takes the first neighbour that ends sooner, again and again, until none does, it ends by `enough_ns`, or
-  // neighbours of `most_cells` cells of a stage have been timed. Neighbours: a unit at another place in the
-  // order or on other lanes; a sequence in another unit, shared by its lanes or whole on one, or in a unit of
-  // its own anywhere; two sequences of different units exchanged. REQUIRES: every unit fits its lanes.
-  void improve(TimedUnits& best, int64_t enough_ns, int64_t most_cells);
-  // Of units in this order of injection; schedule::Recurrence::kLate above `limit_ns`.
+  // Takes the first neighbour that ends sooner, again and again, until none does, it ends by
+  // options.enough_ns, or neighbours of `most_cells` cells of a stage have been timed. Neighbours: a unit at
+  // another place in the order or on other lanes; a sequence in another unit, shared by its lanes or whole on
+  // one, or in a unit of its own anywhere; two sequences of different units exchanged. REQUIRES: every unit
+  // fits its lanes.
+  void improve(TimedUnits& best, int64_t most_cells);
+  // As UnitTimer's.
   int64_t makespan_ns(const std::vector<strategy::Unit>& units, int64_t limit_ns);
 
  private:
@@ -54,18 +42,14 @@ class UnitImprover {
   bool fits(const strategy::Unit& unit) const;
   // Whether it becomes the best.
   bool consider(std::vector<strategy::Unit> units);
-  bool spent() const { return cells_ <= 0 || best_->makespan_ns <= enough_ns_; }
+  bool spent() const { return cells_ <= 0 || best_->makespan_ns <= packing_.options.enough_ns; }
 
-  const SchemeCost& scheme_;
-  const Seeds seeds_;
-  schedule::UnitTimes times_;
-  schedule::UnitTable table_;
-  schedule::Recurrence recurrence_;
-  std::vector<int> order_;   // 0, 1, …
+  int lanes() const { return packing_.lanes(); }
+
+  Packing& packing_;
   std::vector<int> widths_;  // of new units
   // Of one question:
   TimedUnits* best_ = nullptr;
-  int64_t enough_ns_ = 0;
   int64_t cells_ = 0;  // left
 };
 

@@ -15,10 +15,11 @@ struct Case {
       : cost(test_cost(device_bytes)),
         strategy(strategy::parse_strategy(text, kWorld)),
         scheme(strategy.pipelines[0].scheme, cost, kWorld),
-        improver(strategy.pipelines[0], scheme, cost) {}
+        packing(strategy.pipelines[0], scheme, {}, {}, {}),
+        improver(packing) {}
 
   TimedUnits timed(std::vector<strategy::Unit> units) {
-    const int64_t ns = improver.makespan_ns(units, schedule::Recurrence::kLate - 1);
+    const int64_t ns = packing.timer.makespan_ns(units);
     return {.units = std::move(units), .makespan_ns = ns};
   }
   int64_t scheduled_ns(const std::vector<strategy::Unit>& units) const {
@@ -30,6 +31,7 @@ struct Case {
   cost::CostModel cost;
   strategy::Strategy strategy;
   SchemeCost scheme;
+  Packing packing;
   UnitImprover improver;
 };
 
@@ -61,7 +63,7 @@ TEST(UnitImprover, EndsSoonerWithTheSameSequencesAndSaysWhen) {
       for (int i = 0; i < 6; ++i) lengths.push_back(rng.between(1, of.scheme.lane_max_len_tokens() / 2));
       TimedUnits best = of.timed(one_by_one(lengths));
       const int64_t before_ns = best.makespan_ns;
-      of.improver.improve(best, 0, 20'000);
+      of.improver.improve(best, 20'000);
       EXPECT_LT(best.makespan_ns, before_ns) << text << ", seed " << seed;
       EXPECT_EQ(best.makespan_ns, of.scheduled_ns(best.units)) << text << ", seed " << seed;
       std::ranges::sort(lengths);
@@ -74,9 +76,11 @@ TEST(UnitImprover, StopsWhereItIsEnoughAndWithoutCells) {
   Case of("<1,2,2>");
   const std::vector<strategy::Unit> units = one_by_one({500, 400, 300, 200});
   TimedUnits best = of.timed(units);
-  of.improver.improve(best, best.makespan_ns, 20'000);
+  of.packing.options.enough_ns = best.makespan_ns;
+  of.improver.improve(best, 20'000);
   EXPECT_EQ(best.units, units);
-  of.improver.improve(best, 0, 0);
+  of.packing.options.enough_ns = 0;
+  of.improver.improve(best, 0);
   EXPECT_EQ(best.units, units);
 }
 
@@ -84,7 +88,7 @@ TEST(UnitImprover, UnitsStayWithinTheirLanesMemory) {
   Case of("<1,2,2>", 60'000'000);
   const int64_t most = of.scheme.lane_max_len_tokens();
   TimedUnits best = of.timed(one_by_one({most, most / 2, most / 2, most / 3, most / 3, 7}));
-  of.improver.improve(best, 0, 20'000);
+  of.improver.improve(best, 20'000);
   for (const strategy::Unit& unit : best.units) EXPECT_LE(unit.tokens(), most);
 }
 
@@ -94,7 +98,7 @@ TEST(UnitImprover, TakesRingsApartThatCostMoreThanTheySave) {
   std::vector<strategy::Unit> rings;
   for (int i = 0; i < 4; ++i) rings.push_back({.lanes = 2, .sequences = {{i, 20}}, .ring = i});
   TimedUnits best = of.timed(std::move(rings));
-  of.improver.improve(best, 0, 20'000);
+  of.improver.improve(best, 20'000);
   EXPECT_LE(best.units.size(), 2U);
 }
 

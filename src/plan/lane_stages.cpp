@@ -32,13 +32,11 @@ struct Deadline {
 // Two columns a lane, [0, lanes) of what runs in the front half and [lanes, 2·lanes) of the back half, each a
 // stack whose first unit lies in the middle of the step.
 struct Layout {
-  explicit Layout(int lanes)
-      : draft(lanes), stacks(2 * static_cast<size_t>(lanes)), height_ns(stacks.size(), 0) {}
+  explicit Layout(int lane_count)
+      : lanes(lane_count), stacks(2 * static_cast<size_t>(lane_count)), height_ns(stacks.size(), 0) {}
   std::vector<int>& stack(int column) { return stacks[static_cast<size_t>(column)]; }
   // Of both columns of a lane.
-  int64_t lane_height(int lane) const {
-    return height(lane) + height(lane + static_cast<int>(draft.lanes.size()));
-  }
+  int64_t lane_height(int lane) const { return height(lane) + height(lane + lanes); }
   int64_t height(int column) const { return height_ns[static_cast<size_t>(column)]; }
   int64_t highest(int column, int width) const {
     const auto first = height_ns.begin() + column;
@@ -46,15 +44,14 @@ struct Layout {
   }
   void raise(int column, int width, int64_t ns) { std::fill_n(height_ns.begin() + column, width, ns); }
   int push(int column, int width, std::vector<strategy::UnitSequence> sequences) {
-    const int unit = static_cast<int>(draft.units.size());
-    const int lane = column % static_cast<int>(draft.lanes.size());
-    draft.units.push_back({.first_lane = lane, .lanes = width, .sequences = std::move(sequences)});
-    if (width > 1) draft.units.back().ring = unit;
+    const int unit = static_cast<int>(units.size());
+    units.push_back({.first_lane = column % lanes, .lanes = width, .sequences = std::move(sequences)});
     for (int at = column; at < column + width; ++at) stack(at).push_back(unit);
     return unit;
   }
 
-  LaneDraft draft;
+  int lanes;
+  std::vector<strategy::Unit> units;
   std::vector<std::vector<int>> stacks;
   std::vector<int64_t> height_ns;
 };
@@ -76,18 +73,15 @@ struct Pair {
 
 class StagedPacker {
  public:
-  StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
-               std::span<const int> members, Seeds seeds);
-  StagedPack run(const LaneDrafting& drafting) const;
+  explicit StagedPacker(Packing& packing) : packing_(packing), scheme_(packing.scheme), widths_(packing) {}
+  TimedUnits run();
 
  private:
-  int lanes() const { return scheme_.scheme().cp; }
-  int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
-  strategy::UnitSequence sequence(int place) const {
-    return {order_[static_cast<size_t>(place)], length(place)};
-  }
+  int lanes() const { return packing_.lanes(); }
+  int64_t length(int place) const { return packing_.length(place); }
 
   Layout pack(const Deadline& deadline) const;
+  std::vector<strategy::Unit> in_order(Layout layout) const;
   void add_lateness(const Deadline& deadline, Layout& layout) const;
   // When lanes end.
   struct Ends {
@@ -96,7 +90,7 @@ class StagedPacker {
     int64_t hope_ns() const { return (last_ns + mean_ns) / 2; }
     bool operator==(const Ends&) const = default;
   };
-  Ends score(Deadline& deadline, const LaneDrafting& drafting, std::optional<StagedPack>& best) const;
+  Ends score(Deadline& deadline);
   std::vector<Pair> pairs_of(int width) const;
   void place_rings(int width, std::span<const int> members, const Deadline& deadline, Layout& layout) const;
   std::optional<size_t> fullest_in_time(std::span<const Pair> pairs, const SchemeCost::Passage& passage,
@@ -108,34 +102,22 @@ class StagedPacker {
   std::vector<int64_t> unit_sizes(std::span<const int> members, const Deadline& deadline) const;
   void cut_singles(int column, std::span<const int> members, const Deadline& deadline, Layout& layout) const;
 
+  Packing& packing_;
   const SchemeCost& scheme_;
-  const Seeds seeds_;
-  std::vector<LaneRun> nodes_;
-  std::vector<int> order_;       // sequences, longest first
-  std::vector<int64_t> sorted_;  // their lengths
-  std::optional<StageWidths> widths_;
+  StageWidths widths_;
+  std::optional<TimedUnits> best_;
 };
-
-StagedPacker::StagedPacker(const SchemeCost& scheme, std::vector<LaneRun> nodes,
-                           std::span<const int64_t> lengths, std::span<const int> members, Seeds seeds)
-    : scheme_(scheme), seeds_(seeds), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
-  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
-    return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
-  });
-  for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
-  widths_.emplace(scheme, nodes_, sorted_);
-}
 
 std::vector<Pair> StagedPacker::pairs_of(int width) const {
   std::vector<Pair> pairs;
   const auto add = [&](int lane) {
     pairs.push_back({.front = {.column = lane}, .back = {.column = lane + lanes()}});
   };
-  if (width > widths_->widest_in_node()) {
+  if (width > packing_.node_lanes()) {
     for (int lane = 0; lane + width <= lanes(); lane += width) add(lane);
     return pairs;
   }
-  for (const LaneRun& node : nodes_) {
+  for (const LaneRun& node : packing_.nodes) {
     for (int lane = 0; lane + width <= node.lanes; lane += width) add(node.first + lane);
   }
   return pairs;
@@ -152,8 +134,8 @@ void StagedPacker::place_rings(int width, std::span<const int> members, const De
   };
   for (size_t pair = 0; pair < pairs.size(); ++pair) lowest.emplace(height_ns(pair), pair);
   for (const int place : members) {
-    const SchemeCost::Passage passage = widths_->passage(place, width);
-    const bool takes_long = width >= widths_->widest_in_node() && passage.path_ns() > deadline.long_ns;
+    const SchemeCost::Passage passage = widths_.passage(place, width);
+    const bool takes_long = width >= packing_.node_lanes() && passage.path_ns() > deadline.long_ns;
     std::optional<size_t> to = takes_long ? fullest_in_time(pairs, passage, deadline) : std::nullopt;
     while (!to) {  // what is noted of a pair may be out of date
       const auto [noted_ns, pair] = lowest.top();
@@ -176,7 +158,7 @@ std::optional<size_t> StagedPacker::fullest_in_time(std::span<const Pair> pairs,
                                                     const Deadline& deadline) const {
   std::optional<size_t> fullest;
   for (size_t pair = 0; pair < pairs.size(); ++pair) {
-    const int64_t behind_ns = widths_->through_last_ns(pairs[pair].long_ns);
+    const int64_t behind_ns = widths_.through_last_ns(pairs[pair].long_ns);
     if (behind_ns == 0 || passage.path_ns() + behind_ns > deadline.end_ns) continue;
     if (!fullest || pairs[pair].long_ns > pairs[*fullest].long_ns) fullest = pair;
   }
@@ -189,10 +171,10 @@ bool StagedPacker::join(int place, int width, const Deadline& deadline, OpenColu
   if (open.unit < 0) return false;
   cost::Work both = open.work;
   both += scheme_.share_of(length(place), width);
-  if (both.tokens > widths_->unit_tokens()) return false;
+  if (both.tokens > widths_.unit_tokens()) return false;
   const int64_t both_ns = scheme_.unit_ns(both, width);
-  if (both_ns > widths_->most_ns(deadline.end_ns)) return false;
-  layout.draft.units[static_cast<size_t>(open.unit)].sequences.push_back(sequence(place));
+  if (both_ns > widths_.most_ns(deadline.end_ns)) return false;
+  layout.units[static_cast<size_t>(open.unit)].sequences.push_back(packing_.sequence(place));
   open.work = both;
   layout.raise(open.column, width, open.start_ns + both_ns);
   return true;
@@ -207,7 +189,7 @@ void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passag
     first = first && layout.stack(at).empty() && layout.stack(at + lanes()).empty();
   }
   open.work = scheme_.share_of(length(place), width);
-  const Room room = widths_->room(passage, deadline.end_ns);
+  const Room room = widths_.room(passage, deadline.end_ns);
   if (first) {
     layout.raise(lane, width, deadline.end_ns / 2 - room.before_ns);
     layout.raise(lane + lanes(), width, deadline.end_ns / 2 - room.after_ns);
@@ -217,7 +199,7 @@ void StagedPacker::begin(int place, int width, const SchemeCost::Passage& passag
     layout.raise(open.column, width, std::max(on_top_ns, deadline.end_ns / 2 - outside_ns));
   }
   open.start_ns = layout.height(open.column) - passage.unit_ns;
-  open.unit = layout.push(open.column, width, {sequence(place)});
+  open.unit = layout.push(open.column, width, {packing_.sequence(place)});
 }
 
 // The most work first, each to the lowest column.
@@ -232,7 +214,7 @@ void StagedPacker::place_singles(std::span<const int> members, const Deadline& d
     std::pop_heap(heights.begin(), heights.end(), std::greater<>());
     auto& [height_ns, column] = heights.back();
     of_column[static_cast<size_t>(column)].push_back(place);
-    height_ns += widths_->work_ns(place) + scheme_.micro_batch_ns() * length(place) / widths_->unit_tokens();
+    height_ns += widths_.work_ns(place) + scheme_.micro_batch_ns() * length(place) / widths_.unit_tokens();
     layout.raise(column, 1, height_ns);
     std::push_heap(heights.begin(), heights.end(), std::greater<>());
   }
@@ -248,16 +230,16 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
   int64_t rest_ns = 0;
   int64_t tokens = 0;
   for (const int place : members) {
-    rest_ns += widths_->work_ns(place);
+    rest_ns += widths_.work_ns(place);
     tokens += length(place);
   }
   const auto by_tokens_ns =
-      static_cast<int64_t>(cost::Wide{widths_->unit_tokens()} * rest_ns / std::max<int64_t>(1, tokens));
-  const int64_t full_ns = std::max<int64_t>(1, std::min(widths_->most_ns(deadline.end_ns), by_tokens_ns));
+      static_cast<int64_t>(cost::Wide{widths_.unit_tokens()} * rest_ns / std::max<int64_t>(1, tokens));
+  const int64_t full_ns = std::max<int64_t>(1, std::min(widths_.most_ns(deadline.end_ns), by_tokens_ns));
   std::vector<int64_t> sizes_ns;
   for (int64_t ns = std::max(full_ns / kLeastPart, kLeastConstants * scheme_.micro_batch_ns());
        ns < full_ns && ns <= rest_ns; ns = ns * 8 / 5 + 1) {
-    if (!seeds_.has(Seed::kTapering)) break;
+    if (!packing_.options.seeds.has(Seed::kTapering)) break;
     sizes_ns.push_back(ns);
     rest_ns -= ns;
   }
@@ -287,10 +269,10 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const D
       if (fits && (into == nullptr || unit.lacks_ns > into->lacks_ns)) into = &unit;
     }
     if (into == nullptr) into = &units.emplace_back();
-    into->lacks_ns -= widths_->work_ns(place);
-    into->work_ns += widths_->work_ns(place);
+    into->lacks_ns -= widths_.work_ns(place);
+    into->work_ns += widths_.work_ns(place);
     into->tokens += length(place);
-    into->sequences.push_back(sequence(place));
+    into->sequences.push_back(packing_.sequence(place));
   }
   std::stable_sort(units.begin(), units.end(),
                    [](const Filling& a, const Filling& b) { return a.work_ns > b.work_ns; });
@@ -303,11 +285,11 @@ Layout StagedPacker::pack(const Deadline& deadline) const {
   std::vector<std::vector<int>> by_width(static_cast<size_t>(lanes()) + 1);
   int width = 0;
   int64_t decided = 0;
-  for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
+  for (int place = 0; place < static_cast<int>(packing_.lengths.size()); ++place) {
     // Those of nearly one length take the same.
     const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / kAlikePart);
     if (!again || width > std::max<int64_t>(1, length(place) / 2)) {
-      width = widths_->width_of(place, deadline.end_ns);
+      width = widths_.width_of(place, deadline.end_ns);
       decided = length(place);
     }
     by_width[static_cast<size_t>(width)].push_back(place);
@@ -315,20 +297,25 @@ Layout StagedPacker::pack(const Deadline& deadline) const {
   Layout layout(lanes());
   for (int w = lanes(); w > 0; --w) {
     const std::vector<int>& members = by_width[static_cast<size_t>(w)];
-    if (w + 1 == std::max(2, widths_->widest_in_node())) add_lateness(deadline, layout);
+    if (w + 1 == std::max(2, packing_.node_lanes())) add_lateness(deadline, layout);
     if (w == 1) {
       place_singles(members, deadline, layout);
     } else if (!members.empty()) {
       place_rings(w, members, deadline, layout);
     }
   }
+  return layout;
+}
+
+// The front columns from the outside in, then the back ones from the inside out.
+std::vector<strategy::Unit> StagedPacker::in_order(Layout layout) const {
+  std::vector<std::vector<int>> by_lane;
   for (int lane = 0; lane < lanes(); ++lane) {
-    std::vector<int>& units = layout.draft.lanes[static_cast<size_t>(lane)];
+    std::vector<int>& units = by_lane.emplace_back(layout.stack(lane).rbegin(), layout.stack(lane).rend());
     const std::vector<int>& back = layout.stack(lane + lanes());
-    units.assign(layout.stack(lane).rbegin(), layout.stack(lane).rend());
     units.insert(units.end(), back.begin(), back.end());
   }
-  return layout;
+  return strategy::in_injection_order(std::move(layout.units), by_lane);
 }
 
 // Long rings stay where they are, shorter work makes up for what they cost.
@@ -340,56 +327,51 @@ void StagedPacker::add_lateness(const Deadline& deadline, Layout& layout) const 
 }
 
 // Packs and scores, and learns of each lane how late it ends.
-StagedPacker::Ends StagedPacker::score(Deadline& deadline, const LaneDrafting& drafting,
-                                       std::optional<StagedPack>& best) const {
+StagedPacker::Ends StagedPacker::score(Deadline& deadline) {
   deadline.late_ns.resize(static_cast<size_t>(lanes()), 0);
   Layout layout = pack(deadline);
-  const std::vector<int64_t> ends_ns = drafting.ends_ns(layout.draft);
-  for (int lane = 0; lane < lanes(); ++lane) {
-    deadline.late_ns[static_cast<size_t>(lane)] +=
-        ends_ns[static_cast<size_t>(lane)] - layout.lane_height(lane);
-  }
-  const Ends ends{.last_ns = *std::max_element(ends_ns.begin(), ends_ns.end()),
+  for (int lane = 0; lane < lanes(); ++lane)
+    deadline.late_ns[static_cast<size_t>(lane)] -= layout.lane_height(lane);
+  std::vector<strategy::Unit> units = in_order(std::move(layout));
+  packing_.timer.makespan_ns(units);
+  const std::vector<int64_t>& ends_ns = packing_.timer.ends_ns();
+  for (size_t lane = 0; lane < ends_ns.size(); ++lane) deadline.late_ns[lane] += ends_ns[lane];
+  const Ends ends{.last_ns = std::ranges::max(ends_ns),
                   .mean_ns = std::accumulate(ends_ns.begin(), ends_ns.end(), int64_t{0}) / lanes()};
-  if (!best || ends.last_ns < best->makespan_ns) best = StagedPack{std::move(layout.draft), ends.last_ns};
+  if (!best_ || ends.last_ns < best_->makespan_ns) best_ = TimedUnits{std::move(units), ends.last_ns};
   return ends;
 }
 
 // Tries are ranked by the hope that dealing again makes up for half of what the last lane ends later than the
 // mean, and are dealt again while the mean is better than the best plan.
-StagedPack StagedPacker::run(const LaneDrafting& drafting) const {
+TimedUnits StagedPacker::run() {
   constexpr int kRounds = 3;
   constexpr size_t kAgain = 2;
-  std::optional<StagedPack> best;
+  const Seeds seeds = packing_.options.seeds;
+  const int64_t ideal_ns = widths_.ideal_ns();
   std::vector<std::pair<Ends, Deadline>> tries;
   // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
   for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
-    const int64_t end_ns = widths_->ideal_ns() + widths_->ideal_ns() * above / base::kMilli;
+    const int64_t end_ns = ideal_ns + ideal_ns * above / base::kMilli;
     Deadline deadline{.end_ns = end_ns,
-                      .long_ns = part == 0 || !seeds_.has(Seed::kLongTogether) ? end_ns : end_ns / part,
+                      .long_ns = part == 0 || !seeds.has(Seed::kLongTogether) ? end_ns : end_ns / part,
                       .late_ns = {}};
-    const Ends ends = score(deadline, drafting, best);
-    if (best->makespan_ns - widths_->ideal_ns() < widths_->ideal_ns() / kNearPart) return std::move(*best);
+    const Ends ends = score(deadline);
+    if (best_->makespan_ns - ideal_ns < ideal_ns / kNearPart) return std::move(*best_);
     const bool same = !tries.empty() && tries.back().first == ends;
     if (!same) tries.emplace_back(ends, std::move(deadline));
   }
   std::stable_sort(tries.begin(), tries.end(),
                    [](const auto& a, const auto& b) { return a.first.hope_ns() < b.first.hope_ns(); });
-  tries.resize(std::min(tries.size(), seeds_.has(Seed::kLearning) ? kAgain : 0));
+  tries.resize(std::min(tries.size(), seeds.has(Seed::kLearning) ? kAgain : 0));
   for (auto& [ends, deadline] : tries) {
-    for (int round = 1; round < kRounds && ends.mean_ns < best->makespan_ns; ++round) {
-      ends = score(deadline, drafting, best);
-    }
+    for (int round = 1; round < kRounds && ends.mean_ns < best_->makespan_ns; ++round) ends = score(deadline);
   }
-  return std::move(*best);
+  return std::move(*best_);
 }
 
 }  // namespace
 
-StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
-                             std::span<const int64_t> lengths, std::span<const int> members,
-                             const LaneDrafting& drafting, Seeds seeds) {
-  return StagedPacker(scheme, std::move(nodes), lengths, members, seeds).run(drafting);
-}
+std::optional<TimedUnits> pack_staged_lanes(Packing& packing) { return StagedPacker(packing).run(); }
 
 }  // namespace sluice::plan

@@ -2,24 +2,13 @@
 // and in which order every lane runs them.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
+#include <optional>
 
-#include "plan/lane_draft.h"
-#include "plan/lane_floor.h"
-#include "plan/scheme_cost.h"
-#include "plan/seeds.h"
+#include "plan/packing.h"
 
 namespace sluice::plan {
 
-struct StagedPack {
-  LaneDraft draft;
-  int64_t makespan_ns = 0;
-};
-
-// Plans sequences `members` (indices into `lengths`) on the lanes of a scheme of several stages; `nodes` are
-// the runs of lanes that lie inside one node. `drafting` scores what is tried.
+// A Packer.
 //
 // Lanes of several stages lose time in three ways. A unit holds its tokens on the first stage until it has
 // been on all and back, so several must fit the credit side by side. A large unit keeps the last stage
@@ -27,8 +16,8 @@ struct StagedPack {
 // reach them at the same time. So:
 //
 // - Units are a small part of the credit and of the step: lanes of one node divide a sequence until its unit
-//   is small enough. Where all lanes of a node are too few, the sequence takes as many lanes as keep lanes busy,
-//   or idle, for the least time in all.
+//   is small enough. Where all lanes of a node are too few, the sequence takes as many lanes as keep lanes
+//   busy, or idle, for the least time in all.
 // - Every lane has two columns, of what runs in the front half of the step and in the back half, each a stack
 //   that grows from the middle outwards. The widest rings are laid first, of a width the longest first, on
 //   the lanes that have least; widths inside nodes nest and are aligned, so narrower ones find an even floor.
@@ -42,9 +31,7 @@ struct StagedPack {
 //
 // All that depends on when the step is to end, so several ends are tried, and the two most promising ones
 // again with what they taught. The least makespan wins, the earliest of equals. O(tries · n log n) and a
-// score a try. REQUIRES: PP > 1; every length <= scheme.max_len_tokens().
-StagedPack pack_staged_lanes(const SchemeCost& scheme, std::vector<LaneRun> nodes,
-                             std::span<const int64_t> lengths, std::span<const int> members,
-                             const LaneDrafting& drafting, Seeds seeds = {});
+// score a try. REQUIRES: several lanes, several stages, no share.
+std::optional<TimedUnits> pack_staged_lanes(Packing& packing);
 
 }  // namespace sluice::plan

@@ -20,12 +20,11 @@ struct Setting {
     pipeline.ranks.resize(static_cast<size_t>(scheme.ranks()));
     std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
   }
-  StagedPack pack(const std::vector<int64_t>& lengths) const {
+  TimedUnits pack(const std::vector<int64_t>& lengths) const {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
-    const LaneDrafting drafting(pipeline, priced, cost);
-    return pack_staged_lanes(priced, node_runs(pipeline, cost.options().gpus_per_node), lengths, members,
-                             drafting);
+    Packing packing(pipeline, priced, lengths, members, {});
+    return *pack_staged_lanes(packing);
   }
   int64_t unit_ns(const strategy::Unit& unit) const {
     cost::Work work;
@@ -49,18 +48,18 @@ TEST(LaneStages, EverySequenceRunsOnceAndTheScoreIsTheSchedules) {
       const int64_t most = rng.below(4) == 0 ? setting.priced.max_len_tokens() : 500;
       lengths.push_back(rng.between(2, std::min<int64_t>(most, 20'000)));
     }
-    const StagedPack packed = setting.pack(lengths);
+    const TimedUnits packed = setting.pack(lengths);
     std::vector<int> seen;
-    for (const strategy::Unit& unit : packed.draft.units) {
+    for (const strategy::Unit& unit : packed.units) {
       for (const strategy::UnitSequence& sequence : unit.sequences) seen.push_back(sequence.sequence);
     }
     std::sort(seen.begin(), seen.end());
     std::vector<int> all(lengths.size());
     std::iota(all.begin(), all.end(), 0);
     ASSERT_EQ(seen, all) << "seed " << seed;
-    const LaneDrafting drafting(setting.pipeline, setting.priced, setting.cost);
+    const UnitTimer timer(setting.pipeline, setting.priced);
     const schedule::PipelineLoad load =
-        schedule::pipeline_load(drafting.plan(packed.draft), setting.cost, setting.pipeline.scheme.ranks());
+        schedule::pipeline_load(timer.plan(packed.units), setting.cost, setting.pipeline.scheme.ranks());
     ASSERT_EQ(packed.makespan_ns, schedule::schedule_pipeline(load).makespan_ns) << "seed " << seed;
   }
 }
@@ -70,11 +69,11 @@ TEST(LaneStages, SmallUnitsRunFirstAndLast) {
   std::vector<int64_t> lengths;
   base::Rng rng(1, 52);
   for (int i = 0; i < 2000; ++i) lengths.push_back(rng.between(50, 800));
-  const StagedPack packed = setting.pack(lengths);
-  for (const std::vector<int>& lane : packed.draft.lanes) {
+  const TimedUnits packed = setting.pack(lengths);
+  for (const std::vector<int>& lane : strategy::units_by_lane(packed.units, 4)) {
     std::vector<int64_t> units_ns;
     for (const int unit : lane) {
-      units_ns.push_back(setting.unit_ns(packed.draft.units[static_cast<size_t>(unit)]));
+      units_ns.push_back(setting.unit_ns(packed.units[static_cast<size_t>(unit)]));
     }
     const int64_t most_ns = *std::max_element(units_ns.begin(), units_ns.end());
     EXPECT_LT(units_ns.front(), most_ns / 2);

@@ -16,11 +16,9 @@ constexpr int kFewMoved = 4;          // sequences that are moved together, beyo
 
 }  // namespace
 
-LaneWidths::LaneWidths(const SchemeCost& scheme, std::span<const LaneRun> nodes,
-                       std::span<const int64_t> lengths)
-    : scheme_(scheme), lengths_(lengths), known_ns_(0, {}) {
-  int widest = 1;
-  for (const LaneRun& node : nodes) widest = std::max(widest, node.lanes);
+LaneWidths::LaneWidths(const Packing& packing)
+    : packing_(packing), scheme_(packing.scheme), known_ns_(0, {}) {
+  const int widest = packing.node_lanes();
   int power = 1;
   while (2 * power < widest) power *= 2;
   if (widest > 1) node_widths_.push_back(widest);
@@ -31,7 +29,7 @@ LaneWidths::LaneWidths(const SchemeCost& scheme, std::span<const LaneRun> nodes,
     width = std::min(scheme_.scheme().cp, std::max(width + 1, width + width / kWiderPart));
     allowed_.push_back(width);
   }
-  known_ns_ = ByWidth<int64_t>(lengths_.size(), allowed_);
+  known_ns_ = ByWidth<int64_t>(packing.lengths.size(), allowed_);
 }
 
 int64_t LaneWidths::lane_ns(int place, int width) const {
@@ -91,7 +89,7 @@ int LaneWidths::lanes_for(int place, const CutLimits& limits) const {
   if (best_ns <= limits.goal_ns) return best;
   // Where lanes only divide the time, so many are needed at least.
   const int64_t divided = best == 0 ? fewest : best * (best_ns / std::max<int64_t>(1, limits.goal_ns));
-  const int widest = node_widths_.empty() ? 1 : node_widths_.front();
+  const int widest = packing_.node_lanes();
   int64_t last_ns = std::numeric_limits<int64_t>::max() / 2;
   for (int count = std::max(widest + 1, static_cast<int>(std::min<int64_t>(divided, most))); count <= most;
        ++count) {
@@ -106,7 +104,7 @@ int LaneWidths::lanes_for(int place, const CutLimits& limits) const {
 
 std::vector<int> LaneWidths::choose(const CutLimits& limits) const {
   std::vector<int> widths;
-  for (int place = 0; place < static_cast<int>(lengths_.size()); ++place) {
+  for (int place = 0; place < static_cast<int>(packing_.lengths.size()); ++place) {
     const bool again = place > 0 && (widths.back() == 1 || length(place) == length(place - 1));
     widths.push_back(again ? widths.back() : lanes_for(place, limits));
   }

@@ -3,12 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "plan/by_width.h"
-#include "plan/lane_floor.h"
-#include "plan/scheme_cost.h"
+#include "plan/packing.h"
 
 namespace sluice::plan {
 
@@ -18,14 +16,11 @@ struct CutLimits {
   int64_t goal_ns = 0;     // where it takes longer there: more lanes, to be done by then
 };
 
-// Places are those of the sequences, longest first. What it is made from must outlive it.
+// What it is made from must outlive it.
 class LaneWidths {
  public:
-  // `nodes`: the runs of lanes that lie inside one node.
-  LaneWidths(const SchemeCost& scheme, std::span<const LaneRun> nodes, std::span<const int64_t> lengths);
+  explicit LaneWidths(const Packing& packing);
 
-  // Lanes of the largest node.
-  int widest_in_node() const { return node_widths_.empty() ? 1 : node_widths_.front(); }
   // SchemeCost::lane_ns.
   int64_t lane_ns(int place, int width) const;
   // By place: the fewest lanes inside a node, of widths that nest, that keep the limit there; else the fewest
@@ -37,12 +32,12 @@ class LaneWidths {
   bool shift(const std::vector<int>& widths, const std::function<bool(std::vector<int>)>& consider) const;
 
  private:
-  int64_t length(int place) const { return lengths_[static_cast<size_t>(place)]; }
+  int64_t length(int place) const { return packing_.length(place); }
   int lanes_for(int place, const CutLimits& limits) const;
   int next_width(int place, int lanes, bool wider) const;
 
+  const Packing& packing_;
   const SchemeCost& scheme_;
-  std::span<const int64_t> lengths_;
   std::vector<int> node_widths_;  // descending, those of one lane left out
   std::vector<int> allowed_;      // widths that a search tries, ascending
   mutable ByWidth<int64_t> known_ns_;

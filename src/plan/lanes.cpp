@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <queue>
 #include <utility>
 
-#include "base/error.h"
+#include "plan/bins.h"
 #include "plan/bound.h"
-#include "plan/lane_draft.h"
-#include "plan/lane_floor.h"
-#include "plan/lane_stages.h"
 #include "plan/lane_widths.h"
 
 namespace sluice::plan {
@@ -40,11 +36,11 @@ struct OpenRun {
 
 using OpenRuns = std::priority_queue<OpenRun, std::vector<OpenRun>, std::greater<>>;  // the soonest first
 
-// A draft before the sequences on one lane are in micro-batches.
+// Units before the sequences on one lane are in micro-batches.
 struct Placement {
   explicit Placement(int lanes)
-      : draft(lanes), singles(static_cast<size_t>(lanes)), joined(static_cast<size_t>(lanes), -1) {}
-  LaneDraft draft;
+      : singles(static_cast<size_t>(lanes)), joined(static_cast<size_t>(lanes), -1) {}
+  std::vector<strategy::Unit> rings;           // each behind what its lanes have
   std::vector<std::vector<PackItem>> singles;  // by lane
   std::vector<int> joined;                     // by lane, the ring that takes them up, or -1
   int64_t end_ns = 0;
@@ -53,27 +49,26 @@ struct Placement {
 
 class LanePacker {
  public:
-  LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
-             std::span<const int> members, const PackOptions& options);
-  // Nothing where none ends below the options' limit.
-  std::optional<LaneDraft> run() const;
+  explicit LanePacker(const Packing& packing) : packing_(packing), scheme_(packing.scheme), widths_(packing) {
+    const std::vector<SchemeGroup> group = {{&scheme_, 1}};
+    bound_ns_ = lower_bound(packing.lengths, group, FloorTable(packing.lengths, group))->lower_ns;
+  }
+  // In the order of injection; nothing where none ends below the options' limit.
+  std::optional<std::vector<strategy::Unit>> run() const;
 
  private:
-  int lanes() const { return scheme_.scheme().cp; }
-  int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
-  strategy::UnitSequence sequence(int place) const {
-    return {order_[static_cast<size_t>(place)], length(place)};
-  }
+  int lanes() const { return packing_.lanes(); }
+  int64_t length(int place) const { return packing_.length(place); }
   // Whether it is no use to look for less.
   static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
 
-  std::vector<Width> by_width(std::span<const int> widths) const;
+  static std::vector<Width> by_width(std::span<const int> widths);
   // Given up where it would end at `limit_ns` or later: it says so and is no plan.
   Placement place(std::span<const int> widths, int64_t limit_ns) const;
-  void place_wide(const Width& width, LaneFloor& floor, LaneDraft& draft) const;
-  void place_aligned(const Width& width, LaneFloor& floor, LaneDraft& draft) const;
+  void place_wide(const Width& width, LaneFloor& floor, Placement& placement) const;
+  void place_aligned(const Width& width, LaneFloor& floor, Placement& placement) const;
   void place_rings(const Width& width, std::span<const LaneRun> runs, LaneFloor& floor,
-                   LaneDraft& draft) const;
+                   Placement& placement) const;
   void place_singles(const Width& width, const LaneFloor& floor, Placement& placement) const;
   void deal_singles(const Width& width, const LaneFloor& floor, Placement& placement) const;
   void find_last_rings(Placement& placement) const;
@@ -81,35 +76,19 @@ class LanePacker {
     return placement.joined[static_cast<size_t>(lane)] >= 0;
   }
   int64_t room_in_ring(const Placement& placement, int lane) const;
-  void put(int place, int width, OpenRun& open, LaneDraft& draft) const;
-  Bins micro_batches(std::span<const PackItem> items) const;
-  LaneDraft assemble(Placement placement) const;
+  void put(int place, int width, OpenRun& open, Placement& placement) const;
+  std::vector<strategy::Unit> assemble(Placement placement) const;
 
+  const Packing& packing_;
   const SchemeCost& scheme_;
-  const PackOptions& options_;
-  std::vector<LaneRun> nodes_;
-  std::vector<int> order_;       // sequences, longest first
-  std::vector<int64_t> sorted_;  // their lengths
+  LaneWidths widths_;
   int64_t bound_ns_ = 0;
-  std::optional<LaneWidths> widths_;
 };
-
-LanePacker::LanePacker(const SchemeCost& scheme, std::vector<LaneRun> nodes, std::span<const int64_t> lengths,
-                       std::span<const int> members, const PackOptions& options)
-    : scheme_(scheme), options_(options), nodes_(std::move(nodes)), order_(members.begin(), members.end()) {
-  std::stable_sort(order_.begin(), order_.end(), [&](int a, int b) {
-    return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
-  });
-  for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
-  const std::vector<SchemeGroup> group = {{&scheme, 1}};
-  bound_ns_ = lower_bound(sorted_, group, FloorTable(sorted_, group))->lower_ns;
-  widths_.emplace(scheme, nodes_, sorted_);
-}
 
 // With one stage a placement ends when its plan does, so only the best is made a plan of. A goal that is met
 // needs no later one; then finer and coarser cuts inside nodes.
-std::optional<LaneDraft> LanePacker::run() const {
-  const auto& [rule, enough_ns, seeds, below_ns] = options_;
+std::optional<std::vector<strategy::Unit>> LanePacker::run() const {
+  const auto& [rule, enough_ns, seeds, below_ns] = packing_.options;
   std::vector<int> best_widths;
   std::optional<Placement> best;
   std::vector<std::vector<int>> tried;
@@ -131,13 +110,13 @@ std::optional<LaneDraft> LanePacker::run() const {
   constexpr int kPart = 4;
   for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
     goal_ns = bound_ns_ + bound_ns_ * above / 1000;
-    consider(widths_->choose({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns}));
+    consider(widths_.choose({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns}));
     if (near(best_ns(), goal_ns) || !heeds_goal || enough()) break;
   }
   for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1, 0}) {
     if (enough() || !seeds.has(Seed::kLimits)) break;
     const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
-    consider(widths_->choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
+    consider(widths_.choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
   }
   if (!best) return std::nullopt;
   if (rule == PackRule::kThorough && seeds.has(Seed::kShifts)) {
@@ -147,14 +126,14 @@ std::optional<LaneDraft> LanePacker::run() const {
       if (consider(std::move(widths))) --tries;
       return tries <= 0 || best->end_ns < before_ns;
     };
-    while (tries > 0 && !enough() && widths_->shift(best_widths, shorter)) {
+    while (tries > 0 && !enough() && widths_.shift(best_widths, shorter)) {
     }
   }
   return assemble(std::move(*best));
 }
 
 // By lanes, the most first.
-std::vector<Width> LanePacker::by_width(std::span<const int> widths) const {
+std::vector<Width> LanePacker::by_width(std::span<const int> widths) {
   std::vector<Width> classes;
   for (int place = 0; place < static_cast<int>(widths.size()); ++place) {
     const int lanes = widths[static_cast<size_t>(place)];
@@ -168,42 +147,43 @@ std::vector<Width> LanePacker::by_width(std::span<const int> widths) const {
 
 // Rings of more lanes than a node has. Where they lie in several layers, columns of equal height leave an
 // even floor behind; else each lies where it can begin first.
-void LanePacker::place_wide(const Width& width, LaneFloor& floor, LaneDraft& draft) const {
+void LanePacker::place_wide(const Width& width, LaneFloor& floor, Placement& placement) const {
   const auto rings = static_cast<int>(width.members.size());
   const int layers = (rings + lanes() / width.lanes - 1) / (lanes() / width.lanes);
-  if (layers > 1 && options_.seeds.has(Seed::kColumns)) {
+  if (layers > 1 && packing_.options.seeds.has(Seed::kColumns)) {
     std::vector<LaneRun> columns;
     for (int c = 0; c < (rings + layers - 1) / layers; ++c) columns.push_back({c * width.lanes, width.lanes});
-    place_rings(width, columns, floor, draft);
+    place_rings(width, columns, floor, placement);
     return;
   }
   for (const int place : width.members) {
     const LaneRun run = floor.soonest(width.lanes);
-    floor.raise(run, floor.end_ns(run) + widths_->lane_ns(place, width.lanes));
-    draft.append({.first_lane = run.first, .lanes = run.lanes, .sequences = {sequence(place)}});
+    floor.raise(run, floor.end_ns(run) + widths_.lane_ns(place, width.lanes));
+    placement.rings.push_back(
+        {.first_lane = run.first, .lanes = run.lanes, .sequences = {packing_.sequence(place)}});
   }
 }
 
 // Rings inside nodes, on runs aligned to their width.
-void LanePacker::place_aligned(const Width& width, LaneFloor& floor, LaneDraft& draft) const {
+void LanePacker::place_aligned(const Width& width, LaneFloor& floor, Placement& placement) const {
   std::vector<LaneRun> runs;
-  for (const LaneRun& node : nodes_) {
+  for (const LaneRun& node : packing_.nodes) {
     for (int lane = 0; lane + width.lanes <= node.lanes; lane += width.lanes) {
       runs.push_back({node.first + lane, width.lanes});
     }
   }
-  place_rings(width, runs, floor, draft);
+  place_rings(width, runs, floor, placement);
 }
 
 // The longest first, each on the run that is free soonest.
 void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, LaneFloor& floor,
-                             LaneDraft& draft) const {
+                             Placement& placement) const {
   OpenRuns open;
   for (const LaneRun& run : runs) open.push({.end_ns = floor.end_ns(run), .first_lane = run.first});
   for (const int place : width.members) {
     OpenRun soonest = open.top();
     open.pop();
-    put(place, width.lanes, soonest, draft);
+    put(place, width.lanes, soonest, placement);
     open.push(soonest);
   }
   for (; !open.empty(); open.pop()) {
@@ -212,40 +192,41 @@ void LanePacker::place_rings(const Width& width, std::span<const LaneRun> runs, 
 }
 
 // Into the last ring of the run if it has room, else behind it.
-void LanePacker::put(int place, int width, OpenRun& open, LaneDraft& draft) const {
+void LanePacker::put(int place, int width, OpenRun& open, Placement& placement) const {
   const cost::Work more = scheme_.share_of(length(place), width);
   cost::Work both = open.work;
   both += more;
   if (open.unit >= 0 && both.tokens <= scheme_.lane_max_len_tokens()) {
-    draft.units[static_cast<size_t>(open.unit)].sequences.push_back(sequence(place));
+    placement.rings[static_cast<size_t>(open.unit)].sequences.push_back(packing_.sequence(place));
     open.work = both;
     open.end_ns = open.start_ns + scheme_.unit_ns(both, width);
     return;
   }
-  open.unit = draft.append({.first_lane = open.first_lane, .lanes = width, .sequences = {sequence(place)}});
+  open.unit = static_cast<int>(placement.rings.size());
+  placement.rings.push_back(
+      {.first_lane = open.first_lane, .lanes = width, .sequences = {packing_.sequence(place)}});
   open.work = more;
   open.start_ns = open.end_ns;
-  open.end_ns += widths_->lane_ns(place, width);
+  open.end_ns += widths_.lane_ns(place, width);
 }
 
 // The rings that are the last of all their lanes can take up what these run alone, and save its constant.
 // Units that exchange heads don't: they would have to cut it.
 void LanePacker::find_last_rings(Placement& placement) const {
-  const LaneDraft& draft = placement.draft;
-  std::vector<int> last_on(draft.units.size(), 0);
-  for (const std::vector<int>& units : draft.lanes) {
-    if (!units.empty()) ++last_on[static_cast<size_t>(units.back())];
+  const std::vector<std::vector<int>> by_lane = strategy::units_by_lane(placement.rings, lanes());
+  std::vector<int> last_on(placement.rings.size(), 0);
+  for (const std::vector<int>& rings : by_lane) {
+    if (!rings.empty()) ++last_on[static_cast<size_t>(rings.back())];
   }
-  for (size_t lane = 0; lane < draft.lanes.size(); ++lane) {
-    const std::vector<int>& units = draft.lanes[lane];
-    if (units.empty()) continue;
-    const auto unit = static_cast<size_t>(units.back());
-    const strategy::Unit& last = draft.units[unit];
-    if (last_on[unit] != last.lanes) continue;
+  for (size_t lane = 0; lane < by_lane.size(); ++lane) {
+    if (by_lane[lane].empty()) continue;
+    const auto ring = static_cast<size_t>(by_lane[lane].back());
+    const strategy::Unit& last = placement.rings[ring];
+    if (last_on[ring] != last.lanes) continue;
     cost::Work work;
     for (const strategy::UnitSequence& sequence : last.sequences)
       work += scheme_.share_of(sequence.length_tokens, last.lanes);
-    if (scheme_.takes_ring(work, last.lanes)) placement.joined[lane] = units.back();
+    if (scheme_.takes_ring(work, last.lanes)) placement.joined[lane] = by_lane[lane].back();
   }
 }
 
@@ -271,9 +252,9 @@ void LanePacker::deal_singles(const Width& width, const LaneFloor& floor, Placem
     std::pop_heap(ends.begin(), ends.end(), std::greater<>());
     LaneEnd& end = ends.back();
     const int64_t tokens = length(place);
-    const int64_t work_ns = widths_->lane_ns(place, 1) - scheme_.micro_batch_ns();
+    const int64_t work_ns = widths_.lane_ns(place, 1) - scheme_.micro_batch_ns();
     placement.singles[static_cast<size_t>(end.lane)].push_back(
-        {.sequence = order_[static_cast<size_t>(place)], .tokens = tokens, .work_ns = work_ns});
+        {.sequence = packing_.sequence(place).sequence, .tokens = tokens, .work_ns = work_ns});
     end.tokens += tokens;
     end.work_end_ns += work_ns;
     const int64_t micro_batches = (std::max<int64_t>(0, end.tokens) + capacity - 1) / capacity;
@@ -286,7 +267,7 @@ void LanePacker::deal_singles(const Width& width, const LaneFloor& floor, Placem
 
 // What a ring takes up ends with its slowest lane, so a ring that is too full for one lane takes up nothing.
 void LanePacker::place_singles(const Width& width, const LaneFloor& floor, Placement& placement) const {
-  if (options_.seeds.has(Seed::kJoined)) find_last_rings(placement);
+  if (packing_.options.seeds.has(Seed::kJoined)) find_last_rings(placement);
   for (bool again = true; again;) {
     for (std::vector<PackItem>& items : placement.singles) items.clear();
     deal_singles(width, floor, placement);
@@ -305,13 +286,13 @@ void LanePacker::place_singles(const Width& width, const LaneFloor& floor, Place
 
 int64_t LanePacker::room_in_ring(const Placement& placement, int lane) const {
   const int ring = placement.joined[static_cast<size_t>(lane)];
-  return scheme_.lane_max_len_tokens() - placement.draft.units[static_cast<size_t>(ring)].tokens_on(lane);
+  return scheme_.lane_max_len_tokens() - placement.rings[static_cast<size_t>(ring)].tokens_on(lane);
 }
 
 Placement LanePacker::place(std::span<const int> widths, int64_t limit_ns) const {
   Placement placement(lanes());
   LaneFloor floor(lanes());
-  const int widest = widths_->widest_in_node();
+  const int widest = packing_.node_lanes();
   for (const Width& width : by_width(widths)) {
     const bool leaves_node = width.lanes > widest;
     if (leaves_node && width.lanes > scheme_.fewest_lanes(length(width.members.front())))
@@ -321,70 +302,43 @@ Placement LanePacker::place(std::span<const int> widths, int64_t limit_ns) const
       place_singles(width, floor, placement);
       return placement;
     }
-    leaves_node ? place_wide(width, floor, placement.draft) : place_aligned(width, floor, placement.draft);
+    leaves_node ? place_wide(width, floor, placement) : place_aligned(width, floor, placement);
     placement.end_ns = floor.end_ns({0, lanes()});
   }
   return placement;
 }
 
-// A lane's own sequences, in as few even micro-batches as hold them.
-Bins LanePacker::micro_batches(std::span<const PackItem> items) const {
-  const int64_t capacity = scheme_.lane_max_len_tokens();
-  int64_t tokens = 0;
-  for (const PackItem& item : items) tokens += item.tokens;
-  const int64_t count = std::min((tokens + capacity - 1) / capacity, static_cast<int64_t>(items.size()));
-  if (count == 1) {
-    Bins all(1, std::vector<int>(items.size()));
-    std::iota(all.front().begin(), all.front().end(), 0);
-    return all;
-  }
-  if (auto even = balance(items, static_cast<int>(count), capacity)) return std::move(*even);
-  return first_fit_decreasing(items, capacity);
-}
-
-// Behind the rings.
-LaneDraft LanePacker::assemble(Placement placement) const {
-  LaneDraft draft = std::move(placement.draft);
+// Behind the rings, each lane's own sequences in as few even micro-batches as hold them.
+std::vector<strategy::Unit> LanePacker::assemble(Placement placement) const {
+  std::vector<strategy::Unit> units = std::move(placement.rings);
   for (size_t l = 0; l < placement.singles.size(); ++l) {
     const std::vector<PackItem>& items = placement.singles[l];
     if (items.empty()) continue;
     if (placement.joined[l] >= 0) {
-      strategy::Unit& ring = draft.units[static_cast<size_t>(placement.joined[l])];
+      strategy::Unit& ring = units[static_cast<size_t>(placement.joined[l])];
       ring.own.resize(static_cast<size_t>(ring.lanes));
       std::vector<strategy::UnitSequence>& own = ring.own[l - static_cast<size_t>(ring.first_lane)];
       for (const PackItem& item : items) own.push_back({item.sequence, item.tokens});
       continue;
     }
-    for (const std::vector<int>& bin : micro_batches(items)) {
-      strategy::Unit unit{.first_lane = static_cast<int>(l), .lanes = 1, .sequences = {}};
-      for (const int item : bin) {
-        unit.sequences.push_back(
-            {items[static_cast<size_t>(item)].sequence, items[static_cast<size_t>(item)].tokens});
+    for (const std::vector<int>& bin : fewest_bins(items, scheme_.lane_max_len_tokens())) {
+      strategy::Unit& unit = units.emplace_back(strategy::Unit{.first_lane = static_cast<int>(l)});
+      for (const int index : bin) {
+        const PackItem& item = items[static_cast<size_t>(index)];
+        unit.sequences.push_back({item.sequence, item.tokens});
       }
-      draft.append(std::move(unit));
     }
   }
-  return draft;
+  return strategy::in_injection_order(std::move(units), lanes());
 }
 
 }  // namespace
 
-std::optional<PackedPipeline> pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                                         const cost::CostModel& cost, std::span<const int64_t> lengths,
-                                         std::span<const int> members, const PackOptions& options) {
-  SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
-  const LaneDrafting drafting(pipeline, scheme, cost);
-  std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
-  StagedPack packed{.draft = LaneDraft(0), .makespan_ns = 0};
-  if (pipeline.scheme.pp == 1) {
-    std::optional<LaneDraft> draft = LanePacker(scheme, std::move(nodes), lengths, members, options).run();
-    if (!draft) return std::nullopt;
-    packed.draft = std::move(*draft);
-    packed.makespan_ns = drafting.makespan_ns(packed.draft);
-  } else {
-    packed = pack_staged_lanes(scheme, std::move(nodes), lengths, members, drafting, options.seeds);
-  }
-  return PackedPipeline{.plan = drafting.plan(std::move(packed.draft)), .makespan_ns = packed.makespan_ns};
+std::optional<TimedUnits> pack_lanes(Packing& packing) {
+  std::optional<std::vector<strategy::Unit>> units = LanePacker(packing).run();
+  if (!units) return std::nullopt;
+  const int64_t makespan_ns = packing.timer.makespan_ns(*units);
+  return TimedUnits{std::move(*units), makespan_ns};
 }
 
 }  // namespace sluice::plan

@@ -1,16 +1,14 @@
-// Stage two of assignment for a pipeline with several lanes: which sequences are cut over how many lanes,
-// where their rings lie, and every lane's micro-batches.
+// Packing of lanes without stages, in layers of rings: which sequences are cut over how many lanes, where
+// their rings lie, and every lane's micro-batches.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <span>
 
-#include "plan/pack.h"
+#include "plan/packing.h"
 
 namespace sluice::plan {
 
-// Plans sequences `members` (indices into `lengths`) on the lanes of `pipeline`.
+// A Packer.
 //
 // Inside a node a ring costs little, between nodes it exposes much of its transfers. So a sequence takes the
 // fewest lanes that hold it and take at most a limit, of widths that nest: all lanes of a node, powers of two
@@ -24,11 +22,7 @@ namespace sluice::plan {
 // Limits (parts of the goal) and goals (from the lower bound upwards) are tried: goals rise until one is met,
 // and limits vary then. The least makespan wins, the earliest of equals; nothing where none is below
 // options.below_ns. O(tries · n log n).
-//
-// With several stages order matters as much as balance: plan/lane_stages.h, which always has a plan.
-// REQUIRES: every length <= scheme.max_len_tokens().
-std::optional<PackedPipeline> pack_lanes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                                         const cost::CostModel& cost, std::span<const int64_t> lengths,
-                                         std::span<const int> members, const PackOptions& options);
+// REQUIRES: several lanes, one stage, no share.
+std::optional<TimedUnits> pack_lanes(Packing& packing);
 
 }  // namespace sluice::plan

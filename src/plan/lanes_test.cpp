@@ -8,7 +8,6 @@
 
 #include "base/rng.h"
 #include "plan/bound.h"
-#include "plan/lane_draft.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -36,7 +35,7 @@ PackedPipeline pack_all(const SchemeCost& scheme, const cost::CostModel& cost,
                         const std::vector<int64_t>& lengths) {
   std::vector<int> members(lengths.size());
   std::iota(members.begin(), members.end(), 0);
-  return pack(pipeline_of(scheme.scheme()), scheme, cost, lengths, members);
+  return pack(pipeline_of(scheme.scheme()), scheme, lengths, members);
 }
 
 strategy::StepPlan step_plan_of(const PackedPipeline& packed, const std::vector<int64_t>& lengths) {
@@ -151,9 +150,10 @@ cost::CostModel slow_links(base::Rng& rng) {
 }
 
 // Sequences one after the other join a unit that is there or begin one, on any run of lanes that holds them.
-LaneDraft random_draft(base::Rng& rng, const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
+std::vector<strategy::Unit> random_units(base::Rng& rng, const SchemeCost& scheme,
+                                         const std::vector<int64_t>& lengths) {
   const int lanes = scheme.scheme().cp;
-  LaneDraft draft(lanes);
+  std::vector<strategy::Unit> units;
   for (int s = 0; s < static_cast<int>(lengths.size()); ++s) {
     const int64_t length = lengths[static_cast<size_t>(s)];
     const auto most = static_cast<int>(std::min<int64_t>(lanes, std::max<int64_t>(1, length / 2)));
@@ -165,16 +165,16 @@ LaneDraft random_draft(base::Rng& rng, const SchemeCost& scheme, const std::vect
         tokens += SchemeCost::fullest_share(other.length_tokens, count).tokens;
       return tokens <= scheme.lane_max_len_tokens();
     };
-    const auto unit = std::find_if(draft.units.begin(), draft.units.end(), joins);
-    if (unit != draft.units.end() && rng.below(4) > 0) {
+    const auto unit = std::ranges::find_if(units, joins);
+    if (unit != units.end() && rng.below(4) > 0) {
       unit->sequences.push_back({s, length});
     } else {
-      draft.append({.first_lane = static_cast<int>(rng.between(0, lanes - count)),
-                    .lanes = count,
-                    .sequences = {{s, length}}});
+      units.push_back({.first_lane = static_cast<int>(rng.between(0, lanes - count)),
+                       .lanes = count,
+                       .sequences = {{s, length}}});
     }
   }
-  return draft;
+  return strategy::in_injection_order(std::move(units), lanes);
 }
 
 TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
@@ -192,10 +192,9 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
     by_rings += bound.proof == Proof::kRings ? 1 : 0;
     ASSERT_GE(pack_all(scheme, cost, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
     const strategy::Pipeline pipeline = pipeline_of(scheme.scheme());
-    const LaneDrafting drafting(pipeline, scheme, cost);
-    for (int draft = 0; draft < 20; ++draft) {
-      ASSERT_GE(drafting.makespan_ns(random_draft(rng, scheme, lengths)), bound.lower_ns) << "seed " << seed;
-    }
+    UnitTimer timer(pipeline, scheme);
+    for (int i = 0; i < 20; ++i)
+      ASSERT_GE(timer.makespan_ns(random_units(rng, scheme, lengths)), bound.lower_ns) << "seed " << seed;
   }
   EXPECT_GT(by_rings, 20);
 }

@@ -1,21 +1,16 @@
 #include "plan/pass_packer.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "plan/bins.h"
 #include "plan/pass_fill.h"
-#include "schedule/pipeline_schedule.h"
-#include "strategy/pass.h"
 
 namespace sluice::plan {
 namespace {
 
-using strategy::PipelinePlan;
 using strategy::Unit;
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
@@ -31,9 +26,7 @@ using Filled = std::vector<FilledPass>;
 
 // That sequences are cut over. Beyond a node whole ones: heads then divide best, and no node's lanes are cut
 // in two.
-std::vector<int> widths_of(std::span<const LaneRun> nodes, int lanes) {
-  int node_lanes = 1;
-  for (const LaneRun& node : nodes) node_lanes = std::max(node_lanes, node.lanes);
+std::vector<int> widths_of(int node_lanes, int lanes) {
   std::vector<int> widths;
   for (int width = 1; width < lanes; width += width < node_lanes ? 1 : node_lanes) widths.push_back(width);
   widths.push_back(lanes);
@@ -42,32 +35,24 @@ std::vector<int> widths_of(std::span<const LaneRun> nodes, int lanes) {
 
 class PassPacker {
  public:
-  PassPacker(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
-             std::span<const int64_t> lengths, std::span<const int> members, const PackOptions& options)
-      : pipeline_(pipeline),
-        scheme_(scheme),
-        enough_ns_(options.enough_ns),
-        best_ns_(options.below_ns),
-        unit_times_(pipeline, cost),
-        order_(members.begin(), members.end()) {
-    std::ranges::stable_sort(order_, std::greater<>(),
-                             [&](int s) { return lengths[static_cast<size_t>(s)]; });
-    for (const int sequence : order_) sorted_.push_back(lengths[static_cast<size_t>(sequence)]);
-    const std::vector<LaneRun> nodes = node_runs(pipeline, cost.options().gpus_per_node);
-    fill_.emplace(scheme_, nodes, sorted_, widths_of(nodes, lanes()));
-  }
+  explicit PassPacker(Packing& packing)
+      : packing_(packing),
+        scheme_(packing.scheme),
+        fill_(scheme_, packing.nodes, packing.lengths, widths_of(packing.node_lanes(), packing.lanes())),
+        best_ns_(packing.options.below_ns) {}
 
-  std::optional<PackedPipeline> run() {
+  std::optional<TimedUnits> run() {
     const int64_t room = std::max<int64_t>(1, scheme_.lane_max_len_tokens() * lanes());
-    const auto fewest = static_cast<int>((cost::Work::of(sorted_).tokens + room - 1) / room);
+    const auto fewest = static_cast<int>((cost::Work::of(packing_.lengths).tokens + room - 1) / room);
     scheme_.scheme().pp == 1 ? run_one_stage(std::max(1, fewest)) : run_stages(std::max(1, fewest));
     return std::move(best_);
   }
 
  private:
-  int lanes() const { return scheme_.scheme().cp; }
-  int64_t length(int place) const { return sorted_[static_cast<size_t>(place)]; }
-  bool enough() const { return best_ns_ <= enough_ns_; }
+  int lanes() const { return packing_.lanes(); }
+  int places() const { return static_cast<int>(packing_.lengths.size()); }
+  int64_t length(int place) const { return packing_.length(place); }
+  bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
   // Where all lanes of one stage share, one pass follows the other: what is left for one is what the others
   // leave.
   bool in_turn() const { return scheme_.scheme().share == lanes() && scheme_.scheme().pp == 1; }
@@ -76,7 +61,7 @@ class PassPacker {
   void run_one_stage(int fewest) {
     int most = std::numeric_limits<int>::max();
     for (int passes = fewest; passes <= most && !enough(); ++passes) {
-      if (least_ns(sorted_) + passes * scheme_.micro_batch_ns() >= best_ns_) break;
+      if (least_ns(packing_.lengths) + passes * scheme_.micro_batch_ns() >= best_ns_) break;
       for (const SharedOut& shared_out : ways(passes)) {
         for (const int least_lanes : kLeastLanes) {
           if (least_lanes > scheme_.scheme().share || enough()) break;
@@ -91,10 +76,10 @@ class PassPacker {
 
   // As many as keep stages busy beside what each costs.
   void run_stages(int fewest) {
-    const auto most = std::max(1, static_cast<int>(sorted_.size()));
+    const int most = std::max(1, places());
     const int pp = scheme_.scheme().pp;
-    for (const int passes :
-         micro_batch_counts(least_ns(sorted_), scheme_.micro_batch_ns(), pp, std::min(fewest, most), most)) {
+    for (const int passes : micro_batch_counts(least_ns(packing_.lengths), scheme_.micro_batch_ns(), pp,
+                                               std::min(fewest, most), most)) {
       for (const SharedOut& shared_out : ways(passes)) {
         const Filled passes_of = filled(shared_out, kNever, 1);
         consider(passes_of, shared_out);
@@ -130,10 +115,10 @@ class PassPacker {
 
   // Runs of descending length with as many tokens each.
   SharedOut in_runs(int passes) const {
-    const int64_t tokens = cost::Work::of(sorted_).tokens;
+    const int64_t tokens = cost::Work::of(packing_.lengths).tokens;
     SharedOut shared_out(static_cast<size_t>(passes));
     int64_t before = 0;
-    for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
+    for (int place = 0; place < places(); ++place) {
       const int64_t middle = before + length(place) / 2;
       shared_out[static_cast<size_t>(middle * passes / std::max<int64_t>(1, tokens))].push_back(place);
       before += length(place);
@@ -146,7 +131,7 @@ class PassPacker {
     SharedOut shared_out(static_cast<size_t>(passes));
     size_t pass = 0;
     int64_t tokens = 0;
-    for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
+    for (int place = 0; place < places(); ++place) {
       const bool full = tokens + length(place) > scheme_.lane_max_len_tokens() * lanes();
       if (full && pass + 1 < shared_out.size()) {
         ++pass;
@@ -162,7 +147,7 @@ class PassPacker {
   SharedOut in_turns(int passes) const {
     SharedOut shared_out(static_cast<size_t>(passes));
     std::vector<int64_t> tokens(static_cast<size_t>(passes), 0);
-    for (int place = 0; place < static_cast<int>(sorted_.size()); ++place) {
+    for (int place = 0; place < places(); ++place) {
       const auto least = std::ranges::min_element(tokens);
       *least += length(place);
       shared_out[static_cast<size_t>(least - tokens.begin())].push_back(place);
@@ -172,16 +157,16 @@ class PassPacker {
 
   // With the least last end that is found; nothing where the pass does not hold the sequences by a limit.
   std::optional<FilledPass> fill(const std::vector<int>& places, int64_t below_ns, int least_lanes) {
-    const auto by = [&](int64_t limit_ns) { return fill_->fill(places, limit_ns, least_lanes); };
+    const auto by = [&](int64_t limit_ns) { return fill_.fill(places, limit_ns, least_lanes); };
     if (!by(std::min(below_ns, kNever))) return std::nullopt;
-    FilledPass best = fill_->filled();
+    FilledPass best = fill_.filled();
     if (places.empty()) return best;
     int64_t low_ns = least_ns_of(places);
     int64_t high_ns = low_ns;
     for (int64_t part = kFirstRise; high_ns < below_ns; part = std::max<int64_t>(part / 2, 1)) {
       high_ns += high_ns / part + 1;
       if (by(high_ns)) {
-        best = fill_->filled();
+        best = fill_.filled();
         break;
       }
       low_ns = high_ns;
@@ -191,7 +176,7 @@ class PassPacker {
       const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
       const bool in_time = by(middle_ns);
       (in_time ? high_ns : low_ns) = middle_ns;
-      if (in_time) best = fill_->filled();
+      if (in_time) best = fill_.filled();
     }
     return best;
   }
@@ -222,80 +207,51 @@ class PassPacker {
   // Whether there is a plan; the best becomes the better.
   bool consider(const Filled& passes, const SharedOut& shared_out) {
     if (passes.empty()) return false;
-    PackedPipeline next = timed(plan_of(passes, shared_out));
-    if (next.makespan_ns >= best_ns_) return true;
-    best_ns_ = next.makespan_ns;
-    best_ = std::move(next);
+    std::vector<Unit> units = units_of(passes, shared_out);
+    const int64_t makespan_ns = packing_.timer.makespan_ns(units, best_ns_ - 1);
+    if (makespan_ns == schedule::Recurrence::kLate) return true;
+    best_ns_ = makespan_ns;
+    best_ = TimedUnits{std::move(units), makespan_ns};
     return true;
   }
 
-  PipelinePlan plan_of(const Filled& filled, const SharedOut& shared_out) const {
-    PipelinePlan plan{.pipeline = pipeline_, .max_len_tokens = scheme_.lane_max_len_tokens(), .units = {}};
+  // In the order of injection, with the passes that share groups tie them to.
+  std::vector<Unit> units_of(const Filled& filled, const SharedOut& shared_out) const {
+    std::vector<Unit> units;
     int passes = 0;
     for (size_t p = 0; p < filled.size(); ++p) {
       int reached = 0;  // the end of the share groups of the pass so far
-      for (Unit& unit : units_of(filled[p], shared_out[p], static_cast<int>(plan.units.size()))) {
-        const int share = pipeline_.scheme.share;
+      for (Unit& unit : units_of(filled[p], shared_out[p])) {
+        const int share = scheme_.scheme().share;
         if (unit.first_lane >= reached) ++passes;
         reached = std::max(reached, (unit.end_lane() + share - 1) / share * share);
         if (share > 1) unit.pass = passes - 1;
-        plan.units.push_back(std::move(unit));
+        units.push_back(std::move(unit));
       }
     }
-    plan.units = strategy::in_injection_order(std::move(plan.units), lanes());
-    return plan;
+    return strategy::in_injection_order(std::move(units), lanes());
   }
 
-  // By first lane, numbered from `first` on.
-  std::vector<Unit> units_of(const FilledPass& filled, const std::vector<int>& places, int first) const {
+  // Of one pass, by first lane.
+  std::vector<Unit> units_of(const FilledPass& filled, const std::vector<int>& places) const {
     std::vector<Unit> units;
     for (const PassLoad& load : filled.loads)
       units.push_back({.first_lane = load.lanes.first, .lanes = load.lanes.lanes, .sequences = {}});
-    for (size_t i = 0; i < places.size(); ++i) {
-      units[static_cast<size_t>(filled.load_of[i])].sequences.push_back(
-          {order_[static_cast<size_t>(places[i])], length(places[i])});
-    }
+    for (size_t i = 0; i < places.size(); ++i)
+      units[static_cast<size_t>(filled.load_of[i])].sequences.push_back(packing_.sequence(places[i]));
     std::ranges::sort(units, {}, &Unit::first_lane);
-    for (Unit& unit : units) {
-      std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
-      const int index = first++;
-      if (unit.lanes == 1) continue;
-      unit.ring = index;
-      const cost::ExchangeChoice choice = unit_times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
-      unit.exchange = choice.exchange;
-      unit.nested_lanes = choice.nested_lanes;
-    }
     return units;
   }
 
-  PackedPipeline timed(PipelinePlan plan) const {
-    schedule::PipelineLoad load{.stages = pipeline_.scheme.pp,
-                                .lanes = lanes(),
-                                .credit_tokens = scheme_.credit_tokens(),
-                                .units = {}};
-    for (const strategy::Pass& pass : strategy::passes(plan))
-      load.units.push_back(unit_times_.of(plan, pass));
-    return {std::move(plan), schedule::schedule_pipeline(load).makespan_ns};
-  }
-
-  const strategy::Pipeline& pipeline_;
+  Packing& packing_;
   const SchemeCost& scheme_;
-  const int64_t enough_ns_;
+  PassFill fill_;
   int64_t best_ns_;
-  std::optional<PackedPipeline> best_;
-  schedule::UnitTimes unit_times_;
-  std::vector<int> order_;       // sequences, the longest first
-  std::vector<int64_t> sorted_;  // their lengths
-  std::optional<PassFill> fill_;
+  std::optional<TimedUnits> best_;
 };
 
 }  // namespace
 
-std::optional<PackedPipeline> pack_passes(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                                          const cost::CostModel& cost, std::span<const int64_t> lengths,
-                                          std::span<const int> members, const PackOptions& options) {
-  SLUICE_ASSERT(pipeline.scheme.cp > 1, "a pipeline of one lane is packed by pack()");
-  return PassPacker(pipeline, scheme, cost, lengths, members, options).run();
-}
+std::optional<TimedUnits> pack_passes(Packing& packing) { return PassPacker(packing).run(); }
 
 }  // namespace sluice::plan

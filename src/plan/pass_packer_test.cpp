@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "plan/pack.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
 #include "strategy/pass.h"
@@ -13,24 +14,23 @@
 namespace sluice::plan {
 namespace {
 
-struct Packing {
+struct Setting {
   strategy::Strategy strategy;
   SchemeCost scheme;
-  const cost::CostModel& cost;
 
-  Packing(const std::string& text, int world_size, const cost::CostModel& model)
+  Setting(const std::string& text, int world_size, const cost::CostModel& cost)
       : strategy(strategy::parse_strategy(text, world_size)),
-        scheme(strategy.pipelines[0].scheme, model, world_size),
-        cost(model) {}
-  PackedPipeline passes(const std::vector<int64_t>& lengths) const {
-    std::vector<int> members(lengths.size());
-    std::iota(members.begin(), members.end(), 0);
-    return *pack_passes(strategy.pipelines[0], scheme, cost, lengths, members);
-  }
+        scheme(strategy.pipelines[0].scheme, cost, world_size) {}
   std::optional<PackedPipeline> passes_below(const std::vector<int64_t>& lengths, int64_t below_ns) const {
     std::vector<int> members(lengths.size());
     std::iota(members.begin(), members.end(), 0);
-    return pack_passes(strategy.pipelines[0], scheme, cost, lengths, members, {.below_ns = below_ns});
+    Packing packing(strategy.pipelines[0], scheme, lengths, members, {.below_ns = below_ns});
+    std::optional<TimedUnits> packed = pack_passes(packing);
+    if (!packed) return std::nullopt;
+    return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
+  }
+  PackedPipeline passes(const std::vector<int64_t>& lengths) const {
+    return *passes_below(lengths, PackOptions{}.below_ns);
   }
 };
 
@@ -38,16 +38,16 @@ TEST(PackPasses, EverySequenceRunsOnceAndFitsItsLanes) {
   const cost::CostModel cost = test_cost();
   for (const char* text :
        {"<1,1,8>", "<1,1,8,4>", "<2,1,4,2>", "<1,1,6,3>", "<1,2,4>", "<1,4,2>", "<1,2,4,2>"}) {
-    const Packing packing(text, 8, cost);
+    const Setting setting(text, 8, cost);
     for (uint64_t seed = 0; seed < 30; ++seed) {
       base::Rng rng(seed, 5);
       std::vector<int64_t> lengths;
       for (int64_t i = rng.between(0, 40); i > 0; --i)
-        lengths.push_back(rng.between(1, rng.between(1, packing.scheme.max_len_tokens())));
-      const PackedPipeline packed = packing.passes(lengths);
+        lengths.push_back(rng.between(1, rng.between(1, setting.scheme.max_len_tokens())));
+      const PackedPipeline packed = setting.passes(lengths);
       std::vector<int> seen(lengths.size(), 0);
       for (const strategy::Unit& unit : packed.plan.units) {
-        EXPECT_LE(unit.tokens(), packing.scheme.lane_max_len_tokens()) << text << " seed " << seed;
+        EXPECT_LE(unit.tokens(), setting.scheme.lane_max_len_tokens()) << text << " seed " << seed;
         for (const strategy::UnitSequence& of : unit.sequences) ++seen[static_cast<size_t>(of.sequence)];
         for (const auto& own : unit.own) {
           for (const strategy::UnitSequence& of : own) ++seen[static_cast<size_t>(of.sequence)];
@@ -64,11 +64,11 @@ TEST(PackPasses, EverySequenceRunsOnceAndFitsItsLanes) {
 TEST(PackPasses, OnlyAPlanBelowTheLimitIsAnAnswer) {
   const cost::CostModel cost = test_cost();
   for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<1,1,8,8>"}) {
-    const Packing packing(text, 8, cost);
+    const Setting setting(text, 8, cost);
     const std::vector<int64_t> lengths = {300, 200, 120, 80, 80, 40, 20, 20, 10};
-    const int64_t least_ns = packing.passes(lengths).makespan_ns;
-    EXPECT_FALSE(packing.passes_below(lengths, least_ns / 2)) << text;
-    const auto within = packing.passes_below(lengths, least_ns + least_ns / 8);
+    const int64_t least_ns = setting.passes(lengths).makespan_ns;
+    EXPECT_FALSE(setting.passes_below(lengths, least_ns / 2)) << text;
+    const auto within = setting.passes_below(lengths, least_ns + least_ns / 8);
     ASSERT_TRUE(within) << text;
     EXPECT_LT(within->makespan_ns, least_ns + least_ns / 8) << text;
   }
@@ -77,10 +77,10 @@ TEST(PackPasses, OnlyAPlanBelowTheLimitIsAnAnswer) {
 // Cut sequences and whole ones side by side keep every stage busy.
 TEST(PackPasses, SeveralStagesAreKeptBusy) {
   const cost::CostModel cost = test_cost();
-  const Packing packing("<1,2,4>", 8, cost);
+  const Setting setting("<1,2,4>", 8, cost);
   const std::vector<int64_t> lengths(64, 200);
-  const int64_t work_ns = 16 * packing.scheme.load_ns(packing.scheme.work_of(200));
-  EXPECT_LE(packing.passes(lengths).makespan_ns, work_ns * 2);
+  const int64_t work_ns = 16 * setting.scheme.load_ns(setting.scheme.work_of(200));
+  EXPECT_LE(setting.passes(lengths).makespan_ns, work_ns * 2);
 }
 
 }  // namespace

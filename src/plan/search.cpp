@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "plan/bins.h"
 #include "plan/greedy_dispatch.h"
 
 namespace sluice::plan {
@@ -106,7 +107,7 @@ Assignment CandidateSearch::start() const {
 const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
                                                      PackRule rule, int64_t enough_ns) const {
   const SchemeCost& scheme = scheme_of(pipeline);
-  if (scheme.scheme().share > 1) rule = PackRule::kOurs;
+  if (scheme.scheme().share > 1) rule = PackRule::kOurs;  // passes are packed alike under all
   const auto [at, is_new] = known_.try_emplace({pipeline, rule, members});
   Known& known = at->second;
   // What a goal ended early may get better.
@@ -115,8 +116,8 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
   std::vector<int> sequences;
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
   known.enough_ns = enough_ns;
-  known.packed = pack(strategy_->pipelines[pipeline], scheme, *cost_, batch_->lengths, sequences,
-                      {rule, enough_ns, seeds_});
+  known.packed = pack(strategy_->pipelines[pipeline], scheme, batch_->lengths, sequences,
+                      {.rule = rule, .enough_ns = enough_ns, .seeds = seeds_});
   return known.packed;
 }
 

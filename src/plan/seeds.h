@@ -7,7 +7,7 @@
 namespace sluice::plan {
 
 enum class Seed : uint8_t {
-  // Micro-batches of one lane with stages (plan/pack.h).
+  // Micro-batches of one lane with stages (plan/one_lane.h).
   kAscending,
   kPeaked,
   kRamped,

@@ -24,19 +24,17 @@ constexpr int64_t kTooLargeHalves = 3;
 
 }  // namespace
 
-StageWidths::StageWidths(const SchemeCost& scheme, std::span<const LaneRun> nodes,
-                         std::span<const int64_t> lengths)
-    : scheme_(scheme), lengths_(lengths), passages_(0, {}) {
-  choose_widths(nodes);
+StageWidths::StageWidths(const Packing& packing)
+    : packing_(packing), scheme_(packing.scheme), passages_(0, {}) {
+  choose_widths();
   measure();
 }
 
 int64_t StageWidths::most_ns(int64_t end_ns) const { return std::max(end_ns / kUnits, least_unit_ns_); }
 
 // Inside nodes powers of two and all lanes; outside, of each doubling of a node's lanes two more.
-void StageWidths::choose_widths(std::span<const LaneRun> nodes) {
-  int widest = 1;
-  for (const LaneRun& node : nodes) widest = std::max(widest, node.lanes);
+void StageWidths::choose_widths() {
+  const int widest = packing_.node_lanes();
   for (int power = 1; power < widest; power *= 2) in_node_.push_back(power);
   in_node_.push_back(widest);
   for (int base = widest; base <= scheme_.scheme().cp; base *= 2) {
@@ -49,12 +47,12 @@ void StageWidths::choose_widths(std::span<const LaneRun> nodes) {
   wide_.erase(std::unique(wide_.begin(), wide_.end()), wide_.end());
   std::vector<int> widths;
   std::ranges::set_union(in_node_, wide_, std::back_inserter(widths));
-  passages_ = ByWidth<SchemeCost::Passage>(lengths_.size(), std::move(widths));
+  passages_ = ByWidth<SchemeCost::Passage>(packing_.lengths.size(), std::move(widths));
 }
 
 void StageWidths::measure() {
   cost::Work all;
-  for (const int64_t length : lengths_) {
+  for (const int64_t length : packing_.lengths) {
     all += scheme_.work_of(length);
     works_ns_.push_back(scheme_.unit_ns(scheme_.work_of(length), 1) - scheme_.micro_batch_ns());
   }
@@ -69,7 +67,7 @@ void StageWidths::measure() {
   backward_first_ = std::max(forward_first_ + 1, part(first.backward_input_ns + first.backward_weight_ns));
   through_last_ = part(last.forward_ns + last.backward_input_ns);
   const int64_t work_ns = unit_ns / scheme_.scheme().cp;
-  ideal_ns_ = std::max(work_ns, lengths_.empty() ? 0 : scheme_.floors().path_ns(length(0)));
+  ideal_ns_ = std::max(work_ns, packing_.lengths.empty() ? 0 : scheme_.floors().path_ns(length(0)));
   const int64_t constant_ns = std::max<int64_t>(1, scheme_.micro_batch_ns());
   const int64_t units = std::max<int64_t>(1, square_root(work_ns * (pp - 1) / constant_ns));
   least_unit_ns_ = work_ns / units;

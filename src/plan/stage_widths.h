@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/units.h"
 #include "plan/by_width.h"
-#include "plan/lane_floor.h"
-#include "plan/scheme_cost.h"
+#include "plan/packing.h"
 
 namespace sluice::plan {
 
@@ -21,15 +19,11 @@ struct Room {
   int64_t idle_ns = 0;
 };
 
-// Places are those of the sequences, longest first; `end_ns` is when all is to end. What it is made from must
-// outlive it.
+// `end_ns` is when all is to end. What it is made from must outlive it.
 class StageWidths {
  public:
-  // `nodes`: the runs of lanes that lie inside one node.
-  StageWidths(const SchemeCost& scheme, std::span<const LaneRun> nodes, std::span<const int64_t> lengths);
+  explicit StageWidths(const Packing& packing);
 
-  // Lanes of the largest node.
-  int widest_in_node() const { return in_node_.back(); }
   // What all would take, were it divisible and did it wait for nothing.
   int64_t ideal_ns() const { return ideal_ns_; }
   // Of a unit on a lane, where lanes of a node bring it down to that.
@@ -49,12 +43,12 @@ class StageWidths {
   int width_of(int place, int64_t end_ns) const;
 
  private:
-  int64_t length(int place) const { return lengths_[static_cast<size_t>(place)]; }
-  void choose_widths(std::span<const LaneRun> nodes);
+  int64_t length(int place) const { return packing_.length(place); }
+  void choose_widths();
   void measure();
 
+  const Packing& packing_;
   const SchemeCost& scheme_;
-  std::span<const int64_t> lengths_;
   std::vector<int64_t> works_ns_;
   std::vector<int> in_node_;  // widths, ascending
   std::vector<int> wide_;     // the same of rings that leave their node

@@ -38,7 +38,8 @@ std::vector<strategy::Unit> best_fit(const LaneReference& reference, std::span<c
   return units;
 }
 
-plan::LaneDraft naive(const LaneReference& reference, const LaneOffload& offload, size_t sequences) {
+std::vector<strategy::Unit> naive(const LaneReference& reference, const LaneOffload& offload,
+                                  size_t sequences) {
   std::vector<strategy::Unit> units;
   std::vector<int> shorts;
   for (int s = 0; s < static_cast<int>(sequences); ++s) {
@@ -65,11 +66,11 @@ plan::LaneDraft naive(const LaneReference& reference, const LaneOffload& offload
     rounds[round].push_back(std::move(unit));
     while (first_open < used.size() && used[first_open] == reference.lanes()) ++first_open;
   }
-  plan::LaneDraft draft(reference.lanes());
+  std::vector<strategy::Unit> ordered;
   for (std::vector<strategy::Unit>& round : rounds) {
-    for (strategy::Unit& unit : round) draft.append(std::move(unit));
+    for (strategy::Unit& unit : round) ordered.push_back(std::move(unit));
   }
-  return draft;
+  return ordered;
 }
 
 // Algorithm 2.
@@ -77,20 +78,16 @@ class Balance {
  public:
   Balance(const LaneReference& reference, const LaneOffload& offload, const ByteScaleOptions& options,
           std::span<const int64_t> lengths)
-      : reference_(reference),
-        offload_(offload),
-        options_(options),
-        floor_(reference.lanes()),
-        draft_(reference.lanes()) {
+      : reference_(reference), offload_(offload), options_(options), floor_(reference.lanes()) {
     make_buckets(lengths);
   }
 
-  plan::LaneDraft run() {
+  std::vector<strategy::Unit> run() {
     while (!buckets_.empty()) {
       std::vector<int> lanes = targets();
       while (!lanes.empty() && !buckets_.empty()) give(lanes);
     }
-    return std::move(draft_);
+    return std::move(units_);
   }
 
  private:
@@ -169,7 +166,7 @@ class Balance {
     const plan::LaneRun run{unit.first_lane, unit.lanes};
     floor_.raise(run, floor_.end_ns(run) + reference_.unit_ns(unit));
     std::erase_if(lanes, [&](int lane) { return lane >= run.first && lane < run.first + run.lanes; });
-    draft_.append(std::move(unit));
+    units_.push_back(std::move(unit));
   }
 
   const LaneReference& reference_;
@@ -178,7 +175,7 @@ class Balance {
   std::deque<std::deque<int>> buckets_;
   size_t turn_ = 0;
   plan::LaneFloor floor_;
-  plan::LaneDraft draft_;
+  std::vector<strategy::Unit> units_;
 };
 
 }  // namespace

@@ -22,19 +22,16 @@ struct Group {
 class Rounds {
  public:
   Rounds(const LaneReference& reference, const DynamicCpOptions& options)
-      : reference_(reference),
-        options_(options),
-        left_(reference.longest_first()),
-        draft_(reference.lanes()) {}
+      : reference_(reference), options_(options), left_(reference.longest_first()) {}
 
-  plan::LaneDraft run() {
+  std::vector<strategy::Unit> run() {
     while (!left_.empty()) {
       fill();
       trim();
       widen();
       append();
     }
-    return std::move(draft_);
+    return std::move(units_);
   }
 
  private:
@@ -154,14 +151,14 @@ class Rounds {
         const int64_t tokens =
             plan::SchemeCost::fullest_share(reference_.length(sequence), group.lanes).tokens;
         if (tokens > left_tokens && !unit.sequences.empty()) {
-          draft_.append(unit);
+          units_.push_back(unit);
           unit.sequences.clear();
         }
         if (unit.sequences.empty()) left_tokens = reference_.lane_tokens();
         left_tokens -= tokens;
         unit.sequences.push_back(reference_.sequence(sequence));
       }
-      draft_.append(std::move(unit));
+      units_.push_back(std::move(unit));
       first_lane += group.lanes;
     }
   }
@@ -171,7 +168,7 @@ class Rounds {
   std::vector<int> left_;  // the longest first
   std::vector<Group> groups_;
   int free_lanes_ = 0;
-  plan::LaneDraft draft_;
+  std::vector<strategy::Unit> units_;
 };
 
 }  // namespace

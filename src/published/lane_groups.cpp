@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "cost/memory_cost.h"
-#include "plan/pack.h"
+#include "plan/bins.h"
 #include "schedule/pipeline_schedule.h"
 #include "strategy/pass.h"
 

@@ -47,12 +47,13 @@ int64_t LaneReference::unit_ns(const strategy::Unit& unit) const {
   return scheme_.unit_ns(work, unit.lanes);
 }
 
-strategy::StepPlan LaneReference::plan(const plan::LaneDraft& draft) const {
-  const plan::LaneDrafting drafting(pipeline_, scheme_, cost_);
+strategy::StepPlan LaneReference::plan(std::vector<strategy::Unit> units) const {
+  units = strategy::in_injection_order(std::move(units), lanes());
+  plan::UnitTimer timer(pipeline_, scheme_);
   strategy::StepPlan plan;
   for (const int64_t length : lengths_) plan.sequences.push_back({.length_tokens = length});
-  plan.estimated_ns = drafting.makespan_ns(draft);
-  plan.pipelines.push_back(drafting.plan(draft));
+  plan.estimated_ns = timer.makespan_ns(units);
+  plan.pipelines.push_back(timer.plan(std::move(units)));
   return plan;
 }
 

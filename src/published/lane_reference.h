@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/feasible.h"
-#include "plan/lane_draft.h"
+#include "plan/packing.h"
 
 namespace sluice::published {
 
@@ -37,8 +37,9 @@ class LaneReference {
   // The time of a unit on each of its lanes.
   int64_t unit_ns(const strategy::Unit& unit) const;
 
-  // REQUIRES: every sequence in one unit; each unit holds at most lane_tokens on a lane.
-  strategy::StepPlan plan(const plan::LaneDraft& draft) const;
+  // Of units that each lie behind those before them. REQUIRES: every sequence in one unit; each unit holds at
+  // most lane_tokens on a lane.
+  strategy::StepPlan plan(std::vector<strategy::Unit> units) const;
 
  private:
   cost::CostModel cost_;  // of rings alone: what these planners know

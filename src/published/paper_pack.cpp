@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/pack.h"
+#include "plan/bins.h"
 
 namespace sluice::published {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/memory_cost.h"
+#include "plan/bins.h"
 #include "plan/mix.h"
-#include "plan/pack.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::published {

@@ -1,0 +1,61 @@
+#include "plan/packing.h"
+
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "strategy/pass.h"
+
+namespace sluice::plan {
+
+UnitTimer::UnitTimer(const strategy::Pipeline& pipeline, const SchemeCost& scheme)
+    : pipeline_(pipeline), scheme_(scheme), times_(pipeline, scheme.cost()), table_(pipeline.scheme.pp) {}
+
+int64_t UnitTimer::makespan_ns(std::span<const strategy::Unit> units, int64_t limit_ns) {
+  table_.resize(0);
+  if (scheme_.scheme().share > 1) {
+    const strategy::PipelinePlan plan = this->plan({units.begin(), units.end()});
+    for (const strategy::Pass& pass : strategy::passes(plan)) table_.append(times_.of(plan, pass));
+  } else {
+    table_.resize(static_cast<int>(units.size()));
+    for (int row = 0; row < table_.units(); ++row) {
+      const strategy::Unit& unit = units[static_cast<size_t>(row)];
+      times_.write(unit, exchange_of(unit), table_, row);
+    }
+  }
+  order_.resize(static_cast<size_t>(table_.units()));
+  std::iota(order_.begin(), order_.end(), 0);
+  return recurrence_.makespan_ns(table_, order_, scheme_.scheme().cp, scheme_.credit_tokens(), limit_ns);
+}
+
+strategy::PipelinePlan UnitTimer::plan(std::vector<strategy::Unit> units) const {
+  strategy::PipelinePlan plan{
+      .pipeline = pipeline_, .max_len_tokens = scheme_.lane_max_len_tokens(), .units = std::move(units)};
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    strategy::Unit& unit = plan.units[u];
+    std::ranges::sort(unit.sequences, {}, &strategy::UnitSequence::sequence);
+    for (auto& own : unit.own) std::ranges::sort(own, {}, &strategy::UnitSequence::sequence);
+    plan.max_len_tokens = std::max(plan.max_len_tokens, unit.tokens());
+    if (unit.lanes == 1) continue;
+    const cost::ExchangeChoice choice = exchange_of(unit);
+    unit.exchange = choice.exchange;
+    unit.nested_lanes = choice.nested_lanes;
+    unit.ring = static_cast<int>(u);
+  }
+  plan.units = strategy::in_injection_order(std::move(plan.units), scheme_.scheme().cp);
+  return plan;
+}
+
+Packing::Packing(const strategy::Pipeline& on, const SchemeCost& of, std::span<const int64_t> all_lengths,
+                 std::span<const int> members, const PackOptions& with)
+    : pipeline(on),
+      scheme(of),
+      options(with),
+      nodes(node_runs(on, of.cost().options().gpus_per_node)),
+      timer(on, of) {
+  for (const int member : members) sequences.push_back({member, all_lengths[static_cast<size_t>(member)]});
+  std::ranges::stable_sort(sequences, std::greater<>(), &strategy::UnitSequence::length_tokens);
+  for (const strategy::UnitSequence& sequence : sequences) lengths.push_back(sequence.length_tokens);
+}
+
+}  // namespace sluice::plan

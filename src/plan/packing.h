@@ -1,0 +1,92 @@
+// What all packers are given and give back: a pipeline's sequences, and units of which the schedule says when
+// they end.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/lane_floor.h"
+#include "plan/scheme_cost.h"
+#include "plan/seeds.h"
+#include "schedule/pipeline_schedule.h"
+#include "schedule/recurrence.h"
+#include "schedule/unit_table.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::plan {
+
+// kOurs: seeds, of which the schedule says the best. kThorough: more of them, then local search
+// (plan/improve.h). kFew: that with a budget for pipelines of few sequences.
+enum class PackRule { kOurs, kThorough, kFew };
+struct PackOptions {
+  PackRule rule = PackRule::kOurs;
+  int64_t enough_ns = 0;  // a packing that ends by then is good enough
+  Seeds seeds;
+  // Only a packing that ends sooner is looked for.
+  int64_t below_ns = std::numeric_limits<int64_t>::max();
+};
+
+// Units in the order of injection, and when the schedule that will run ends with them, each with the exchange
+// that costs it least.
+struct TimedUnits {
+  std::vector<strategy::Unit> units;
+  int64_t makespan_ns = 0;
+};
+
+// Times units of one pipeline, in their order of injection, each of several lanes with the exchange that
+// costs it least. What it is made from must outlive it.
+class UnitTimer {
+ public:
+  UnitTimer(const strategy::Pipeline& pipeline, const SchemeCost& scheme);
+
+  // schedule::Recurrence::kLate above `limit_ns`. REQUIRES: each unit fits its lanes; where lanes share
+  // parameters each has a pass.
+  int64_t makespan_ns(std::span<const strategy::Unit> units,
+                      int64_t limit_ns = schedule::Recurrence::kLate - 1);
+  // By lane, schedule::Recurrence::ends_ns of the units timed last.
+  const std::vector<int64_t>& ends_ns() const { return recurrence_.ends_ns(); }
+  // Sequences of a unit in ascending order; units of several lanes are numbered in the order of injection.
+  strategy::PipelinePlan plan(std::vector<strategy::Unit> units) const;
+  const schedule::UnitTimes& times() const { return times_; }
+
+ private:
+  cost::ExchangeChoice exchange_of(const strategy::Unit& unit) const {
+    return times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
+  }
+
+  const strategy::Pipeline& pipeline_;
+  const SchemeCost& scheme_;
+  schedule::UnitTimes times_;
+  schedule::UnitTable table_;
+  schedule::Recurrence recurrence_;
+  std::vector<int> order_;  // 0, 1, …
+};
+
+// One pipeline's sequences, which packers know by their places. What it is made from must outlive it.
+struct Packing {
+  // `members`: indices into `lengths`. REQUIRES: every length <= of.max_len_tokens().
+  Packing(const strategy::Pipeline& pipeline, const SchemeCost& of, std::span<const int64_t> all_lengths,
+          std::span<const int> members, const PackOptions& with);
+
+  int lanes() const { return scheme.scheme().cp; }
+  int64_t length(int place) const { return lengths[static_cast<size_t>(place)]; }
+  const strategy::UnitSequence& sequence(int place) const { return sequences[static_cast<size_t>(place)]; }
+  int node_lanes() const { return nodes.empty() ? 1 : std::ranges::max(nodes, {}, &LaneRun::lanes).lanes; }
+
+  const strategy::Pipeline& pipeline;
+  const SchemeCost& scheme;
+  PackOptions options;
+  std::vector<strategy::UnitSequence> sequences;  // the longest first, equal ones as in `members`
+  std::vector<int64_t> lengths;                   // of these
+  std::vector<LaneRun> nodes;                     // the runs of lanes that lie inside one node
+  UnitTimer timer;
+};
+
+// A way to pack; nothing where no packing that it finds ends below options.below_ns.
+using Packer = std::optional<TimedUnits> (*)(Packing& packing);
+
+}  // namespace sluice::plan
