@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cost/cut_stages.h"
 #include "cost/memory_cost.h"
 
@@ -251,26 +252,56 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
   return least_ns;
 }
 
-// A lane of k has (k − 1)/k of its rows' heads to give away, and on nodes of L at least (k − L)/k to other
-// nodes; in a run of two or more at least half.
+// There and back, in both cells, of a sequence's rows of so many heads.
+Wide Exchanges::moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const {
+  return Wide{times.forward.passes + times.backward.passes} * times.forward.in_node.all_layers() * 2 *
+         (heads.queries + heads.keys) * head_bytes_ * length;
+}
+
+namespace {
+
+int64_t moving_ns(Wide bytes, const LinkTimes& link) {
+  return static_cast<int64_t>(bytes * base::kNano / link.bytes_per_s);
+}
+
+}  // namespace
+
+// That all lanes wait for the one with most heads, in runs of so many: of a sequence's attention.
+int64_t Exchanges::waiting_area_ns(const Stage& times, int64_t length, int run) const {
+  const int64_t later = most_[static_cast<size_t>(run)].queries * run - heads_.queries;
+  const int64_t a = times.forward.attention.a + times.backward.attention.a;
+  return static_cast<int64_t>(Wide{a} * later / heads_.queries * length * length >> Quadratic::kFractionBits);
+}
+
+// A lane of k gives away all of its rows' heads but a k-th. On n nodes the one with the fewest lanes has no
+// more than k/n of them, so that (n − 1)/n of what its lanes have goes to other nodes, and all lanes wait.
 std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int lanes,
                                                 int most_in_node) const {
+  if (!allowed_.heads) return std::nullopt;
   const Stage& times = stages_[static_cast<size_t>(stage)];
-  const Wide bytes = Wide{times.forward.passes + times.backward.passes} * times.forward.in_node.all_layers() *
-                     2 * (heads_.queries + heads_.keys) * head_bytes_ * length;
-  const auto over = [&](int64_t bytes_per_s, Wide part, Wide whole) {
-    return static_cast<int64_t>(bytes * part * 1'000'000'000 / whole / bytes_per_s);
-  };
-  const int64_t fastest = std::max(intra_.bytes_per_s, inter_.bytes_per_s);
   std::optional<int64_t> least_ns;
-  const auto consider = [&](int64_t ns) { least_ns = std::min(least_ns.value_or(ns), ns); };
-  if (allowed_.heads && lanes < static_cast<int>(most_.size())) {
-    const int outside = std::max(lanes, most_in_node + 1);
-    consider(over(inter_.bytes_per_s, outside - most_in_node, outside));
-    if (lanes <= most_in_node) consider(over(fastest, lanes - 1, lanes));
+  for (; lanes < static_cast<int>(most_.size()); ++lanes) {
+    const bool in_node = lanes <= most_in_node;
+    const int nodes = std::max(2, (lanes + most_in_node - 1) / most_in_node);
+    const auto moved_ns = [&](const model::HeadCounts& heads) {
+      const Wide bytes = moved_bytes(times, heads, length);
+      const int64_t between_ns = moving_ns(bytes * sharers_ * (nodes - 1) / nodes, inter_);
+      return in_node ? std::min(between_ns, moving_ns(bytes * (lanes - 1) / lanes, intra_)) : between_ns;
+    };
+    if (least_ns && moved_ns(heads_) >= *least_ns) break;  // no more lanes move less
+    model::HeadCounts most = most_[static_cast<size_t>(lanes)];
+    most.queries *= lanes, most.keys *= lanes;
+    const int64_t ns = moved_ns(most) + waiting_area_ns(times, length, lanes);
+    least_ns = std::min(least_ns.value_or(ns), ns);
   }
-  if (allowed_.nested && lanes > 1 && most_.size() > 2) consider(over(fastest, 1, 2));
   return least_ns;
+}
+
+std::optional<int64_t> Exchanges::runs_area_ns(int stage, int64_t length, int run) const {
+  if (!allowed_.nested || run >= static_cast<int>(most_.size())) return std::nullopt;
+  const Stage& times = stages_[static_cast<size_t>(stage)];
+  return moving_ns((run - 1) * moved_bytes(times, most_[static_cast<size_t>(run)], length), intra_) +
+         waiting_area_ns(times, length, run);
 }
 
 }  // namespace sluice::cost

@@ -84,11 +84,14 @@ class Exchanges {
   // For proofs. The same at least, for any such unit on as many lanes of nodes of which each has at most
   // most_in_node.
   int64_t floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const;
-  // What exchanged heads, alone or nested, expose on all lanes of a unit together, at least, for each
-  // sequence of such a length that is cut over so many lanes or more; latencies are not counted. Nothing
-  // where only a ring may be chosen.
+  // What a unit that exchanges heads over all its lanes, so many or more, exposes on them together, at least,
+  // for each of its sequences of such a length. Latencies are not counted, which are more than what rounding
+  // takes off. Nothing where no unit may.
   std::optional<int64_t> heads_area_ns(int stage, int64_t length, int lanes, int most_in_node) const;
+  // The same of a nested unit's runs of so many lanes, without the ring between them.
+  std::optional<int64_t> runs_area_ns(int stage, int64_t length, int run) const;
 
+  int most_head_lanes() const { return static_cast<int>(most_.size()) - 1; }
   bool alike(int stage, int other) const {
     return stages_[static_cast<size_t>(stage)] == stages_[static_cast<size_t>(other)];
   }
@@ -113,6 +116,8 @@ class Exchanges {
   };
   int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
   int64_t exchange_ns(int64_t passes, int64_t tokens, const LanePlace& place, int head_lanes) const;
+  Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;
+  int64_t waiting_area_ns(const Stage& times, int64_t length, int run) const;
   // Until visit(choice) says that it is enough.
   template <typename Visit>
   void for_each_choice(int64_t tokens, const LanePlace& place, int64_t max_tokens, Visit visit) const;

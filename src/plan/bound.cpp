@@ -67,6 +67,7 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
 }
 
 // By group, what rings add at least to the floors of the longest sequences; nothing to those after them.
+// Empty where they add nothing.
 using RingFloors = std::vector<std::vector<int64_t>>;
 
 class PriceSearch {
@@ -160,6 +161,9 @@ class PriceSearch {
   };
   Fill fill(size_t k) const {
     const int64_t constant_ns = floors_.constant_ns(k) * (kWhole - parts_[k]) / kWhole;
+    // What rings expose fills the time that a bubble leaves.
+    if (rings_ != nullptr && !(*rings_)[k].empty())
+      return {.ns = std::min(floors_.fill_ns(k) + constant_ns, least_ns_)};
     const Bubble::Most most = floors_.bubble(k).most(least_ns_, constant_ns);
     const int64_t lost_ns = std::max(least_ns_ - most.busy_ns, floors_.fill_ns(k) + constant_ns);
     return {.ns = std::min(lost_ns, least_ns_), .micro_batches = most.micro_batches};
@@ -224,17 +228,17 @@ RingFloors ring_floors(int64_t limit_ns, std::span<const int64_t> lengths,
   for (size_t k = 0; k < groups.size(); ++k) {
     const SchemeCost& scheme = *groups[k].scheme;
     if (scheme.scheme().cp == 1 || first[k] == lengths.size()) continue;
-    const int stage = floors.stage(k);
-    const int64_t longest = lengths[first[k]];
-    const int hiding = scheme.floors().hiding_lanes(stage, longest);
+    const SchemeFloors::RingLimits limits{floors.stage(k), lengths[first[k]], limit_ns};
+    const int hiding = scheme.floors().hiding_lanes(limits);
     if (hiding == scheme.scheme().cp) continue;
     rings[k].resize(first[k], 0);
     for (size_t i = first[k]; i < lengths.size(); ++i) {
       if (hiding >= scheme.fewest_lanes(lengths[i]) &&
           scheme.floors().path_ns(lengths[i], hiding) <= limit_ns)
         break;
-      rings[k].push_back(scheme.floors().ring_floor_ns(stage, lengths[i], longest, limit_ns));
+      rings[k].push_back(scheme.floors().ring_floor_ns(lengths[i], limits));
     }
+    if (std::ranges::all_of(rings[k], [](int64_t ns) { return ns == 0; })) rings[k].clear();
   }
   return rings;
 }
@@ -247,8 +251,7 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
   std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups, floors);
   if (!first) return Proof::kPath;
   const RingFloors rings = ring_floors(limit_ns, lengths, groups, floors, *first);
-  const bool ringed = std::ranges::any_of(
-      rings, [](const auto& of) { return std::ranges::any_of(of, [](int64_t ns) { return ns > 0; }); });
+  const bool ringed = std::ranges::any_of(rings, [](const auto& of) { return !of.empty(); });
   // All sequences on all groups; and the longest ones, which some groups lack, on the others alone.
   std::vector<size_t> thresholds = *first;
   std::sort(thresholds.begin(), thresholds.end());

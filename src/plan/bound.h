@@ -84,8 +84,9 @@ struct Bound {
 //   (the λ of the others is zero). Where groups differ, that is done for trial values T: if M <= T, no
 //   sequence runs on a group where its own path exceeds T, which leaves fewer choices; if the bound among
 //   those exceeds T, then so does M. T is bisected.
-// - Rings: where groups have lanes, what their rings expose when all ends by T stands on top of the floors of
-//   these trial values (SchemeCost::ring_floor_ns).
+// - Rings: where groups have lanes, what their sequences have to exchange when all ends by T stands on top of
+//   the floors of these trial values (SchemeFloors::ring_floor_ns). Of these groups V is 1 whatever the
+//   stages: what is exposed may fill a bubble.
 // - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
 // - Longest: where a group has single lanes, for trial values T: no dispatch of the longest sequences ends by
 // T (plan/longest.h). `lengths` descend. Nothing when a sequence fits no group. Integers only.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/shipped.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 
@@ -41,6 +42,19 @@ TEST(Bound, MicroBatchesThatAreNotFullPayTheWholeConstant) {
   const int64_t bound_ns = lower_bound(lengths, groups, FloorTable(lengths, groups))->start_ns;
   EXPECT_LE(bound_ns, pair_ns);
   EXPECT_GE(bound_ns, pair_ns - 10);
+}
+
+// One micro-batch on two lanes of different nodes that nearly fills them, and whose ring is exposed.
+TEST(Bound, WhatLanesExchangeMayTakeLongerThanAFullMicroBatchComputes) {
+  constexpr int kRanks = 16;
+  const cost::CostModel cost(cost::shipped("a800-32b").options);
+  PlannerOptions options{.world_size = kRanks, .candidates = {strategy::parse_strategy("<8,1,2>", kRanks)}};
+  std::vector<strategy::Sequence> sequences;
+  for (const int64_t length : {38, 23'972, 444, 41, 2}) sequences.push_back({.length_tokens = length});
+  const strategy::StepPlan ours = Planner(options, cost).plan(0, sequences);
+  options.method = exact();
+  EXPECT_EQ(ours.bounded_by, "rings");
+  EXPECT_LE(ours.lower_bound_ns, Planner(options, cost).plan(0, sequences).estimated_ns);
 }
 
 }  // namespace

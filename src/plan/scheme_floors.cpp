@@ -77,50 +77,78 @@ int64_t SchemeFloors::floor_ns(int stage, const cost::Work& work, int sequences)
 
 namespace {
 
-// (k − 1) · (layers · transfer of all the sequence's tokens − attention ÷ k): k times what
-// RingTimes::exposed_ns says of one lane, without latencies and layers with windows. Fixed point; negative:
-// hidden.
-cost::Wide ring_area(const cost::RingTimes& ring, int64_t length, int lanes) {
-  const cost::Wide moved_ns = cost::Wide{base::kNano} * ring.layers * ring.bytes_per_token * length;
-  const cost::Wide transfers = (moved_ns << cost::Quadratic::kFractionBits) / ring.link.bytes_per_s;
-  return (lanes - 1) * (transfers - cost::Wide{ring.a} * length * length / lanes);
+// A ring's transfers of a token to one other member, in all layers, without latencies; fixed point.
+cost::Wide token_transfers(const cost::RingTimes& ring) {
+  const cost::Wide moved_ns = cost::Wide{base::kNano} * ring.layers * ring.bytes_per_token;
+  return (moved_ns << cost::Quadratic::kFractionBits) / ring.link.bytes_per_s;
 }
 
 }  // namespace
 
-int64_t SchemeFloors::ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const {
-  if (lanes == 1) return 0;
-  const auto area_of = [&](const SchemeFigures::Stage::Rings& rings) {
-    int64_t area_ns = 0;
-    for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
-      if (ring->layers == 0 || ring_area(*ring, longest, lanes) < 0) continue;
-      const cost::Wide area = ring_area(*ring, length, lanes) >> cost::Quadratic::kFractionBits;
-      // A step is rounded to half a nanosecond, a lane's squares up by one.
-      area_ns += std::max<int64_t>(0, static_cast<int64_t>(area) - lanes * (ring->layers + 2));
-    }
-    return area_ns;
-  };
-  int64_t least_ns = area_of(of_.stage(stage).ring_between_nodes);
-  if (lanes <= of_.cost.options().gpus_per_node)
-    least_ns = std::min(least_ns, area_of(of_.stage(stage).ring_in_node));
-  const std::optional<int64_t> heads_ns =
-      of_.exchanges->heads_area_ns(stage, length, lanes, of_.cost.options().gpus_per_node);
-  return heads_ns ? std::min(least_ns, *heads_ns) : least_ns;
+int SchemeFloors::lanes_in_node() const {
+  return std::max(1, of_.cost.options().gpus_per_node / of_.scheme.tp);
 }
 
-int SchemeFloors::hiding_lanes(int stage, int64_t longest) const {
+bool SchemeFloors::may_hide(const cost::RingTimes& ring, int members, int run,
+                            const RingLimits& limits) const {
+  if (ring.a == 0) return false;
+  const cost::Wide shortest = token_transfers(ring) * members / ring.a;
+  if (shortest > limits.longest) return false;
+  const auto length = static_cast<int64_t>(shortest);
+  const cost::Work work = least_share(length, members * run, of_.cost.window());
+  return of_.stage(limits.stage).all.of_work(work) - 2 <= limits.end_ns;  // rounding of cells
+}
+
+// k times what RingTimes::exposed_ns says of one lane, for k lanes: (m − 1) · (transfers of all the
+// sequence's tokens − attention ÷ m). A step is rounded to half a nanosecond, a lane's squares up by one.
+int64_t SchemeFloors::rings_area_ns(const SchemeFigures::Stage::Rings& rings, int64_t length, int members,
+                                    int run, const RingLimits& limits) const {
+  int64_t area_ns = 0;
+  for (const cost::RingTimes* ring : {&rings.forward, &rings.backward}) {
+    if (ring->layers == 0 || may_hide(*ring, members, run, limits)) continue;
+    const cost::Wide exposed =
+        token_transfers(*ring) * length - cost::Wide{ring->a} * length * length / members;
+    const auto ns = static_cast<int64_t>((members - 1) * exposed >> cost::Quadratic::kFractionBits);
+    area_ns += std::max<int64_t>(0, ns - members * run * (ring->layers + 2));
+  }
+  return area_ns;
+}
+
+int64_t SchemeFloors::exchange_area_ns(int64_t length, int lanes, const RingLimits& limits) const {
+  if (lanes == 1) return 0;
+  const SchemeFigures::Stage& figures = of_.stage(limits.stage);
+  const int in_node = lanes_in_node();
+  const auto ring_ns = [&](int members, int run) {
+    const int64_t between_ns = rings_area_ns(figures.ring_between_nodes, length, members, run, limits);
+    if (members * run > in_node) return between_ns;
+    return std::min(between_ns, rings_area_ns(figures.ring_in_node, length, members, run, limits));
+  };
+  int64_t least_ns = ring_ns(lanes, 1);
+  if (least_ns == 0) return 0;
+  if (const auto heads_ns = of_.exchanges->heads_area_ns(limits.stage, length, lanes, in_node))
+    least_ns = std::min(least_ns, *heads_ns);
+  for (int run = 2; run <= in_node; ++run) {
+    const std::optional<int64_t> runs_ns = of_.exchanges->runs_area_ns(limits.stage, length, run);
+    if (!runs_ns) break;
+    if (*runs_ns >= least_ns) continue;
+    least_ns = std::min(least_ns, *runs_ns + ring_ns(std::max(2, (lanes + run - 1) / run), run));
+  }
+  return least_ns;
+}
+
+int SchemeFloors::hiding_lanes(const RingLimits& limits) const {
   int lanes = 1;
-  while (lanes < of_.scheme.cp && ring_area_ns(stage, longest, longest, lanes + 1) == 0) ++lanes;
+  while (lanes < of_.scheme.cp && exchange_area_ns(limits.longest, lanes + 1, limits) == 0) ++lanes;
   return lanes;
 }
 
-int64_t SchemeFloors::ring_floor_ns(int stage, int64_t length, int64_t longest, int64_t limit_ns) const {
+int64_t SchemeFloors::ring_floor_ns(int64_t length, const RingLimits& limits) const {
   // Where lanes only divide the time, so many are needed at least.
   const int64_t divided_ns = of_.stage(0).all.of_work(of_.work_of(length));
-  const int64_t needed = divided_ns / std::max<int64_t>(1, limit_ns) - 1;  // rounding aside
+  const int64_t needed = divided_ns / std::max<int64_t>(1, limits.end_ns) - 1;  // rounding aside
   int lanes = std::max(of_.fewest_lanes(length), static_cast<int>(std::min<int64_t>(needed, of_.scheme.cp)));
-  while (lanes < of_.scheme.cp && path_ns(length, lanes) > limit_ns) ++lanes;
-  return ring_area_ns(stage, length, longest, lanes) / of_.scheme.cp;
+  while (lanes < of_.scheme.cp && path_ns(length, lanes) > limits.end_ns) ++lanes;
+  return exchange_area_ns(length, lanes, limits) / of_.scheme.cp;
 }
 
 int64_t SchemeFloors::fill_ns(int stage, int64_t shortest) const {
@@ -144,7 +172,7 @@ int64_t SchemeFloors::path_ns(int64_t length, int lanes, int64_t enough_ns) cons
     path_ns += stage.forward.of_work(work) + stage.backward_input.of_work(work);
   }
   for (int s = 0; s < of_.scheme.pp && lanes > 1 && path_ns < enough_ns; ++s)
-    path_ns += of_.exchanges->floor_ns(s, work, lanes, of_.cost.options().gpus_per_node);
+    path_ns += of_.exchanges->floor_ns(s, work, lanes, lanes_in_node());
   return path_ns;
 }
 

@@ -32,15 +32,20 @@ class SchemeFloors {
   int64_t fullest_ns(int stage, std::span<const int64_t> lengths) const;
   // What floor_ns says for sequences of `work` in all, which need at least one micro-batch.
   int64_t floor_ns(int stage, const cost::Work& work, int sequences) const;
-  // What rings add to floor_ns when everything ends by `limit_ns`: on fewer lanes the sequence's own path
-  // takes longer, and what a ring of so many exposes keeps all of them busy. Counted only where a ring of
-  // sequences as long as `longest`, the batch's longest, would expose its transfers too: there no other
-  // sequence can hide them by sharing the ring, because attention a token grows with length. Latencies are
-  // not counted: any number of sequences may share them. Grows with the number of lanes, so the fewest are
-  // the least.
-  int64_t ring_floor_ns(int stage, int64_t length, int64_t longest, int64_t limit_ns) const;
-  // The most lanes on which a ring of `longest` hides its transfers; up to there ring_floor_ns is 0.
-  int hiding_lanes(int stage, int64_t longest) const;
+  // What a batch's rings are held to: no sequence is longer, and everything ends by then.
+  struct RingLimits {
+    int stage = 0;
+    int64_t longest = 0;
+    int64_t end_ns = 0;
+  };
+  // What the exchange between its lanes adds to floor_ns: on fewer lanes the sequence's own path ends too
+  // late, and what it exposes on so many keeps all of them busy. It grows with the number of lanes, so the
+  // fewest are the least. A ring, of lanes or of runs that exchange heads, counts only where no sequence
+  // within the limits would hide its transfers by sharing it (may_hide). Latencies are not counted: any
+  // number of sequences may share them.
+  int64_t ring_floor_ns(int64_t length, const RingLimits& limits) const;
+  // The most lanes on which a ring may hide its transfers; up to there ring_floor_ns is 0.
+  int hiding_lanes(const RingLimits& limits) const;
   // Before a stage can begin: some micro-batch's forward on the stages below and its transfers. None has less
   // than the shortest sequence.
   int64_t fill_ns(int stage, int64_t shortest) const;
@@ -59,8 +64,16 @@ class SchemeFloors {
   int busiest_stage(const cost::Work& work, int64_t shortest) const;
 
  private:
-  // What the rings of a sequence expose on all their lanes together, at least; see ring_floor_ns.
-  int64_t ring_area_ns(int stage, int64_t length, int64_t longest, int lanes) const;
+  int lanes_in_node() const;  // at most
+  // Whether a sequence within the limits has as much attention as a ring's transfers take. Attention a token
+  // grows with length, and the length that it takes with the ring's members; so does what the lanes have to
+  // compute of that length, so that a ring of more members hides nothing where one of fewer does not.
+  bool may_hide(const cost::RingTimes& ring, int members, int run, const RingLimits& limits) const;
+  // What rings whose members are runs of so many lanes expose on all of them together, at least.
+  int64_t rings_area_ns(const SchemeFigures::Stage::Rings& rings, int64_t length, int members, int run,
+                        const RingLimits& limits) const;
+  // The same of the exchange that exposes least, over so many lanes or more.
+  int64_t exchange_area_ns(int64_t length, int lanes, const RingLimits& limits) const;
 
   const SchemeFigures& of_;
 };
