@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -83,6 +84,11 @@ StepWord measured(const PreparedStep& step, const runtime::StepResult& result, i
   return word;
 }
 
+// An epoch mostly finds its files as the one before left them, and a disk takes its time to flush.
+void keep_written(const fs::path& path, const std::string& content) {
+  if (!fs::exists(path) || base::read_file(path) != content) base::write_file_atomically(path, content);
+}
+
 // The upcoming step, nothing after the last one, or why planning it failed on this rank.
 struct PlannedStep {
   std::unique_ptr<PreparedStep> step;
@@ -153,7 +159,7 @@ class Trainer::Impl {
     Agreement agreement;
     bool last = false;
   };
-  void train_steps();
+  void train_steps(PlanAhead& ahead);
   void finish_save_under_way();
   void require_finite(const runtime::StepResult& result, int64_t step);
   runtime::StepResult train(const PreparedStep& step);
@@ -187,8 +193,8 @@ void Trainer::Impl::open_run_files() {
     base::make_directories(config_.log.dir);
     checkpoint::prune(config_.log.dir / "checkpoints", run_.resumed().step,
                       {config_.checkpoint.keep, config_.checkpoint.keep_hours});
-    base::write_file_atomically(config_.log.dir / "config.toml", config::to_toml(config_));
-    base::write_json(config_.log.dir / "calibration.json", run_.calibration());
+    keep_written(config_.log.dir / "config.toml", config::to_toml(config_));
+    keep_written(config_.log.dir / "calibration.json", base::json_text(run_.calibration(), 2) + "\n");
     // The local launcher replaces ranks itself, under a secret that nobody else has.
     if (run_.seat() && run_.launcher() != transport::Launcher::kSluice)
       write_roster(config_.log.dir, *run_.seat());
@@ -266,6 +272,7 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
 
 void Trainer::Impl::run() {
   try_longest();
+  PlanAhead ahead(training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
   open_run_files();
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this] {
@@ -277,7 +284,7 @@ void Trainer::Impl::run() {
   const auto training = run_.activity().own("between two steps");
   make_up_evaluation();
   try {
-    train_steps();
+    train_steps(ahead);
   } catch (...) {
     if (run_.control().failure_agreed()) finish_save_under_way();
     throw;
@@ -294,8 +301,7 @@ void Trainer::Impl::run() {
   write_report();
 }
 
-void Trainer::Impl::train_steps() {
-  PlanAhead ahead(training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
+void Trainer::Impl::train_steps(PlanAhead& ahead) {
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
   {
