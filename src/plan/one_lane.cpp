@@ -4,13 +4,10 @@
 #include <utility>
 
 #include "plan/bins.h"
-#include "plan/growth.h"
 #include "schedule/flow_bound.h"
 
 namespace sluice::plan {
 namespace {
-
-constexpr int64_t kFullParts[] = {20, 19, 18, 17};
 
 int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
   int64_t work_ns = 0;
@@ -61,34 +58,13 @@ class OneLanePacker {
   void collect_trials(const Bins& fewest) {
     const auto fewest_bins = static_cast<int>(fewest.size());
     collect_orders(fewest);
-    int64_t work_ns = 0, tokens = 0;
-    for (const PackItem& item : items_) {
-      work_ns += item.work_ns;
-      tokens += item.tokens;
-    }
-    if (scheme_.scheme().pp == 2 && options_.seeds.has(Seed::kGrowing))
-      collect_growing(work_ns, tokens, fewest_bins);
+    int64_t work_ns = 0;
+    for (const PackItem& item : items_) work_ns += item.work_ns;
     const int64_t micro_batch_ns = scheme_.micro_batch_ns();
     for (const int count : micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, fewest_bins,
                                               static_cast<int>(items_.size()), options_.seeds)) {
       if (auto even = balance(items_, count, scheme_.max_len_tokens())) collect_orders(std::move(*even));
       if (count >= 3 && options_.seeds.has(Seed::kRamped)) collect_following(ramp(count));
-    }
-  }
-
-  // With two stages: growing as fast as forwards allow, up to somewhat less than full ones, which items of
-  // many sizes could not fill.
-  void collect_growing(int64_t work_ns, int64_t tokens, int fewest_bins) {
-    const auto most_bins = static_cast<int>(items_.size());
-    for (const int64_t part : kFullParts) {
-      const auto full_ns = static_cast<int64_t>(cost::Wide{work_ns} * scheme_.max_len_tokens() * part /
-                                                (kFullParts[0] * std::max<int64_t>(1, tokens)));
-      const int64_t most_ns = std::max(full_ns, items_[0].work_ns);
-      const Growth growth(scheme_, work_ns, most_ns);
-      const int best = growth.best_count(fewest_bins, most_bins);
-      for (int count = std::max(fewest_bins, best - 1); count <= best; ++count) {
-        collect_following(growth.sizes_ns(count));
-      }
     }
   }
 

@@ -11,7 +11,6 @@ enum class Seed : uint8_t {
   kAscending,
   kPeaked,
   kRamped,
-  kGrowing,
   kNearCounts,   // one micro-batch more and less than the best count of even ones
   kFarCounts,    // half of it, and half as many again
   kStageCounts,  // as many as stages, and twice as many
@@ -37,10 +36,10 @@ enum class Seed : uint8_t {
 };
 
 inline constexpr std::array kSeedNames = {
-    "ascending",    "peaked",      "ramped",      "growing",         "near-counts", "far-counts",
-    "stage-counts", "limits",      "shifts",      "joined",          "columns",     "long-together",
-    "learning",     "tapering",    "moved-units", "moved-sequences", "exchanged",   "few-units",
-    "distances",    "by-estimate", "thorough",    "relocations"};
+    "ascending",   "peaked",      "ramped",          "near-counts", "far-counts",    "stage-counts",
+    "limits",      "shifts",      "joined",          "columns",     "long-together", "learning",
+    "tapering",    "moved-units", "moved-sequences", "exchanged",   "few-units",     "distances",
+    "by-estimate", "thorough",    "relocations"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kRelocations) + 1);
 
 // All but those that are left out.
