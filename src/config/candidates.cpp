@@ -48,13 +48,25 @@ std::shared_ptr<const plan::Method> planner_method(Method method, uint64_t seed)
   return method == Method::kPaper ? published::paper({.dispatch = {.seed = seed}}) : plan::ours();
 }
 
+// What the clock says that a step takes beside its schedule.
+int64_t beside_schedule_ns(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                           const cost::CostModel& cost, int world_size) {
+  const graph::StepGraph graph = graph::build(plan, table, cost, world_size, {.disabled_passes = {"verify"}});
+  return std::max<int64_t>(0, graph.makespan_ns - plan.estimated_ns);
+}
+
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
                                                           const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
   const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   const plan::ProposalOptions options{.world_size = task.world_size,
                                       .context_length = task.context_length,
                                       .sample_batches = task.sample_batches,
+                                      .beside_ns =
+                                          [&](const strategy::StepPlan& plan) {
+                                            return beside_schedule_ns(plan, table, cost, task.world_size);
+                                          },
                                       .max_strategies = choices.max_strategies,
                                       .max_cp = choices.method != Method::kOurs ? 1
                                                 : choices.max_cp > 0            ? choices.max_cp
@@ -93,6 +105,7 @@ std::vector<strategy::MemoryPolicy> candidate_policies(const PlanningTask& task,
   return policies;
 }
 
+// On the sample batch whose longest sequence is the median of those that the planner holds.
 int64_t beside_schedule_ns(const plan::Planner& planner, const model::ParameterTable& table,
                            const PlanningTask& task) {
   std::vector<std::pair<int64_t, const std::vector<int64_t>*>> held;
@@ -106,14 +119,10 @@ int64_t beside_schedule_ns(const plan::Planner& planner, const model::ParameterT
   for (const int64_t length : *held[held.size() / 2].second) {
     sequences.push_back({.document = std::ssize(sequences), .length_tokens = length});
   }
-  const strategy::StepPlan plan = planner.plan(0, sequences);
-  const graph::StepGraph graph =
-      graph::build(plan, table, planner.cost(), task.world_size, {.disabled_passes = {"verify"}});
-  return std::max<int64_t>(0, graph.makespan_ns - plan.estimated_ns);
+  return beside_schedule_ns(planner.plan(0, sequences), table, planner.cost(), task.world_size);
 }
 
-// By candidate, what a step adds to its schedule by the clock, on the sample batch whose longest sequence is
-// the median of those that the candidate holds: pull, push and update hardly depend on the batch.
+// By candidate: pull, push and update hardly depend on the batch.
 std::vector<int64_t> beside_schedules(const plan::PlannerOptions& options, const cost::CostModel& cost,
                                       const PlanningTask& task) {
   std::vector<int64_t> beside_ns;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/planner.h"
+
 namespace sluice::plan {
 namespace {
 
@@ -14,20 +16,20 @@ int64_t scaled(int64_t value, int64_t numerator, int64_t denominator) {
 
 }  // namespace
 
-JudgingInputs::JudgingInputs(std::vector<SchemeCost> usable,
-                             const std::vector<std::vector<int64_t>>& sample_batches, int world_size,
+JudgingInputs::JudgingInputs(const ProposalOptions& given, std::vector<SchemeCost> usable,
+                             const std::vector<std::vector<int64_t>>& sample_batches,
                              const cost::CostModel& model)
-    : cost(model), ranks(world_size), schemes(std::move(usable)), fluid(schemes, sample_batches) {
+    : options(given), cost(model), schemes(std::move(usable)), fluid(schemes, sample_batches) {
   for (const SchemeCost& scheme : schemes) by_scheme.emplace(scheme.scheme(), scheme);
   for (const std::vector<int64_t>& lengths : sample_batches) batches.emplace_back(lengths);
 }
 
 int64_t PlannedPart::planned(int64_t estimate_ns) const {
-  return known() ? scaled(estimate_ns, planned_ns, fluid_ns) : estimate_ns;
+  return known() ? scaled(estimate_ns, planned_ns, fluid_ns) + beside_ns : estimate_ns;
 }
 
 int64_t PlannedPart::estimate(int64_t time_ns) const {
-  return known() ? scaled(time_ns, fluid_ns, planned_ns) : time_ns;
+  return known() ? scaled(std::max<int64_t>(0, time_ns - beside_ns), fluid_ns, planned_ns) : time_ns;
 }
 
 bool PlannedPart::operator<(const PlannedPart& other) const {
@@ -36,7 +38,7 @@ bool PlannedPart::operator<(const PlannedPart& other) const {
 
 JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
     : mix_(std::move(mix)),
-      strategy_(strategy_of(mix_, inputs.schemes, inputs.ranks)),
+      strategy_(strategy_of(mix_, inputs.schemes, inputs.options.world_size)),
       max_len_tokens_(plan::max_len_tokens(mix_, inputs.schemes)),
       inputs_(&inputs),
       least_ns_(inputs.batches.size(), 0),
@@ -46,8 +48,9 @@ JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
 
 int64_t JudgedMix::time_ns(size_t batch, const PlannedPart& others) const {
   if (!holds(batch)) return FluidTimes::kNever;
-  if (planned_[batch]) return least_ns_[batch];
-  return std::max((part_.known() ? part_ : others).planned(fluid_ns_[batch]), least_ns_[batch]);
+  const int64_t least_ns = least_ns_[batch] + part_.beside_ns;
+  if (planned_[batch]) return least_ns;
+  return std::max((part_.known() ? part_ : others).planned(fluid_ns_[batch]), least_ns);
 }
 
 int64_t JudgedMix::total_with(const std::vector<int64_t>& best_ns, const PlannedPart& others) const {
@@ -68,12 +71,23 @@ std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns,
 void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->cost, inputs_->batches[batch]);
   least_ns_[batch] = *search.lower_bound_ns();
-  if (least_ns_[batch] >= limit_ns) return;
-  search.run(Effort::kQuick);
+  if (least_ns_[batch] + part_.beside_ns >= limit_ns) return;
+  const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
   least_ns_[batch] = search.end_ns();
   planned_[batch] = true;
+  if (!part_.known()) part_.beside_ns = beside_ns(batch, packed);
   part_.planned_ns += least_ns_[batch];
   part_.fluid_ns += fluid_ns_[batch];
+}
+
+int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {
+  if (!inputs_->options.beside_ns) return 0;
+  strategy::StepPlan plan{.estimated_ns = least_ns_[batch]};
+  for (const int64_t length : inputs_->batches[batch].lengths)
+    plan.sequences.push_back({.document = std::ssize(plan.sequences), .length_tokens = length});
+  for (const PackedPipeline& pipeline : packed) plan.pipelines.push_back(pipeline.plan);
+  complete(plan, inputs_->cost);
+  return inputs_->options.beside_ns(plan);
 }
 
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {

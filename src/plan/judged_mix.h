@@ -9,34 +9,38 @@
 #include <vector>
 
 #include "plan/fluid.h"
+#include "plan/proposal.h"
 #include "plan/search.h"
 
 namespace sluice::plan {
 
-// The machine, its schemes and the sample batches. The cost model must outlive it, and it the mixes judged.
+// The machine, its schemes and the sample batches, in place of the options'. Options and cost model must
+// outlive it, and it the mixes judged.
 struct JudgingInputs {
-  JudgingInputs(std::vector<SchemeCost> usable, const std::vector<std::vector<int64_t>>& sample_batches,
-                int world_size, const cost::CostModel& model);
+  JudgingInputs(const ProposalOptions& given, std::vector<SchemeCost> usable,
+                const std::vector<std::vector<int64_t>>& sample_batches, const cost::CostModel& model);
 
+  const ProposalOptions& options;
   const cost::CostModel& cost;
-  int ranks = 1;
   std::vector<SchemeCost> schemes;
   std::map<strategy::Scheme, SchemeCost> by_scheme;
   std::vector<SortedBatch> batches;
   FluidTimes fluid;
 };
 
-// The sums of planned times and of fluid estimates, over the batches for which there are both.
+// The sums of planned schedules and of fluid estimates, over the batches for which there are both, and what
+// pull, push and update add to a schedule: much the same for every batch.
 struct PlannedPart {
   int64_t planned_ns = 0;
   int64_t fluid_ns = 0;
+  int64_t beside_ns = 0;
 
   bool known() const { return fluid_ns > 0; }
-  // An estimate times the ratio of the sums, and a plan's time divided by it; unchanged while nothing is
-  // known.
+  // The step that an estimate says: times the ratio of the sums, and what is beside it. And back. Unchanged
+  // while nothing is known.
   int64_t planned(int64_t estimate_ns) const;
   int64_t estimate(int64_t time_ns) const;
-  // REQUIRES: both are known.
+  // By the ratio. REQUIRES: both are known.
   bool operator<(const PlannedPart& other) const;
 };
 
@@ -48,9 +52,9 @@ class JudgedMix {
   const strategy::Strategy& strategy() const { return strategy_; }
   int64_t max_len_tokens() const { return max_len_tokens_; }
   bool holds(size_t batch) const { return fluid_ns_[batch] != FluidTimes::kNever; }
-  // The planned time, where the batch was planned on this mix. Otherwise its estimate, corrected by this
-  // mix's own plans, or by `others` while it has none, and raised to what is proved. FluidTimes::kNever when
-  // the mix does not hold the batch.
+  // A step's time: the plan's, where the batch was planned on this mix. Otherwise its estimate, corrected by
+  // this mix's own plans, or by `others` while it has none, and raised to what is proved. FluidTimes::kNever
+  // when the mix does not hold the batch.
   int64_t time_ns(size_t batch, const PlannedPart& others) const;
   // `best_ns`: by batch, the least time on the mixes already chosen. The sum of what they become with this
   // mix.
@@ -70,13 +74,14 @@ class JudgedMix {
   // less.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
   void plan(size_t batch, int64_t limit_ns);
+  int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;
 
   Mix mix_;
   strategy::Strategy strategy_;
   int64_t max_len_tokens_ = 0;
   const JudgingInputs* inputs_;
   std::vector<int64_t> fluid_ns_;
-  std::vector<int64_t> least_ns_;  // proved, or planned
+  std::vector<int64_t> least_ns_;  // of the schedule: proved, or planned
   std::vector<bool> planned_;
   PlannedPart part_;
   bool probed_ = false;

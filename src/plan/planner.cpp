@@ -54,6 +54,14 @@ std::optional<strategy::Scheme> smallest_scheme(int64_t length, int world_size, 
 
 }  // namespace
 
+void complete(StepPlan& plan, const cost::CostModel& cost) {
+  set_policy(plan, cost.policy());
+  for (strategy::PipelinePlan& pipeline : plan.pipelines) {
+    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
+    if (scheme.pp > 1) pipeline.stage_layers = cost::stage_layers(cost, scheme);
+  }
+}
+
 Planner::Planner(PlannerOptions options, cost::CostModel cost)
     : options_(std::move(options)), cost_(std::move(cost)) {
   const auto count = static_cast<int>(options_.candidates.size());
@@ -108,12 +116,7 @@ std::vector<size_t> Planner::preference(int64_t step) const {
 std::optional<StepPlan> Planner::plan_under_policy(int64_t step,
                                                    const std::vector<Sequence>& sequences) const {
   std::optional<StepPlan> plan = options_.method->plan(*this, step, sequences);
-  if (!plan) return plan;
-  set_policy(*plan, cost_.policy());
-  for (strategy::PipelinePlan& pipeline : plan->pipelines) {
-    const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    if (scheme.pp > 1) pipeline.stage_layers = cost::stage_layers(cost_, scheme);
-  }
+  if (plan) complete(*plan, cost_);
   return plan;
 }
 

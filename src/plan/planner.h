@@ -56,6 +56,10 @@ struct PlannerOptions {
   std::vector<strategy::MemoryPolicy> policies;
 };
 
+// Gives a plan's pipelines what they have beside their units: the cost model's memory policy, and the layers
+// of several stages.
+void complete(strategy::StepPlan& plan, const cost::CostModel& cost);
+
 class Planner {
  public:
   // InputError when there is no candidate, or one cannot run (validate, tp_fault, more stages than

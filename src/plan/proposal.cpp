@@ -22,7 +22,6 @@ constexpr size_t kProbed = 6;                // for each place, until one of the
 constexpr size_t kTries = 3;                 // for each place at the end
 constexpr int kSweeps = 3;                   // over all places
 constexpr int64_t kMostTokens = 20'000'000;  // of all batches
-constexpr int64_t kBesideParts = 8;          // pull and push take less of a step
 constexpr int64_t kLeastGain = 2'000;  // a member lowers the sum by one part in so many, or none is added
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
@@ -51,12 +50,13 @@ class Portfolio {
  public:
   Portfolio(const ProposalOptions& options, const cost::CostModel& cost, std::vector<SchemeCost> schemes)
       : options_(options),
-        inputs_(std::move(schemes), few_batches(options.sample_batches, kMostTokens * options.thoroughness),
-                options.world_size, cost),
+        inputs_(options, std::move(schemes),
+                few_batches(options.sample_batches, kMostTokens * options.thoroughness), cost),
         search_(inputs_.schemes, inputs_.fluid, options.world_size) {}
 
   void choose() {
     judge_uniform();
+    judge_all_shared();
     while (static_cast<int>(members_.size()) < options_.max_strategies && add_member()) {
     }
     for (int sweep = 0; sweep < kSweeps * options_.thoroughness && improve_members(); ++sweep) {
@@ -64,7 +64,6 @@ class Portfolio {
     while (exchange_member()) {
     }
     drop_idle_members();
-    add_all_shared();
   }
   std::vector<Proposal> proposals() const;
 
@@ -87,7 +86,9 @@ class Portfolio {
     return judged_[judged].total_with(best_ns, least_);
   }
 
+  void judge(Mix mix);
   void judge_uniform();
+  void judge_all_shared();
   void update_least();
   void widen(const std::vector<int64_t>& best_ns, size_t place);
   std::vector<size_t> ranking(const std::vector<int64_t>& best_ns, size_t place) const;
@@ -96,7 +97,6 @@ class Portfolio {
   bool improve_members();
   bool exchange_member();
   void drop_idle_members();
-  void add_all_shared();
 
   const ProposalOptions& options_;
   JudgingInputs inputs_;
@@ -106,13 +106,27 @@ class Portfolio {
   std::vector<size_t> members_;  // of judged_; the first holds the context
 };
 
+void Portfolio::judge(Mix mix) {
+  const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
+  if (std::ranges::find(judged_, mix, &JudgedMix::mix) != judged_.end()) return;
+  judged_.emplace_back(std::move(mix), inputs_);
+  judged_.back().probe(unlimited_ns, least_);
+  update_least();
+}
+
 // Strategies of one scheme, planned on a few batches: estimates say least of the widest pipelines.
 void Portfolio::judge_uniform() {
-  const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
-  for (Mix& mix : search_.uniform(times(kUniform))) {
-    judged_.emplace_back(std::move(mix), inputs_);
-    judged_.back().probe(unlimited_ns, least_);
-    update_least();
+  for (Mix& mix : search_.uniform(times(kUniform))) judge(std::move(mix));
+}
+
+// One pipeline whose lanes all share pulls and pushes nothing, which estimates don't say.
+void Portfolio::judge_all_shared() {
+  for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
+    const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
+    if (scheme.share == 1 || scheme.tp * scheme.share != options_.world_size) continue;
+    Mix mix(inputs_.schemes.size(), 0);
+    mix[k] = 1;
+    judge(std::move(mix));
   }
 }
 
@@ -120,7 +134,10 @@ void Portfolio::update_least() {
   least_ = {};
   for (const JudgedMix& judged : judged_) {
     const PlannedPart& part = judged.planned_part();
-    if (part.known() && (!least_.known() || part < least_)) least_ = part;
+    if (!part.known()) continue;
+    const int64_t beside_ns = least_.known() ? std::min(least_.beside_ns, part.beside_ns) : part.beside_ns;
+    if (!least_.known() || part < least_) least_ = part;
+    least_.beside_ns = beside_ns;
   }
 }
 
@@ -218,34 +235,6 @@ void Portfolio::drop_idle_members() {
     if (holder == members_.end() || sum(best_without(place)) > sum(best())) continue;
     if (place == 0) std::swap(members_.front(), *holder);
     members_.erase(place == 0 ? holder : members_.begin() + static_cast<std::ptrdiff_t>(place));
-  }
-}
-
-// Schedules don't say that a step of one pipeline whose lanes all share parameters pulls and pushes nothing,
-// which is up to a tenth of other steps. These strategies, one for each TP degree, are proposed where their
-// schedules are longer by no more than that, the best first; who makes a planner of the candidates has the
-// clock's times.
-void Portfolio::add_all_shared() {
-  if (inputs_.batches.empty()) return;
-  const std::vector<int64_t> unlimited_ns(inputs_.batches.size(), kNever);
-  std::vector<std::pair<int64_t, size_t>> all_shared;
-  for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
-    const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
-    if (scheme.share == 1 || scheme.tp * scheme.share != inputs_.ranks) continue;
-    Mix mix(inputs_.schemes.size(), 0);
-    mix[k] = 1;
-    const auto at = std::ranges::find(judged_, mix, &JudgedMix::mix);
-    const auto index = static_cast<size_t>(at - judged_.begin());
-    if (at == judged_.end()) judged_.emplace_back(std::move(mix), inputs_);
-    if (!judged_[index].probed()) judged_[index].probe(unlimited_ns, least_);
-    all_shared.emplace_back(judged_[index].total_with(unlimited_ns, least_), index);
-  }
-  std::ranges::sort(all_shared);
-  const int64_t best_ns = sum(best());
-  for (const auto& [total_ns, index] : all_shared) {
-    const bool full = static_cast<int>(members_.size()) >= options_.max_strategies;
-    if (full || total_ns - total_ns / kBesideParts > best_ns) return;
-    if (std::ranges::find(members_, index) == members_.end()) members_.push_back(index);
   }
 }
 

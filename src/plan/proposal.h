@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/feasible.h"
 #include "cost/cost_model.h"
+#include "strategy/step_plan.h"
 #include "strategy/strategy.h"
 
 namespace sluice::plan {
@@ -17,6 +19,8 @@ struct ProposalOptions {
   // Lengths of sequences by batch, such as training will see; every batch counts the same
   // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
+  // What pull, push and update add to a plan's schedule; strategies are judged by the sum. Empty: nothing.
+  std::function<int64_t(const strategy::StepPlan&)> beside_ns;
   int max_strategies = 8;
   int max_cp = 1;     // most lanes of a pipeline
   int max_share = 1;  // most of them that share parameters
@@ -37,7 +41,7 @@ struct Proposal {
   int64_t max_len_tokens = 0;     // the longest sequence that it holds
   double frequency = 0;           // the share of sample batches that it plans best; of equals the first
   LongestRange longest;           // of the sample batches that it plans best
-  int64_t mean_estimated_ns = 0;  // over the sample batches that it holds; 0 when it holds none
+  int64_t mean_estimated_ns = 0;  // of a step, over the sample batches that it holds; 0 when it holds none
 };
 
 // Of batches with more than 20M tokens in all as many as have those, evenly spread, stand for all.

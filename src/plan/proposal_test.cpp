@@ -140,19 +140,24 @@ TEST(Proposal, KeepsToTheNumberOfStrategies) {
   EXPECT_EQ(proposed[0].frequency, 1.0);
 }
 
-// Its steps pull and push nothing, which no schedule says: the clock is to choose.
-// With one TP rank and with two; of four and eight schedules are longer by more than an eighth.
-TEST(Proposal, StrategiesShareAllParametersOverAllRanks) {
+// Strategies that pull and push as long as they compute are proposed where those that pull nothing are longer
+// still, and not otherwise.
+TEST(Proposal, IsJudgedByStepsNotBySchedules) {
   const cost::CostModel cost = test_cost();
   ProposalOptions options{
-      .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8};
-  const auto shares_all = [](const Proposal& proposal) {
-    const std::vector<strategy::Pipeline>& pipelines = proposal.strategy.pipelines;
-    return pipelines.size() == 1 && pipelines[0].scheme.tp * pipelines[0].scheme.share == 8;
+      .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8, .max_share = 8};
+  const auto shares_all = [](const strategy::Strategy& strategy) {
+    const strategy::Scheme& scheme = strategy.pipelines.front().scheme;
+    return strategy.pipelines.size() == 1 && scheme.tp * scheme.share == 8;
   };
-  EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 0);
-  options.max_share = 8;
-  EXPECT_EQ(std::ranges::count_if(propose(options, cost).or_throw(), shares_all), 2);
+  for (const bool shared_pull : {false, true}) {
+    options.beside_ns = [&](const strategy::StepPlan& plan) {
+      return shares_all(plan.strategy()) == shared_pull ? plan.estimated_ns : 0;
+    };
+    const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost).or_throw());
+    EXPECT_EQ(std::ranges::all_of(proposed, shares_all), !shared_pull);
+    EXPECT_EQ(std::ranges::any_of(proposed, shares_all), !shared_pull);
+  }
 }
 
 TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
