@@ -194,7 +194,9 @@ TEST(Build, EmptyPipelineTakesNoPart) {
   const StepGraph graph = Small().build("<1,1,1> + <2,2,1>", {"30", "-"}, 5);
   EXPECT_EQ(graph.links->strategy.pipelines.size(), 1u);
   for (const Node& node : graph.nodes) {
-    if (node.at() != nullptr) EXPECT_EQ(node.at()->pipeline, 0) << label(node);
+    if (node.at() != nullptr) {
+      EXPECT_EQ(node.at()->pipeline, 0) << label(node);
+    }
   }
   EXPECT_THAT(graph.links->layout.holdings(1), IsEmpty());
 }

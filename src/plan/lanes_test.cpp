@@ -31,8 +31,7 @@ std::vector<int64_t> random_lengths(base::Rng& rng, int64_t most, int64_t longes
   return lengths;
 }
 
-PackedPipeline pack_all(const SchemeCost& scheme, const cost::CostModel& cost,
-                        const std::vector<int64_t>& lengths) {
+PackedPipeline pack_all(const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
   std::vector<int> members(lengths.size());
   std::iota(members.begin(), members.end(), 0);
   return pack(pipeline_of(scheme.scheme()), scheme, lengths, members);
@@ -61,7 +60,7 @@ TEST(Lanes, PlansAreValidScoredByTheirScheduleAndAboveTheBound) {
     const SchemeCost priced(scheme, cost, scheme.ranks());
     const std::vector<int64_t> lengths =
         random_lengths(rng, 30, std::min<int64_t>(priced.max_len_tokens(), 20'000));
-    const PackedPipeline packed = pack_all(priced, cost, lengths);
+    const PackedPipeline packed = pack_all(priced, lengths);
     ASSERT_NO_THROW(strategy::validate(step_plan_of(packed, lengths), scheme.ranks())) << "seed " << seed;
     const schedule::PipelineLoad load = schedule::pipeline_load(packed.plan, cost, scheme.ranks());
     ASSERT_EQ(packed.makespan_ns, schedule::schedule_pipeline(load).makespan_ns) << "seed " << seed;
@@ -129,7 +128,7 @@ TEST(Lanes, StaysBetweenTheBoundAndBruteForce) {
     const std::vector<int64_t> lengths = random_lengths(rng, 6, scheme.max_len_tokens());
     const int64_t least = least_on_two_lanes(scheme, lengths);
     ASSERT_LE(bound_ns(scheme, lengths), least + 50) << "seed " << seed;
-    const int64_t ours = pack_all(scheme, cost, lengths).makespan_ns;
+    const int64_t ours = pack_all(scheme, lengths).makespan_ns;
     // lane_ns counts up to a token of each sequence more, with its share of the ring's.
     const int64_t token_ns = 2 * (scheme.lane_ns(3, 1) - scheme.lane_ns(2, 1));
     ASSERT_GE(ours + static_cast<int64_t>(lengths.size()) * token_ns, least) << "seed " << seed;
@@ -190,7 +189,7 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
     const std::vector<SchemeGroup> groups = {{&scheme, 1}};
     const Bound bound = *lower_bound(sorted, groups, FloorTable(sorted, groups));
     by_rings += bound.proof == Proof::kRings ? 1 : 0;
-    ASSERT_GE(pack_all(scheme, cost, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
+    ASSERT_GE(pack_all(scheme, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
     const strategy::Pipeline pipeline = pipeline_of(scheme.scheme());
     UnitTimer timer(pipeline, scheme);
     for (int i = 0; i < 20; ++i)
@@ -239,7 +238,7 @@ TEST(Lanes, HoldWhatTheirChunksHold) {
     EXPECT_EQ(longest, scheme.lane_max_len_tokens() / 2 * 2 * cp);
     EXPECT_EQ(scheme.fewest_lanes(scheme.lane_max_len_tokens()), 1);
     EXPECT_EQ(scheme.fewest_lanes(longest), cp);
-    const PackedPipeline packed = pack_all(scheme, cost, {longest});
+    const PackedPipeline packed = pack_all(scheme, {longest});
     EXPECT_NO_THROW(strategy::validate(step_plan_of(packed, {longest}), cp));
     ASSERT_EQ(packed.plan.units.size(), 1u);
     EXPECT_EQ(packed.plan.units[0].lanes, cp);
@@ -249,7 +248,7 @@ TEST(Lanes, HoldWhatTheirChunksHold) {
 TEST(Lanes, ShortSequencesShareNothing) {
   const cost::CostModel cost = test_cost();
   const SchemeCost scheme({.cp = 4}, cost, 4);
-  const PackedPipeline packed = pack_all(scheme, cost, std::vector<int64_t>(32, 100));
+  const PackedPipeline packed = pack_all(scheme, std::vector<int64_t>(32, 100));
   std::vector<int64_t> tokens(4, 0);
   for (const strategy::Unit& unit : packed.plan.units) {
     EXPECT_EQ(unit.lanes, 1);
@@ -262,7 +261,7 @@ TEST(Lanes, PipelineWithoutSequencesIsEmpty) {
   const cost::CostModel cost = test_cost();
   for (const int pp : {1, 2}) {
     const SchemeCost scheme({.pp = pp, .cp = 3}, cost, 6);
-    const PackedPipeline packed = pack_all(scheme, cost, {});
+    const PackedPipeline packed = pack_all(scheme, {});
     EXPECT_EQ(packed.makespan_ns, 0);
     EXPECT_TRUE(packed.plan.units.empty());
   }

@@ -139,7 +139,9 @@ TEST(FlexSp, MicroBatchesArePassesOfGroupsThatExchangeHeads) {
   std::set<int> widths;
   for (const strategy::Unit& unit : pipeline.units) {
     widths.insert(unit.lanes);
-    if (unit.lanes > 1) EXPECT_EQ(unit.exchange, strategy::Exchange::kHeads);
+    if (unit.lanes > 1) {
+      EXPECT_EQ(unit.exchange, strategy::Exchange::kHeads);
+    }
   }
   EXPECT_GT(widths.size(), 1u) << "groups of different sizes";
   // Its own estimate of a micro-batch is the clock's.
