@@ -84,6 +84,10 @@ Json run_json(const report::SystemRun& run) {
     strategies.push_back(step.strategy);
     switch_share += static_cast<double>(step.shares.between_ns) / static_cast<double>(run.steps.size());
   }
+  // One stands for all where it never changes.
+  if (std::ranges::count(strategies, strategies.front()) == std::ssize(strategies)) {
+    strategies = Json::array({strategies.front()});
+  }
   return {{"configuration", run.configuration},
           {"mean_ns", summary.mean_step_ns},
           {"std_ns", summary.std_step_ns},
