@@ -85,7 +85,7 @@ Json run_json(const report::SystemRun& run) {
     switch_share += static_cast<double>(step.shares.between_ns) / static_cast<double>(run.steps.size());
   }
   // One stands for all where it never changes.
-  if (std::ranges::count(strategies, strategies.front()) == std::ssize(strategies)) {
+  if (!strategies.empty() && std::ranges::count(strategies, strategies.front()) == std::ssize(strategies)) {
     strategies = Json::array({strategies.front()});
   }
   return {{"configuration", run.configuration},
