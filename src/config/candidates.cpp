@@ -115,10 +115,7 @@ int64_t beside_schedule_ns(const plan::Planner& planner, const model::ParameterT
   }
   if (held.empty()) return 0;
   std::ranges::stable_sort(held, {}, [](const auto& batch) { return batch.first; });
-  std::vector<strategy::Sequence> sequences;
-  for (const int64_t length : *held[held.size() / 2].second) {
-    sequences.push_back({.document = std::ssize(sequences), .length_tokens = length});
-  }
+  const std::vector<strategy::Sequence> sequences = plan::sequences_of(*held[held.size() / 2].second);
   return beside_schedule_ns(planner.plan(0, sequences), table, planner.cost(), task.world_size);
 }
 

@@ -48,10 +48,7 @@ class Freedom : public testing::TestWithParam<Setting> {
         model::parameter_table(task.cost.options().shape, task.cost.program());
     int64_t total_ns = 0;
     for (const std::vector<int64_t>& lengths : batches) {
-      std::vector<strategy::Sequence> sequences;
-      for (const int64_t length : lengths)
-        sequences.push_back({.document = std::ssize(sequences), .length_tokens = length});
-      total_ns += graph::build(planner.plan(0, sequences), table, planner.cost(), ranks,
+      total_ns += graph::build(planner.plan(0, plan::sequences_of(lengths)), table, planner.cost(), ranks,
                                {.disabled_passes = {"verify"}})
                       .makespan_ns;
     }

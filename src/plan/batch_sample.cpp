@@ -91,4 +91,11 @@ std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> le
   return batches;
 }
 
+std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths) {
+  std::vector<strategy::Sequence> sequences;
+  for (const int64_t length : lengths)
+    sequences.push_back({.document = std::ssize(sequences), .length_tokens = length});
+  return sequences;
+}
+
 }  // namespace sluice::plan

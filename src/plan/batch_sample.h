@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "strategy/step_plan.h"
+
 namespace sluice::plan {
 
 struct BatchSampleOptions {
@@ -22,5 +24,8 @@ struct BatchSampleOptions {
 // seed. REQUIRES: lengths >= 1, at least one of them; batches and tokens_per_step >= 1.
 std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> lengths,
                                                      const BatchSampleOptions& options);
+
+// A batch as a planner is given it, its documents counted from 0.
+std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths);
 
 }  // namespace sluice::plan

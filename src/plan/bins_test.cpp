@@ -17,6 +17,12 @@ std::vector<PackItem> items_of(const std::vector<int64_t>& tokens) {
   return items;
 }
 
+std::vector<PackItem> random_items(base::Rng rng, int count) {
+  std::vector<int64_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(rng.between(1, 100));
+  return items_of(tokens);
+}
+
 int64_t tokens_of(const std::vector<PackItem>& items, const std::vector<int>& bin) {
   int64_t tokens = 0;
   for (const int item : bin) tokens += items[static_cast<size_t>(item)].tokens;
@@ -67,10 +73,7 @@ void expect_each_once(const Bins& bins, size_t count) {
 
 TEST(Bins, FirstFitDecreasingStaysCloseToTheFewestBins) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    base::Rng rng(seed, 3);
-    std::vector<int64_t> tokens;
-    for (int i = 0; i < 6; ++i) tokens.push_back(rng.between(1, 100));
-    const std::vector<PackItem> items = items_of(tokens);
+    const std::vector<PackItem> items = random_items(base::Rng(seed, 3), 6);
     const Bins bins = first_fit_decreasing(items, 100);
     expect_each_once(bins, items.size());
     for (const std::vector<int>& bin : bins) EXPECT_LE(tokens_of(items, bin), 100);
@@ -81,10 +84,7 @@ TEST(Bins, FirstFitDecreasingStaysCloseToTheFewestBins) {
 
 TEST(Bins, BalanceStaysCloseToTheLeastLargestWork) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    base::Rng rng(seed, 4);
-    std::vector<int64_t> tokens;
-    for (int i = 0; i < 7; ++i) tokens.push_back(rng.between(1, 100));
-    const std::vector<PackItem> items = items_of(tokens);
+    const std::vector<PackItem> items = random_items(base::Rng(seed, 4), 7);
     const std::optional<Bins> bins = balance(items, 3, 1000);
     ASSERT_TRUE(bins.has_value());
     expect_each_once(*bins, items.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/batch_sample.h"
 #include "plan/planner.h"
 
 namespace sluice::plan {
@@ -82,9 +83,8 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
 
 int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {
   if (!inputs_->options.beside_ns) return 0;
-  strategy::StepPlan plan{.estimated_ns = least_ns_[batch]};
-  for (const int64_t length : inputs_->batches[batch].lengths)
-    plan.sequences.push_back({.document = std::ssize(plan.sequences), .length_tokens = length});
+  strategy::StepPlan plan{.sequences = sequences_of(inputs_->batches[batch].lengths),
+                          .estimated_ns = least_ns_[batch]};
   for (const PackedPipeline& pipeline : packed) plan.pipelines.push_back(pipeline.plan);
   complete(plan, inputs_->cost);
   return inputs_->options.beside_ns(plan);

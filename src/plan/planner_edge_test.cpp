@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -14,14 +15,6 @@ namespace {
 
 using strategy::Sequence;
 using strategy::StepPlan;
-
-std::vector<Sequence> sequences_of(const std::vector<int64_t>& lengths) {
-  std::vector<Sequence> sequences;
-  for (const int64_t length : lengths) {
-    sequences.push_back({.document = static_cast<int64_t>(sequences.size()), .length_tokens = length});
-  }
-  return sequences;
-}
 
 Planner planner_of(const std::vector<std::string>& texts, int world_size, Effort effort = Effort::kFull) {
   PlannerOptions options{.world_size = world_size, .effort = effort};

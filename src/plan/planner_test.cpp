@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/memory_cost.h"
+#include "plan/batch_sample.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -22,14 +23,6 @@ PlannerOptions options_of(const std::vector<std::string>& texts) {
   PlannerOptions options{.world_size = kWorld};
   for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
   return options;
-}
-
-std::vector<Sequence> sequences_of(const std::vector<int64_t>& lengths) {
-  std::vector<Sequence> sequences;
-  for (const int64_t length : lengths) {
-    sequences.push_back({.document = static_cast<int64_t>(sequences.size()), .length_tokens = length});
-  }
-  return sequences;
 }
 
 std::vector<Sequence> random_sequences(uint64_t seed, int64_t longest) {
