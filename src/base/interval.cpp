@@ -12,10 +12,11 @@ Interval intersect(Interval a, Interval b) {
   return both.empty() ? Interval{} : both;
 }
 
+// size = whole * parts + rest: no product exceeds 64 bits while there are fewer than 2^31 parts.
 Interval even_part(int64_t size, int64_t parts, int64_t index) {
-  const auto boundary = [&](int64_t i) {
-    return static_cast<int64_t>(static_cast<__int128>(size) * i / parts);
-  };
+  const int64_t whole = size / parts;
+  const int64_t rest = size % parts;
+  const auto boundary = [&](int64_t i) { return whole * i + rest * i / parts; };
   return {boundary(index), boundary(index + 1)};
 }
 

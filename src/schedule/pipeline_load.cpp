@@ -17,26 +17,32 @@ using cost::CellKind;
 using cost::CostModel;
 using strategy::PipelinePlan;
 
-// What a unit has on each of its lanes, and what its fullest lane shares with the others. Causal cutting
-// gives every lane the same share of a sequence's attention; a whole sequence is its lane's alone.
+// What a unit has on its lanes, and what its fullest lane shares with the others. Causal cutting gives every
+// lane the same share of a sequence's attention, so that only whole sequences, which are their lane's alone,
+// make lanes differ by more than tokens.
 struct UnitWork {
   UnitWork(const strategy::Unit& unit, int64_t window) {
     for (const strategy::UnitSequence& sequence : unit.sequences)
       shared += cost::Work::of_lane(0, sequence.length_tokens, unit.lanes, window);
+    if (unit.own.empty()) {
+      shared.tokens = unit.tokens();
+      lanes.push_back(shared);
+      return;
+    }
     for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
       cost::Work work{.tokens = unit.tokens_on(lane), .windowed = shared.windowed, .squares = shared.squares};
       int64_t shared_tokens = work.tokens;
-      if (!unit.own.empty()) {
-        for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(lane - unit.first_lane)]) {
-          work += cost::Work::of_lane(0, whole.length_tokens, 1, window);
-          shared_tokens -= whole.length_tokens;
-        }
+      for (const strategy::UnitSequence& whole : unit.own[static_cast<size_t>(lane - unit.first_lane)]) {
+        work += cost::Work::of_lane(0, whole.length_tokens, 1, window);
+        shared_tokens -= whole.length_tokens;
       }
       shared.tokens = std::max(shared.tokens, shared_tokens);
       lanes.push_back(work);
     }
   }
-  std::vector<cost::Work> lanes;
+  cost::Work fullest() const { return *std::ranges::max_element(lanes, {}, &cost::Work::tokens); }
+
+  std::vector<cost::Work> lanes;  // the fullest alone where they differ by tokens alone
   cost::Work shared;
 };
 
@@ -117,18 +123,19 @@ void UnitTimes::write(const cost::Work& work, UnitTable& table, int row) const {
 }
 
 TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, int first_lane) const {
-  return of(lanes, *std::ranges::max_element(lanes, {}, &cost::Work::tokens), first_lane, {});
+  return of(lanes, *std::ranges::max_element(lanes, {}, &cost::Work::tokens),
+            {first_lane, first_lane + std::ssize(lanes)}, {});
 }
 
 TimedUnit UnitTimes::of(const strategy::Unit& unit) const {
   const UnitWork work(unit, cost_.window());
-  return of(work.lanes, work.shared, unit.first_lane, {unit.exchange, unit.nested_lanes});
+  return of(work.lanes, work.shared, {unit.first_lane, unit.end_lane()}, {unit.exchange, unit.nested_lanes});
 }
 
-TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane,
+TimedUnit UnitTimes::of(std::span<const cost::Work> works, const cost::Work& shared, base::Interval lanes,
                         const cost::ExchangeChoice& exchange) const {
   const auto stages = static_cast<size_t>(scheme_.pp);
-  TimedUnit unit{.first_lane = first_lane,
+  TimedUnit unit{.first_lane = static_cast<int>(lanes.begin),
                  .lanes = static_cast<int>(lanes.size()),
                  .fused = fused_,
                  .first_backward_stage = first_backward_stage_,
@@ -136,7 +143,7 @@ TimedUnit UnitTimes::of(std::span<const cost::Work> lanes, const cost::Work& sha
                  .backward_input_ns = std::vector<int64_t>(stages),
                  .backward_weight_ns = std::vector<int64_t>(stages)};
   const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
-  for (const cost::Work& work : lanes) {
+  for (const cost::Work& work : works) {
     raise(unit.tokens, work.tokens);
     for (size_t s = 0; s < stages; ++s) {
       raise(unit.forward_ns[s], forward_[s].of_work(work));
@@ -183,8 +190,7 @@ UnitTimes::Slowest UnitTimes::slowest_of(const PipelinePlan& plan, const strateg
 std::vector<cost::SharedOperations> UnitTimes::operations_of(const Slowest& slowest, CellKind kind,
                                                              size_t stage) const {
   const UnitWork work(slowest.unit, cost_.window());
-  return share_[stage].operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)),
-                                  *std::ranges::max_element(work.lanes, {}, &cost::Work::tokens),
+  return share_[stage].operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), work.fullest(),
                                   slowest.compute_ns);
 }
 
@@ -258,17 +264,16 @@ cost::LanePlace UnitTimes::place(size_t stage, int first_lane, int lanes) const 
       std::span(node_of_lane_[stage]).subspan(static_cast<size_t>(first_lane), static_cast<size_t>(lanes)));
 }
 
-// Lanes without whole sequences differ by tokens alone.
 void UnitTimes::write(const strategy::Unit& unit, const cost::ExchangeChoice& exchange, UnitTable& table,
                       int row) const {
   const UnitWork work(unit, cost_.window());
-  const auto fullest = std::ranges::max_element(work.lanes, {}, &cost::Work::tokens);
-  write(*fullest, table, row);
+  const cost::Work fullest = work.fullest();
+  write(fullest, table, row);
   UnitTable::Head& head = table.head(row);
   head.first_lane = unit.first_lane;
   head.lanes = unit.lanes;
   const int head_lanes = exchange.head_lanes(unit.lanes);
-  if (head_lanes > 1) head.tokens = exchanges_->credit_tokens(head_lanes, fullest->tokens);
+  if (head_lanes > 1) head.tokens = exchanges_->credit_tokens(head_lanes, fullest.tokens);
   const std::span<UnitTable::Cells> cells = table.row(row);
   const auto raise = [](int64_t& to, int64_t value) { to = std::max(to, value); };
   for (size_t s = 0; s < cells.size() && !unit.own.empty(); ++s) {

@@ -118,7 +118,8 @@ class UnitTimes {
   cost::ExchangeChoice cheapest_exchange(const strategy::Unit& unit, int64_t max_tokens) const;
 
  private:
-  TimedUnit of(std::span<const cost::Work> lanes, const cost::Work& shared, int first_lane,
+  // `works`: those of the lanes, of which those that no stage waits for may be left out.
+  TimedUnit of(std::span<const cost::Work> works, const cost::Work& shared, base::Interval lanes,
                const cost::ExchangeChoice& exchange) const;
   void add_exchange(TimedUnit& unit, const cost::Work& shared, const cost::ExchangeChoice& exchange) const;
   // Of a pass, the unit that takes longest in such a cell, what it computes and what its exchange exposes.
