@@ -9,13 +9,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostTargets = 6;       // pipelines of a group
-constexpr size_t kMostMoved = 128;    // sequences of a pipeline
-constexpr int64_t kLeastGain = 2048;  // the part that a step has to bring
+constexpr int kMostTargets = 6;  // pipelines of a group
 
 }  // namespace
 
@@ -122,13 +121,11 @@ std::vector<int> Assignment::soonest_of_groups() const {
 }
 
 Assignment::Step Assignment::best_step(const Pipeline& from, int64_t goal_ns) const {
-  Step best{.end_ns = end_ns(from) - end_ns(from) / kLeastGain};
-  const size_t stride = 1 + from.members.size() / kMostMoved;
+  Step best{.end_ns = end_ns(from) - end_ns(from) / kNegligiblePart};
   for (const int to : soonest_of_groups()) {
     const Pipeline& other = pipelines_[static_cast<size_t>(to)];
     if (&other == &from || end_ns(other) >= best.end_ns) continue;
-    for (size_t m = 0; m < from.members.size(); m += stride) {
-      const int sequence = from.members[m];
+    for (const int sequence : from.members) {
       if (!fits(sequence, other.group)) continue;
       consider(from, {.sequence = sequence, .to = to}, best);
       try_swaps(from, sequence, to, best);
@@ -138,8 +135,8 @@ Assignment::Step Assignment::best_step(const Pipeline& from, int64_t goal_ns) co
   return best;
 }
 
-void Assignment::improve(int64_t goal_ns, int most_steps) {
-  for (int step = 0; step < most_steps; ++step) {
+void Assignment::improve(int64_t goal_ns) {
+  for (size_t step = 0; step < floors_->sequences(); ++step) {
     Pipeline& from = pipelines_[static_cast<size_t>(last())];
     if (end_ns(from) <= goal_ns) return;
     const Step best = best_step(from, goal_ns);

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/bound.h"
+#include "plan/floor_table.h"
 
 namespace sluice::plan {
 
@@ -28,11 +28,10 @@ class Assignment {
   void place(std::span<const int> pipeline_of);
 
   // Moves and swaps sequences of the pipeline that ends last while that lowers the later end of the two
-  // pipelines concerned by at least 0.05 %, until it ends by `goal_ns`, at most `most_steps` times. The best
-  // of moves, and of swaps with the neighbours of the ideal partner, to those of each group that end first,
-  // of sequences that are spread over a pipeline that has many; the first of equals, and of those that reach
-  // the goal.
-  void improve(int64_t goal_ns, int most_steps);
+  // pipelines concerned by kNegligiblePart at least, until it ends by `goal_ns`, at most once for each
+  // sequence. The best of moves, and of swaps with the neighbours of the ideal partner, to those of each
+  // group that end first; the first of equals, and of those that reach the goal.
+  void improve(int64_t goal_ns);
 
   int64_t estimated_ns() const;  // of the pipeline that ends last
   int64_t end_ns(int pipeline) const { return end_ns(pipelines_[static_cast<size_t>(pipeline)]); }

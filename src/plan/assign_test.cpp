@@ -95,7 +95,7 @@ TEST(Assign, ImproveEndsWhereNoMoveHelps) {
     Assignment assignment(floors, kGroupOf, of.overheads_ns);
     assignment.fill(std::vector<int64_t>{1, 1}, -1);
     const int64_t before_ns = assignment.estimated_ns();
-    assignment.improve(0, 1000);
+    assignment.improve(0);
     const int64_t after_ns = assignment.estimated_ns();
     ASSERT_LE(after_ns, before_ns);
     int last = 0;

@@ -76,45 +76,21 @@ Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens) {
   return fitting;
 }
 
-std::optional<Bins> follow(std::span<const PackItem> items, std::span<const int64_t> targets,
-                           int64_t capacity_tokens) {
-  const int64_t work_ns =
-      std::accumulate(items.begin(), items.end(), int64_t{0},
-                      [](int64_t sum, const PackItem& item) { return sum + item.work_ns; });
-  const int64_t all = std::accumulate(targets.begin(), targets.end(), int64_t{0});
-  Bins result(targets.size());
-  std::vector<int64_t> lacking_ns, room(targets.size(), capacity_tokens);
-  for (const int64_t target : targets) {
-    lacking_ns.push_back(static_cast<int64_t>(cost::Wide{work_ns} * target / all));
-  }
-  for (const int index : descending(items, [](const PackItem& item) { return item.work_ns; })) {
-    const PackItem& item = items[static_cast<size_t>(index)];
-    size_t best = result.size();
-    for (size_t bin = 0; bin < result.size(); ++bin) {
-      if (room[bin] < item.tokens) continue;
-      if (best == result.size() || lacking_ns[bin] > lacking_ns[best]) best = bin;
-    }
-    if (best == result.size()) return std::nullopt;
-    result[best].push_back(index);
-    lacking_ns[best] -= item.work_ns;
-    room[best] -= item.tokens;
-  }
-  const bool empty = std::any_of(result.begin(), result.end(), [](const auto& bin) { return bin.empty(); });
-  return empty ? std::nullopt : std::optional(std::move(result));
+int64_t even_micro_batches(int64_t work_ns, int64_t micro_batch_ns, int pp) {
+  const cost::Wide squared = cost::Wide{work_ns} * (pp - 1) / (2 * std::max<int64_t>(micro_batch_ns, 1));
+  return std::max<int64_t>(1, square_root(static_cast<int64_t>(squared)));
 }
 
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
                                     Seeds seeds) {
-  const auto squared =
-      static_cast<int64_t>(cost::Wide{work_ns} * 6 * (pp - 1) / (10 * std::max<int64_t>(micro_batch_ns, 1)));
-  const int64_t middle = square_root(squared);
+  const int64_t middle = even_micro_batches(work_ns, micro_batch_ns, pp);
   std::vector<int> counts;
   const auto add = [&](int64_t count) {
     counts.push_back(static_cast<int>(std::clamp<int64_t>(count, fewest, items)));
   };
   add(middle);
   if (seeds.has(Seed::kNearCounts)) add(middle - 1), add(middle + 1);
-  if (seeds.has(Seed::kFarCounts)) add(middle / 2), add(middle * 3 / 2);
+  if (seeds.has(Seed::kFarCounts)) add(middle / 2), add(middle * 2);
   if (seeds.has(Seed::kStageCounts)) add(pp), add(int64_t{2} * pp);
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());

@@ -31,14 +31,12 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
 // finds. REQUIRES: each item fits a bin.
 Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens);
 
-// Bins whose work follows `targets` (relative, in order of injection): the most work first, each to the bin
-// furthest below its share among those with room. Nothing when an item finds no room or a bin stays empty.
-std::optional<Bins> follow(std::span<const PackItem> items, std::span<const int64_t> targets,
-                           int64_t capacity_tokens);
+// V of V equal micro-batches with which a pipeline of PP stages takes least. The time is about
+// (W/V + c)·(V + PP − 1), but weight gradients that are split off fill half of the bubble: W + c·V +
+// W·(PP − 1)/2V, least at V = √(W·(PP − 1)/2c). At least 1.
+int64_t even_micro_batches(int64_t work_ns, int64_t micro_batch_ns, int pp);
 
-// The numbers of micro-batches worth trying, ascending, within [fewest, items]. With V equal micro-batches of
-// a pipeline the time is about (W/V + c)·(V + PP − 1), least at V = √(W·(PP − 1)/c); splitting weight
-// gradients off fills part of the bubble, which lowers it to √(0.6·W·(PP − 1)/c).
+// The numbers of micro-batches worth trying, ascending, within [fewest, items]: about that one.
 std::vector<int> micro_batch_counts(int64_t work_ns, int64_t micro_batch_ns, int pp, int fewest, int items,
                                     Seeds seeds = {});
 

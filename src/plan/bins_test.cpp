@@ -107,8 +107,8 @@ TEST(Bins, BalanceLeavesNoBinEmptyEvenWithoutWork) {
 }
 
 TEST(Bins, CountsLieWithinTheirLimitsAndSurroundTheRoot) {
-  // √(0.6 · 1000 · 3 / 8) = 15.
-  EXPECT_EQ(micro_batch_counts(1000, 8, 4, 2, 64), (std::vector<int>{4, 7, 8, 14, 15, 16, 22}));
+  // √(1000 · 3 / (2 · 8)) = 13.
+  EXPECT_EQ(micro_batch_counts(1000, 8, 4, 2, 64), (std::vector<int>{4, 6, 8, 12, 13, 14, 26}));
   EXPECT_EQ(micro_batch_counts(1000, 8, 4, 3, 3), (std::vector<int>{3}));
   EXPECT_EQ(micro_batch_counts(1000, 0, 2, 1, 1), (std::vector<int>{1}));
 }

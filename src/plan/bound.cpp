@@ -5,6 +5,7 @@
 #include <set>
 
 #include "plan/longest.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
@@ -14,13 +15,7 @@ using cost::Work;
 
 constexpr int kRounds = 40;
 constexpr int kTrialRounds = 12;
-constexpr int kSingleRounds = 6;  // of one group, whose price does not matter
-constexpr int kTrials = 10;
-constexpr int64_t kUnitPrice = int64_t{1} << 20;
-constexpr int64_t kMaxPrice = int64_t{1} << 24;
-constexpr int64_t kWhole = 1024;  // of a share of constants
-// Prices times floors stay within 64 bits; capping a floor (at 4.5 minutes) only weakens the bound.
-constexpr int64_t kMaxFloorNs = int64_t{1} << 38;
+constexpr int64_t kWhole = SchemeFloors::kWholePart;  // of a price, and of a share of constants
 
 // The groups that hold more than a threshold, and the sequences, longest first, that only they hold.
 struct Class {
@@ -45,25 +40,19 @@ std::vector<Class> classes_of(std::span<const int64_t> lengths, std::span<const 
   return classes;
 }
 
+// Of one sequence more than there are pipelines that hold them, two share one.
 int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                       const FloorTable& floors) {
-  constexpr size_t kMostShared = 4;
   size_t pipelines = 0;
   for (const size_t k : of.groups) pipelines += static_cast<size_t>(groups[k].pipelines);
-  int64_t best_ns = 0;
-  for (size_t shared = 1; shared <= kMostShared && shared * pipelines < of.sequences; ++shared) {
-    const size_t last = shared * pipelines;  // the shortest that could be met
-    int64_t least_ns = std::numeric_limits<int64_t>::max();
-    for (const size_t k : of.groups) {
-      Work work;
-      for (size_t i = last - shared; i <= last; ++i) work += groups[k].scheme->work_of(lengths[i]);
-      const int64_t busy_ns =
-          groups[k].scheme->floors().floor_ns(floors.stage(k), work, static_cast<int>(shared) + 1);
-      least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
-    }
-    best_ns = std::max(best_ns, least_ns);
+  if (of.sequences <= pipelines) return 0;
+  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  for (const size_t k : of.groups) {
+    const Work two = groups[k].scheme->work_of(lengths.subspan(pipelines - 1, 2));
+    const int64_t busy_ns = groups[k].scheme->floors().floor_ns(floors.stage(k), two, 2);
+    least_ns = std::min(least_ns, busy_ns + floors.fill_ns(k));
   }
-  return best_ns;
+  return least_ns;
 }
 
 // By group, what rings add at least to the floors of the longest sequences; nothing to those after them.
@@ -95,7 +84,7 @@ class PriceSearch {
   // Until it proves more than `enough_ns`.
   Bound run(int rounds, int64_t enough_ns = std::numeric_limits<int64_t>::max()) {
     Bound best;
-    for (int round = 0; round < (class_.groups.size() == 1 ? kSingleRounds : rounds); ++round) {
+    for (int round = 0; round < (class_.groups.size() == 1 ? kTrialRounds : rounds); ++round) {
       for (const size_t k : class_.groups) fills_[k] = fill(k);
       const int64_t bound_ns = evaluate();
       least_ns_ = std::max(least_ns_, bound_ns);
@@ -119,7 +108,7 @@ class PriceSearch {
     };
     for (const size_t k : class_.groups) least = std::min(least, floor_ns(k));
     for (const size_t k : class_.groups) {
-      prices_[k] = std::max<int64_t>(1, static_cast<int64_t>(Wide{kUnitPrice} * least / floor_ns(k)));
+      prices_[k] = std::max<int64_t>(1, static_cast<int64_t>(Wide{kWhole} * least / floor_ns(k)));
     }
   }
 
@@ -128,13 +117,14 @@ class PriceSearch {
     shares_ns_.assign(groups_.size(), 0);
     Wide priced = 0;
     for (size_t i = 0; i < class_.sequences; ++i) {
-      int64_t least = std::numeric_limits<int64_t>::max();
+      Wide least = -1;
       size_t cheapest = 0;
       for (const size_t k : class_.groups) {
         if (floors_.floor_ns(i, k) == FloorTable::kDoesNotFit || i < first_[k]) continue;
-        const int64_t cost = prices_[k] * std::min(floor_ns(i, k), kMaxFloorNs);
-        if (cost < least) cheapest = k;
-        least = std::min(least, cost);
+        const Wide cost = Wide{prices_[k]} * floor_ns(i, k);
+        if (least >= 0 && cost >= least) continue;
+        cheapest = k;
+        least = cost;
       }
       priced += least;
       loads_ns_[cheapest] += floor_ns(i, cheapest);
@@ -150,7 +140,8 @@ class PriceSearch {
   }
 
   int64_t floor_ns(size_t sequence, size_t k) const {
-    const int64_t left_out_ns = floors_.share_ns(sequence, k) * (kWhole - parts_[k]) / kWhole;
+    const auto left_out_ns =
+        static_cast<int64_t>(Wide{floors_.share_ns(sequence, k)} * (kWhole - parts_[k]) / kWhole);
     const int64_t ring_ns = rings_ != nullptr && sequence < (*rings_)[k].size() ? (*rings_)[k][sequence] : 0;
     return floors_.floor_ns(sequence, k) - left_out_ns + ring_ns;
   }
@@ -160,7 +151,8 @@ class PriceSearch {
     int64_t micro_batches = 1;  // of those that lose least
   };
   Fill fill(size_t k) const {
-    const int64_t constant_ns = floors_.constant_ns(k) * (kWhole - parts_[k]) / kWhole;
+    const auto constant_ns =
+        static_cast<int64_t>(Wide{floors_.constant_ns(k)} * (kWhole - parts_[k]) / kWhole);
     // What rings expose fills the time that a bubble leaves.
     if (rings_ != nullptr && !(*rings_)[k].empty())
       return {.ns = std::min(floors_.fill_ns(k) + constant_ns, least_ns_)};
@@ -169,20 +161,22 @@ class PriceSearch {
     return {.ns = std::min(lost_ns, least_ns_), .micro_batches = most.micro_batches};
   }
 
+  // Steps shrink as 1/round, whose sum has no limit: far prices are reached, near ones are not overshot.
+  static Wide damped(Wide step, int round) { return 2 * step / (3 + round); }
+
   // A group with more than its share gets dearer; constants are shared by tokens where these fill more than
   // the micro-batches that lose least.
   void adjust(int64_t bound_ns, int round) {
     for (const size_t k : class_.groups) {
       const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fills_[k].ns;
       const int64_t excess = std::clamp(load_ns - bound_ns, -bound_ns / 2, bound_ns);
-      const Wide step =
-          Wide{prices_[k]} * excess * 4 / (Wide{std::max<int64_t>(bound_ns, 1)} * (6 + 2 * round));
-      prices_[k] = std::clamp<int64_t>(prices_[k] + static_cast<int64_t>(step), 1, kMaxPrice);
+      const Wide step = damped(Wide{prices_[k]} * excess, round) / std::max<int64_t>(bound_ns, 1);
+      prices_[k] = std::max<int64_t>(prices_[k] + static_cast<int64_t>(step), 1);
       const int64_t constant_ns = floors_.constant_ns(k) * fills_[k].micro_batches;
       if (constant_ns == 0) continue;
       const int64_t fuller_ns =
           std::clamp(shares_ns_[k] / groups_[k].pipelines - constant_ns, -constant_ns, constant_ns);
-      const Wide more = Wide{kWhole} * 4 * fuller_ns / (Wide{constant_ns} * (6 + 2 * round));
+      const Wide more = damped(Wide{kWhole} * fuller_ns, round) / constant_ns;
       parts_[k] = std::clamp<int64_t>(parts_[k] + static_cast<int64_t>(more), 0, kWhole);
     }
   }
@@ -283,10 +277,9 @@ int64_t raised(int64_t low_ns, int64_t enough_ns, const Excluded& excluded) {
     if (excluded(enough_ns - 1)) return enough_ns - 1;
     high = enough_ns - 1;
   }
-  for (int trial = 0; trial < kTrials && high - low > 1 + low / 2000; ++trial) {
-    const int64_t middle = trial == 0 ? low + 1 + low / 2000 : low + (high - low) / 2;
-    (excluded(middle) ? low : high) = middle;
-  }
+  const int64_t step = 1 + low / kNegligiblePart;
+  for (int64_t trial = low + step; high - low > step; trial = low + (high - low) / 2)
+    (excluded(trial) ? low : high) = trial;
   return low;
 }
 
@@ -307,14 +300,13 @@ void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGro
                   });
 }
 
-// The first few, and those that some groups do not take.
+// Those that some groups do not take, and as many as can be looked at.
 bool longest_exceed(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                     const FloorTable& floors, LongestSequences& longest) {
-  constexpr size_t kFew = 12;
   const std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups, floors);
   if (!first) return true;
   std::vector<size_t> counts = *first;
-  for (const size_t few : {kFew, LongestSequences::kMost}) counts.push_back(std::min(few, lengths.size()));
+  counts.push_back(std::min(LongestSequences::kMost, lengths.size()));
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   const size_t most = std::min(LongestSequences::kMost, lengths.size());
@@ -351,30 +343,6 @@ const char* name_of(Proof proof) {
     case Proof::kLongest: return "longest";
   }
   return "";
-}
-
-FloorTable::FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups)
-    : sequences_(lengths.size()), tokens_(lengths.begin(), lengths.end()) {
-  const Work all = groups.empty() ? Work{} : groups.front().scheme->work_of(lengths);
-  const int64_t shortest = lengths.empty() ? 0 : lengths.back();
-  floors_ns_.reserve(groups.size() * sequences_);
-  for (const SchemeGroup& group : groups) {
-    const int stage = group.scheme->floors().busiest_stage(all, shortest);
-    for (const int64_t length : lengths) {
-      const bool fits = length <= group.scheme->max_len_tokens();
-      const int64_t floor_ns = fits ? group.scheme->floors().floor_ns(stage, length) : kDoesNotFit;
-      floors_ns_.push_back(floor_ns);
-      shares_ns_.push_back(fits ? floor_ns - group.scheme->floors().work_floor_ns(stage, length) : 0);
-    }
-    constant_ns_.push_back(group.scheme->floors().constant_ns(stage));
-    bubbles_.emplace_back(*group.scheme, stage, lengths);
-    const bool single = group.scheme->scheme().pp == 1 && group.scheme->scheme().cp == 1;
-    batch_tokens_.push_back(single ? group.scheme->max_len_tokens() : 0);
-    stage_.push_back(stage);
-    fill_ns_.push_back(group.scheme->floors().fill_ns(stage, shortest));
-    const bool holds_all = !lengths.empty() && lengths.front() <= group.scheme->max_len_tokens();
-    longest_path_ns_.push_back(holds_all ? group.scheme->floors().path_ns(lengths.front()) : kNever);
-  }
 }
 
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,

@@ -3,59 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "plan/bubble.h"
-#include "plan/scheme_cost.h"
+#include "plan/floor_table.h"
 
 namespace sluice::plan {
-
-// Pipelines of a strategy that share a scheme.
-struct SchemeGroup {
-  const SchemeCost* scheme = nullptr;
-  int pipelines = 0;
-};
-
-// Least time of every sequence on every group's busiest stage.
-class FloorTable {
- public:
-  static constexpr int64_t kDoesNotFit = -1;
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-  // `lengths` descend.
-  FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups);
-
-  size_t sequences() const { return sequences_; }
-  size_t groups() const { return stage_.size(); }
-  // kDoesNotFit where the group's scheme does not hold the sequence.
-  int64_t floor_ns(size_t sequence, size_t group) const { return floors_ns_[group * sequences_ + sequence]; }
-  // The part of floor_ns that pays for constants, and the whole constant of the group's busiest stage.
-  int64_t share_ns(size_t sequence, size_t group) const { return shares_ns_[group * sequences_ + sequence]; }
-  int64_t constant_ns(size_t group) const { return constant_ns_[group]; }
-  // Where pipelines take nothing but their work and a constant for every micro-batch, because they have one
-  // stage and one lane, what a micro-batch holds; 0 elsewhere.
-  int64_t batch_tokens(size_t group) const { return batch_tokens_[group]; }
-  int64_t tokens(size_t sequence) const { return tokens_[sequence]; }
-  // Of the group's busiest stage.
-  const Bubble& bubble(size_t group) const { return bubbles_[group]; }
-  int stage(size_t group) const { return stage_[group]; }
-  int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
-  // SchemeFloors::path_ns of the longest sequence; kNever where the scheme does not hold it.
-  int64_t longest_path_ns(size_t group) const { return longest_path_ns_[group]; }
-
- private:
-  size_t sequences_;
-  std::vector<int64_t> floors_ns_;  // by group, then sequence
-  std::vector<int64_t> shares_ns_;  // the same
-  std::vector<int64_t> tokens_;     // by sequence
-  std::vector<int64_t> constant_ns_, batch_tokens_;
-  std::vector<Bubble> bubbles_;
-  std::vector<int> stage_;        // by group: the stage that the bound looks at
-  std::vector<int64_t> fill_ns_;  // of that stage
-  std::vector<int64_t> longest_path_ns_;
-};
 
 // What proves a bound; see lower_bound.
 enum class Proof : uint8_t { kPath, kPrices, kPigeonhole, kRings, kLongest };
@@ -87,7 +41,7 @@ struct Bound {
 // - Rings: where groups have lanes, what their sequences have to exchange when all ends by T stands on top of
 //   the floors of these trial values (SchemeFloors::ring_floor_ns). Of these groups V is 1 whatever the
 //   stages: what is exposed may fill a bubble.
-// - Pigeonhole: of the m·D + 1 longest sequences some pipeline of D gets m + 1.
+// - Pigeonhole: of the D + 1 longest sequences some pipeline of D gets two.
 // - Longest: where a group has single lanes, for trial values T: no dispatch of the longest sequences ends by
 // T (plan/longest.h). `lengths` descend. Nothing when a sequence fits no group. Integers only.
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,

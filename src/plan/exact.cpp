@@ -355,7 +355,7 @@ std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths) {
   check_limits(strategy, lengths.size());
   const SortedBatch sorted(std::vector<int64_t>(lengths.begin(), lengths.end()));
-  CandidateSearch search(strategy, schemes, cost, sorted);
+  CandidateSearch search(strategy, schemes, sorted);
   if (!search.lower_bound_ns()) return std::nullopt;
   const std::vector<PackedPipeline> known = search.run(Effort::kFull);
   ExactPlan plan{.pipelines = {}, .makespan_ns = last_end_ns(known)};

@@ -46,7 +46,7 @@ void start_from_few_units(const Packing& packing, int64_t most_cells, UnitImprov
     if (next.makespan_ns < best.makespan_ns) best = std::move(next);
   };
   const auto count = static_cast<int>(packing.sequences.size());
-  for (int lanes = 1; lanes <= packing.lanes(); ++lanes) {
+  for (const int lanes : improver.widths()) {
     if (lanes <= count) start(lanes, false);
     if (lanes > 1 && count > 0 && packing.length(0) >= int64_t{2} * lanes) start(lanes, true);
   }

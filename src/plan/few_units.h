@@ -8,9 +8,9 @@
 
 namespace sluice::plan {
 
-// On one lane, two, and so on up to all: the sequences as one unit a lane, and as a single ring that cuts the
-// longest over these lanes and has the others whole; each improved with so many cells. `best` becomes the one
-// that ends first, where that is sooner than it does. `improver` is that of the packing.
+// On one lane, two, four and so on, and all: the sequences as one unit a lane, and as a single ring that cuts
+// the longest over these lanes and has the others whole; each improved with so many cells. `best` becomes the
+// one that ends first, where that is sooner than it does. `improver` is that of the packing.
 void start_from_few_units(const Packing& packing, int64_t most_cells, UnitImprover& improver,
                           TimedUnits& best);
 

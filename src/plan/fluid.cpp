@@ -91,10 +91,10 @@ Capacity::Capacity(const SchemeCost& scheme, int64_t full_ns, int64_t gathers_ns
 int64_t Capacity::work_ns(int64_t time_ns) const {
   // In parts. The last micro-batch is half full.
   const auto least = static_cast<int64_t>(Wide{time_ns} * kParts / full_ns_) + kParts / 2;
-  const auto cheapest =
-      square_root(static_cast<int64_t>(std::min<Wide>(
-          Wide{bubble_} * kParts * time_ns / std::max<int64_t>(constant_ns_, 1), Wide{1} << 62))) -
-      bubble_;
+  const auto cheapest = square_root(static_cast<int64_t>(std::min<Wide>(
+                            Wide{bubble_} * kParts * time_ns / std::max<int64_t>(constant_ns_, 1),
+                            Wide{std::numeric_limits<int64_t>::max()}))) -
+                        bubble_;
   const int64_t count = std::clamp(std::max(least, cheapest), kParts, kMostMicroBatches * kParts);
   const Wide left_ns = time_ns - Wide{constant_ns_} * (count + bubble_) / kParts;
   return std::max<int64_t>(0, static_cast<int64_t>(left_ns * count / (count + bubble_)));

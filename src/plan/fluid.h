@@ -31,7 +31,7 @@ class Capacity {
 
 class FluidTimes {
  public:
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max() >> 20;
+  static constexpr int64_t kNever = cost::kLongestNs;
 
   // Sequences of a batch that differ by less than an eighth, and that the same schemes hold.
   struct LengthClass {

@@ -21,6 +21,8 @@ class UnitImprover {
   void improve(TimedUnits& best, int64_t most_cells);
   // As UnitTimer's.
   int64_t makespan_ns(const std::vector<strategy::Unit>& units, int64_t limit_ns);
+  // Lanes of units that it tries, ascending: powers of two, and all.
+  const std::vector<int>& widths() const { return widths_; }
 
  private:
   // Where a unit has a sequence: shared, or whole on its lane `own`.
@@ -47,7 +49,7 @@ class UnitImprover {
   int lanes() const { return packing_.lanes(); }
 
   Packing& packing_;
-  std::vector<int> widths_;  // of new units
+  std::vector<int> widths_;
   // Of one question:
   TimedUnits* best_ = nullptr;
   int64_t cells_ = 0;  // left

@@ -70,7 +70,7 @@ std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns,
 }
 
 void JudgedMix::plan(size_t batch, int64_t limit_ns) {
-  CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->cost, inputs_->batches[batch]);
+  CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->batches[batch]);
   least_ns_[batch] = *search.lower_bound_ns();
   if (least_ns_[batch] + part_.beside_ns >= limit_ns) return;
   const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);

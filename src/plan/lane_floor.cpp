@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace sluice::plan {
 namespace {
@@ -36,11 +35,6 @@ std::vector<LaneRun> node_runs(const strategy::Pipeline& pipeline, int gpus_per_
 int64_t LaneFloor::end_ns(LaneRun run) const {
   const auto first = end_ns_.begin() + run.first;
   return *std::max_element(first, first + run.lanes);
-}
-
-int64_t LaneFloor::idle_ns(LaneRun run) const {
-  const auto first = end_ns_.begin() + run.first;
-  return run.lanes * end_ns(run) - std::accumulate(first, first + run.lanes, int64_t{0});
 }
 
 void LaneFloor::raise(LaneRun run, int64_t end_ns) {

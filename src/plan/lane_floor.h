@@ -26,8 +26,7 @@ class LaneFloor {
 
   int lanes() const { return static_cast<int>(end_ns_.size()); }
   int64_t end_ns(int lane) const { return end_ns_[static_cast<size_t>(lane)]; }
-  int64_t end_ns(LaneRun run) const;   // of its last
-  int64_t idle_ns(LaneRun run) const;  // of all its lanes before they are free together
+  int64_t end_ns(LaneRun run) const;  // of its last
   void raise(LaneRun run, int64_t end_ns);
 
   // The run of so many lanes that is free soonest; of equals the one that leaves least idle, then the first.

@@ -9,11 +9,19 @@
 namespace sluice::plan {
 namespace {
 
+// What all its lanes leave idle before they are free together.
+int64_t idle_ns(const LaneFloor& floor, LaneRun run) {
+  int64_t idle_ns = 0;
+  for (int lane = run.first; lane < run.first + run.lanes; ++lane)
+    idle_ns += floor.end_ns(run) - floor.end_ns(lane);
+  return idle_ns;
+}
+
 LaneRun soonest_by_search(const LaneFloor& floor, int lanes) {
   LaneRun best{0, lanes};
   for (int first = 1; first + lanes <= floor.lanes(); ++first) {
     const LaneRun run{first, lanes};
-    const auto key = [&](LaneRun of) { return std::pair(floor.end_ns(of), floor.idle_ns(of)); };
+    const auto key = [&](LaneRun of) { return std::pair(floor.end_ns(of), idle_ns(floor, of)); };
     if (key(run) < key(best)) best = run;
   }
   return best;

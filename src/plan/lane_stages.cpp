@@ -8,16 +8,11 @@
 #include <utility>
 
 #include "base/units.h"
+#include "plan/precision.h"
 #include "plan/stage_widths.h"
 
 namespace sluice::plan {
 namespace {
-
-// The smallest unit is this part of a full one, or takes as much as so many constants.
-constexpr int64_t kLeastPart = 20;
-constexpr int64_t kLeastConstants = 4;
-constexpr int64_t kAlikePart = 32;  // sequences whose lengths differ by less take the same lanes
-constexpr int64_t kNearPart = 100;  // a plan that is later than ideal by less is good enough
 
 // What a layout is laid out for.
 struct Deadline {
@@ -224,8 +219,8 @@ void StagedPacker::place_singles(std::span<const int> members, const Deadline& d
   }
 }
 
-// As large as they may be, and outside them smaller and smaller ones, which fill and drain the stages: while
-// each is less than 5/3 of the one before, the last stage waits for nothing. Descending.
+// As large as they may be, and outside them each half as large as the one before, which fill and drain the
+// stages, down to where it is two constants. Descending.
 std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, const Deadline& deadline) const {
   int64_t rest_ns = 0;
   int64_t tokens = 0;
@@ -237,8 +232,7 @@ std::vector<int64_t> StagedPacker::unit_sizes(std::span<const int> members, cons
       static_cast<int64_t>(cost::Wide{widths_.unit_tokens()} * rest_ns / std::max<int64_t>(1, tokens));
   const int64_t full_ns = std::max<int64_t>(1, std::min(widths_.most_ns(deadline.end_ns), by_tokens_ns));
   std::vector<int64_t> sizes_ns;
-  for (int64_t ns = std::max(full_ns / kLeastPart, kLeastConstants * scheme_.micro_batch_ns());
-       ns < full_ns && ns <= rest_ns; ns = ns * 8 / 5 + 1) {
+  for (int64_t ns = 2 * scheme_.micro_batch_ns(); ns < full_ns && ns <= rest_ns; ns = 2 * ns + 1) {
     if (!packing_.options.seeds.has(Seed::kTapering)) break;
     sizes_ns.push_back(ns);
     rest_ns -= ns;
@@ -284,14 +278,9 @@ void StagedPacker::cut_singles(int column, std::span<const int> members, const D
 Layout StagedPacker::pack(const Deadline& deadline) const {
   std::vector<std::vector<int>> by_width(static_cast<size_t>(lanes()) + 1);
   int width = 0;
-  int64_t decided = 0;
   for (int place = 0; place < static_cast<int>(packing_.lengths.size()); ++place) {
-    // Those of nearly one length take the same.
-    const bool again = place > 0 && (width == 1 || length(place) >= decided - decided / kAlikePart);
-    if (!again || width > std::max<int64_t>(1, length(place) / 2)) {
-      width = widths_.width_of(place, deadline.end_ns);
-      decided = length(place);
-    }
+    const bool again = place > 0 && (width == 1 || length(place) == length(place - 1));
+    if (!again) width = widths_.width_of(place, deadline.end_ns);
     by_width[static_cast<size_t>(width)].push_back(place);
   }
   Layout layout(lanes());
@@ -357,7 +346,7 @@ TimedUnits StagedPacker::run() {
                       .long_ns = part == 0 || !seeds.has(Seed::kLongTogether) ? end_ns : end_ns / part,
                       .late_ns = {}};
     const Ends ends = score(deadline);
-    if (best_->makespan_ns - ideal_ns < ideal_ns / kNearPart) return std::move(*best_);
+    if (best_->makespan_ns - ideal_ns < ideal_ns / kNegligiblePart) return std::move(*best_);
     const bool same = !tries.empty() && tries.back().first == ends;
     if (!same) tries.emplace_back(ends, std::move(deadline));
   }

@@ -5,16 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "plan/precision.h"
+
 namespace sluice::plan {
-namespace {
-
-// Beyond a node each width is a quarter more than the one before: about three to a doubling, so that a
-// sequence takes at most an eighth more or fewer lanes than it should.
-constexpr int kWiderPart = 4;
-constexpr int64_t kRisingPart = 256;  // times of more lanes that exceed the last by more rise for good
-constexpr int kFewMoved = 4;          // sequences that are moved together, beyond which all of a width are
-
-}  // namespace
 
 LaneWidths::LaneWidths(const Packing& packing)
     : packing_(packing), scheme_(packing.scheme), known_ns_(0, {}) {
@@ -25,8 +18,9 @@ LaneWidths::LaneWidths(const Packing& packing)
   for (; power > 1; power /= 2) node_widths_.push_back(power);
   allowed_.push_back(1);
   allowed_.insert(allowed_.end(), node_widths_.rbegin(), node_widths_.rend());
+  // Beyond a node by halves, so that a sequence takes at most a quarter more or fewer lanes than it should.
   for (int width = widest; width < scheme_.scheme().cp;) {
-    width = std::min(scheme_.scheme().cp, std::max(width + 1, width + width / kWiderPart));
+    width = std::min(scheme_.scheme().cp, std::max(width + 1, width + width / 2));
     allowed_.push_back(width);
   }
   known_ns_ = ByWidth<int64_t>(packing.lengths.size(), allowed_);
@@ -54,8 +48,7 @@ bool LaneWidths::shift(const std::vector<int>& widths,
     const int lanes = widths[static_cast<size_t>(begin)];
     while (end < count && widths[static_cast<size_t>(end)] == lanes) ++end;
     for (const bool wider : {true, false}) {
-      for (int moved = 1; moved <= end - begin;
-           moved = moved < kFewMoved ? 2 * moved : std::max(end - begin, moved + 1)) {
+      for (const int moved : {1, end - begin}) {
         std::vector<int> next = widths;
         const int from = wider ? begin : end - moved;
         for (int place = from; place < from + moved; ++place) {
@@ -96,7 +89,7 @@ int LaneWidths::lanes_for(int place, const CutLimits& limits) const {
     if (enough(count, limits.goal_ns)) return count;
     const int64_t ns = lane_ns(place, count);
     // Rising from here on: some numbers of lanes cut heads or nodes badly, all of a node never.
-    if (count % widest == 0 && ns > last_ns + last_ns / kRisingPart) break;
+    if (count % widest == 0 && ns > last_ns + last_ns / kNearPart) break;
     last_ns = std::min(last_ns, ns);
   }
   return best;

@@ -28,7 +28,7 @@ class LaneWidths {
   // a single lane take one.
   std::vector<int> choose(const CutLimits& limits) const;
   // Of each run of sequences with equal widths the longest ones to wider rings, or the shortest to narrower
-  // ones: one, two, four, all. Until `consider` says that it is enough, which is returned.
+  // ones: one, then all. Until `consider` says that it is enough, which is returned.
   bool shift(const std::vector<int>& widths, const std::function<bool(std::vector<int>)>& consider) const;
 
  private:

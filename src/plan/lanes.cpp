@@ -10,6 +10,7 @@
 #include "plan/bins.h"
 #include "plan/bound.h"
 #include "plan/lane_widths.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
@@ -60,7 +61,9 @@ class LanePacker {
   int lanes() const { return packing_.lanes(); }
   int64_t length(int place) const { return packing_.length(place); }
   // Whether it is no use to look for less.
-  static bool near(int64_t makespan_ns, int64_t goal_ns) { return makespan_ns - goal_ns <= goal_ns / 1000; }
+  static bool near(int64_t makespan_ns, int64_t goal_ns) {
+    return makespan_ns - goal_ns <= goal_ns / kNegligiblePart;
+  }
 
   static std::vector<Width> by_width(std::span<const int> widths);
   // Given up where it would end at `limit_ns` or later: it says so and is no plan.
@@ -107,13 +110,13 @@ std::optional<std::vector<strategy::Unit>> LanePacker::run() const {
     return true;
   };
   const auto enough = [&, goal = enough_ns] { return best_ns() <= goal || near(best_ns(), bound_ns_); };
-  constexpr int kPart = 4;
-  for (const int64_t above : {0, 2, 5, 10, 20, 40, 80, 160, 320}) {
-    goal_ns = bound_ns_ + bound_ns_ * above / 1000;
-    consider(widths_.choose({.in_node_ns = goal_ns / kPart, .goal_ns = goal_ns}));
+  const int64_t first_rise_ns = 1 + bound_ns_ / kFirstRisePart;
+  for (int64_t rise_ns = 0; rise_ns <= bound_ns_ / 2; rise_ns = std::max(2 * rise_ns, first_rise_ns)) {
+    goal_ns = bound_ns_ + rise_ns;
+    consider(widths_.choose({.in_node_ns = goal_ns / 2, .goal_ns = goal_ns}));
     if (near(best_ns(), goal_ns) || !heeds_goal || enough()) break;
   }
-  for (const int part : {2 * kPart, 4 * kPart, kPart / 2, 1, 0}) {
+  for (const int part : {4, 8, 1, 0}) {
     if (enough() || !seeds.has(Seed::kLimits)) break;
     const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
     consider(widths_.choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
@@ -145,17 +148,8 @@ std::vector<Width> LanePacker::by_width(std::span<const int> widths) {
   return classes;
 }
 
-// Rings of more lanes than a node has. Where they lie in several layers, columns of equal height leave an
-// even floor behind; else each lies where it can begin first.
+// Rings of more lanes than a node has, each where it can begin first.
 void LanePacker::place_wide(const Width& width, LaneFloor& floor, Placement& placement) const {
-  const auto rings = static_cast<int>(width.members.size());
-  const int layers = (rings + lanes() / width.lanes - 1) / (lanes() / width.lanes);
-  if (layers > 1 && packing_.options.seeds.has(Seed::kColumns)) {
-    std::vector<LaneRun> columns;
-    for (int c = 0; c < (rings + layers - 1) / layers; ++c) columns.push_back({c * width.lanes, width.lanes});
-    place_rings(width, columns, floor, placement);
-    return;
-  }
   for (const int place : width.members) {
     const LaneRun run = floor.soonest(width.lanes);
     floor.raise(run, floor.end_ns(run) + widths_.lane_ns(place, width.lanes));

@@ -34,7 +34,7 @@ std::vector<int64_t> random_lengths(base::Rng& rng, int64_t most, int64_t longes
 PackedPipeline pack_all(const SchemeCost& scheme, const std::vector<int64_t>& lengths) {
   std::vector<int> members(lengths.size());
   std::iota(members.begin(), members.end(), 0);
-  return pack(pipeline_of(scheme.scheme()), scheme, lengths, members);
+  return *pack(pipeline_of(scheme.scheme()), scheme, lengths, members);
 }
 
 strategy::StepPlan step_plan_of(const PackedPipeline& packed, const std::vector<int64_t>& lengths) {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/bound.h"
+#include "plan/floor_table.h"
 
 namespace sluice::plan {
 

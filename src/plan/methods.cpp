@@ -5,6 +5,7 @@
 
 #include "plan/exact.h"
 #include "plan/planner.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
@@ -13,8 +14,7 @@ using strategy::Sequence;
 using strategy::StepPlan;
 using strategy::Strategy;
 
-// A candidate whose quick plan takes longer than the best by one part in so many is not planned in full.
-constexpr int64_t kNear = 16;
+constexpr int64_t kNever = CandidateSearch::kNever;
 
 // A candidate's search, and what a step takes beside its schedule: candidates are compared by the sum.
 struct Candidate {
@@ -27,13 +27,14 @@ struct Candidate {
 };
 
 struct Best {
-  int64_t step_ns = std::numeric_limits<int64_t>::max();
+  int64_t step_ns = kNever;
   int64_t end_ns = 0;  // of the schedule
   std::vector<PackedPipeline> pipelines;
 
-  void take(Candidate& candidate, Effort effort) {
-    const std::vector<PackedPipeline>& packed = candidate.search.run(effort);
-    if (candidate.known_ns() >= step_ns) return;
+  // What ends `below_ns` or later need not be found.
+  void take(Candidate& candidate, Effort effort, int64_t below_ns) {
+    const std::vector<PackedPipeline>& packed = candidate.search.run(effort, below_ns - candidate.beside_ns);
+    if (packed.empty() || candidate.known_ns() >= step_ns) return;
     step_ns = candidate.known_ns();
     end_ns = candidate.search.end_ns();
     pipelines = packed;
@@ -51,7 +52,7 @@ class Ours : public Method {
     for (const size_t candidate : planner.preference(step)) {
       const Strategy& strategy = options.candidates[candidate];
       if (!batch.sorted.empty() && batch.sorted.front() > planner.max_len_tokens(strategy)) continue;
-      CandidateSearch search(strategy, planner.schemes(), planner.cost(), batch, options.seeds);
+      CandidateSearch search(strategy, planner.schemes(), batch, options.seeds);
       if (!search.lower_bound_ns()) continue;
       candidates.push_back({std::move(search), planner.beside_ns(candidate)});
       if (options.selection != Selection::kBest) break;
@@ -64,7 +65,9 @@ class Ours : public Method {
     for (Candidate& candidate : candidates) {
       CandidateSearch& search = candidate.search;
       if (candidate.lower_bound_ns() < best.step_ns) search.raise_bound(best.step_ns - candidate.beside_ns);
-      if (candidate.lower_bound_ns() < best.step_ns) best.take(candidate, Effort::kQuick);
+      if (candidate.lower_bound_ns() < best.step_ns) {
+        best.take(candidate, Effort::kQuick, near_ns(best, sequences.size()));
+      }
       if (*search.lower_bound_ns() >= plan.lower_bound_ns) continue;
       plan.lower_bound_ns = *search.lower_bound_ns();
       plan.bounded_by = name_of(search.proof());
@@ -78,13 +81,20 @@ class Ours : public Method {
   }
 
  private:
+  // Candidates whose quick plans end by then are planned in full. Those of few sequences are too coarse to
+  // give any up by.
+  static int64_t near_ns(const Best& best, size_t sequences) {
+    const bool any = sequences <= kFewSequences || best.step_ns == kNever;
+    return any ? kNever : best.step_ns + best.step_ns / kNearPart;
+  }
   static void plan_near_in_full(std::vector<Candidate>& candidates, size_t sequences, Best& best) {
     std::ranges::stable_sort(candidates, {}, &Candidate::known_ns);
     for (Candidate& candidate : candidates) {
-      // Quick plans of few sequences are too coarse to give a candidate up by.
-      const bool few = sequences <= kFewSequences;
-      const bool near = few || candidate.known_ns() / kNear <= best.step_ns / (kNear - 1);
-      if (near && candidate.lower_bound_ns() < best.step_ns) best.take(candidate, Effort::kFull);
+      const bool planned = candidate.search.end_ns() != kNever;
+      if (planned && candidate.known_ns() < near_ns(best, sequences) &&
+          candidate.lower_bound_ns() < best.step_ns) {
+        best.take(candidate, Effort::kFull, near_ns(best, sequences));
+      }
     }
   }
 };

@@ -1,6 +1,7 @@
 #include "plan/mix_search.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 

@@ -64,22 +64,7 @@ class OneLanePacker {
     for (const int count : micro_batch_counts(work_ns, micro_batch_ns, scheme_.scheme().pp, fewest_bins,
                                               static_cast<int>(items_.size()), options_.seeds)) {
       if (auto even = balance(items_, count, scheme_.max_len_tokens())) collect_orders(std::move(*even));
-      if (count >= 3 && options_.seeds.has(Seed::kRamped)) collect_following(ramp(count));
     }
-  }
-
-  void collect_following(const std::vector<int64_t>& targets) {
-    if (auto bins = follow(items_, targets, scheme_.max_len_tokens())) collect(std::move(*bins));
-  }
-
-  // Up over the first PP micro-batches, down over the last, from a third to one.
-  std::vector<int64_t> ramp(int count) const {
-    std::vector<int64_t> targets;
-    const int64_t rise = scheme_.scheme().pp;
-    for (int64_t i = 0; i < count; ++i) {
-      targets.push_back(rise + 2 * std::min({i, int64_t{count} - 1 - i, rise}));
-    }
-    return targets;
   }
 
   // Rows of the bins at the end of the table.

@@ -9,6 +9,7 @@
 #include "plan/lanes.h"
 #include "plan/one_lane.h"
 #include "plan/pass_packer.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
@@ -37,22 +38,24 @@ bool fits_few_passes(const Packing& packing) {
 // Where lanes have few micro-batches, even passes are hardly ever beaten. What is to be packed well is packed
 // both ways: layers of rings where a step is nearly done, passes where sequences are few. So is what ends far
 // from enough, by which a strategy would be given up.
-TimedUnits pack_by_table(Packing& packing) {
+std::optional<TimedUnits> pack_by_table(Packing& packing) {
   std::vector<Packer> packers;
   for (const PackerOf& of : kPackers) {
     if (of.serves(packing.scheme.scheme())) packers.push_back(of.pack);
   }
   const bool passes_first = packers.size() > 1 && fits_few_passes(packing);
   if (passes_first) std::ranges::reverse(packers);
-  TimedUnits best = *packers.front()(packing);
-  constexpr int64_t kFar = 16;  // by one part in so many
-  const auto& [rule, enough_ns, seeds, below_ns] = packing.options;
-  const bool far = best.makespan_ns - best.makespan_ns / kFar > enough_ns;
-  const bool both = rule == PackRule::kFew || (passes_first && (far || rule == PackRule::kThorough));
-  for (size_t p = 1; p < packers.size() && both && best.makespan_ns > enough_ns; ++p) {
-    packing.options.below_ns = best.makespan_ns;
-    std::optional<TimedUnits> next = packers[p](packing);
-    if (next && next->makespan_ns < best.makespan_ns) best = std::move(*next);
+  auto& [rule, enough_ns, seeds, below_ns] = packing.options;
+  std::optional<TimedUnits> best;
+  for (const Packer packer : packers) {
+    std::optional<TimedUnits> next = packer(packing);
+    if (next && next->makespan_ns < below_ns) {
+      below_ns = next->makespan_ns;
+      best = std::move(next);
+    }
+    const bool far = below_ns - below_ns / kNearPart > enough_ns;
+    const bool others = rule == PackRule::kFew || (passes_first && (far || rule == PackRule::kThorough));
+    if (!others || below_ns <= enough_ns) break;
   }
   return best;
 }
@@ -72,19 +75,20 @@ int64_t most_cells(PackRule rule, const strategy::Scheme& scheme) {
 
 }  // namespace
 
-PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                    std::span<const int64_t> lengths, std::span<const int> members,
-                    const PackOptions& options) {
+std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                                   std::span<const int64_t> lengths, std::span<const int> members,
+                                   const PackOptions& options) {
   Packing packing(pipeline, scheme, lengths, members, options);
-  TimedUnits packed = pack_by_table(packing);
+  std::optional<TimedUnits> packed = pack_by_table(packing);
+  if (!packed) return std::nullopt;
   const int64_t cells = most_cells(options.rule, scheme.scheme());
-  if (cells > 0 && packed.makespan_ns > options.enough_ns) {
+  if (cells > 0 && packed->makespan_ns > options.enough_ns) {
     UnitImprover improver(packing);
-    improver.improve(packed, cells);
+    improver.improve(*packed, cells);
     if (scheme.scheme().cp > 1 && options.seeds.has(Seed::kFewUnits))
-      start_from_few_units(packing, cells, improver, packed);
+      start_from_few_units(packing, cells, improver, *packed);
   }
-  return {.plan = packing.timer.plan(std::move(packed.units)), .makespan_ns = packed.makespan_ns};
+  return PackedPipeline{packing.timer.plan(std::move(packed->units)), packed->makespan_ns};
 }
 
 }  // namespace sluice::plan

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "plan/packing.h"
@@ -17,10 +18,10 @@ struct PackedPipeline {
 };
 
 // Packs sequences `members` (indices into `lengths`) for `pipeline` by the packers that its scheme asks for,
-// and improves what they find as the rule says. There is always a packing. REQUIRES: every length <=
-// scheme.max_len_tokens().
-PackedPipeline pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                    std::span<const int64_t> lengths, std::span<const int> members,
-                    const PackOptions& options = {});
+// and improves what they find as the rule says. There is always a packing; nothing where none that it finds
+// ends below options.below_ns. REQUIRES: every length <= scheme.max_len_tokens().
+std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
+                                   std::span<const int64_t> lengths, std::span<const int> members,
+                                   const PackOptions& options = {});
 
 }  // namespace sluice::plan

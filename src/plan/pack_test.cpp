@@ -14,7 +14,7 @@ TEST(Pack, OneStageTakesTheFewestMicroBatches) {
   const int64_t half = scheme.max_len_tokens() / 2;
   const std::vector<int64_t> lengths = {half, half, half, half};
   const std::vector<int> members = {0, 1, 2, 3};
-  const PackedPipeline packed = pack({.scheme = {}, .ranks = {0}}, scheme, lengths, members);
+  const PackedPipeline packed = *pack({.scheme = {}, .ranks = {0}}, scheme, lengths, members);
   EXPECT_EQ(packed.plan.units.size(), 2u);
   EXPECT_EQ(packed.makespan_ns,
             schedule::schedule_pipeline(schedule::pipeline_load(packed.plan, cost, 4)).makespan_ns);
@@ -26,14 +26,14 @@ TEST(Pack, StagesGetMoreMicroBatchesThanFitDemands) {
   const std::vector<int64_t> lengths(16, 200);
   std::vector<int> members;
   for (int i = 0; i < 16; ++i) members.push_back(i);
-  const PackedPipeline packed = pack({.scheme = {.pp = 2}, .ranks = {0, 1}}, scheme, lengths, members);
+  const PackedPipeline packed = *pack({.scheme = {.pp = 2}, .ranks = {0, 1}}, scheme, lengths, members);
   EXPECT_GT(packed.plan.units.size(), 1u);
 }
 
 TEST(Pack, PipelineWithoutSequencesIsEmpty) {
   const cost::CostModel cost = test_cost();
   const SchemeCost scheme({}, cost, 4);
-  const PackedPipeline packed = pack({.scheme = {}, .ranks = {0}}, scheme, {}, {});
+  const PackedPipeline packed = *pack({.scheme = {}, .ranks = {0}}, scheme, {}, {});
   EXPECT_EQ(packed.makespan_ns, 0);
   EXPECT_TRUE(packed.plan.units.empty());
 }

@@ -14,7 +14,8 @@ UnitTimer::UnitTimer(const strategy::Pipeline& pipeline, const SchemeCost& schem
 int64_t UnitTimer::makespan_ns(std::span<const strategy::Unit> units, int64_t limit_ns) {
   table_.resize(0);
   if (scheme_.scheme().share > 1) {
-    const strategy::PipelinePlan plan = this->plan({units.begin(), units.end()});
+    strategy::PipelinePlan plan{.pipeline = pipeline_, .units = {units.begin(), units.end()}};
+    for (strategy::Unit& unit : plan.units) choose_exchange(unit);
     for (const strategy::Pass& pass : strategy::passes(plan)) table_.append(times_.of(plan, pass));
   } else {
     table_.resize(static_cast<int>(units.size()));
@@ -28,6 +29,12 @@ int64_t UnitTimer::makespan_ns(std::span<const strategy::Unit> units, int64_t li
   return recurrence_.makespan_ns(table_, order_, scheme_.scheme().cp, scheme_.credit_tokens(), limit_ns);
 }
 
+void UnitTimer::choose_exchange(strategy::Unit& unit) const {
+  const cost::ExchangeChoice choice = exchange_of(unit);
+  unit.exchange = choice.exchange;
+  unit.nested_lanes = choice.nested_lanes;
+}
+
 strategy::PipelinePlan UnitTimer::plan(std::vector<strategy::Unit> units) const {
   strategy::PipelinePlan plan{
       .pipeline = pipeline_, .max_len_tokens = scheme_.lane_max_len_tokens(), .units = std::move(units)};
@@ -37,9 +44,7 @@ strategy::PipelinePlan UnitTimer::plan(std::vector<strategy::Unit> units) const 
     for (auto& own : unit.own) std::ranges::sort(own, {}, &strategy::UnitSequence::sequence);
     plan.max_len_tokens = std::max(plan.max_len_tokens, unit.tokens());
     if (unit.lanes == 1) continue;
-    const cost::ExchangeChoice choice = exchange_of(unit);
-    unit.exchange = choice.exchange;
-    unit.nested_lanes = choice.nested_lanes;
+    choose_exchange(unit);
     unit.ring = static_cast<int>(u);
   }
   plan.units = strategy::in_injection_order(std::move(plan.units), scheme_.scheme().cp);

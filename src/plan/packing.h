@@ -58,6 +58,8 @@ class UnitTimer {
     return times_.cheapest_exchange(unit, scheme_.lane_max_len_tokens());
   }
 
+  void choose_exchange(strategy::Unit& unit) const;
+
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;

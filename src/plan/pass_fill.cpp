@@ -19,7 +19,7 @@ WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> length
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (i == 0 || lengths[i] != lengths[i - 1]) {
       lengths_.push_back({.tokens = lengths[i],
-                          .alone_ns = scheme.load_ns(SchemeCost::fullest_share(lengths[i], 1)),
+                          .alone_ns = scheme.load_ns(scheme.share_of(lengths[i], 1)),
                           .fewest = scheme.fewest_lanes(lengths[i])});
     }
     length_of_.push_back(static_cast<int>(lengths_.size()) - 1);
@@ -27,7 +27,7 @@ WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> length
   lane_ns_.assign(lengths_.size() * widths_.size(), -1);
 }
 
-int WidthTimes::fewest_lanes(int place, int64_t limit_ns, int64_t least) {
+WidthTimes::Fit WidthTimes::fewest_lanes(int place, int64_t limit_ns, int64_t least) {
   const Length& length = of(place);
   const int64_t room_ns = std::max<int64_t>(1, limit_ns - scheme_.micro_batch_ns());
   const int64_t most = std::max<int64_t>(1, length.tokens / 2);
@@ -38,9 +38,9 @@ int WidthTimes::fewest_lanes(int place, int64_t limit_ns, int64_t least) {
         lane_ns_[static_cast<size_t>(length_of_[static_cast<size_t>(place)]) * widths_.size() +
                  static_cast<size_t>(at - widths_.begin())];
     if (known_ns < 0) known_ns = scheme_.lane_ns(length.tokens, *at);
-    if (known_ns <= limit_ns) return *at;
+    if (known_ns <= limit_ns) return {*at, known_ns};
   }
-  return 0;
+  return {};
 }
 
 bool PassFill::fill(std::span<const int> places, int64_t limit_ns, int least_lanes) {
@@ -58,9 +58,10 @@ bool PassFill::fill(std::span<const int> places, int64_t limit_ns, int least_lan
     if (length != length_) {
       length_ = length;
       alone_ns_ = times_.alone_ns(place);
-      lanes_ = times_.fewest_lanes(place, limit_ns, least_lanes);
+      fit_ = times_.fewest_lanes(place, limit_ns, least_lanes);
+      share_lanes_ = 0;
     }
-    if (lanes_ == 0 || !((lanes_ == 1 && join_single()) || join_cut() || begin())) return false;
+    if (fit_.lanes == 0 || !((fit_.lanes == 1 && join_single()) || join_cut() || begin())) return false;
   }
   return true;
 }
@@ -89,7 +90,7 @@ void PassFill::add_single(int index) {
 bool PassFill::extend(int index) {
   PassLoad& extended = load(index);
   cost::Work work = extended.work;
-  work += SchemeCost::fullest_share(length_, extended.lanes.lanes);
+  work += share_on(extended.lanes.lanes);
   if (work.tokens > capacity()) return false;
   const int64_t end_ns = scheme_.unit_ns(work, extended.lanes.lanes);
   if (end_ns > limit_ns_) return false;
@@ -99,6 +100,12 @@ bool PassFill::extend(int index) {
   return true;
 }
 
+const cost::Work& PassFill::share_on(int lanes) {
+  if (lanes != share_lanes_) share_ = scheme_.share_of(length_, lanes);
+  share_lanes_ = lanes;
+  return share_;
+}
+
 // The load of several lanes that has least room left of those with room.
 bool PassFill::join_cut() {
   std::vector<std::pair<cost::Wide, int>>& tightest = tightest_;
@@ -106,7 +113,7 @@ bool PassFill::join_cut() {
   for (const int index : cut_) {
     const PassLoad& cut = load(index);
     const int lanes = cut.lanes.lanes;
-    if (lanes < lanes_ || cut.work.tokens + length_ / lanes > capacity()) continue;
+    if (lanes < fit_.lanes || cut.work.tokens + length_ / lanes > capacity()) continue;
     const cost::Wide left_ns = cost::Wide{limit_ns_ - cut.end_ns} * lanes - alone_ns_;
     if (left_ns >= 0) tightest.emplace_back(left_ns, index);
   }
@@ -120,16 +127,16 @@ bool PassFill::join_cut() {
 std::optional<LaneRun> PassFill::free_run() {
   Node* best = nullptr;
   for (Node& node : nodes_) {
-    if (node.free() >= lanes_ && (best == nullptr || node.free() < best->free())) best = &node;
+    if (node.free() >= fit_.lanes && (best == nullptr || node.free() < best->free())) best = &node;
   }
-  if (best != nullptr) return take_of(*best, lanes_);
+  if (best != nullptr) return take_of(*best, fit_.lanes);
   for (size_t begin = 0; begin < nodes_.size(); ++begin) {
     int lanes = 0;
     size_t end = begin;
-    while (end < nodes_.size() && nodes_[end].whole && lanes < lanes_) lanes += nodes_[end++].free();
-    if (lanes < lanes_) continue;
-    const LaneRun run{nodes_[begin].first, lanes_};
-    int left = lanes_;
+    while (end < nodes_.size() && nodes_[end].whole && lanes < fit_.lanes) lanes += nodes_[end++].free();
+    if (lanes < fit_.lanes) continue;
+    const LaneRun run{nodes_[begin].first, fit_.lanes};
+    int left = fit_.lanes;
     for (size_t n = begin; n < end; ++n) left -= take_of(nodes_[n], std::min(left, nodes_[n].free())).lanes;
     return run;
   }
@@ -147,8 +154,7 @@ bool PassFill::begin() {
   const std::optional<LaneRun> run = free_run();
   if (!run) return false;
   const int index = static_cast<int>(filled_.loads.size());
-  const cost::Work work = SchemeCost::fullest_share(length_, run->lanes);
-  filled_.loads.push_back({*run, work, scheme_.unit_ns(work, run->lanes)});
+  filled_.loads.push_back({*run, share_on(run->lanes), fit_.ns});
   filled_.load_of.push_back(index);
   if (run->lanes == 1) {
     add_single(index);

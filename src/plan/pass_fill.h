@@ -36,8 +36,12 @@ class WidthTimes {
 
   // Its work without a micro-batch's constant.
   int64_t alone_ns(int place) const { return of(place).alone_ns; }
-  // The fewest lanes, `least` at least, on which it ends by then; 0: on none.
-  int fewest_lanes(int place, int64_t limit_ns, int64_t least);
+  // The fewest lanes, `least` at least, on which it ends by then, and what it takes there; 0: on none.
+  struct Fit {
+    int lanes = 0;
+    int64_t ns = 0;
+  };
+  Fit fewest_lanes(int place, int64_t limit_ns, int64_t least);
 
  private:
   struct Length {
@@ -87,6 +91,7 @@ class PassFill {
   bool join_single();
   void add_single(int index);
   bool extend(int index);
+  const cost::Work& share_on(int lanes);  // of a sequence of this length
   bool join_cut();
   std::optional<LaneRun> free_run();
   static LaneRun take_of(Node& node, int lanes);
@@ -100,7 +105,9 @@ class PassFill {
   int64_t shortest_ = 0;  // of the sequences to come
   int64_t length_ = 0;
   int64_t alone_ns_ = 0;  // the work of a sequence of this length
-  int lanes_ = 0;         // that a sequence of this length takes
+  WidthTimes::Fit fit_;   // of the same, alone
+  int share_lanes_ = 0;   // that share_ is for
+  cost::Work share_;
   std::vector<Node> nodes_;
   FilledPass filled_;
   std::vector<std::pair<int64_t, int>> singles_;      // end and load of those on one lane, ascending

@@ -1,22 +1,18 @@
 #include "plan/pass_packer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "plan/bins.h"
 #include "plan/pass_fill.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
 
 using strategy::Unit;
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 4;
-constexpr int64_t kFirstRise = 64;  // the part by which a trial end is raised first; twice as much each time
-constexpr int kBisections = 5;      // of the last rise: to a two thousandth of the end
-constexpr int kFurtherPasses = 1;
 // That every sequence takes, at most the lanes that share parameters, which they do where memory is short:
 // wide units fill what single lanes would each leave a little of.
 constexpr int kLeastLanes[] = {1, 2, 4, 8};
@@ -59,14 +55,14 @@ class PassPacker {
 
   // As few passes as hold all, and a few more.
   void run_one_stage(int fewest) {
-    int most = std::numeric_limits<int>::max();
+    int most = std::max(fewest, places());
     for (int passes = fewest; passes <= most && !enough(); ++passes) {
       if (least_ns(packing_.lengths) + passes * scheme_.micro_batch_ns() >= best_ns_) break;
       for (const SharedOut& shared_out : ways(passes)) {
         for (const int least_lanes : kLeastLanes) {
           if (least_lanes > scheme_.scheme().share || enough()) break;
           if (!consider(filled(shared_out, best_ns_, least_lanes), shared_out)) continue;
-          most = std::min(most, passes + kFurtherPasses);
+          most = std::min(most, passes + 1);
           if (!in_turn()) break;  // wider units mostly save passes
         }
         if (passes == 1 || enough()) break;
@@ -81,7 +77,7 @@ class PassPacker {
     for (const int passes : micro_batch_counts(least_ns(packing_.lengths), scheme_.micro_batch_ns(), pp,
                                                std::min(fewest, most), most)) {
       for (const SharedOut& shared_out : ways(passes)) {
-        const Filled passes_of = filled(shared_out, kNever, 1);
+        const Filled passes_of = filled(shared_out, cost::kLongestNs, 1);
         consider(passes_of, shared_out);
         if (passes > 2) consider(peaked(passes_of), peaked(shared_out));
         if (passes == 1 || enough()) break;
@@ -158,26 +154,20 @@ class PassPacker {
   // With the least last end that is found; nothing where the pass does not hold the sequences by a limit.
   std::optional<FilledPass> fill(const std::vector<int>& places, int64_t below_ns, int least_lanes) {
     const auto by = [&](int64_t limit_ns) { return fill_.fill(places, limit_ns, least_lanes); };
-    if (!by(std::min(below_ns, kNever))) return std::nullopt;
+    if (!by(std::min(below_ns, cost::kLongestNs))) return std::nullopt;
     FilledPass best = fill_.filled();
     if (places.empty()) return best;
     int64_t low_ns = least_ns_of(places);
-    int64_t high_ns = low_ns;
-    for (int64_t part = kFirstRise; high_ns < below_ns; part = std::max<int64_t>(part / 2, 1)) {
-      high_ns += high_ns / part + 1;
-      if (by(high_ns)) {
-        best = fill_.filled();
-        break;
-      }
-      low_ns = high_ns;
-    }
-    high_ns = std::min(high_ns, below_ns);
-    for (int i = 0; i < kBisections; ++i) {
-      const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
-      const bool in_time = by(middle_ns);
-      (in_time ? high_ns : low_ns) = middle_ns;
+    const auto ends_by = [&](int64_t limit_ns) {
+      const bool in_time = by(limit_ns);
       if (in_time) best = fill_.filled();
-    }
+      if (!in_time) low_ns = limit_ns;
+      return in_time;
+    };
+    int64_t rise_ns = low_ns / kFirstRisePart + 1;
+    while (low_ns + rise_ns < best.end_ns() && !ends_by(low_ns + rise_ns)) rise_ns *= 2;
+    while (best.end_ns() - low_ns > 1 + low_ns / kNegligiblePart)
+      ends_by(low_ns + (best.end_ns() - low_ns) / 2);
     return best;
   }
 

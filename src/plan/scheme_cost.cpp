@@ -20,7 +20,7 @@ void SchemeCost::add_gathers() {
   const cost::ShareCost share(cost(), scheme(),
                               strategy::share_runs(scheme(), cost().options().gpus_per_node));
   const base::Interval run = cost().stage_run(scheme(), 0);
-  constexpr int64_t kLongNs = int64_t{1} << 45;
+  constexpr int64_t kLongNs = cost::kLongestNs / 2;  // so that what comes on top has room
   for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {
     gathering_ns_ += share.cell_ns(kind, run, {}, 0);
     gather_ends_ns_ += share.cell_ns(kind, run, {}, kLongNs) - kLongNs;

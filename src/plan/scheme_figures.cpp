@@ -1,6 +1,7 @@
 #include "plan/scheme_figures.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cost/memory_cost.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 // Two of the 2k even chunks of a sequence fit each lane.
 int64_t longest_on(int lanes, int64_t lane_max_len_tokens) {
-  constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
+  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
   if (lanes == 1) return lane_max_len_tokens;
   return std::min(kMostTokens, std::max(lane_max_len_tokens, lane_max_len_tokens / 2 * 2 * lanes));
 }

@@ -7,22 +7,12 @@
 
 #include "plan/bins.h"
 #include "plan/greedy_dispatch.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostSteps = 1000;  // of one local search
-constexpr int kPackRounds = 6;
 constexpr int kRoundsInVain = 2;
-constexpr int kRelocations = 8;
-constexpr int64_t kSlack =
-    32;  // a pipeline that ends by so small a part sooner than the last is packed well enough
-constexpr int64_t kGoalPartsPerTenThousand = 5;     // 0.05 % above the bound is near enough
-constexpr int64_t kStartDistances[] = {2, 10, 30};  // from the bound, in thousandths
-
-int64_t above(int64_t value, int64_t parts, int64_t of) {
-  return value + static_cast<int64_t>(cost::Wide{value} * parts / of);
-}
 
 }  // namespace
 
@@ -43,8 +33,8 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed) {
 
 CandidateSearch::CandidateSearch(const strategy::Strategy& strategy,
                                  const std::map<strategy::Scheme, SchemeCost>& schemes,
-                                 const cost::CostModel& cost, const SortedBatch& batch, Seeds seeds)
-    : strategy_(&strategy), cost_(&cost), batch_(&batch), seeds_(seeds) {
+                                 const SortedBatch& batch, Seeds seeds)
+    : strategy_(&strategy), batch_(&batch), seeds_(seeds) {
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const SchemeCost* scheme = &schemes.at(pipeline.scheme);
     auto group = std::find_if(groups_.begin(), groups_.end(),
@@ -75,9 +65,8 @@ std::vector<int64_t> CandidateSearch::first_overheads() const {
     const int64_t constant_ns = scheme.micro_batch_ns();
     int64_t overhead = scheme.scheme().cp > 1 ? constant_ns / 2 : 0;
     if (pp > 1 && !batch_->sorted.empty()) {
-      const std::vector<int> counts = micro_batch_counts(bound_->start_ns, constant_ns, pp, 1, 1 << 20);
-      const int64_t count = counts[counts.size() / 2];
-      overhead = count * constant_ns + bound_->start_ns * (pp - 1) / (3 * count);
+      const int64_t count = even_micro_batches(bound_->start_ns, constant_ns, pp);
+      overhead = count * constant_ns + bound_->start_ns * (pp - 1) / (2 * count);
     }
     overheads.push_back(std::min(overhead, bound_->start_ns));
   }
@@ -85,20 +74,16 @@ std::vector<int64_t> CandidateSearch::first_overheads() const {
 }
 
 Assignment CandidateSearch::start() const {
-  const int steps = std::min(kMostSteps, 2 * static_cast<int>(floors_->sequences()) + 20);
   const std::vector<int64_t> overheads = first_overheads();
   std::optional<Assignment> best;
   const auto consider = [&](int64_t target_ns) {
     Assignment next(*floors_, group_of_, overheads);
     next.fill(bound_->prices, target_ns);
-    next.improve(bound_->start_ns, steps);
+    next.improve(bound_->start_ns);
     if (!best || next.estimated_ns() < best->estimated_ns()) best = std::move(next);
   };
   int64_t least = bound_->start_ns;
   for (const int64_t overhead : overheads) least = std::max(least, bound_->start_ns + overhead / 2);
-  for (const int64_t distance : kStartDistances) {
-    if (seeds_.has(Seed::kDistances)) consider(above(bound_->start_ns, distance, 1000));
-  }
   consider(least);
   consider(-1);  // nothing is in time: each to the pipeline that ends first
   return std::move(*best);
@@ -117,7 +102,8 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
   for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
   known.enough_ns = enough_ns;
   known.packed = pack(strategy_->pipelines[pipeline], scheme, batch_->lengths, sequences,
-                      {.rule = rule, .enough_ns = enough_ns, .seeds = seeds_});
+                      {.rule = rule, .enough_ns = enough_ns, .seeds = seeds_, .below_ns = below_ns_})
+                     .value_or(PackedPipeline{.plan = {}, .makespan_ns = kNever});
   return known.packed;
 }
 
@@ -176,7 +162,7 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
   int64_t last_ns = packed.end_ns();
   for (const size_t p : changed) {
     packed.members[p] = assignment.members(static_cast<int>(p));
-    packed.pipelines[p] = pack_pipeline(p, packed.members[p], rule, last_ns - last_ns / kSlack);
+    packed.pipelines[p] = pack_pipeline(p, packed.members[p], rule, last_ns - last_ns / kNearPart);
     last_ns = std::max(last_ns, packed.pipelines[p].makespan_ns);
   }
 }
@@ -191,17 +177,15 @@ void CandidateSearch::set_overheads(const Packed& packed, Assignment& assignment
 
 CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
                                                           PackRule rule) const {
-  const int steps = std::min(kMostSteps, static_cast<int>(floors_->sequences()) + 20);
   Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
              .members = std::vector<std::vector<int>>(group_of_.size())};
   std::vector<size_t> all(group_of_.size());
   std::iota(all.begin(), all.end(), size_t{0});
   pack_changed(assignment, all, rule, now);
   Packed best = now;
-  int in_vain = 0;
-  for (int round = 0; round < kPackRounds && best.end_ns() > goal_ns; ++round) {
+  for (int in_vain = 0; in_vain < kRoundsInVain && best.end_ns() > goal_ns;) {
     set_overheads(now, assignment);
-    assignment.improve(goal_ns, steps);
+    assignment.improve(goal_ns);
     std::vector<size_t> changed;
     for (size_t p = 0; p < group_of_.size(); ++p) {
       if (assignment.members(static_cast<int>(p)) != now.members[p]) changed.push_back(p);
@@ -211,17 +195,19 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
     if (now.end_ns() < best.end_ns()) {
       best = now;
       in_vain = 0;
-    } else if (++in_vain == kRoundsInVain) {
-      break;
+    } else {
+      ++in_vain;
     }
   }
   return best;
 }
 
-const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort) {
-  const int64_t goal_ns = above(bound_->lower_ns, kGoalPartsPerTenThousand, 10'000);
+const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t below_ns) {
+  if (strategy_->pipelines.size() == 1) below_ns_ = below_ns;
+  const int64_t goal_ns = bound_->lower_ns + bound_->lower_ns / kNegligiblePart;
   if (packed_.pipelines.empty()) packed_ = pack_and_improve(start(), goal_ns, PackRule::kOurs);
-  if (effort == Effort::kQuick || packed_.end_ns() <= goal_ns) return packed_.pipelines;
+  if (packed_.end_ns() == kNever) packed_ = {};
+  if (effort == Effort::kQuick || end_ns() <= goal_ns || packed_.pipelines.empty()) return packed_.pipelines;
   const auto consider = [&](Assignment assignment, PackRule rule) {
     Packed next = pack_and_improve(std::move(assignment), goal_ns, rule);
     if (next.end_ns() < packed_.end_ns()) std::swap(next, packed_);
@@ -238,8 +224,8 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort) {
   again.place(pipeline_of);
   set_overheads(packed_, again);
   consider(std::move(again), floors_->sequences() <= kFewSequences ? PackRule::kFew : PackRule::kThorough);
-  for (int i = 0; i < kRelocations && floors_->sequences() <= kFewSequences; ++i) {
-    if (!seeds_.has(Seed::kRelocations) || packed_.end_ns() <= goal_ns || !relocate_one(packed_)) break;
+  const bool relocates = floors_->sequences() <= kFewSequences && seeds_.has(Seed::kRelocations);
+  while (relocates && packed_.end_ns() > goal_ns && relocate_one(packed_)) {
   }
   return packed_.pipelines;
 }

@@ -32,7 +32,9 @@ int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 class CandidateSearch {
  public:
   CandidateSearch(const strategy::Strategy& strategy, const std::map<strategy::Scheme, SchemeCost>& schemes,
-                  const cost::CostModel& cost, const SortedBatch& batch, Seeds seeds = {});
+                  const SortedBatch& batch, Seeds seeds = {});
+
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   const strategy::Strategy& strategy() const { return *strategy_; }
   // Nothing when the strategy does not hold the batch. A quick one, until raise_bound asks for all that is
@@ -46,17 +48,16 @@ class CandidateSearch {
   // The bound with a guess at what a plan has over it; orders candidates, proves nothing.
   int64_t expected_ns() const;
 
-  // A plan by pipeline. Greedy starts at several distances from the bound, each improved; the best is packed;
-  // then what the makespans have over the estimates becomes the overhead, and search and packing go on until
-  // nothing gets better, the bound is near, or a fixed number of rounds is over. That is kQuick. kFull goes
+  // A plan by pipeline. Two greedy starts, each improved; the better is packed; then what the makespans have
+  // over the estimates becomes the overhead, and search and packing go on until that is in vain twice in a
+  // row, or the bound is near. That is kQuick. kFull goes
   // on from there: the same with thorough packing; with stages also from a start by Eq. 2, which keeps long
   // sequences together; and in a small batch single sequences are moved as long as that helps. REQUIRES: a
-  // bound.
-  const std::vector<PackedPipeline>& run(Effort effort);
-  // What run() found last; nothing yet: a time that none reaches.
-  int64_t end_ns() const {
-    return packed_.pipelines.empty() ? std::numeric_limits<int64_t>::max() : packed_.end_ns();
-  }
+  // bound. What ends at `below_ns` or later is of no use: a strategy of one pipeline, whose sequences have no
+  // other place, is given up for it, and keeps what it had.
+  const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = kNever);
+  // What run() found last; nothing yet: kNever.
+  int64_t end_ns() const { return packed_.pipelines.empty() ? kNever : packed_.end_ns(); }
   // The same, or the bound while nothing is found.
   int64_t known_ns() const { return packed_.pipelines.empty() ? bound_->lower_ns : packed_.end_ns(); }
 
@@ -90,7 +91,6 @@ class CandidateSearch {
   }
 
   const strategy::Strategy* strategy_;
-  const cost::CostModel* cost_;
   const SortedBatch* batch_;
   Seeds seeds_;
   std::vector<SchemeGroup> groups_;
@@ -98,6 +98,7 @@ class CandidateSearch {
   std::unique_ptr<FloorTable> floors_;
   std::optional<Bound> bound_;
   Packed packed_;
+  int64_t below_ns_ = kNever;  // of a pipeline
   struct Known {
     int64_t enough_ns = 0;
     PackedPipeline packed;

@@ -10,15 +10,13 @@ enum class Seed : uint8_t {
   // Micro-batches of one lane with stages (plan/one_lane.h).
   kAscending,
   kPeaked,
-  kRamped,
   kNearCounts,   // one micro-batch more and less than the best count of even ones
-  kFarCounts,    // half of it, and half as many again
+  kFarCounts,    // half of it, and twice as many
   kStageCounts,  // as many as stages, and twice as many
   // Lanes of one stage (plan/lanes.h).
-  kLimits,   // cuts inside nodes finer and coarser than a quarter of the goal
-  kShifts,   // sequences shifted to wider and narrower rings
-  kJoined,   // whole sequences that join the last rings of their lanes
-  kColumns,  // rings of several nodes side by side
+  kLimits,  // cuts inside nodes finer and coarser than a quarter of the goal
+  kShifts,  // sequences shifted to wider and narrower rings
+  kJoined,  // whole sequences that join the last rings of their lanes
   // Lanes of several stages (plan/lane_stages.h).
   kLongTogether,  // long rings that share lanes
   kLearning,      // dealing again by what lanes end later than they are high
@@ -29,17 +27,15 @@ enum class Seed : uint8_t {
   kExchanged,
   kFewUnits,  // starts from one unit a lane
   // Dispatch and rounds (plan/search.h).
-  kDistances,    // several distances of dispatch from the bound
   kByEstimate,   // dispatch by Eq. 2
   kThorough,     // the best plan again, with local search
   kRelocations,  // of single sequences in small batches
 };
 
 inline constexpr std::array kSeedNames = {
-    "ascending",   "peaked",      "ramped",          "near-counts", "far-counts",    "stage-counts",
-    "limits",      "shifts",      "joined",          "columns",     "long-together", "learning",
-    "tapering",    "moved-units", "moved-sequences", "exchanged",   "few-units",     "distances",
-    "by-estimate", "thorough",    "relocations"};
+    "ascending",       "peaked",    "near-counts",   "far-counts",  "stage-counts", "limits",
+    "shifts",          "joined",    "long-together", "learning",    "tapering",     "moved-units",
+    "moved-sequences", "exchanged", "few-units",     "by-estimate", "thorough",     "relocations"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kRelocations) + 1);
 
 // All but those that are left out.
