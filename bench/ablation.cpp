@@ -1,9 +1,10 @@
 // What each seed and rule of packing and search is worth: mean step time without it over that with all, on
 // batches of real lengths, and the planning time that it takes.
 //
-//   ablation_bench [DATA_FOLDER [BATCHES [GPUS [CANDIDATES]]]]
+//   ablation_bench [DATA_FOLDER [BATCHES [GPUS [CANDIDATES [TOKENS]]]]]
 //
-// CANDIDATES: a folder of strategies as planner_bench keeps them; every file there is a line of the table.
+// CANDIDATES: a folder of strategies as planner_bench keeps them. TOKENS: of a batch, where that is not the
+// cluster's: some seeds are for batches of few sequences.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -78,7 +79,8 @@ int main(int argc, char** argv) {
   const std::string gpus = argc > 3 ? argv[3] : "64";
   const std::string kept = argc > 4 ? argv[4] : "";
   std::vector<Line> lines;
-  for (const bench::Case& of : bench::cases(folder, kept)) {
+  for (bench::Case& of : bench::cases(folder, kept)) {
+    if (argc > 5) of.machine.batch_tokens = std::atoll(argv[5]);
     if (gpus != "all" && gpus != base::text(of.machine.gpus)) continue;
     const std::vector<strategy::Strategy> candidates = bench::candidates_of(of);
     if (candidates.empty()) continue;
