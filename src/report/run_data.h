@@ -35,12 +35,15 @@ struct StepRecord {
   int64_t epoch = 0;                 // of a measured step: one more with each change of membership
   int64_t ranks = 0;                 // … and who trained it; 0: not known
   int64_t snapshot_bytes = 0;        // sent to buddies beside it
+  int64_t snapshot_ns = 0;           // that the last snapshot took
+  int64_t overhead_ns = 0;           // of a measured step: neither inside nodes nor waiting
 };
 
 struct Evaluation {
   int64_t step = 0;
   std::string set;  // its name; empty: the only one
   double validation_loss = 0;
+  int64_t targets = 0;
 };
 
 struct SystemRun {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <regex>
 
@@ -12,7 +13,7 @@
 #include "base/toml.h"
 #include "cost/snapshot_cost.h"
 #include "report/page.h"
-#include "report/step_metrics.h"
+#include "report/run_summary.h"
 
 namespace sluice::report {
 
@@ -75,6 +76,8 @@ StepRecord step_of(const Json& line, const std::string& place) {
   step.epoch = count(line, "epoch", place);
   step.ranks = count(line, "ranks", place);
   step.snapshot_bytes = count(line, "snapshot_bytes", place);
+  step.snapshot_ns = duration_ns(line, "snapshot_ms", place);
+  step.overhead_ns = duration_ns(line, "overhead_ms", place);
   step.shares = shares_of(line, place);
   if (line.contains("loss") && !line["loss"].is_null())
     step.loss = base::require<double>(line, "loss", place);
@@ -111,19 +114,20 @@ void read_metrics(const fs::path& path, RunData& data) {
   if (!fs::exists(path))
     throw InputError(
         text(path.string(), " is missing: give the directory of a run that train or simulate wrote"));
-  const std::vector<std::string> lines = base::split(base::read_file(path), '\n');
   std::map<std::string, StepRecord> sums;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].empty()) continue;
-    const std::string place = text(path.string(), ":", i + 1);
-    const bool last = i + 1 == lines.size();  // without an end: the run is about to write the rest of it
-    if (last && !Json::accept(lines[i])) continue;
-    const Json line = base::parse_json(lines[i], place);
+  std::ifstream lines(path);
+  int64_t number = 0;
+  for (std::string written; std::getline(lines, written);) {
+    const std::string place = text(path.string(), ":", ++number);
+    if (written.empty()) continue;
+    if (lines.eof() && !Json::accept(written)) continue;  // the run is about to write the rest of it
+    const Json line = base::parse_json(written, place);
     if (line.is_object() && line.contains("validation_loss")) {
       if (line["validation_loss"].is_null()) continue;
       data.evaluations.push_back({.step = base::require_in(line, "step", kCounts, place),
                                   .set = base::get_or<std::string>(line, "set", "", place),
-                                  .validation_loss = base::require<double>(line, "validation_loss", place)});
+                                  .validation_loss = base::require<double>(line, "validation_loss", place),
+                                  .targets = count(line, "targets", place)});
     } else {
       SystemRun& run = run_of(data, line, place);
       run.steps.push_back(step_of(line, place));
@@ -309,14 +313,11 @@ void require_summable(const graph::Trace& trace, int ranks, const std::string& n
 
 // Of a run whose ranks changed: where, and how many there were; the newest count is the run's.
 void add_epochs(RunData& data) {
-  std::vector<EpochOfStep> epochs;
-  for (const StepRecord& step : data.systems.front().steps)
-    epochs.push_back({step.step, step.epoch, step.ranks});
-  if (!epochs.empty() && epochs.back().ranks > 0 && epochs.back().ranks <= graph::kMostTraceRanks)
-    data.ranks = static_cast<int>(epochs.back().ranks);
-  if (const std::string ranks = epochs_text(epochs); !ranks.empty()) data.facts.emplace_back("epochs", ranks);
-  const auto has_snapshot = [](const StepRecord& step) { return step.snapshot_bytes > 0; };
   const std::vector<StepRecord>& steps = data.systems.front().steps;
+  if (!steps.empty() && steps.back().ranks > 0 && steps.back().ranks <= graph::kMostTraceRanks)
+    data.ranks = static_cast<int>(steps.back().ranks);
+  if (const std::string ranks = epochs_text(steps); !ranks.empty()) data.facts.emplace_back("epochs", ranks);
+  const auto has_snapshot = [](const StepRecord& step) { return step.snapshot_bytes > 0; };
   const auto last = std::ranges::find_if(steps.rbegin(), steps.rend(), has_snapshot);
   if (last == steps.rend()) return;
   const int64_t host_bytes = cost::kSnapshotCopies * last->snapshot_bytes / std::max<int64_t>(1, last->ranks);

@@ -187,6 +187,19 @@ double median_prediction_error(const SystemRun& run) {
   return errors[errors.size() / 2];
 }
 
+std::string epochs_text(const std::vector<StepRecord>& steps) {
+  std::string described;
+  const StepRecord* before = nullptr;
+  for (const StepRecord& step : steps) {
+    const std::string ranks = step.ranks > 0 ? base::human_count(step.ranks, "rank", "ranks") : "some ranks";
+    if (before == nullptr) described = ranks;
+    if (before != nullptr && before->epoch != step.epoch)
+      described += text(", from step ", step.step, " on ", step.ranks > 0 ? text(step.ranks) : "some");
+    before = &step;
+  }
+  return steps.empty() || steps.front().epoch == steps.back().epoch ? "" : described;
+}
+
 std::string machine_of(const RunData& data) {
   if (data.ranks == 0) return data.hardware;
   if (data.simulated && !data.hardware.empty()) return text(data.ranks, "\u00a0", device_of(data.hardware));

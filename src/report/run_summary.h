@@ -41,6 +41,9 @@ SpeedUp speed_up(const SystemRun& first, const SystemRun& other);
 // |predicted ÷ measured − 1|, the median over the steps that have both; −1: none has.
 double median_prediction_error(const SystemRun& run);
 
+// "4 ranks, from step 6 on 2, from step 19 on 4" of steps in their order; "" where all are of one epoch.
+std::string epochs_text(const std::vector<StepRecord>& steps);
+
 // "64 A800", "4 ranks"; empty when nothing is known.
 std::string machine_of(const RunData& data);
 

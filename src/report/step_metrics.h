@@ -4,15 +4,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/json.h"
+#include "report/tensorboard.h"
 
 namespace sluice::report {
+
+inline double milliseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e6; }
 
 // One line of metrics.jsonl (names and units: docs/formats.md).
 struct StepMetrics {
@@ -56,19 +56,11 @@ struct EvaluationMetrics {
 };
 
 base::Json to_json(const StepMetrics& metrics);
-struct EpochOfStep {
-  int64_t step = 0;
-  int64_t epoch = 0;
-  int64_t ranks = 0;
-};
-// "4 ranks, from step 6 on 2, from step 19 on 4" of steps in their order; "" where all are of one epoch.
-std::string epochs_text(const std::vector<EpochOfStep>& steps);
 base::Json to_json(const EvaluationMetrics& metrics);
 
-class RunSummary;
-
 // Appends lines to metrics.jsonl and scalars to TensorBoard events. A resumed run drops the lines of steps
-// it is about to repeat. RunError on a full disk or an unwritable directory.
+// that it is about to repeat: the file is read from its end, no further than to the newest step that stays.
+// RunError on a full disk or an unwritable directory.
 class MetricsWriter {
  public:
   struct Options {
@@ -77,33 +69,23 @@ class MetricsWriter {
     int64_t first_step = 0;  // lines with step >= first_step are dropped
   };
   explicit MetricsWriter(const Options& options);
-  ~MetricsWriter();
 
-  // Of what an earlier part of the run has left: how many of the steps before first_step have no line, and
-  // whether there is one of an evaluation after `step`.
-  int64_t missing_steps() const;
-  bool has_evaluation(int64_t step) const;
-  // Of the lines that stay.
-  const RunSummary& earlier() const;
+  // Of what an earlier part of the run has left: how many of the steps right before first_step have no line,
+  // and whether there is one of an evaluation behind the last of them.
+  int64_t missing_steps() const { return missing_steps_; }
+  bool was_evaluated() const { return was_evaluated_; }
   void write(const StepMetrics& metrics);
   void write(const EvaluationMetrics& metrics);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+  void drop_from(int64_t first_step);
+  void write_line(const base::Json& line);
 
-// What the terminal shows when a run ends, all of its steps in view: losses of the first and last ten steps,
-// strategies used and how often, tokens per second, prediction error, exposed link time.
-class RunSummary {
- public:
-  void add(const StepMetrics& metrics);
-  void add(const EvaluationMetrics& metrics);
-  std::string text() const;
-
- private:
-  std::vector<StepMetrics> steps_;
-  std::vector<EvaluationMetrics> evaluations_;
+  std::filesystem::path path_;
+  int64_t missing_steps_ = 0;
+  bool was_evaluated_ = false;
+  std::ofstream lines_;
+  std::optional<TensorBoardWriter> tensorboard_;
 };
 
 }  // namespace sluice::report

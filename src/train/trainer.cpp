@@ -17,6 +17,8 @@
 #include "checkpoint/save.h"
 #include "ops/attention.h"
 #include "ops/attention_count.h"
+#include "report/closing_summary.h"
+#include "report/page.h"
 #include "report/plan_table.h"
 #include "report/run_files.h"
 #include "report/step_metrics.h"
@@ -175,13 +177,12 @@ class Trainer::Impl {
   void try_longest();
   RunState state_behind(const PreparedStep& last) const;
   void report(const report::StepMetrics& metrics);
-  void write_report();
+  void close_run_files();
 
   RunContext run_;  // starts no thread before it is opened
   StopSignal stop_signal_{[this] { run_.fail(base::RunError("stopped by a signal; nothing was saved")); }};
   const config::RunConfig& config_ = run_.config();
   std::unique_ptr<report::MetricsWriter> metrics_;  // rank 0
-  report::RunSummary summary_;
   std::optional<Saver> saver_;
   bool snapshot_beside_ = false;  // of the next step: one was begun
   steady_clock::time_point begin_ = steady_clock::now();
@@ -200,7 +201,6 @@ void Trainer::Impl::open_run_files() {
       write_roster(config_.log.dir, *run_.seat());
     metrics_ = std::make_unique<report::MetricsWriter>(
         report::MetricsWriter::Options{config_.log.dir, config_.log.tensorboard, run_.resumed().step});
-    summary_ = metrics_->earlier();
     if (metrics_->missing_steps() > 0) {
       base::log_warning(text((config_.log.dir / "metrics.jsonl").string(), " has no line for ",
                              metrics_->missing_steps(), " of the ", run_.resumed().step,
@@ -292,13 +292,8 @@ void Trainer::Impl::run() {
   run_.leave();
   if (run_.seat()) run_.seat()->memory->set_done();
   if (run_.rank() != 0) return;
-  const bool nothing_left = run_.resumed().step >= config_.train.steps;
-  const std::string outcome =
-      nothing_left ? text("all ", config_.train.steps, " steps are done already: raise train.steps to go on")
-                   : summary_.text();
-  for (const std::string& line : base::split(outcome, '\n')) base::log_info(line);
   if (run_.device().device.is_cuda()) base::log_info(text("cuDNN's attention: ", ops::attention_report()));
-  write_report();
+  close_run_files();
 }
 
 void Trainer::Impl::train_steps(PlanAhead& ahead) {
@@ -358,11 +353,21 @@ void Trainer::Impl::finish_save_under_way() {
 
 // Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made
 // again.
-void Trainer::Impl::write_report() {
+void Trainer::Impl::close_run_files() {
   const auto writing = run_.activity().own("writing the report");
+  const bool nothing_left = run_.resumed().step >= config_.train.steps;
+  if (nothing_left) {
+    base::log_info(
+        text("all ", config_.train.steps, " steps are done already: raise train.steps to go on"));
+  }
   try {
-    report::write_report(config_.log.dir, config_.log.dir / "report.html");
-    base::log_info(text("the report is ", (config_.log.dir / "report.html").string()));
+    const report::RunData data = report::read_run(config_.log.dir);
+    if (!nothing_left) {
+      for (const std::string& line : base::split(report::closing_summary(data), '\n')) base::log_info(line);
+    }
+    const fs::path page = config_.log.dir / "report.html";
+    base::write_file_atomically(page, report::report_page(data));
+    base::log_info(text("the report is ", page.string()));
   } catch (const base::Error& error) {
     base::log_warning(text("no report was written: ", error.what()));
   }
@@ -392,7 +397,7 @@ bool Trainer::Impl::evaluation_due(int64_t steps_done, bool last) const {
 void Trainer::Impl::make_up_evaluation() {
   const int64_t done = run_.resumed().step;
   if (done == 0 || !evaluation_due(done, done >= config_.train.steps)) return;
-  const int64_t missing = run_.rank() == 0 && !metrics_->has_evaluation(done - 1) ? 1 : 0;
+  const int64_t missing = run_.rank() == 0 && !metrics_->was_evaluated() ? 1 : 0;
   if (run_.control().gather({&missing, 1})[0][0] != 0) evaluate(done - 1);
 }
 
@@ -511,7 +516,6 @@ bool Trainer::Impl::evaluate(int64_t after_step) {
   if (run_.rank() != 0) return true;
   for (const report::EvaluationMetrics& metrics : results) {
     metrics_->write(metrics);
-    summary_.add(metrics);
     base::log_info(text("step ", after_step, " validation loss", metrics.set.empty() ? "" : " of " + metrics.set,
                         " ", metrics.validation_loss, " over ", metrics.targets, " targets"));
   }
@@ -558,7 +562,6 @@ void Trainer::Impl::report(const report::StepMetrics& metrics) {
   if (run_.rank() != 0) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", metrics.step));
   metrics_->write(metrics);
-  summary_.add(metrics);
   const int64_t done = metrics.step + 1 - run_.resumed().step;
   const int64_t steps = config_.train.steps - run_.resumed().step;
   const int64_t left_ns = base::left_ns(done, steps, elapsed_ns(begin_));

@@ -1,0 +1,119 @@
+#include "report/closing_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "report/numbers.h"
+#include "report/run_summary.h"
+
+namespace sluice::report {
+
+using base::human_count;
+using base::text;
+
+namespace {
+
+using Steps = std::span<const StepRecord>;
+
+template <typename Project>
+double median(Steps steps, Project project) {
+  std::vector<double> values;
+  for (const StepRecord& step : steps) values.push_back(project(step));
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// The median over the steps, in percent.
+std::string median_share(Steps steps, int64_t StepRecord::*part_ns, int digits) {
+  const auto percent = [&](const StepRecord& step) {
+    return 100 * static_cast<double>(step.*part_ns) / static_cast<double>(step.time_ns);
+  };
+  return text(decimal(median(steps, percent), digits), " % of the step (median)");
+}
+
+double mean_loss(Steps steps) {
+  double sum = 0;
+  for (const StepRecord& step : steps) sum += step.loss.value_or(0);
+  return sum / static_cast<double>(steps.size());
+}
+
+// How the loss of the first steps became that of the last; no step is among both.
+std::string loss_text(Steps steps) {
+  const size_t window = std::min<size_t>(10, steps.size() / 2);
+  if (window == 0) return text(decimal(mean_loss(steps), 4), " (of the one step)");
+  const double first = mean_loss(steps.first(window));
+  const double last = mean_loss(steps.last(window));
+  const std::string which = window == 1 ? "" : text(" ", window);
+  return text(decimal(first, 4), " (first", which, ") -> ", decimal(last, 4), " (last", which, "), ",
+              decimal(100 * (last / first - 1), 1), " %");
+}
+
+std::string snapshots_text(Steps steps) {
+  int64_t count = 0;
+  const StepRecord* last = nullptr;
+  for (const StepRecord& step : steps) {
+    if (step.snapshot_bytes == 0) continue;
+    ++count;
+    last = &step;
+  }
+  if (count == 0) return "";
+  return text(human_count(count), ", ", base::human_bytes(static_cast<double>(last->snapshot_bytes)),
+              " to buddies each, ", decimal(static_cast<double>(last->snapshot_ns) / 1e6, 1),
+              " ms beside the steps");
+}
+
+}  // namespace
+
+std::string closing_summary(const RunData& run) {
+  const SystemRun& system = run.systems.front();
+  const Steps steps = system.steps;
+  SLUICE_ASSERT(!steps.empty(), "a summary of no step");
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& name, const std::string& said) {
+    if (!said.empty()) lines.push_back(name + std::string(16 - name.size(), ' ') + said);
+  };
+  add("steps", text(steps.front().step, " to ", steps.back().step));
+  add("loss", loss_text(steps));
+  std::map<std::string, Evaluation> last;  // of each set
+  for (const Evaluation& evaluation : run.evaluations) last[evaluation.set] = evaluation;
+  for (const auto& [set, evaluation] : last) {
+    add("validation loss",
+        text(decimal(evaluation.validation_loss, 4), " over ", human_count(evaluation.targets), " targets",
+             set.empty() ? "" : " of " + set));
+  }
+  add("epochs", epochs_text(system.steps));
+  add("snapshots", snapshots_text(steps));
+  std::map<std::string, int64_t> strategies;
+  for (const StepRecord& step : steps) ++strategies[step.strategy];
+  lines.emplace_back("strategies");
+  for (const auto& [strategy, count] : strategies)
+    lines.push_back(text("  ", human_count(count, "step", "steps"), " of ", strategy));
+  const auto fell_back = [](const StepRecord& step) { return !step.fallback.empty(); };
+  if (const int64_t fallbacks = std::ranges::count_if(steps, fell_back); fallbacks > 0) {
+    add("fallbacks", text(human_count(fallbacks, "step", "steps"),
+                          " without the planner's own plan (\"fallback\" in metrics.jsonl says why)"));
+  }
+  int64_t unfused = 0;
+  for (const StepRecord& step : steps) unfused += step.unfused_attention;
+  if (unfused > 0) {
+    add("attention", text(human_count(unfused, "call", "calls"),
+                          " by plain operators, for no fused kernel takes them (docs/kinds.md)"));
+  }
+  const double step_ns = median(steps, [](auto& step) { return static_cast<double>(step.time_ns); });
+  const double rate = median(steps, [](auto& step) {
+    return 1e9 * static_cast<double>(step.tokens) / static_cast<double>(step.time_ns);
+  });
+  add("median step", text(decimal(step_ns / 1e6, 1), " ms, ", human_count(std::llround(rate)), " tokens/s"));
+  if (const double error = median_prediction_error(system); error >= 0)
+    add("prediction", text("off by ", decimal(100 * error, 1), " % (median)"));
+  add("link exposed", median_share(steps, &StepRecord::link_exposed_ns, 1));
+  add("engine overhead", median_share(steps, &StepRecord::overhead_ns, 2));
+  return base::join(lines, "\n");
+}
+
+}  // namespace sluice::report

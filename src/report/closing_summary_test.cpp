@@ -1,0 +1,82 @@
+#include "report/closing_summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sluice::report {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+StepRecord step_of(int64_t step, double loss) {
+  return {.step = step,
+          .tokens = 80,
+          .strategy = step % 2 == 0 ? "<1,1,1>" : "<2,1,1>",
+          .time_ns = 10'000'000,
+          .predicted_ns = 11'000'000,
+          .loss = loss};
+}
+
+RunData run_of(std::vector<StepRecord> steps) {
+  RunData run;
+  run.systems.push_back({.name = "sluice", .steps = std::move(steps)});
+  return run;
+}
+
+TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
+  std::vector<StepRecord> steps;
+  for (int64_t step = 0; step < 20; ++step) steps.push_back(step_of(step, step < 10 ? 4.0 : 2.0));
+  const std::string text = closing_summary(run_of(steps));
+  EXPECT_THAT(text, HasSubstr("steps           0 to 19\n"));
+  EXPECT_THAT(text, HasSubstr("4.0000 (first 10) -> 2.0000 (last 10), -50.0 %"));
+  EXPECT_THAT(text, HasSubstr("  10 steps of <2,1,1>\n"));
+  EXPECT_THAT(text, HasSubstr("median step     10.0 ms, 8,000 tokens/s\n"));
+  EXPECT_THAT(text, HasSubstr("off by 10.0 %"));
+  for (const char* absent : {"epochs", "snapshots", "fallbacks", "plain operators", "validation"})
+    EXPECT_THAT(text, Not(HasSubstr(absent)));
+}
+
+TEST(ClosingSummary, ShowsTheLastEvaluationOfEachSet) {
+  RunData run = run_of({step_of(0, 4)});
+  run.evaluations = {{0, "code", 3.0, 7}, {0, "", 2.5, 9}, {1, "code", 1.5, 1007}};
+  EXPECT_THAT(closing_summary(run), HasSubstr("validation loss 2.5000 over 9 targets\n"
+                                              "validation loss 1.5000 over 1,007 targets of code\n"));
+}
+
+TEST(ClosingSummary, TellsOfEpochsAndSnapshots) {
+  std::vector<StepRecord> steps;
+  for (const int64_t ranks : {4, 4, 3, 4}) {
+    StepRecord& step = steps.emplace_back(step_of(static_cast<int64_t>(steps.size()), 4));
+    step.ranks = ranks;
+    step.epoch = std::max<int64_t>(0, step.step - 1);
+    step.snapshot_bytes = step.step == 1 ? 1 << 20 : 0;
+  }
+  const std::string text = closing_summary(run_of(steps));
+  EXPECT_THAT(text, HasSubstr("epochs          4 ranks, from step 2 on 3, from step 3 on 4"));
+  EXPECT_THAT(text, HasSubstr("snapshots       1, 1.00 MiB to buddies each"));
+}
+
+TEST(ClosingSummary, CountsFallbacksAndAttentionThatNoFusedKernelTook) {
+  StepRecord odd = step_of(1, 1);
+  odd.fallback = "no room";
+  odd.unfused_attention = 12;
+  const std::string text = closing_summary(run_of({step_of(0, 1), odd}));
+  EXPECT_THAT(text, HasSubstr("fallbacks       1 step without"));
+  EXPECT_THAT(text, HasSubstr("12 calls by plain operators"));
+}
+
+TEST(ClosingSummary, FewStepsAreNotComparedWithThemselves) {
+  const auto text_of = [](int64_t count) {
+    std::vector<StepRecord> steps;
+    for (int64_t step = 0; step < count; ++step)
+      steps.push_back(step_of(step, 8.0 / static_cast<double>(step + 1)));
+    return closing_summary(run_of(steps));
+  };
+  EXPECT_THAT(text_of(1), HasSubstr("8.0000 (of the one step)\n"));
+  EXPECT_THAT(text_of(2), HasSubstr("8.0000 (first) -> 4.0000 (last), -50.0 %"));
+  EXPECT_THAT(text_of(6), HasSubstr("(first 3) -> 1.6444 (last 3), -66.4 %"));
+}
+
+}  // namespace
+}  // namespace sluice::report
