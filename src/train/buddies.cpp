@@ -232,22 +232,21 @@ std::optional<membership::Origin> intact_origin(const Seat& seat, Control& contr
   membership::Origin origin = seat.epoch.origin;
   SealCheck check(seat);
   const std::array<int, 2> ranks = check.ranks();
-  int64_t changed = 0;
+  bool changed = false;
   for (const size_t part : {0, 1}) {
     const bool sends = ranks[part] >= 0 && origin.holders[static_cast<size_t>(ranks[part])] == control.rank();
-    if (sends && !check.intact(part)) changed = 1;
+    if (sends && !check.intact(part)) changed = true;
   }
-  const auto says = [](const std::vector<int64_t>& words) { return words[0] != 0; };
-  if (std::ranges::none_of(control.gather({&changed, 1}), says)) return origin;
+  if (!control.any(changed)) return origin;
 
-  std::array<int64_t, 2> intact{-1, -1};
+  std::array<int, 2> intact{-1, -1};
   for (const size_t part : {0, 1}) {
     if (ranks[part] >= 0 && check.intact(part)) intact[part] = ranks[part];
   }
-  const std::vector<std::vector<int64_t>> everywhere = control.gather(intact);
+  const std::vector<std::array<int, 2>> everywhere = control.gather(intact);
   for (size_t rank = 0; rank < origin.holders.size(); ++rank) {
-    const auto has_it = [&](const std::vector<int64_t>& words) {
-      return std::ranges::find(words, static_cast<int64_t>(rank)) != words.end();
+    const auto has_it = [&](const std::array<int, 2>& held) {
+      return std::ranges::find(held, static_cast<int>(rank)) != held.end();
     };
     if (has_it(everywhere[static_cast<size_t>(origin.holders[rank])])) continue;
     const auto other = std::ranges::find_if(everywhere, has_it);

@@ -1,8 +1,11 @@
 #include "train/control.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/failure.h"
 #include "base/text.h"
 
 namespace sluice::train {
@@ -20,22 +23,23 @@ std::vector<int> all_ranks(int world_size) {
 Control::Control(comm::Transport& transport)
     : communicator_(transport.communicator("control", all_ranks(transport.world_size()))) {}
 
-std::vector<std::vector<int64_t>> Control::gather(std::span<const int64_t> words) {
-  const auto ranks = static_cast<size_t>(world_size());
-  std::vector<int64_t> all(words.size() * ranks);
+std::vector<std::vector<int64_t>> Control::gather_lists(const std::vector<int64_t>& words) {
+  std::vector<int64_t> all(words.size() * static_cast<size_t>(world_size()));
   const auto waiting = activity_.waiting();
-  communicator_->all_gather(words.data(), all.data(), static_cast<int64_t>(words.size_bytes()))->wait();
+  communicator_->all_gather(words.data(), all.data(), std::ssize(words) * int64_t{sizeof(int64_t)})->wait();
   std::vector<std::vector<int64_t>> by_rank;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * words.size());
-    by_rank.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(words.size()));
-  }
+  const int64_t size = std::ssize(words);
+  for (int64_t rank = 0; rank < world_size(); ++rank)
+    by_rank.emplace_back(all.begin() + rank * size, all.begin() + (rank + 1) * size);
   return by_rank;
 }
 
+bool Control::any(bool own) {
+  return std::ranges::any_of(gather<int64_t>(own ? 1 : 0), [](int64_t one) { return one != 0; });
+}
+
 std::string Control::broadcast(const std::string& text, int from) {
-  const int64_t own_size = static_cast<int64_t>(text.size());
-  const int64_t size = gather({&own_size, 1})[static_cast<size_t>(from)][0];
+  const int64_t size = gather(std::ssize(text))[static_cast<size_t>(from)];
   std::vector<int64_t> send_bytes(static_cast<size_t>(world_size()), rank() == from ? size : 0);
   std::vector<int64_t> receive_bytes(static_cast<size_t>(world_size()), 0);
   receive_bytes[static_cast<size_t>(from)] = size;
@@ -47,33 +51,37 @@ std::string Control::broadcast(const std::string& text, int from) {
   return received;
 }
 
-void Control::barrier() {
-  const int64_t nothing = 0;
-  gather({&nothing, 1});
-}
+void Control::barrier() { gather(0); }
 
-int exit_status_of(std::exception_ptr error) {
-  if (!error) return 0;
+base::Error as_error(std::exception_ptr failure) {
   try {
-    std::rethrow_exception(error);
-  } catch (const base::Error& own) {
-    return own.exit_status();
-  } catch (...) {
-    return 1;
+    std::rethrow_exception(failure);
+  } catch (const base::Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return base::RunError(base::describe_failure(error));
   }
 }
 
+int exit_status_of(std::exception_ptr failure) { return failure ? as_error(failure).exit_status() : 0; }
+
 void Control::agree_on_failures(const std::string& what, std::exception_ptr own) {
-  const int64_t own_status = exit_status_of(own);
-  std::vector<int> statuses;
-  for (const auto& words : gather({&own_status, 1})) statuses.push_back(static_cast<int>(words[0]));
-  throw_if_any_failed(what, statuses, own);
+  throw_if_any_failed(what, gather<int64_t>(exit_status_of(own)), own);
 }
 
-void Control::throw_if_any_failed(const std::string& what, std::span<const int> statuses,
+void Control::require_same(const std::string& what, uint64_t own,
+                           const std::function<std::string(int rank)>& difference) {
+  const std::vector<uint64_t> all = gather(own);
+  together(what, [&] {
+    const auto other = std::ranges::find_if(all, [&](uint64_t hash) { return hash != all[0]; });
+    if (other != all.end()) throw base::InputError(difference(static_cast<int>(other - all.begin())));
+  });
+}
+
+void Control::throw_if_any_failed(const std::string& what, std::span<const int64_t> statuses,
                                   std::exception_ptr own) {
   for (int rank = 0; rank < world_size(); ++rank) {
-    const int status = statuses[static_cast<size_t>(rank)];
+    const int status = static_cast<int>(statuses[static_cast<size_t>(rank)]);
     if (status == 0) continue;
     failure_agreed_ = true;
     if (rank == this->rank()) std::rethrow_exception(own);

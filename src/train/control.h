@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -20,8 +22,11 @@ class QuietError : public base::Error {
   using base::Error::Error;
 };
 
-// 0 for no error.
-int exit_status_of(std::exception_ptr error);
+// What a user is told of a failure.
+base::Error as_error(std::exception_ptr failure);
+
+// 0 for no failure.
+int exit_status_of(std::exception_ptr failure);
 
 class Control {
  public:
@@ -34,8 +39,13 @@ class Control {
   // What this rank is at; `together` and all that waits for others here say so themselves.
   Activity& activity() { return activity_; }
 
-  // Every rank's words, rank by rank. REQUIRES: as many words on every rank.
-  std::vector<std::vector<int64_t>> gather(std::span<const int64_t> words);
+  // Every rank's value, rank by rank.
+  template <typename Value>
+  std::vector<Value> gather(const Value& own);
+  // The same of lists. REQUIRES: as many words on every rank.
+  std::vector<std::vector<int64_t>> gather_lists(const std::vector<int64_t>& words);
+  // Whether some rank says so.
+  bool any(bool own);
   // One rank's text on every rank.
   std::string broadcast(const std::string& text, int from = 0);
   // Returns when every rank has called it.
@@ -47,7 +57,11 @@ class Control {
   void together(const std::string& what, Action action);
   // The second half of `together`, for who has gathered `statuses` already: of every rank, 0 or the
   // exit_status_of its error; `own` is this rank's. Returns if no rank failed.
-  void throw_if_any_failed(const std::string& what, std::span<const int> statuses, std::exception_ptr own);
+  void throw_if_any_failed(const std::string& what, std::span<const int64_t> statuses,
+                           std::exception_ptr own);
+  // Collective, as `together`: InputError of `difference` for the first rank whose hash is not rank 0's.
+  void require_same(const std::string& what, uint64_t own,
+                    const std::function<std::string(int rank)>& difference);
   // Whether `together` has thrown: then all ranks know of the failure.
   bool failure_agreed() const { return failure_agreed_; }
 
@@ -58,6 +72,15 @@ class Control {
   bool failure_agreed_ = false;
   std::unique_ptr<comm::Communicator> communicator_;
 };
+
+template <typename Value>
+std::vector<Value> Control::gather(const Value& own) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::vector<Value> all(static_cast<size_t>(world_size()));
+  const auto waiting = activity_.waiting();
+  communicator_->all_gather(&own, all.data(), sizeof own)->wait();
+  return all;
+}
 
 template <typename Action>
 void Control::together(const std::string& what, Action action) {

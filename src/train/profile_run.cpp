@@ -12,21 +12,21 @@ namespace sluice::train {
 profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_ns) {
   auto* context = new RunContext(options);  // on failure never destroyed: it would wait for lost peers
   profile::ProbeResult result;
-  context->guard([&] {
+  context->peers().guard([&] {
     context->open_machine();
     const config::RunConfig& config = context->config();
     profile::ProbeOptions probe =
         probe_options({config,
                        {},
                        precision_of(config.train.dtype),
-                       context->device().device,
-                       context->device().memory_bytes},
+                       context->device().device(),
+                       context->device().memory_bytes()},
                       config::tensor_parallel_degrees(config, options.launch.world_size));
     probe.lengths = profile::profile_lengths(config::longest_context(config));
     probe.budget_ns = budget_ns;
     const auto measuring = context->activity().shared("measuring the machine");
-    result = profile::probe(probe, context->device_transport());
-    context->leave();
+    result = profile::probe(probe, context->device().transport());
+    context->peers().leave();
   });
   delete context;
   return result;

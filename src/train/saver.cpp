@@ -1,7 +1,5 @@
 #include "train/saver.h"
 
-#include <array>
-#include <bit>
 #include <chrono>
 #include <utility>
 
@@ -38,27 +36,8 @@ BackgroundSave::Options options_of(RunContext& run) {
   const std::string first = run.control().broadcast((run.config().log.dir / "checkpoints").string());
   options.places.push_back({run.locate(first), retention});
   if (!configured.mirror.empty()) options.places.push_back({run.locate(configured.mirror), retention});
-  options.require_places = [&run] { run.require_directory(); };
+  options.require_places = [&run] { run.peers().require_directory(); };
   return options;
-}
-
-std::vector<SaveWord> exchange(Control& control, const SaveWord& own) {
-  using RawWord = std::array<int64_t, sizeof(SaveWord) / sizeof(int64_t)>;
-  std::vector<SaveWord> words;
-  for (const std::vector<int64_t>& raw : control.gather(std::bit_cast<RawWord>(own))) {
-    RawWord word;
-    std::ranges::copy(raw, word.begin());
-    words.push_back(std::bit_cast<SaveWord>(word));
-  }
-  return words;
-}
-
-std::string message_of(std::exception_ptr failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
 }
 
 }  // namespace
@@ -86,8 +65,8 @@ void Saver::advance(std::span<const SaveWord> words) {
   const std::exception_ptr own = save_.failure();
   const Progress progress = save_.advance(words);
   if (progress == Progress::kFailed) {
-    std::vector<int> statuses;
-    for (const SaveWord& word : words) statuses.push_back(static_cast<int>(word.failed));
+    std::vector<int64_t> statuses;
+    for (const SaveWord& word : words) statuses.push_back(word.failed);
     run_.control().throw_if_any_failed("saving", statuses, own);
   }
   tell(progress, own);
@@ -96,7 +75,7 @@ void Saver::advance(std::span<const SaveWord> words) {
 void Saver::tell(Progress progress, std::exception_ptr own) const {
   const std::string what = base::human_count(save_.step(), "step", "steps");
   if (progress == Progress::kMirrorFailed && own) {
-    base::log_warning(text("the mirror lacks the checkpoint after ", what, ": ", message_of(own)));
+    base::log_warning(text("the mirror lacks the checkpoint after ", what, ": ", as_error(own).what()));
   }
   if (run_.rank() != 0) return;
   if (progress == Progress::kCommitted) {
@@ -172,7 +151,7 @@ void Saver::wait_and_advance() {
   {
     const Stopwatch watch(blocked_ns_);
     while (!save_.wait_while_still()) run_.activity().advance();  // over a slow network
-    words = exchange(run_.control(), word());
+    words = run_.control().gather(word());
   }
   advance(words);
 }

@@ -33,9 +33,7 @@ constexpr size_t kMoveWords = 5;
 // Collective: by rank, what it gathered and summed beside its nodes.
 std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
                                                         const std::vector<graph::ShareMove>& own) {
-  const auto count = static_cast<int64_t>(own.size());
-  int64_t most = 0;
-  for (const auto& counts : control.gather({&count, 1})) most = std::max(most, counts.front());
+  const int64_t most = std::ranges::max(control.gather(std::ssize(own)));
   std::vector<std::vector<graph::ShareMove>> moves(static_cast<size_t>(control.world_size()));
   if (most == 0) return moves;
   std::vector<int64_t> words;
@@ -44,7 +42,7 @@ std::vector<std::vector<graph::ShareMove>> gather_moves(Control& control,
                  {int64_t{move.node}, move.position, static_cast<int64_t>(move.movement), move.start_ns, move.end_ns});
   }
   words.resize(kMoveWords * static_cast<size_t>(most), -1);
-  const auto all = control.gather(words);
+  const auto all = control.gather_lists(words);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     for (size_t at = 0; at < all[rank].size() && all[rank][at] >= 0; at += kMoveWords) {
       const int64_t* word = &all[rank][at];
@@ -92,7 +90,7 @@ void write_step_trace(Control& control, const graph::StepGraph& graph, const cos
                       int64_t epoch) {
   const std::string note =
       epoch == 0 ? "" : base::text("epoch ", epoch, " of ", control.world_size(), " ranks");
-  const auto words = control.gather(measured_words(graph, timing));
+  const auto words = control.gather_lists(measured_words(graph, timing));
   const auto moves = gather_moves(control, timing.moves);
   control.together("writing the trace", [&] {
     if (control.rank() != 0) return;

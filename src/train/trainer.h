@@ -59,8 +59,6 @@ class Trainer {
   // on any rank.
   void run();
 
-  int rank() const;
-
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;

@@ -1,0 +1,104 @@
+#include "train/reporter.h"
+
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_fields.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/text.h"
+#include "checkpoint/save.h"
+#include "ops/attention.h"
+#include "report/closing_summary.h"
+#include "report/page.h"
+#include "report/run_files.h"
+#include "train/supervisor.h"
+
+namespace sluice::train {
+
+namespace fs = std::filesystem;
+using base::text;
+
+namespace {
+
+// An epoch mostly finds its files as the one before left them, and a disk takes its time to flush.
+void keep_written(const fs::path& path, const std::string& content) {
+  if (!fs::exists(path) || base::read_file(path) != content) base::write_file_atomically(path, content);
+}
+
+}  // namespace
+
+Reporter::Reporter(RunContext& run) : run_(run) {
+  run.control().together("opening the run directory", [&] {
+    if (run.rank() == 0) open_files();
+  });
+}
+
+void Reporter::open_files() {
+  const fs::path& directory = config_.log.dir;
+  const int64_t done = run_.resumed().step;
+  base::make_directories(directory);
+  checkpoint::prune(directory / "checkpoints", done, {config_.checkpoint.keep, config_.checkpoint.keep_hours});
+  keep_written(directory / "config.toml", config::to_toml(config_));
+  keep_written(directory / "calibration.json", base::json_text(run_.calibration(), 2) + "\n");
+  // The local launcher replaces ranks itself, under a secret that nobody else has.
+  if (run_.seat() && run_.launcher() != transport::Launcher::kSluice) write_roster(directory, *run_.seat());
+  metrics_.emplace(report::MetricsWriter::Options{directory, config_.log.tensorboard, done});
+  if (metrics_->missing_steps() == 0) return;
+  base::log_warning(text((directory / "metrics.jsonl").string(), " has no line for the last ",
+                         metrics_->missing_steps(), " of the ", done,
+                         " steps that the checkpoint has behind it: losses of those are not shown"));
+}
+
+void Reporter::tell(const report::StepMetrics& metrics) {
+  if (!metrics_) return;
+  const auto writing = run_.activity().own(text("writing the metrics of step ", metrics.step));
+  metrics_->write(metrics);
+  const int64_t done = metrics.step + 1 - run_.resumed().step;
+  const int64_t steps = config_.train.steps - run_.resumed().step;
+  const int64_t left_ns =
+      base::left_ns(done, steps, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers,
+                "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
+                static_cast<long long>(metrics.step), static_cast<long long>(metrics.step + 1),
+                static_cast<long long>(config_.train.steps), metrics.loss, metrics.grad_norm, metrics.time_ms,
+                metrics.predicted_ms, metrics.tokens_per_s);
+  const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
+  base::log_info(text(numbers, "  ", metrics.strategy, eta));
+}
+
+void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
+  if (!metrics_) return;
+  for (const report::EvaluationMetrics& metrics : of_sets) {
+    metrics_->write(metrics);
+    base::log_info(text("step ", metrics.step, " validation loss",
+                        metrics.set.empty() ? "" : " of " + metrics.set, " ", metrics.validation_loss, " over ",
+                        metrics.targets, " targets"));
+  }
+}
+
+// Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made again.
+void Reporter::close() {
+  if (!metrics_) return;
+  const auto writing = run_.activity().own("writing the report");
+  const bool nothing_left = run_.resumed().step >= config_.train.steps;
+  if (nothing_left)
+    base::log_info(text("all ", config_.train.steps, " steps are done already: raise train.steps to go on"));
+  try {
+    const report::RunData run = report::read_run(config_.log.dir);
+    if (!nothing_left) {
+      for (const std::string& line : base::split(report::closing_summary(run), '\n')) base::log_info(line);
+    }
+    if (run_.device().device().is_cuda())
+      base::log_info(text("cuDNN's attention: ", ops::attention_report()));
+    const fs::path page = config_.log.dir / "report.html";
+    base::write_file_atomically(page, report::report_page(run));
+    base::log_info(text("the report is ", page.string()));
+  } catch (const base::Error& error) {
+    base::log_warning(text("no report was written: ", error.what()));
+  }
+}
+
+}  // namespace sluice::train

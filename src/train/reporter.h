@@ -1,0 +1,35 @@
+// What a run tells people, all of it on rank 0: the files of its directory, a line a step, and at the end
+// summary and report.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "report/step_metrics.h"
+#include "train/run_context.h"
+
+namespace sluice::train {
+
+class Reporter {
+ public:
+  // Collective: opens the run directory's files. `run` is open and outlives the reporter.
+  explicit Reporter(RunContext& run);
+
+  // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
+  bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
+
+  void tell(const report::StepMetrics& metrics);
+  void tell(const std::vector<report::EvaluationMetrics>& of_sets);
+  void close();
+
+ private:
+  void open_files();
+
+  RunContext& run_;
+  const config::RunConfig& config_ = run_.config();
+  std::optional<report::MetricsWriter> metrics_;  // rank 0
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,78 @@
+#include "train/run_device.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cost/snapshot_cost.h"
+#include "ops/device.h"
+#include "ops/tensor_memory.h"
+#include "runtime/communicators.h"
+#include "train/calibration.h"
+#include "train/precision.h"
+#include "train/slice_snapshot.h"
+#include "transport/device_transport.h"
+
+namespace sluice::train {
+
+RunDevice::RunDevice(const TrainerOptions& options, const model::ParameterTable& table,
+                     const base::Json& earlier, Peers& peers)
+    : between_hosts_(peers.transport()) {
+  const config::RunConfig& config = options.config;
+  Control& control = peers.control();
+  control.together("choosing the device", [&] {
+    chosen_ = profile::rank_device(config.train, config.memory, options.launch);
+    if (device().is_cpu()) ops::count_host_tensors();
+    if (config.train.deterministic) ops::make_deterministic();
+    ops::prepare_device(device());
+    untracked_bytes_ = ops::untracked_device_bytes(device());
+    set_aside_snapshots(options, table);
+  });
+  at::set_num_threads(chosen_.threads);  // for all threads: another one's number would reach this one
+  chosen_.memory_bytes = std::ranges::min(control.gather(chosen_.memory_bytes));
+  chosen_.host_bytes = std::ranges::min(control.gather(chosen_.host_bytes));
+  keeps_memory_ = config.memory.device_gib > 0;
+  if (const auto calibration = earlier_calibration(earlier)) {
+    const cost::MemoryModel& memory = calibration->options.memory;
+    if (!keeps_memory_) chosen_.memory_bytes = memory.device_bytes;
+    keeps_memory_ = true;
+    if (config.memory.host_gib == 0 && memory.host_bytes > 0) chosen_.host_bytes = memory.host_bytes;
+  }
+  if (device().is_cpu()) return;
+  transport::DeviceTransportOptions connection;
+  connection.device = device().index();
+  connection.most_blocks = runtime::most_blocks();
+  const auto connecting = control.activity().shared("connecting the devices");
+  between_devices_ = transport::device_transport(between_hosts_, connection);
+}
+
+// A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
+// memory that was asked of the machine has to hold them, too.
+void RunDevice::set_aside_snapshots(const TrainerOptions& options, const model::ParameterTable& table) {
+  const config::RunConfig& config = options.config;
+  const int64_t copies = (config.checkpoint.every > 0 && config.checkpoint.async ? 1 : 0) +
+                         (options.seat ? cost::kSnapshotCopies : 0);
+  if (copies == 0) return;
+  const int64_t bytes = copies * SliceSnapshot::bytes(table, precision_of(config.train.dtype),
+                                                      options.launch.world_size, options.launch.rank);
+  if (config.memory.host_gib == 0) chosen_.host_bytes = std::max<int64_t>(1, chosen_.host_bytes - bytes);
+  if (!device().is_cpu() || config.memory.device_gib > 0) return;
+  if (chosen_.memory_bytes <= bytes) {
+    throw base::InfeasibleError(
+        base::text("a rank may use ", base::human_bytes(static_cast<double>(chosen_.memory_bytes)),
+                   ", which snapshots of parameters would take: set ",
+                   "checkpoint.async = false or elastic.enabled = false, or use more ranks"));
+  }
+  chosen_.memory_bytes -= bytes;
+}
+
+// The figure that a run continues with is without it already.
+int64_t RunDevice::taken_bytes(Control& control) const {
+  if (device().is_cpu() || keeps_memory_) return 0;
+  const int64_t own = ops::untracked_device_bytes(device()) - untracked_bytes_;
+  return std::max<int64_t>(0, std::ranges::max(control.gather(own)));
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,42 @@
+// The device that a rank computes on, and the memory that plans may use of it: one figure for all ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/json.h"
+#include "model/parameters.h"
+#include "profile/device.h"
+#include "train/peers.h"
+#include "train/trainer.h"
+
+namespace sluice::train {
+
+class RunDevice {
+ public:
+  // Collective. A run that continues keeps the figures of its `earlier` calibration, null for none, unless
+  // the configuration names some. Throws on every rank as profile::rank_device, and InfeasibleError when
+  // snapshots take all memory.
+  RunDevice(const TrainerOptions& options, const model::ParameterTable& table, const base::Json& earlier,
+            Peers& peers);
+
+  c10::Device device() const { return chosen_.device; }
+  int64_t memory_bytes() const { return chosen_.memory_bytes; }
+  int64_t host_bytes() const { return chosen_.host_bytes; }
+  comm::Transport& transport() const { return between_devices_ ? *between_devices_ : between_hosts_; }
+
+  // Collective, behind measuring, which uses libraries and communicators as training will: what they took of
+  // a GPU beside tensors on the rank where it is most, and is not there for plans.
+  int64_t taken_bytes(Control& control) const;
+
+ private:
+  void set_aside_snapshots(const TrainerOptions& options, const model::ParameterTable& table);
+
+  profile::RankDevice chosen_;
+  int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
+  bool keeps_memory_ = false;    // plans may use what is configured, or what the continued run began with
+  comm::Transport& between_hosts_;
+  std::unique_ptr<comm::Transport> between_devices_;  // null on the CPU
+};
+
+}  // namespace sluice::train

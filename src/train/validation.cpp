@@ -1,0 +1,54 @@
+#include "train/validation.h"
+
+#include <memory>
+#include <vector>
+
+#include "base/text.h"
+#include "train/plan_ahead.h"
+
+namespace sluice::train {
+
+bool Validation::due(int64_t steps_done, bool last) const {
+  const int64_t every = run_.config().train.eval_every;
+  return every > 0 && (last || steps_done % every == 0);
+}
+
+void Validation::make_up() {
+  const int64_t done = run_.resumed().step;
+  if (done == 0 || !due(done, done >= run_.config().train.steps)) return;
+  if (run_.control().any(run_.rank() == 0 && !reporter_.was_evaluated())) evaluate(done - 1);
+}
+
+bool Validation::evaluate(int64_t after_step) {
+  const auto evaluating = run_.activity().own(base::text("evaluating after step ", after_step));
+  std::vector<report::EvaluationMetrics> results;
+  for (const config::ValidationData& set : run_.data().at(after_step).validation) {
+    if (set.batches.empty()) continue;
+    const auto result = evaluate(set, after_step);
+    if (!result) return false;
+    results.push_back(*result);
+  }
+  reporter_.tell(results);
+  return true;
+}
+
+std::optional<report::EvaluationMetrics> Validation::evaluate(const config::ValidationData& set,
+                                                              int64_t after_step) {
+  double loss_sum = 0;
+  report::EvaluationMetrics metrics{.step = after_step, .set = set.name};
+  PlanAhead ahead(evaluation_steps(run_.planning(), set));
+  for (size_t i = 0; i < set.batches.size(); ++i) {
+    if (run_.control().any(stop_.requested())) return std::nullopt;
+    std::unique_ptr<PreparedStep> step;
+    run_.control().together("planning the evaluation", [&] { step = ahead.next(); });
+    const auto running = run_.activity().nodes(base::text("evaluating after step ", after_step));
+    const runtime::StepResult result = run_.engine().evaluate(step->graph, step->tokens);
+    loss_sum += result.loss_sum;
+    metrics.targets += result.targets;
+    if (metrics.fallback.empty()) metrics.fallback = step->fallback;
+  }
+  if (metrics.targets > 0) metrics.validation_loss = loss_sum / static_cast<double>(metrics.targets);
+  return metrics;
+}
+
+}  // namespace sluice::train
