@@ -16,6 +16,7 @@
 #include "config/run_config.h"
 #include "config/run_planning.h"
 #include "train/offline_plan.h"
+#include "train/roster.h"
 #include "train/supervisor.h"
 #include "train/trainer.h"
 

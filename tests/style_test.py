@@ -15,7 +15,7 @@ RULES = [
      ("src/base/error.cpp",              # a broken assertion has nothing to unwind to
       "src/transport/heartbeat.cpp",     # unwinding through a communicator that lost a member would hang
       "src/transport/local_launcher.cpp",  # the child between fork and exec
-      "src/train/supervisor.cpp")),  # the worker, which is a child of fork alone
+      "src/train/child_process.cpp")),  # a child of fork alone
     (r"\busing\s+namespace\b(?!\s+std::(?:literals|chrono_literals|string_view_literals))",
      "name what you use", ()),
     (r"\bstd::(?:shuffle|mt19937\w*|\w+_distribution)\b", "use base/rng.h: the same numbers everywhere", ()),

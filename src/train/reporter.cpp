@@ -13,7 +13,7 @@
 #include "report/closing_summary.h"
 #include "report/page.h"
 #include "report/run_files.h"
-#include "train/supervisor.h"
+#include "train/roster.h"
 
 namespace sluice::train {
 

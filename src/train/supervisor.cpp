@@ -3,25 +3,23 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
-#include "base/failure.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "membership/agent.h"
+#include "train/child_process.h"
+#include "train/first_meeting.h"
 #include "transport/gloo.h"
 #include "transport/mail.h"
 #include "transport/run_key.h"
@@ -74,22 +72,6 @@ std::string address_of(const Launch& launch) {
 transport::Socket listener_of(const Launch& launch) {
   return launch.supervisor_fd >= 0 ? transport::inherited(launch.supervisor_fd)
                                    : transport::listen_at(address_of(launch));
-}
-
-uint64_t random_history() {
-  uint64_t history = 0;
-  std::memcpy(&history, transport::random_bytes(sizeof history).data(), sizeof history);
-  return history;
-}
-
-// What rank 0 makes of what all supervisors bring to their meeting.
-std::string open_run(const std::vector<std::string>& texts) {
-  std::vector<membership::Arrival> arrivals;
-  for (const std::string& text : texts)
-    arrivals.push_back(membership::arrival_from_json(base::parse_json(text, "an arrival"), "an arrival"));
-  membership::Opening opening = membership::opening_of(arrivals);
-  if (opening.history == 0) opening.history = random_history();
-  return membership::to_json(opening).dump();
 }
 
 class Supervisor final : public membership::World {
@@ -151,77 +133,24 @@ class Supervisor final : public membership::World {
   // Nothing when there is none: the run ends then.
   std::optional<Epoch> first_epoch() {
     if (!options_.launch.supervisor_ports.empty()) return Epoch{.members = members_of(options_.launch)};
-    const std::string answer = meet();
-    if (exit_status_) return std::nullopt;
-    const membership::Opening opening = membership::opening_from_json(
-        base::parse_json(answer, "the meeting's answer"), "the meeting's answer");
-    memory_->set_history(opening.history);
-    return opening.epoch;
-  }
-
-  // In a process of its own, which a signal may end.
-  std::string meet() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-      end(1, text("cannot meet the other ranks: ", std::strerror(errno)));
-      return "";
-    }
-    const transport::Socket reading(ends[0]);
-    transport::Socket writing(ends[1]);
-    const pid_t supervisor = getpid();
-    std::fflush(nullptr);
-    worker_ = fork();
-    if (worker_ == 0) attend(supervisor, writing);
-    writing.close();
-    std::string answer;
-    while (!exit_status_) {
-      std::array<pollfd, 2> entries{{{signal_file_.fd(), POLLIN, 0}, {reading.fd(), POLLIN, 0}}};
+    FirstMeeting meeting(options_.launch, options_.join_timeout_ns,
+                         {.member = self_, .history = memory_->history(), .held = memory_->held()});
+    for (bool goes_on = true; goes_on && !exit_status_;) {
+      std::array<pollfd, 2> entries{{{signal_file_.fd(), POLLIN, 0}, {meeting.fd(), POLLIN, 0}}};
       constexpr int kPauseMs = 500;
       poll(entries.data(), entries.size(), kPauseMs);
-      if (entries[0].revents != 0 && asked_to_stop()) end(1, "stopped by a signal; nothing was saved");
+      read_signals();
       look_at_launcher();
-      if (entries[1].revents == 0) continue;
-      std::array<char, 4096> buffer;
-      const ssize_t got = read(reading.fd(), buffer.data(), buffer.size());
-      if (got <= 0) break;
-      answer.append(buffer.data(), static_cast<size_t>(got));
+      if (entries[1].revents != 0) goes_on = meeting.read();
     }
-    int status = 0;
-    if (exit_status_) kill(worker_, SIGKILL);
-    waitpid(std::exchange(worker_, -1), &status, 0);
-    if (!exit_status_ && status != 0) end(WIFEXITED(status) ? WEXITSTATUS(status) : 1, "");
-    return answer;
-  }
-
-  [[noreturn]] void attend(pid_t supervisor, const transport::Socket& writing) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor) _exit(1);
-    const membership::Arrival own{.member = self_, .history = memory_->history(), .held = memory_->held()};
-    try {
-      const std::string answer =
-          transport::meet({.launch = options_.launch, .join_timeout_ns = options_.join_timeout_ns},
-                          membership::to_json(own).dump(), &open_run);
-      for (size_t sent = 0; sent < answer.size();) {
-        const ssize_t now = ::write(writing.fd(), answer.data() + sent, answer.size() - sent);
-        if (now < 0) _exit(1);
-        sent += static_cast<size_t>(now);
-      }
-      _exit(0);
-    } catch (const base::Error& error) {
-      base::log_error(error.what());
-      _exit(error.exit_status());
-    } catch (const std::exception& error) {
-      base::log_error(base::describe_failure(error));
-      _exit(1);
+    if (exit_status_) return std::nullopt;
+    if (const int status = meeting.status(); status != 0) {
+      end(status, "");
+      return std::nullopt;
     }
-  }
-
-  bool asked_to_stop() {
-    signalfd_siginfo info{};
-    bool asked = false;
-    while (read(signal_file_.fd(), &info, sizeof info) == sizeof info)
-      asked = asked || info.ssi_signo != SIGCHLD;
-    return asked;
+    const membership::Opening opening = meeting.opening();
+    memory_->set_history(opening.history);
+    return opening.epoch;
   }
 
   // Ranks don't go on without their launcher, which may start others in their place.
@@ -236,11 +165,7 @@ class Supervisor final : public membership::World {
   }
 
   std::vector<membership::Held> stop_worker() override {
-    if (worker_ > 0) {
-      kill(worker_, SIGKILL);
-      waitpid(worker_, nullptr, 0);
-      worker_ = -1;
-    }
+    worker_.stop();
     return memory_->held();
   }
 
@@ -253,11 +178,11 @@ class Supervisor final : public membership::World {
     memory_->clear_words();
     memory_->keep_only(epoch.origin.step, epoch.origin.epoch);
     const Launch launch = launch_of(epoch);
-    const pid_t supervisor = getpid();
-    std::fflush(nullptr);  // or both processes write it
-    worker_ = fork();
-    if (worker_ == 0) work(launch, epoch, supervisor);
-    if (worker_ < 0) end(1, text("cannot start a worker: ", std::strerror(errno)));
+    try {
+      worker_.start([&] { return work(launch, epoch); });
+    } catch (const base::RunError& error) {
+      return end(1, error.what());
+    }
     if (knows_ports(epoch) && launch.listening_fd >= 0) ::close(launch.listening_fd);
   }
 
@@ -345,14 +270,12 @@ class Supervisor final : public membership::World {
   }
 
   // The worker's side of fork.
-  [[noreturn]] void work(const Launch& launch, const Epoch& epoch, pid_t supervisor) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor) _exit(transport::kReplaceableStatus);  // it died before the line above
+  int work(const Launch& launch, const Epoch& epoch) {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     signal_file_.close();
     mail_.close();
     options_.work(launch, {epoch, &*memory_, run_, options_.launch.key()});
-    _exit(1);
+    return 1;
   }
 
   void wait() {
@@ -372,15 +295,15 @@ class Supervisor final : public membership::World {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
       stopping_ = true;
-      if (worker_ < 0) end(1, "stopped by a signal between two epochs; nothing was saved");
-      if (worker_ > 0 && (signal == SIGTERM || info.ssi_code != SI_KERNEL)) kill(worker_, signal);
+      if (!worker_.runs()) end(1, "stopped by a signal between two epochs; nothing was saved");
+      if (signal == SIGTERM || info.ssi_code != SI_KERNEL) worker_.send(signal);
     }
   }
 
   void reap() {
-    int status = 0;
-    if (worker_ < 0 || waitpid(worker_, &status, WNOHANG) != worker_) return;
-    worker_ = -1;
+    const std::optional<int> ended = worker_.reap();
+    if (!ended) return;
+    const int status = *ended;
     const bool lost = WIFSIGNALED(status) || WEXITSTATUS(status) == transport::kReplaceableStatus;
     if (!lost) return end(WEXITSTATUS(status), "");
     if (memory_->is_done()) return end(0, "");
@@ -437,7 +360,7 @@ class Supervisor final : public membership::World {
   transport::Mail mail_;
   std::optional<SnapshotMemory> memory_;
   std::optional<membership::Agent> agent_;
-  pid_t worker_ = -1;
+  ChildProcess worker_;
   bool stopping_ = false;
   int ranks_ = 0;  // of the epoch before
   int64_t origin_step_ = -2;
@@ -446,40 +369,6 @@ class Supervisor final : public membership::World {
 };
 
 }  // namespace
-
-namespace {
-
-constexpr const char* kRosterSchema = "sluice.members/1";
-
-fs::path roster_path(const fs::path& run_directory) { return run_directory / "members.json"; }
-
-}  // namespace
-
-void write_roster(const fs::path& run_directory, const Seat& seat) {
-  base::Json json{{"schema", kRosterSchema},
-                  {"run", seat.key.run},
-                  {"ranks", seat.key.world_size},
-                  {"members", base::Json::array()}};
-  for (const Member& member : seat.epoch.members) json["members"].push_back(membership::to_json(member));
-  base::write_json(roster_path(run_directory), json);
-}
-
-Roster read_roster(const fs::path& run_directory) {
-  const fs::path path = roster_path(run_directory);
-  if (!fs::exists(path)) {
-    throw base::InputError(text("no run that can be joined is under way in ", run_directory.string(), ": ",
-                                path.string(),
-                                " is missing; elastic runs of torchrun, MPI, Slurm or by hand write it"));
-  }
-  const base::Json json = base::read_json(path);
-  const std::string name = path.string();
-  base::require_schema(json, kRosterSchema, name);
-  Roster roster{.run = base::require<std::string>(json, "run", name),
-                .world_size = base::require<int>(json, "ranks", name)};
-  for (const base::Json& member : base::require<base::Json>(json, "members", name))
-    roster.members.push_back(membership::member_from_json(member, name));
-  return roster;
-}
 
 int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
 

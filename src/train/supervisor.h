@@ -46,14 +46,4 @@ struct SupervisorOptions {
 // store has no place in a process that forks.
 int supervise(const SupervisorOptions& options);
 
-// Who has to be asked to join the run of a directory, as its newest epoch's first rank wrote it down, and how
-// the run is called. InputError when no run that can be joined is under way there.
-struct Roster {
-  std::vector<membership::Member> members;
-  std::string run;  // RunKey::run
-  int world_size = 1;
-};
-void write_roster(const std::filesystem::path& run_directory, const Seat& seat);
-Roster read_roster(const std::filesystem::path& run_directory);
-
 }  // namespace sluice::train

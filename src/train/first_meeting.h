@@ -1,0 +1,36 @@
+// How supervisors come to know each other where their launcher does not name them: at the store that the
+// launcher's ranks share, in a process of its own, for what libtorch starts for a store has no place in a
+// process that forks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "membership/epoch.h"
+#include "train/child_process.h"
+#include "transport/launch.h"
+#include "transport/socket.h"
+
+namespace sluice::train {
+
+class FirstMeeting {
+ public:
+  // Begins it: collective over the launch's ranks, each of which brings an arrival. RunError when the system
+  // gives no process.
+  FirstMeeting(const transport::Launch& launch, int64_t join_timeout_ns, const membership::Arrival& own);
+
+  // Something to read, or the end, is there when this is readable: then read() does not wait. False at the
+  // end.
+  int fd() const { return reading_.fd(); }
+  bool read();
+  // Behind the end: 0, or the exit status of a failure, of which the user has been told.
+  int status();
+  membership::Opening opening() const;
+
+ private:
+  ChildProcess process_;
+  transport::Socket reading_;
+  std::string answer_;
+};
+
+}  // namespace sluice::train
