@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "corpus/indexed.h"
 #include "corpus/temporary_directory.h"
@@ -130,6 +132,30 @@ TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
       EXPECT_EQ(parts[i].value(key, base::Json()), whole[i].value(key, base::Json())) << key;
     }
   }
+}
+
+// What a program wrote that called checkpoint.async otherwise.
+TEST_F(TrainingLoop, ConfigurationWithAnOldKeyIsNotComparedAndTheRunGoesOn) {
+  const std::string constant = "optimizer.decay=constant";
+  const std::vector<base::Json> whole = train(config("whole", {constant}));
+  const config::RunConfig half = config("parts", {constant, "train.steps=3"});
+  train(half);
+  const auto path = half.log.dir / "checkpoints" / "step-3" / "manifest.json";
+  base::Json manifest = base::read_json(path);
+  auto saved = manifest["config"].get<std::string>();
+  const std::string key = "async = ";
+  ASSERT_NE(saved.find(key), std::string::npos) << saved;
+  manifest["config"] = saved.replace(saved.find(key), key.size(), "behind = ");
+  manifest.erase("hash");
+  manifest["hash"] = base::hash_text(base::hash_bytes(manifest.dump()));
+  base::write_json(path, manifest);
+  base::configure_log({.file = directory_ / "log"});
+  const std::vector<base::Json> parts = train(config("parts", {constant}), "auto");
+  base::configure_log({});
+  const std::string said = base::read_file(directory_ / "log");
+  EXPECT_NE(said.find("unknown key 'checkpoint.behind'"), std::string::npos) << said;
+  EXPECT_NE(said.find("what changed since then cannot be said"), std::string::npos) << said;
+  EXPECT_EQ(parts.back().value("validation_loss", 0.0), whole.back().value("validation_loss", 1.0));
 }
 
 TEST_F(TrainingLoop, RunThatWaitsForItsSavesHasThemAll) {
