@@ -13,12 +13,30 @@
 
 namespace sluice::train {
 
+namespace {
+
+// As an earlier worker planned it, or planned now.
+config::BuiltStep built_step(const StepInputs& inputs, int64_t step,
+                             const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
+  const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
+  const bool kept = inputs.plans != nullptr && purpose == graph::Purpose::kTrain;
+  const PlanKey key{inputs.planner_hash, step, sequences};
+  if (std::optional<strategy::StepPlan> plan =
+          kept ? inputs.plans->find(key, inputs.world_size) : std::nullopt) {
+    auto graph = graph::try_build(*plan, inputs.table, inputs.planner.cost(), inputs.world_size, options);
+    if (graph) return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
+  }
+  config::BuiltStep built = config::build_step(inputs.planner, inputs.table, step, sequences, options);
+  if (kept && built.fallback.empty()) inputs.plans->keep(key, built.plan);
+  return built;
+}
+
+}  // namespace
+
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
-  config::BuiltStep built =
-      config::build_step(inputs.planner, inputs.table, step, config::sequences_of(samples, blend),
-                         {.purpose = purpose, .link_plans = inputs.link_plans});
+  config::BuiltStep built = built_step(inputs, step, config::sequences_of(samples, blend), purpose);
   if (!built.fallback.empty() && inputs.rank == 0) {
     base::log_warning(base::text("step ", step, ": planning failed (", built.fallback, "); it runs as ",
                                  strategy::to_text(built.plan.strategy()), " instead"));

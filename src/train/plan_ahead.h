@@ -15,6 +15,7 @@
 #include "corpus/sampler.h"
 #include "graph/build.h"
 #include "plan/planner.h"
+#include "train/plan_memory.h"
 #include "train/step_tokens.h"
 
 namespace sluice::train {
@@ -38,6 +39,8 @@ struct StepInputs {
   int world_size = 1;
   int rank = 0;
   graph::LinkPlans* link_plans = nullptr;
+  PlanMemory* plans = nullptr;  // where training's are kept, and looked for; null: nowhere
+  uint64_t planner_hash = 0;    // of all that `planner` plans with
 };
 
 // One step, its documents those of `blend`, on the calling thread: config::build_step with a warning on rank

@@ -118,5 +118,38 @@ TEST_F(PrepareStep, SaysWhatTheRoomiestHoldsWhenNothingHelps) {
   }
 }
 
+// Seen by planners with different candidates that pass for one.
+TEST_F(PrepareStep, TakesAPlanThatAnEarlierWorkerKept) {
+  PlanMemory memory;
+  const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});
+  const auto strategy_of = [&](const char* candidate, uint64_t planner_hash, int64_t length) {
+    plan::PlannerOptions options{.world_size = 2, .candidates = {strategy::parse_strategy(candidate, 2)}};
+    const plan::Planner planner(options, cost_);
+    const StepInputs inputs{planner, table_, 2, 0, nullptr, &memory, planner_hash};
+    return strategy::to_text(
+        prepare_step(inputs, blend, 7, {{0, 0, length}}, graph::Purpose::kTrain).plan.strategy());
+  };
+  EXPECT_EQ(strategy_of("2x<1,1,1>", 1, 1'000), "2x<1,1,1>");
+  EXPECT_EQ(strategy_of("<2,1,1>", 1, 1'000), "2x<1,1,1>") << "the kept plan";
+  EXPECT_EQ(strategy_of("<2,1,1>", 2, 1'000), "1x<2,1,1>") << "of another planner";
+  EXPECT_EQ(strategy_of("<2,1,1>", 1, 1'001), "1x<2,1,1>") << "for other sequences";
+}
+
+TEST_F(PrepareStep, KeptPlanIsThePlannedOneToItsHash) {
+  PlanMemory memory;
+  const corpus::Blend blend = corpus::Blend::open({{(directory_ / "corpus").string(), 1.0}});
+  plan::PlannerOptions options{.world_size = 2, .candidates = {strategy::parse_strategy("<1,1,2>", 2)}};
+  const plan::Planner planner(options, cost_);
+  const StepInputs inputs{planner, table_, 2, 0, nullptr, &memory, 1};
+  const std::vector<corpus::Sample> samples{{0, 0, 1'500}, {0, 2'000, 300}, {0, 3'000, 7}};
+  const auto prepared = [&] { return prepare_step(inputs, blend, 7, samples, graph::Purpose::kTrain); };
+  const PreparedStep planned = prepared();
+  const PreparedStep kept = prepared();
+  EXPECT_EQ(kept.agreement, planned.agreement);
+  EXPECT_EQ(kept.plan.pipelines, planned.plan.pipelines);
+  EXPECT_EQ(kept.plan.sequences, planned.plan.sequences);
+  EXPECT_EQ(kept.plan.gap_ppm(), planned.plan.gap_ppm());
+}
+
 }  // namespace
 }  // namespace sluice::train

@@ -39,7 +39,8 @@ void Reporter::open_files() {
   const fs::path& directory = config_.log.dir;
   const int64_t done = run_.resumed().step;
   base::make_directories(directory);
-  checkpoint::prune(directory / "checkpoints", done, {config_.checkpoint.keep, config_.checkpoint.keep_hours});
+  checkpoint::prune(directory / "checkpoints", done,
+                    {config_.checkpoint.keep, config_.checkpoint.keep_hours});
   keep_written(directory / "config.toml", config::to_toml(config_));
   keep_written(directory / "calibration.json", base::json_text(run_.calibration(), 2) + "\n");
   // The local launcher replaces ranks itself, under a secret that nobody else has.
@@ -74,12 +75,13 @@ void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
   for (const report::EvaluationMetrics& metrics : of_sets) {
     metrics_->write(metrics);
     base::log_info(text("step ", metrics.step, " validation loss",
-                        metrics.set.empty() ? "" : " of " + metrics.set, " ", metrics.validation_loss, " over ",
-                        metrics.targets, " targets"));
+                        metrics.set.empty() ? "" : " of " + metrics.set, " ", metrics.validation_loss,
+                        " over ", metrics.targets, " targets"));
   }
 }
 
-// Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made again.
+// Whoever reads a finished run has its report at hand. It is made from what lies on disk, and can be made
+// again.
 void Reporter::close() {
   if (!metrics_) return;
   const auto writing = run_.activity().own("writing the report");

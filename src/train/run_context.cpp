@@ -72,10 +72,11 @@ void RunContext::compare_configurations() {
   shared.train.threads = 0;
   shared.log = {};
   shared.log.trace_steps = config_.log.trace_steps;
-  control().require_same("comparing configurations", base::hash_bytes(config::to_toml(shared)), [](int other) {
-    return text("rank ", other,
-                " has another configuration than rank 0: give all ranks the same file and --set options");
-  });
+  control().require_same(
+      "comparing configurations", base::hash_bytes(config::to_toml(shared)), [](int other) {
+        return text("rank ", other,
+                    " has another configuration than rank 0: give all ranks the same file and --set options");
+      });
 }
 
 // Each rank reads its own copy of what may be different files: a node's own disk.
@@ -89,8 +90,8 @@ void RunContext::open_corpora() {
     }
   });
   control().require_same("comparing corpora", all.hash(), [](int other) {
-    return text("the corpora of rank ", other, " have other tokens than those of rank 0: ",
-                "copy the same files to all machines");
+    return text("the corpora of rank ", other,
+                " have other tokens than those of rank 0: ", "copy the same files to all machines");
   });
 }
 
@@ -154,9 +155,9 @@ void RunContext::open_engine() {
   executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
   executor.watch = &peers_.nodes();
   const auto connecting = activity().shared("making the communicators");
-  engine_ = std::make_unique<runtime::Engine>(
-      table_, planner_->options().candidates, device_->transport(),
-      runtime::make_executor(device_->device(), std::move(executor)), options);
+  engine_ = std::make_unique<runtime::Engine>(table_, planner_->options().candidates, device_->transport(),
+                                              runtime::make_executor(device_->device(), std::move(executor)),
+                                              options);
   std::vector<std::vector<std::string>> groups;
   for (const config::GroupConfig& group : config_.optimizer.groups) groups.push_back(group.parameters);
   engine_->store().set_learning(model::learning_runs(table_, groups));
@@ -171,9 +172,8 @@ void RunContext::open_parameters() {
     // Adapters are in no model folder, and in checkpoints only once they were trained.
     const int64_t seed = config_.model.seed.value_or(config_.data.seed);
     checkpoint::Checkpoint* checkpoint = resumed_.checkpoint();
-    const bool whole =
-        checkpoint != nullptr ||
-        (!config_.model.hf.empty() && checkpoint::has_hugging_face_weights(config_.model.hf));
+    const bool whole = checkpoint != nullptr ||
+                       (!config_.model.hf.empty() && checkpoint::has_hugging_face_weights(config_.model.hf));
     if (!whole || table_.shape.lora.rank > 0)
       runtime::initialize(engine_->store(), static_cast<uint64_t>(seed));
     if (checkpoint != nullptr) {
@@ -201,8 +201,20 @@ void RunContext::open_buddies() {
   Buddies::Options options{.seat = *options_.seat, .every = config_.elastic.buddy_every};
   if (!launch.single_host()) options.stride = launch.local_size;
   const auto connecting = activity().shared("making the communicators");
-  buddies_ = std::make_unique<Buddies>(peers_.transport().communicator("buddies", ranks), engine_->store(),
-                                       options);
+  buddies_ =
+      std::make_unique<Buddies>(peers_.transport().communicator("buddies", ranks), engine_->store(), options);
+}
+
+StepInputs RunContext::planning() const {
+  base::CanonicalBytes all;
+  all.add(options_.launch.world_size).add(config::to_toml(config_)).add(calibration_.dump());
+  return {.planner = *planner_,
+          .table = table_,
+          .world_size = options_.launch.world_size,
+          .rank = rank(),
+          .link_plans = link_plans_.get(),
+          .plans = options_.seat ? options_.seat->plans : nullptr,
+          .planner_hash = all.hash()};
 }
 
 config::PhasedSampler RunContext::sampler() const {

@@ -1,5 +1,5 @@
-// What a rank's training loop stands on, set up with all other ranks: peers, device, corpora, what the run goes
-// on from, planner, parameters.
+// What a rank's training loop stands on, set up with all other ranks: peers, device, corpora, what the run
+// goes on from, planner, parameters.
 #pragma once
 
 #include <memory>
@@ -52,9 +52,7 @@ class RunContext {
   const cost::CostModel& cost() const { return planner_->cost(); }
   runtime::Engine& engine() { return *engine_; }
   config::PhasedSampler sampler() const;  // as the checkpoint left it
-  StepInputs planning() const {
-    return {*planner_, table_, options_.launch.world_size, rank(), link_plans_.get()};
-  }
+  StepInputs planning() const;
 
  private:
   void read_configuration();

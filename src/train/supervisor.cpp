@@ -274,7 +274,7 @@ class Supervisor final : public membership::World {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     signal_file_.close();
     mail_.close();
-    options_.work(launch, {epoch, &*memory_, run_, options_.launch.key()});
+    options_.work(launch, {epoch, &*memory_, &plans_, run_, options_.launch.key()});
     return 1;
   }
 
@@ -359,6 +359,7 @@ class Supervisor final : public membership::World {
   const Member self_;
   transport::Mail mail_;
   std::optional<SnapshotMemory> memory_;
+  PlanMemory plans_;
   std::optional<membership::Agent> agent_;
   ChildProcess worker_;
   bool stopping_ = false;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "membership/epoch.h"
+#include "train/plan_memory.h"
 #include "train/snapshot_memory.h"
 #include "transport/launch.h"
 #include "transport/run_key.h"
@@ -22,6 +23,7 @@ namespace sluice::train {
 struct Seat {
   membership::Epoch epoch;
   SnapshotMemory* memory = nullptr;
+  PlanMemory* plans = nullptr;
   std::string run;        // names the run in all of its epochs
   transport::RunKey key;  // of its supervisors: who knows it may join
 };
