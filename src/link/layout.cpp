@@ -15,8 +15,8 @@ using base::text;
 void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme) {
   const std::string fault = model::tp_fault(shape, scheme.tp);
   if (!fault.empty()) {
-    throw base::InputError(text("scheme ", to_text(scheme), " cannot cut the model: ", fault,
-                                ": choose another tp in parallel.strategies"));
+    throw base::InputError(
+        text("scheme ", to_text(scheme), " cannot cut the model: ", fault, " in parallel.strategies"));
   }
   const std::string too_many = model::pp_fault(shape, scheme.pp);
   if (!too_many.empty()) {

@@ -99,10 +99,21 @@ bool Program::cuts_as(const Program& other) const {
 
 // Blocks first: their faults say more.
 std::string Program::tp_fault(int tp) const {
-  for (size_t i = 1; i <= kinds().size(); ++i) {
-    if (std::string fault = kinds()[i % kinds().size()]->tp_fault(tp); !fault.empty()) return fault;
+  constexpr int kMostNamed = 64;
+  // Blocks first, for their reasons tell more than the vocabulary's.
+  const auto fault_of = [this](int degree) -> std::string {
+    for (size_t i = 1; i <= kinds().size(); ++i) {
+      if (std::string fault = kinds()[i % kinds().size()]->tp_fault(degree); !fault.empty()) return fault;
+    }
+    return "";
+  };
+  const std::string fault = fault_of(tp);
+  if (fault.empty()) return "";
+  std::vector<std::string> degrees;
+  for (int degree = 1; degree <= kMostNamed; ++degree) {
+    if (fault_of(degree).empty()) degrees.push_back(base::text(degree));
   }
-  return "";
+  return base::text(fault, ": choose one of ", base::join(degrees, ", "));
 }
 
 std::vector<int> Program::buckets_of(base::Interval run) const {

@@ -59,7 +59,7 @@ class Program {
   base::Interval of_stage(int tp, int stages, int stage) const;
   // Whether the other program, of the same shape, has the same stages.
   bool cuts_as(const Program& other) const;
-  // Why TP cannot cut an operation, or "". REQUIRES: tp >= 1.
+  // Why TP cannot cut an operation, and which degrees cut all, or "". REQUIRES: tp >= 1.
   std::string tp_fault(int tp) const;
   // The buckets of a run, ascending.
   std::vector<int> buckets_of(base::Interval run) const;

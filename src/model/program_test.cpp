@@ -76,8 +76,8 @@ TEST(Program, LayersThatDifferAreOfSeveralKinds) {
 TEST(Program, FaultsOfBlocksComeFirst) {
   Shape shape = test_shape();
   shape.vocab = 2;
-  EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads");
-  EXPECT_EQ(tp_fault(shape, 4), "tp 4 is above vocab 2");
+  EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads: choose one of 1, 2");
+  EXPECT_EQ(tp_fault(shape, 4), "tp 4 is above vocab 2: choose one of 1, 2");
   EXPECT_EQ(pp_fault(shape, 4), "");
   EXPECT_EQ(pp_fault(shape, 5), "5 stages but the model has 4 layers");
 }

@@ -152,8 +152,8 @@ struct Shape {
 // InputError naming the first value that makes no model (layers < 1, heads not a multiple of kv_heads, …).
 void validate(const Shape& shape);
 
-// Why a TP degree cannot cut this shape ("tp 3 does not divide 32 heads"), or "" when it can: tp divides
-// heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
+// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
+// it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
 
 // Rotary inverse frequencies of head_dim/2 pairs, and the factor that multiplies cos and sin (1 except for

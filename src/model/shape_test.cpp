@@ -63,18 +63,19 @@ TEST(TpFault, SaysWhatCannotBeCut) {
   const Shape shape = small_shape();
   for (const int tp : {1, 2, 4}) EXPECT_EQ(tp_fault(shape, tp), "");
   EXPECT_EQ(tp_fault(shape, 0), "tp is 0 but must be at least 1");
-  EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads");
-  EXPECT_EQ(tp_fault(shape, 8), "tp 8 does not divide 4 heads");
+  EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads: choose one of 1, 2, 4");
+  EXPECT_EQ(tp_fault(shape, 8), "tp 8 does not divide 4 heads: choose one of 1, 2, 4");
   Shape wide = shape;
   wide.heads = 12;
   wide.kv_heads = 6;
-  EXPECT_EQ(tp_fault(wide, 4), "tp 4 neither divides 6 kv_heads nor is a multiple of them");
+  EXPECT_EQ(tp_fault(wide, 4),
+            "tp 4 neither divides 6 kv_heads nor is a multiple of them: choose one of 1, 2, 3, 6, 12");
   EXPECT_EQ(tp_fault(wide, 12), "");
   wide.ffn_hidden = 8;
-  EXPECT_EQ(tp_fault(wide, 12), "tp 12 is above ffn_hidden 8");
+  EXPECT_EQ(tp_fault(wide, 12), "tp 12 is above ffn_hidden 8: choose one of 1, 2, 3, 6");
   wide.ffn_hidden = 24;
   wide.vocab = 10;
-  EXPECT_EQ(tp_fault(wide, 12), "tp 12 is above vocab 10");
+  EXPECT_EQ(tp_fault(wide, 12), "tp 12 is above vocab 10: choose one of 1, 2, 3, 6");
 }
 
 TEST(NamedShape, HasThePublishedNumberOfParameters) {
