@@ -29,9 +29,11 @@ uint64_t parse_hash(std::string_view digits) {
 }
 
 CanonicalBytes& CanonicalBytes::add(int64_t value) {
+  char bytes[8];
   for (int byte = 0; byte < 8; ++byte) {
-    bytes_ += static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte) & 0xFF);
+    bytes[byte] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * byte) & 0xFF);
   }
+  bytes_.append(bytes, sizeof bytes);
   return *this;
 }
 

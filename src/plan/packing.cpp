@@ -1,9 +1,9 @@
 #include "plan/packing.h"
 
 #include <functional>
-#include <numeric>
 #include <utility>
 
+#include "base/hash.h"
 #include "strategy/pass.h"
 
 namespace sluice::plan {
@@ -12,21 +12,36 @@ UnitTimer::UnitTimer(const strategy::Pipeline& pipeline, const SchemeCost& schem
     : pipeline_(pipeline), scheme_(scheme), times_(pipeline, scheme.cost()), table_(pipeline.scheme.pp) {}
 
 int64_t UnitTimer::makespan_ns(std::span<const strategy::Unit> units, int64_t limit_ns) {
-  table_.resize(0);
+  order_.clear();
   if (scheme_.scheme().share > 1) {
+    table_.resize(0);
     strategy::PipelinePlan plan{.pipeline = pipeline_, .units = {units.begin(), units.end()}};
     for (strategy::Unit& unit : plan.units) choose_exchange(unit);
-    for (const strategy::Pass& pass : strategy::passes(plan)) table_.append(times_.of(plan, pass));
-  } else {
-    table_.resize(static_cast<int>(units.size()));
-    for (int row = 0; row < table_.units(); ++row) {
-      const strategy::Unit& unit = units[static_cast<size_t>(row)];
-      times_.write(unit, exchange_of(unit), table_, row);
+    for (const strategy::Pass& pass : strategy::passes(plan)) {
+      order_.push_back(table_.units());
+      table_.append(times_.of(plan, pass));
     }
+  } else {
+    for (const strategy::Unit& unit : units) order_.push_back(row_of(unit));
   }
-  order_.resize(static_cast<size_t>(table_.units()));
-  std::iota(order_.begin(), order_.end(), 0);
   return recurrence_.makespan_ns(table_, order_, scheme_.scheme().cp, scheme_.credit_tokens(), limit_ns);
+}
+
+int UnitTimer::row_of(const strategy::Unit& unit) {
+  base::CanonicalBytes content;
+  content.add(unit.first_lane).add(unit.lanes);
+  const auto add = [&](const std::vector<strategy::UnitSequence>& sequences) {
+    content.add(std::ssize(sequences));
+    for (const strategy::UnitSequence& sequence : sequences) content.add(sequence.length_tokens);
+  };
+  add(unit.sequences);
+  std::ranges::for_each(unit.own, add);
+  const auto [known, added] = rows_.try_emplace(content.bytes(), table_.units());
+  if (added) {
+    table_.resize(known->second + 1);
+    times_.write(unit, exchange_of(unit), table_, known->second);
+  }
+  return known->second;
 }
 
 void UnitTimer::choose_exchange(strategy::Unit& unit) const {

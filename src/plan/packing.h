@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/lane_floor.h"
@@ -59,13 +61,17 @@ class UnitTimer {
   }
 
   void choose_exchange(strategy::Unit& unit) const;
+  // Where lanes share nothing: its row in the table, timed where none like it was before.
+  int row_of(const strategy::Unit& unit);
 
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::UnitTimes times_;
   schedule::UnitTable table_;
+  // Of the units that were ever timed, by lanes and lengths: a search's neighbours differ in few of them.
+  std::unordered_map<std::string, int> rows_;
   schedule::Recurrence recurrence_;
-  std::vector<int> order_;  // 0, 1, …
+  std::vector<int> order_;  // rows, in the order of injection
 };
 
 // One pipeline's sequences, which packers know by their places. What it is made from must outlive it.
