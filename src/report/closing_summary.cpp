@@ -109,8 +109,13 @@ std::string closing_summary(const RunData& run) {
     return 1e9 * static_cast<double>(step.tokens) / static_cast<double>(step.time_ns);
   });
   add("median step", text(decimal(step_ns / 1e6, 1), " ms, ", human_count(std::llround(rate)), " tokens/s"));
-  if (const double error = median_prediction_error(system); error >= 0)
-    add("prediction", text("off by ", decimal(100 * error, 1), " % (median)"));
+  if (const double error = median_prediction_error(system); error >= 0) {
+    const double ratio = median(steps, [](auto& step) {
+      return static_cast<double>(step.time_ns) / static_cast<double>(step.predicted_ns);
+    });
+    add("prediction", text("off by ", decimal(100 * error, 1), " % (median); steps take ", decimal(ratio, 3),
+                           " of it (median)"));
+  }
   add("link exposed", median_share(steps, &StepRecord::link_exposed_ns, 1));
   add("engine overhead", median_share(steps, &StepRecord::overhead_ns, 2));
   return base::join(lines, "\n");
