@@ -60,18 +60,17 @@ base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel&
   const PlannerChoices& choices = task.choices;
   const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
-  const plan::ProposalOptions options{.world_size = task.world_size,
-                                      .context_length = task.context_length,
-                                      .sample_batches = task.sample_batches,
-                                      .beside_ns =
-                                          [&](const strategy::StepPlan& plan) {
-                                            return beside_schedule_ns(plan, table, cost, task.world_size);
-                                          },
-                                      .max_strategies = choices.max_strategies,
-                                      .max_cp = choices.method != Method::kOurs ? 1
-                                                : choices.max_cp > 0            ? choices.max_cp
-                                                                                : task.world_size,
-                                      .max_share = choices.share ? task.world_size : 1};
+  const plan::ProposalOptions options{
+      .world_size = task.world_size,
+      .context_length = task.context_length,
+      .sample_batches = task.sample_batches,
+      .beside_ns = [&](const strategy::StepPlan& plan,
+                       int ranks) { return beside_schedule_ns(plan, table, cost, ranks); },
+      .max_strategies = choices.max_strategies,
+      .max_cp = choices.method != Method::kOurs ? 1
+                : choices.max_cp > 0            ? choices.max_cp
+                                                : task.world_size,
+      .max_share = choices.share ? task.world_size : 1};
   return choices.method == Method::kPaper ? published::paper_propose(options, cost)
                                           : plan::propose(options, cost);
 }

@@ -1,6 +1,7 @@
 #include "plan/batch_sample.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -89,6 +90,17 @@ std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> le
     for (size_t i = 0; i < taken.sequences; ++i) batch.push_back(order.length_at(taken.first + i));
   }
   return batches;
+}
+
+std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
+                                              int64_t most_tokens) {
+  int64_t tokens = 0;
+  for (const std::vector<int64_t>& lengths : batches)
+    tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
+  const size_t stride = std::min(static_cast<size_t>(tokens / most_tokens) + 1, batches.size());
+  std::vector<std::vector<int64_t>> few;
+  for (size_t b = stride / 2; b < batches.size(); b += stride) few.push_back(batches[b]);
+  return few;
 }
 
 std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths) {

@@ -25,6 +25,12 @@ struct BatchSampleOptions {
 std::vector<std::vector<int64_t>> stratified_batches(std::span<const int64_t> lengths,
                                                      const BatchSampleOptions& options);
 
+// As many batches, evenly spread, as have so many tokens together, at least one of them: the larger a batch,
+// the more it is like the others.
+constexpr int64_t kMostSampleTokens = 20'000'000;  // that proposals are judged by
+std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
+                                              int64_t most_tokens);
+
 // A batch as a planner is given it, its documents counted from 0.
 std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths);
 

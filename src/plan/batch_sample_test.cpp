@@ -34,6 +34,14 @@ TEST(BatchSample, BatchesFillTheStepAndAscendByTheirLongest) {
   }
 }
 
+TEST(BatchSample, FewBatchesHaveTheTokensAskedForAndAreNeverNone) {
+  const std::vector<std::vector<int64_t>> batches(12, {60, 40});
+  EXPECT_EQ(few_batches(batches, 1'300).size(), 12U);
+  EXPECT_EQ(few_batches(batches, 400).size(), 3U);
+  EXPECT_EQ(few_batches(batches, 1).size(), 1U);
+  EXPECT_TRUE(few_batches({}, 1).empty());
+}
+
 TEST(BatchSample, SequenceLongerThanTheStepIsABatch) {
   const std::vector<int64_t> lengths = {70};
   const auto batches = stratified_batches(lengths, {.tokens_per_step = 50, .batches = 3});

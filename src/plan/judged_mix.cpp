@@ -17,10 +17,14 @@ int64_t scaled(int64_t value, int64_t numerator, int64_t denominator) {
 
 }  // namespace
 
-JudgingInputs::JudgingInputs(const ProposalOptions& given, std::vector<SchemeCost> usable,
+JudgingInputs::JudgingInputs(const ProposalOptions& given, int world_size, std::vector<SchemeCost> usable,
                              const std::vector<std::vector<int64_t>>& sample_batches,
                              const cost::CostModel& model)
-    : options(given), cost(model), schemes(std::move(usable)), fluid(schemes, sample_batches) {
+    : options(given),
+      ranks(world_size),
+      cost(model),
+      schemes(std::move(usable)),
+      fluid(schemes, sample_batches) {
   for (const SchemeCost& scheme : schemes) by_scheme.emplace(scheme.scheme(), scheme);
   for (const std::vector<int64_t>& lengths : sample_batches) batches.emplace_back(lengths);
 }
@@ -39,7 +43,7 @@ bool PlannedPart::operator<(const PlannedPart& other) const {
 
 JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
     : mix_(std::move(mix)),
-      strategy_(strategy_of(mix_, inputs.schemes, inputs.options.world_size)),
+      strategy_(strategy_of(mix_, inputs.schemes, inputs.ranks)),
       max_len_tokens_(plan::max_len_tokens(mix_, inputs.schemes)),
       inputs_(&inputs),
       least_ns_(inputs.batches.size(), 0),
@@ -87,7 +91,7 @@ int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& pa
                           .estimated_ns = least_ns_[batch]};
   for (const PackedPipeline& pipeline : packed) plan.pipelines.push_back(pipeline.plan);
   complete(plan, inputs_->cost);
-  return inputs_->options.beside_ns(plan);
+  return inputs_->options.beside_ns(plan, inputs_->ranks);
 }
 
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {

@@ -14,13 +14,14 @@
 
 namespace sluice::plan {
 
-// The machine, its schemes and the sample batches, in place of the options'. Options and cost model must
-// outlive it, and it the mixes judged.
+// Ranks, their schemes and sample batches, in place of the options'. Options and cost model must outlive it,
+// and it the mixes judged.
 struct JudgingInputs {
-  JudgingInputs(const ProposalOptions& given, std::vector<SchemeCost> usable,
+  JudgingInputs(const ProposalOptions& given, int world_size, std::vector<SchemeCost> usable,
                 const std::vector<std::vector<int64_t>>& sample_batches, const cost::CostModel& model);
 
   const ProposalOptions& options;
+  int ranks;
   const cost::CostModel& cost;
   std::vector<SchemeCost> schemes;
   std::map<strategy::Scheme, SchemeCost> by_scheme;
@@ -49,7 +50,6 @@ class JudgedMix {
   JudgedMix(Mix mix, const JudgingInputs& inputs);
 
   const Mix& mix() const { return mix_; }
-  const strategy::Strategy& strategy() const { return strategy_; }
   int64_t max_len_tokens() const { return max_len_tokens_; }
   bool holds(size_t batch) const { return fluid_ns_[batch] != FluidTimes::kNever; }
   // A step's time: the plan's, where the batch was planned on this mix. Otherwise its estimate, corrected by

@@ -118,6 +118,18 @@ int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes) {
   return ranks;
 }
 
+void fill(Mix& mix, std::span<const SchemeCost> schemes, int ranks) {
+  int left = ranks - ranks_of(mix, schemes);
+  for (const bool any : {false, true}) {
+    for (size_t k = 0; k < mix.size(); ++k) {
+      if (!any && mix[k] == 0) continue;
+      const int more = left / schemes[k].scheme().ranks();
+      mix[k] += more;
+      left -= more * schemes[k].scheme().ranks();
+    }
+  }
+}
+
 int64_t max_len_tokens(const Mix& mix, std::span<const SchemeCost> schemes) {
   int64_t longest = 0;
   for (size_t k = 0; k < mix.size(); ++k) {

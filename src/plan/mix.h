@@ -43,6 +43,8 @@ std::optional<base::Infeasible> held_by_none(int64_t context_length, std::span<c
                                              int world_size);
 
 int ranks_of(const Mix& mix, std::span<const SchemeCost> schemes);
+// Fills the ranks that are left with the largest pipelines that the mix has, then with any.
+void fill(Mix& mix, std::span<const SchemeCost> schemes, int ranks);
 // The longest sequence that one of its pipelines holds; 0 without any.
 int64_t max_len_tokens(const Mix& mix, std::span<const SchemeCost> schemes);
 // Ranks are assigned from 0 in the order of the schemes. REQUIRES: some pipeline, ranks within world_size.

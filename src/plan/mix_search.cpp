@@ -58,21 +58,9 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
   }
 }
 
-void MixSearch::fill(Mix& mix) const {
-  int left = ranks_ - ranks_of(mix, schemes_);
-  for (const bool any : {false, true}) {
-    for (size_t k = 0; k < mix.size(); ++k) {
-      if (!any && mix[k] == 0) continue;
-      const int more = left / schemes_[k].scheme().ranks();
-      mix[k] += more;
-      left -= more * schemes_[k].scheme().ranks();
-    }
-  }
-}
-
 void MixSearch::add_start(Mix mix) {
   if (ranks_of(mix, schemes_) > ranks_) return;
-  fill(mix);
+  fill(mix, schemes_, ranks_);
   if (max_len_tokens(mix, schemes_) > 0) starts_.insert(std::move(mix));
 }
 
@@ -108,7 +96,7 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
     Mix moved = mix;
     moved[from] -= fewer;
     moved[to] += more;
-    fill(moved);
+    fill(moved, schemes_, ranks_);
     next.push_back(std::move(moved));
   };
   for (size_t from = 0; from < mix.size(); ++from) {

@@ -36,8 +36,6 @@ class MixSearch {
   int64_t total_ns(const Mix& mix, std::span<const int64_t> best_ns, int64_t limit_ns);
   void add_rounded(const FluidTimes::Ideal& ideal);
   void add_start(Mix mix);
-  // Fills ranks that are left with the largest pipelines that the mix has, then with any.
-  void fill(Mix& mix) const;
   size_t main_scheme(const Mix& mix) const;
   std::vector<Mix> neighbours(const Mix& mix) const;
 

@@ -1,11 +1,13 @@
 #include "plan/proposal.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "plan/batch_sample.h"
 #include "plan/judged_mix.h"
 #include "plan/mix_search.h"
 
@@ -21,23 +23,11 @@ constexpr size_t kUniform = 8;               // of one scheme each
 constexpr size_t kProbed = 6;                // for each place, until one of them is best
 constexpr size_t kTries = 3;                 // for each place at the end
 constexpr int kSweeps = 3;                   // over all places
-constexpr int64_t kMostTokens = 20'000'000;  // of all batches
+constexpr int kMostRanks = 1024;             // of a part
 constexpr int64_t kLeastGain = 2'000;  // a member lowers the sum by one part in so many, or none is added
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
-}
-
-// As many, evenly spread, as have so many tokens together: the larger a batch, the more it is like the
-// others.
-std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
-                                              int64_t most_tokens) {
-  int64_t tokens = 0;
-  for (const std::vector<int64_t>& lengths : batches) tokens += sum(lengths);
-  const size_t stride = static_cast<size_t>(tokens / most_tokens) + 1;
-  std::vector<std::vector<int64_t>> few;
-  for (size_t b = stride / 2; b < batches.size(); b += stride) few.push_back(batches[b]);
-  return few;
 }
 
 int64_t mean_tokens(const std::vector<std::vector<int64_t>>& batches) {
@@ -46,13 +36,59 @@ int64_t mean_tokens(const std::vector<std::vector<int64_t>>& batches) {
   return tokens / std::max<int64_t>(1, std::ssize(batches));
 }
 
+// What is searched: one of several equal parts of the machine, with some of whose ranks left over.
+struct Part {
+  int copies = 1;
+  int ranks = 1;
+  std::vector<SchemeCost> schemes;
+};
+
+// Whole nodes, where there are several.
+Part part_of(const ProposalOptions& options, const cost::CostModel& cost, int copies) {
+  int ranks = options.world_size / copies;
+  if (copies > 1 && ranks > cost.options().gpus_per_node) ranks -= ranks % cost.options().gpus_per_node;
+  const int64_t tokens_a_rank = mean_tokens(options.sample_batches) / options.world_size;
+  return {.copies = copies,
+          .ranks = ranks,
+          .schemes = schemes_to_search(
+              cost, ranks,
+              {.max_cp = options.max_cp, .max_share = options.max_share, .tokens_a_rank = tokens_a_rank})};
+}
+
+// The smallest parts that hold the context.
+Part part_to_search(const ProposalOptions& options, const cost::CostModel& cost) {
+  for (int copies = (options.world_size + kMostRanks - 1) / kMostRanks; copies > 1; copies /= 2) {
+    Part part = part_of(options, cost, copies);
+    if (!held_by_none(options.context_length, part.schemes, part.ranks)) return part;
+  }
+  return part_of(options, cost, 1);
+}
+
+// What a part of the machine gets of each batch: every copies-th sequence from the longest down, and always
+// the longest, which some part has.
+std::vector<std::vector<int64_t>> parts_of(std::vector<std::vector<int64_t>> batches, int copies) {
+  if (copies == 1) return batches;
+  const auto stride = static_cast<size_t>(copies);
+  for (std::vector<int64_t>& lengths : batches) {
+    std::ranges::sort(lengths, std::greater<>());
+    std::vector<int64_t> part;
+    for (size_t i = 0; i < lengths.size(); i = i == 0 ? stride / 2 : i + stride) part.push_back(lengths[i]);
+    lengths = std::move(part);
+  }
+  return batches;
+}
+
 class Portfolio {
  public:
-  Portfolio(const ProposalOptions& options, const cost::CostModel& cost, std::vector<SchemeCost> schemes)
+  Portfolio(const ProposalOptions& options, const cost::CostModel& cost, Part part)
       : options_(options),
-        inputs_(options, std::move(schemes),
-                few_batches(options.sample_batches, kMostTokens * options.thoroughness), cost),
-        search_(inputs_.schemes, inputs_.fluid, options.world_size) {}
+        copies_(part.copies),
+        inputs_(options, part.ranks, std::move(part.schemes),
+                parts_of(few_batches(options.sample_batches,
+                                     kMostSampleTokens * options.thoroughness * part.copies),
+                         part.copies),
+                cost),
+        search_(inputs_.schemes, inputs_.fluid, part.ranks) {}
 
   void choose() {
     judge_uniform();
@@ -98,7 +134,11 @@ class Portfolio {
   bool exchange_member();
   void drop_idle_members();
 
+  // Of the whole machine.
+  Mix whole(Mix mix) const;
+
   const ProposalOptions& options_;
+  int copies_;
   JudgingInputs inputs_;
   MixSearch search_;
   std::vector<JudgedMix> judged_;
@@ -123,7 +163,7 @@ void Portfolio::judge_uniform() {
 void Portfolio::judge_all_shared() {
   for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
     const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
-    if (scheme.share == 1 || scheme.tp * scheme.share != options_.world_size) continue;
+    if (scheme.share == 1 || scheme.tp * scheme.share != inputs_.ranks) continue;
     Mix mix(inputs_.schemes.size(), 0);
     mix[k] = 1;
     judge(std::move(mix));
@@ -238,7 +278,18 @@ void Portfolio::drop_idle_members() {
   }
 }
 
+Mix Portfolio::whole(Mix mix) const {
+  if (copies_ == 1) return mix;
+  for (int& pipelines : mix) pipelines *= copies_;
+  fill(mix, inputs_.schemes, options_.world_size);
+  return mix;
+}
+
 std::vector<Proposal> Portfolio::proposals() const {
+  // More ranks own less of the parameters each.
+  std::vector<SchemeCost> schemes;
+  for (const SchemeCost& known : inputs_.schemes)
+    schemes.emplace_back(known.scheme(), inputs_.cost, options_.world_size);
   std::vector<int> wins(members_.size(), 0);
   std::vector<LongestRange> longest(members_.size());
   for (size_t b = 0; b < inputs_.batches.size(); ++b) {
@@ -260,8 +311,8 @@ std::vector<Proposal> Portfolio::proposals() const {
       total_ns += judged.time_ns(b, least_);
     }
     proposals.push_back(
-        {.strategy = judged.strategy(),
-         .max_len_tokens = judged.max_len_tokens(),
+        {.strategy = strategy_of(whole(judged.mix()), schemes, options_.world_size),
+         .max_len_tokens = max_len_tokens(judged.mix(), schemes),
          .frequency = inputs_.batches.empty()
                           ? 0
                           : static_cast<double>(wins[m]) / static_cast<double>(inputs_.batches.size()),
@@ -280,13 +331,9 @@ void LongestRange::add(int64_t tokens) {
 
 base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");
-  std::vector<SchemeCost> schemes =
-      schemes_to_search(cost, options.world_size,
-                        {.max_cp = options.max_cp,
-                         .max_share = options.max_share,
-                         .tokens_a_rank = mean_tokens(options.sample_batches) / options.world_size});
-  if (auto none = held_by_none(options.context_length, schemes, options.world_size)) return std::move(*none);
-  Portfolio portfolio(options, cost, std::move(schemes));
+  Part part = part_to_search(options, cost);
+  if (auto none = held_by_none(options.context_length, part.schemes, part.ranks)) return std::move(*none);
+  Portfolio portfolio(options, cost, std::move(part));
   portfolio.choose();
   return portfolio.proposals();
 }

@@ -19,8 +19,9 @@ struct ProposalOptions {
   // Lengths of sequences by batch, such as training will see; every batch counts the same
   // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
-  // What pull, push and update add to a plan's schedule; strategies are judged by the sum. Empty: nothing.
-  std::function<int64_t(const strategy::StepPlan&)> beside_ns;
+  // What pull, push and update add to a plan's schedule on so many ranks; strategies are judged by the sum.
+  // Empty: nothing.
+  std::function<int64_t(const strategy::StepPlan&, int ranks)> beside_ns;
   int max_strategies = 8;
   int max_cp = 1;     // most lanes of a pipeline
   int max_share = 1;  // most of them that share parameters
@@ -44,7 +45,9 @@ struct Proposal {
   int64_t mean_estimated_ns = 0;  // of a step, over the sample batches that it holds; 0 when it holds none
 };
 
-// Of batches with more than 20M tokens in all as many as have those, evenly spread, stand for all.
+// Of batches with more than 20M tokens in all as many as have those, evenly spread, stand for all. Beyond
+// 1,024 ranks an equal part of machine and batches is searched, and what is found is repeated: what a step
+// takes hardly changes when ranks and batch are divided by the same number.
 // At most max_strategies, the first of which holds the context length. One after the other they are chosen so
 // that the sum over batches of the least time falls most, until a further one gains next to nothing; then
 // place by place what is best beside the others takes it. MixSearch finds mixes by fluid estimates; those

@@ -151,12 +151,33 @@ TEST(Proposal, IsJudgedByStepsNotBySchedules) {
     return strategy.pipelines.size() == 1 && scheme.tp * scheme.share == 8;
   };
   for (const bool shared_pull : {false, true}) {
-    options.beside_ns = [&](const strategy::StepPlan& plan) {
+    options.beside_ns = [&](const strategy::StepPlan& plan, int /*ranks*/) {
       return shares_all(plan.strategy()) == shared_pull ? plan.estimated_ns : 0;
     };
     const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost).or_throw());
     EXPECT_EQ(std::ranges::all_of(proposed, shares_all), !shared_pull);
     EXPECT_EQ(std::ranges::any_of(proposed, shares_all), !shared_pull);
+  }
+}
+
+// Twice the ranks that are searched at most, twice the sequences: twice the pipelines, but for batches' ends.
+TEST(Proposal, LargeMachinesRepeatWhatAPartOfThemTakes) {
+  const cost::CostModel cost = test_cost();
+  const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(1024) + 500;
+  for (const int ranks : {2048, 2056, 3000}) {
+    const std::vector<Proposal> proposed =
+        propose({.world_size = ranks, .context_length = context, .sample_batches = samples(context)}, cost)
+            .or_throw();
+    ASSERT_FALSE(proposed.empty());
+    EXPECT_GE(proposed[0].max_len_tokens, context);
+    for (const Proposal& proposal : proposed) {
+      EXPECT_NO_THROW(strategy::validate(proposal.strategy, ranks));
+      EXPECT_GT(proposal.strategy.ranks(), ranks - 8);
+      int64_t longest = 0;
+      for (const strategy::Pipeline& pipeline : proposal.strategy.pipelines)
+        longest = std::max(longest, SchemeCost(pipeline.scheme, cost, ranks).max_len_tokens());
+      EXPECT_EQ(proposal.max_len_tokens, longest);
+    }
   }
 }
 
