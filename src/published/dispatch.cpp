@@ -7,18 +7,26 @@
 
 namespace sluice::published {
 
+std::vector<std::vector<int>> trial_orders(size_t sequences, const DispatchOptions& options) {
+  SLUICE_ASSERT(options.trials >= 1, "dispatch needs at least one trial");
+  std::vector<int> order(sequences);
+  std::iota(order.begin(), order.end(), 0);
+  base::Rng rng(options.seed, options.stream);
+  std::vector<std::vector<int>> orders;
+  for (int trial = 0; trial < options.trials; ++trial) {
+    rng.shuffle(order);
+    orders.push_back(order);
+  }
+  return orders;
+}
+
 std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
                                        std::span<const plan::SchemeCost* const> pipelines,
                                        const DispatchOptions& options) {
-  SLUICE_ASSERT(options.trials >= 1, "dispatch needs at least one trial");
   const plan::DispatchTimes times(lengths, pipelines, sequence_time(options.constants));
   if (!times.feasible()) return std::nullopt;
-  std::vector<int> order(lengths.size());
-  std::iota(order.begin(), order.end(), 0);
-  base::Rng rng(options.seed, options.stream);
   std::optional<plan::Dispatch> best;
-  for (int trial = 0; trial < options.trials; ++trial) {
-    rng.shuffle(order);
+  for (const std::vector<int>& order : trial_orders(lengths.size(), options)) {
     plan::Dispatch next = plan::dispatch_in_order(times, order, options.tie_rule);
     if (!best || next.estimated_ns < best->estimated_ns) best = std::move(next);
   }

@@ -28,6 +28,9 @@ std::optional<plan::Dispatch> dispatch(std::span<const int64_t> lengths,
                                        std::span<const plan::SchemeCost* const> pipelines,
                                        const DispatchOptions& options);
 
+// The random orders in which the trials take so many sequences.
+std::vector<std::vector<int>> trial_orders(size_t sequences, const DispatchOptions& options);
+
 // Eq. 3, "ideal dispatching": the least largest estimate of Eq. 2 over all assignments.
 struct IdealDispatch {
   plan::Dispatch best;

@@ -8,7 +8,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "published/dispatch.h"
+#include "plan/batch_sample.h"
+#include "published/mix_judge.h"
 
 namespace sluice::published {
 namespace {
@@ -79,115 +80,6 @@ std::vector<plan::Mix> all_mixes(const plan::ProposalOptions& options,
   return mixes;
 }
 
-// Eq. 2 of a batch from below, on any mix: a pipeline takes at least the sum of its sequences' times, so for
-// any prices λ of schemes Σ_i min_k λ_k·T_ik <= Σ_k λ_k·d_k·M. Sequences of like length count as the shortest
-// of them.
-class EstimateFloor {
- public:
-  EstimateFloor(std::vector<int64_t> lengths, std::span<const plan::SchemeCost> schemes)
-      : schemes_(schemes.size()) {
-    std::ranges::sort(lengths);
-    int64_t most = -1;  // of the class
-    for (const int64_t length : lengths) {
-      if (length > most) {
-        most = length + length / kAlike;
-        for (const plan::SchemeCost& scheme : schemes) {
-          // What holds the shortest of the class is taken to hold all of it.
-          times_ns_.push_back(length <= scheme.max_len_tokens() ? printed_ns(scheme, length) : kInfinite);
-        }
-        sequences_.push_back(0);
-      }
-      ++sequences_.back();
-    }
-  }
-
-  int64_t of(const plan::Mix& mix) const {
-    std::vector<int64_t> prices;
-    for (const int pipelines : mix) prices.push_back(pipelines > 0 ? kUnitPrice : 0);
-    int64_t best_ns = 0;
-    for (int round = 0; round < kRounds; ++round) {
-      std::vector<Wide> loads(schemes_, 0);
-      Wide priced = 0, room = 0, even = 0;
-      for (size_t c = 0; c < sequences_.size(); ++c) {
-        const auto [least, scheme] = cheapest(c, prices);
-        if (least < 0) return kInfinite;
-        priced += least * sequences_[c];
-        loads[scheme] += Wide{times_ns_[c * schemes_ + scheme]} * sequences_[c];
-      }
-      for (size_t k = 0; k < schemes_; ++k) room += Wide{prices[k]} * mix[k];
-      best_ns = std::max(best_ns, static_cast<int64_t>(priced / std::max<Wide>(1, room)));
-      even = std::max<Wide>(1, priced / std::max<Wide>(1, room));
-      for (size_t k = 0; k < schemes_; ++k) {
-        if (mix[k] == 0) continue;
-        // Dearer where it would end later than the others, by at most a quarter.
-        const Wide off = std::clamp<Wide>(loads[k] / mix[k] - even, -even, even);
-        prices[k] =
-            std::max<int64_t>(1, prices[k] + static_cast<int64_t>(off * prices[k] / even / (4 + 2 * round)));
-      }
-    }
-    return best_ns;
-  }
-
- private:
-  using Wide = __int128;
-  static constexpr int64_t kAlike = 64;
-  static constexpr int64_t kUnitPrice = int64_t{1} << 24;
-  static constexpr int kRounds = 12;
-
-  // Of a class: priced time and scheme; a negative time where none of the mix holds it.
-  std::pair<Wide, size_t> cheapest(size_t cls, const std::vector<int64_t>& prices) const {
-    std::pair<Wide, size_t> best{-1, 0};
-    for (size_t k = 0; k < schemes_; ++k) {
-      const int64_t ns = times_ns_[cls * schemes_ + k];
-      if (prices[k] == 0 || ns == kInfinite) continue;
-      const Wide priced = Wide{prices[k]} * ns;
-      if (best.first < 0 || priced < best.first) best = {priced, k};
-    }
-    return best;
-  }
-
-  size_t schemes_;
-  std::vector<int64_t> times_ns_;   // by class, then scheme
-  std::vector<int64_t> sequences_;  // by class
-};
-
-// Mixes on the sample batches by Eq. 2.
-class Judge {
- public:
-  Judge(const std::vector<plan::Mix>& mixes, std::span<const plan::SchemeCost> schemes,
-        const plan::ProposalOptions& options)
-      : mixes_(mixes), schemes_(schemes), options_(options) {}
-
-  // kInfinite where the mix does not hold the batch.
-  int64_t estimated_ns(size_t mix, size_t batch) const {
-    std::vector<const plan::SchemeCost*> pipelines;
-    for (size_t k = 0; k < schemes_.size(); ++k) {
-      pipelines.insert(pipelines.end(), static_cast<size_t>(mixes_[mix][k]), &schemes_[k]);
-    }
-    const auto dispatched = dispatch(options_.sample_batches[batch], pipelines, {.trials = kTrials});
-    return dispatched ? dispatched->estimated_ns : kInfinite;
-  }
-
-  // The first of the least. Mixes are looked at from the lowest floor up, as long as one could have less.
-  size_t best_of(size_t batch) const {
-    const EstimateFloor floor(options_.sample_batches[batch], schemes_);
-    std::vector<std::pair<int64_t, size_t>> order;
-    for (size_t m = 0; m < mixes_.size(); ++m) order.emplace_back(floor.of(mixes_[m]), m);
-    std::ranges::sort(order);
-    std::pair<int64_t, size_t> best{std::numeric_limits<int64_t>::max(), 0};
-    for (const auto& [least_ns, mix] : order) {
-      if (std::pair(least_ns, mix) > best) continue;
-      best = std::min(best, std::pair(estimated_ns(mix, batch), mix));
-    }
-    return best.second;
-  }
-
- private:
-  const std::vector<plan::Mix>& mixes_;
-  std::span<const plan::SchemeCost> schemes_;
-  const plan::ProposalOptions& options_;
-};
-
 // A mix, and the sample batches that it is best of.
 struct Judged {
   size_t mix = 0;
@@ -195,11 +87,15 @@ struct Judged {
   plan::LongestRange longest;
 };
 
-std::vector<Judged> judge(const Judge& judge, size_t mixes, const plan::ProposalOptions& options) {
+// `judges`: by sample batch.
+std::vector<Judged> judge(const std::vector<MixJudge>& judges, const std::vector<plan::Mix>& mixes,
+                          const plan::ProposalOptions& options) {
   std::vector<Judged> judged;
-  for (size_t mix = 0; mix < mixes; ++mix) judged.push_back({.mix = mix});
-  for (size_t batch = 0; batch < options.sample_batches.size() && mixes > 0; ++batch) {
-    Judged& best = judged[judge.best_of(batch)];
+  for (size_t mix = 0; mix < mixes.size(); ++mix) judged.push_back({.mix = mix});
+  size_t best_mix = 0;
+  for (size_t batch = 0; batch < judges.size() && !mixes.empty(); ++batch) {
+    best_mix = judges[batch].best_of(mixes, best_mix);  // batches are alike
+    Judged& best = judged[best_mix];
     ++best.best_of;
     const std::vector<int64_t>& lengths = options.sample_batches[batch];
     if (!lengths.empty()) best.longest.add(*std::ranges::max_element(lengths));
@@ -207,16 +103,16 @@ std::vector<Judged> judge(const Judge& judge, size_t mixes, const plan::Proposal
   return judged;
 }
 
-plan::Proposal proposal_of(const Judge& judge, const Judged& judged, const plan::Mix& mix,
+plan::Proposal proposal_of(const std::vector<MixJudge>& judges, const Judged& judged, const plan::Mix& mix,
                            std::span<const plan::SchemeCost> schemes, const plan::ProposalOptions& options) {
   int64_t total_ns = 0, held = 0;
-  for (size_t batch = 0; batch < options.sample_batches.size(); ++batch) {
-    const int64_t ns = judge.estimated_ns(judged.mix, batch);
-    if (ns == kInfinite) continue;
+  for (const MixJudge& judge : judges) {
+    const int64_t ns = judge.estimated_ns(mix);
+    if (ns == MixJudge::kNever) continue;
     total_ns += ns;
     ++held;
   }
-  const auto batches = static_cast<double>(std::max<size_t>(options.sample_batches.size(), 1));
+  const auto batches = static_cast<double>(std::max<size_t>(judges.size(), 1));
   return {.strategy = plan::strategy_of(mix, schemes, options.world_size),
           .max_len_tokens = max_len_tokens(mix, schemes),
           .frequency = judged.best_of / batches,
@@ -370,17 +266,21 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
   return result;
 }
 
-base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOptions& options,
+base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOptions& given,
                                                           const cost::CostModel& cost) {
-  SLUICE_ASSERT(options.max_strategies >= 1 && options.context_length >= 1, "a proposal of no strategy");
+  SLUICE_ASSERT(given.max_strategies >= 1 && given.context_length >= 1, "a proposal of no strategy");
+  plan::ProposalOptions options = given;
+  options.sample_batches = plan::few_batches(given.sample_batches, plan::kMostSampleTokens);
   std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
   std::erase_if(schemes,
                 [&](const plan::SchemeCost& known) { return cost::is_derived(cost, known.scheme()); });
   if (auto none = plan::held_by_none(options.context_length, schemes, options.world_size))
     return std::move(*none);
   const std::vector<plan::Mix> mixes = all_mixes(options, schemes);
-  const Judge judging(mixes, schemes, options);
-  std::vector<Judged> judged = judge(judging, mixes.size(), options);
+  std::vector<MixJudge> judges;
+  for (const std::vector<int64_t>& batch : options.sample_batches)
+    judges.emplace_back(batch, schemes, DispatchOptions{.trials = kTrials});
+  std::vector<Judged> judged = judge(judges, mixes, options);
   const auto holder = std::max_element(judged.begin(), judged.end(), [&](const Judged& a, const Judged& b) {
     const auto rank = [&](const Judged& of) {
       return max_len_tokens(mixes[of.mix], schemes) >= options.context_length ? of.best_of : -1;
@@ -393,7 +293,7 @@ base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOp
   std::vector<plan::Proposal> proposals;
   for (const Judged& each : judged) {
     if (static_cast<int>(proposals.size()) == options.max_strategies) break;
-    proposals.push_back(proposal_of(judging, each, mixes[each.mix], schemes, options));
+    proposals.push_back(proposal_of(judges, each, mixes[each.mix], schemes, options));
   }
   return proposals;
 }

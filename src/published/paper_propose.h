@@ -58,8 +58,8 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
 
 // The union over L <= context_length, in steps of 128 tokens or, beyond 32K, of a 256th of it. More than
 // max_strategies: the first is one that holds the context length, the others are most often the best by Eq. 2
-// over the sample batches; `frequency` and `mean_estimated_ns` are by Eq. 2, too. Lanes are unknown to it.
-// Infeasible as plan::propose.
+// over the sample batches, of more than 20M tokens in all as many as have those; `frequency` and
+// `mean_estimated_ns` are by Eq. 2, too. Lanes are unknown to it. Infeasible as plan::propose.
 base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOptions& options,
                                                           const cost::CostModel& cost);
 

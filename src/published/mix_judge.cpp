@@ -1,0 +1,260 @@
+#include "published/mix_judge.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace sluice::published {
+namespace {
+
+using Wide = __int128;
+
+constexpr int64_t kAlike = 64;  // of a class: longer by less than this part
+constexpr int64_t kUnitPrice = int64_t{1} << 24;
+constexpr int kRounds = 12;
+constexpr int64_t kNever = MixJudge::kNever;
+
+int64_t share_of(int64_t ns, int64_t bubbles, int64_t end_ns) {
+  const bool fits = ns != LengthTimes::kDoesNotFit && ns * (bubbles + 1) <= end_ns;
+  if (!fits) return LengthTimes::kDoesNotFit;
+  return static_cast<int64_t>(Wide{ns} * EndBound::kFull / std::max<int64_t>(1, end_ns - bubbles * ns));
+}
+
+// The pipelines of one scheme while a trial fills them: Algorithm 1's loads by Eq. 2. A heap of those that
+// have sequences, by load; the first empty one comes after them.
+class SchemeLoads {
+ public:
+  SchemeLoads(size_t scheme, int64_t bubbles, int pipelines)
+      : scheme_(scheme), bubbles_(bubbles), pipelines_(static_cast<size_t>(pipelines)) {}
+
+  size_t scheme() const { return scheme_; }
+
+  // Where the sequence ends first, the first of equals.
+  struct Found {
+    int64_t ns = kNever;
+    size_t index = 0;  // of the pipeline, for ties
+    size_t at = 0;     // in the heap
+  };
+  Found soonest(int64_t ns) const {
+    Found best;
+    if (loads_.size() < pipelines_) best = {(bubbles_ + 1) * ns, loads_.size(), loads_.size()};
+    look(0, ns, best);
+    return best;
+  }
+
+  void add(size_t at, int64_t ns) {
+    if (at == loads_.size()) {
+      loads_.push_back({.index = loads_.size()});
+      while (at > 0 && loads_[(at - 1) / 2].total_ns > 0) {
+        std::swap(loads_[at], loads_[(at - 1) / 2]);
+        at = (at - 1) / 2;
+      }
+    }
+    loads_[at].total_ns = with(loads_[at], ns);
+    loads_[at].longest_ns = std::max(loads_[at].longest_ns, ns);
+    sink(at);
+  }
+
+ private:
+  struct Load {
+    int64_t total_ns = 0;
+    int64_t longest_ns = 0;
+    size_t index = 0;
+  };
+  int64_t with(const Load& load, int64_t ns) const {
+    return load.total_ns + ns + bubbles_ * std::max<int64_t>(0, ns - load.longest_ns);
+  }
+  // Of the heap's loads from `at` down.
+  void look(size_t at, int64_t ns, Found& best) const {
+    if (at >= loads_.size() || loads_[at].total_ns + ns > best.ns) return;
+    const Found found{with(loads_[at], ns), loads_[at].index, at};
+    if (std::pair(found.ns, found.index) < std::pair(best.ns, best.index)) best = found;
+    if (bubbles_ == 0) return;
+    look(2 * at + 1, ns, best);
+    look(2 * at + 2, ns, best);
+  }
+  void sink(size_t at) {
+    const Load load = loads_[at];
+    while (true) {
+      size_t child = 2 * at + 1;
+      if (child >= loads_.size()) break;
+      if (child + 1 < loads_.size() && loads_[child + 1].total_ns < loads_[child].total_ns) ++child;
+      if (loads_[child].total_ns >= load.total_ns) break;
+      loads_[at] = loads_[child];
+      at = child;
+    }
+    loads_[at] = load;
+  }
+
+  size_t scheme_;
+  int64_t bubbles_;
+  size_t pipelines_;
+  std::vector<Load> loads_;
+};
+
+// Those of the largest MaxLen first.
+std::vector<SchemeLoads> empty_loads(const plan::Mix& mix, std::span<const plan::SchemeCost> schemes) {
+  std::vector<SchemeLoads> loads;
+  for (size_t k = 0; k < mix.size(); ++k) {
+    if (mix[k] > 0) loads.emplace_back(k, schemes[k].scheme().pp - 1, mix[k]);
+  }
+  std::ranges::stable_sort(loads, std::ranges::greater(),
+                           [&](const SchemeLoads& of) { return schemes[of.scheme()].max_len_tokens(); });
+  return loads;
+}
+
+// One trial's estimate; kNever where a sequence fits nowhere, or as soon as it is not below `limit_ns`.
+int64_t trial_ns(const LengthTimes& times, std::vector<SchemeLoads> loads, std::span<const int> order,
+                 int64_t limit_ns) {
+  int64_t most_ns = 0;
+  for (const int index : order) {
+    const std::span<const int64_t> times_ns = times.times_ns(static_cast<size_t>(index));
+    SchemeLoads::Found best;
+    SchemeLoads* to = nullptr;
+    for (SchemeLoads& of : loads) {
+      if (times_ns[of.scheme()] == LengthTimes::kDoesNotFit) break;  // nor does any after it
+      const SchemeLoads::Found found = of.soonest(times_ns[of.scheme()]);
+      if (found.ns >= best.ns) continue;
+      best = found;
+      to = &of;
+    }
+    most_ns = std::max(most_ns, best.ns);
+    if (most_ns >= limit_ns || to == nullptr) return kNever;
+    to->add(best.at, times_ns[to->scheme()]);
+  }
+  return most_ns < limit_ns ? most_ns : kNever;
+}
+
+// The least of all trials; kNever where that is not below `limit_ns`.
+int64_t trials_ns(const LengthTimes& times, const plan::Mix& mix, std::span<const std::vector<int>> orders,
+                  int64_t limit_ns) {
+  const std::vector<SchemeLoads> empty = empty_loads(mix, times.schemes());
+  int64_t least_ns = kNever;
+  for (const std::vector<int>& order : orders)
+    least_ns = std::min(least_ns, trial_ns(times, empty, order, std::min(limit_ns, least_ns)));
+  return least_ns;
+}
+
+}  // namespace
+
+LengthTimes::LengthTimes(const std::vector<int64_t>& lengths, std::span<const plan::SchemeCost> schemes)
+    : schemes_(schemes) {
+  std::vector<int64_t> sorted = lengths;
+  std::ranges::sort(sorted);
+  for (const int64_t length : sorted) {
+    if (lengths_.empty() || lengths_.back() != length) {
+      lengths_.push_back(length);
+      sequences_.push_back(0);
+      for (const plan::SchemeCost& scheme : schemes)
+        times_ns_.push_back(length <= scheme.max_len_tokens() ? printed_ns(scheme, length) : kDoesNotFit);
+    }
+    ++sequences_.back();
+  }
+}
+
+size_t LengthTimes::index_of(int64_t length) const {
+  return static_cast<size_t>(std::ranges::lower_bound(lengths_, length) - lengths_.begin());
+}
+
+EndBound::EndBound(const LengthTimes& times) : times_(times) {
+  int64_t most = -1;  // of the class
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (times.length(i) > most) {
+      most = times.length(i) + times.length(i) / kAlike;
+      // What holds the shortest of the class is taken to hold all of it.
+      classes_.push_back({.shortest = i});
+    }
+    classes_.back().sequences += times.sequences(i);
+  }
+}
+
+void EndBound::set_end(int64_t end_ns) {
+  shares_.clear();
+  for (const LengthClass& of : classes_) {
+    for (size_t k = 0; k < times_.schemes().size(); ++k) {
+      const int64_t ns = times_.times_ns(of.shortest)[k];
+      shares_.push_back(share_of(ns, times_.schemes()[k].scheme().pp - 1, end_ns));
+    }
+  }
+}
+
+int64_t EndBound::fullness(const plan::Mix& mix) const {
+  struct Group {
+    size_t scheme;
+    int64_t pipelines;
+    int64_t price = kUnitPrice;
+    Wide load = 0;
+  };
+  std::vector<Group> groups;
+  for (size_t k = 0; k < mix.size(); ++k) {
+    if (mix[k] > 0) groups.push_back({.scheme = k, .pipelines = mix[k]});
+  }
+  int64_t most = 0;
+  for (int round = 0; round < kRounds && most <= kFull; ++round) {
+    Wide priced = 0, room = 0;
+    for (Group& group : groups) {
+      group.load = 0;
+      room += Wide{group.price} * group.pipelines;
+    }
+    for (size_t c = 0; c < classes_.size(); ++c) {
+      const int64_t* shares = &shares_[c * mix.size()];
+      int64_t least = LengthTimes::kDoesNotFit;
+      Group* cheapest = nullptr;
+      for (Group& group : groups) {
+        const int64_t share = shares[group.scheme];
+        if (share == LengthTimes::kDoesNotFit || group.price * share >= least) continue;
+        least = group.price * share;
+        cheapest = &group;
+      }
+      if (cheapest == nullptr) return LengthTimes::kDoesNotFit;
+      priced += Wide{least} * classes_[c].sequences;
+      cheapest->load += Wide{shares[cheapest->scheme]} * classes_[c].sequences;
+    }
+    const Wide even = std::max<Wide>(1, priced / room);
+    most = std::max(most, static_cast<int64_t>(even));
+    for (Group& group : groups) {
+      // Dearer where it is fuller than the others, by at most a quarter.
+      const Wide off = std::clamp<Wide>(group.load / group.pipelines - even, -even, even);
+      group.price = std::max<int64_t>(
+          1, group.price + static_cast<int64_t>(off * group.price / even / (4 + 2 * round)));
+    }
+  }
+  return most;
+}
+
+MixJudge::MixJudge(const std::vector<int64_t>& lengths, std::span<const plan::SchemeCost> schemes,
+                   const DispatchOptions& options)
+    : times_(lengths, schemes), orders_(trial_orders(lengths.size(), options)) {
+  for (std::vector<int>& order : orders_) {
+    for (int& sequence : order)
+      sequence = static_cast<int>(times_.index_of(lengths[static_cast<size_t>(sequence)]));
+  }
+}
+
+int64_t MixJudge::estimated_ns(const plan::Mix& mix) const { return trials_ns(times_, mix, orders_, kNever); }
+
+// From the least full mix by the end of the guess, as long as one may end as soon as the best.
+size_t MixJudge::best_of(std::span<const plan::Mix> mixes, size_t guess) const {
+  std::pair<int64_t, size_t> best{estimated_ns(mixes[guess]), guess};
+  for (size_t m = 0; m < mixes.size() && best.first == kNever; ++m) best = {estimated_ns(mixes[m]), m};
+  if (best.first == kNever) return 0;
+  EndBound bound(times_);
+  bound.set_end(best.first);
+  std::vector<std::pair<int64_t, size_t>> order;
+  for (size_t m = 0; m < mixes.size(); ++m) {
+    const int64_t fullness = bound.fullness(mixes[m]);
+    if (fullness <= EndBound::kFull) order.emplace_back(fullness, m);
+  }
+  std::ranges::sort(order);
+  for (const auto& [fullness, mix] : order) {
+    if (mix == best.second || bound.fullness(mixes[mix]) > EndBound::kFull) continue;
+    // Of equals the first.
+    const int64_t ns = trials_ns(times_, mixes[mix], orders_, best.first + (mix < best.second ? 1 : 0));
+    if (ns == kNever) continue;
+    best = {ns, mix};
+    bound.set_end(ns);
+  }
+  return best.second;
+}
+
+}  // namespace sluice::published
