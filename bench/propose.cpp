@@ -4,16 +4,22 @@
 // as training would plan them.
 //
 //   propose_bench [DATA_FOLDER [SEEDS [FRESH [CALIBRATION [GPUS]]]]]
+//   propose_bench time [DATA_FOLDER [COSTS [GPUS]]]
 //
-// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without CALIBRATION and GPUS all.
+// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without CALIBRATION and GPUS all. The second
+// times proposals as commands make them, from reading the lengths on, up to 65,536 GPUs.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "config/planning_inputs.h"
 #include "cost/shipped.h"
 #include "inputs.h"
 #include "plan/batch_sample.h"
@@ -129,9 +135,62 @@ class Case {
   std::vector<std::vector<int64_t>> fresh_;
 };
 
+double peak_gib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / (1 << 20);
+}
+
+// What costs come from: a shipped fit, or the analytic model of a shape on H100.
+struct Costs {
+  const char* name;
+  config::PlanningOptions options;
+};
+
+double proposing_seconds(const config::PlanningOptions& options, const config::PlannerChoices& choices) {
+  const double begin = cpu_seconds();
+  config::propose(config::task_of(config::resolve_planning(options), choices));
+  return cpu_seconds() - begin;
+}
+
+// Prints lines by GPUs.
+void time_proposals(const std::string& folder, const std::string& costs, int gpus) {
+  const Costs all_costs[] = {{"a800-7b", {.calibration = "a800-7b"}},
+                             {"a800-32b", {.calibration = "a800-32b"}},
+                             {"llama-32b, H100", {.cluster = "h100x8", .model = "llama-32b"}}};
+  constexpr Machine kTimed[] = {{64, 200'000},      {256, 800'000},       {1024, 3'200'000},
+                                {4096, 12'800'000}, {16'384, 51'200'000}, {65'536, 204'800'000},
+                                {65'536, 200'000}};
+  std::printf(
+      "| costs | GPUs | tokens | without lanes s | all lanes s | the paper's s | peak GiB so far |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const Machine& machine : kTimed) {
+    if (gpus > 0 && gpus != machine.gpus) continue;
+    for (const Costs& of : all_costs) {
+      if (!costs.empty() && costs != of.name) continue;
+      config::PlanningOptions options = of.options;
+      options.gpus = machine.gpus;
+      options.lengths = {folder + "/wikipedia_lengths.txt"};
+      options.context_length = kContextTokens;
+      options.tokens_per_step = machine.batch_tokens;
+      const double without_s = proposing_seconds(options, {.max_cp = 1});
+      const double lanes_s = proposing_seconds(options, {});
+      const double paper_s = proposing_seconds(options, {.method = config::Method::kPaper});
+      std::printf("| %s | %d | %lld | %.1f | %.1f | %.1f | %.2f |\n", of.name, machine.gpus,
+                  static_cast<long long>(machine.batch_tokens), without_s, lanes_s, paper_s, peak_gib());
+      std::fflush(stdout);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "time") == 0) {
+    time_proposals(argc > 2 ? argv[2] : "bench/data", argc > 3 ? argv[3] : "",
+                   argc > 4 ? std::atoi(argv[4]) : 0);
+    return 0;
+  }
   const std::string folder = argc > 1 ? argv[1] : "bench/data";
   const int seeds = argc > 2 ? std::atoi(argv[2]) : 10;
   const int fresh = argc > 3 ? std::atoi(argv[3]) : 200;
