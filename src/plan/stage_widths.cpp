@@ -13,8 +13,14 @@ using base::kMilli;
 
 namespace {
 
-// In a step, at least; of what else the lanes of a ring run, one of so many parts comes before it.
-constexpr int64_t kUnits = 8;
+constexpr int64_t kUnits = 8;  // in a step, at least
+constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
+// A ring that leaves its lanes idle counts as if it kept them busy for at least this part of the step.
+constexpr int64_t kLeastBusyPart = 8;
+// What a unit that ends too late, or is larger than a ring's share of the credit, costs beside one that fits:
+// more than any that fits, so that it is taken only where none does.
+constexpr int64_t kTooLateTimes = 8;
+constexpr int64_t kTooLargeHalves = 3;
 
 }  // namespace
 
@@ -26,13 +32,13 @@ StageWidths::StageWidths(const Packing& packing)
 
 int64_t StageWidths::most_ns(int64_t end_ns) const { return std::max(end_ns / kUnits, least_unit_ns_); }
 
-// Inside nodes powers of two and all lanes; outside, of each doubling of a node's lanes one more.
+// Inside nodes powers of two and all lanes; outside, of each doubling of a node's lanes two more.
 void StageWidths::choose_widths() {
   const int widest = packing_.node_lanes();
   for (int power = 1; power < widest; power *= 2) in_node_.push_back(power);
   in_node_.push_back(widest);
   for (int base = widest; base <= scheme_.scheme().cp; base *= 2) {
-    for (const int width : {base, base + base / 2}) {
+    for (const int width : {base, base + base / 4, base + base / 2}) {
       if (width > widest && width <= scheme_.scheme().cp) wide_.push_back(width);
     }
   }
@@ -82,7 +88,7 @@ Room StageWidths::room(const SchemeCost::Passage& passage, int64_t end_ns) const
       0, (backward_first_ * rest_ns - kMilli * slack_ns) / (backward_first_ - forward_first_));
   Room room;
   if (least_before_ns <= most_before_ns) {
-    room.before_ns = std::clamp(rest_ns / kUnits, least_before_ns, most_before_ns);
+    room.before_ns = std::clamp(rest_ns / kFront, least_before_ns, most_before_ns);
     room.after_ns = rest_ns - room.before_ns;
   } else {
     room.before_ns = std::max<int64_t>(0, most_before_ns);
@@ -112,10 +118,10 @@ int StageWidths::width_of(int place, int64_t end_ns) const {
       return true;
     }
     // Idle time counts, for lanes that have several of them once.
-    const int64_t busy_ns = std::max<int64_t>(1, end_ns - room(passage, end_ns).idle_ns);
-    cost::Wide ns = cost::Wide{passage.unit_ns} * width * end_ns / busy_ns;
-    if (passage.path_ns() > end_ns) ns = ns * passage.path_ns() / end_ns;
-    if (work.tokens > ring_tokens_) ns = ns * work.tokens / ring_tokens_;
+    const int64_t idle_ns = std::min(room(passage, end_ns).idle_ns, end_ns - end_ns / kLeastBusyPart);
+    cost::Wide ns = cost::Wide{passage.unit_ns} * width * end_ns / std::max<int64_t>(1, end_ns - idle_ns);
+    if (passage.path_ns() > end_ns) ns = ns * passage.path_ns() / end_ns * kTooLateTimes;
+    if (work.tokens > ring_tokens_) ns = std::max(ns * kTooLargeHalves / 2, ns * work.tokens / ring_tokens_);
     if (best == 0 || ns < best_ns) {
       best = width;
       best_ns = ns;
