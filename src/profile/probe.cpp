@@ -78,12 +78,13 @@ class DegreeProbe {
   // Collective over all ranks.
   FittedTimes measure(Ranks& ranks, int64_t budget_ns) {
     Stopwatch stopwatch(device_);
-    run_all(ranks);  // warms allocator and caches up
+    run_all();  // warms allocator and caches up
     const double once_ns = stopwatch.lap_ns();
     const int64_t repetitions = ranks.agree(std::llround(static_cast<double>(budget_ns) / once_ns));
     for (std::vector<StageTimes>& times : times_) times.clear();
+    ranks.barrier();
     for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i) {
-      run_all(ranks);
+      run_all();
     }
     return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_, model::Program(shape_));
   }
@@ -92,10 +93,11 @@ class DegreeProbe {
   const std::vector<ActivationBytes>& bytes() const { return bytes_; }
 
  private:
-  void run_all(Ranks& ranks) {
-    for (size_t i = 0; i < lengths_.size(); ++i) {
-      ranks.barrier();
-      if (stage_ != nullptr) times_[i].push_back(stage_->run(lengths_[i]));
+  // Ranks don't wait for each other in between: where they are more than cores, who has just waited would
+  // have one to himself for a while.
+  void run_all() {
+    for (size_t i = 0; i < lengths_.size() && stage_ != nullptr; ++i) {
+      times_[i].push_back(stage_->run(lengths_[i]));
     }
   }
 
@@ -237,20 +239,21 @@ double total_ns(const StageTimes& times) {
 
 FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
                       const std::vector<std::vector<StageTimes>>& times, const model::Program& program) {
+  const auto least_of = [](const std::vector<double>& values) { return std::ranges::min(values); };
+  const auto first_of = [](const std::vector<double>& values) { return values.front(); };
   std::vector<StageTimes> least;
-  double usual_ns = 0;
-  double least_ns = 0;
+  std::vector<double> load;  // of the machine: how much longer all kinds usually take than at least
   for (const std::vector<StageTimes>& runs : times) {
-    least.push_back(
-        condense(runs, [](const std::vector<double>& values) { return std::ranges::min(values); }));
-    least_ns += total_ns(least.back());
-    usual_ns += total_ns(condense(runs, median));
+    least.push_back(condense(runs, least_of));
+    std::vector<double> whole_ns;
+    for (const StageTimes& run : runs) whole_ns.push_back(total_ns(condense({run}, first_of)));
+    load.push_back(median(std::move(whole_ns)) / total_ns(least.back()));
   }
   std::vector<KindFit> fits;
   const auto fitted = [&](size_t kind, double KindTimes::*pass, const std::string& what) {
     std::vector<cost::Sample> samples;
     for (size_t i = 0; i < lengths.size(); ++i) {
-      samples.push_back({lengths[i], std::max(1.0, least[i][kind].*pass * usual_ns / least_ns)});
+      samples.push_back({lengths[i], std::max(1.0, least[i][kind].*pass * load[i])});
     }
     const cost::Fit fit = growing_fit(samples, what, program.kinds()[kind]->work().window);
     fits.push_back({what, std::move(samples), fit});

@@ -60,11 +60,11 @@ std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length);
 std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length);
 
 // Each kind's times fitted to what was measured: times[i][r] is repetition r of lengths[i]; `program` has the
-// kinds. The shortest of
-// the repetitions are fitted, so that a disturbance of one of them bends nothing; then everything is scaled
-// by what the median repetition takes over the shortest, which is the machine's usual load. A weight gradient
-// is the fused backward less the input gradient, within half of what it takes on its own. REQUIRES: at least
-// one repetition of each.
+// kinds. The shortest of the repetitions are fitted, so that a disturbance of one of them bends nothing; but
+// first those of one micro-batch are scaled by what all kinds together usually take of it, the median
+// repetition, over their shortest. Together, because where ranks are more than cores most kinds run
+// undisturbed and some wait for their turn. A weight gradient is the fused backward less the input gradient,
+// within half of what it takes on its own. REQUIRES: at least one repetition of each.
 struct FittedTimes {
   std::vector<cost::OperationTimes> kinds;  // in the order of model::Program::kinds()
   std::vector<KindFit> fits;

@@ -131,6 +131,22 @@ TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
               80'000);
 }
 
+// In each repetition another kind waits as long as all of them take.
+TEST(FitTimes, RanksThatTakeTurnsArePredictedSlower) {
+  const auto lengths = probe_lengths(2048);
+  std::vector<std::vector<StageTimes>> times;
+  for (const auto& each : lengths) {
+    times.emplace_back(6, made_up(each));
+    double all_ns = -times.back()[0][1].backward_weight_ns / 4;  // what the fused form saves
+    for (const KindTimes& kind : times.back()[0])
+      all_ns += kind.forward_ns + kind.backward_input_ns + kind.backward_weight_ns;
+    for (size_t r = 0; r < 6; ++r) times.back()[r][r % 3].forward_ns += all_ns;
+  }
+  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_shape()));
+  EXPECT_NEAR(fitted.kinds[1].forward.of_sequences({{2048}}) / (2 * 2048.0 * 2048 + 5'000 * 2048 + 40'000), 2,
+              0.1);
+}
+
 TEST(FitTimes, TimesThatLookConstantStillGrow) {
   const auto lengths = probe_lengths(2048);
   const std::vector<std::vector<StageTimes>> times(lengths.size(), {made_up({100})});
