@@ -240,13 +240,12 @@ double total_ns(const StageTimes& times) {
 FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
                       const std::vector<std::vector<StageTimes>>& times, const model::Program& program) {
   const auto least_of = [](const std::vector<double>& values) { return std::ranges::min(values); };
-  const auto first_of = [](const std::vector<double>& values) { return values.front(); };
   std::vector<StageTimes> least;
   std::vector<double> load;  // of the machine: how much longer all kinds usually take than at least
   for (const std::vector<StageTimes>& runs : times) {
     least.push_back(condense(runs, least_of));
     std::vector<double> whole_ns;
-    for (const StageTimes& run : runs) whole_ns.push_back(total_ns(condense({run}, first_of)));
+    for (const StageTimes& run : runs) whole_ns.push_back(total_ns(condense({run}, least_of)));
     load.push_back(median(std::move(whole_ns)) / total_ns(least.back()));
   }
   std::vector<KindFit> fits;
