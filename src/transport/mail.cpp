@@ -17,6 +17,14 @@ constexpr int kMostStrangers = 64;
 // A frame: the message's size, its proof, the message.
 constexpr size_t kHeaderBytes = sizeof(uint32_t) + kProofBytes;
 
+std::string frame_of(const RunKey& key, const std::string& message) {
+  const auto size = static_cast<uint32_t>(message.size());
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + proof_of(key, message) + message;
+}
+
+// What each connection begins with, and nobody is told of.
+const std::string kGreeting = "hello";
+
 }  // namespace
 
 Mail::Mail(Socket listener, RunKey key) : listener_(std::move(listener)), key_(std::move(key)) {
@@ -28,7 +36,7 @@ void Mail::connect(const Place& to) {
   try {
     Socket socket = begin_connecting(to.first, to.second);
     if (socket.is_open()) {
-      outgoing_[to].socket = std::move(socket);
+      outgoing_[to] = {.socket = std::move(socket), .unsent = frame_of(key_, kGreeting)};
       return;
     }
   } catch (const base::RunError&) {  // its name is not known any more
@@ -40,10 +48,7 @@ void Mail::send(const Place& to, const std::string& message) {
   connect(to);
   const auto found = outgoing_.find(to);
   if (found == outgoing_.end()) return;
-  const auto size = static_cast<uint32_t>(message.size());
-  std::string& unsent = found->second.unsent;
-  unsent.append(reinterpret_cast<const char*>(&size), sizeof size);
-  unsent += proof_of(key_, message) + message;
+  found->second.unsent += frame_of(key_, message);
 }
 
 void Mail::watch(std::vector<pollfd>& entries) const {
@@ -59,16 +64,20 @@ bool Mail::is_sent() const {
   return std::ranges::all_of(outgoing_, [](const auto& entry) { return entry.second.unsent.empty(); });
 }
 
+// So many at a time that none is forgotten before it was read.
 void Mail::accept_all() {
-  while (true) {
+  for (int accepted = 0; accepted < kMostStrangers; ++accepted) {
     Socket socket = accept_from(listener_);
     if (!socket.is_open()) return;
     never_block(socket);
-    const auto stranger = [](const Incoming& incoming) { return !incoming.proved; };
-    if (std::ranges::count_if(incoming_, stranger) >= kMostStrangers)
-      incoming_.erase(std::ranges::find_if(incoming_, stranger));
     incoming_.push_back({.socket = std::move(socket)});
   }
+}
+
+// The oldest ones, where there are too many.
+void Mail::forget_strangers() {
+  auto surplus = std::ranges::count(incoming_, false, &Incoming::proved) - kMostStrangers;
+  std::erase_if(incoming_, [&](const Incoming& incoming) { return !incoming.proved && surplus-- > 0; });
 }
 
 // Messages first: who ends has said so before.
@@ -76,6 +85,7 @@ Mail::News Mail::serve() {
   News news;
   accept_all();
   std::erase_if(incoming_, [&](Incoming& incoming) { return !read(incoming, news.messages); });
+  forget_strangers();
   news.gone = std::exchange(unreachable_, {});
   for (auto entry = outgoing_.begin(); entry != outgoing_.end();) {
     const bool open = write(entry->second);
@@ -101,8 +111,8 @@ bool Mail::read(Incoming& incoming, std::vector<std::string>& messages) const {
     const std::string proof = incoming.received.substr(taken + sizeof size, kProofBytes);
     std::string message = incoming.received.substr(taken + kHeaderBytes, size);
     if (!same_proof(proof, proof_of(key_, message))) return false;
-    incoming.proved = true;
-    messages.push_back(std::move(message));
+    const bool is_greeting = !std::exchange(incoming.proved, true);
+    if (!is_greeting) messages.push_back(std::move(message));
     taken += kHeaderBytes + size;
   }
   incoming.received.erase(0, taken);

@@ -1,7 +1,8 @@
 // Messages between processes of one run, each proved to come from one that knows the run's key, without
 // threads and without blocking: for supervisors (train/supervisor.h), which must be free to fork.
 //
-// One connection a direction and peer, kept open: its end says that the peer is gone.
+// One connection a direction and peer, kept open: its end says that the peer is gone. It begins with a proof
+// of its own, so that strangers, however many, push out none but strangers.
 #pragma once
 
 #include <poll.h>
@@ -52,10 +53,11 @@ class Mail {
   struct Incoming {
     Socket socket;
     std::string received;
-    bool proved = false;  // it has sent a message of this run
+    bool proved = false;  // it comes from a process of this run
   };
 
   void accept_all();
+  void forget_strangers();
   bool read(Incoming& incoming, std::vector<std::string>& messages) const;
   bool write(Outgoing& outgoing) const;
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <vector>
 
 namespace sluice::transport {
 namespace {
@@ -87,6 +88,24 @@ TEST(Mail, WhereNobodyListensIsGone) {
   Box nobody("secret");
   const Mail::News news = serve(nobody, here, [](const Mail::News& all) { return !all.gone.empty(); });
   EXPECT_THAT(news.gone, ElementsAre(place));
+}
+
+// Who only watches for another's end says nothing, and is known for one of the run all the same.
+TEST(Mail, ManyStrangersPushOutNoneOfTheRun) {
+  Box here("secret"), there("secret");
+  here.mail.connect(there.place);
+  const auto is_sent = [&](const Mail::News&) { return here.mail.is_sent(); };
+  serve(here, there, is_sent);
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 100; ++i)
+    strangers.push_back(connect_to(there.place.first, there.place.second, 10'000'000'000));
+  here.mail.send(there.place, "still here");
+  const Mail::News news = serve(here, there, [](const Mail::News& all) { return !all.messages.empty(); });
+  EXPECT_THAT(news.messages, ElementsAre("still here"));
+  std::vector<pollfd> kept;
+  there.mail.watch(kept);
+  EXPECT_LE(kept.size(), 1 + 1 + 64);
+  EXPECT_THAT(here.mail.serve().gone, IsEmpty());
 }
 
 }  // namespace
