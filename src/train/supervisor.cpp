@@ -207,8 +207,11 @@ class Supervisor final : public membership::World {
     switch (why) {
       case membership::Leaving::kRunEnded: return end(*agent_->run_end(), "");
       case membership::Leaving::kNoQuorum: return end(1, text(reason, ": start again with --resume auto"));
-      case membership::Leaving::kLeftBehind:
       case membership::Leaving::kNotLetIn:
+        if (options_.contacts.empty()) return leave(membership::Leaving::kLeftBehind, reason);
+        return end(1, text("cannot join the run in ", options_.run_directory.string(), ": ", reason,
+                           ", or SLUICE_SECRET is not the one of its ranks"));
+      case membership::Leaving::kLeftBehind:
         base::log_info(reason);
         return end(transport::kReplaceableStatus, "");
     }
