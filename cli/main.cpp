@@ -31,7 +31,8 @@ namespace {
 //
 // Ranks, and who starts them, wait for signals to stop where they are ready for them (train/stop_signal.h,
 // transport/local_launcher.h). Until then SIGTERM and SIGINT stay pending: their default action would end the
-// process without a word.
+// process without a word. Nor does a reader of their lines end them that has gone: Ctrl-C on `sluice train |
+// tee` ends tee first.
 void before_libraries(int argc, char** argv, char**) {
   sluice::cli::say_what_nobody_catches();
   sluice::cli::require_address_space();
@@ -41,6 +42,7 @@ void before_libraries(int argc, char** argv, char**) {
   sigaddset(&stopping, SIGTERM);
   sigaddset(&stopping, SIGINT);
   sigprocmask(SIG_BLOCK, &stopping, nullptr);
+  signal(SIGPIPE, SIG_IGN);
 }
 [[gnu::used, gnu::section(".preinit_array")]] void (*const run_first)(int, char**,
                                                                       char**) = &before_libraries;

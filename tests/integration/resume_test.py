@@ -161,6 +161,9 @@ class Stop(TestCase):
     def test_sigterm_to_one_rank_saves_and_exits_0(self):
         self.stop(lambda process: terminate(rank_processes(process.pid)[2]))
 
+    def test_a_reader_of_the_log_that_is_gone_stops_nothing(self):
+        self.stop(lambda process: (process.stderr.close(), process.stdout.close(), terminate(process.pid)))
+
     def test_an_evaluation_that_the_stop_left_out_is_made_up(self):
         self.stop(lambda process: terminate(process.pid), train__eval_every=1, data__validation_fraction=0.1)
         evaluations = [[record for record in records(self.directory / name) if "validation_loss" in record]
