@@ -145,11 +145,18 @@ base::Infeasible Planner::none_of(int64_t step, const std::vector<Sequence>& seq
                                       : text("'", name, "' holds ", base::human_count(most),
                                              allowed.size() > 1 ? ", the most of all strategies" : "");
   const auto smallest = smallest_scheme(longest->length_tokens, options_.world_size, cost_);
+  const auto holds = [&](const Strategy& candidate) {
+    return max_len_tokens(candidate) >= longest->length_tokens;
+  };
+  const auto other = std::ranges::find_if(options_.candidates, holds);
   const std::string way_out =
-      smallest ? text("add a strategy with ", to_text(*smallest),
-                      ", the smallest scheme that holds it, or lower the context length")
-               : text("no scheme on ", base::human_count(options_.world_size, "rank", "ranks"),
-                      " holds it: take more ranks or devices with more memory, or lower the context length");
+      most < longest->length_tokens && other != options_.candidates.end()
+          ? text("parallel.select = \"best\" may take '", to_text(*other), "', which holds it")
+      : smallest
+          ? text("add a strategy with ", to_text(*smallest),
+                 ", the smallest scheme that holds it, or lower the context length")
+          : text("no scheme on ", base::human_count(options_.world_size, "rank", "ranks"),
+                 " holds it: take more ranks or devices with more memory, or lower the context length");
   return {text("document ", longest->document, " has a sequence of ",
                base::human_count(longest->length_tokens, "token", "tokens"), " but ", fault, ": ", way_out)};
 }

@@ -132,6 +132,19 @@ TEST(PlannerEdge, RefusalNamesTheSequenceAndTheSmallestSchemeThatHoldsIt) {
   EXPECT_NE(message.find(base::text("add a strategy with ", expected)), std::string::npos) << message;
 }
 
+TEST(PlannerEdge, RefusalOfAFixedStrategyNamesTheListedOneThatHoldsTheSequence) {
+  Planner planner = planner_of({"4x<1,1,1>", "<1,1,4>"}, 4);
+  PlannerOptions options = planner.options();
+  options.selection = Selection::kFixed;
+  options.fixed_candidate = 0;
+  const cost::CostModel cost = planner.cost();
+  const std::string message =
+      refusal(Planner(options, cost), planner_of({"4x<1,1,1>"}, 4).max_len_tokens() + 1);
+  EXPECT_NE(message.find("parallel.select = \"best\" may take '1x<1,1,4>', which holds it"),
+            std::string::npos)
+      << message;
+}
+
 TEST(PlannerEdge, RefusalSaysWhenNoSchemeHoldsTheSequence) {
   const std::string message = refusal(planner_of({"4x<1,1,1>"}, 4), 1 << 20);
   EXPECT_NE(message.find("no scheme on 4 ranks holds it"), std::string::npos) << message;

@@ -38,7 +38,8 @@ PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, 
   const auto begin = std::chrono::steady_clock::now();
   config::BuiltStep built = built_step(inputs, step, config::sequences_of(samples, blend), purpose);
   if (!built.fallback.empty() && inputs.rank == 0) {
-    base::log_warning(base::text("step ", step, ": planning failed (", built.fallback, "); it runs as ",
+    const std::string what = purpose == graph::Purpose::kEvaluate ? "evaluation, batch " : "step ";
+    base::log_warning(base::text(what, step, ": planning failed (", built.fallback, "); it runs as ",
                                  strategy::to_text(built.plan.strategy()), " instead"));
   }
   PreparedStep prepared{
