@@ -23,7 +23,7 @@ using base::text;
 
 namespace {
 
-constexpr int64_t kMostSteps = int64_t{1} << 40;  // as of a run
+constexpr int64_t kMostSteps = 10'000'000;  // to draw the batches before it takes a minute
 
 struct Arguments {
   RunPlanningOptions run;
@@ -152,7 +152,7 @@ void plan_several(Planning& planning, const Arguments& arguments) {
       " tokens/s; planned in ", base::human_duration(planning_ns / arguments.batches), " each\n");
 }
 
-// Steps far away take seconds, or hours, and lines that say how far it is.
+// Steps far away take up to a minute, and lines that say how far it is.
 void skip_to(int64_t step, config::PhasedSampler& sampler) {
   constexpr int64_t kFar = 100'000;
   if (step < kFar) return sampler.skip(step);
