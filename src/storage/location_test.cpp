@@ -46,6 +46,7 @@ TEST(Location, OfAnObjectIsItsName) {
 TEST(Location, RefusesWhatNoBucketIsCalled) {
   EXPECT_THAT(fault("s3://"), HasSubstr("names bucket ''"));
   EXPECT_THAT(fault("s3://My_Bucket/x"), HasSubstr("lower-case"));
+  EXPECT_THAT(fault("s3:/bucket/x"), HasSubstr("s3:/bucket/x is no bucket: give s3://BUCKET/NAME"));
 }
 
 TEST(Location, FilesOfADirectory) {
