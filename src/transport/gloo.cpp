@@ -284,10 +284,14 @@ class GlooTransport final : public comm::Transport {
   }
 
  private:
-  // All have just joined: who doesn't come now never will.
+  // All have just joined: who doesn't come now never will. A group waits for a first connection five times as
+  // long as it is told to wait for anything else, such as another rank's address.
   void connect(const std::shared_ptr<::gloo::transport::Device>& device) {
     const auto patience = milliseconds(options_.join_timeout_ns);
-    auto group_options = Group::Options::create(patience);
+    constexpr int kConnectingTimes = 5;
+    constexpr std::chrono::seconds kLeast(2);
+    auto group_options =
+        Group::Options::create(std::max<std::chrono::milliseconds>(patience / kConnectingTimes, kLeast));
     group_options->devices = {device};
     group_options->threads = 1;  // they run Gloo's own collectives, which are not used
     try {
