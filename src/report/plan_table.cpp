@@ -71,9 +71,9 @@ std::string head(const strategy::StepPlan& plan, int64_t predicted_ns) {
                            strategy::to_text(plan.strategy()), ", predicted ",
                            base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns), "\n");
   if (plan.lower_bound_ns == 0) return lines;
-  return text(lines, "  no plan of the candidates takes less than ",
-              base::human_duration(plan.lower_bound_ns), ": within ",
-              base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best\n");
+  return text(lines, "  its schedule takes ", base::human_duration(plan.estimated_ns),
+              ", that of no plan of the candidates less than ", base::human_duration(plan.lower_bound_ns),
+              ": within ", base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best\n");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(PlanTable, HasARowForEachLane) {
   EXPECT_EQ(plan_table(two_pipelines()),
             R"(step 7: 3 sequences, 9,800 tokens, 9,797 targets
 strategy 1x<2,1,2> + 1x<1,1,1>, predicted 1.50 s
-  no plan of the candidates takes less than 1.20 s: within 25.0 % of the best
+  its schedule takes 1.50 s, that of no plan of the candidates less than 1.20 s: within 25.0 % of the best
 
   pipeline  ranks     holds  lane  tokens  micro-batches: tokens (pieces)
   <2,1,2>   0-1,4-5  12,000     0   4,500  4,500 (2) ring 1
