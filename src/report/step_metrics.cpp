@@ -80,7 +80,7 @@ void MetricsWriter::drop_from(int64_t first_step) {
       const base::Json line = base::Json::parse(left.substr(begin), nullptr, /*allow_exceptions=*/false);
       const base::Json* number = base::find(line, "step");
       const bool is_line = number != nullptr && base::holds_integer<int64_t>(*number);
-      if (const int64_t step = is_line ? number->get<int64_t>() : first_step; step < first_step) {
+      if (const int64_t step = is_line ? number->get<int64_t>() : -1; 0 <= step && step < first_step) {
         kept_bytes = std::max(kept_bytes, left.size());
         const bool evaluated = line.contains("validation_loss");
         if (!evaluated) missing_steps_ = first_step - 1 - step;

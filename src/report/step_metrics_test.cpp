@@ -78,7 +78,8 @@ TEST(Metrics, ResumedRunDropsWhatAKilledOneLeftUnfinished) {
   const fs::path directory = scratch("unfinished");
   const std::string kept = "{\"step\":0,\"loss\":1}\n{\"step\":1,\"loss\":1}\n";
   for (const std::string rest :
-       {"{\"step\":2,\"lo", "{\"step\":[],\"loss\":1}\n", "\xff\n{\"step\":1}", "\n\n", "7\n"}) {
+       {"{\"step\":2,\"lo", "{\"step\":[],\"loss\":1}\n", "{\"step\":-9223372036854775808,\"loss\":1}\n",
+        "\xff\n{\"step\":1}", "\n\n", "7\n"}) {
     base::write_file_atomically(directory / "metrics.jsonl", kept + rest);
     EXPECT_EQ(MetricsWriter({directory, false, 2}).missing_steps(), 0) << rest;
     EXPECT_EQ(base::read_file(directory / "metrics.jsonl"), kept) << rest;
