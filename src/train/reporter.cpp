@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json_fields.h"
 #include "base/log.h"
+#include "base/part.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "checkpoint/save.h"
@@ -25,6 +26,7 @@ namespace {
 // An epoch mostly finds its files as the one before left them, and a disk takes its time to flush.
 void keep_written(const fs::path& path, const std::string& content) {
   if (!fs::exists(path) || base::read_file(path) != content) base::write_file_atomically(path, content);
+  base::remove_abandoned_parts(path);
 }
 
 }  // namespace

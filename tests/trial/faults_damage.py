@@ -158,7 +158,7 @@ at_rest("an empty folder named as a later checkpoint", GOES_ON,
         lambda trial: (trial.run / "checkpoints" / "step-8").mkdir())
 at_rest("a half-written later checkpoint", GOES_ON, write("checkpoints/step-6/rank-0000.safetensors", b"half"))
 at_rest("files that a killed process was writing", "goes on and removes them", lambda trial: [
-    write(name, b"half")(trial) for name in ("metrics.jsonl.part-4711", "config.toml.part-4711",
+    write(name, b"half")(trial) for name in ("config.toml.part-4711", "calibration.json.part-4711",
                                              "checkpoints/step-6/rank-0000.safetensors.part-4711",
                                              "checkpoints/step-4/manifest.json.part-4711")])
 at_rest("config.toml of the run garbage", GOES_ON, write("config.toml", b"\0[[["))
