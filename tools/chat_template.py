@@ -31,28 +31,30 @@ def token_text(config, key):
 
 
 def find_template(tokenizer_path, config, told):
-    """The template's text: of the file `told`, or the one that goes with the tokenizer."""
+    """(path, text) of the template: the file `told`, or the one that goes with the tokenizer."""
     if told:
         try:
-            return pathlib.Path(told).read_text(encoding="utf-8")
+            return told, pathlib.Path(told).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ChatError(f"the chat template {told} cannot be read: {error}") from error
+            raise ChatError(f"{told}: the chat template cannot be read: {error}") from error
     beside = pathlib.Path(tokenizer_path).parent
     if (beside / "chat_template.jinja").exists():
         return find_template(tokenizer_path, config, beside / "chat_template.jinja")
-    if (beside / "chat_template.json").exists():
+    path = beside / "chat_template.json"
+    if path.exists():
         try:
-            return json.loads((beside / "chat_template.json").read_text(encoding="utf-8"))["chat_template"]
+            return path, json.loads(path.read_text(encoding="utf-8"))["chat_template"]
         except (OSError, ValueError, KeyError) as error:
-            raise ChatError(f"chat_template.json beside it cannot be read: {error}") from error
+            raise ChatError(f"{path}: the chat template cannot be read: {error}") from error
     template = config.get("chat_template")
     if isinstance(template, list):
         template = {each.get("name"): each.get("template") for each in template}.get("default")
     if not isinstance(template, str):
         raise ChatError(
-            "it comes without a chat template: name one with --chat-template FILE, or take an instruct model's tokenizer"
+            f"{tokenizer_path}: it comes without a chat template: name one with --chat-template FILE, or take an instruct "
+            "model's tokenizer"
         )
-    return template
+    return beside / "tokenizer_config.json", template
 
 
 def environment():
@@ -96,13 +98,15 @@ def environment():
 
 class ChatTemplate:
     def __init__(self, tokenizer_path, config, told):
-        text = find_template(tokenizer_path, config, told)
+        path, text = find_template(tokenizer_path, config, told)
         try:
             self._template = environment().from_string(text)
         except ChatError:
             raise
         except Exception as error:
-            raise ChatError(f"the chat template is no Jinja: {error}: mend it, or name another with --chat-template") from error
+            raise ChatError(
+                f"{path}: the chat template is no Jinja: {error}: mend it, or name another with --chat-template"
+            ) from error
         self._tokens = {key: token for key in SPECIAL_TOKENS if (token := token_text(config, key)) is not None}
 
     def render(self, chat):

@@ -8,7 +8,7 @@ texts of one question (0: one a core). With CHAT_TEMPLATE it answers questions a
 that file, or with '' by the tokenizer's own.
 
 All integers are little-endian. After start-up and after every question comes a status byte: K, and the
-answer; or X, a uint64 size and a message.
+answer; or X, a uint64 size and a message, which names the file that is at fault.
   start-up              -> int64 vocabulary, int32 id of the token in front of documents and of the one that
                            ends them, -1 where there is none
   E, uint64 count, per text uint64 bytes and UTF-8
@@ -165,7 +165,10 @@ def main():
         config = configuration(path)
         ends = begin_id(tokenizer, begin_token, config), end_id(tokenizer, end_token, config)
         template = chat_template.ChatTemplate(path, config, told[0]) if told else None
-    except (BadInput, chat_template.ChatError) as error:
+    except BadInput as error:
+        fail(f"{path}: {error}")
+        return
+    except chat_template.ChatError as error:
         fail(error)
         return
     vocabulary = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
@@ -178,7 +181,7 @@ def main():
         try:
             answer = list(questions[question](tokenizer))
         except Exception as error:
-            fail(error)
+            fail(f"{path}: {error}")
             continue
         sink.write(b"K")
         sink.writelines(answer)

@@ -4,7 +4,7 @@
 Usage: read_table.py FILE COLUMN
 
 All integers are little-endian. A status byte comes first and before each piece: K, and the piece; or X, a uint64 size
-and a message. A piece is uint64 count (0: the end), uint64 parts per million of the file that are read, and for each
+and a message, which names the file. A piece is uint64 count (0: the end), uint64 parts per million of the file that are read, and for each
 text uint64 bytes (2^64 - 1: the text is null) and UTF-8.
 """
 
@@ -95,9 +95,9 @@ def main():
     except BrokenPipeError:  # nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())
     except BadInput as error:
-        fail(error)
+        fail(f"{path}: {error}")
     except Exception as error:
-        fail(f"cannot be read as a table: {error}")
+        fail(f"{path}: cannot be read as a table: {error}")
 
 
 def fail(message):

@@ -111,7 +111,7 @@ void PythonChild::check_status() {
   if (receive_number<char>() == kOk) return;
   std::string message(receive_number<uint64_t>(), '\0');
   receive(message.data(), message.size());
-  throw InputError(text(subject_, ": ", message));
+  throw InputError(message);
 }
 
 }  // namespace sluice::corpus

@@ -21,8 +21,8 @@ struct PythonTools {
 class PythonChild {
  public:
   // Starts scripts/`script` with the arguments and waits for its first status byte. `subject` is what the
-  // script is for, a path, and begins all messages. InputError when Python or the script is missing, or with
-  // the script's own message.
+  // script is for, a path. InputError when Python or the script is missing, or with the script's own message,
+  // which names the file that is at fault.
   PythonChild(const PythonTools& tools, const std::string& script, const std::vector<std::string>& arguments,
               std::string subject);
   // The child ends when its input does.

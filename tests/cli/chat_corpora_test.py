@@ -109,8 +109,8 @@ class ChatCorpora(CommandTest):
             (PLAIN, [{"text": "a"}], r"chats.jsonl:1: there are no messages: a line holds "),
             ("{# nothing #}", [good], r"chats.jsonl:1: the chat template renders nothing of it: "),
             ("{{ raise_exception('no system') }}", [good], r"chats.jsonl:1: the chat template refuses it: no system: "),
-            ("{% for %}", [good], r"the chat template is no Jinja: .*--chat-template"),
-            (None, [good], r"it comes without a chat template: name one with --chat-template"),
+            ("{% for %}", [good], r"^sluice: \S+/tokenizer_config.json: the chat template is no Jinja: .*--chat-template"),
+            (None, [good], r"^sluice: \S+/tokenizer.json: it comes without a chat template: name one with --chat-template"),
         ]
         for template, rows, message in cases:
             with self.subTest(message=message):
@@ -118,6 +118,13 @@ class ChatCorpora(CommandTest):
                 self.assertEqual((built.returncode, built.stdout), (2, ""), built.stderr)
                 self.assertRegex(built.stderr, message)
                 self.assertFalse((self.tokenizer / "corpus" / "corpus.idx").exists())
+
+    def test_a_template_that_is_no_jinja_is_named_with_its_file(self):
+        template = self.tokenizer / "syntax.jinja"
+        template.write_text("{% for %}")
+        built = self.build(PLAIN, [conversation(CHAT)], "--chat-template", template)
+        self.assertEqual((built.returncode, built.stdout), (2, ""), built.stderr)
+        self.assertRegex(built.stderr, rf"^sluice: {template}: the chat template is no Jinja: .*--chat-template")
 
 
 if __name__ == "__main__":
