@@ -43,14 +43,35 @@ constexpr int64_t kShownTokens = 48;
 
 std::string quoted(const std::string& value) { return base::json_text(value); }
 
+std::string heads_text(const model::Shape& shape) {
+  const model::Latent& latent = shape.latent;
+  if (latent.kv_rank == 0)
+    return text("heads ", shape.heads, " (", shape.kv_heads, " for keys and values) of ", shape.head_dim);
+  return text("heads ", shape.heads, " of ", latent.unrotated + latent.rotated, " (values ", latent.values,
+              "), keys and values from a latent vector of ", latent.kv_rank);
+}
+
+std::string ffn_text(const model::Shape& shape) {
+  const model::Experts& experts = shape.experts;
+  std::vector<std::string> parts;
+  bool dense = false;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) dense |= !shape.block_type(layer).experts;
+  if (dense) parts.push_back(text("ffn ", shape.ffn_hidden));
+  if (experts.count > 0)
+    parts.push_back(text(experts.count, " experts of ", experts.hidden, ", ", experts.per_token, " a token"));
+  if (experts.shared_hidden > 0) parts.push_back(text("shared experts of ", experts.shared_hidden));
+  return base::join(parts, ", ");
+}
+
 std::string shape_text(const model::Shape& shape) {
   const int64_t parameters = shape.parameters(), active = shape.active_parameters();
-  const std::string passed =
-      active < parameters ? text(" (a token passes ", human_count(active), ")") : std::string();
-  return text(human_count(parameters), " parameters", passed, ": ", model::layers_text(shape), ", heads ",
-              shape.heads, " (", shape.kv_heads, " for keys and values) of ", shape.head_dim, ", ffn ",
-              shape.ffn_hidden, ", vocabulary ", shape.vocab, shape.tie_embeddings ? ", tied embeddings" : "",
-              ", rope theta ", shape.rope.theta);
+  const bool computed = shape.family != model::Family::kCounted;
+  return text(computed ? "" : text("model_type ", shape.counted, " is counted, not computed: "),
+              human_count(parameters), " parameters",
+              active < parameters ? text(" (a token passes ", human_count(active), ")") : "", ": ",
+              model::layers_text(shape), ", ", heads_text(shape), ", ", ffn_text(shape), ", vocabulary ",
+              shape.vocab, shape.tie_embeddings ? ", tied embeddings" : "",
+              computed ? text(", rope theta ", shape.rope.theta) : "");
 }
 
 void print_tensor(const checkpoint::TensorInfo& tensor) {
