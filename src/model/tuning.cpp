@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 #include "base/json_fields.h"
@@ -113,11 +114,25 @@ std::vector<std::string> tensor_names(const ParameterTable& table) {
   return names;
 }
 
+namespace {
+
+// What a pattern may have been meant for: tensors, and the modules that they lie in.
+std::vector<std::string> with_modules(const std::vector<std::string>& tensors) {
+  std::set<std::string> names;
+  for (const std::string& tensor : tensors) {
+    for (size_t end = tensor.size(); end != std::string::npos; end = tensor.rfind('.', end - 1))
+      names.insert(tensor.substr(0, end));
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
 void require_matches(const std::vector<std::string>& patterns, const std::vector<std::string>& names,
                      const std::string& what) {
   for (const std::string& pattern : patterns) {
     if (std::ranges::any_of(names, [&](const std::string& name) { return matches(pattern, name); })) continue;
-    const std::string nearest = base::nearest_word(pattern, names);
+    const std::string nearest = base::nearest_word(pattern, with_modules(names));
     constexpr size_t kShown = 3;
     const std::vector<std::string> shown(
         names.begin(), names.begin() + static_cast<int64_t>(std::min(kShown, names.size())));

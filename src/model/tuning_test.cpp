@@ -63,6 +63,8 @@ TEST(Freeze, RefusesWhatItCannotDo) {
       refusal(shape, {"model.layer.0.mlp.down_proj.weight"}),
       HasSubstr("train.freeze names 'model.layer.0.mlp.down_proj.weight', which no parameter is called: "
                 "did you mean 'model.layers.0.mlp.down_proj.weight'?"));
+  EXPECT_THAT(refusal(shape, {"model.embed_tokns"}), HasSubstr("did you mean 'model.embed_tokens'?"));
+  EXPECT_THAT(refusal(shape, {"lm_hed"}), HasSubstr("did you mean 'lm_head'?"));
   EXPECT_THAT(refusal(shape, {"transformer.h.*"}), HasSubstr("they are called model.embed_tokens.weight, "));
   EXPECT_THAT(refusal(shape, {"*.q_proj.weight"}),
               HasSubstr("names model.layers.0.self_attn.q_proj.weight but not "
