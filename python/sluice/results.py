@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -119,7 +120,8 @@ class Plan:
 
     def pipeline_of(self, rank: int) -> Pipeline | None:
         """The pipeline that `rank` belongs to; None: it is idle in this step. Raises IndexError for a rank that the
-        planner has no GPU for."""
+        planner has no GPU for, TypeError for what is no integer."""
+        rank = operator.index(rank)
         if not 0 <= rank < self.gpus:
             raise IndexError(f"rank is {rank}: the planner has {self.gpus} GPUs, give a rank from 0 to {self.gpus - 1}")
         return next((pipeline for pipeline in self.pipelines if rank in pipeline.ranks), None)

@@ -147,6 +147,10 @@ class PlanTest(unittest.TestCase):
                     index(rank)
 
     def test_lanes_that_share_parameters_run_together(self):
+        self.assertEqual(plan.micro_batches(np.int64(7)), plan.micro_batches(7))
+        for rank in (1.5, 7.0, "7"):
+            with self.assertRaises(TypeError):
+                plan.micro_batches(rank)
         planner = sluice.Planner(["2x<1,1,8,4>"], gpus=16, model="llama-7b")
         for pipeline in planner.plan(batch(context_length=8192)).pipelines:
             passes = set()
