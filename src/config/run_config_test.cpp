@@ -182,10 +182,11 @@ TEST(RunConfig, FaultsNamePlaceValueAndWayOut) {
             "[config] run.toml:2: optimizer.lr is nan: give a number from 0 to 1000");
   EXPECT_EQ(fault(kSmall, {"model.layers=10000000"}),
             "[config] --set: model.layers is 10000000: give a whole number from 1 to 4096");
-  EXPECT_NE(fault(kSmall, {"model.hidden=1048576", "model.heads=1", "model.kv_heads=1",
-                           "model.ffn_hidden=16777216", "model.layers=4096"})
-                .find("[config] run.toml: model: head_dim is 1048576"),
-            std::string::npos);
+  EXPECT_NE(
+      fault(kSmall, {"model.hidden=1048576", "model.heads=1", "model.kv_heads=1", "model.ffn_hidden=16777216",
+                     "model.layers=4096"})
+          .find("[config] run.toml: model: head_dim (hidden 1048576 / heads 1) is 1048576: give a whole"),
+      std::string::npos);
 }
 
 TEST(RunConfig, DeepKeysAreRefused) {

@@ -24,6 +24,12 @@ __int128 wide_parameters(const Shape& shape) {
          (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
+// Named with what makes it where it is not said.
+std::string head_dim_name(const Shape& shape) {
+  if (shape.latent.kv_rank > 0 || shape.hidden / shape.heads != shape.head_dim) return "model: head_dim";
+  return text("model: head_dim (hidden ", shape.hidden, " / heads ", shape.heads, ")");
+}
+
 void validate_factors(const std::string& name, const std::vector<double>& factors, const Shape& shape) {
   if (static_cast<int64_t>(factors.size()) * 2 != shape.head_dim) {
     throw InputError(text("model: rope ", name, " has ", factors.size(),
@@ -103,7 +109,7 @@ void validate(const Shape& shape) {
   base::require_in_range("model: hidden", shape.hidden, ranges.hidden);
   base::require_in_range("model: heads", shape.heads, ranges.heads);
   base::require_in_range("model: kv_heads", shape.kv_heads, ranges.heads);
-  base::require_in_range("model: head_dim", shape.head_dim, ranges.head_dim);
+  base::require_in_range(head_dim_name(shape), shape.head_dim, ranges.head_dim);
   base::require_in_range("model: ffn_hidden", shape.ffn_hidden, ranges.ffn_hidden);
   base::require_in_range("model: vocab", shape.vocab, ranges.vocab);
   base::require_in_range("model: norm_eps", shape.norm_eps, ranges.norm_eps);
@@ -112,7 +118,8 @@ void validate(const Shape& shape) {
                           " kv_heads: give one that is"));
   }
   if (shape.head_dim % 2 != 0) {
-    throw InputError(text("model: head_dim is ", shape.head_dim, ": rotary positions need an even one"));
+    throw InputError(
+        text(head_dim_name(shape), " is ", shape.head_dim, ": rotary positions need an even one"));
   }
   validate_latent(shape.latent);
   validate_experts(shape.experts);
