@@ -48,7 +48,9 @@ void configure_log(const LogOptions& options) {
 }
 
 void log(LogLevel level, const std::string& line) {
-  spdlog::default_logger()->log(spdlog_level(level), printable(line));
+  spdlog::logger& logger = *spdlog::default_logger();
+  const bool is_bare = level == LogLevel::kError && logger.name().empty();
+  logger.log(spdlog_level(level), printable(is_bare ? "sluice: " + line : line));
 }
 
 }  // namespace sluice::base

@@ -12,7 +12,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 struct LogOptions {
   std::filesystem::path file;               // empty: none; receives every level
   LogLevel stderr_level = LogLevel::kInfo;  // what reaches stderr
-  std::string name;                         // stands before each line, e.g. "rank 3"
+  std::string name;  // stands before each line, e.g. "rank 3"; errors without one say "sluice"
 };
 
 // Replaces the process's log. Thread-safe.

@@ -188,6 +188,14 @@ class ModelCommands(CommandTest):
                 self.assertEqual(len([line for line in result.stderr.splitlines() if "[info]" not in line]), 1)
         self.assertFalse((self.folder / "none").exists())
 
+    def test_a_lone_rank_says_whose_its_errors_are(self):
+        for arguments, fault in ((("--set", "steps"), r"\[config\] --set steps: expected section.key=value"),
+                                 (("--join",), "no run that can be joined is under way")):
+            with self.subTest(fault):
+                result = call("train", "--config", self.config, *arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertRegex(result.stderr, f"^sluice: {fault}.*\n$")
+
 
 if __name__ == "__main__":
     unittest.main()
