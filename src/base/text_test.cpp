@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/queue.h"
@@ -14,6 +15,8 @@ namespace {
 TEST(Text, SplitsAndJoins) {
   EXPECT_EQ(split("a,b,,c", ','), (std::vector<std::string>{"a", "b", "", "c"}));
   EXPECT_EQ(join(split("a,b", ','), " + "), "a + b");
+  EXPECT_EQ(choices_text({"1", "2", "4"}), "choose one of 1, 2, 4");
+  EXPECT_EQ(choices_text({"1"}), "choose 1");
   EXPECT_EQ(trim("  x y\n"), "x y");
 }
 

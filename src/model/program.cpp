@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "model/block_kind.h"
@@ -113,7 +114,7 @@ std::string Program::tp_fault(int tp) const {
   for (int degree = 1; degree <= kMostNamed; ++degree) {
     if (fault_of(degree).empty()) degrees.push_back(base::text(degree));
   }
-  return base::text(fault, ": choose one of ", base::join(degrees, ", "));
+  return base::text(fault, ": ", base::choices_text(degrees));
 }
 
 std::vector<int> Program::buckets_of(base::Interval run) const {

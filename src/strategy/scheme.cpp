@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/choices.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "strategy/text_cursor.h"
@@ -19,7 +20,7 @@ std::string share_fault(const Scheme& scheme) {
     if (scheme.cp % share == 0) divisors.push_back(base::text(share));
   }
   return base::text("share ", scheme.share, " does not divide cp ", scheme.cp,
-                    ", so its lanes make no whole share groups: choose one of ", base::join(divisors, ", "));
+                    ", so its lanes make no whole share groups: ", base::choices_text(divisors));
 }
 
 Scheme parse_scheme(TextCursor& cursor) {
@@ -39,9 +40,7 @@ Scheme parse_scheme(TextCursor& cursor) {
   if (stage_ranks > kMaxRanks || stage_ranks * scheme.cp > kMaxRanks) {
     cursor.fail(base::text(to_text(scheme), " has more than ", kMaxRanks, " ranks: lower a degree"));
   }
-  if (scheme.cp % scheme.share != 0) {
-    cursor.fail(base::text(to_text(scheme), ": ", share_fault(scheme)));
-  }
+  if (scheme.cp % scheme.share != 0) cursor.fail(share_fault(scheme));
   return scheme;
 }
 

@@ -34,7 +34,10 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
       {"<4,2,1", "'>' is missing"},
       {"<4,2>", "expected ','"},
       {"<4,2,2,1,1>", "expected '>'"},
-      {"<1,1,8,3>", "share 3 does not divide cp 8"},
+      {"<1,1,8,3>",
+       "'<1,1,8,3>': share 3 does not divide cp 8, so its lanes make no whole share groups: choose one of 1, "
+       "2, 4, 8"},
+      {"<1,1,1,2>", "so its lanes make no whole share groups: choose 1"},
       {"<1,1,8,0>", "share is 0: give 1 or more"},
       {"<0,2,1>", "tp is 0: give 1 or more"},
       {"<1,0,1>", "pp is 0: give 1 or more"},
