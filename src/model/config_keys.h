@@ -8,6 +8,8 @@
 
 namespace sluice::model {
 
+// InputError unless the file describes one decoder: where it is a multimodal model's, its text_config does.
+void require_decoder(const base::Json& config, const std::string& name);
 // InputError: the key's value is none of what Sluice computes, which is `expected`.
 [[noreturn]] void refuse(const std::string& name, const std::string& key, const base::Json& value,
                          const std::string& expected);

@@ -285,7 +285,7 @@ void refuse_other_layers(const Fields& fields) {
 }  // namespace
 
 Shape counted_from_hugging_face(const Json& config, const std::string& name) {
-  if (!config.is_object()) throw InputError(text(name, ": a config.json holds an object"));
+  require_decoder(config, name);
   Shape shape{.family = Family::kCounted};
   shape.counted = base::require<std::string>(config, "model_type", name);
   refuse_unknown(config, name);

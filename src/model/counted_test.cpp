@@ -176,6 +176,14 @@ TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
   EXPECT_THAT([&] { counted(many); }, ThrowsMessage<InputError>(HasSubstr("num_experts_per_tok")));
 }
 
+TEST(Counted, MultimodalModelsAreReferredToTheirTextConfig) {
+  const Json gemma = {{"model_type", "gemma3"}, {"boi_token_index", 255999}, {"text_config", mixtral()}};
+  EXPECT_THAT(
+      [&] { counted(gemma); },
+      ThrowsMessage<InputError>("config.json: the model is multimodal, and Sluice knows language models "
+                                "alone: make the object in text_config a config.json of its own"));
+}
+
 TEST(Counted, WhatComputesRefusesItWithAWayOut) {
   EXPECT_THAT([] { shape_from_hugging_face(mixtral(), "config.json"); },
               ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: model_type is \"mixtral\""),

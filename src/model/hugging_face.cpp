@@ -133,7 +133,7 @@ int64_t head_dim_of(const Json& config, const FamilyEntry& family, const Shape& 
 }  // namespace
 
 Shape shape_from_hugging_face(const Json& config, const std::string& name) {
-  if (!config.is_object()) throw InputError(text(name, ": a config.json holds an object"));
+  require_decoder(config, name);
   const FamilyEntry& family = family_of(config, name);
   refuse_unsupported(config, family, name);
   const ShapeRanges& ranges = kShapeRanges;
