@@ -83,14 +83,15 @@ py::object summarize(const Array<int32_t>& lengths) {
 }
 
 py::object propose(const config::PlanningOptions& options, const Array<int32_t>& lengths,
-                   const std::string& method, int max_strategies, int max_cp) {
+                   const std::string& method, int max_strategies, int max_cp, bool share) {
   std::vector<int32_t> values = as_vector(lengths);
   return as_python(without_gil([&] {
     const config::PlanningInputs inputs = config::resolve_planning(options, std::move(values));
     const config::PlanningTask task =
         config::task_of(inputs, {.method = config::parse_proposing_method(method),
                                  .max_strategies = max_strategies,
-                                 .max_cp = max_cp});
+                                 .max_cp = max_cp,
+                                 .share = share});
     return config::strategies_to_json(config::propose(task), task.sample_batches, config::to_json(inputs));
   }));
 }
@@ -181,7 +182,7 @@ PYBIND11_MODULE(_sluice, module) {
   module.def("read_lengths", &read_lengths, py::arg("paths"));
   module.def("summarize", &summarize, py::arg("lengths"));
   module.def("propose", &propose, py::arg("options"), py::arg("lengths"), py::arg("method"),
-             py::arg("max_strategies"), py::arg("max_cp"));
+             py::arg("max_strategies"), py::arg("max_cp"), py::arg("share"));
   module.def("simulate", &simulate, py::arg("options"), py::arg("lengths"), py::arg("systems"),
              py::arg("steps"), py::arg("max_cp"));
 }

@@ -23,6 +23,8 @@ class Options:
         context_length: int = ...,
         tokens_per_step: int = ...,
         seed: int = ...,
+        exchange: str = ...,
+        stages: str = ...,
     ) -> None: ...
 
 class Planner:
@@ -35,7 +37,7 @@ class Planner:
 def read_lengths(paths: Sequence[str]) -> NDArray[np.int32]: ...
 def summarize(lengths: NDArray[np.int32]) -> dict[str, Any]: ...
 def propose(
-    options: Options, lengths: NDArray[np.int32], method: str, max_strategies: int, max_cp: int
+    options: Options, lengths: NDArray[np.int32], method: str, max_strategies: int, max_cp: int, share: bool
 ) -> dict[str, Any]: ...
 def simulate(
     options: Options, lengths: NDArray[np.int32], systems: str, steps: int, max_cp: int

@@ -51,6 +51,7 @@ def propose(
     method: str = "ours",
     max_strategies: int = 8,
     max_cp: int = 0,
+    share: bool = True,
     seed: int = 1,
     exchange: str = "auto",
     stages: str = "time",
@@ -65,6 +66,7 @@ def propose(
     max_strategies: at most that many.
     max_cp: most lanes of a pipeline, over which long sequences are cut. 0: all ranks', or 1 with method "paper", which
         knows none.
+    share: whether lanes may share parameters.
     seed: of the batches that are drawn.
     exchange, stages: as for Planner.
 
@@ -84,7 +86,7 @@ def propose(
     )
     most = _count(max_strategies, "max_strategies", most=2**20)
     lanes = _count(max_cp, "max_cp", least=0, most=_MOST_GPUS)
-    file = _sluice.propose(options, _values_of(lengths), method, most, lanes)
+    file = _sluice.propose(options, _values_of(lengths), method, most, lanes, share)
     return [proposal_of(entry) for entry in file["strategies"]]
 
 

@@ -61,7 +61,7 @@ class Pipeline:
     """The ranks that hold one copy of the model between them, and their work."""
 
     scheme: str
-    """"<tp,pp,cp>"."""
+    """"<tp,pp,cp>", or "<tp,pp,cp,share>"."""
     max_len: int
     """Tokens that a micro-batch of one lane may hold."""
     ranks: list[int]
@@ -74,8 +74,17 @@ class Pipeline:
     @property
     def degrees(self) -> tuple[int, int, int]:
         """(tp, pp, cp): tensor-parallel ranks, stages, lanes."""
-        tp, pp, cp = map(int, self.scheme.strip("<>").split(",")[:3])
+        tp, pp, cp = self._numbers[:3]
         return tp, pp, cp
+
+    @property
+    def share(self) -> int:
+        """How many neighbouring lanes hold one copy of their stages' parameters between them; 1: each its own."""
+        return self._numbers[3] if len(self._numbers) > 3 else 1
+
+    @property
+    def _numbers(self) -> list[int]:
+        return [int(number) for number in self.scheme.strip("<>").split(",")]
 
     def lane_of(self, rank: int) -> int:
         """The lane that `rank`, one of `ranks`, belongs to. Raises IndexError for another."""

@@ -78,11 +78,13 @@ class ProposeTest(unittest.TestCase):
         self.assertLessEqual(len(sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, max_strategies=2)), 2)
 
     def test_equals_the_programs(self):
-        file = run_sluice("propose", "--gpus", "16", "--calibration", "a800-7b", "--lengths", str(CODE_LENGTHS),
-                          "--context", "32768", "--tokens-per-step", "100000", "--json")
-        found = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS)
-        self.assertEqual([{**dataclasses.asdict(proposal), "longest": list(proposal.longest)} for proposal in found],
-                         file["strategies"])
+        for share, told in ((True, ()), (False, ("--no-share",))):
+            file = run_sluice("propose", "--gpus", "16", "--calibration", "a800-7b", "--lengths", str(CODE_LENGTHS),
+                              "--context", "32768", "--tokens-per-step", "100000", "--json", *told)
+            found = sluice.propose(CODE_LENGTHS, **self.ARGUMENTS, share=share)
+            self.assertEqual([{**dataclasses.asdict(proposal), "longest": list(proposal.longest)} for proposal in found],
+                             file["strategies"])
+            self.assertEqual("1x<1,1,16,16>" in (proposal.strategy for proposal in found), share)
 
     def test_refuses_what_it_cannot_do(self):
         with self.assertRaisesRegex(sluice.InputError, "max_strategies is 0"):
@@ -135,7 +137,7 @@ class PlanTest(unittest.TestCase):
     def test_ranks_get_the_work_of_their_lane(self):
         planner = sluice.Planner(["1x<2,3,1> + 4x<1,1,1>"], gpus=16, model="llama-7b")
         plan = planner.plan(batch(context_length=2048))
-        self.assertEqual(plan.pipelines[0].degrees, (2, 3, 1))
+        self.assertEqual((plan.pipelines[0].degrees, plan.pipelines[0].share), ((2, 3, 1), 1))
         for rank in range(6):
             self.assertEqual(plan.micro_batches(rank), plan.pipelines[0].lanes[0])
         self.assertEqual(plan.micro_batches(7), plan.pipelines[2].lanes[0])
@@ -145,14 +147,15 @@ class PlanTest(unittest.TestCase):
             for index in (plan.micro_batches, plan.pipeline_of):
                 with self.assertRaisesRegex(IndexError, f"rank is {rank}: the planner has 16 GPUs"):
                     index(rank)
-
-    def test_lanes_that_share_parameters_run_together(self):
         self.assertEqual(plan.micro_batches(np.int64(7)), plan.micro_batches(7))
         for rank in (1.5, 7.0, "7"):
             with self.assertRaises(TypeError):
                 plan.micro_batches(rank)
+
+    def test_lanes_that_share_parameters_run_together(self):
         planner = sluice.Planner(["2x<1,1,8,4>"], gpus=16, model="llama-7b")
         for pipeline in planner.plan(batch(context_length=8192)).pipelines:
+            self.assertEqual((pipeline.degrees, pipeline.share), ((1, 1, 8), 4))
             passes = set()
             for lane in pipeline.lanes:
                 numbers = [micro_batch.together for micro_batch in lane]
