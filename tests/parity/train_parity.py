@@ -1,7 +1,8 @@
 """Twenty steps of Sluice, on one rank and under strategies that change on four, beside an independent program.
 
-That program computes in FP64: where a gradient is ill-conditioned (one step of SmolLM 3's twenty), transformers in
-FP32 is further from it (1.3e-4 of its norm) than Sluice is (4e-5), so two FP32 programs would say little of each other.
+That program computes in FP64, and once more in FP32: where a gradient is ill-conditioned (one step of SmolLM 3's
+twenty), both programs' FP32 are some 1e-4 of its norm away, by processor more or less, so that Sluice may be as far
+as transformers itself.
 
     python tests/parity/train_parity.py build/sluice
 """
@@ -68,6 +69,8 @@ def compare(comparison, sluice, scratch, model):
     config = configuration(scratch, model_directory, LAYOUTS["one rank"][1], optimizer)
     batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
     losses, norms = reference.train(reference.load_model(model_directory, torch.float64), batches, optimizer)
+    _, rounded = reference.train(reference.load_model(model_directory, torch.float32), batches, optimizer)
+    allowed = max(1e-4, 4 * max(abs(a / b - 1) for a, b in zip(rounded, norms, strict=True)))
     for name, (ranks, strategies) in LAYOUTS.items():
         config = configuration(scratch, model_directory, strategies, optimizer)
         lines = program.train(sluice, config, scratch / "run", "--nproc", ranks)
@@ -76,7 +79,7 @@ def compare(comparison, sluice, scratch, model):
                          [sum(map(len, batch)) for batch in batches])
         comparison.equal(f"{where}: strategies used", len({line["strategy"] for line in lines}), len(strategies))
         comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-6)
-        comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, 1e-4)
+        comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, allowed)
     comparison.equal(f"{model}: clipping took place", min(norms) < optimizer["clip"] < max(norms), True)
 
 
