@@ -72,12 +72,10 @@ void Location::write(std::string_view bytes) const {
 bool is_s3(std::string_view text) { return text.starts_with(kS3); }
 
 Location locate(const std::string& text, const S3Access& access) {
+  if (!text.starts_with("s3:")) return Location(fs::path(text));
   if (!is_s3(text)) {
-    if (text.starts_with("s3:")) {
-      throw base::InputError(
-          base::text(text, " is no bucket: give s3://BUCKET/NAME, or ./", text, " for the directory"));
-    }
-    return Location(fs::path(text));
+    throw base::InputError(
+        base::text(text, " is no bucket: give s3://BUCKET/NAME, or ./", text, " for the directory"));
   }
   const std::string rest = text.substr(kS3.size());
   const size_t slash = rest.find('/');

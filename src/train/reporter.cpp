@@ -25,8 +25,11 @@ namespace {
 
 // An epoch mostly finds its files as the one before left them, and a disk takes its time to flush.
 void keep_written(const fs::path& path, const std::string& content) {
-  if (!fs::exists(path) || base::read_file(path) != content) base::write_file_atomically(path, content);
-  base::remove_abandoned_parts(path);
+  if (fs::exists(path) && base::read_file(path) == content) {
+    base::remove_abandoned_parts(path);
+  } else {
+    base::write_file_atomically(path, content);
+  }
 }
 
 }  // namespace
