@@ -13,7 +13,7 @@ namespace {
 
 using Buffer = std::vector<std::byte>;
 
-class FinishedWork final : public Work {
+class Finished final : public Pending {
  public:
   void wait() override {}
 };
@@ -40,7 +40,7 @@ const char* kind_of(std::span<const Message> messages) {
 
 }  // namespace
 
-WorkPtr finished_work() { return std::make_unique<FinishedWork>(); }
+PendingPtr finished() { return std::make_unique<Finished>(); }
 
 class StagingPool {
  public:
@@ -78,9 +78,10 @@ struct Reduction {
   int size = 0;
 };
 
-class ReduceWork final : public Work {
+class PendingSum final : public Pending {
  public:
-  ReduceWork(WorkPtr transfer, const Reduction& reduction, Buffer staging, std::shared_ptr<StagingPool> pool)
+  PendingSum(PendingPtr transfer, const Reduction& reduction, Buffer staging,
+             std::shared_ptr<StagingPool> pool)
       : transfer_(std::move(transfer)),
         reduction_(reduction),
         staging_(std::move(staging)),
@@ -103,7 +104,7 @@ class ReduceWork final : public Work {
     return member == reduction_.rank ? reduction_.own : staging_.data() + member * bytes;
   }
 
-  WorkPtr transfer_;
+  PendingPtr transfer_;
   Reduction reduction_;
   Buffer staging_;
   std::shared_ptr<StagingPool> pool_;
@@ -116,13 +117,13 @@ ExchangeCommunicator::ExchangeCommunicator(std::string name, std::vector<int> ra
 
 ExchangeCommunicator::~ExchangeCommunicator() = default;
 
-WorkPtr ExchangeCommunicator::post_collective(const char* kind, const std::vector<Message>& messages) {
+PendingPtr ExchangeCommunicator::post_collective(const char* kind, const std::vector<Message>& messages) {
   const Operation operation{.kind = kind, .position = issued_++, .collective = true};
-  if (messages.empty()) return finished_work();
+  if (messages.empty()) return finished();
   return post(operation, messages);
 }
 
-WorkPtr ExchangeCommunicator::all_gather(const void* send, void* receive, int64_t bytes) {
+PendingPtr ExchangeCommunicator::all_gather(const void* send, void* receive, int64_t bytes) {
   std::vector<Message> messages;
   for (int distance = 1; distance < size() && bytes > 0; ++distance) {
     const int to = (rank() + distance) % size();
@@ -130,13 +131,13 @@ WorkPtr ExchangeCommunicator::all_gather(const void* send, void* receive, int64_
     messages.push_back({.receive = at(receive, from * bytes), .bytes = bytes, .peer = from});
     messages.push_back({.send = send, .bytes = bytes, .peer = to});
   }
-  WorkPtr work = post_collective("all_gather", messages);
+  PendingPtr pending = post_collective("all_gather", messages);
   copy(at(receive, rank() * bytes), send, bytes);
-  return work;
+  return pending;
 }
 
-WorkPtr ExchangeCommunicator::all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
-                                         std::span<const int64_t> receive_bytes) {
+PendingPtr ExchangeCommunicator::all_to_all(const void* send, std::span<const int64_t> send_bytes,
+                                            void* receive, std::span<const int64_t> receive_bytes) {
   const auto members = static_cast<size_t>(size());
   const auto self = static_cast<size_t>(rank());
   SLUICE_ASSERT(send_bytes.size() == members && receive_bytes.size() == members,
@@ -159,12 +160,12 @@ WorkPtr ExchangeCommunicator::all_to_all(const void* send, std::span<const int64
           {.send = at(send, send_offsets[to]), .bytes = send_bytes[to], .peer = static_cast<int>(to)});
     }
   }
-  WorkPtr work = post_collective("all_to_all", messages);
+  PendingPtr pending = post_collective("all_to_all", messages);
   copy(at(receive, receive_offsets[self]), at(send, send_offsets[self]), send_bytes[self]);
-  return work;
+  return pending;
 }
 
-WorkPtr ExchangeCommunicator::reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) {
+PendingPtr ExchangeCommunicator::reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) {
   const int64_t bytes = count * size_of(dtype);
   Buffer staging = pool_->take(size() > 1 ? size() * bytes : 0);
   std::vector<Message> messages;
@@ -174,17 +175,17 @@ WorkPtr ExchangeCommunicator::reduce_scatter(const void* send, void* receive, in
     messages.push_back({.receive = at(staging.data(), from * bytes), .bytes = bytes, .peer = from});
     messages.push_back({.send = at(send, to * bytes), .bytes = bytes, .peer = to});
   }
-  WorkPtr transfer = post_collective("reduce_scatter", messages);
+  PendingPtr transfer = post_collective("reduce_scatter", messages);
   const Reduction reduction{.own = at(send, rank() * bytes),
                             .receive = receive,
                             .count = count,
                             .dtype = dtype,
                             .rank = rank(),
                             .size = size()};
-  return std::make_unique<ReduceWork>(std::move(transfer), reduction, std::move(staging), pool_);
+  return std::make_unique<PendingSum>(std::move(transfer), reduction, std::move(staging), pool_);
 }
 
-WorkPtr ExchangeCommunicator::exchange(std::span<const Message> messages) {
+PendingPtr ExchangeCommunicator::exchange(std::span<const Message> messages) {
   const Operation operation{.kind = kind_of(messages), .position = issued_++};
   std::vector<Message> filled;
   for (const Message& message : messages) {
@@ -192,7 +193,7 @@ WorkPtr ExchangeCommunicator::exchange(std::span<const Message> messages) {
                   base::text(operation.kind, " on '", name(), "': member ", message.peer, " is no peer"));
     if (message.bytes > 0) filled.push_back(message);
   }
-  if (filled.empty()) return finished_work();
+  if (filled.empty()) return finished();
   return post(operation, filled);
 }
 

@@ -11,19 +11,19 @@
 
 namespace sluice::comm {
 
-// A Work that is done already.
-WorkPtr finished_work();
+// An operation that is done already.
+PendingPtr finished();
 
 // Buffers that reduce_scatter receives into, kept for the next one. Thread-safe.
 class StagingPool;
 
 class ExchangeCommunicator : public Communicator {
  public:
-  WorkPtr all_gather(const void* send, void* receive, int64_t bytes) final;
-  WorkPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
-                     std::span<const int64_t> receive_bytes) final;
-  WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) final;
-  WorkPtr exchange(std::span<const Message> messages) final;
+  PendingPtr all_gather(const void* send, void* receive, int64_t bytes) final;
+  PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                        std::span<const int64_t> receive_bytes) final;
+  PendingPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) final;
+  PendingPtr exchange(std::span<const Message> messages) final;
 
  protected:
   ExchangeCommunicator(std::string name, std::vector<int> ranks, int rank);
@@ -37,10 +37,10 @@ class ExchangeCommunicator : public Communicator {
 
   // Posts all messages at once and returns; none is for this member, none is empty. Messages of one pair
   // and kind (collective or not) match in order.
-  virtual WorkPtr post(const Operation& operation, std::span<const Message> messages) = 0;
+  virtual PendingPtr post(const Operation& operation, std::span<const Message> messages) = 0;
 
  private:
-  WorkPtr post_collective(const char* kind, const std::vector<Message>& messages);
+  PendingPtr post_collective(const char* kind, const std::vector<Message>& messages);
 
   int64_t issued_ = 0;
   std::shared_ptr<StagingPool> pool_;

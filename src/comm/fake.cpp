@@ -16,11 +16,11 @@ using fake::Operation;
 using fake::OperationPtr;
 using fake::World;
 
-class FakeWork final : public Work {
+class FakePending final : public Pending {
  public:
-  FakeWork(std::shared_ptr<World> world, Channel& channel, OperationPtr operation)
+  FakePending(std::shared_ptr<World> world, Channel& channel, OperationPtr operation)
       : world_(std::move(world)), channel_(channel), operation_(std::move(operation)) {}
-  ~FakeWork() override {
+  ~FakePending() override {
     if (!waited_) world_->abandon(channel_, *operation_);
   }
 
@@ -41,28 +41,28 @@ class FakeCommunicator final : public Communicator {
   FakeCommunicator(std::shared_ptr<World> world, Channel& channel, int member)
       : Communicator(channel.name, channel.ranks, member), world_(std::move(world)), channel_(channel) {}
 
-  WorkPtr all_gather(const void* send, void* receive, int64_t bytes) override {
+  PendingPtr all_gather(const void* send, void* receive, int64_t bytes) override {
     OperationPtr operation = make(Kind::kAllGather, send, receive);
     operation->count = bytes;
     return issue(operation);
   }
 
-  WorkPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
-                     std::span<const int64_t> receive_bytes) override {
+  PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                        std::span<const int64_t> receive_bytes) override {
     OperationPtr operation = make(Kind::kAllToAll, send, receive);
     operation->send_bytes.assign(send_bytes.begin(), send_bytes.end());
     operation->receive_bytes.assign(receive_bytes.begin(), receive_bytes.end());
     return issue(operation);
   }
 
-  WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) override {
+  PendingPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) override {
     OperationPtr operation = make(Kind::kReduceScatter, send, receive);
     operation->count = count;
     operation->dtype = dtype;
     return issue(operation);
   }
 
-  WorkPtr exchange(std::span<const Message> messages) override {
+  PendingPtr exchange(std::span<const Message> messages) override {
     OperationPtr operation = make(Kind::kExchange, nullptr, nullptr);
     for (const Message& message : messages) {
       SLUICE_ASSERT(message.peer >= 0 && message.peer < size() && message.peer != rank(),
@@ -82,9 +82,9 @@ class FakeCommunicator final : public Communicator {
     return operation;
   }
 
-  WorkPtr issue(const OperationPtr& operation) {
+  PendingPtr issue(const OperationPtr& operation) {
     world_->issue(channel_, operation);
-    return std::make_unique<FakeWork>(world_, channel_, operation);
+    return std::make_unique<FakePending>(world_, channel_, operation);
   }
 
   std::shared_ptr<World> world_;

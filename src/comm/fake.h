@@ -5,7 +5,7 @@
 // What goes wrong becomes a base::RunError at every waiter:
 // - mismatch: members issue different collectives, sizes or types at the same place of a communicator;
 // - deadlock: registered threads wait for operations that can never end; the message prints the cycle;
-// - a Work is destroyed before its operation ended; a wait lasts longer than the timeout.
+// - a Pending is destroyed before its operation ended; a wait lasts longer than the timeout.
 // After the first error the world has failed and every later call throws it again.
 #pragma once
 

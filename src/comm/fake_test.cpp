@@ -86,12 +86,12 @@ TEST(Fake, MessagesOfAPairArriveInTheOrderOfIssue) {
     const auto pair = transport.communicator("p2p", all(2));
     std::vector<int> values(100);
     if (transport.rank() == 0) std::iota(values.begin(), values.end(), 0);
-    std::vector<WorkPtr> works;
+    std::vector<PendingPtr> pending;
     for (int& value : values) {
-      works.push_back(transport.rank() == 0 ? pair->send(&value, sizeof value, 1)
-                                            : pair->receive(&value, sizeof value, 0));
+      pending.push_back(transport.rank() == 0 ? pair->send(&value, sizeof value, 1)
+                                              : pair->receive(&value, sizeof value, 0));
     }
-    for (const WorkPtr& work : works) work->wait();
+    for (const PendingPtr& operation : pending) operation->wait();
     for (int i = 0; i < 100; ++i) EXPECT_EQ(values[i], i);
   });
   EXPECT_EQ(errors, Errors(2));
@@ -105,7 +105,7 @@ TEST(Fake, SendWaitsForTheReceive) {
     const auto pair = transport.communicator("p2p", all(2));
     int value = 42;
     if (transport.rank() == 0) {
-      const WorkPtr sent = pair->send(&value, sizeof value, 1);
+      const PendingPtr sent = pair->send(&value, sizeof value, 1);
       go->send(&value, sizeof value, 1)->wait();
       sent->wait();
       EXPECT_TRUE(posted);
@@ -142,8 +142,8 @@ TEST(Fake, RingOfSingleSendsIsReportedWithItsCycle) {
     const auto ring = transport.communicator("ring", all(3));
     int mine = 0;
     int next = 0;
-    const WorkPtr sent = ring->send(&mine, sizeof mine, (transport.rank() + 1) % 3);
-    const WorkPtr received = ring->receive(&next, sizeof next, (transport.rank() + 2) % 3);
+    const PendingPtr sent = ring->send(&mine, sizeof mine, (transport.rank() + 1) % 3);
+    const PendingPtr received = ring->receive(&next, sizeof next, (transport.rank() + 2) % 3);
     sent->wait();
     received->wait();
   });
@@ -284,7 +284,7 @@ TEST(Fake, CommunicatorsMadeInDifferentOrdersAreAnError) {
   EXPECT_THROW(second->communicator("b", {0, 1}), base::RunError);
 }
 
-TEST(Fake, AbandonedWorkFailsTheWorld) {
+TEST(Fake, AbandonedOperationFailsTheWorld) {
   FakeWorld world(2);
   const auto first = world.transport(0)->communicator("p2p", {0, 1});
   int value = 0;
@@ -296,8 +296,8 @@ TEST(Fake, WaitThatLastsTooLongIsAnError) {
   FakeWorld world(2, {.timeout_ns = 1'000'000});
   const auto first = world.transport(0)->communicator("p2p", {0, 1});
   int value = 0;
-  const WorkPtr work = first->send(&value, sizeof value, 1);
-  EXPECT_THROW(work->wait(), base::RunError);
+  const PendingPtr pending = first->send(&value, sizeof value, 1);
+  EXPECT_THROW(pending->wait(), base::RunError);
 }
 
 // Random events over random groups, in one global order on every rank: cannot deadlock, whatever the delays.

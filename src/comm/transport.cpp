@@ -38,10 +38,10 @@ class LoneCommunicator final : public ExchangeCommunicator {
   LoneCommunicator(const std::string& name, int rank) : ExchangeCommunicator(name, {rank}, 0) {}
 
  private:
-  WorkPtr post(const Operation& operation, std::span<const Message> messages) override {
+  PendingPtr post(const Operation& operation, std::span<const Message> messages) override {
     SLUICE_ASSERT(messages.empty(),
                   base::text("communicator '", name(), "' has one member: ", operation.kind, " has no peer"));
-    return finished_work();
+    return finished();
   }
 };
 
@@ -65,12 +65,12 @@ const char* name_of(DType dtype) {
   SLUICE_ASSERT(false, "unknown dtype");
 }
 
-WorkPtr Communicator::send(const void* data, int64_t bytes, int peer) {
+PendingPtr Communicator::send(const void* data, int64_t bytes, int peer) {
   const Message message{.send = data, .bytes = bytes, .peer = peer};
   return exchange({&message, 1});
 }
 
-WorkPtr Communicator::receive(void* data, int64_t bytes, int peer) {
+PendingPtr Communicator::receive(void* data, int64_t bytes, int peer) {
   const Message message{.receive = data, .bytes = bytes, .peer = peer};
   return exchange({&message, 1});
 }

@@ -22,12 +22,12 @@ int64_t size_of(DType dtype);
 // An operation under way. wait() returns when the result may be used (host transports) or has been
 // ordered before later work of the stream it was issued on (device transports). Throws base::RunError
 // naming the communicator and the operation when a peer is lost or the timeout passes.
-class Work {
+class Pending {
  public:
-  virtual ~Work() = default;
+  virtual ~Pending() = default;
   virtual void wait() = 0;
 };
-using WorkPtr = std::unique_ptr<Work>;
+using PendingPtr = std::unique_ptr<Pending>;
 
 // One part of an exchange: `bytes` bytes to (send is set) or from (receive is set) member `peer`.
 struct Message {
@@ -49,24 +49,24 @@ class Communicator {
   const std::vector<int>& ranks() const { return ranks_; }  // world ranks, by member index
 
   // Every member gives `bytes`; `receive` holds size()·bytes, by member index.
-  virtual WorkPtr all_gather(const void* send, void* receive, int64_t bytes) = 0;
+  virtual PendingPtr all_gather(const void* send, void* receive, int64_t bytes) = 0;
 
   // Member j gets send_bytes[j] bytes; parts lie end to end by member index on both sides; zeros allowed.
-  virtual WorkPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
-                             std::span<const int64_t> receive_bytes) = 0;
+  virtual PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                                std::span<const int64_t> receive_bytes) = 0;
 
   // `send` holds size()·count elements, part j for member j; `receive` gets the sum over members of this
   // member's part. Host transports add in member order: the same bits however the ranks were started.
-  virtual WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) = 0;
+  virtual PendingPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) = 0;
 
   // Point to point as one operation (NCCL's group): its messages progress independently of each other, so
   // a ring step or a swap between two ranks is one exchange. The j-th message to a peer meets the j-th
   // message that the peer receives from here. `peer` is never this member.
-  virtual WorkPtr exchange(std::span<const Message> messages) = 0;
+  virtual PendingPtr exchange(std::span<const Message> messages) = 0;
 
   // Exchanges of one message; `peer` is a member index.
-  WorkPtr send(const void* data, int64_t bytes, int peer);
-  WorkPtr receive(void* data, int64_t bytes, int peer);
+  PendingPtr send(const void* data, int64_t bytes, int peer);
+  PendingPtr receive(void* data, int64_t bytes, int peer);
 
  protected:
   Communicator(std::string name, std::vector<int> ranks, int rank)

@@ -6,7 +6,7 @@
 
 namespace sluice::layers {
 
-comm::WorkPtr LaneChannel::issue(std::span<const Parcel> parcels) {
+comm::PendingPtr LaneChannel::issue(std::span<const Parcel> parcels) {
   std::vector<comm::Message> messages;
   for (const auto& [tensor, member, way] : parcels) {
     SLUICE_ASSERT(tensor.is_contiguous(), "what lanes exchange is dense");

@@ -32,7 +32,7 @@ class LaneChannel {
   int64_t sent_bytes() const { return sent_bytes_; }  // since it was made
 
  private:
-  comm::WorkPtr issue(std::span<const Parcel> parcels);
+  comm::PendingPtr issue(std::span<const Parcel> parcels);
 
   comm::Communicator& communicator_;
   SideStream beside_;

@@ -6,12 +6,12 @@
 namespace sluice::layers {
 
 void Passing::wait(const at::Device& device) {
-  work_->wait();
+  transfer_->wait();
   if (done_) done_->block(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
 Passing SideStream::run(const at::Device& device, const std::function<void(const Visitor&)>& for_each_tensor,
-                        const std::function<comm::WorkPtr()>& issue) {
+                        const std::function<comm::PendingPtr()>& issue) {
   if (device.is_cpu()) return {issue(), std::nullopt};
   const c10::impl::VirtualGuardImpl streams(device.type());
   if (!stream_) stream_ = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
@@ -20,10 +20,10 @@ Passing SideStream::run(const at::Device& device, const std::function<void(const
   ready.block(*stream_);
   const c10::StreamGuard guard(*stream_);
   for_each_tensor([this](const at::Tensor& tensor) { tensor.record_stream(*stream_); });
-  comm::WorkPtr work = issue();
+  comm::PendingPtr transfer = issue();
   c10::Event done(device.type());
   done.record(*stream_);
-  return {std::move(work), std::move(done)};
+  return {std::move(transfer), std::move(done)};
 }
 
 }  // namespace sluice::layers

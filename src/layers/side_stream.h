@@ -15,12 +15,12 @@ namespace sluice::layers {
 // A transfer under way. On a GPU it runs beside the current stream, which wait() puts behind it.
 class Passing {
  public:
-  Passing(comm::WorkPtr work, std::optional<c10::Event> done)
-      : work_(std::move(work)), done_(std::move(done)) {}
+  Passing(comm::PendingPtr transfer, std::optional<c10::Event> done)
+      : transfer_(std::move(transfer)), done_(std::move(done)) {}
   void wait(const at::Device& device);
 
  private:
-  comm::WorkPtr work_;
+  comm::PendingPtr transfer_;
   std::optional<c10::Event> done_;
 };
 
@@ -32,7 +32,7 @@ class SideStream {
   // `for_each_tensor` calls its argument with every tensor that the transfer reads or writes.
   using Visitor = std::function<void(const at::Tensor&)>;
   Passing run(const at::Device& device, const std::function<void(const Visitor&)>& for_each_tensor,
-              const std::function<comm::WorkPtr()>& issue);
+              const std::function<comm::PendingPtr()>& issue);
 
  private:
   std::optional<c10::Stream> stream_;  // of a GPU

@@ -48,9 +48,9 @@ struct Posted {
   int peer = 0;  // world rank
 };
 
-class GlooWork final : public comm::Work {
+class GlooPending final : public comm::Pending {
  public:
-  GlooWork(std::string what, std::vector<Posted> posted, std::chrono::milliseconds patience)
+  GlooPending(std::string what, std::vector<Posted> posted, std::chrono::milliseconds patience)
       : what_(std::move(what)), posted_(std::move(posted)), patience_(patience) {}
 
   void wait() override {
@@ -97,7 +97,7 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
       : ExchangeCommunicator(name, ranks, member), mesh_(std::move(mesh)), tag_(tag), patience_(patience) {}
 
  private:
-  comm::WorkPtr post(const Operation& operation, std::span<const comm::Message> messages) override {
+  comm::PendingPtr post(const Operation& operation, std::span<const comm::Message> messages) override {
     const int tag = tag_ + (operation.collective ? 1 : 0);
     std::string what = base::text("'", name(), "' #", operation.position, " ", operation.kind);
     std::vector<Posted> posted;
@@ -110,7 +110,7 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
             base::text(what, " with rank ", peer, " failed: ", base::describe_failure(error)));
       }
     }
-    return std::make_unique<GlooWork>(std::move(what), std::move(posted), patience_);
+    return std::make_unique<GlooPending>(std::move(what), std::move(posted), patience_);
   }
 
   std::shared_ptr<Mesh> mesh_;

@@ -167,14 +167,14 @@ void case_point_to_point(comm::Transport& transport) {
   std::vector<int> out(50);
   std::vector<int> in(50, -1);
   std::iota(out.begin(), out.end(), 100 * rank);
-  std::vector<comm::WorkPtr> works;
+  std::vector<comm::PendingPtr> pending;
   for (size_t i = 0; i < out.size(); ++i) {
-    works.push_back(ring->send(&out[i], sizeof(int), 1 - rank));
-    works.push_back(ring->receive(&in[i], sizeof(int), 1 - rank));
+    pending.push_back(ring->send(&out[i], sizeof(int), 1 - rank));
+    pending.push_back(ring->receive(&in[i], sizeof(int), 1 - rank));
   }
-  while (!works.empty()) {
-    works.back()->wait();
-    works.pop_back();
+  while (!pending.empty()) {
+    pending.back()->wait();
+    pending.pop_back();
   }
   for (int i = 0; i < 50; ++i) EXPECT_EQ(in[static_cast<size_t>(i)], 100 * (1 - rank) + i);
 }

@@ -50,25 +50,26 @@ class HostStagedCommunicator final : public comm::Communicator {
   HostStagedCommunicator(std::unique_ptr<comm::Communicator> host, int device)
       : Communicator(host->name(), host->ranks(), host->rank()), host_(std::move(host)), device_(device) {}
 
-  comm::WorkPtr all_gather(const void* send, void* receive, int64_t bytes) override {
+  comm::PendingPtr all_gather(const void* send, void* receive, int64_t bytes) override {
     return staged(send, bytes, receive, size() * bytes,
                   [&](const void* from, void* to) { return host_->all_gather(from, to, bytes); });
   }
 
-  comm::WorkPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
-                           std::span<const int64_t> receive_bytes) override {
+  comm::PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                              std::span<const int64_t> receive_bytes) override {
     return staged(send, total(send_bytes), receive, total(receive_bytes), [&](const void* from, void* to) {
       return host_->all_to_all(from, send_bytes, to, receive_bytes);
     });
   }
 
-  comm::WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, comm::DType dtype) override {
+  comm::PendingPtr reduce_scatter(const void* send, void* receive, int64_t count,
+                                  comm::DType dtype) override {
     const int64_t bytes = count * comm::size_of(dtype);
     return staged(send, size() * bytes, receive, bytes,
                   [&](const void* from, void* to) { return host_->reduce_scatter(from, to, count, dtype); });
   }
 
-  comm::WorkPtr exchange(std::span<const comm::Message> messages) override {
+  comm::PendingPtr exchange(std::span<const comm::Message> messages) override {
     const auto bytes_of = [&](auto member) {
       int64_t bytes = 0;
       for (const comm::Message& message : messages) bytes += message.*member != nullptr ? message.bytes : 0;
@@ -91,13 +92,13 @@ class HostStagedCommunicator final : public comm::Communicator {
       if (staged[i].receive != nullptr) copy(messages[i].receive, staged[i].receive, staged[i].bytes);
     }
     synchronize();
-    return comm::finished_work();
+    return comm::finished();
   }
 
  private:
   template <typename Operation>
-  comm::WorkPtr staged(const void* send, int64_t send_bytes, void* receive, int64_t receive_bytes,
-                       Operation operation) {
+  comm::PendingPtr staged(const void* send, int64_t send_bytes, void* receive, int64_t receive_bytes,
+                          Operation operation) {
     std::byte* from = send_.at_least(send_bytes);
     std::byte* to = receive_.at_least(receive_bytes);
     copy(from, send, send_bytes);
@@ -105,7 +106,7 @@ class HostStagedCommunicator final : public comm::Communicator {
     operation(from, to)->wait();
     copy(receive, to, receive_bytes);
     synchronize();
-    return comm::finished_work();
+    return comm::finished();
   }
 
   cudaStream_t stream() const {

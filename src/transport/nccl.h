@@ -17,10 +17,10 @@ std::string nccl_fault();
 // Joins the members of `host_world`, a host communicator of all ranks that carries unique ids. Communicators
 // are made by all members in the same order; each is NCCL's own, also that of one rank.
 //
-// Operations go to the current CUDA stream. They return once NCCL has taken them, so Work is done already:
-// what is issued on that stream later sees the result. Connections between peers are made at the first
-// operation that needs them: warming every pair would cost memory that most never use. Sums are NCCL's, so
-// their last bits depend on ranks and topology (the sums of pull and push don't come here: they are
+// Operations go to the current CUDA stream. They return once NCCL has taken them, so what they return is done
+// already: what is issued on that stream later sees the result. Connections between peers are made at the
+// first operation that needs them: warming every pair would cost memory that most never use. Sums are NCCL's,
+// so their last bits depend on ranks and topology (the sums of pull and push don't come here: they are
 // exchanges, added in a fixed order by their receiver).
 //
 // A thread watches for errors that show after an operation was issued (a peer that died, a broken network).

@@ -41,21 +41,22 @@ class NcclCommunicator final : public comm::Communicator {
         device_(static_cast<c10::DeviceIndex>(options.device)),
         timeout_(options.issue_timeout_ns) {}
 
-  comm::WorkPtr all_gather(const void* send, void* receive, int64_t bytes) override {
+  comm::PendingPtr all_gather(const void* send, void* receive, int64_t bytes) override {
     return issue("all_gather", [&](ncclComm_t comm, cudaStream_t stream) {
       return nccl_api().all_gather(send, receive, static_cast<size_t>(bytes), ncclUint8, comm, stream);
     });
   }
 
-  comm::WorkPtr reduce_scatter(const void* send, void* receive, int64_t count, comm::DType dtype) override {
+  comm::PendingPtr reduce_scatter(const void* send, void* receive, int64_t count,
+                                  comm::DType dtype) override {
     return issue("reduce_scatter", [&](ncclComm_t comm, cudaStream_t stream) {
       return nccl_api().reduce_scatter(send, receive, static_cast<size_t>(count), nccl_type(dtype), ncclSum,
                                        comm, stream);
     });
   }
 
-  comm::WorkPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
-                           std::span<const int64_t> receive_bytes) override {
+  comm::PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                              std::span<const int64_t> receive_bytes) override {
     const auto self = static_cast<size_t>(rank());
     SLUICE_ASSERT(send_bytes.size() == ranks().size() && receive_bytes.size() == ranks().size(),
                   base::text("all_to_all on '", name(), "' needs ", size(), " sizes on both sides"));
@@ -77,7 +78,7 @@ class NcclCommunicator final : public comm::Communicator {
     return point_to_point("all_to_all", messages);
   }
 
-  comm::WorkPtr exchange(std::span<const comm::Message> messages) override {
+  comm::PendingPtr exchange(std::span<const comm::Message> messages) override {
     for (const comm::Message& message : messages) {
       SLUICE_ASSERT(message.peer >= 0 && message.peer < size() && message.peer != rank(),
                     base::text("exchange on '", name(), "': member ", message.peer, " is no peer"));
@@ -96,10 +97,10 @@ class NcclCommunicator final : public comm::Communicator {
 
   // One group of the messages that are not empty; without any, nothing is issued: NCCL matches point to
   // point by pair, so members without messages take no part.
-  comm::WorkPtr point_to_point(const char* kind, std::span<const comm::Message> messages) {
+  comm::PendingPtr point_to_point(const char* kind, std::span<const comm::Message> messages) {
     if (std::ranges::all_of(messages, [](const comm::Message& message) { return message.bytes == 0; })) {
       ++issued_;
-      return comm::finished_work();
+      return comm::finished();
     }
     return issue(kind, [&](ncclComm_t comm, cudaStream_t stream) {
       const NcclApi& api = nccl_api();
@@ -119,7 +120,7 @@ class NcclCommunicator final : public comm::Communicator {
   }
 
   template <typename Operation>
-  comm::WorkPtr issue(const char* kind, Operation operation) {
+  comm::PendingPtr issue(const char* kind, Operation operation) {
     watch_->check();
     const c10::cuda::CUDAGuard guard(device_);
     const std::string what = base::text("'", name(), "' #", issued_++, " ", kind);
@@ -129,7 +130,7 @@ class NcclCommunicator final : public comm::Communicator {
       watch_->fail(failure);
       watch_->check();
     }
-    return comm::finished_work();
+    return comm::finished();
   }
 
   std::shared_ptr<NcclHandle> handle_;
