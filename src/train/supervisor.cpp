@@ -298,9 +298,18 @@ class Supervisor final : public membership::World {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
       stopping_ = true;
-      if (!worker_.runs()) end(1, "stopped by a signal between two epochs; nothing was saved");
+      if (!worker_.runs()) stop_without_worker();
       if (signal == SIGTERM || info.ssi_code != SI_KERNEL) worker_.send(signal);
     }
+  }
+
+  // The others' run is as good without who has not joined it yet: what they save decides how it ended.
+  void stop_without_worker() {
+    const bool has_joined = !agent_ || agent_->is_member();
+    if (has_joined) return end(1, "stopped by a signal between two epochs; nothing was saved");
+    base::log_info("stopped by a signal before it had joined the run");
+    const bool by_hand = !options_.contacts.empty();
+    end(by_hand ? 1 : transport::kReplaceableStatus, "");
   }
 
   void reap() {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -207,6 +208,16 @@ TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
   start_one(2, listener, true, work);
   EXPECT_EQ(wait_for_all(), (std::map<int, int>{{0, 0}, {1, 0}, {2, 0}}));
   EXPECT_THAT(lines(), Contains("epoch 1 rank 2 of 3"));
+}
+
+TEST_F(Supervisors, ANewcomerThatIsStoppedBeforeItHasJoinedIsNotMissed) {
+  const transport::Socket silent = transport::listen_at("127.0.0.1");
+  const transport::Socket listener = transport::listen_at("127.0.0.1");
+  ports_ = {transport::port_of(silent), transport::port_of(listener)};
+  start_one(1, listener, true, [](const transport::Launch&, const Seat&) {});
+  const transport::Socket asked(accept(silent.fd(), nullptr, nullptr));  // it runs, and asks to join
+  kill(process_of(1), SIGTERM);
+  EXPECT_EQ(wait_for_all(), (std::map<int, int>{{1, transport::kReplaceableStatus}}));
 }
 
 }  // namespace
