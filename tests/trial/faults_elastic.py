@@ -4,7 +4,8 @@ as before bit for bit as if nothing had happened."""
 import signal
 
 from fault import ALL, STEP, Group
-from job import RANKS
+from harness import wait_until
+from job import RANKS, STUCK_S
 from phase import Missed
 
 FAULTS = Group("elastic")
@@ -25,8 +26,9 @@ def goes_on(trial, job):
 
 
 def strike_workers(job, number, *ranks):
-    """Sends a signal to these ranks' workers. Missed if none is there."""
-    if not any([job.signal_worker(rank, number) for rank in ranks]):
+    """Sends a signal to these ranks' workers, once one has begun. Missed if the run ends before."""
+    wait_until(lambda: any([job.signal_worker(rank, number) for rank in ranks]) or job.ended(), STUCK_S, 0.01)
+    if job.ended():
         raise Missed
 
 
