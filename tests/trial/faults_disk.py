@@ -1,5 +1,6 @@
 """Disks: full ones, read-only ones, and folders that somebody takes away."""
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -128,6 +129,14 @@ def checkpoints_removed(trial):
     trial.ends(job, 0, 1)
 
 
+def put_file_for_folder(place):
+    """Also where the run makes the folder anew in between."""
+    while not place.is_file():
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            place.touch(exist_ok=False)
+
+
 @FAULTS("a file stands where checkpoints belong", ("start", "step"), "ends 1 or 2 and says so")
 def file_for_folder(trial):
     place = trial.run / "checkpoints"
@@ -137,8 +146,7 @@ def file_for_folder(trial):
     else:
         trial.reach(job)
     trial.committed = 0
-    shutil.rmtree(place, ignore_errors=True)
-    place.write_text("")
+    put_file_for_folder(place)
     trial.ends(job, 1, 2, says="checkpoints")
     place.unlink()
 
