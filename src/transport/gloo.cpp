@@ -72,18 +72,31 @@ class GlooPending final : public comm::Pending {
 };
 
 // All ranks' connections, of which each communicator has a tag of its own. Thread-safe.
+//
+// Who connects to Gloo's port says with eight bytes which connection of the group's it is, counted from zero:
+// whoever sends zeros is taken for a rank. So the first connections, to each rank one, are decoys.
 class Mesh {
  public:
-  explicit Mesh(c10::intrusive_ptr<Group> group) : group_(std::move(group)) {}
+  Mesh(const StorePtr& store, int rank, int world_size,
+       const std::shared_ptr<::gloo::transport::Device>& device, std::chrono::milliseconds patience) {
+    auto options = Group::Options::create(patience);
+    options->devices.assign(kSets, device);
+    options->threads = 1;  // they run Gloo's own collectives, which are not used
+    group_ = c10::make_intrusive<Group>(store, rank, world_size, options);
+  }
 
   c10::intrusive_ptr<c10d::Work> post(const comm::Message& message, int peer, int tag) {
     std::vector<at::Tensor> tensors = {
         wrap(message.receive != nullptr ? message.receive : message.send, message.bytes)};
+    const int behind_decoys = tag * kSets + 1;  // a group takes set number tag mod kSets
     const std::lock_guard lock(mutex_);
-    return message.receive != nullptr ? group_->recv(tensors, peer, tag) : group_->send(tensors, peer, tag);
+    return message.receive != nullptr ? group_->recv(tensors, peer, behind_decoys)
+                                      : group_->send(tensors, peer, behind_decoys);
   }
 
  private:
+  static constexpr int kSets = 2;  // of connections between all ranks
+
   std::mutex mutex_;  // a group counts what it posts
   c10::intrusive_ptr<Group> group_;
 };
@@ -290,13 +303,10 @@ class GlooTransport final : public comm::Transport {
     const auto patience = milliseconds(options_.join_timeout_ns);
     constexpr int kConnectingTimes = 5;
     constexpr std::chrono::seconds kLeast(2);
-    auto group_options =
-        Group::Options::create(std::max<std::chrono::milliseconds>(patience / kConnectingTimes, kLeast));
-    group_options->devices = {device};
-    group_options->threads = 1;  // they run Gloo's own collectives, which are not used
     try {
-      auto store = c10::make_intrusive<c10d::PrefixStore>("mesh", store_);
-      mesh_ = std::make_shared<Mesh>(c10::make_intrusive<Group>(store, rank(), world_size(), group_options));
+      mesh_ = std::make_shared<Mesh>(
+          c10::make_intrusive<c10d::PrefixStore>("mesh", store_), rank(), world_size(), device,
+          std::max<std::chrono::milliseconds>(patience / kConnectingTimes, kLeast));
     } catch (const std::exception& error) {
       throw base::RunError(base::text("cannot connect to the other ranks: ", base::describe_failure(error)));
     }

@@ -43,7 +43,7 @@ GROUPS = (faults_signals, faults_disk, faults_damage, faults_limits, faults_stra
 ATTEMPTS = 4
 # One of each kind that takes a few seconds: what `make test` tries.
 FEW = ("signals: kill -9 of rank 1 @ push", "disk: the disk is full @ save",
-       "damage: the last line of the metrics cut off @ rest", "strangers: silent connections on every port @ start",
+       "damage: the last line of the metrics cut off @ rest", "strangers: a megabyte of zeros on every port @ start",
        "sharing: a run takes over from one that was killed @ step", "network: a node is cut off for 3 s @ step",
        "elastic: kill -9 of rank 1's worker @ push")
 
