@@ -44,6 +44,30 @@ void write_back(int descriptor, int64_t written_bytes, const std::filesystem::pa
   ::sync_file_range(descriptor, written_bytes - kWindowBytes, kWindowBytes, SYNC_FILE_RANGE_WRITE);
 }
 
+// A device or a pipe: it is written to as it is, for a file in its place would not be it.
+bool is_stream(const std::filesystem::path& path) {
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  return exists(status) && !is_regular_file(status) && !is_directory(status);
+}
+
+// -1 when it cannot be made.
+int open_part(const std::filesystem::path& part) {
+  for (;;) {
+    const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (descriptor < 0 || claim_part(descriptor)) return descriptor;
+    ::close(descriptor);
+  }
+}
+
+// What a link leads to; without one the path itself.
+std::filesystem::path followed(std::filesystem::path path) {
+  std::error_code dangling;
+  if (!is_symlink(std::filesystem::symlink_status(path, dangling))) return path;
+  const std::filesystem::path target = std::filesystem::canonical(path, dangling);
+  return dangling ? path : target;
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
@@ -51,12 +75,14 @@ std::string read_file(const std::filesystem::path& path) {
   return std::string(reinterpret_cast<const char*>(file.data()), file.size());
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), part_(part_of(path_)) {
-  remove_abandoned_parts(path_);
-  do {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  } while (descriptor_ >= 0 && !claim_part(descriptor_));
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(followed(std::move(path))) {
+  if (is_stream(path_)) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    part_ = part_of(path_);
+    remove_abandoned_parts(path_);
+    descriptor_ = open_part(part_);
+  }
   if (descriptor_ < 0) {
     throw RunError(text("cannot write ", path_.string(), ": ", reason(),
                         ": choose a directory that exists and is writable"));
@@ -87,6 +113,8 @@ void AtomicFile::write(const void* data, size_t size) {
 }
 
 void AtomicFile::commit() {
+  const bool stream = part_.empty();
+  if (stream) return static_cast<void>(::close(std::exchange(descriptor_, -1)));
   if (::fsync(descriptor_) != 0) {
     throw RunError(text("cannot flush ", path_.string(), " to disk: ", reason()));
   }

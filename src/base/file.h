@@ -11,9 +11,9 @@ namespace sluice::base {
 // The whole file. InputError when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
-// A file that appears under its name only when complete: bytes go to `path` + ".part-<pid>", are flushed
-// to disk and renamed by commit(). Without commit() nothing is left behind. RunError on a full disk or an
-// unwritable directory, naming path, reason and bytes.
+// A file that appears under its name only when complete: commit() flushes `path` + ".part-<pid>" to disk and
+// renames it; without it nothing is left behind. Links are followed; a device or a pipe is written to as it
+// is. RunError on a full disk or an unwritable directory, naming path, reason and bytes.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

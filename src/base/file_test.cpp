@@ -1,8 +1,10 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +36,28 @@ TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
   write_file_atomically(path, "whole");
   EXPECT_EQ(read_file(path), "whole");
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
+}
+
+TEST_F(AtomicFileTest, APipeIsWrittenToAndStays) {
+  const fs::path path = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0644), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  write_file_atomically(path, "said");
+  char read[8] = {};
+  EXPECT_EQ(::read(reader, read, sizeof read), 4);
+  EXPECT_STREQ(read, "said");
+  ::close(reader);
+  EXPECT_TRUE(fs::is_fifo(path));
+}
+
+TEST_F(AtomicFileTest, ALinkIsFollowedAndStays) {
+  const fs::path target = directory_ / "target";
+  const fs::path link = directory_ / "link";
+  write_file_atomically(target, "old");
+  fs::create_symlink("target", link);
+  write_file_atomically(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(read_file(target), "new");
 }
 
 TEST_F(AtomicFileTest, MissingDirectoryIsNamed) {
