@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent / "tests" / "integration"))
 
 from harness import VOCABULARY, base_settings, hardware, make_documents, merged, to_toml, write_corpus  # noqa: E402
 
-SLUICE = os.environ.get("SLUICE", str(HERE.parent / "build" / "sluice"))
+SLUICE = os.path.abspath(os.environ.get("SLUICE", HERE.parent / "build" / "sluice"))
 HIDDEN, FFN_HIDDEN = 512, 1536
 BYTES_PER_PARAMETER = 12  # FP32 master and two moments
 SAVES = 3
