@@ -71,7 +71,7 @@ class Run:
         self.path = folder / name
         settings = [*options.set, f"log.dir={self.path}", "train.steps=10000000", "elastic.enabled=true"]
         words = [word for setting in settings for word in ("--set", setting)]
-        self.process = subprocess.Popen([os.path.abspath(os.environ.get("SLUICE", "build/sluice")), "train", "--config", options.config,
+        self.process = subprocess.Popen([os.environ.get("SLUICE", "build/sluice"), "train", "--config", options.config,
                                          "--nproc", str(options.ranks), *words], stdout=subprocess.DEVNULL,
                                         stderr=open(folder / f"{name}.log", "w"))
         self.await_step(3)

@@ -41,9 +41,10 @@ GROUPS = (faults_signals, faults_disk, faults_damage, faults_limits, faults_stra
           faults_elastic, faults_commands)
 # How often a phase that was over before it could be struck is tried again, with other chances.
 ATTEMPTS = 4
-# One of each kind that takes a few seconds: what `make test` tries.
+# Of each kind what takes a few seconds: what `make test` tries.
 FEW = ("signals: kill -9 of rank 1 @ push", "disk: the disk is full @ save",
-       "damage: the last line of the metrics cut off @ rest", "strangers: a megabyte of zeros on every port @ start",
+       "damage: the last line of the metrics cut off @ rest", "strangers: silent connections on every port @ start",
+       "strangers: a megabyte of zeros on every port @ start",
        "sharing: a run takes over from one that was killed @ step", "network: a node is cut off for 3 s @ step",
        "elastic: kill -9 of rank 1's worker @ push")
 
