@@ -23,7 +23,6 @@ void BackgroundSave::begin(SaveInput input) {
   place_ = 0;
   {
     const std::lock_guard lock(mutex_);
-    copied_ = false;
     spent_ns_ = 0;
   }
   start(Part::kSnapshot);
@@ -51,7 +50,6 @@ void BackgroundSave::work() {
     const std::lock_guard lock(mutex_);
     spent_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
     failure_ = failure;
-    copied_ = true;
     done_ = true;
     changed_.notify_all();
   }
@@ -60,14 +58,7 @@ void BackgroundSave::work() {
 void BackgroundSave::run(Part part) {
   switch (part) {
     case Part::kNone: return;
-    case Part::kSnapshot:
-      states_ = input_.snapshot();
-      {
-        const std::lock_guard lock(mutex_);
-        copied_ = true;
-        changed_.notify_all();
-      }
-      return prepare();
+    case Part::kSnapshot: states_ = input_.snapshot(); return prepare();
     case Part::kPrepare: return prepare();
     case Part::kWrite: return write();
     case Part::kCommit: return commit();
@@ -108,16 +99,6 @@ void BackgroundSave::commit() {
   if (options_.require_places) options_.require_places();
   const SavePlace& place = options_.places[place_];
   commit_save(step_directory(place.root, step()), input_.manifest, place.retention);
-}
-
-void BackgroundSave::wait_for_snapshot() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return copied_; });
-}
-
-bool BackgroundSave::has_snapshot() const {
-  const std::lock_guard lock(mutex_);
-  return copied_;
 }
 
 void BackgroundSave::wait() {

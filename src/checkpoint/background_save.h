@@ -36,7 +36,8 @@ struct SavePlace {
 struct SaveInput {
   Manifest manifest;                  // but for files and companions
   std::vector<Companion> companions;  // rank 0's, who writes them
-  // Called once, on the save's thread. What it returns stays as it is until the save has ended.
+  // Called once, on the save's thread, which is done with the slices when it returns. What it returns stays
+  // as it is until the save has ended.
   std::function<std::vector<OwnerState>()> snapshot;
 };
 
@@ -54,7 +55,7 @@ struct SaveWord {
   File shared;  // no bytes: it has none
 };
 
-// One rank's half. But for wait_for_snapshot() all functions are the calling thread's alone.
+// One rank's half. All functions are the calling thread's alone.
 class BackgroundSave {
  public:
   struct Options {
@@ -76,10 +77,6 @@ class BackgroundSave {
   bool committed() const { return place_ > 0; }  // what is under way is a further place
   int64_t step() const { return input_.manifest.step; }
 
-  // Returns when the values that are saved have been copied, or never will be. Any thread.
-  void wait_for_snapshot();
-  // Whether that would return at once. Any thread.
-  bool has_snapshot() const;
   // Returns when this rank's part under way is done.
   void wait();
   // As wait(), or false as soon as something has come or gone over the network meanwhile.
@@ -129,7 +126,6 @@ class BackgroundSave {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  bool copied_ = true;
   bool done_ = true;
   std::exception_ptr failure_;
   FileRecord written_;

@@ -114,7 +114,7 @@ class SavingBehind : public testing::Test {
 TEST_F(SavingBehind, SavesTheStateOfItsBeginning) {
   begin(7);
   for (int r = 0; r < kRanks; ++r) {
-    ranks_[r].save->wait_for_snapshot();
+    ranks_[r].save->wait();          // copied, and the place is prepared
     ranks_[r].set(table_, r, 1000);  // the next update
   }
   EXPECT_EQ(exchange_until_news(), Progress::kCommitted);

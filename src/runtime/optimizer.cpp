@@ -33,7 +33,7 @@ double squared_gradient_norm(const ParameterStore& store) {
 
 namespace {
 
-// The slices that are updated with the same rates, as _fused_adamw_ takes them.
+// A bucket's slices that are updated with the same rates, as _fused_adamw_ takes them.
 struct Slices {
   std::vector<at::Tensor> masters, gradients, exp_avgs, exp_avg_sqs, steps;
 
@@ -56,7 +56,6 @@ struct Slices {
 }  // namespace
 
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm) {
-  store.wait_for_readers();
   double scale = 1.0 / static_cast<double>(targets);
   if (options.clip > 0) scale *= std::min(1.0, options.clip / (gradient_norm + 1e-6));
 #ifdef SLUICE_CUDA
@@ -65,17 +64,18 @@ void update(ParameterStore& store, const AdamW& options, int64_t targets, double
   const at::Tensor step =
       at::full({}, static_cast<double>(options.update),
                at::TensorOptions().dtype(c10::ScalarType::Float).device(store.options().device));
-  std::map<AdamW::Rates, Slices> by_rates;
   for (const model::Bucket& bucket : store.table().buckets) {
     if (!bucket.trained) continue;
     OwnerSlice& slice = store.owner(bucket.index);
     slice.gradient.mul_(scale);
+    std::map<AdamW::Rates, Slices> by_rates;
     for (const model::LearningRun& run : store.learning(bucket.index)) {
       const base::Interval own = base::intersect(slice.owned, run.elements);
       if (!own.empty()) by_rates[options.rates_of(run)].add(slice, own, step);
     }
+    store.wait_for_readers(bucket.index);
+    for (auto& [rates, slices] : by_rates) slices.apply(options, rates);
   }
-  for (auto& [rates, slices] : by_rates) slices.apply(options, rates);
   store.refresh_compute_copies();
 }
 

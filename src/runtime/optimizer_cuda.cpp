@@ -43,6 +43,7 @@ bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradie
   if (!of.device.is_cuda() || of.precision.master() != comm::DType::kFloat32) return false;
   std::vector<AdamWRun> runs;
   for (const model::Bucket& bucket : store.table().buckets) {
+    if (bucket.trained) store.wait_for_readers(bucket.index);
     const OwnerSlice& slice = store.owner(bucket.index);
     for (const model::LearningRun& run : store.learning(bucket.index)) {
       const base::Interval own = base::intersect(slice.owned, run.elements);

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "ops/device.h"
 
 namespace sluice::runtime {
@@ -49,6 +51,25 @@ void update_once(ParameterStore& store, const AdamW& options) {
     gradient.copy_(at::arange(gradient.numel(), at::kDouble).sin() + 0.01);
   }
   update(store, options, /*targets=*/1, 0.5);
+}
+
+TEST(Optimizer, WaitsForEachSlicesReadersBeforeItChangesThatSlice) {
+  const model::ParameterTable table = model::parameter_table(kShape);
+  ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat32);
+  initialize(store, 5);
+  std::vector<at::Tensor> before;
+  for (const model::Bucket& bucket : table.buckets)
+    before.push_back(store.owner(bucket.index).master.clone());
+  std::vector<int> waited;
+  store.set_before_update([&](int bucket) {
+    waited.push_back(bucket);
+    EXPECT_TRUE(at::equal(store.owner(bucket).master, before[static_cast<size_t>(bucket)])) << bucket;
+  });
+  update_once(store, {.lr = 0.1});
+  std::vector<int> in_order(table.buckets.size());
+  std::iota(in_order.begin(), in_order.end(), 0);
+  EXPECT_EQ(waited, in_order);
+  EXPECT_FALSE(at::equal(store.owner(0).master, before[0]));
 }
 
 TEST(Optimizer, EachGroupHasItsOwnRates) {

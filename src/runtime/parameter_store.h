@@ -59,10 +59,11 @@ class ParameterStore {
   }
   void set_learning(model::LearningRuns runs) { learning_ = std::move(runs); }
 
-  // `wait` is called before an update changes owner slices: it returns when nobody else reads them any more.
-  void set_before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
-  void wait_for_readers() const {
-    if (before_update_) before_update_();
+  // `wait(bucket)` is called before an update changes that bucket's slice, in the table's order: it returns
+  // when nobody else reads that slice any more.
+  void set_before_update(std::function<void(int bucket)> wait) { before_update_ = std::move(wait); }
+  void wait_for_readers(int bucket) const {
+    if (before_update_) before_update_(bucket);
   }
 
   // Lays out the shards of a step; memory is reused from step to step. Gradients start at zero.
@@ -78,7 +79,7 @@ class ParameterStore {
  private:
   const model::ParameterTable& table_;
   Options options_;
-  std::function<void()> before_update_;
+  std::function<void(int)> before_update_;
   model::LearningRuns learning_;
   std::vector<OwnerSlice> owners_;          // by bucket
   std::vector<at::Tensor> compute_copies_;  // by bucket; aliases master when the dtypes agree

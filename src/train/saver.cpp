@@ -42,12 +42,15 @@ BackgroundSave::Options options_of(RunContext& run) {
 
 }  // namespace
 
-Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {}
+Saver::Saver(RunContext& run) : run_(run), save_(options_of(run)) {
+  const config::CheckpointConfig& configured = run.config().checkpoint;
+  if (configured.async && configured.every > 0) snapshot_.make_room(run.engine().store());
+}
 
-void Saver::wait_for_snapshot() {
-  if (save_.has_snapshot()) return;
+void Saver::wait_until_copied(int bucket) {
+  if (copying_.has_read(bucket)) return;
   const Stopwatch watch(blocked_ns_);
-  save_.wait_for_snapshot();
+  copying_.wait(bucket);
 }
 
 int64_t Saver::take_blocked_ns() {
@@ -115,8 +118,10 @@ void Saver::begin(const RunState& state, Source source) {
   input.manifest.calibration = state.calibration;
   input.manifest.config = state.config;
   input.companions = state.companions;
+  copying_.begin();
   input.snapshot = [this, &store, source] {
-    return source == Source::kCopy ? snapshot_.take(store) : snapshot_.view(store);
+    const EndOfRead end(copying_);
+    return source == Source::kCopy ? snapshot_.take(store, copying_) : snapshot_.view(store);
   };
   postponed_ = false;
   save_.begin(std::move(input));

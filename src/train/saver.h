@@ -20,8 +20,8 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Returns when what is being saved is no longer read of the slices. Any thread.
-  void wait_for_snapshot();
+  // Returns when what is being saved is no longer read of that bucket's slice.
+  void wait_until_copied(int bucket);
   // For how long saves have held the run up since the last call.
   int64_t take_blocked_ns();
 
@@ -52,6 +52,7 @@ class Saver {
 
   RunContext& run_;
   SliceSnapshot snapshot_;
+  ReadProgress copying_;
   bool postponed_ = false;
   std::atomic<int64_t> blocked_ns_ = 0;  // for which saves have held the run up …
   int64_t blocked_before_ns_ = 0;        // … until the one under way began

@@ -4,12 +4,14 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -29,17 +31,21 @@ checkpoint::OwnerState state_of(const model::Bucket& bucket, const runtime::Owne
   return {slice.owned, master, bucket.trained ? exp_avg : nullptr, bucket.trained ? exp_avg_sq : nullptr};
 }
 
-at::Tensor room_for(const at::Tensor& tensor) {
-  if (tensor.is_cuda()) {
-    return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
-  }
-  void* bytes = std::malloc(std::max<size_t>(1, tensor.nbytes()));
-  if (bytes == nullptr) {
+// Touched, in large pages where the system has them: a copy waits for none.
+at::Tensor host_memory(int64_t bytes, bool pinned) {
+  const auto options = at::TensorOptions().dtype(c10::ScalarType::Byte);
+  if (pinned) return at::empty({bytes}, options.pinned_memory(true));
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const size_t whole = (static_cast<size_t>(bytes) / kLargePage + 1) * kLargePage;
+  void* memory = std::aligned_alloc(kLargePage, whole);
+  if (memory == nullptr) {
     throw base::RunError(base::text("no host memory for a snapshot of ",
-                                    base::human_bytes(static_cast<double>(tensor.nbytes())),
+                                    base::human_bytes(static_cast<double>(bytes)),
                                     ": set checkpoint.async = false, which needs none"));
   }
-  return at::from_blob(bytes, tensor.sizes(), &std::free, tensor.options());
+  ::madvise(memory, whole, MADV_HUGEPAGE);  // a wish
+  std::memset(memory, 0, whole);
+  return at::from_blob(memory, {bytes}, &std::free, options);
 }
 
 // Work of the calling thread goes to a stream of its own, and is done when this ends.
@@ -49,7 +55,10 @@ class OwnStream {
     if (device.is_cpu()) return;
     guard_.emplace(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
   }
-  ~OwnStream() {
+  ~OwnStream() { wait(); }
+
+  // Returns when the work is done that it was given.
+  void wait() const {
     if (guard_) guard_->current_stream().synchronize();
   }
 
@@ -57,40 +66,68 @@ class OwnStream {
   std::optional<c10::StreamGuard> guard_;
 };
 
+// On the CPU not copy_, which would take the threads that compute.
+void copy_state(const at::Tensor& state, char* bytes) {
+  if (state.is_cpu()) {
+    std::memcpy(bytes, state.const_data_ptr(), state.nbytes());
+  } else {
+    at::from_blob(bytes, state.sizes(), state.options().device(at::kCPU)).copy_(state, /*non_blocking=*/true);
+  }
+}
+
+}  // namespace
+
+void ReadProgress::advance_to(int read) {
+  read_ = read;
+  read_.notify_all();
+}
+
+void ReadProgress::wait(int bucket) const {
+  for (int read = read_; read <= bucket; read = read_) read_.wait(read);
+}
+
+namespace {
+
+// What is not trained is read where it is.
+bool stays(const runtime::ParameterStore& store, const model::Bucket& bucket) {
+  return !bucket.trained && store.options().device.is_cpu();
+}
+
 }  // namespace
 
 void SliceSnapshot::make_room(const runtime::ParameterStore& store) {
-  if (!copies_.empty()) return;
-  std::vector<at::Tensor> copies;
+  size_t bytes = 0;
   for (const model::Bucket& bucket : store.table().buckets) {
-    const bool stays = !bucket.trained && store.options().device.is_cpu();
-    for (const at::Tensor& state : states_of(store.owner(bucket.index))) {
-      copies.push_back(stays ? state : room_for(state));
-      if (!stays && !bucket.trained) copies.back().copy_(state);
-    }
+    if (stays(store, bucket)) continue;
+    for (const at::Tensor& state : states_of(store.owner(bucket.index))) bytes += state.nbytes();
   }
-  copies_ = std::move(copies);
+  const bool pinned = !store.options().device.is_cpu();
+  room_ = std::async(std::launch::async, host_memory, static_cast<int64_t>(bytes), pinned);
 }
 
-std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::ParameterStore& store) {
+std::vector<checkpoint::OwnerState> SliceSnapshot::take(const runtime::ParameterStore& store,
+                                                        ReadProgress& progress) {
   const OwnStream stream(store.options().device);  // also makes that device this thread's
-  make_room(store);
+  const bool first = !memory_.defined();
+  if (first) {
+    if (!room_.valid()) make_room(store);
+    memory_ = room_.get();
+  }
   std::vector<checkpoint::OwnerState> states;
-  auto copy = copies_.begin();
+  char* next = static_cast<char*>(memory_.mutable_data_ptr());
   for (const model::Bucket& bucket : store.table().buckets) {
     const runtime::OwnerSlice& slice = store.owner(bucket.index);
     const auto copied = [&](const at::Tensor& state) -> const void* {
-      if (bucket.trained && state.is_cpu()) {  // not copy_, which would take the threads that compute
-        std::memcpy(copy->mutable_data_ptr(), state.const_data_ptr(), state.nbytes());
-      } else if (bucket.trained) {
-        copy->copy_(state, /*non_blocking=*/true);
-      }
-      return (copy++)->const_data_ptr();
+      if (stays(store, bucket)) return state.const_data_ptr();
+      if (bucket.trained || first) copy_state(state, next);
+      return std::exchange(next, next + state.nbytes());
     };
     const void* master = copied(slice.master);
     const void* exp_avg = copied(slice.exp_avg);
     const void* exp_avg_sq = copied(slice.exp_avg_sq);
     states.push_back(state_of(bucket, slice, master, exp_avg, exp_avg_sq));
+    stream.wait();
+    progress.set_read(bucket.index);
   }
   return states;
 }
@@ -99,18 +136,17 @@ void copy_slices(const runtime::ParameterStore& store, char* bytes) {
   const OwnStream stream(store.options().device);
   for (const model::Bucket& bucket : store.table().buckets) {
     for (const at::Tensor& state : states_of(store.owner(bucket.index))) {
-      if (state.is_cpu()) {
-        std::memcpy(bytes, state.const_data_ptr(), state.nbytes());
-      } else {
-        at::from_blob(bytes, state.sizes(), state.options().device(at::kCPU)).copy_(state);
-      }
+      copy_state(state, bytes);
       bytes += state.nbytes();
     }
   }
 }
 
 std::vector<checkpoint::OwnerState> SliceSnapshot::view(const runtime::ParameterStore& store) {
-  if (!store.options().device.is_cpu()) return take(store);
+  if (!store.options().device.is_cpu()) {
+    ReadProgress nobody_waits;
+    return take(store, nobody_waits);
+  }
   std::vector<checkpoint::OwnerState> states;
   for (const model::Bucket& bucket : store.table().buckets) {
     const runtime::OwnerSlice& slice = store.owner(bucket.index);

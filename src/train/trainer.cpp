@@ -86,8 +86,8 @@ void Trainer::Impl::run() {
   reporter_.emplace(run_);
   validation_.emplace(run_, stop_signal_, *reporter_);
   saver_.emplace(run_);
-  run_.engine().store().set_before_update([this] {
-    saver_->wait_for_snapshot();
+  run_.engine().store().set_before_update([this](int bucket) {
+    saver_->wait_until_copied(bucket);
     if (run_.buddies()) run_.buddies()->wait();
   });
   stop_signal_.defer();

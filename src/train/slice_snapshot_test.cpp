@@ -1,0 +1,92 @@
+#include "train/slice_snapshot.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace sluice::train {
+namespace {
+
+using runtime::ParameterStore;
+
+constexpr model::Shape kShape{
+    .layers = 3, .hidden = 24, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn_hidden = 40, .vocab = 50};
+
+// Each state of each bucket has a value of its own.
+void fill(ParameterStore& store, double first) {
+  for (const model::Bucket& bucket : store.table().buckets) {
+    runtime::OwnerSlice& slice = store.owner(bucket.index);
+    slice.master.fill_(first + bucket.index);
+    slice.exp_avg.fill_(first + bucket.index + 0.25);
+    slice.exp_avg_sq.fill_(first + bucket.index + 0.5);
+  }
+}
+
+void expect_filled(const std::vector<checkpoint::OwnerState>& states, double first) {
+  const auto all_are = [](const void* values, base::Interval slice, double value) {
+    const auto* numbers = static_cast<const float*>(values);
+    return std::all_of(numbers, numbers + slice.size(),
+                       [&](float number) { return number == static_cast<float>(value); });
+  };
+  for (size_t i = 0; i < states.size(); ++i) {
+    const double master = first + static_cast<double>(i);
+    EXPECT_TRUE(all_are(states[i].master, states[i].owned, master)) << i;
+    EXPECT_TRUE(all_are(states[i].exp_avg, states[i].owned, master + 0.25)) << i;
+    EXPECT_TRUE(all_are(states[i].exp_avg_sq, states[i].owned, master + 0.5)) << i;
+  }
+}
+
+TEST(SliceSnapshot, IsTheStateOfItsBeginningWhateverChangesBehindIt) {
+  const model::ParameterTable table = model::parameter_table(kShape);
+  ParameterStore store(table, {.rank = 1, .world_size = 3});
+  SliceSnapshot snapshot;
+  for (const double first : {1.0, 2000.0}) {
+    fill(store, first);
+    ReadProgress progress;
+    progress.begin();
+    std::vector<checkpoint::OwnerState> states;
+    std::thread reader([&] {
+      const EndOfRead end(progress);
+      states = snapshot.take(store, progress);
+    });
+    for (const model::Bucket& bucket : table.buckets) {
+      progress.wait(bucket.index);
+      store.owner(bucket.index).master.fill_(-1);
+      store.owner(bucket.index).exp_avg.fill_(-1);
+      store.owner(bucket.index).exp_avg_sq.fill_(-1);
+    }
+    reader.join();
+    expect_filled(states, first);
+  }
+}
+
+TEST(SliceSnapshot, OfMemoryMadeBeforeIsTheSame) {
+  const model::ParameterTable table = model::parameter_table(kShape);
+  ParameterStore store(table, {});
+  fill(store, 7);
+  SliceSnapshot snapshot;
+  snapshot.make_room(store);
+  ReadProgress progress;
+  const std::vector<checkpoint::OwnerState> states = snapshot.take(store, progress);
+  fill(store, 9);
+  expect_filled(states, 7);
+  expect_filled(snapshot.view(store), 9);
+}
+
+TEST(ReadProgress, TheReadersEndLetsEveryoneGoOn) {
+  ReadProgress progress;
+  EXPECT_TRUE(progress.has_read(1000)) << "nobody reads";
+  progress.begin();
+  progress.set_read(3);
+  EXPECT_TRUE(progress.has_read(3));
+  EXPECT_FALSE(progress.has_read(4));
+  std::thread reader([&] { const EndOfRead end(progress); });
+  progress.wait(4);
+  reader.join();
+  EXPECT_TRUE(progress.has_read(1000));
+}
+
+}  // namespace
+}  // namespace sluice::train
