@@ -1,6 +1,8 @@
 #include "published/mix_judge.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -20,83 +22,118 @@ int64_t share_of(int64_t ns, int64_t bubbles, int64_t end_ns) {
   return static_cast<int64_t>(Wide{ns} * EndBound::kFull / std::max<int64_t>(1, end_ns - bubbles * ns));
 }
 
-// The pipelines of one scheme while a trial fills them: Algorithm 1's loads by Eq. 2. A heap of those that
-// have sequences, by load; the first empty one comes after them.
+// The pipelines of one scheme while a trial fills them: Algorithm 1's loads by Eq. 2, in classes of the
+// longest that they have. Whoever has one as long as a sequence already takes T more with it, others (PP − 1)
+// times what it is longer as well; the least of either are those of a run of classes, which a tree of minima
+// tells. The first empty pipeline comes after all that have sequences.
 class SchemeLoads {
  public:
-  SchemeLoads(size_t scheme, int64_t bubbles, int pipelines)
-      : scheme_(scheme), bubbles_(bubbles), pipelines_(static_cast<size_t>(pipelines)) {}
+  SchemeLoads(const LengthTimes& times, size_t scheme, int64_t bubbles, int pipelines)
+      : times_(&times),
+        scheme_(scheme),
+        bubbles_(bubbles),
+        pipelines_(static_cast<size_t>(pipelines)),
+        leaves_(std::bit_ceil(bubbles == 0 ? size_t{1} : times.size())),
+        classes_(leaves_),
+        as_long_(2 * leaves_),
+        shorter_(2 * leaves_) {}
 
   size_t scheme() const { return scheme_; }
+  int64_t time_ns(size_t length) const { return times_->times_ns(length)[scheme_]; }
 
-  // Where the sequence ends first, the first of equals.
+  // A pipeline; the first of those that end first, in a class if it has sequences.
   struct Found {
     int64_t ns = kNever;
-    size_t index = 0;  // of the pipeline, for ties
-    size_t at = 0;     // in the heap
+    size_t index = 0;
+    size_t in_class = kEmpty;
+    bool operator<(const Found& other) const {
+      return std::pair(ns, index) < std::pair(other.ns, other.index);
+    }
   };
-  Found soonest(int64_t ns) const {
+  // Where a sequence of this length (an index into the times) ends first.
+  Found soonest(size_t length) const {
+    const int64_t ns = time_ns(length);
     Found best;
-    if (loads_.size() < pipelines_) best = {(bubbles_ + 1) * ns, loads_.size(), loads_.size()};
-    look(0, ns, best);
-    return best;
+    if (used_ < pipelines_) best = {.ns = (bubbles_ + 1) * ns, .index = used_};
+    const size_t of = class_of(length);
+    best = std::min(best, least(as_long_, of, leaves_, ns));
+    return std::min(best, least(shorter_, 0, of, ns + bubbles_ * ns));
   }
 
-  void add(size_t at, int64_t ns) {
-    if (at == loads_.size()) {
-      loads_.push_back({.index = loads_.size()});
-      while (at > 0 && loads_[(at - 1) / 2].total_ns > 0) {
-        std::swap(loads_[at], loads_[(at - 1) / 2]);
-        at = (at - 1) / 2;
-      }
+  // `found`: soonest() of the same.
+  void add(const Found& found, size_t length) {
+    size_t longest = class_of(length);
+    if (found.in_class == kEmpty) {
+      ++used_;
+    } else {
+      pop(found.in_class);
+      longest = std::max(longest, found.in_class);
     }
-    loads_[at].total_ns = with(loads_[at], ns);
-    loads_[at].longest_ns = std::max(loads_[at].longest_ns, ns);
-    sink(at);
+    std::vector<Load>& loads = classes_[longest];
+    loads.emplace_back(found.ns, found.index);
+    std::ranges::push_heap(loads, std::greater<>());
+    update(longest);
   }
 
  private:
-  struct Load {
-    int64_t total_ns = 0;
-    int64_t longest_ns = 0;
-    size_t index = 0;
-  };
-  int64_t with(const Load& load, int64_t ns) const {
-    return load.total_ns + ns + bubbles_ * std::max<int64_t>(0, ns - load.longest_ns);
-  }
-  // Of the heap's loads from `at` down.
-  void look(size_t at, int64_t ns, Found& best) const {
-    if (at >= loads_.size() || loads_[at].total_ns + ns > best.ns) return;
-    const Found found{with(loads_[at], ns), loads_[at].index, at};
-    if (std::pair(found.ns, found.index) < std::pair(best.ns, best.index)) best = found;
-    if (bubbles_ == 0) return;
-    look(2 * at + 1, ns, best);
-    look(2 * at + 2, ns, best);
-  }
-  void sink(size_t at) {
-    const Load load = loads_[at];
-    while (true) {
-      size_t child = 2 * at + 1;
-      if (child >= loads_.size()) break;
-      if (child + 1 < loads_.size() && loads_[child + 1].total_ns < loads_[child].total_ns) ++child;
-      if (loads_[child].total_ns >= load.total_ns) break;
-      loads_[at] = loads_[child];
-      at = child;
+  static constexpr size_t kEmpty = std::numeric_limits<size_t>::max();
+  using Load = std::pair<int64_t, size_t>;  // by Eq. 2, and whose
+
+  size_t class_of(size_t length) const { return leaves_ == 1 ? 0 : length; }
+
+  // Of classes [begin, end), `more_ns` on top.
+  static Found least(const std::vector<Found>& tree, size_t begin, size_t end, int64_t more_ns) {
+    Found best;
+    const size_t leaves = tree.size() / 2;
+    for (begin += leaves, end += leaves; begin < end; begin /= 2, end /= 2) {
+      if (begin % 2 == 1) best = std::min(best, tree[begin++]);
+      if (end % 2 == 1) best = std::min(best, tree[--end]);
     }
-    loads_[at] = load;
+    if (best.ns < kNever) best.ns += more_ns;
+    return best;
   }
 
+  // What soonest() found is the first of its class.
+  void pop(size_t in_class) {
+    std::ranges::pop_heap(classes_[in_class], std::greater<>());
+    classes_[in_class].pop_back();
+    update(in_class);
+  }
+
+  void update(size_t of) {
+    Found as_long, shorter;
+    if (!classes_[of].empty()) {
+      const auto& [ns, index] = classes_[of].front();
+      as_long = shorter = {.ns = ns, .index = index, .in_class = of};
+      if (bubbles_ > 0) shorter.ns -= bubbles_ * time_ns(of);
+    }
+    set(as_long_, of, as_long);
+    set(shorter_, of, shorter);
+  }
+
+  static void set(std::vector<Found>& tree, size_t leaf, Found found) {
+    size_t at = tree.size() / 2 + leaf;
+    tree[at] = found;
+    while (at /= 2) tree[at] = std::min(tree[2 * at], tree[2 * at + 1]);
+  }
+
+  const LengthTimes* times_;
   size_t scheme_;
   int64_t bubbles_;
   size_t pipelines_;
-  std::vector<Load> loads_;
+  size_t used_ = 0;  // that have sequences
+  size_t leaves_;
+  std::vector<std::vector<Load>> classes_;  // by the longest; heaps
+  std::vector<Found> as_long_;              // minima of loads
+  std::vector<Found> shorter_;              // minima of what is left of them without the longest's bubbles
 };
 
 // Those of the largest MaxLen first.
-std::vector<SchemeLoads> empty_loads(const plan::Mix& mix, std::span<const plan::SchemeCost> schemes) {
+std::vector<SchemeLoads> empty_loads(const plan::Mix& mix, const LengthTimes& times) {
+  const std::span<const plan::SchemeCost> schemes = times.schemes();
   std::vector<SchemeLoads> loads;
   for (size_t k = 0; k < mix.size(); ++k) {
-    if (mix[k] > 0) loads.emplace_back(k, schemes[k].scheme().pp - 1, mix[k]);
+    if (mix[k] > 0) loads.emplace_back(times, k, schemes[k].scheme().pp - 1, mix[k]);
   }
   std::ranges::stable_sort(loads, std::ranges::greater(),
                            [&](const SchemeLoads& of) { return schemes[of.scheme()].max_len_tokens(); });
@@ -104,23 +141,22 @@ std::vector<SchemeLoads> empty_loads(const plan::Mix& mix, std::span<const plan:
 }
 
 // One trial's estimate; kNever where a sequence fits nowhere, or as soon as it is not below `limit_ns`.
-int64_t trial_ns(const LengthTimes& times, std::vector<SchemeLoads> loads, std::span<const int> order,
-                 int64_t limit_ns) {
+int64_t trial_ns(std::vector<SchemeLoads> loads, std::span<const int> order, int64_t limit_ns) {
   int64_t most_ns = 0;
   for (const int index : order) {
-    const std::span<const int64_t> times_ns = times.times_ns(static_cast<size_t>(index));
+    const auto length = static_cast<size_t>(index);
     SchemeLoads::Found best;
     SchemeLoads* to = nullptr;
     for (SchemeLoads& of : loads) {
-      if (times_ns[of.scheme()] == LengthTimes::kDoesNotFit) break;  // nor does any after it
-      const SchemeLoads::Found found = of.soonest(times_ns[of.scheme()]);
+      if (of.time_ns(length) == LengthTimes::kDoesNotFit) break;  // nor does any after it
+      const SchemeLoads::Found found = of.soonest(length);
       if (found.ns >= best.ns) continue;
       best = found;
       to = &of;
     }
     most_ns = std::max(most_ns, best.ns);
     if (most_ns >= limit_ns || to == nullptr) return kNever;
-    to->add(best.at, times_ns[to->scheme()]);
+    to->add(best, length);
   }
   return most_ns < limit_ns ? most_ns : kNever;
 }
@@ -128,10 +164,10 @@ int64_t trial_ns(const LengthTimes& times, std::vector<SchemeLoads> loads, std::
 // The least of all trials; kNever where that is not below `limit_ns`.
 int64_t trials_ns(const LengthTimes& times, const plan::Mix& mix, std::span<const std::vector<int>> orders,
                   int64_t limit_ns) {
-  const std::vector<SchemeLoads> empty = empty_loads(mix, times.schemes());
+  const std::vector<SchemeLoads> empty = empty_loads(mix, times);
   int64_t least_ns = kNever;
   for (const std::vector<int>& order : orders)
-    least_ns = std::min(least_ns, trial_ns(times, empty, order, std::min(limit_ns, least_ns)));
+    least_ns = std::min(least_ns, trial_ns(empty, order, std::min(limit_ns, least_ns)));
   return least_ns;
 }
 
