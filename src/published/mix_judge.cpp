@@ -32,11 +32,19 @@ class SchemeLoads {
       : times_(&times),
         scheme_(scheme),
         bubbles_(bubbles),
-        pipelines_(static_cast<size_t>(pipelines)),
+        pipelines_(static_cast<uint32_t>(pipelines)),
         leaves_(std::bit_ceil(bubbles == 0 ? size_t{1} : times.size())),
         classes_(leaves_),
         as_long_(2 * leaves_),
         shorter_(2 * leaves_) {}
+
+  // All pipelines are empty again.
+  void clear() {
+    used_ = 0;
+    for (std::vector<Load>& loads : classes_) loads.clear();
+    std::ranges::fill(as_long_, Found{});
+    std::ranges::fill(shorter_, Found{});
+  }
 
   size_t scheme() const { return scheme_; }
   int64_t time_ns(size_t length) const { return times_->times_ns(length)[scheme_]; }
@@ -44,8 +52,9 @@ class SchemeLoads {
   // A pipeline; the first of those that end first, in a class if it has sequences.
   struct Found {
     int64_t ns = kNever;
-    size_t index = 0;
-    size_t in_class = kEmpty;
+    uint32_t index = 0;
+    uint32_t in_class = kEmpty;
+    bool operator==(const Found& other) const = default;
     bool operator<(const Found& other) const {
       return std::pair(ns, index) < std::pair(other.ns, other.index);
     }
@@ -67,7 +76,7 @@ class SchemeLoads {
       ++used_;
     } else {
       pop(found.in_class);
-      longest = std::max(longest, found.in_class);
+      longest = std::max<size_t>(longest, found.in_class);
     }
     std::vector<Load>& loads = classes_[longest];
     loads.emplace_back(found.ns, found.index);
@@ -76,8 +85,8 @@ class SchemeLoads {
   }
 
  private:
-  static constexpr size_t kEmpty = std::numeric_limits<size_t>::max();
-  using Load = std::pair<int64_t, size_t>;  // by Eq. 2, and whose
+  static constexpr uint32_t kEmpty = std::numeric_limits<uint32_t>::max();
+  using Load = std::pair<int64_t, uint32_t>;  // by Eq. 2, and whose
 
   size_t class_of(size_t length) const { return leaves_ == 1 ? 0 : length; }
 
@@ -104,7 +113,7 @@ class SchemeLoads {
     Found as_long, shorter;
     if (!classes_[of].empty()) {
       const auto& [ns, index] = classes_[of].front();
-      as_long = shorter = {.ns = ns, .index = index, .in_class = of};
+      as_long = shorter = {.ns = ns, .index = index, .in_class = static_cast<uint32_t>(of)};
       if (bubbles_ > 0) shorter.ns -= bubbles_ * time_ns(of);
     }
     set(as_long_, of, as_long);
@@ -114,14 +123,18 @@ class SchemeLoads {
   static void set(std::vector<Found>& tree, size_t leaf, Found found) {
     size_t at = tree.size() / 2 + leaf;
     tree[at] = found;
-    while (at /= 2) tree[at] = std::min(tree[2 * at], tree[2 * at + 1]);
+    while (at /= 2) {
+      const Found& less = std::min(tree[2 * at], tree[2 * at + 1]);
+      if (less == tree[at]) break;
+      tree[at] = less;
+    }
   }
 
   const LengthTimes* times_;
   size_t scheme_;
   int64_t bubbles_;
-  size_t pipelines_;
-  size_t used_ = 0;  // that have sequences
+  uint32_t pipelines_;
+  uint32_t used_ = 0;  // that have sequences
   size_t leaves_;
   std::vector<std::vector<Load>> classes_;  // by the longest; heaps
   std::vector<Found> as_long_;              // minima of loads
@@ -141,7 +154,8 @@ std::vector<SchemeLoads> empty_loads(const plan::Mix& mix, const LengthTimes& ti
 }
 
 // One trial's estimate; kNever where a sequence fits nowhere, or as soon as it is not below `limit_ns`.
-int64_t trial_ns(std::vector<SchemeLoads> loads, std::span<const int> order, int64_t limit_ns) {
+int64_t trial_ns(std::vector<SchemeLoads>& loads, std::span<const int> order, int64_t limit_ns) {
+  for (SchemeLoads& of : loads) of.clear();
   int64_t most_ns = 0;
   for (const int index : order) {
     const auto length = static_cast<size_t>(index);
@@ -164,10 +178,10 @@ int64_t trial_ns(std::vector<SchemeLoads> loads, std::span<const int> order, int
 // The least of all trials; kNever where that is not below `limit_ns`.
 int64_t trials_ns(const LengthTimes& times, const plan::Mix& mix, std::span<const std::vector<int>> orders,
                   int64_t limit_ns) {
-  const std::vector<SchemeLoads> empty = empty_loads(mix, times);
+  std::vector<SchemeLoads> loads = empty_loads(mix, times);
   int64_t least_ns = kNever;
   for (const std::vector<int>& order : orders)
-    least_ns = std::min(least_ns, trial_ns(empty, order, std::min(limit_ns, least_ns)));
+    least_ns = std::min(least_ns, trial_ns(loads, order, std::min(limit_ns, least_ns)));
   return least_ns;
 }
 
