@@ -14,7 +14,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostTargets = kSomeTries;  // pipelines of a group
+constexpr int kMostTargets = 6;  // pipelines of a group
 
 }  // namespace
 

@@ -1,19 +1,17 @@
 #include "plan/batch_sample.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/units.h"
-#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostPerStratum = kManyTries;
+constexpr int kMostPerStratum = 16;
 
 // What a batch is chosen by, and where it was drawn.
 struct Drawn {
@@ -67,7 +65,7 @@ std::vector<Drawn> draw(Order& order, const BatchSampleOptions& options, int cou
 // equally often, and never twice in a row to the same.
 size_t rank(size_t stratum, size_t count) {
   const auto part = static_cast<uint32_t>((2 * stratum + 1) * 0x4F1BBCDC);
-  return static_cast<size_t>(uint64_t{part} * count >> std::numeric_limits<uint32_t>::digits);
+  return static_cast<size_t>(uint64_t{part} * count >> 32);
 }
 
 }  // namespace

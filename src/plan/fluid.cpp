@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "plan/precision.h"
 #include "plan/square_root.h"
 
 namespace sluice::plan {
@@ -14,16 +13,21 @@ namespace {
 
 using cost::Wide;
 
-constexpr int64_t kParts = 16;       // of h and V
-constexpr int64_t kScalePart = 256;  // by which times grow
+constexpr int64_t kParts = 16;           // of h and V
+constexpr int64_t kUsedParts = 1 << 10;  // of rooms
 constexpr int64_t kFullPart = 32;
+constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothing
+constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
 // Lengths within an eighth of the longest are one class, whose mean stands for all.
 constexpr int64_t kClassPart = 8;
 // Of a path through several stages, what others in the way add.
 constexpr int64_t kInTheWayPart = 8;
+constexpr int64_t kLeastTimeNs = 1'000;  // that the scale begins with
+constexpr int kStepBits = 32;            // of kStep
 // A scheme is useful for a class where it costs at most a quarter more than the cheapest, by the ideal time
 // or by one that is a quarter longer.
-constexpr int64_t kUsefulPart = 4;
+constexpr int64_t kUsefulPart = 5;
+constexpr int64_t kLaterPart = 4;
 // The two lengths between which schemes' times are compared, to know by which one grows faster.
 constexpr int64_t kGrownTokens = 4096;
 
@@ -91,7 +95,7 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
                             Wide{bubble_} * kParts * time_ns / std::max<int64_t>(constant_ns_, 1),
                             Wide{std::numeric_limits<int64_t>::max()}))) -
                         bubble_;
-  const int64_t count = std::max({least, cheapest, kParts});
+  const int64_t count = std::clamp(std::max(least, cheapest), kParts, kMostMicroBatches * kParts);
   const Wide left_ns = time_ns - Wide{constant_ns_} * (count + bubble_) / kParts;
   return std::max<int64_t>(0, static_cast<int64_t>(left_ns * count / (count + bubble_)));
 }
@@ -151,8 +155,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
       if (on.first == 0 && !classes.empty()) least_ns = std::min(least_ns, on.ways[on.begins[1] - 1].path_ns);
     }
   }
-  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), 1);;
-       time_ns += time_ns / kScalePart + 1) {
+  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), kLeastTimeNs);;
+       time_ns = static_cast<int64_t>((Wide{time_ns} * kStep >> kStepBits) + 1)) {
     times_.push_back(time_ns);
     if (time_ns > most_ns) break;
   }
@@ -223,7 +227,7 @@ std::optional<int64_t> FluidTimes::used_parts(const Batch& batch, const Mix& mix
     }
     if (left > 0) return std::nullopt;
   }
-  return static_cast<int64_t>(Wide{used_ns} * kMilli / all_ns);
+  return static_cast<int64_t>(Wide{used_ns} * kUsedParts / all_ns);
 }
 
 int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) const {
@@ -248,7 +252,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   int high = static_cast<int>(std::lower_bound(times_.begin(), times_.end(), limit_ns) - times_.begin());
   if (high < static_cast<int>(times_.size()) && !in_time(high)) return kNever;
   // What is looked for is mostly near the limit.
-  for (int step = kManyTries; high - step > low; step *= 2) {
+  for (int step = 32; high - step > low; step *= 2) {
     if (!in_time(high - step))
       low = high - step;
     else
@@ -260,7 +264,8 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   }
   high = std::min(high, static_cast<int>(times_.size()) - 1);  // no time may be enough; the last says most
   const int64_t end_ns =
-      time_ns(high) + static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kMilli) / kMilli / kFullPart);
+      time_ns(high) +
+      static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kUsedParts) / kUsedParts / kFullPart);
   return end_ns <= limit_ns ? end_ns : kNever;
 }
 
@@ -315,7 +320,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
   if (!least) return all;
   const Batch& of = batches_[batch];
   std::vector<bool> is_useful(schemes_.size(), false);
-  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / kUsefulPart}) {
+  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / kLaterPart}) {
     const auto at = std::lower_bound(times_.begin(), times_.end(), limit_ns);
     if (at == times_.end()) break;
     const auto place = static_cast<int>(at - times_.begin());
@@ -324,7 +329,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
       for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));
       for (const size_t k : all) {
         const int64_t cost = milli_ranks(of, c, k, place);
-        is_useful[k] = is_useful[k] || (cost != kNever && cost <= cheapest + cheapest / kUsefulPart);
+        is_useful[k] = is_useful[k] || (cost != kNever && cost - cost / kUsefulPart <= cheapest);
       }
     }
   }

@@ -44,7 +44,7 @@ class FluidTimes {
   FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches);
 
   size_t batches() const { return batches_.size(); }
-  // On a geometric scale of 0.4 %; kNever when some sequence fits no pipeline or it takes longer than
+  // On a geometric scale of 0.3 %; kNever when some sequence fits no pipeline or it takes longer than
   // `limit_ns`.
   int64_t estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns = kNever) const;
 
@@ -92,7 +92,7 @@ class FluidTimes {
   int64_t capacity_ns(size_t scheme, int place) const {
     return capacity_[scheme * times_.size() + static_cast<size_t>(place)];
   }
-  // Thousandths of the pipelines' room that are used; nothing when there is too little.
+  // Parts of the pipelines' room that are used; nothing when there is too little.
   std::optional<int64_t> used_parts(const Batch& batch, const Mix& mix, std::span<const size_t> order,
                                     int place) const;
   // What a class costs on a scheme; kNever where it cannot be in time.

@@ -5,12 +5,11 @@
 
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
-#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
 
-constexpr size_t kProbes = kSomeTries;
+constexpr size_t kProbes = 3;
 
 int64_t scaled(int64_t value, int64_t numerator, int64_t denominator) {
   return static_cast<int64_t>(cost::Wide{value} * numerator / denominator);

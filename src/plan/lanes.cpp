@@ -15,7 +15,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostShifts = 2 * kManyTries;  // of widths, in a search
+constexpr int kMostShifts = 30;  // of widths, in a search
 
 // Sequences that take as many lanes.
 struct Width {

@@ -6,16 +6,15 @@
 #include <utility>
 
 #include "base/units.h"
-#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
 
-constexpr size_t kIdealBatches = kManyTries;  // whose ideal shares are rounded
-constexpr size_t kPairs = kManyTries;         // of schemes, for each of these
-constexpr size_t kMostRounded = kSomeTries;   // schemes of one ideal whose pipelines are rounded up and down
-constexpr size_t kClimbBatches = kManyTries;  // that moves are judged by
-constexpr int kMostSweeps = kManyTries;
+constexpr size_t kIdealBatches = 8;   // whose ideal shares are rounded
+constexpr size_t kPairs = 16;         // of schemes, for each of these
+constexpr size_t kMostRounded = 4;    // schemes of one ideal whose pipelines are rounded up and down
+constexpr size_t kClimbBatches = 24;  // that moves are judged by
+constexpr int kMostSweeps = 12;
 constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 

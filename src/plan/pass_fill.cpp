@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "plan/precision.h"
-
 namespace sluice::plan {
 namespace {
 
-constexpr size_t kTightest = kSomeTries;  // loads that a sequence is tried on with what they exchange
+constexpr size_t kTightest = 3;  // loads that a sequence is tried on with what they exchange
 
 }  // namespace
 

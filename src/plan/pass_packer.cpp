@@ -13,6 +13,10 @@ namespace {
 
 using strategy::Unit;
 
+// That every sequence takes, at most the lanes that share parameters, which they do where memory is short:
+// wide units fill what single lanes would each leave a little of.
+constexpr int kLeastLanes[] = {1, 2, 4, 8};
+
 using SharedOut = std::vector<std::vector<int>>;  // by pass, places of sequences, ascending
 using Filled = std::vector<FilledPass>;
 
@@ -55,10 +59,8 @@ class PassPacker {
     for (int passes = fewest; passes <= most && !enough(); ++passes) {
       if (least_ns(packing_.lengths) + passes * scheme_.micro_batch_ns() >= best_ns_) break;
       for (const SharedOut& shared_out : ways(passes)) {
-        // Where memory is short, as where parameters are shared, units over more lanes of a node fill what
-        // single ones would each leave a little of.
-        const int most_lanes = std::min(scheme_.scheme().share, packing_.node_lanes());
-        for (int least_lanes = 1; least_lanes <= most_lanes && !enough(); least_lanes *= 2) {
+        for (const int least_lanes : kLeastLanes) {
+          if (least_lanes > scheme_.scheme().share || enough()) break;
           if (!consider(filled(shared_out, best_ns_, least_lanes), shared_out)) continue;
           most = std::min(most, passes + 1);
           if (!in_turn()) break;  // wider units mostly save passes

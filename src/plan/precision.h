@@ -1,4 +1,4 @@
-// How exact planning is, what differs by less than these parts counting as equal; and how much it tries.
+// How exact planning is: what differs by less than these parts counts as equal.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,5 @@ inline constexpr int64_t kNearPart = 16;
 
 // A trial end that nothing meets is raised by one part in so many, then by twice as much each time.
 inline constexpr int64_t kFirstRisePart = 64;
-
-// Of what looks promising some are tried where each try is a plan, many where it is an estimate.
-inline constexpr int kSomeTries = 4;
-inline constexpr int kManyTries = 16;
 
 }  // namespace sluice::plan

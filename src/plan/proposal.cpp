@@ -10,7 +10,6 @@
 #include "plan/batch_sample.h"
 #include "plan/judged_mix.h"
 #include "plan/mix_search.h"
-#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
@@ -18,7 +17,14 @@ namespace {
 using strategy::Strategy;
 
 constexpr int64_t kNever = FluidTimes::kNever;
-constexpr int kMostRanks = 1024;  // of a part
+constexpr size_t kStarts = 4;                // of each search for a place
+constexpr size_t kFinalists = 4;             // that it yields beside what it starts from
+constexpr size_t kUniform = 8;               // of one scheme each
+constexpr size_t kProbed = 6;                // for each place, until one of them is best
+constexpr size_t kTries = 3;                 // for each place at the end
+constexpr int kSweeps = 3;                   // over all places
+constexpr int kMostRanks = 1024;             // of a part
+constexpr int64_t kLeastGain = 2'000;  // a member lowers the sum by one part in so many, or none is added
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
@@ -89,7 +95,7 @@ class Portfolio {
     judge_all_shared();
     while (static_cast<int>(members_.size()) < options_.max_strategies && add_member()) {
     }
-    for (size_t sweep = 0; sweep < tries() && improve_members(); ++sweep) {
+    for (int sweep = 0; sweep < kSweeps * options_.thoroughness && improve_members(); ++sweep) {
     }
     while (exchange_member()) {
     }
@@ -111,7 +117,7 @@ class Portfolio {
   std::vector<int64_t> best() const { return best_without(members_.size()); }
   int64_t least_max_len(size_t place) const { return place == 0 ? options_.context_length : 0; }
 
-  size_t tries() const { return kSomeTries * static_cast<size_t>(options_.thoroughness); }
+  size_t times(size_t count) const { return count * static_cast<size_t>(options_.thoroughness); }
   int64_t total_with(size_t judged, const std::vector<int64_t>& best_ns) const {
     return judged_[judged].total_with(best_ns, least_);
   }
@@ -150,7 +156,7 @@ void Portfolio::judge(Mix mix) {
 
 // Strategies of one scheme, planned on a few batches: estimates say least of the widest pipelines.
 void Portfolio::judge_uniform() {
-  for (Mix& mix : search_.uniform(tries())) judge(std::move(mix));
+  for (Mix& mix : search_.uniform(times(kUniform))) judge(std::move(mix));
 }
 
 // One pipeline whose lanes all share pulls and pushes nothing, which estimates don't say.
@@ -193,7 +199,7 @@ size_t Portfolio::leader(const std::vector<int64_t>& best_ns, size_t place) {
     const std::vector<size_t> ranked = ranking(best_ns, place);
     if (judged_[ranked.front()].probed()) return ranked.front();
     const auto known = std::ranges::find_if(ranked, [&](size_t i) { return judged_[i].probed(); });
-    if (probed >= tries() && known != ranked.end()) return *known;
+    if (probed >= times(kProbed) && known != ranked.end()) return *known;
     judged_[ranked.front()].probe(best_ns, least_);
     update_least();
   }
@@ -207,7 +213,7 @@ void Portfolio::widen(const std::vector<int64_t>& best_ns, size_t place) {
   for (int64_t& limit_ns : limits_ns) {
     if (limit_ns != kNever) limit_ns = least_.estimate(limit_ns);
   }
-  for (Mix& mix : search_.find(limits_ns, least_max_len(place), from, tries(), tries())) {
+  for (Mix& mix : search_.find(limits_ns, least_max_len(place), from, times(kStarts), times(kFinalists))) {
     const bool known = std::ranges::any_of(judged_, [&](const JudgedMix& of) { return of.mix() == mix; });
     if (!known) judged_.emplace_back(std::move(mix), inputs_);
   }
@@ -218,7 +224,7 @@ bool Portfolio::add_member() {
   widen(best_ns, members_.size());
   const size_t next = leader(best_ns, members_.size());
   const int64_t before_ns = sum(best_ns);
-  if (!members_.empty() && before_ns - total_with(next, best_ns) <= before_ns / kNegligiblePart) return false;
+  if (!members_.empty() && before_ns - total_with(next, best_ns) <= before_ns / kLeastGain) return false;
   members_.push_back(next);
   return true;
 }
@@ -242,12 +248,12 @@ bool Portfolio::exchange_member() {
     judged_[members_[place]].plan_winnable(best_without(place), least_, std::numeric_limits<int64_t>::max());
   }
   const int64_t now_ns = sum(best());
-  const int64_t goal_ns = now_ns - now_ns / kNegligiblePart;
+  const int64_t goal_ns = now_ns - now_ns / kLeastGain;
   const size_t places = std::min(members_.size() + 1, static_cast<size_t>(options_.max_strategies));
   for (size_t place = 0; place < places; ++place) {
     const std::vector<int64_t> rest_ns = best_without(place);
     std::vector<size_t> ranked = ranking(rest_ns, place);
-    if (ranked.size() > tries()) ranked.resize(tries());
+    if (ranked.size() > times(kTries)) ranked.resize(times(kTries));
     for (const size_t next : ranked) {
       judged_[next].plan_winnable(rest_ns, least_, goal_ns);
       update_least();
