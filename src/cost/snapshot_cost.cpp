@@ -1,6 +1,7 @@
 #include "cost/snapshot_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "cost/parameter_counts.h"
@@ -25,9 +26,14 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
   return snapshots;
 }
 
-int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns) {
+int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns, int64_t between_losses_ns) {
   constexpr int64_t kSteps = 100;  // that the time of one snapshot may be spread over
-  return 1 + kSteps * snapshot_ns / std::max<int64_t>(1, step_ns);
+  const int64_t one_step_ns = std::max<int64_t>(1, step_ns);
+  const int64_t most = 1 + kSteps * snapshot_ns / one_step_ns;
+  if (between_losses_ns == 0) return most;
+  const double best_ns =
+      std::sqrt(2.0 * static_cast<double>(snapshot_ns) * static_cast<double>(between_losses_ns));
+  return std::clamp<int64_t>(static_cast<int64_t>(best_ns) / one_step_ns, 1, most);
 }
 
 std::string describe_snapshots(const SnapshotCost& snapshots, int64_t every, int64_t step_ns) {

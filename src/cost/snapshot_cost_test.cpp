@@ -42,6 +42,12 @@ TEST(SnapshotCost, IsSpreadOverSoManyStepsThatItTakesAHundredth) {
   EXPECT_EQ(steps_between_snapshots(0, 1000), 1);
   EXPECT_EQ(steps_between_snapshots(1000, 1000), 101);
   EXPECT_EQ(steps_between_snapshots(10, 1000), 2);
+  // Of a snapshot of 20 and a step of 100, 21 steps at most; a loss each 1,000,000 asks for √(2·20·10^6) =
+  // 6,324.
+  EXPECT_EQ(steps_between_snapshots(20, 100, 0), 21);
+  EXPECT_EQ(steps_between_snapshots(20, 100, 1'000'000), 21);
+  EXPECT_EQ(steps_between_snapshots(20, 100, 40'000), 12);
+  EXPECT_EQ(steps_between_snapshots(20, 100, 1), 1);
   const SnapshotCost snapshots{.slice_bytes = 1 << 20, .host_bytes = 4 << 20, .time_ns = 1'000'000};
   EXPECT_THAT(describe_snapshots(snapshots, 0, 100'000'000), HasSubstr("every 2 steps"));
   EXPECT_THAT(describe_snapshots(snapshots, 1, 100'000'000), HasSubstr("every step (1.00 ms)"));

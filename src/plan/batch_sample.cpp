@@ -1,6 +1,7 @@
 #include "plan/batch_sample.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -65,7 +66,7 @@ std::vector<Drawn> draw(Order& order, const BatchSampleOptions& options, int cou
 // equally often, and never twice in a row to the same.
 size_t rank(size_t stratum, size_t count) {
   const auto part = static_cast<uint32_t>((2 * stratum + 1) * 0x4F1BBCDC);
-  return static_cast<size_t>(uint64_t{part} * count >> 32);
+  return static_cast<size_t>(uint64_t{part} * count >> std::numeric_limits<uint32_t>::digits);
 }
 
 }  // namespace

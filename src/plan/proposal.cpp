@@ -10,6 +10,7 @@
 #include "plan/batch_sample.h"
 #include "plan/judged_mix.h"
 #include "plan/mix_search.h"
+#include "plan/precision.h"
 
 namespace sluice::plan {
 namespace {
@@ -17,14 +18,13 @@ namespace {
 using strategy::Strategy;
 
 constexpr int64_t kNever = FluidTimes::kNever;
-constexpr size_t kStarts = 4;                // of each search for a place
-constexpr size_t kFinalists = 4;             // that it yields beside what it starts from
-constexpr size_t kUniform = 8;               // of one scheme each
-constexpr size_t kProbed = 6;                // for each place, until one of them is best
-constexpr size_t kTries = 3;                 // for each place at the end
-constexpr int kSweeps = 3;                   // over all places
-constexpr int kMostRanks = 1024;             // of a part
-constexpr int64_t kLeastGain = 2'000;  // a member lowers the sum by one part in so many, or none is added
+constexpr size_t kStarts = 4;     // of each search for a place
+constexpr size_t kFinalists = 4;  // that it yields beside what it starts from
+constexpr size_t kUniform = 8;    // of one scheme each
+constexpr size_t kProbed = 6;     // for each place, until one of them is best
+constexpr size_t kTries = 3;      // for each place at the end
+constexpr int kSweeps = 3;        // over all places
+constexpr int kMostRanks = 1024;  // of a part
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
@@ -224,7 +224,7 @@ bool Portfolio::add_member() {
   widen(best_ns, members_.size());
   const size_t next = leader(best_ns, members_.size());
   const int64_t before_ns = sum(best_ns);
-  if (!members_.empty() && before_ns - total_with(next, best_ns) <= before_ns / kLeastGain) return false;
+  if (!members_.empty() && before_ns - total_with(next, best_ns) <= before_ns / kNegligiblePart) return false;
   members_.push_back(next);
   return true;
 }
@@ -248,7 +248,7 @@ bool Portfolio::exchange_member() {
     judged_[members_[place]].plan_winnable(best_without(place), least_, std::numeric_limits<int64_t>::max());
   }
   const int64_t now_ns = sum(best());
-  const int64_t goal_ns = now_ns - now_ns / kLeastGain;
+  const int64_t goal_ns = now_ns - now_ns / kNegligiblePart;
   const size_t places = std::min(members_.size() + 1, static_cast<size_t>(options_.max_strategies));
   for (size_t place = 0; place < places; ++place) {
     const std::vector<int64_t> rest_ns = best_without(place);

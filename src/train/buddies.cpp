@@ -169,9 +169,10 @@ void Buddies::exchange_copies(Snapshot& snapshot, SnapshotMemory::View& view) {
                             " otherwise than they were: memory or the network is at fault"));
 }
 
-void Buddies::schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns) {
+void Buddies::schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns, int64_t between_losses_ns) {
   const int64_t every = options_.every;
-  next_ = done + (every > 0 ? every : cost::steps_between_snapshots(most_spent_ns, step_ns));
+  next_ =
+      done + (every > 0 ? every : cost::steps_between_snapshots(most_spent_ns, step_ns, between_losses_ns));
 }
 
 int64_t Buddies::sent_bytes() const {

@@ -25,7 +25,7 @@ class Buddies {
   struct Options {
     Seat seat;
     int stride = 1;     // between a rank and its buddy: the next node's, where there are several
-    int64_t every = 0;  // steps between two snapshots; 0: so many that they take a hundredth of the time
+    int64_t every = 0;  // steps between two snapshots; 0: as cost::steps_between_snapshots says
   };
   // `communicator` has all ranks and is used here alone; it and `store` outlive this.
   Buddies(std::unique_ptr<comm::Communicator> communicator, const runtime::ParameterStore& store,
@@ -43,12 +43,12 @@ class Buddies {
 
   // Whether to begin one behind `done` steps.
   bool due(int64_t done) const { return done >= next_; }
-  // What the last snapshot took of this rank's time; then, from those of all ranks and a step's, when the
-  // next one is due. The same on all ranks if the times are.
+  // What the last snapshot took of this rank's time; then, from those of all ranks, a step's and that between
+  // losses (0: none yet), when the next one is due. The same on all ranks if the times are.
   int64_t spent_ns() const { return spent_ns_; }
   // What all ranks send their buddies for one snapshot.
   int64_t sent_bytes() const;
-  void schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns);
+  void schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns, int64_t between_losses_ns);
 
  private:
   void take(const std::string& text, int64_t step);

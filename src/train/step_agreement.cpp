@@ -68,6 +68,9 @@ StepAgreement agree(Control& control, const PlannedStep& upcoming, StepWord own,
     agreement.boundary = agreement.boundary || word.boundary != 0;
     agreement.step_ns = std::max(agreement.step_ns, word.step_ns);
     agreement.snapshot_ns = std::max(agreement.snapshot_ns, word.snapshot_ns);
+    int64_t& between_ns = agreement.between_losses_ns;
+    if (word.between_losses_ns > 0)
+      between_ns = between_ns == 0 ? word.between_losses_ns : std::min(between_ns, word.between_losses_ns);
     agreement.saves.push_back(word.save);
     metrics.pull_bytes += word.pulled_bytes;
     metrics.push_bytes += word.pushed_bytes;

@@ -38,8 +38,9 @@ struct StepWord {
   int64_t overhead_ns = 0;
   int64_t step_ns = 0;
   int64_t snapshot_ns = 0;
-  int64_t blocked_ns = 0;  // by saves
-  int64_t boundary = 0;    // somebody waits to join
+  int64_t between_losses_ns = 0;  // 0: this rank has seen none
+  int64_t blocked_ns = 0;         // by saves
+  int64_t boundary = 0;           // somebody waits to join
   checkpoint::SaveWord save;
 };
 
@@ -52,6 +53,7 @@ struct StepAgreement {
   bool last = false;                        // there is no upcoming step
   int64_t step_ns = 0;                      // on the slowest rank
   int64_t snapshot_ns = 0;                  // of the last one, likewise
+  int64_t between_losses_ns = 0;            // as who has seen most of them says; 0: nobody has
   std::exception_ptr failure;               // why the upcoming step can't run; on every rank or none
   std::vector<checkpoint::SaveWord> saves;  // how far each rank is with the save under way
 };

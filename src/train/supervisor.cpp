@@ -170,6 +170,8 @@ class Supervisor final : public membership::World {
   }
 
   void start_worker(const Epoch& epoch) override {
+    const bool somebody_came = epoch.ranks() > ranks_;
+    if (ranks_ > 0 && !somebody_came) ++losses_;
     tell_of(epoch);
     if (makes_no_progress(epoch)) return;
     for (const Member& member : epoch.members) {
@@ -277,7 +279,7 @@ class Supervisor final : public membership::World {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     signal_file_.close();
     mail_.close();
-    options_.work(launch, {epoch, &*memory_, &plans_, run_, options_.launch.key()});
+    options_.work(launch, {epoch, &*memory_, &plans_, run_, options_.launch.key(), since_ns_, losses_});
     return 1;
   }
 
@@ -376,12 +378,16 @@ class Supervisor final : public membership::World {
   ChildProcess worker_;
   bool stopping_ = false;
   int ranks_ = 0;  // of the epoch before
+  const int64_t since_ns_ = now_ns();
+  int64_t losses_ = 0;  // by which epochs have ended
   int64_t origin_step_ = -2;
   int same_origin_ = 0;
   std::optional<int> exit_status_;
 };
 
 }  // namespace
+
+int64_t Seat::between_losses_ns() const { return losses == 0 ? 0 : (now_ns() - since_ns) / losses; }
 
 int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
 

@@ -26,6 +26,11 @@ struct Seat {
   PlanMemory* plans = nullptr;
   std::string run;        // names the run in all of its epochs
   transport::RunKey key;  // of its supervisors: who knows it may join
+  int64_t since_ns = 0;   // of the steady clock: when the supervisor began
+  int64_t losses = 0;     // of ranks, by which epochs have ended since
+
+  // The mean time between losses so far; 0: there was none.
+  int64_t between_losses_ns() const;
 };
 
 struct SupervisorOptions {

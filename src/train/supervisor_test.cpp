@@ -127,6 +127,9 @@ TEST_F(Supervisors, AKilledWorkerIsFollowedByAnEpochOfAllThatGoesOnFromWhatWasSe
   start(3, [folder = folder_](const transport::Launch& launch, const Seat& seat) {
     say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size,
                            " from ", seat.epoch.origin.step));
+    EXPECT_EQ(seat.losses, seat.epoch.number);
+    EXPECT_EQ(seat.between_losses_ns() > 0, seat.losses > 0);
+    if (::testing::Test::HasFailure()) _exit(1);
     if (seat.epoch.number > 0) {
       wait_for_lines(folder, 6);
       _exit(0);
@@ -195,7 +198,7 @@ TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
     say(folder, base::text("epoch ", seat.epoch.number, " rank ", launch.rank, " of ", launch.world_size));
     if (launch.world_size == 3) {
       wait_for_lines(folder, 5);
-      _exit(0);
+      _exit(seat.losses == 0 ? 0 : 1);
     }
     while (!seat.memory->boundary_is_asked() && launch.rank == 0) usleep(10'000);
     if (launch.rank == 0) _exit(transport::kReplaceableStatus);

@@ -204,6 +204,7 @@ StepAgreement Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, re
   own.blocked_ns = saver_->take_blocked_ns();
   if (run_.buddies()) {
     own.snapshot_ns = run_.buddies()->spent_ns();
+    own.between_losses_ns = run_.seat()->between_losses_ns();
     own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
   }
   return train::agree(run_.control(), upcoming, own, metrics);
@@ -236,7 +237,7 @@ void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& a
   const int64_t done = step.plan.step + 1;
   if (!buddies->due(done) && !agreement.boundary) return;
   begin_snapshot(state_behind(step));
-  buddies->schedule(done, agreement.snapshot_ns, agreement.step_ns);
+  buddies->schedule(done, agreement.snapshot_ns, agreement.step_ns, agreement.between_losses_ns);
 }
 
 // Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
