@@ -59,14 +59,20 @@ class SchemeLoads {
       return std::pair(ns, index) < std::pair(other.ns, other.index);
     }
   };
-  // Where a sequence of this length (an index into the times) ends first.
-  Found soonest(size_t length) const {
+  // Where a sequence of this length (an index into the times) ends first; some other pipeline, or none, where
+  // nothing ends before `below_ns`.
+  Found soonest(size_t length, int64_t below_ns) const {
     const int64_t ns = time_ns(length);
-    Found best;
-    if (used_ < pipelines_) best = {.ns = (bubbles_ + 1) * ns, .index = used_};
+    const int64_t all_ns = (bubbles_ + 1) * ns;  // with as many bubbles
     const size_t of = class_of(length);
-    best = std::min(best, least(as_long_, of, leaves_, ns));
-    return std::min(best, least(shorter_, 0, of, ns + bubbles_ * ns));
+    Found best;
+    if (used_ < pipelines_) best = {.ns = all_ns, .index = used_};
+    const auto may_end = [&](const Found& first, int64_t more_ns) {
+      return first.ns + more_ns < below_ns && first.ns + more_ns <= best.ns;
+    };
+    if (may_end(as_long_[1], ns)) best = std::min(best, least(as_long_, of, leaves_, ns));
+    if (may_end(shorter_[1], all_ns)) best = std::min(best, least(shorter_, 0, of, all_ns));
+    return best;
   }
 
   // `found`: soonest() of the same.
@@ -163,7 +169,7 @@ int64_t trial_ns(std::vector<SchemeLoads>& loads, std::span<const int> order, in
     SchemeLoads* to = nullptr;
     for (SchemeLoads& of : loads) {
       if (of.time_ns(length) == LengthTimes::kDoesNotFit) break;  // nor does any after it
-      const SchemeLoads::Found found = of.soonest(length);
+      const SchemeLoads::Found found = of.soonest(length, best.ns);
       if (found.ns >= best.ns) continue;
       best = found;
       to = &of;
