@@ -20,6 +20,8 @@ struct PackItem {
 // Micro-batches as lists of indices into the items.
 using Bins = std::vector<std::vector<int>>;
 
+int64_t work_ns_of(std::span<const PackItem> items, const std::vector<int>& bin);
+
 // First-fit decreasing: few bins of at most `capacity_tokens`. REQUIRES: each item fits a bin.
 Bins first_fit_decreasing(std::span<const PackItem> items, int64_t capacity_tokens);
 
@@ -28,7 +30,7 @@ Bins first_fit_decreasing(std::span<const PackItem> items, int64_t capacity_toke
 std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t capacity_tokens);
 
 // Even bins where the lowest count that holds the tokens allows them, else as few as first-fit decreasing
-// finds. REQUIRES: each item fits a bin.
+// finds; in the order that suits one stage (plan/unit_orders.h). REQUIRES: each item fits a bin.
 Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens);
 
 // V of V equal micro-batches with which a pipeline of PP stages takes least. The time is about

@@ -4,16 +4,11 @@
 #include <utility>
 
 #include "plan/bins.h"
+#include "plan/unit_orders.h"
 #include "schedule/flow_bound.h"
 
 namespace sluice::plan {
 namespace {
-
-int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
-  int64_t work_ns = 0;
-  for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
-  return work_ns;
-}
 
 strategy::Unit unit_of(std::span<const PackItem> items, const std::vector<int>& bin) {
   strategy::Unit unit{.sequences = {}};
@@ -102,24 +97,17 @@ class OneLanePacker {
   void collect_orders(Bins bins) {
     std::vector<std::pair<int64_t, std::vector<int>>> by_work;
     for (std::vector<int>& bin : bins) {
-      const int64_t work_ns = work_of(items_, bin);
+      const int64_t work_ns = work_ns_of(items_, bin);
       by_work.emplace_back(-work_ns, std::move(bin));
     }
     std::stable_sort(by_work.begin(), by_work.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0; i < bins.size(); ++i) bins[i] = std::move(by_work[i].second);
-    std::vector<int> order = write_rows(bins);
-    collect_order(order);
-    std::reverse(order.begin(), order.end());
-    if (bins.size() > 1 && options_.seeds.has(Seed::kAscending)) collect_order(order);
-    if (bins.size() > 2 && options_.seeds.has(Seed::kPeaked)) {
-      // From the smallest, alternately in front and behind, towards the largest in the middle.
-      std::vector<int> peaked(order.size());
-      for (size_t i = 0; i < order.size(); ++i) {
-        peaked[i % 2 == 0 ? i / 2 : order.size() - 1 - i / 2] = order[i];
-      }
-      collect_order(std::move(peaked));
-    }
+    const std::vector<int> descending = write_rows(bins);
+    collect_order(descending);
+    if (bins.size() > 1 && options_.seeds.has(Seed::kAscending))
+      collect_order({descending.rbegin(), descending.rend()});
+    if (bins.size() > 2 && options_.seeds.has(Seed::kPeaked)) collect_order(peaked(descending));
     bins_.push_back(std::move(bins));
   }
 

@@ -8,9 +8,9 @@
 namespace sluice::plan {
 
 // A Packer: the fewest micro-batches that fit when PP = 1, where more only cost more constants; otherwise
-// several counts, each with even micro-batches in descending, ascending and peaked order and with ramped ones
-// (small first and last: fill and drain are paid by them). They are timed by the schedule, those with the
-// least lower bounds first, until no other can win or one ends by options.enough_ns. REQUIRES: one lane.
+// several counts, each with even micro-batches in descending, ascending and peaked order. They are timed by the
+// schedule, those with the least lower bounds first, until no other can win or one ends by options.enough_ns.
+// REQUIRES: one lane.
 std::optional<TimedUnits> pack_one_lane(Packing& packing);
 
 }  // namespace sluice::plan
