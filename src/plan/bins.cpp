@@ -75,13 +75,16 @@ int64_t work_ns_of(std::span<const PackItem> items, const std::vector<int>& bin)
 Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens) {
   const int64_t tokens = std::accumulate(items.begin(), items.end(), int64_t{0},
                                          [](int64_t sum, const PackItem& item) { return sum + item.tokens; });
-  Bins bins = first_fit_decreasing(items, capacity_tokens);
-  for (int64_t count = (tokens + capacity_tokens - 1) / capacity_tokens; count <= std::ssize(bins); ++count) {
-    if (std::optional<Bins> even = balance(items, static_cast<int>(count), capacity_tokens)) {
-      bins = std::move(*even);
-      break;
-    }
+  Bins fitting = first_fit_decreasing(items, capacity_tokens);
+  for (int64_t count = (tokens + capacity_tokens - 1) / capacity_tokens; count <= std::ssize(fitting);
+       ++count) {
+    if (std::optional<Bins> even = balance(items, static_cast<int>(count), capacity_tokens)) return *even;
   }
+  return fitting;
+}
+
+Bins fewest_bins_of_a_stage(std::span<const PackItem> items, int64_t capacity_tokens) {
+  Bins bins = fewest_bins(items, capacity_tokens);
   std::vector<int64_t> works_ns;
   for (const std::vector<int>& bin : bins) works_ns.push_back(work_ns_of(items, bin));
   Bins ordered;

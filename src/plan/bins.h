@@ -30,8 +30,10 @@ Bins first_fit_decreasing(std::span<const PackItem> items, int64_t capacity_toke
 std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t capacity_tokens);
 
 // Even bins where the lowest count that holds the tokens allows them, else as few as first-fit decreasing
-// finds; in the order that suits one stage (plan/unit_orders.h). REQUIRES: each item fits a bin.
+// finds. REQUIRES: each item fits a bin.
 Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens);
+// The same in the order that suits a single stage (longest_outside).
+Bins fewest_bins_of_a_stage(std::span<const PackItem> items, int64_t capacity_tokens);
 
 // V of V equal micro-batches with which a pipeline of PP stages takes least. The time is about
 // (W/V + c)·(V + PP − 1), but weight gradients that are split off fill half of the bubble: W + c·V +

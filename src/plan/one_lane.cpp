@@ -33,11 +33,10 @@ class OneLanePacker {
 
   std::optional<TimedUnits> run() {
     if (items_.empty()) return TimedUnits{};
-    const Bins fewest = fewest_bins(items_, scheme_.max_len_tokens());
     if (scheme_.scheme().pp == 1) {
-      collect(fewest);
+      collect(fewest_bins_of_a_stage(items_, scheme_.max_len_tokens()));
     } else {
-      collect_trials(fewest);
+      collect_trials(fewest_bins(items_, scheme_.max_len_tokens()));
     }
     return best_trial();
   }
