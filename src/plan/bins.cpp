@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "cost/fixed_point.h"
 #include "plan/square_root.h"
-#include "plan/unit_orders.h"
 
 namespace sluice::plan {
 namespace {
@@ -66,12 +65,6 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
   return result;
 }
 
-int64_t work_ns_of(std::span<const PackItem> items, const std::vector<int>& bin) {
-  int64_t work_ns = 0;
-  for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
-  return work_ns;
-}
-
 Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens) {
   const int64_t tokens = std::accumulate(items.begin(), items.end(), int64_t{0},
                                          [](int64_t sum, const PackItem& item) { return sum + item.tokens; });
@@ -81,15 +74,6 @@ Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens) {
     if (std::optional<Bins> even = balance(items, static_cast<int>(count), capacity_tokens)) return *even;
   }
   return fitting;
-}
-
-Bins fewest_bins_of_a_stage(std::span<const PackItem> items, int64_t capacity_tokens) {
-  Bins bins = fewest_bins(items, capacity_tokens);
-  std::vector<int64_t> works_ns;
-  for (const std::vector<int>& bin : bins) works_ns.push_back(work_ns_of(items, bin));
-  Bins ordered;
-  for (const size_t bin : longest_outside(works_ns)) ordered.push_back(std::move(bins[bin]));
-  return ordered;
 }
 
 int64_t even_micro_batches(int64_t work_ns, int64_t micro_batch_ns, int pp) {

@@ -20,8 +20,6 @@ struct PackItem {
 // Micro-batches as lists of indices into the items.
 using Bins = std::vector<std::vector<int>>;
 
-int64_t work_ns_of(std::span<const PackItem> items, const std::vector<int>& bin);
-
 // First-fit decreasing: few bins of at most `capacity_tokens`. REQUIRES: each item fits a bin.
 Bins first_fit_decreasing(std::span<const PackItem> items, int64_t capacity_tokens);
 
@@ -32,8 +30,6 @@ std::optional<Bins> balance(std::span<const PackItem> items, int bins, int64_t c
 // Even bins where the lowest count that holds the tokens allows them, else as few as first-fit decreasing
 // finds. REQUIRES: each item fits a bin.
 Bins fewest_bins(std::span<const PackItem> items, int64_t capacity_tokens);
-// The same in the order that suits a single stage (longest_outside).
-Bins fewest_bins_of_a_stage(std::span<const PackItem> items, int64_t capacity_tokens);
 
 // V of V equal micro-batches with which a pipeline of PP stages takes least. The time is about
 // (W/V + c)·(V + PP − 1), but weight gradients that are split off fill half of the bubble: W + c·V +

@@ -315,7 +315,7 @@ std::vector<strategy::Unit> LanePacker::assemble(Placement placement) const {
       for (const PackItem& item : items) own.push_back({item.sequence, item.tokens});
       continue;
     }
-    for (const std::vector<int>& bin : fewest_bins_of_a_stage(items, scheme_.lane_max_len_tokens())) {
+    for (const std::vector<int>& bin : fewest_bins(items, scheme_.lane_max_len_tokens())) {
       strategy::Unit& unit = units.emplace_back(strategy::Unit{.first_lane = static_cast<int>(l)});
       for (const int index : bin) {
         const PackItem& item = items[static_cast<size_t>(index)];

@@ -4,11 +4,16 @@
 #include <utility>
 
 #include "plan/bins.h"
-#include "plan/unit_orders.h"
 #include "schedule/flow_bound.h"
 
 namespace sluice::plan {
 namespace {
+
+int64_t work_of(std::span<const PackItem> items, const std::vector<int>& bin) {
+  int64_t work_ns = 0;
+  for (const int item : bin) work_ns += items[static_cast<size_t>(item)].work_ns;
+  return work_ns;
+}
 
 strategy::Unit unit_of(std::span<const PackItem> items, const std::vector<int>& bin) {
   strategy::Unit unit{.sequences = {}};
@@ -33,10 +38,11 @@ class OneLanePacker {
 
   std::optional<TimedUnits> run() {
     if (items_.empty()) return TimedUnits{};
+    const Bins fewest = fewest_bins(items_, scheme_.max_len_tokens());
     if (scheme_.scheme().pp == 1) {
-      collect(fewest_bins_of_a_stage(items_, scheme_.max_len_tokens()));
+      collect(fewest);
     } else {
-      collect_trials(fewest_bins(items_, scheme_.max_len_tokens()));
+      collect_trials(fewest);
     }
     return best_trial();
   }
@@ -96,17 +102,24 @@ class OneLanePacker {
   void collect_orders(Bins bins) {
     std::vector<std::pair<int64_t, std::vector<int>>> by_work;
     for (std::vector<int>& bin : bins) {
-      const int64_t work_ns = work_ns_of(items_, bin);
+      const int64_t work_ns = work_of(items_, bin);
       by_work.emplace_back(-work_ns, std::move(bin));
     }
     std::stable_sort(by_work.begin(), by_work.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (size_t i = 0; i < bins.size(); ++i) bins[i] = std::move(by_work[i].second);
-    const std::vector<int> descending = write_rows(bins);
-    collect_order(descending);
-    if (bins.size() > 1 && options_.seeds.has(Seed::kAscending))
-      collect_order({descending.rbegin(), descending.rend()});
-    if (bins.size() > 2 && options_.seeds.has(Seed::kPeaked)) collect_order(peaked(descending));
+    std::vector<int> order = write_rows(bins);
+    collect_order(order);
+    std::reverse(order.begin(), order.end());
+    if (bins.size() > 1 && options_.seeds.has(Seed::kAscending)) collect_order(order);
+    if (bins.size() > 2 && options_.seeds.has(Seed::kPeaked)) {
+      // From the smallest, alternately in front and behind, towards the largest in the middle.
+      std::vector<int> peaked(order.size());
+      for (size_t i = 0; i < order.size(); ++i) {
+        peaked[i % 2 == 0 ? i / 2 : order.size() - 1 - i / 2] = order[i];
+      }
+      collect_order(std::move(peaked));
+    }
     bins_.push_back(std::move(bins));
   }
 

@@ -7,7 +7,6 @@
 #include "plan/bins.h"
 #include "plan/pass_fill.h"
 #include "plan/precision.h"
-#include "plan/unit_orders.h"
 
 namespace sluice::plan {
 namespace {
@@ -62,7 +61,7 @@ class PassPacker {
       for (const SharedOut& shared_out : ways(passes)) {
         for (const int least_lanes : kLeastLanes) {
           if (least_lanes > scheme_.scheme().share || enough()) break;
-          if (!consider_in_best_order(filled(shared_out, best_ns_, least_lanes), shared_out)) continue;
+          if (!consider(filled(shared_out, best_ns_, least_lanes), shared_out)) continue;
           most = std::min(most, passes + 1);
           if (!in_turn()) break;  // wider units mostly save passes
         }
@@ -92,6 +91,16 @@ class PassPacker {
     if (scheme_.scheme().pp == 1) ways.push_back(in_full_runs(passes));
     ways.push_back(in_turns(passes));
     return ways;
+  }
+
+  // From the last, alternately in front and behind, towards the first in the middle.
+  template <typename Of>
+  static std::vector<Of> peaked(const std::vector<Of>& of) {
+    std::vector<Of> peaked(of.size());
+    for (size_t i = 0; i < of.size(); ++i) {
+      peaked[i % 2 == 0 ? i / 2 : of.size() - 1 - i / 2] = of[of.size() - 1 - i];
+    }
+    return peaked;
   }
 
   // Of the work alone, were it even over all lanes.
@@ -183,19 +192,6 @@ class PassPacker {
       passes.push_back(std::move(*pass));
     }
     return passes;
-  }
-
-  // On one stage.
-  bool consider_in_best_order(const Filled& passes, const SharedOut& shared_out) {
-    std::vector<int64_t> ends_ns;
-    for (const FilledPass& pass : passes) ends_ns.push_back(pass.end_ns());
-    Filled filled;
-    SharedOut sequences;
-    for (const size_t pass : longest_outside(ends_ns)) {
-      filled.push_back(passes[pass]);
-      sequences.push_back(shared_out[pass]);
-    }
-    return consider(filled, sequences);
   }
 
   // Whether there is a plan; the best becomes the better.
