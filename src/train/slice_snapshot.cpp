@@ -31,6 +31,11 @@ checkpoint::OwnerState state_of(const model::Bucket& bucket, const runtime::Owne
   return {slice.owned, master, bucket.trained ? exp_avg : nullptr, bucket.trained ? exp_avg_sq : nullptr};
 }
 
+// What is not trained is read where it is.
+bool stays(const runtime::ParameterStore& store, const model::Bucket& bucket) {
+  return !bucket.trained && store.options().device.is_cpu();
+}
+
 // Touched, in large pages where the system has them: a copy waits for none.
 at::Tensor host_memory(int64_t bytes, bool pinned) {
   const auto options = at::TensorOptions().dtype(c10::ScalarType::Byte);
@@ -85,15 +90,6 @@ void ReadProgress::advance_to(int read) {
 void ReadProgress::wait(int bucket) const {
   for (int read = read_; read <= bucket; read = read_) read_.wait(read);
 }
-
-namespace {
-
-// What is not trained is read where it is.
-bool stays(const runtime::ParameterStore& store, const model::Bucket& bucket) {
-  return !bucket.trained && store.options().device.is_cpu();
-}
-
-}  // namespace
 
 void SliceSnapshot::make_room(const runtime::ParameterStore& store) {
   size_t bytes = 0;
