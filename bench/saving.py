@@ -72,14 +72,13 @@ def configure(folder, size_bytes):
 
 
 def saves_of_sluice(folder):
-    """[(waited, written)] in seconds of the saves behind training: the last one, at the end, has nothing to hide behind."""
+    """[(waited, written)] in seconds of the saves that were done behind training: at its end they have nothing to hide behind."""
     shutil.rmtree(folder / "run", ignore_errors=True)
     done = subprocess.run([SLUICE, "train", "--config", "run.toml"], cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
-    found = [(float(waited) * SECONDS[waited_unit], float(written) * SECONDS[unit])
-             for _, written, unit, waited, waited_unit in LINE.findall(done.stderr)]
-    return found[:-1]
+    return [(float(waited) * SECONDS[waited_unit], float(written) * SECONDS[unit])
+            for _, written, unit, waited, waited_unit in LINE.findall(done.stderr[:done.stderr.rindex("\nstep ")])]
 
 
 def saves_of_torch(folder, size_bytes):
