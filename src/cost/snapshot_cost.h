@@ -26,10 +26,10 @@ struct SnapshotCost {
 // bytes within rounding of what train/buddies.h copies, times without hashing them.
 SnapshotCost snapshot_cost(const CostModel& cost, int ranks);
 
-// So many steps apart that snapshots take a hundredth of the time, if none of them were hidden; fewer where
-// ranks are lost so often, `between_losses_ns` apart (0: none was yet), that repeating steps would cost more
-// than snapshots: √(2 · snapshot · between losses) of time (J. W. Young, A first order approximation to the
-// optimum checkpoint interval, 1974).
+// So many steps apart that snapshots, each at a cost of `snapshot_ns`, are a hundredth of the time; fewer
+// where ranks are lost so often, `between_losses_ns` apart (0: none was yet), that repeating steps would cost
+// more than snapshots: √(2 · snapshot · between losses) of time (J. W. Young, A first order approximation to
+// the optimum checkpoint interval, 1974).
 int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns, int64_t between_losses_ns = 0);
 
 // "11.7 MiB of each rank to its buddy every 3 steps (2.1 ms), 46.8 MiB of host memory a rank". `every` as

@@ -64,7 +64,7 @@ std::string snapshots_text(Steps steps) {
   if (count == 0) return "";
   return text(human_count(count), ", ", base::human_bytes(static_cast<double>(last->snapshot_bytes)),
               " to buddies each, ", decimal(static_cast<double>(last->snapshot_ns) / 1e6, 1),
-              " ms beside the steps");
+              " ms of processor and wait");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct StepMetrics {
   int64_t epoch = 0;       // one more with each change of membership
   int64_t ranks = 0;       // that trained it; 0: not known, of an older program
   int64_t snapshot_bytes = 0;  // sent to buddies beside it, by all ranks; 0: no snapshot was made
-  double snapshot_ms = 0;      // that the last snapshot took beside the steps, on the slowest rank
+  double snapshot_ms = 0;      // cost of the last one (train/buddies.h), on the dearest rank
   double checkpoint_blocked_ms = 0;  // that saving held the run up since the line before, likewise
 };
 

@@ -14,6 +14,7 @@
 #include "base/json_fields.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread_time.h"
 #include "corpus/identity.h"
 #include "cost/snapshot_cost.h"
 #include "link/moved_owners.h"
@@ -107,6 +108,7 @@ Buddies::~Buddies() {
 
 void Buddies::begin(const RunState& state) {
   wait();
+  waited_ns_ = 0;
   std::string text = to_text(state);
   thread_ = std::thread([this, text = std::move(text), step = state.step] {
     try {
@@ -118,7 +120,11 @@ void Buddies::begin(const RunState& state) {
 }
 
 void Buddies::wait() {
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    const auto begin = std::chrono::steady_clock::now();
+    thread_.join();
+    waited_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  }
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
@@ -128,7 +134,6 @@ int Buddies::rank_at(int distance) const {
 }
 
 void Buddies::take(const std::string& text, int64_t step) {
-  const auto begin = std::chrono::steady_clock::now();
   const int ranks = communicator_->size();
   const auto bytes_of = [&](int rank) {
     return SliceSnapshot::bytes(store_.table(), store_.options().precision, ranks, rank);
@@ -150,7 +155,7 @@ void Buddies::take(const std::string& text, int64_t step) {
   snapshot.text_hash = base::hash_bytes(text);
   if (copied >= 0) exchange_copies(snapshot, view);
   memory.seal(snapshot);
-  spent_ns_ = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  computed_ns_ = base::thread_time_ns();  // all that this thread does
 }
 
 // A rank's slices go to its buddy, their hash behind them.
@@ -169,10 +174,10 @@ void Buddies::exchange_copies(Snapshot& snapshot, SnapshotMemory::View& view) {
                             " otherwise than they were: memory or the network is at fault"));
 }
 
-void Buddies::schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns, int64_t between_losses_ns) {
+void Buddies::schedule(int64_t done, int64_t most_cost_ns, int64_t step_ns, int64_t between_losses_ns) {
   const int64_t every = options_.every;
   next_ =
-      done + (every > 0 ? every : cost::steps_between_snapshots(most_spent_ns, step_ns, between_losses_ns));
+      done + (every > 0 ? every : cost::steps_between_snapshots(most_cost_ns, step_ns, between_losses_ns));
 }
 
 int64_t Buddies::sent_bytes() const {

@@ -43,12 +43,14 @@ class Buddies {
 
   // Whether to begin one behind `done` steps.
   bool due(int64_t done) const { return done >= next_; }
-  // What the last snapshot took of this rank's time; then, from those of all ranks, a step's and that between
-  // losses (0: none yet), when the next one is due. The same on all ranks if the times are.
-  int64_t spent_ns() const { return spent_ns_; }
+  // What the last snapshot cost this rank's step: its thread's time on a processor, and what wait() waited.
+  // Not what went on beside the step.
+  int64_t cost_ns() const { return computed_ns_ + waited_ns_; }
   // What all ranks send their buddies for one snapshot.
   int64_t sent_bytes() const;
-  void schedule(int64_t done, int64_t most_spent_ns, int64_t step_ns, int64_t between_losses_ns);
+  // From the cost on the dearest rank, a step's time and that between losses (0: none yet), when the next one
+  // is due. The same on all ranks if these are.
+  void schedule(int64_t done, int64_t most_cost_ns, int64_t step_ns, int64_t between_losses_ns);
 
  private:
   void take(const std::string& text, int64_t step);
@@ -59,7 +61,8 @@ class Buddies {
   const runtime::ParameterStore& store_;
   const Options options_;
   int64_t next_ = 0;
-  std::atomic<int64_t> spent_ns_ = 0;
+  std::atomic<int64_t> computed_ns_ = 0;
+  int64_t waited_ns_ = 0;
   std::exception_ptr failure_;  // the thread's, read behind its end
   std::thread thread_;
 };

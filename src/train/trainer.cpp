@@ -203,7 +203,7 @@ StepAgreement Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, re
   own.save = saver_->word();
   own.blocked_ns = saver_->take_blocked_ns();
   if (run_.buddies()) {
-    own.snapshot_ns = run_.buddies()->spent_ns();
+    own.snapshot_ns = run_.buddies()->cost_ns();
     own.between_losses_ns = run_.seat()->between_losses_ns();
     own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
   }
