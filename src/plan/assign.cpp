@@ -14,7 +14,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kMostTargets = 6;  // pipelines of a group
+constexpr int kMostTargets = 2;  // pipelines of a group
 
 }  // namespace
 

@@ -13,23 +13,18 @@ namespace {
 
 using cost::Wide;
 
-constexpr int64_t kParts = 16;           // of h and V
-constexpr int64_t kUsedParts = 1 << 10;  // of rooms
-constexpr int64_t kFullPart = 32;
+constexpr int64_t kParts = 16;              // of h and V
+constexpr int64_t kFullPart = 32;           // of its time that a mix whose room is all used takes longer
 constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothing
 constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
+constexpr int kStepBits = 32;
 // Lengths within an eighth of the longest are one class, whose mean stands for all.
 constexpr int64_t kClassPart = 8;
 // Of a path through several stages, what others in the way add.
 constexpr int64_t kInTheWayPart = 8;
-constexpr int64_t kLeastTimeNs = 1'000;  // that the scale begins with
-constexpr int kStepBits = 32;            // of kStep
 // A scheme is useful for a class where it costs at most a quarter more than the cheapest, by the ideal time
 // or by one that is a quarter longer.
-constexpr int64_t kUsefulPart = 5;
-constexpr int64_t kLaterPart = 4;
-// The two lengths between which schemes' times are compared, to know by which one grows faster.
-constexpr int64_t kGrownTokens = 4096;
+constexpr int64_t kUsefulPart = 4;
 
 using base::kMilli;
 using LengthClass = FluidTimes::LengthClass;
@@ -155,7 +150,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
       if (on.first == 0 && !classes.empty()) least_ns = std::min(least_ns, on.ways[on.begins[1] - 1].path_ns);
     }
   }
-  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), kLeastTimeNs);;
+  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), kMilli);;
        time_ns = static_cast<int64_t>((Wide{time_ns} * kStep >> kStepBits) + 1)) {
     times_.push_back(time_ns);
     if (time_ns > most_ns) break;
@@ -170,11 +165,13 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   by_growth_.resize(schemes.size());
   std::iota(by_growth_.begin(), by_growth_.end(), size_t{0});
   by_longest_ = by_growth_;
-  std::vector<int64_t> growth;  // to twice as many tokens, in millionths
+  // From half of what all hold to all of it, in millionths.
+  const int64_t held = *std::ranges::min_element(max_lens);
+  std::vector<int64_t> growth;
   for (size_t k = 0; k < schemes.size(); ++k) {
-    growth.push_back(static_cast<int64_t>(
-        Wide{schemes[k].floors().floor_ns(stages[k], kGrownTokens)} * base::kMicro /
-        std::max<int64_t>(1, schemes[k].floors().floor_ns(stages[k], kGrownTokens / 2))));
+    growth.push_back(
+        static_cast<int64_t>(Wide{schemes[k].floors().floor_ns(stages[k], held)} * base::kMicro /
+                             std::max<int64_t>(1, schemes[k].floors().floor_ns(stages[k], held / 2))));
   }
   std::stable_sort(by_growth_.begin(), by_growth_.end(),
                    [&](size_t a, size_t b) { return growth[a] < growth[b]; });
@@ -184,7 +181,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
 }
 
 // Classes from the longest to the first pipelines in order that hold them, pass them in time and have room.
-std::optional<int64_t> FluidTimes::used_parts(const Batch& batch, const Mix& mix,
+std::optional<int64_t> FluidTimes::used_milli(const Batch& batch, const Mix& mix,
                                               std::span<const size_t> order, int place) const {
   struct Room {
     int64_t each_ns;    // of a pipeline
@@ -227,7 +224,7 @@ std::optional<int64_t> FluidTimes::used_parts(const Batch& batch, const Mix& mix
     }
     if (left > 0) return std::nullopt;
   }
-  return static_cast<int64_t>(Wide{used_ns} * kUsedParts / all_ns);
+  return static_cast<int64_t>(Wide{used_ns} * kMilli / all_ns);
 }
 
 int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) const {
@@ -243,8 +240,8 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   if (!holds) return kNever;
   std::optional<int64_t> used;
   const auto in_time = [&](int place) {
-    std::optional<int64_t> parts = used_parts(of, mix, by_growth, place);
-    if (!parts && by_longest != by_growth) parts = used_parts(of, mix, by_longest, place);
+    std::optional<int64_t> parts = used_milli(of, mix, by_growth, place);
+    if (!parts && by_longest != by_growth) parts = used_milli(of, mix, by_longest, place);
     if (parts) used = parts;
     return parts.has_value();
   };
@@ -252,7 +249,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   int high = static_cast<int>(std::lower_bound(times_.begin(), times_.end(), limit_ns) - times_.begin());
   if (high < static_cast<int>(times_.size()) && !in_time(high)) return kNever;
   // What is looked for is mostly near the limit.
-  for (int step = 32; high - step > low; step *= 2) {
+  for (int step = 1; high - step > low; step *= 2) {
     if (!in_time(high - step))
       low = high - step;
     else
@@ -264,8 +261,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   }
   high = std::min(high, static_cast<int>(times_.size()) - 1);  // no time may be enough; the last says most
   const int64_t end_ns =
-      time_ns(high) +
-      static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kUsedParts) / kUsedParts / kFullPart);
+      time_ns(high) + static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kMilli) / kMilli / kFullPart);
   return end_ns <= limit_ns ? end_ns : kNever;
 }
 
@@ -320,7 +316,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
   if (!least) return all;
   const Batch& of = batches_[batch];
   std::vector<bool> is_useful(schemes_.size(), false);
-  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / kLaterPart}) {
+  for (const int64_t limit_ns : {least->time_ns, least->time_ns + least->time_ns / kUsefulPart}) {
     const auto at = std::lower_bound(times_.begin(), times_.end(), limit_ns);
     if (at == times_.end()) break;
     const auto place = static_cast<int>(at - times_.begin());
@@ -329,7 +325,7 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
       for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));
       for (const size_t k : all) {
         const int64_t cost = milli_ranks(of, c, k, place);
-        is_useful[k] = is_useful[k] || (cost != kNever && cost - cost / kUsefulPart <= cheapest);
+        is_useful[k] = is_useful[k] || (cost != kNever && cost - cheapest <= cheapest / kUsefulPart);
       }
     }
   }

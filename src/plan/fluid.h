@@ -40,7 +40,8 @@ class FluidTimes {
     int64_t tokens = 0;
   };
 
-  // Sequences of like lengths are one class, so that time does not depend on how many there are.
+  // Sequences of like lengths are one class, so that time does not depend on how many there are. REQUIRES: a
+  // scheme.
   FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches);
 
   size_t batches() const { return batches_.size(); }
@@ -92,8 +93,8 @@ class FluidTimes {
   int64_t capacity_ns(size_t scheme, int place) const {
     return capacity_[scheme * times_.size() + static_cast<size_t>(place)];
   }
-  // Parts of the pipelines' room that are used; nothing when there is too little.
-  std::optional<int64_t> used_parts(const Batch& batch, const Mix& mix, std::span<const size_t> order,
+  // Thousandths of the pipelines' room that are used; nothing when there is too little.
+  std::optional<int64_t> used_milli(const Batch& batch, const Mix& mix, std::span<const size_t> order,
                                     int place) const;
   // What a class costs on a scheme; kNever where it cannot be in time.
   int64_t milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const;

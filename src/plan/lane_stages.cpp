@@ -332,29 +332,30 @@ StagedPacker::Ends StagedPacker::score(Deadline& deadline) {
 }
 
 // Tries are ranked by the hope that dealing again makes up for half of what the last lane ends later than the
-// mean, and are dealt again while the mean is better than the best plan.
+// mean, and are dealt again if the mean is better than the best plan.
 TimedUnits StagedPacker::run() {
-  constexpr int kRounds = 3;
   constexpr size_t kAgain = 2;
   const Seeds seeds = packing_.options.seeds;
   const int64_t ideal_ns = widths_.ideal_ns();
   std::vector<std::pair<Ends, Deadline>> tries;
-  // How much later than ideal, in thousandths, and which part of that a ring must take to be a long one.
-  for (const auto& [above, part] : {std::pair(10, 8), {50, 8}, {100, 0}, {400, 0}, {400, 2}}) {
-    const int64_t end_ns = ideal_ns + ideal_ns * above / base::kMilli;
-    Deadline deadline{.end_ns = end_ns,
-                      .long_ns = part == 0 || !seeds.has(Seed::kLongTogether) ? end_ns : end_ns / part,
-                      .late_ns = {}};
-    const Ends ends = score(deadline);
-    if (best_->makespan_ns - ideal_ns < ideal_ns / kNegligiblePart) return std::move(*best_);
-    const bool same = !tries.empty() && tries.back().first == ends;
-    if (!same) tries.emplace_back(ends, std::move(deadline));
+  // From a little later than ideal to half as late again; long rings together, and not.
+  for (int64_t rise_ns = 1 + ideal_ns / (2 * kFirstRisePart); rise_ns < ideal_ns; rise_ns *= 4) {
+    const int64_t end_ns = ideal_ns + rise_ns;
+    for (const bool together : {true, false}) {
+      if (together && !seeds.has(Seed::kLongTogether)) continue;
+      Deadline deadline{
+          .end_ns = end_ns, .long_ns = together ? widths_.most_ns(end_ns) : end_ns, .late_ns = {}};
+      const Ends ends = score(deadline);
+      if (best_->makespan_ns - ideal_ns < ideal_ns / kNegligiblePart) return std::move(*best_);
+      const bool same = !tries.empty() && tries.back().first == ends;
+      if (!same) tries.emplace_back(ends, std::move(deadline));
+    }
   }
   std::stable_sort(tries.begin(), tries.end(),
                    [](const auto& a, const auto& b) { return a.first.hope_ns() < b.first.hope_ns(); });
   tries.resize(std::min(tries.size(), seeds.has(Seed::kLearning) ? kAgain : 0));
   for (auto& [ends, deadline] : tries) {
-    for (int round = 1; round < kRounds && ends.mean_ns < best_->makespan_ns; ++round) ends = score(deadline);
+    if (ends.mean_ns < best_->makespan_ns) score(deadline);
   }
   return std::move(*best_);
 }

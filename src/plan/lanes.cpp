@@ -16,6 +16,8 @@ namespace sluice::plan {
 namespace {
 
 constexpr int kMostShifts = 30;  // of widths, in a search
+// Of the goal, that sequences inside nodes may take at most: finer cuts cost more than they even out.
+constexpr int64_t kFinestPart = 8;
 
 // Sequences that take as many lanes.
 struct Width {
@@ -116,11 +118,12 @@ std::optional<std::vector<strategy::Unit>> LanePacker::run() const {
     consider(widths_.choose({.in_node_ns = goal_ns / 2, .goal_ns = goal_ns}));
     if (near(best_ns(), goal_ns) || !heeds_goal || enough()) break;
   }
-  for (const int part : {4, 8, 1, 0}) {
-    if (enough() || !seeds.has(Seed::kLimits)) break;
-    const int64_t limit_ns = part == 0 ? std::numeric_limits<int64_t>::max() : goal_ns / part;
-    consider(widths_.choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
-  }
+  const auto cut_inside_to = [&](int64_t limit_ns) {
+    if (!enough() && seeds.has(Seed::kLimits))
+      consider(widths_.choose({.in_node_ns = limit_ns, .goal_ns = goal_ns}));
+  };
+  for (int64_t part = 1; part <= kFinestPart; part *= 2) cut_inside_to(goal_ns / part);
+  cut_inside_to(std::numeric_limits<int64_t>::max());
   if (!best) return std::nullopt;
   if (rule == PackRule::kThorough && seeds.has(Seed::kShifts)) {
     int tries = kMostShifts;

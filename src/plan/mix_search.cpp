@@ -10,11 +10,10 @@
 namespace sluice::plan {
 namespace {
 
-constexpr size_t kIdealBatches = 8;   // whose ideal shares are rounded
-constexpr size_t kPairs = 16;         // of schemes, for each of these
-constexpr size_t kMostRounded = 4;    // schemes of one ideal whose pipelines are rounded up and down
-constexpr size_t kClimbBatches = 24;  // that moves are judged by
-constexpr int kMostSweeps = 12;
+constexpr size_t kIdealBatches = 8;     // whose ideal shares are rounded
+constexpr size_t kPairs = 16;           // of schemes, for each of these
+constexpr size_t kMostRounded = 4;      // schemes of one ideal whose pipelines are rounded up and down
+constexpr size_t kClimbBatches = 24;    // that moves are judged by
 constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
@@ -179,7 +178,7 @@ std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least
     if (total < kNone) found.push_back(mix);
     // A start without a total was rated before or holds too little: its neighbours are compared by one batch.
     int64_t limit_ns = total < kNone ? total + total / kRunnerUpPart : 0;
-    for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+    while (true) {
       int64_t least = total;
       Mix best;
       for (Mix& next : neighbours(mix)) {

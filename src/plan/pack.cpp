@@ -64,13 +64,9 @@ std::optional<TimedUnits> pack_by_table(Packing& packing) {
 // cost to time, few micro-batches in any order are the best of one lane without stages, and passes are left
 // as they are.
 int64_t most_cells(PackRule rule, const strategy::Scheme& scheme) {
-  if (scheme.share > 1 || (scheme.cp == 1 && scheme.pp == 1)) return 0;
-  switch (rule) {
-    case PackRule::kOurs: return 0;
-    case PackRule::kThorough: return scheme.cp > 1 ? 0 : 2'000;
-    case PackRule::kFew: return 40'000;
-  }
-  return 0;
+  constexpr int64_t kMost = 8'000;
+  if (rule == PackRule::kOurs || scheme.share > 1 || (scheme.cp == 1 && scheme.pp == 1)) return 0;
+  return scheme.cp == 1 || rule == PackRule::kFew ? kMost : 0;
 }
 
 }  // namespace

@@ -13,10 +13,6 @@ namespace {
 
 using strategy::Unit;
 
-// That every sequence takes, at most the lanes that share parameters, which they do where memory is short:
-// wide units fill what single lanes would each leave a little of.
-constexpr int kLeastLanes[] = {1, 2, 4, 8};
-
 using SharedOut = std::vector<std::vector<int>>;  // by pass, places of sequences, ascending
 using Filled = std::vector<FilledPass>;
 
@@ -49,6 +45,9 @@ class PassPacker {
   int places() const { return static_cast<int>(packing_.lengths.size()); }
   int64_t length(int place) const { return packing_.length(place); }
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
+  // The most that every sequence may have to take. Lanes share parameters where memory is short: wide units
+  // fill what single lanes would each leave a little of.
+  int widest_least_lanes() const { return std::min(scheme_.scheme().share, packing_.node_lanes()); }
   // Where all lanes of one stage share, one pass follows the other: what is left for one is what the others
   // leave.
   bool in_turn() const { return scheme_.scheme().share == lanes() && scheme_.scheme().pp == 1; }
@@ -59,8 +58,7 @@ class PassPacker {
     for (int passes = fewest; passes <= most && !enough(); ++passes) {
       if (least_ns(packing_.lengths) + passes * scheme_.micro_batch_ns() >= best_ns_) break;
       for (const SharedOut& shared_out : ways(passes)) {
-        for (const int least_lanes : kLeastLanes) {
-          if (least_lanes > scheme_.scheme().share || enough()) break;
+        for (int least_lanes = 1; least_lanes <= widest_least_lanes() && !enough(); least_lanes *= 2) {
           if (!consider(filled(shared_out, best_ns_, least_lanes), shared_out)) continue;
           most = std::min(most, passes + 1);
           if (!in_turn()) break;  // wider units mostly save passes

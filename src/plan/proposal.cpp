@@ -23,7 +23,6 @@ constexpr size_t kFinalists = 4;  // that it yields beside what it starts from
 constexpr size_t kUniform = 8;    // of one scheme each
 constexpr size_t kProbed = 6;     // for each place, until one of them is best
 constexpr size_t kTries = 3;      // for each place at the end
-constexpr int kSweeps = 3;        // over all places
 constexpr int kMostRanks = 1024;  // of a part
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
@@ -95,7 +94,9 @@ class Portfolio {
     judge_all_shared();
     while (static_cast<int>(members_.size()) < options_.max_strategies && add_member()) {
     }
-    for (int sweep = 0; sweep < kSweeps * options_.thoroughness && improve_members(); ++sweep) {
+    for (int64_t before_ns = std::numeric_limits<int64_t>::max(); sum(best()) < before_ns;) {
+      before_ns = sum(best());
+      improve_members();
     }
     while (exchange_member()) {
     }
@@ -130,7 +131,7 @@ class Portfolio {
   std::vector<size_t> ranking(const std::vector<int64_t>& best_ns, size_t place) const;
   size_t leader(const std::vector<int64_t>& best_ns, size_t place);
   bool add_member();
-  bool improve_members();
+  void improve_members();
   bool exchange_member();
   void drop_idle_members();
 
@@ -230,16 +231,12 @@ bool Portfolio::add_member() {
 }
 
 // Place by place what is best beside the others.
-bool Portfolio::improve_members() {
-  bool improved = false;
+void Portfolio::improve_members() {
   for (size_t place = 0; place < members_.size(); ++place) {
     const std::vector<int64_t> rest_ns = best_without(place);
     widen(rest_ns, place);
-    const size_t next = leader(rest_ns, place);
-    improved = improved || next != members_[place];
-    members_[place] = next;
+    members_[place] = leader(rest_ns, place);
   }
-  return improved;
 }
 
 // The first exchange or addition that gains by plans alone, place by place.

@@ -187,7 +187,7 @@ int64_t SchemeFloors::path_ns(int64_t length) const {
 
 namespace {
 
-constexpr int64_t kRoundingNs = 4;  // of cells, with and without a sequence
+constexpr int64_t kRoundingNs = 2 * 2;  // of two cells, with and without a sequence
 
 int64_t without_constant_ns(const cost::Quadratic& of, const cost::Work& work) {
   return of.of_work(work) - of.c_ns;

@@ -15,11 +15,7 @@ namespace {
 
 constexpr int64_t kUnits = 8;  // in a step, at least
 constexpr int64_t kFront = 5;  // of what else the lanes of a ring run this part comes before it
-// A ring that leaves its lanes idle counts as if it kept them busy for at least this part of the step.
-constexpr int64_t kLeastBusyPart = 8;
-// What a unit that ends too late, or is larger than a ring's share of the credit, costs beside one that fits:
-// more than any that fits, so that it is taken only where none does.
-constexpr int64_t kTooLateTimes = 8;
+// What a unit that is larger than a ring's share of the credit costs at least beside one that fits.
 constexpr int64_t kTooLargeHalves = 3;
 
 }  // namespace
@@ -118,9 +114,10 @@ int StageWidths::width_of(int place, int64_t end_ns) const {
       return true;
     }
     // Idle time counts, for lanes that have several of them once.
-    const int64_t idle_ns = std::min(room(passage, end_ns).idle_ns, end_ns - end_ns / kLeastBusyPart);
+    const int64_t idle_ns = room(passage, end_ns).idle_ns;
     cost::Wide ns = cost::Wide{passage.unit_ns} * width * end_ns / std::max<int64_t>(1, end_ns - idle_ns);
-    if (passage.path_ns() > end_ns) ns = ns * passage.path_ns() / end_ns * kTooLateTimes;
+    // One that ends late counts at least twice.
+    if (passage.path_ns() > end_ns) ns = 2 * ns * passage.path_ns() / end_ns;
     if (work.tokens > ring_tokens_) ns = std::max(ns * kTooLargeHalves / 2, ns * work.tokens / ring_tokens_);
     if (best == 0 || ns < best_ns) {
       best = width;
