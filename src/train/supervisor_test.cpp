@@ -48,14 +48,19 @@ class Supervisors : public ::testing::Test {
     for (int rank = 0; rank < ranks; ++rank) {
       listeners.push_back(transport::listen_at("127.0.0.1"));
       ports_.push_back(transport::port_of(listeners.back()));
+      listening_.push_back(listeners.back().fd());
     }
     for (int rank = 0; rank < ranks; ++rank)
       start_one(rank, listeners[static_cast<size_t>(rank)], false, work);
+    listening_.clear();
   }
 
   void start_one(int rank, const transport::Socket& listener, bool joins, const Work& work) {
     const pid_t process = fork();
     if (process == 0) {
+      for (const int other : listening_) {
+        if (other != listener.fd()) ::close(other);  // who is killed must not be reached through this process
+      }
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       SupervisorOptions options{.run_directory = folder_, .work = work};
       options.launch = {.launcher = transport::Launcher::kSluice,
@@ -120,6 +125,7 @@ class Supervisors : public ::testing::Test {
   const std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / base::text("supervisor-test-", getpid());
   std::vector<int> ports_;
+  std::vector<int> listening_;  // while start() holds all listeners
   std::map<pid_t, int> processes_;
 };
 
