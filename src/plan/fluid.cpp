@@ -16,6 +16,7 @@ using cost::Wide;
 constexpr int64_t kParts = 16;              // of h and V
 constexpr int64_t kFullPart = 32;           // of its time that a mix whose room is all used takes longer
 constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothing
+constexpr int64_t kLeastTimeNs = 1'000;     // that the scale begins with
 constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
 constexpr int kStepBits = 32;
 // Lengths within an eighth of the longest are one class, whose mean stands for all.
@@ -150,7 +151,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
       if (on.first == 0 && !classes.empty()) least_ns = std::min(least_ns, on.ways[on.begins[1] - 1].path_ns);
     }
   }
-  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), kMilli);;
+  for (int64_t time_ns = std::max<int64_t>(std::min(least_ns, most_ns), kLeastTimeNs);;
        time_ns = static_cast<int64_t>((Wide{time_ns} * kStep >> kStepBits) + 1)) {
     times_.push_back(time_ns);
     if (time_ns > most_ns) break;
@@ -240,10 +241,10 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns) 
   if (!holds) return kNever;
   std::optional<int64_t> used;
   const auto in_time = [&](int place) {
-    std::optional<int64_t> parts = used_milli(of, mix, by_growth, place);
-    if (!parts && by_longest != by_growth) parts = used_milli(of, mix, by_longest, place);
-    if (parts) used = parts;
-    return parts.has_value();
+    std::optional<int64_t> milli = used_milli(of, mix, by_growth, place);
+    if (!milli && by_longest != by_growth) milli = used_milli(of, mix, by_longest, place);
+    if (milli) used = milli;
+    return milli.has_value();
   };
   int low = -1;
   int high = static_cast<int>(std::lower_bound(times_.begin(), times_.end(), limit_ns) - times_.begin());

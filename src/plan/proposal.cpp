@@ -94,10 +94,13 @@ class Portfolio {
     judge_all_shared();
     while (static_cast<int>(members_.size()) < options_.max_strategies && add_member()) {
     }
-    for (int64_t before_ns = std::numeric_limits<int64_t>::max(); sum(best()) < before_ns;) {
-      before_ns = sum(best());
+    int64_t before_ns = 0;
+    int64_t now_ns = sum(best());
+    do {
+      before_ns = now_ns;
       improve_members();
-    }
+      now_ns = sum(best());
+    } while (now_ns < before_ns);
     while (exchange_member()) {
     }
     drop_idle_members();

@@ -108,7 +108,6 @@ Buddies::~Buddies() {
 
 void Buddies::begin(const RunState& state) {
   wait();
-  waited_ns_ = 0;
   std::string text = to_text(state);
   thread_ = std::thread([this, text = std::move(text), step = state.step] {
     try {
@@ -123,7 +122,7 @@ void Buddies::wait() {
   if (thread_.joinable()) {
     const auto begin = std::chrono::steady_clock::now();
     thread_.join();
-    waited_ns_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+    waited_ns_ = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   }
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
