@@ -2,8 +2,8 @@
 // model to them; briefly before a run, longer and at more lengths for `sluice profile`.
 //
 // All ranks work at once, as they do in training, so what ranks take from each other (cores, memory
-// bandwidth) is in the numbers; a schedule with many bubbles runs a little faster than predicted. TP groups
-// are real ones, aligned blocks of ranks: waiting for each other is part of a layer's time.
+// bandwidth) is in the numbers (graph/shared_cores.h: what a step takes in which some of them wait). TP
+// groups are real ones, aligned blocks of ranks: waiting for each other is part of a layer's time.
 #pragma once
 
 #include <c10/core/Device.h>

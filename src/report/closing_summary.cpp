@@ -113,8 +113,11 @@ std::string closing_summary(const RunData& run) {
     const double ratio = median(steps, [](auto& step) {
       return static_cast<double>(step.time_ns) / static_cast<double>(step.predicted_ns);
     });
+    const double spread = median(steps, [&](auto& step) {
+      return std::abs(ratio * static_cast<double>(step.predicted_ns) / static_cast<double>(step.time_ns) - 1);
+    });
     add("prediction", text("off by ", decimal(100 * error, 1), " % (median); steps take ", decimal(ratio, 3),
-                           " of it (median)"));
+                           " of it and are ", decimal(100 * spread, 1), " % off that (medians)"));
   }
   add("link exposed", median_share(steps, &StepRecord::link_exposed_ns, 1));
   add("engine overhead", median_share(steps, &StepRecord::overhead_ns, 2));

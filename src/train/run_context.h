@@ -34,6 +34,7 @@ class RunContext {
   Control& control() { return peers_.control(); }
   Activity& activity() { return control().activity(); }
   int rank() const { return options_.launch.rank; }
+  int local_ranks() const { return options_.launch.local_size; }  // of this machine
   transport::Launcher launcher() const { return options_.launch.launcher; }
   const config::RunConfig& config() const { return options_.config; }  // with "auto" resolved
   // What `text` of the configuration or the command line names.

@@ -7,7 +7,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "graph/shared_cores.h"
 #include "ops/attention_count.h"
+#include "profile/machine.h"
 #include "report/plan_table.h"
 #include "train/learning_rate.h"
 #include "train/reporter.h"
@@ -37,6 +39,7 @@ class Trainer::Impl {
   PlannedStep plan_next();
   runtime::StepResult train(const PreparedStep& step);
   runtime::AdamW optimizer(int64_t step) const;
+  int64_t predicted_ns(const PreparedStep& step) const;
   report::StepMetrics metrics_of(const PreparedStep& step, const runtime::StepResult& result) const;
   StepAgreement agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics);
   void require_good(const runtime::StepResult& result, int64_t step);
@@ -77,7 +80,7 @@ std::string Trainer::Impl::describe_first_step() {
     step = prepare_step(run_.planning(), blend, batch.step, batch.samples, graph::Purpose::kTrain);
   });
   run_.peers().leave();
-  return report::plan_table(step.plan, step.graph.makespan_ns);
+  return report::plan_table(step.plan, predicted_ns(step));
 }
 
 void Trainer::Impl::run() {
@@ -178,6 +181,14 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   return adam;
 }
 
+// "auto" measures with all ranks at work.
+int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
+  if (!run_.device().device().is_cpu() || config_.parallel.calibration != "auto") {
+    return step.graph.makespan_ns;
+  }
+  return graph::makespan_on_cores_ns(step.graph, run_.local_ranks(), profile::this_machine().cores);
+}
+
 // All that one rank knows of a step; agree() and the clock tell the rest.
 report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
                                               const runtime::StepResult& result) const {
@@ -188,7 +199,7 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
   metrics.sequences = static_cast<int64_t>(step.plan.sequences.size());
   metrics.strategy = strategy::to_text(step.plan.strategy());
   metrics.fallback = step.fallback;
-  metrics.predicted_ms = report::milliseconds(step.graph.makespan_ns);
+  metrics.predicted_ms = report::milliseconds(predicted_ns(step));
   metrics.predicted_peak_bytes = step.predicted_peak_bytes;
   metrics.planning_ms = report::milliseconds(step.plan.planning_ns);
   metrics.gap_ppm = step.plan.gap_ppm();
