@@ -161,6 +161,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=pathlib.Path, help="write elastic.md here")
     options = parser.parse_args()
+    if options.results:
+        options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sluice-elastic-", ignore_cleanup_errors=True) as folder:
         options.config = options.given or write_run(pathlib.Path(folder))
         written = page(options, *measure(options, pathlib.Path(folder)))
