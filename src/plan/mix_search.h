@@ -16,13 +16,14 @@ class MixSearch {
   // What it is made from must outlive it.
   MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& fluid, int ranks);
 
+  // Mixes of one scheme each, of those that pay, the least first by their estimates.
+  std::vector<Mix> uniform(size_t most);
+
   // Good mixes: those that most lower the sum over batches of the least time, where `best_ns` is each batch's
   // least so far (FluidTimes::kNever: none). Every one holds `least_max_len` tokens. `from` and the best
   // `starts` of all starting points, each mostly of another scheme, are improved by moves until none helps:
   // pipelines of one scheme replaced by as many ranks of another, one at a time, in powers of two, and all.
   // Returns what was started from, then the `most` best, which may be among it.
-  // Mixes of one scheme each, of those that pay, the least first by their estimates.
-  std::vector<Mix> uniform(size_t most);
   std::vector<Mix> find(std::span<const int64_t> best_ns, int64_t least_max_len, std::span<const Mix> from,
                         size_t starts, size_t most);
 
