@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
+#include "plan/precision.h"
 #include "published/paper_plan.h"
 #include "published/paper_propose.h"
 
@@ -135,6 +137,59 @@ std::vector<int64_t> beside_schedules(const plan::PlannerOptions& options, const
   return beside_ns;
 }
 
+plan::Planner planner_under(const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  plan::PlannerOptions options;
+  options.world_size = task.world_size;
+  options.candidates = choices.strategies.empty() ? plan::strategies_of(propose(task)) : choices.strategies;
+  check_lanes(options.candidates, choices.method);
+  if (!choices.strategies.empty()) check_heads(options.candidates, task);
+  check_selection(choices, options.candidates.size());
+  options.policies = candidate_policies(task, options.candidates);
+  options.method = planner_method(choices.method, task.seed);
+  options.selection = choices.selection;
+  options.fixed_candidate = choices.fixed_candidate;
+  const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
+  options.beside_ns = beside_schedules(options, cost, task);
+  return plan::Planner(std::move(options), cost);
+}
+
+// Of some evenly spread sample batches, by the clock, which knows of copies; nothing where one is not held.
+std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask& task) {
+  constexpr size_t kMost = 8;
+  const model::ParameterTable table =
+      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+  const size_t all = task.sample_batches.size();
+  const size_t count = std::min(all, kMost);
+  int64_t sum_ns = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const std::vector<int64_t>& lengths = task.sample_batches[(2 * i + 1) * all / (2 * count)];
+    const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(lengths));
+    if (!plan) return std::nullopt;
+    sum_ns += plan->estimated_ns + beside_schedule_ns(*plan, table, planner.cost(), task.world_size);
+  }
+  return sum_ns;
+}
+
+// The planner that offloads what is always hidden, where that makes steps shorter.
+std::optional<plan::Planner> planner_with_fewer_lanes(const plan::Planner& planner,
+                                                      const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  const bool chooses = choices.hides_offload && choices.offload_saves_lanes && !choices.policies.empty() &&
+                       choices.method == Method::kOurs && !task.sample_batches.empty();
+  if (!chooses) return std::nullopt;
+  PlanningTask offloading = task;
+  strategy::MemoryPolicy& first = offloading.choices.policies.front();
+  first.offload_permille =
+      plan::hidden_permille(task.cost.under(first), planner.options().candidates, task.world_size);
+  if (first.offload_permille == 0) return std::nullopt;
+  plan::Planner other = planner_under(offloading);
+  const std::optional<int64_t> before_ns = steps_ns(planner, task), after_ns = steps_ns(other, task);
+  if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart)
+    return std::nullopt;
+  return other;
+}
+
 void refuse_small_host(const plan::Planner& planner, int64_t length) {
   const plan::PlannerOptions& options = planner.options();
   if (options.policies.empty()) return;
@@ -193,20 +248,9 @@ std::vector<plan::Proposal> propose(const PlanningTask& task) {
 }
 
 plan::Planner make_planner(const PlanningTask& task) {
-  const PlannerChoices& choices = task.choices;
-  plan::PlannerOptions options;
-  options.world_size = task.world_size;
-  options.candidates = choices.strategies.empty() ? plan::strategies_of(propose(task)) : choices.strategies;
-  check_lanes(options.candidates, choices.method);
-  if (!choices.strategies.empty()) check_heads(options.candidates, task);
-  check_selection(choices, options.candidates.size());
-  options.policies = candidate_policies(task, options.candidates);
-  options.method = planner_method(choices.method, task.seed);
-  options.selection = choices.selection;
-  options.fixed_candidate = choices.fixed_candidate;
-  const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
-  options.beside_ns = beside_schedules(options, cost, task);
-  return plan::Planner(std::move(options), cost);
+  plan::Planner planner = planner_under(task);
+  std::optional<plan::Planner> other = planner_with_fewer_lanes(planner, task);
+  return other ? std::move(*other) : std::move(planner);
 }
 
 void require_context(const plan::Planner& planner, int64_t context_length) {

@@ -28,6 +28,9 @@ struct PlannerChoices {
   // Second among them one more, where it makes a candidate hold the context: offloading a share whose copies
   // a layer's forward hides (plan/offload.h). Without policies it does nothing.
   bool hides_offload = false;
+  // The first of them offloads a share that is always hidden, where by plans of sample batches steps then end
+  // sooner: lanes hold more, so that fewer do. For method ours; without sample batches it does nothing.
+  bool offload_saves_lanes = false;
   cost::ExchangeSet exchanges;  // of units on several lanes
 };
 

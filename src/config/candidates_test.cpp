@@ -86,6 +86,21 @@ TEST(Candidates, AreProposedUnderTheFirstMemoryPolicyThatHoldsTheContext) {
   EXPECT_EQ(planner.options().policies, saving.choices.policies);
 }
 
+TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
+  PlanningOptions options{.gpus = 8, .cluster = "h100x8", .model = "llama-13b", .tokens_per_step = 200'000};
+  const auto policy = [&](PlannerChoices choices) {
+    std::vector<int32_t> lengths;
+    for (int32_t i = 0; i < 400; ++i) lengths.push_back(300 + i * i % 3000 + (i % 40 == 0 ? 12'000 : 0));
+    return make_planner(task_of(resolve_planning(options, lengths), std::move(choices))).cost().policy();
+  };
+  PlannerChoices choices{.policies = {{}, {.recompute = true}}, .hides_offload = true};
+  EXPECT_TRUE(policy(choices).keeps_all()) << "a CPU's memory is the host's";
+  choices.offload_saves_lanes = true;
+  EXPECT_GT(policy(choices).offload_permille, 0);
+  choices.hides_offload = false;
+  EXPECT_TRUE(policy(choices).keeps_all()) << "the user said how much is offloaded";
+}
+
 TEST(Candidates, RefusesCountsUnderOneAndChoicesThatAreNotThere) {
   EXPECT_THROW(propose(task({.max_strategies = 0})), base::InputError);
   EXPECT_THROW(propose(task({.max_cp = -1})), base::InputError);

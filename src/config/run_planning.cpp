@@ -118,6 +118,7 @@ PlannerChoices choices_of(const RunConfig& config, int world_size) {
                          .method = parse_method(parallel.method),
                          .policies = memory_policies(config.memory),
                          .hides_offload = config.memory.offload == "auto",
+                         .offload_saves_lanes = !is_local(config.cluster),
                          .exchanges = cost::parse_exchange_set(parallel.exchange)};
   choices.max_cp = choices.method == Method::kOurs ? parallel.max_cp : 1;
   choices.share = parallel.share;

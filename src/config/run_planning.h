@@ -20,7 +20,8 @@ std::vector<strategy::Strategy> configured_strategies(const RunConfig& config, i
 // TP degrees that calibration must cover: the configured strategies', or all that "auto" may propose.
 std::vector<int> tensor_parallel_degrees(const RunConfig& config, int world_size);
 
-// The sections parallel and memory. InputError as configured_strategies and for an unknown method.
+// The sections parallel and memory. On another cluster than "local" offload may save lanes; here that is for
+// who knows the device to say: a CPU's memory is the host's. InputError as configured_strategies and for an unknown method.
 PlannerChoices choices_of(const RunConfig& config, int world_size);
 
 // The same machine for what a run trains on: heads take the time of tokens that have a loss, and stages are

@@ -41,15 +41,22 @@ OffloadChoice choose_offload(const OffloadProblem& problem) {
 
 namespace {
 
-// Whether the first block's forward takes as long as its copies, on as many lanes as the sequence needs.
-bool hides(const cost::CostModel& cost, const SchemeCost& scheme, int64_t length) {
+constexpr int kStepPermille = 50;
+
+// Whether the first block's forward of a lane's work takes as long as its copies.
+bool hides(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::Work& work) {
+  const int64_t first = cost.program().blocks().begin;
+  const int64_t layer_ns = cost.cell_ns(scheme, cost::CellKind::kForward, {first, first + 1}, work);
+  const int64_t bytes = cost::MemoryCost(cost, scheme).offloaded_bytes(first, work.tokens);
+  return cost.options().host.of_bytes(bytes) <= layer_ns;
+}
+
+// The same on as many lanes as a sequence needs.
+bool hides(const SchemeCost& scheme, int64_t length) {
   const int lanes = scheme.fewest_lanes(length);
   const int64_t tokens = (length + lanes - 1) / lanes;
-  const int64_t first = cost.program().blocks().begin;
-  const int64_t layer_ns = cost.cell_ns(scheme.scheme(), cost::CellKind::kForward, {first, first + 1},
-                                        cost::Work::of_lane(tokens, length, lanes, cost.window()));
-  return cost.options().host.of_bytes(
-             cost::MemoryCost(cost, scheme.scheme()).offloaded_bytes(first, tokens)) <= layer_ns;
+  return hides(scheme.cost(), scheme.scheme(),
+               cost::Work::of_lane(tokens, length, lanes, scheme.cost().window()));
 }
 
 }  // namespace
@@ -57,17 +64,33 @@ bool hides(const cost::CostModel& cost, const SchemeCost& scheme, int64_t length
 std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost,
                                                      std::span<const strategy::Strategy> strategies,
                                                      int world_size, int64_t length) {
-  constexpr int kStepPermille = 50;
   for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
     const cost::CostModel under = cost.under({cost.policy().recompute, permille});
     for (const strategy::Strategy& strategy : strategies) {
       for (const strategy::Pipeline& pipeline : strategy.pipelines) {
         const SchemeCost scheme(pipeline.scheme, under, world_size);
-        if (scheme.max_len_tokens() >= length && hides(under, scheme, length)) return under.policy();
+        if (scheme.max_len_tokens() >= length && hides(scheme, length)) return under.policy();
       }
     }
   }
   return std::nullopt;
+}
+
+int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
+                    int world_size) {
+  int hidden = 0;
+  for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
+    const cost::CostModel under = cost.under({cost.policy().recompute, permille});
+    for (const strategy::Strategy& strategy : strategies) {
+      for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+        const SchemeCost scheme(pipeline.scheme, under, world_size);
+        if (!hides(under, pipeline.scheme, {.tokens = scheme.lane_max_len_tokens(), .squares = 0}))
+          return hidden;
+      }
+    }
+    hidden = permille;
+  }
+  return hidden;
 }
 
 int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,

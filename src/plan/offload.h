@@ -39,6 +39,11 @@ std::optional<strategy::MemoryPolicy> hidden_offload(const cost::CostModel& cost
                                                      std::span<const strategy::Strategy> strategies,
                                                      int world_size, int64_t length);
 
+// The largest share, in thousandths and in the same steps, whose copies a layer's forward hides under every
+// scheme of the strategies while lanes are full of short sequences, which hide least; 0: not even the first.
+int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
+                    int world_size);
+
 // The least host memory, of a rank, with which some pipeline of the strategies would hold a sequence of
 // `length` tokens under the model's policy; 0: none would with any.
 int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,

@@ -85,5 +85,21 @@ TEST(Offload, HiddenShareIsTheLeastThatHolds) {
   EXPECT_FALSE(hidden_offload(cost::CostModel(options), strategies, 1, held + 1));
 }
 
+TEST(Offload, ShareThatIsAlwaysHiddenGrowsWithTheHostsLink) {
+  cost::CostModel::Options options = test_cost().options();
+  const std::vector<strategy::Strategy> strategies{strategy::parse_strategy("<1,2,1> + 2x<1,1,1>", 4)};
+  int before = 0;
+  for (const int shift : {20, 24, 26, 28, 30, 40}) {
+    options.host = {0, int64_t{1} << shift};
+    const int hidden = hidden_permille(cost::CostModel(options), strategies, 4);
+    EXPECT_GE(hidden, before) << shift;
+    EXPECT_EQ(hidden % 50, 0);
+    before = hidden;
+  }
+  EXPECT_EQ(before, 1000);
+  options.host = {int64_t{1} << 40, int64_t{1} << 40};
+  EXPECT_EQ(hidden_permille(cost::CostModel(options), strategies, 4), 0) << "a latency above any layer's time";
+}
+
 }  // namespace
 }  // namespace sluice::plan

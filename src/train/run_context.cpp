@@ -118,8 +118,10 @@ void RunContext::open_planner() {
   memory.reduce_bytes = config::reduce_bytes(config_.train);
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control().together("planning", [&] {
-    planner_ = config::make_planner(
-        config::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size));
+    config::PlanningTask task =
+        config::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size);
+    task.choices.offload_saves_lanes = !device_->device().is_cpu();
+    planner_ = config::make_planner(task);
     table_.program = planner_->cost().program();
     config::require_context(*planner_, data_->longest_sequence());
     config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
