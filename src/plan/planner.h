@@ -77,8 +77,8 @@ class Planner {
   // pull, push and update; `lower_bound_ns` is what no plan of any candidate that the selection allows can
   // beat (0 where the method knows none). `candidates` holds those that hold the batch, in the order in which
   // they were looked at, with what is beside their schedules; with ours() one that its bound ruled out stands
-  // with its bound. Micro-batches that fit under an earlier policy than their step's are given it where the
-  // schedule gains. Thread-safe.
+  // with its bound, and one that was given up with what it would not end below. Micro-batches that fit under
+  // an earlier policy than their step's are given it where the schedule gains. Thread-safe.
   base::Feasible<strategy::StepPlan> try_plan(int64_t step,
                                               const std::vector<strategy::Sequence>& sequences) const;
   // The same, where nothing else is left to try: InfeasibleError.

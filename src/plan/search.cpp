@@ -206,7 +206,10 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   if (strategy_->pipelines.size() == 1) below_ns_ = below_ns;
   const int64_t goal_ns = bound_->lower_ns + bound_->lower_ns / kNegligiblePart;
   if (packed_.pipelines.empty()) packed_ = pack_and_improve(start(), goal_ns, PackRule::kOurs);
-  if (packed_.end_ns() == kNever) packed_ = {};
+  if (packed_.end_ns() == kNever) {
+    packed_ = {};
+    given_up_ns_ = below_ns;
+  }
   if (effort == Effort::kQuick || end_ns() <= goal_ns || packed_.pipelines.empty()) return packed_.pipelines;
   const auto consider = [&](Assignment assignment, PackRule rule) {
     Packed next = pack_and_improve(std::move(assignment), goal_ns, rule);

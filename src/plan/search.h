@@ -1,6 +1,7 @@
 // The search for a plan of one candidate strategy: bound, dispatch, pack, and again with what packing told.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -58,8 +59,10 @@ class CandidateSearch {
   const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = kNever);
   // What run() found last; nothing yet: kNever.
   int64_t end_ns() const { return packed_.pipelines.empty() ? kNever : packed_.end_ns(); }
-  // The same, or the bound while nothing is found.
-  int64_t known_ns() const { return packed_.pipelines.empty() ? bound_->lower_ns : packed_.end_ns(); }
+  // The same; while nothing is found the bound, or what it was given up for.
+  int64_t known_ns() const {
+    return packed_.pipelines.empty() ? std::max(bound_->lower_ns, given_up_ns_) : packed_.end_ns();
+  }
 
  private:
   // A packed assignment, and what it packs.
@@ -99,6 +102,7 @@ class CandidateSearch {
   std::optional<Bound> bound_;
   Packed packed_;
   int64_t below_ns_ = kNever;  // of a pipeline
+  int64_t given_up_ns_ = 0;    // run()'s below_ns, when nothing was found below it
   struct Known {
     int64_t enough_ns = 0;
     PackedPipeline packed;

@@ -151,6 +151,17 @@ TEST(Search, CandidatesThatCannotWinAreNotPlannedAndTheBestStays) {
   }
 }
 
+TEST(Search, CandidateThatIsGivenUpIsKnownToEndNoSooner) {
+  const cost::CostModel cost = test_cost();
+  const Planner planner = planner_of("<1,4,1>", cost);
+  const SortedBatch batch(std::vector<int64_t>(40, planner.max_len_tokens() / 2));
+  CandidateSearch search(planner.options().candidates.front(), planner.schemes(), batch);
+  const int64_t below_ns = *search.lower_bound_ns() + 1;
+  ASSERT_TRUE(search.run(Effort::kQuick, below_ns).empty()) << "a bound that a plan attains shows nothing";
+  EXPECT_EQ(search.end_ns(), CandidateSearch::kNever);
+  EXPECT_EQ(search.known_ns(), below_ns);
+}
+
 TEST(Search, EdgeCases) {
   const cost::CostModel cost = test_cost();
   for (const std::string text : {"<1,1,1>", "4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "2x<1,2,1>", "<1,4,1>"}) {

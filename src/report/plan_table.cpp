@@ -83,7 +83,7 @@ std::string plan_table(const strategy::StepPlan& plan, int64_t predicted_ns) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) add_pipeline(pipeline, pipelines);
   std::string table = text(head(plan, predicted_ns), "\n", base::table_text(pipelines, "llrrrl"));
   if (plan.candidates.size() > 1) {
-    Rows candidates = {{"  estimated", "candidate; the estimate of one that cannot win may be its bound"}};
+    Rows candidates = {{"  estimated", "candidate; the estimate of one that cannot win may be a bound"}};
     for (const strategy::CandidateEstimate& candidate : plan.candidates)
       candidates.push_back({base::human_duration(candidate.estimated_ns), candidate.strategy});
     table += text("\n", base::table_text(candidates, "rl"));

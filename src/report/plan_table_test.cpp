@@ -34,7 +34,7 @@ strategy 1x<2,1,2> + 1x<1,1,1>, predicted 1.50 s
                                 1   5,300  4,500 (2) ring 1, 800 (2)
   <1,1,1>   6         2,000     0       0  none
 
-  estimated  candidate; the estimate of one that cannot win may be its bound
+  estimated  candidate; the estimate of one that cannot win may be a bound
      1.50 s  1x<2,1,2> + 1x<1,1,1>
      1.60 s  1x<4,1,1>)");
 }
