@@ -45,17 +45,19 @@ def chunk(length, lanes, number):
     return number * length // (2 * lanes), (number + 1) * length // (2 * lanes)
 
 
+def is_whole(piece, plan):
+    return (piece["begin"], piece["end"]) == (0, plan["sequences"][piece["sequence"]]["length"])
+
+
 def check_rings(plan, pipeline):
-    """Micro-batches without ring hold whole sequences; rings are cut as documented."""
+    """Micro-batches without ring hold whole sequences; rings are cut as documented, whole ones of a lane behind them."""
     rings = {}
     for number, lane in enumerate(pipeline["lanes"]):
         for micro_batch in lane:
             if micro_batch["ring"] is not None:
                 rings.setdefault(micro_batch["ring"], []).append((number, micro_batch["pieces"]))
                 continue
-            for piece in micro_batch["pieces"]:
-                whole = plan["sequences"][piece["sequence"]]["length"]
-                require((piece["begin"], piece["end"]) == (0, whole), "a sequence is cut outside a ring")
+            require(all(is_whole(piece, plan) for piece in micro_batch["pieces"]), "a sequence is cut outside a ring")
     for ring, members in rings.items():
         check_ring(plan, ring, members)
 
@@ -66,7 +68,7 @@ def check_ring(plan, ring, members):
     require(lanes >= 2, f"ring {ring} has one lane")
     require([lane for lane, _ in members] == list(range(first, first + lanes)),
             f"ring {ring} does not stand once on each of neighbouring lanes")
-    shared = list(dict.fromkeys(piece["sequence"] for piece in members[0][1]))
+    shared = list(dict.fromkeys(piece["sequence"] for piece in members[0][1] if not is_whole(piece, plan)))
     for lane, pieces in members:
         number = lane - first
         expected = []
@@ -74,7 +76,9 @@ def check_ring(plan, ring, members):
             length = plan["sequences"][sequence]["length"]
             cut = (chunk(length, lanes, number), chunk(length, lanes, 2 * lanes - 1 - number))
             expected += [{"sequence": sequence, "begin": begin, "end": end} for begin, end in cut if begin < end]
-        require(pieces == expected, f"ring {ring} is cut otherwise on lane {lane}")
+        own = pieces[len(expected):]
+        require(pieces[:len(expected)] == expected, f"ring {ring} is cut otherwise on lane {lane}")
+        require(all(is_whole(piece, plan) for piece in own), f"ring {ring} cuts a sequence of lane {lane} alone")
 
 
 def tokens_of(micro_batch):
@@ -141,10 +145,16 @@ def ties(pipeline):
 
 
 def work_of(micro_batch, lanes, plan):
-    """Tokens, and squared lengths: lanes of a ring share a sequence's square evenly, rounded up."""
-    squares = sum(-(-plan["sequences"][number]["length"] ** 2 // lanes)
-                  for number in {piece["sequence"] for piece in micro_batch["pieces"]})
+    """Tokens, and squared lengths: lanes of a ring share a sequence's square evenly, rounded up, but for whole ones."""
+    squares = 0
+    for number, whole in {(piece["sequence"], is_whole(piece, plan)) for piece in micro_batch["pieces"]}:
+        squares += -(-plan["sequences"][number]["length"] ** 2 // (1 if whole else lanes))
     return tokens_of(micro_batch), squares
+
+
+def shared_of(micro_batch, plan):
+    """What a lane of a ring shares with the others."""
+    return {"pieces": [piece for piece in micro_batch["pieces"] if not is_whole(piece, plan)]}
 
 
 def unit_of(tie, plan, pipeline, cost):
@@ -155,7 +165,7 @@ def unit_of(tie, plan, pipeline, cost):
              for stage in range(scheme[1])]
     tokens_taken = tokens
     if len(tie) > 1:
-        fullest = max(works, key=lambda work: work[0])
+        fullest = max((work_of(shared_of(each, plan), len(tie), plan) for _, each in tie), key=lambda work: work[0])
         run = head_lanes(tie)
         for stage, times in enumerate(cells):
             nodes = nodes_of_lanes(pipeline, stage, [lane for lane, _ in tie], cost.gpus_per_node)
