@@ -140,8 +140,9 @@ class PriceSearch {
   }
 
   int64_t floor_ns(size_t sequence, size_t k) const {
-    const auto left_out_ns =
-        static_cast<int64_t>(Wide{floors_.share_ns(sequence, k)} * (kWhole - parts_[k]) / kWhole);
+    // Rounded up: what is left in has to be less than what is proved.
+    const auto left_out_ns = static_cast<int64_t>(
+        (Wide{floors_.share_ns(sequence, k)} * (kWhole - parts_[k]) + kWhole - 1) / kWhole);
     const int64_t ring_ns = rings_ != nullptr && sequence < (*rings_)[k].size() ? (*rings_)[k][sequence] : 0;
     return floors_.floor_ns(sequence, k) - left_out_ns + ring_ns;
   }

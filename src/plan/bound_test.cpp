@@ -44,6 +44,25 @@ TEST(Bound, MicroBatchesThatAreNotFullPayTheWholeConstant) {
   EXPECT_GE(bound_ns, pair_ns - 10);
 }
 
+// Next to nothing but constants of some nanoseconds: what is rounded has to be rounded down.
+TEST(Bound, HoldsWhereRoundingIsMostOfAShare) {
+  cost::CostModel::Options options = test_cost().options();
+  for (cost::KindCost& kind : options.kinds_by_tp[2]) {
+    const cost::Quadratic cell = cost::Quadratic::from_ns(0, 1e-6, 3);
+    kind.times = {cell, cell, cell};
+  }
+  const cost::CostModel cost(options);
+  const SchemeCost slow(strategy::parse_scheme("<1,1,1>"), cost, 4);
+  const SchemeCost fast(strategy::parse_scheme("<2,1,1>"), cost, 4);
+  const std::vector<SchemeGroup> groups = {{&slow, 2}, {&fast, 1}};
+  const int64_t most = std::min(slow.max_len_tokens(), fast.max_len_tokens());
+  for (int64_t count = 1; count <= 12; ++count) {
+    const std::vector<int64_t> lengths(static_cast<size_t>(count), most / count);
+    const int64_t together_ns = fast.unit_ns(cost::Work::of(lengths), 1);
+    EXPECT_LE(lower_bound(lengths, groups, FloorTable(lengths, groups))->lower_ns, together_ns) << count;
+  }
+}
+
 // One micro-batch on two lanes of different nodes that nearly fills them, and whose ring is exposed.
 TEST(Bound, WhatLanesExchangeMayTakeLongerThanAFullMicroBatchComputes) {
   constexpr int kRanks = 16;
