@@ -54,6 +54,7 @@ class Trainer::Impl {
   StopSignal stop_signal_{
       [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); }};
   const config::RunConfig& config_ = run_.config();
+  const int cores_ = profile::this_machine().cores;
   // What follows is made when the run begins.
   std::optional<PlanAhead> ahead_;
   std::optional<Reporter> reporter_;
@@ -186,7 +187,7 @@ int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
   if (!run_.device().device().is_cpu() || config_.parallel.calibration != "auto") {
     return step.graph.makespan_ns;
   }
-  return graph::makespan_on_cores_ns(step.graph, run_.local_ranks(), profile::this_machine().cores);
+  return graph::makespan_on_cores_ns(step.graph, run_.local_ranks(), cores_);
 }
 
 // All that one rank knows of a step; agree() and the clock tell the rest.
