@@ -159,12 +159,10 @@ std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask
   constexpr size_t kMost = 8;
   const model::ParameterTable table =
       model::parameter_table(planner.cost().options().shape, planner.cost().program());
-  const size_t all = task.sample_batches.size();
-  const size_t count = std::min(all, kMost);
   int64_t sum_ns = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const std::vector<int64_t>& lengths = task.sample_batches[(2 * i + 1) * all / (2 * count)];
-    const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(lengths));
+  for (const size_t batch : plan::spread(task.sample_batches.size(), kMost)) {
+    const base::Feasible<strategy::StepPlan> plan =
+        planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
     if (!plan) return std::nullopt;
     sum_ns += plan->estimated_ns + beside_schedule_ns(*plan, table, planner.cost(), task.world_size);
   }

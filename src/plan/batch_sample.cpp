@@ -104,6 +104,13 @@ std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int6
   return few;
 }
 
+std::vector<size_t> spread(size_t size, size_t most) {
+  const size_t count = std::min(size, most);
+  std::vector<size_t> places;
+  for (size_t i = 0; i < count; ++i) places.push_back((2 * i + 1) * size / (2 * count));
+  return places;
+}
+
 std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths) {
   std::vector<strategy::Sequence> sequences;
   for (const int64_t length : lengths)

@@ -31,6 +31,9 @@ constexpr int64_t kMostSampleTokens = 20'000'000;  // that proposals are judged 
 std::vector<std::vector<int64_t>> few_batches(const std::vector<std::vector<int64_t>>& batches,
                                               int64_t most_tokens);
 
+// Evenly spread places of [0, size), ascending: `most`, or all of them.
+std::vector<size_t> spread(size_t size, size_t most);
+
 // A batch as a planner is given it, its documents counted from 0.
 std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths);
 

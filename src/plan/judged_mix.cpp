@@ -97,11 +97,7 @@ int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& pa
 void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {
   probed_ = true;
   const std::vector<size_t> batches = winnable(best_ns, others);
-  const size_t probes = std::min(batches.size(), kProbes);
-  for (size_t i = 0; i < probes; ++i) {
-    const size_t batch = batches[(2 * i + 1) * batches.size() / (2 * probes)];
-    plan(batch, best_ns[batch]);
-  }
+  for (const size_t place : spread(batches.size(), kProbes)) plan(batches[place], best_ns[batches[place]]);
 }
 
 void JudgedMix::plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others,

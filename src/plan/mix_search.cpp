@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "plan/batch_sample.h"
 
 namespace sluice::plan {
 namespace {
@@ -16,14 +17,6 @@ constexpr size_t kMostRounded = 4;      // schemes of one ideal whose pipelines 
 constexpr size_t kClimbBatches = 24;    // that moves are judged by
 constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-
-// Evenly spread places of [0, size).
-std::vector<size_t> spread(size_t size, size_t most) {
-  const size_t count = std::min(size, most);
-  std::vector<size_t> places;
-  for (size_t i = 0; i < count; ++i) places.push_back((2 * i + 1) * size / (2 * count));
-  return places;
-}
 
 }  // namespace
 
