@@ -20,7 +20,11 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
                : human_count(static_cast<int64_t>(limit.rlim_cur));
 }
 
+// The limit only where there is one: without it the machine's memory is what ran out.
 std::string room_for_memory() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return "the machine has no more; free memory, or ask for less";
   return text("this process may use ", limit_text(RLIMIT_AS, true),
               " of address space (ulimit -v); raise that, free memory, or ask for less");
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <new>
 #include <stdexcept>
@@ -14,9 +15,19 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DescribeFailure, RefusedMemoryAndThreadsNameTheLimitAndTheWayOut) {
-  EXPECT_THAT(describe_failure(std::bad_alloc()), AllOf(HasSubstr("out of memory"), HasSubstr("ulimit -v")));
-  EXPECT_THAT(describe_failure(std::runtime_error("Error code 12 (Cannot allocate memory)")),
-              AllOf(testing::StartsWith("Error code 12"), HasSubstr("ulimit -v")));
+  EXPECT_EQ(describe_failure(std::bad_alloc()),
+            "out of memory: the machine has no more; free memory, or ask for less");
+  {
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+    rlimit limited = before;
+    limited.rlim_cur = rlim_t{1} << 46;
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+    EXPECT_THAT(describe_failure(std::bad_alloc()), AllOf(HasSubstr("out of memory"), HasSubstr("ulimit -v")));
+    EXPECT_THAT(describe_failure(std::runtime_error("Error code 12 (Cannot allocate memory)")),
+                AllOf(testing::StartsWith("Error code 12"), HasSubstr("ulimit -v")));
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  }
   const std::system_error refused(std::make_error_code(std::errc::resource_unavailable_try_again));
   EXPECT_THAT(describe_failure(refused), AllOf(HasSubstr("another thread"), HasSubstr("ulimit -u")));
 }

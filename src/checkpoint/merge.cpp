@@ -13,30 +13,46 @@ namespace {
 
 using base::Interval;
 
-// The adapters of one stored matrix.
-struct Adapters {
-  struct Pair {
-    const model::Parameter* left = nullptr;
-    const model::Parameter* right = nullptr;
-    int64_t first_row = 0;  // of the matrix
-  };
+// A factor of adapters, and the bucket that it lies in: one of those that are trained, or of those that are not.
+struct Placed {
   int bucket = -1;
-  std::vector<Pair> pairs;
+  const model::Parameter* parameter = nullptr;
+
+  Interval whole() const { return {parameter->offset, parameter->offset + parameter->size()}; }
 };
 
-Adapters adapters_of(const model::ParameterTable& tuned, const model::Bucket& plain,
-                     const model::Parameter& matrix) {
-  Adapters adapters;
+// Left and right of one of a stored matrix's tensors.
+struct Adapters {
+  Placed left;
+  Placed right;
+  int64_t first_row = 0;  // of the matrix
+};
+
+// That factor of the matrix's tensor, frozen or trained.
+Placed factor_of(const model::ParameterTable& tuned, Interval buckets, const model::Parameter& like,
+                 model::Factor factor) {
+  for (int64_t index = buckets.begin; index < buckets.end; ++index) {
+    for (const model::Parameter& parameter : tuned.buckets[static_cast<size_t>(index)].parameters) {
+      if (parameter.role == like.role && parameter.factor == factor && parameter.adapted == like.adapted)
+        return {static_cast<int>(index), &parameter};
+    }
+  }
+  SLUICE_ASSERT(false, base::text("no other factor of ", like.name));
+  return {};
+}
+
+std::vector<Adapters> adapters_of(const model::ParameterTable& tuned, const model::Bucket& plain,
+                                  const model::Parameter& matrix) {
+  std::vector<Adapters> adapters;
   const Interval own = tuned.program.at(plain.position).own;
   for (int64_t index = own.begin; index < own.end; ++index) {
     for (const model::Parameter& left : tuned.buckets[static_cast<size_t>(index)].parameters) {
       if (left.role != matrix.role || left.factor != model::Factor::kLeft) continue;
-      // Left and right of a matrix follow one another, frozen or trained alike.
-      Adapters::Pair pair{.left = &left, .right = &left + 1};
+      Adapters& added = adapters.emplace_back();
+      added.left = {static_cast<int>(index), &left};
+      added.right = factor_of(tuned, own, left, model::Factor::kRight);
       for (int group = 0; group < left.adapted; ++group)
-        pair.first_row += matrix.groups[static_cast<size_t>(group)].rows;
-      adapters.bucket = static_cast<int>(index);
-      adapters.pairs.push_back(pair);
+        added.first_row += matrix.groups[static_cast<size_t>(group)].rows;
     }
   }
   return adapters;
@@ -48,17 +64,18 @@ Interval columns_of(int64_t row, int64_t columns, Interval elements) {
 }
 
 // Adds factor · left·right to `values`, which are the matrix's elements `elements`.
-void add_pair(const Adapters::Pair& pair, int bucket, double factor, const ParameterSource& source,
-              int64_t columns, Interval elements, float* values) {
-  const int64_t rank = pair.right->rows;
-  const Interval rows = base::intersect({elements.begin / columns, (elements.end - 1) / columns + 1},
-                                        {pair.first_row, pair.first_row + pair.left->rows});
+void add_product(const Adapters& adapters, double factor, const ParameterSource& source, int64_t columns,
+                 Interval elements, float* values) {
+  const int64_t rank = adapters.right.parameter->rows;
+  const Interval rows =
+      base::intersect({elements.begin / columns, (elements.end - 1) / columns + 1},
+                      {adapters.first_row, adapters.first_row + adapters.left.parameter->rows});
   if (rows.empty()) return;
   std::vector<float> left(static_cast<size_t>(rows.size() * rank));
-  std::vector<float> right(static_cast<size_t>(pair.right->size()));
-  const int64_t first = pair.left->offset + (rows.begin - pair.first_row) * rank;
-  source(bucket, {first, first + rows.size() * rank}, left.data());
-  source(bucket, {pair.right->offset, pair.right->offset + pair.right->size()}, right.data());
+  std::vector<float> right(static_cast<size_t>(adapters.right.whole().size()));
+  const int64_t first = adapters.left.whole().begin + (rows.begin - adapters.first_row) * rank;
+  source(adapters.left.bucket, {first, first + rows.size() * rank}, left.data());
+  source(adapters.right.bucket, adapters.right.whole(), right.data());
   std::vector<double> sum(static_cast<size_t>(columns));
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     std::ranges::fill(sum, 0.0);
@@ -87,10 +104,9 @@ ParameterSource merged(const model::ParameterTable& plain, const model::Paramete
         from, interval, [&](const model::Parameter& matrix, Interval run, int there, Interval elsewhere) {
           float* const to = values + (run.begin - interval.begin);
           source(there, elsewhere, to);
-          const Adapters adapters = adapters_of(tuned, from, matrix);
           const Interval elements{run.begin - matrix.offset, run.end - matrix.offset};
-          for (const Adapters::Pair& pair : adapters.pairs)
-            add_pair(pair, adapters.bucket, tuned.shape.lora.factor(), source, matrix.columns, elements, to);
+          for (const Adapters& adapters : adapters_of(tuned, from, matrix))
+            add_product(adapters, tuned.shape.lora.factor(), source, matrix.columns, elements, to);
         });
   };
 }

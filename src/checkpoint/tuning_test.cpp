@@ -211,13 +211,13 @@ std::vector<double> saved(const model::ParameterTable& table, const std::string&
   return {};
 }
 
-TEST(TunedCheckpoint, ExportMergesAdapters) {
+void expect_merged(const model::Shape& shape) {
   const TestDirectory root;
-  Checkpoint checkpoint(save(root / "run", adapted()));
+  Checkpoint checkpoint(save(root / "run", shape));
   export_checkpoint(checkpoint, root / "model");
   const HuggingFaceModel model(root / "model");
   EXPECT_EQ(model.shape(), plain_shape());
-  const model::ParameterTable tuned = model::parameter_table(adapted());
+  const model::ParameterTable tuned = model::parameter_table(shape);
   const model::Bucket& layer = model.table().layer(1);
   std::vector<float> values(static_cast<size_t>(layer.size));
   model.read(layer.index, {0, layer.size}, values.data());
@@ -240,6 +240,18 @@ TEST(TunedCheckpoint, ExportMergesAdapters) {
     }
     for (size_t e = 0; e < expected.size(); ++e)
       ASSERT_NEAR(values[static_cast<size_t>(parameter.offset) + e], expected[e], 1e-5) << role << " " << e;
+  }
+}
+
+TEST(TunedCheckpoint, ExportMergesAdapters) { expect_merged(adapted()); }
+
+// The two factors of a matrix then lie in different buckets.
+TEST(TunedCheckpoint, ExportMergesAdaptersOfWhichOneFactorIsFrozen) {
+  for (const char* factor : {"*.lora_A*", "*.lora_B*", "*.k_proj.lora_A*"}) {
+    SCOPED_TRACE(factor);
+    model::Shape shape = adapted();
+    model::freeze(shape, {factor});
+    expect_merged(shape);
   }
 }
 
