@@ -10,7 +10,9 @@ namespace sluice::membership {
 using base::text;
 
 Agent::Agent(const Member& self, const Epoch& epoch, World& world, const AgentOptions& options)
-    : self_(self), world_(world), options_(options), phase_(Phase::kWorking), epoch_(epoch) {}
+    : self_(self), world_(world), options_(options), phase_(Phase::kWorking), epoch_(epoch) {
+  for (const Member& member : epoch.members) met_[member.id] = member;
+}
 
 Agent::Agent(const Member& self, const std::vector<Member>& contacts, World& world,
              const AgentOptions& options, int64_t now_ns)
@@ -53,16 +55,29 @@ void Agent::on_run_end(int exit_status) {
   run_end_ = exit_status;
   Message ended = about_next(Word::kEnded);
   ended.exit_status = exit_status;
-  for (const Member& member : epoch_.members) {
-    if (member.id != self_.id) world_.send(member, ended);
+  // Who slept through the last epochs hears of it, too, when it wakes.
+  for (const auto& [id, member] : met_) {
+    if (id != self_.id && !dead_.contains(id)) world_.send(member, ended);
   }
 }
 
-void Agent::on_gone(MemberId member, int64_t now_ns) {
+// Whether enough members may be alive for a next epoch.
+bool Agent::can_have_quorum() const {
+  const auto is_dead = [&](const Member& member) { return dead_.contains(member.id); };
+  return 2 * std::ranges::count_if(epoch_.members, is_dead) <= epoch_.ranks();
+}
+
+void Agent::on_gone(MemberId member, Gone how, int64_t now_ns) {
   gone_.insert(member);
+  if (how == Gone::kForGood) dead_.insert(member);
   newcomers_.erase(member);
   if (phase_ == Phase::kJoining) return leave_if_alone();
   if (!is_member() || epoch_.rank_of(member) < 0 || run_end_) return;
+  if (!can_have_quorum()) {
+    world_.stop_worker();
+    return leave(Leaving::kNoQuorum, text("epoch ", epoch_.number + 1, " cannot begin: more than half of the ",
+                                          epoch_.ranks(), " ranks of epoch ", epoch_.number, " are dead"));
+  }
   if (phase_ == Phase::kWorking) return decide(now_ns);
   if (stage_ == Stage::kGathering && all_answered()) return conclude_gathering(now_ns);
   // Perhaps it was whom this one waited for.
@@ -314,6 +329,7 @@ void Agent::adopt(const Epoch& epoch) {
                  text("epoch ", epoch.number, " began without this rank, whose answer did not come in time"));
   }
   epoch_ = epoch;
+  for (const Member& member : epoch.members) met_[member.id] = member;
   phase_ = Phase::kWorking;
   stage_ = Stage::kWaiting;
   promised_ = accepted_ = ballot_ = {};

@@ -29,6 +29,12 @@ enum class Leaving : uint8_t {
   kNoQuorum,    // and nobody else has one
 };
 
+// Of a member whose address nobody listens at any more.
+enum class Gone : uint8_t {
+  kSeemsSo,  // the way to it may be broken
+  kForGood,  // its process has ended
+};
+
 // What an agent does to the world around it. Called from within the agent's functions only.
 class World {
  public:
@@ -71,7 +77,7 @@ class Agent {
   // The worker ended for good: the run is over, or failed. The others are told, so that they don't miss it.
   void on_run_end(int exit_status);
   // Nobody listens at that member's address any more.
-  void on_gone(MemberId member, int64_t now_ns);
+  void on_gone(MemberId member, Gone how, int64_t now_ns);
   void on_time(int64_t now_ns);
   // When on_time has something to do; INT64_MAX: never.
   int64_t next_ns() const;
@@ -101,6 +107,7 @@ class Agent {
   void leave(Leaving why, const std::string& reason);
   void give_up();
   void leave_if_alone();
+  bool can_have_quorum() const;
   int64_t turn() const;
   bool all_answered() const;
 
@@ -124,6 +131,8 @@ class Agent {
   Epoch epoch_;
   std::vector<Member> contacts_;  // of who joins
   std::set<MemberId> gone_;
+  std::set<MemberId> dead_;            // of these, for good
+  std::map<MemberId, Member> met_;     // members of this and earlier epochs, who are told of the run's end
   std::optional<int> run_end_;
   std::map<MemberId, std::pair<Member, int64_t>> newcomers_;  // and when they were heard of last
 

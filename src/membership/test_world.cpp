@@ -252,7 +252,8 @@ void TestWorld::notice_death(const Node& dead, Node& node, int64_t epoch, bool o
     return at(now_ns_ + kSecond,
               [this, &dead, &node, epoch, of_supervisor] { notice_death(dead, node, epoch, of_supervisor); });
   }
-  if (of_supervisor) node.agent->on_gone(dead.member.id, now_ns_);
+  if (of_supervisor)
+    node.agent->on_gone(dead.member.id, random(2) == 0 ? Gone::kSeemsSo : Gone::kForGood, now_ns_);
   const Epoch& own = node.agent->epoch();
   if (node.working && own.number == epoch && own.rank_of(dead.member.id) >= 0) {
     node.working = false;
