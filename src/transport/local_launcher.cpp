@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -28,7 +30,20 @@ struct Child {
   bool joins = false;  // it was started in the place of one that was lost
   bool ended = false;
   int status = 0;  // as waitpid gives it
+  bool left_behind = false;   // the others went on, or came to the end, without it
+  int64_t ran_ns = -1;        // of a processor's time, when that was last seen to change …
+  Clock::time_point ran_at;   // … which was then
+
+  bool was_killed() const { return WIFSIGNALED(status); }
+  bool ended_well() const { return ended && status == 0; }
 };
+
+// What a process has had of processors; nothing where the system does not say.
+std::optional<int64_t> processor_time_ns(pid_t process) {
+  std::ifstream file(base::text("/proc/", process, "/schedstat"));
+  int64_t time_ns = 0;
+  return file >> time_ns ? std::optional(time_ns) : std::nullopt;
+}
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -148,7 +163,11 @@ class LocalRun {
     SLUICE_ASSERT(!options_.command.empty() && options_.ranks > 0, "nothing to launch");
     try {
       start_all();
-      while (reap() > 0) next_signal();
+      while (reap() > 0) {
+        next_signal();
+        end_frozen();
+      }
+      if (result_.failed_rank < 0 && std::ranges::none_of(children_, &Child::ended_well)) note_failure(0);
     } catch (...) {
       send_to_all(SIGKILL);
       for (const Child& child : children_) {
@@ -189,10 +208,10 @@ class LocalRun {
   bool replace(int rank) {
     Child& child = children_[static_cast<size_t>(rank)];
     const bool others_run = std::ranges::any_of(children_, [](const Child& one) { return !one.ended; });
-    const bool left_behind = !WIFSIGNALED(child.status) && WEXITSTATUS(child.status) == kReplaceableStatus;
-    const bool lost = WIFSIGNALED(child.status) || (left_behind && !child.joins);
-    if (!options_.supervised || !others_run || stopping_ || result_.failed_rank >= 0 || !lost) return false;
-    if (WIFSIGNALED(child.status)) say(how_it_ended(rank));
+    const bool over = std::ranges::any_of(children_, &Child::ended_well);
+    const bool lost = child.was_killed() || (is_replaceable(child) && !child.joins);
+    if (!options_.supervised || !others_run || over || stopping_ || result_.failed_rank >= 0 || !lost) return false;
+    if (child.was_killed()) say(how_it_ended(rank));
     Listeners listeners;
     meeting_.supervisor_ports[static_cast<size_t>(rank)] = listen(listeners);
     child = {.joins = true};
@@ -218,7 +237,7 @@ class LocalRun {
       Child& child = children_[rank];
       if (!child.ended && waitpid(child.process, &child.status, WNOHANG) == child.process) {
         child.ended = true;
-        if (child.status != 0 && (replace(static_cast<int>(rank)) || can_do_without(child))) {
+        if (child.status != 0 && (replace(static_cast<int>(rank)) || do_without(static_cast<int>(rank)))) {
           running += child.ended ? 0 : 1;
           continue;
         }
@@ -233,11 +252,40 @@ class LocalRun {
     return running;
   }
 
-  // Whether a rank that did not come to join may be missing: somebody else goes on, or has come to the end.
-  bool can_do_without(const Child& child) const {
+  static bool is_replaceable(const Child& child) {
+    return !child.was_killed() && WEXITSTATUS(child.status) == kReplaceableStatus;
+  }
+
+  // Whether a rank that ended otherwise than well may be missing: the others go on, or have come to the end,
+  // and it was left behind, or lost when all were told to stop already.
+  bool do_without(int rank) {
+    Child& child = children_[static_cast<size_t>(rank)];
     const auto did_without = [](const Child& one) { return !one.ended || one.status == 0; };
-    return std::ranges::any_of(children_, did_without) && child.joins && !WIFSIGNALED(child.status) &&
-           WEXITSTATUS(child.status) == kReplaceableStatus;
+    const bool lost = child.was_killed() && (stopping_ || child.left_behind);
+    if (!options_.supervised || !std::ranges::any_of(children_, did_without) || !(lost || is_replaceable(child)))
+      return false;
+    if (lost && !child.left_behind) say(base::text(how_it_ended(rank), "; the others save without it"));
+    child.left_behind = true;
+    return true;
+  }
+
+  // Where the run is over for some rank, one that stands still, frozen say, is ended: it would never know. A
+  // supervisor that lives runs each second.
+  void end_frozen() {
+    if (!options_.supervised || std::ranges::none_of(children_, &Child::ended_well)) return;
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      Child& child = children_[rank];
+      if (child.ended || child.left_behind) continue;
+      const std::optional<int64_t> ran_ns = processor_time_ns(child.process);
+      if (!ran_ns || *ran_ns != child.ran_ns) {
+        child.ran_ns = ran_ns.value_or(-1);
+        child.ran_at = Clock::now();
+      } else if (Clock::now() - child.ran_at > std::chrono::nanoseconds(options_.grace_ns)) {
+        say(base::text("rank ", rank, " stands still since the others came to the end without it: it is ended"));
+        child.left_behind = true;
+        kill(child.process, SIGKILL);
+      }
+    }
   }
 
   // Others may notice a killed rank, and end, before the system has taken it down.

@@ -16,7 +16,8 @@ struct LocalLaunch {
   Environment environment;                      // the children's; SLUICE_RANK … are set on top
   int64_t grace_ns = 10'000'000'000;            // after one rank failed: for the others to end by themselves
   // The ranks are supervisors: one that a signal killed is started anew to join the others, as one is that
-  // they left behind.
+  // they left behind; once all were told to stop, or some have come to the end, the others do without it. Who
+  // then stands still for grace_ns is ended.
   bool supervised = false;
   std::function<void(const std::string&)> say;  // lines for the user, as they come; may be empty
 };

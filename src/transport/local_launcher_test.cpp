@@ -78,6 +78,28 @@ LocalLaunch supervised(const std::string& script, int ranks) {
   return launch;
 }
 
+TEST(LocalLauncher, WhoStandsStillWhenTheOthersCameToTheEndIsEnded) {
+  LocalLaunch launch = supervised("test $SLUICE_RANK = 1 && kill -STOP $$; exit 0", 2);
+  std::vector<std::string> said;
+  launch.say = [&](const std::string& line) { said.push_back(line); };
+  const LocalResult result = launch_locally(launch);
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(result.statuses, (std::vector<int>{0, 137}));
+  ASSERT_EQ(said.size(), 1);
+  EXPECT_THAT(said.front(), HasSubstr("rank 1 stands still"));
+}
+
+TEST(LocalLauncher, WhoWasLeftBehindAtTheEndIsNoFailure) {
+  const LocalResult result = launch_locally(
+      supervised(base::text("test $SLUICE_RANK = 0 && exit 0; sleep 0.2; exit ", kReplaceableStatus), 2));
+  EXPECT_EQ(result.exit_status, 0);
+  EXPECT_EQ(result.failed_rank, -1);
+}
+
+TEST(LocalLauncher, WithAllLeftBehindTheRunHasFailed) {
+  EXPECT_NE(launch_locally(supervised(base::text("exit ", kReplaceableStatus), 2)).exit_status, 0);
+}
+
 TEST(LocalLauncher, AKilledSupervisorIsStartedAnewToJoin) {
   const LocalResult result =
       launch_locally(supervised("test $SLUICE_RANK,$SLUICE_JOINS = 1,0 && kill -9 $$; sleep 0.5; test "
@@ -148,6 +170,20 @@ TEST(LocalLauncher, TerminationIsPassedOn) {
   int status = 0;
   waitpid(launcher, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 7);
+  std::filesystem::remove(file);
+}
+
+TEST(LocalLauncher, OnceToldToStopTheOthersDoWithoutALostRank) {
+  const std::filesystem::path file = fresh_file("lost");
+  const std::string script = base::text(
+      "trap 'test $SLUICE_RANK = 1 && kill -9 $$; sleep 0.2; exit 0' TERM; echo up >> ", file.string(),
+      "; while true; do sleep 0.02; done");
+  const pid_t launcher = in_process([&] { _exit(launch_locally(supervised(script, 2)).exit_status); });
+  wait_for_lines(file, 2);
+  kill(launcher, SIGTERM);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
   std::filesystem::remove(file);
 }
 
