@@ -11,8 +11,10 @@
 #include "cli/environment.h"
 #include "cli/print.h"
 #include "cost/snapshot_cost.h"
+#include "ops/device.h"
 #include "profile/machine.h"
 #include "storage/s3_store.h"
+#include "transport/device_transport.h"
 
 namespace sluice::cli {
 
@@ -62,9 +64,18 @@ std::vector<Finding> examine() {
          "no nvcc was found when this was built: install the CUDA 13 toolkit and run make build"});
   } else if (machine.gpus.empty()) {
     findings.push_back(
-        {false, "GPUs", "CUDA is built in, but there is no driver or no GPU: training uses the CPU"});
+        {false, "GPUs",
+         machine.gpu_fault.empty() ? "CUDA is built in, but there is no driver or no GPU: training uses the CPU"
+                                   : base::text("training uses the CPU: ", machine.gpu_fault)});
   } else {
     findings.push_back({true, "GPUs", base::join(machine.gpus, ", ")});
+  }
+  if (machine.built_with_cuda) {
+    const std::string kernels = ops::kernels_fault();
+    findings.push_back({kernels.empty(), "CUDA kernels",
+                        kernels.empty() ? "libtorch_cuda and all that it needs can be loaded" : kernels});
+    const transport::NcclFinding nccl = transport::find_nccl();
+    findings.push_back({nccl.fault.empty(), "NCCL", nccl.fault.empty() ? nccl.version : nccl.fault});
   }
   if (machine.built_with_cuda && !machine.built_with_cudnn) {
     findings.push_back(

@@ -55,7 +55,7 @@ void log_into(const std::filesystem::path& run_directory, const transport::Launc
 // the last one waits for a core that a spinning one has: steps take ten times as long.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch) {
   // A launcher that binds ranks to cores of their own leaves each with fewer than the machine has.
-  const int cores = profile::this_machine().cores;
+  const int cores = profile::usable_cores();
   const bool bound =
       launch.launcher != transport::Launcher::kSluice && cores < ::sysconf(_SC_NPROCESSORS_ONLN);
   const int64_t wanted = int64_t{train.threads} * (bound ? 1 : launch.local_size);

@@ -186,8 +186,10 @@ void read_layer(const Json& json, const std::string& where, const model::Program
     throw InputError(text(where, ": tp ", tp, which, " stands there twice: remove one"));
   }
   using enum Reader::Vanishing;
+  // Where matrices are frozen it may be too short to be measured.
+  const model::TokenWork work = program.kinds()[static_cast<size_t>(kind)]->work();
   block.times = {reader.quadratic("forward", kRefused), reader.quadratic("backward_input", kRefused),
-                 reader.quadratic("backward_weight", kRefused)};
+                 reader.quadratic("backward_weight", work.trained < work.products ? kAllowed : kRefused)};
   if (kind == 1) {
     kinds.front().times = {reader.quadratic("embedding_forward", kAllowed),
                            reader.quadratic("embedding_backward", kAllowed),
@@ -276,6 +278,10 @@ Json memory_to_json(const MemoryModel& memory) {
                {"transient_bytes_per_token", memory.transient_bytes_per_token},
                {"logits_chunk_bytes", memory.logits_chunk_bytes}};
   if (memory.host_bytes > 0) json["host_bytes"] = memory.host_bytes;
+  if (memory.attention_bytes_per_token > 0) {
+    json.update({{"attention_bytes", memory.attention_bytes},
+                 {"attention_bytes_per_token", memory.attention_bytes_per_token}});
+  }
   if (memory.layer_parameters > 0) {
     json.update({{"layer_parameters", memory.layer_parameters}, {"end_parameters", memory.end_parameters}});
   }
@@ -284,12 +290,16 @@ Json memory_to_json(const MemoryModel& memory) {
 
 MemoryModel memory_from_json(const Reader& reader) {
   const bool counted = reader.has("layer_parameters");
+  const bool scratch = reader.has("attention_bytes_per_token");
   return {.device_bytes = reader.integer("device_bytes", 1, kMostBytes),
           .element_bytes = reader.integer("element_bytes", 1, kMostBytesPerElement),
           .accumulator_bytes = reader.integer("accumulator_bytes", 1, kMostBytesPerElement),
           .owner_bytes_per_parameter = reader.integer("owner_bytes_per_parameter", 1, kMostBytesPerElement),
           .transient_bytes_per_token = reader.integer("transient_bytes_per_token", 0, kMostBytesPerToken),
           .logits_chunk_bytes = reader.integer("logits_chunk_bytes", 0, kMostBytes),
+          .attention_bytes = scratch ? reader.integer("attention_bytes", 0, kMostBytes) : 0,
+          .attention_bytes_per_token =
+              scratch ? reader.integer("attention_bytes_per_token", 1, kMostBytesPerToken) : 0,
           .host_bytes = reader.has("host_bytes") ? reader.integer("host_bytes", 0, kMostBytes) : 0,
           .layer_parameters = counted ? reader.integer("layer_parameters", 1, kMostParameters) : 0,
           .end_parameters = counted ? reader.integer("end_parameters", 1, kMostParameters) : 0};

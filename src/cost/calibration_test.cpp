@@ -8,6 +8,7 @@
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
 #include "model/test_shape.h"
+#include "model/tuning.h"
 
 namespace sluice::cost {
 namespace {
@@ -53,6 +54,21 @@ TEST(Calibration, SchemeRowsCarryThePublishedForm) {
        {"a", "b", "c", "forward_share", "bytes_per_token", "bytes_fixed", "max_len", "util_len"}) {
     EXPECT_GT(row.at(key).get<double>(), 0) << key;
   }
+}
+
+TEST(Calibration, FrozenLayersMayTakeNoTimeForWeightGradients) {
+  model::Shape shape = model::test_shape();
+  model::freeze(shape, {"model.layers.0.*"});
+  Calibration before{.hardware = "two cores",
+                     .source = "measured",
+                     .options = analytic_options(shape, {}, {.device_bytes = 100'000'000}, std::vector{1}, 8)};
+  OperationTimes& frozen = before.options.kinds_by_tp.at(1)[1].times;
+  frozen.backward_weight = {};
+  const Calibration after = calibration_from_json(to_json(before, {}, 1), "calibration.json");
+  EXPECT_EQ(after.options.kinds_by_tp, before.options.kinds_by_tp);
+
+  before.options.kinds_by_tp.at(1)[2].times.backward_weight = {};  // of layers that are trained
+  EXPECT_THROW(calibration_from_json(to_json(before, {}, 1), "calibration.json"), base::InputError);
 }
 
 TEST(Calibration, FaultsNameFileAndKey) {

@@ -67,6 +67,10 @@ struct MemoryModel {
   int64_t owner_bytes_per_parameter = 16;  // master, two Adam states and gradient slice
   int64_t transient_bytes_per_token = 0;   // at work on the largest micro-batch, without rings; 0: none
   int64_t logits_chunk_bytes = 0;
+  // Of a GPU's kernels for attention, while its backward runs on a rank with all heads: whatever the
+  // micro-batch, and for each of its tokens.
+  int64_t attention_bytes = 0;
+  int64_t attention_bytes_per_token = 0;
   int64_t host_bytes = 0;  // what a rank may use of host memory; 0: not known, and not minded
   // Parameters that a layer, and either end of the model, count for; 0: those of the shape.
   int64_t layer_parameters = 0;

@@ -36,7 +36,7 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
   return (options().share_traits.keeps_gathered ? whole : shared) * memory.element_bytes +
          shared_gradients * memory.accumulator_bytes +
          memory.owner_bytes(divide_up(all.all, world_size), divide_up(all.trained, world_size)) +
-         (head ? memory.logits_chunk_bytes : 0) +
+         (head ? memory.logits_chunk_bytes : 0) + divide_up(memory.attention_bytes, scheme_.tp) +
          std::max({window_bytes(CellKind::kForward, run), window_bytes(CellKind::kBackward, run),
                    window_bytes(CellKind::kBackwardWeight, run)});
 }
@@ -159,8 +159,12 @@ int64_t MemoryCost::ring_bytes_at_work(const model::TokenBytes& bytes) const {
   return options().memory.transient_bytes_per_token > 0 ? bytes.ring_backward - bytes.backward : 0;
 }
 
+int64_t MemoryCost::attention_bytes_per_token() const {
+  return divide_up(options().memory.attention_bytes_per_token, scheme_.tp);
+}
+
 int64_t MemoryCost::transient_bytes_per_token() const {
-  const int64_t plain = options().memory.transient_bytes_per_token;
+  const int64_t plain = std::max(options().memory.transient_bytes_per_token, attention_bytes_per_token());
   int64_t most = 0;
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
@@ -207,7 +211,8 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
   if (kind == CellKind::kBackwardWeight || most == 0) return 0;
   for_each_kind_of_block(run, [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
-    int64_t own = std::min(most, bytes.backward) + (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
+    int64_t own = std::max(std::min(most, bytes.backward), attention_bytes_per_token()) +
+                  (lanes > 1 ? ring_bytes_at_work(bytes) : 0);
     // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
     if (kind == CellKind::kBackwardInput) {
       own += boundary_bytes_per_token() - deferred_bytes_per_token(position);

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/attention_cpu.h"
 #include "ops/attention_cudnn.h"
 #include "ops/device.h"
@@ -147,11 +148,10 @@ bool attention_backward_cudnn(const at::Tensor& dout_TND, const AttentionInput& 
 }
 
 // Whether libtorch's flash attention for GPUs takes these types and shapes.
+bool is_narrow(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+bool has_fused_dimensions(int64_t dimensions) { return dimensions <= 256 && dimensions % 8 == 0; }
 bool has_fused_kernel(const AttentionInput& input) {
-  const bool narrow_type =
-      input.q_TND.scalar_type() == at::kBFloat16 || input.q_TND.scalar_type() == at::kHalf;
-  const int64_t dimensions = input.q_TND.size(2);
-  return narrow_type && dimensions <= 256 && dimensions % 8 == 0 && input.cap == 0;
+  return is_narrow(input.q_TND.scalar_type()) && has_fused_dimensions(input.q_TND.size(2)) && input.cap == 0;
 }
 
 // A block's window is a band that flash attention's own cannot express: it wants the last query to see the
@@ -183,6 +183,38 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   zero_rows_from(gradient.dq_TND, sequences.begins.back());
   zero_rows_from(gradient.dk_TKD, sequences.begins.back());
   zero_rows_from(gradient.dv_TKD, sequences.begins.back());
+}
+
+std::string unfused_because(const AttentionShape& shape, at::ScalarType type, const at::Device& device) {
+  if (!device.is_cuda()) return "";
+  if (!is_narrow(type)) {
+    return base::text("attention in ", type == at::kDouble ? "float64" : "float32",
+                      " has no fused kernel on GPUs: train.dtype = \"bfloat16\" has one");
+  }
+  if (shape.capped) return "attention with capped scores has no fused kernel on GPUs";
+  if (has_fused_dimensions(shape.dimensions)) return "";
+  return base::text("attention with heads of ", shape.dimensions, " dimensions has no fused kernel on GPUs");
+}
+
+AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType type,
+                                   const at::Device& device) {
+  if (!device.is_cuda()) return {};
+  const int64_t q = shape.heads * shape.dimensions, kv = shape.kv_heads * shape.dimensions;
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(type));
+  const bool unfused = !unfused_because(shape, type, device).empty();
+  // Dense gradients of queries, keys and values, the output's, and two numbers a head in float.
+  AttentionScratch scratch{.bytes_per_row = (2 * q + 2 * kv) * element_bytes + 8 * shape.heads};
+  // Scores of a block, their softmax and the gradients of both; windows between lanes have them, too.
+  if (unfused || shape.windowed) scratch.bytes = 4 * aten::kMostScores * std::max<int64_t>(4, element_bytes);
+  if (unfused) {
+    scratch.bytes_per_row += 3 * (q + kv) * std::max<int64_t>(4, element_bytes);  // wide copies
+  } else if (cudnn::kBuilt && cudnn::takes_dimensions(shape.dimensions)) {
+    scratch.bytes += cudnn::kWorkspaceBytes * q * kLeastPlannedRows;
+    scratch.bytes_per_row += 2 * cudnn::kWorkspaceBytes * q;  // rows are rounded up to a power of two
+  } else {
+    scratch.bytes_per_row += 4 * q + 2 * q * element_bytes;  // sums in float; each query head's dk and dv
+  }
+  return scratch;
 }
 
 std::string attention_report() {

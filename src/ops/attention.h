@@ -84,6 +84,23 @@ void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient);
 
+// What attention takes of a device's memory while its backward runs, at most, beside inputs, results and
+// gradients: a part that grows with a micro-batch's rows, and one that does not. None on the CPU.
+struct AttentionScratch {
+  int64_t bytes = 0;
+  int64_t bytes_per_row = 0;
+};
+struct AttentionShape {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t dimensions = 0;
+  bool capped = false;    // scores
+  bool windowed = false;  // some layers
+};
+AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType type, const at::Device& device);
+// Why attention of these is left to plain operators on the device, in words; empty where a fused kernel takes it.
+std::string unfused_because(const AttentionShape& shape, at::ScalarType type, const at::Device& device);
+
 // Who attends on GPUs, for people (windows: flash attention, between lanes ATen; caps: ATen): cuDNN with its
 // version, or why it does not. Known once something attended.
 std::string attention_report();
@@ -110,6 +127,7 @@ void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, co
 // types, heads of at most 256 dimensions, a multiple of 8, and scores without a cap), and for tests.
 // attention_backward leaves rows of no sequence.
 namespace aten {
+inline constexpr int64_t kMostScores = int64_t{1} << 26;  // elements of a block's scores
 void merge(const AttentionResult& seen, const AttentionResult& more);
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,

@@ -29,8 +29,6 @@ int64_t unfused_attention_calls() { return calls; }
 namespace aten {
 namespace {
 
-constexpr int64_t kMostScores = int64_t{1} << 26;  // elements of a block's scores
-
 // What a query sees: of its sequence the keys up to its own, of an AttentionBlock all.
 enum class Mask { kCausal, kNone };
 

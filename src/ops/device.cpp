@@ -4,11 +4,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -34,9 +36,50 @@ at::Tensor upload(const at::Tensor& buffer, const c10::Device& device) {
   return buffer.to(device, /*non_blocking=*/true);
 }
 
+namespace {
+
+// NVIDIA's driver makes a file for each GPU, whatever this process may use of them.
+bool has_gpu_files() {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", ignored)) {
+    const std::string name = entry.path().filename().string();
+    const bool numbered = name.size() > 6 && name.find_first_not_of("0123456789", 6) == std::string::npos;
+    if (name.starts_with("nvidia") && numbered) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 #ifdef SLUICE_CUDA
 
 namespace {
+
+// What CUDA says when a process first asks it.
+struct FirstAnswer {
+  int count = 0;
+  std::string fault;
+  pid_t process = ::getpid();
+};
+
+FirstAnswer ask_cuda() {
+  // Read when the driver starts. By default eight queues serve all streams, and the copies of one then wait
+  // behind the kernels of another.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
+  FirstAnswer answer;
+  const cudaError_t error = cudaGetDeviceCount(&answer.count);
+  if (error == cudaSuccess) return answer;
+  answer.count = 0;
+  const bool says_none = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver;
+  if (!says_none || has_gpu_files()) answer.fault = base::text("CUDA says: ", cudaGetErrorString(error));
+  return answer;
+}
+
+const FirstAnswer& first_answer() {
+  static const FirstAnswer answer = ask_cuda();
+  SLUICE_ASSERT(answer.process == ::getpid(), "CUDA was started in a process that forked this one");
+  return answer;
+}
 
 // libtorch's kernels lie beside libtorch_cpu, wherever that was loaded from.
 std::filesystem::path libtorch_folder() {
@@ -46,27 +89,18 @@ std::filesystem::path libtorch_folder() {
   return std::filesystem::path(info.dli_fname).parent_path();
 }
 
-// The library registers its kernels when it is loaded; nothing of it is called by name, and it stays.
-void load_kernels() {
-  const std::string path = libtorch_folder() / "libtorch_cuda.so";
-  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    throw base::RunError(base::text("libtorch's CUDA kernels cannot be loaded: ", ::dlerror(),
-                                    "; tools/bootstrap --cuda installs what they need"));
-  }
-}
-
 }  // namespace
 
-int gpu_count() {
-  static const int count = [] {
-    // Read when the driver starts. By default eight queues serve all streams, and the copies of one then wait
-    // behind the kernels of another.
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
-    int devices = 0;
-    return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
-  }();
-  return count;
+// The library registers its kernels when it is loaded; nothing of it is called by name, and it stays.
+std::string kernels_fault() {
+  const std::string path = libtorch_folder() / "libtorch_cuda.so";
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return "";
+  return base::text("libtorch's CUDA kernels cannot be loaded: ", ::dlerror(),
+                    "; tools/bootstrap --cuda installs what they need");
 }
+
+int gpu_count() { return first_answer().count; }
+std::string gpu_fault() { return first_answer().fault; }
 
 void prepare_device(const c10::Device& device) {
   if (!device.is_cuda()) return;
@@ -80,13 +114,15 @@ void prepare_device(const c10::Device& device) {
     if (c10::CachingAllocator::getAllocatorSettings().empty()) {
       c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
     }
-    load_kernels();
+    if (const std::string fault = kernels_fault(); !fault.empty()) throw base::RunError(fault);
   });
 }
 
 #else
 
 int gpu_count() { return 0; }
+std::string kernels_fault() { return "this was built without CUDA"; }
+std::string gpu_fault() { return has_gpu_files() ? "this was built without CUDA" : ""; }
 
 void prepare_device(const c10::Device& device) {
   if (device.is_cpu()) return;

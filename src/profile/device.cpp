@@ -32,6 +32,7 @@ c10::Device choose(const std::string& wanted, const Machine& machine, int local_
     throw base::InputError(
         base::text("train.device is \"cuda\", but ",
                    machine.built_with_cuda ? "this machine shows no GPU" : "this build has no CUDA code",
+                   machine.gpu_fault.empty() ? "" : base::text(" (", machine.gpu_fault, ")"),
                    ": set train.device = \"cpu\" or \"auto\""));
   }
   if (wanted == "cpu" || machine.gpus.empty()) return c10::kCPU;
@@ -55,6 +56,8 @@ RankDevice rank_device(const config::TrainConfig& train, const config::MemoryCon
   const Machine machine = this_machine();
   RankDevice result;
   result.device = choose(train.device, machine, launch.local_rank);
+  if (result.device.is_cuda()) result.name = machine.gpus[static_cast<size_t>(result.device.index())];
+  if (train.device == "auto") result.fault = machine.gpu_fault;
   result.threads = train.threads > 0 ? train.threads : std::max(1, machine.cores / launch.local_size);
   const double whole = memory_bytes(memory, machine, result.device, launch);
   const double usable = whole - memory.margin_gib * kGibibyte;

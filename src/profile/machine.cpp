@@ -32,28 +32,33 @@ int64_t meminfo_bytes(const std::string& key) {
   return base::parse_integer(value.substr(0, value.find(' '))).value_or(0) * 1024;
 }
 
-int allowed_cores() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-std::vector<std::string> gpu_names() {
-  std::vector<std::string> names;
-#ifdef SLUICE_CUDA
+void find_gpus(Machine& machine) {
   // Not CUDA's own count: whoever asks CUDA first settles how many queues the driver makes.
+  machine.gpu_fault = ops::gpu_fault();
+#ifdef SLUICE_CUDA
   for (int device = 0; device < ops::gpu_count(); ++device) {
     cudaDeviceProp properties{};
-    if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) names.emplace_back(properties.name);
+    const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+    if (error != cudaSuccess) {
+      machine.gpus.clear();
+      machine.gpu_fault = base::text("GPU ", device, " does not answer: ", cudaGetErrorString(error));
+      return;
+    }
+    machine.gpus.emplace_back(properties.name);
   }
 #endif
-  return names;
 }
 
 }  // namespace
 
+int usable_cores() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 Machine this_machine() {
   Machine machine;
-  machine.cores = allowed_cores();
+  machine.cores = usable_cores();
   machine.memory_bytes = meminfo_bytes("MemTotal");
   machine.available_bytes = meminfo_bytes("MemAvailable");
   machine.processor = proc_value("/proc/cpuinfo", "model name");
@@ -64,7 +69,7 @@ Machine this_machine() {
 #ifdef SLUICE_CUDNN
   machine.built_with_cudnn = true;
 #endif
-  machine.gpus = gpu_names();
+  find_gpus(machine);
   return machine;
 }
 

@@ -98,6 +98,8 @@ std::string closing_summary(const RunData& run) {
     add("fallbacks", text(human_count(fallbacks, "step", "steps"),
                           " without the planner's own plan (\"fallback\" in metrics.jsonl says why)"));
   }
+  const auto slower = std::ranges::find_if(steps, [](const StepRecord& step) { return !step.degraded.empty(); });
+  if (slower != steps.end()) add("degraded", slower->degraded);
   int64_t unfused = 0;
   for (const StepRecord& step : steps) unfused += step.unfused_attention;
   if (unfused > 0) {
@@ -109,15 +111,10 @@ std::string closing_summary(const RunData& run) {
     return 1e9 * static_cast<double>(step.tokens) / static_cast<double>(step.time_ns);
   });
   add("median step", text(decimal(step_ns / 1e6, 1), " ms, ", human_count(std::llround(rate)), " tokens/s"));
-  if (const double error = median_prediction_error(system); error >= 0) {
-    const double ratio = median(steps, [](auto& step) {
-      return static_cast<double>(step.time_ns) / static_cast<double>(step.predicted_ns);
-    });
-    const double spread = median(steps, [&](auto& step) {
-      return std::abs(ratio * static_cast<double>(step.predicted_ns) / static_cast<double>(step.time_ns) - 1);
-    });
-    add("prediction", text("off by ", decimal(100 * error, 1), " % (median); steps take ", decimal(ratio, 3),
-                           " of it and are ", decimal(100 * spread, 1), " % off that (medians)"));
+  if (const PredictionError found = prediction_error(system); found.error >= 0) {
+    add("prediction", text("off by ", decimal(100 * found.error, 1), " % (median); steps take ",
+                           decimal(found.drift, 3), " of it and are ", decimal(100 * found.spread, 1),
+                           " % off that (medians)"));
   }
   add("link exposed", median_share(steps, &StepRecord::link_exposed_ns, 1));
   add("engine overhead", median_share(steps, &StepRecord::overhead_ns, 2));

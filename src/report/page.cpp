@@ -73,7 +73,7 @@ std::vector<Tile> tiles_of(const RunData& data) {
     tiles.push_back(
         {shown_percent(share_of(summary.shares.link_ns, summary.shares)), "waits for pull or push"});
   }
-  if (const double error = median_prediction_error(own); error >= 0)
+  if (const double error = prediction_error(own).error; error >= 0)
     tiles.push_back({shown_percent(error), "prediction error, median"});
   if (summary.peak_bytes > 0) {
     tiles.push_back({shown_bytes(summary.peak_bytes),

@@ -21,6 +21,7 @@ struct StepRecord {
   int64_t sequences = 0;
   std::string strategy;
   std::string fallback;        // why the plan is not the planner's; empty: it is
+  std::string degraded;        // what made it slower than its machines could have it; empty: nothing
   int64_t time_ns = 0;         // simulated, or measured
   int64_t predicted_ns = 0;    // of a measured step; 0: none
   int64_t lower_bound_ns = 0;  // of the planner; 0: none

@@ -63,6 +63,7 @@ StepRecord step_of(const Json& line, const std::string& place) {
   step.sequences = count(line, "sequences", place);
   step.strategy = base::get_or<std::string>(line, "strategy", "", place);
   step.fallback = base::get_or<std::string>(line, "fallback", "", place);
+  step.degraded = base::get_or<std::string>(line, "degraded", "", place);
   base::require_in(line, "time_ms", kMilliseconds, place);
   step.time_ns = duration_ns(line, "time_ms", place);
   step.predicted_ns = duration_ns(line, "predicted_ms", place);

@@ -92,6 +92,15 @@ std::string fallbacks(const RunData& data) {
               ".");
 }
 
+std::string degradation(const RunData& data) {
+  const std::vector<StepRecord>& steps = data.systems.front().steps;
+  const auto is_slower = [](const StepRecord& step) { return !step.degraded.empty(); };
+  const auto first = std::ranges::find_if(steps, is_slower);
+  if (first == steps.end()) return "";
+  return text(counted(std::ranges::count_if(steps, is_slower), "step"),
+              " ran slower than the machines could: ", first->degraded, ".");
+}
+
 std::string unfused_attention(const RunData& data) {
   int64_t calls = 0;
   for (const StepRecord& step : data.systems.front().steps) calls += step.unfused_attention;
@@ -102,10 +111,13 @@ std::string unfused_attention(const RunData& data) {
 }
 
 std::string prediction(const RunData& data) {
-  const double error = median_prediction_error(data.systems.front());
-  return error < 0 ? ""
-                   : text("Half of the steps were predicted to within ", shown_percent(error),
-                          " of what they took.");
+  const PredictionError found = prediction_error(data.systems.front());
+  if (found.error < 0) return "";
+  const double slower = found.drift - 1;
+  return text("Half of the steps were predicted to within ", shown_percent(found.error),
+              " of what they took; the machine was ", shown_percent(std::abs(slower)),
+              slower > 0 ? " slower" : " faster", " than when it was measured, and beside that half are within ",
+              shown_percent(found.spread), ".");
 }
 
 }  // namespace
@@ -175,16 +187,24 @@ SpeedUp speed_up(const SystemRun& first, const SystemRun& other) {
   return result;
 }
 
-double median_prediction_error(const SystemRun& run) {
-  std::vector<double> errors;
+PredictionError prediction_error(const SystemRun& run) {
+  std::vector<double> shares;  // predicted ÷ measured
   for (const StepRecord& step : run.steps) {
     if (step.predicted_ns <= 0 || step.time_ns <= 0) continue;
-    errors.push_back(
-        std::abs(static_cast<double>(step.predicted_ns) / static_cast<double>(step.time_ns) - 1));
+    shares.push_back(static_cast<double>(step.predicted_ns) / static_cast<double>(step.time_ns));
   }
-  if (errors.empty()) return -1;
-  std::ranges::sort(errors);
-  return errors[errors.size() / 2];
+  if (shares.empty()) return {};
+  const auto median_distance = [&](double factor) {
+    std::vector<double> distances;
+    for (const double share : shares) distances.push_back(std::abs(factor * share - 1));
+    std::ranges::nth_element(distances, distances.begin() + std::ssize(distances) / 2);
+    return distances[distances.size() / 2];
+  };
+  std::vector<double> drifts;
+  for (const double share : shares) drifts.push_back(1 / share);
+  std::ranges::nth_element(drifts, drifts.begin() + std::ssize(drifts) / 2);
+  const double drift = drifts[drifts.size() / 2];
+  return {median_distance(1), drift, median_distance(drift)};
 }
 
 std::string epochs_text(const std::vector<StepRecord>& steps) {
@@ -211,7 +231,7 @@ Verdict verdict_of(const RunData& data) {
   if (data.systems.front().steps.empty()) return {"No step was run.", data.systems.front().infeasible};
   const size_t best = best_other(data);
   std::vector<std::string> sentences = {compute_shares(data, best), losses(data), prediction(data),
-                                        fallbacks(data), unfused_attention(data)};
+                                        fallbacks(data), degradation(data), unfused_attention(data)};
   std::erase(sentences, "");
   return {best > 0 ? headline_compared(data, best) : headline_alone(data), base::join(sentences, " ")};
 }

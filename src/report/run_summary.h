@@ -38,8 +38,14 @@ struct SpeedUp {
 };
 SpeedUp speed_up(const SystemRun& first, const SystemRun& other);
 
-// |predicted ÷ measured − 1|, the median over the steps that have both; −1: none has.
-double median_prediction_error(const SystemRun& run);
+// Medians over the steps that have a prediction and a time. What all steps take alike of their prediction is the
+// machine, which is faster or slower than when it was measured, beside other work say; the rest is the prediction's.
+struct PredictionError {
+  double error = -1;   // |predicted ÷ measured − 1|; −1: no step has both
+  double drift = 1;    // measured ÷ predicted
+  double spread = 0;   // |drift·predicted ÷ measured − 1|
+};
+PredictionError prediction_error(const SystemRun& run);
 
 // "4 ranks, from step 6 on 2, from step 19 on 4" of steps in their order; "" where all are of one epoch.
 std::string epochs_text(const std::vector<StepRecord>& steps);

@@ -164,7 +164,7 @@ void draw_step_times(Markup& out, const RunData& data) {
     chart.series.back().title = "measured";
     chart.series.push_back(predictions_of(run, unit));
   }
-  const double error = median_prediction_error(data.systems.front());
+  const double error = prediction_error(data.systems.front()).error;
   out.leaf("p", {{"class", "lead"}},
            error < 0 ? "Every step has other sequences, so every step takes another time."
                      : text("The prediction is made before the step runs; half of them are off by less than ",

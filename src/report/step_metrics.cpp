@@ -13,9 +13,7 @@ namespace sluice::report {
 
 namespace {
 
-base::Json null_or(const std::string& fallback) {
-  return fallback.empty() ? base::Json() : base::Json(fallback);
-}
+base::Json null_or(const std::string& words) { return words.empty() ? base::Json() : base::Json(words); }
 
 }  // namespace
 
@@ -26,6 +24,8 @@ base::Json to_json(const StepMetrics& metrics) {
           {"sequences", metrics.sequences},
           {"strategy", metrics.strategy},
           {"fallback", null_or(metrics.fallback)},
+          {"device", metrics.device},
+          {"degraded", null_or(metrics.degraded)},
           {"time_ms", metrics.time_ms},
           {"predicted_ms", metrics.predicted_ms},
           {"planning_ms", metrics.planning_ms},

@@ -22,6 +22,8 @@ struct StepMetrics {
   int64_t sequences = 0;
   std::string strategy;
   std::string fallback;  // why the plan is not the planner's; empty: it is
+  std::string device;    // that rank 0 computed on: "CPU", or a GPU's name
+  std::string degraded;  // what made it slower than its machines could have it; empty: nothing
   double time_ms = 0;
   double predicted_ms = 0;
   double planning_ms = 0;

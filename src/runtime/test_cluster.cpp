@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
@@ -365,7 +367,7 @@ class RankRun {
         host_(world.transport(rank)) {
     if (options.device.is_cuda()) {
       ops::prepare_device(options.device);
-      transport_ = transport::device_transport(*host_, {.device = options.device.index()});
+      transport_ = transport::device_transport(*host_, {.device = options.device.index()}).transport;
     }
     for (const std::string& text : options.strategies) {
       strategies_.push_back(strategy::parse_strategy(text, options.world_size));
@@ -382,6 +384,7 @@ class RankRun {
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(options_.device, {}), engine_options);
     initialize(engine.store(), 7);
+    if (options_.nudge > 0) nudge(engine.store());
     cost::CostModel::Options machine =
         small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision()).options();
     machine.cut_times = options_.cut_times;
@@ -459,6 +462,19 @@ class RankRun {
     record_.gradient_norms.push_back(result.gradient_norm);
   }
 
+  // REQUIRES: one rank, in FP64.
+  void nudge(ParameterStore& store) const {
+    base::Rng random(options_.nudge);
+    for (const model::Bucket& bucket : table_.buckets) {
+      const at::Tensor& master = store.owner(bucket.index).master;
+      double* const values = master.mutable_data_ptr<double>();
+      for (int64_t i = 0; i < master.numel(); ++i) {
+        const auto direction = static_cast<double>(random.between(-1, 1));
+        values[i] = std::nextafter(values[i], values[i] + direction);
+      }
+    }
+  }
+
   void set_policies(strategy::StepPlan& plan) const {
     if (options_.policies.empty()) return;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
@@ -514,6 +530,11 @@ class RankRun {
 };
 
 }  // namespace
+
+int64_t usual_steps() {
+  const char* steps = std::getenv("SLUICE_TEST_STEPS");
+  return steps == nullptr ? 20 : std::max(1, std::atoi(steps));
+}
 
 RunRecord run_in_process(const RunOptions& options) {
   at::set_num_threads(1);

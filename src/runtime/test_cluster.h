@@ -54,6 +54,9 @@ int64_t token_at(int64_t document, int64_t position, int64_t vocab);
 StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
                           int64_t loss_one_in = 1);
 
+// 20, or as many as $SLUICE_TEST_STEPS says: `make test` looks at few, `make soak` at all of them.
+int64_t usual_steps();
+
 struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
@@ -82,13 +85,15 @@ struct RunOptions {
                                    const strategy::Strategy&, int64_t max_tokens)>
       plan = dealt_plan;
   int64_t device_bytes = kAmpleBytes;
-  int64_t steps = 20;
+  int64_t steps = usual_steps();
   int64_t sequences = 9;    // of a step
   int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
   comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
+  // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is changed.
+  uint64_t nudge = 0;
   model::Shape shape = small_shape();
   model::KindTimes cut_times;      // by which stages are cut
   c10::Device device = c10::kCPU;  // a GPU is shared by all ranks

@@ -58,7 +58,7 @@ class Evaluator::Impl {
     at::set_num_threads(rank.threads);
     if (device_.is_cuda()) {
       ops::prepare_device(device_);
-      device_transport_ = transport::device_transport(*transport_, {.device = device_.index()});
+      device_transport_ = transport::device_transport(*transport_, {.device = device_.index()}).transport;
     }
     runtime::Engine::Options engine;
     engine.device = device_;

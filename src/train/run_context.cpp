@@ -115,6 +115,8 @@ void RunContext::open_planner() {
   cost::MemoryModel& memory = calibration.options.memory;
   memory.device_bytes -= device_->taken_bytes(control());
   memory.host_bytes = device_->host_bytes();
+  memory.attention_bytes = device_->attention_scratch().bytes;
+  memory.attention_bytes_per_token = device_->attention_scratch().bytes_per_row;
   memory.reduce_bytes = config::reduce_bytes(config_.train);
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control().together("planning", [&] {

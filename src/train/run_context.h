@@ -40,6 +40,7 @@ class RunContext {
   // What `text` of the configuration or the command line names.
   storage::Location locate(const std::string& text) const { return options_.locate(text); }
   const RunState& resumed() const { return resumed_.state(); }  // zero without a checkpoint
+  bool resumed_from_snapshot() const { return resumed_.from_snapshot(); }
   const std::optional<Seat>& seat() const { return options_.seat; }
   int64_t epoch() const { return options_.seat ? options_.seat->epoch.number : 0; }
   Buddies* buddies() { return buddies_.get(); }  // null: the run is not elastic

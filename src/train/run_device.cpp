@@ -3,8 +3,11 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cost/snapshot_cost.h"
 #include "ops/device.h"
@@ -16,6 +19,29 @@
 #include "transport/device_transport.h"
 
 namespace sluice::train {
+
+using base::text;
+
+namespace {
+
+// The first rank's that has one, as all ranks then know it.
+std::string first_of(Control& control, const std::string& own) {
+  const std::vector<int64_t> sizes = control.gather(static_cast<int64_t>(own.size()));
+  const auto first = std::ranges::find_if(sizes, [](int64_t size) { return size > 0; });
+  if (first == sizes.end()) return "";
+  const int rank = static_cast<int>(first - sizes.begin());
+  return text(rank > 0 ? text("rank ", rank, ": ") : "", control.broadcast(own, rank));
+}
+
+ops::AttentionShape attention_of(const model::Shape& shape) {
+  return {.heads = shape.heads,
+          .kv_heads = shape.kv_heads,
+          .dimensions = shape.head_dim,
+          .capped = shape.score_cap > 0,
+          .windowed = shape.window > 0};
+}
+
+}  // namespace
 
 RunDevice::RunDevice(const TrainerOptions& options, const model::ParameterTable& table,
                      const base::Json& earlier, Peers& peers)
@@ -40,12 +66,33 @@ RunDevice::RunDevice(const TrainerOptions& options, const model::ParameterTable&
     keeps_memory_ = true;
     if (config.memory.host_gib == 0 && memory.host_bytes > 0) chosen_.host_bytes = memory.host_bytes;
   }
-  if (device().is_cpu()) return;
+  control.require_same("choosing devices", device().is_cuda() ? 1 : 0, [](int other) {
+    return text("rank ", other, " computes on another kind of device than rank 0: ",
+                "set train.device = \"cpu\", or see with `sluice doctor` what that machine lacks");
+  });
+  std::vector<std::string> faults{chosen_.fault.empty() ? "" : text("on the CPU: ", chosen_.fault)};
+  const ops::AttentionShape attention = attention_of(table.shape);
+  const c10::ScalarType type = runtime::scalar_type(precision_of(config.train.dtype).compute);
+  attention_scratch_ = ops::attention_scratch(attention, type, device());
+  faults.push_back(ops::unfused_because(attention, type, device()));
+  if (device().is_cuda()) faults.push_back(connect(control));
+  std::erase(faults, "");
+  degraded_ = first_of(control, base::join(faults, "; "));
+  if (control.rank() > 0) return;
+  base::log(device().is_cpu() ? base::LogLevel::kDebug : base::LogLevel::kInfo,
+            text("computes on ", name(), ", ", base::human_count(chosen_.threads, "thread", "threads"), " a rank"));
+  if (!degraded_.empty()) base::log_warning(text("slower than it could be: ", degraded_));
+}
+
+// Why it is not straight between GPUs; empty when it is.
+std::string RunDevice::connect(Control& control) {
   transport::DeviceTransportOptions connection;
   connection.device = device().index();
   connection.most_blocks = runtime::most_blocks();
   const auto connecting = control.activity().shared("connecting the devices");
-  between_devices_ = transport::device_transport(between_hosts_, connection);
+  transport::DeviceTransport made = transport::device_transport(between_hosts_, connection);
+  between_devices_ = std::move(made.transport);
+  return made.detour.empty() ? "" : text("between GPUs by way of host memory: ", made.detour);
 }
 
 // A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
@@ -61,7 +108,7 @@ void RunDevice::set_aside_snapshots(const TrainerOptions& options, const model::
   if (!device().is_cpu() || config.memory.device_gib > 0) return;
   if (chosen_.memory_bytes <= bytes) {
     throw base::InfeasibleError(
-        base::text("a rank may use ", base::human_bytes(static_cast<double>(chosen_.memory_bytes)),
+        text("a rank may use ", base::human_bytes(static_cast<double>(chosen_.memory_bytes)),
                    ", which snapshots of parameters would take: set ",
                    "checkpoint.async = false or elastic.enabled = false, or use more ranks"));
   }

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/json.h"
 #include "model/parameters.h"
+#include "ops/attention.h"
 #include "profile/device.h"
 #include "train/peers.h"
 #include "train/trainer.h"
@@ -21,6 +23,11 @@ class RunDevice {
             Peers& peers);
 
   c10::Device device() const { return chosen_.device; }
+  const std::string& name() const { return chosen_.name; }  // "CPU", or the GPU's
+  // What makes this run slower than its machines could have it, in words, the same on all ranks; empty: nothing.
+  const std::string& degraded() const { return degraded_; }
+  // Of attention's kernels, beside what kinds count.
+  ops::AttentionScratch attention_scratch() const { return attention_scratch_; }
   int64_t memory_bytes() const { return chosen_.memory_bytes; }
   int64_t host_bytes() const { return chosen_.host_bytes; }
   comm::Transport& transport() const { return between_devices_ ? *between_devices_ : between_hosts_; }
@@ -30,9 +37,12 @@ class RunDevice {
   int64_t taken_bytes(Control& control) const;
 
  private:
+  std::string connect(Control& control);
   void set_aside_snapshots(const TrainerOptions& options, const model::ParameterTable& table);
 
   profile::RankDevice chosen_;
+  std::string degraded_;
+  ops::AttentionScratch attention_scratch_;
   int64_t untracked_bytes_ = 0;  // of the GPU, when its free memory was read
   bool keeps_memory_ = false;    // plans may use what is configured, or what the continued run began with
   comm::Transport& between_hosts_;

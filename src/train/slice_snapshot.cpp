@@ -10,6 +10,8 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -53,12 +55,22 @@ at::Tensor host_memory(int64_t bytes, bool pinned) {
   return at::from_blob(memory, {bytes}, &std::free, options);
 }
 
-// Work of the calling thread goes to a stream of its own, and is done when this ends.
+// libtorch has few streams, and hands them out again in turn: one for all snapshots of a GPU, drawn once.
+c10::Stream snapshot_stream(c10::Device device) {
+  static std::mutex drawing;
+  static std::map<c10::DeviceIndex, c10::Stream> drawn;
+  const std::lock_guard guard(drawing);
+  const auto found = drawn.find(device.index());
+  if (found != drawn.end()) return found->second;
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return drawn.emplace(device.index(), stream).first->second;
+}
+
+// Work of the calling thread goes to the stream of snapshots, and is done when this ends.
 class OwnStream {
  public:
   explicit OwnStream(c10::Device device) {
-    if (device.is_cpu()) return;
-    guard_.emplace(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+    if (!device.is_cpu()) guard_.emplace(snapshot_stream(device));
   }
   ~OwnStream() { wait(); }
 

@@ -40,6 +40,20 @@ void* map_shared(int fd, int64_t bytes) {
   return mapped;
 }
 
+// The files of a folder that hold seals, with when they were written, the newest first.
+std::vector<std::pair<fs::file_time_type, fs::path>> seals_in(const fs::path& folder,
+                                                              const std::string& prefix) {
+  std::vector<std::pair<fs::file_time_type, fs::path>> found;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(kSeals))
+      found.emplace_back(fs::last_write_time(entry.path(), ignored), entry.path());
+  }
+  std::ranges::sort(found, std::greater<>());
+  return found;
+}
+
 }  // namespace
 
 SnapshotMemory::SnapshotMemory() : control_(new (map_shared(-1, sizeof(Control))) Control) {
@@ -51,23 +65,25 @@ SnapshotMemory::SnapshotMemory() : control_(new (map_shared(-1, sizeof(Control))
 
 SnapshotMemory::SnapshotMemory(const NamedMemory& named) : SnapshotMemory() {
   const std::string mine = base::text(kPrefix, named.identity, "-");
-  std::vector<std::pair<fs::file_time_type, fs::path>> left;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(named.folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kSeals))
-      left.emplace_back(fs::last_write_time(entry.path(), ignored), entry.path());
-  }
-  std::ranges::sort(left, std::greater<>());
+  const std::vector<std::pair<fs::file_time_type, fs::path>> left = seals_in(named.folder, kPrefix);
   const auto stale = fs::file_time_type::clock::now() - std::chrono::seconds(named.stale_s);
   for (const auto& [written, file] : left) {
     const bool own = file.filename().string().starts_with(mine);
     if (own && named.takes_up && name_.empty() && take_up(file)) continue;
     if (written >= stale && (!own || named.takes_up)) continue;
-    SnapshotMemory useless;
-    if (useless.take_up(file)) useless.remove_name();
+    remove(file);
   }
   if (name_.empty()) make_named(named.folder / (mine + transport::random_secret() + kSeals));
+}
+
+void SnapshotMemory::remove_left(const NamedMemory& named) {
+  for (const auto& [written, file] : seals_in(named.folder, base::text(kPrefix, named.identity, "-"))) remove(file);
+}
+
+// Unless somebody holds it.
+void SnapshotMemory::remove(const fs::path& file) {
+  SnapshotMemory useless;
+  if (useless.take_up(file)) useless.remove_name();
 }
 
 SnapshotMemory::~SnapshotMemory() { ::munmap(control_, sizeof(Control)); }

@@ -64,6 +64,8 @@ class SnapshotMemory {
 
   // Nobody is to find this memory any more: the run has ended.
   void remove_name();
+  // Nor what dead supervisors of the run have left in the folder.
+  static void remove_left(const NamedMemory& named);
   // Steps and epochs mean the same moments only in one history: of attempts of which each took up what the
   // one before had left. 0: of none yet.
   uint64_t history() const { return control_->history; }
@@ -123,6 +125,7 @@ class SnapshotMemory {
     std::array<Seal, 2> seals;
   };
 
+  static void remove(const std::filesystem::path& file);
   bool take_up(const std::filesystem::path& file);
   void make_named(const std::filesystem::path& file);
   std::filesystem::path slot_path(size_t slot) const;

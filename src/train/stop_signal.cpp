@@ -24,6 +24,10 @@ sigset_t stop_signals() {
   return signals;
 }
 
+int64_t now_ns() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 StopSignal::StopSignal(std::function<void()> end_now, int64_t again_ns)
@@ -45,18 +49,19 @@ StopSignal::~StopSignal() {
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
+void StopSignal::request() {
+  if (!requested_.exchange(true)) first_ns_ = now_ns();
+}
+
 void StopSignal::watch() {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point first;
   pollfd waiting[] = {{signals_, POLLIN, 0}, {ending_, POLLIN, 0}};
   while (true) {
     if (::poll(waiting, 2, -1) < 0) continue;
     if (waiting[1].revents != 0) return;
     signalfd_siginfo info{};
     if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
-    const Clock::time_point now = Clock::now();
-    if (!requested_) first = now;
-    const bool again = requested_.exchange(true) && now - first >= std::chrono::nanoseconds(again_ns_);
+    const bool again = requested_ && now_ns() - first_ns_ >= again_ns_;
+    request();
     if (again || !deferring_) end_now_();
   }
 }

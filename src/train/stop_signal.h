@@ -24,6 +24,8 @@ class StopSignal {
 
   // From now on the first signal waits to be asked about.
   void defer() { deferring_ = true; }
+  // As if one had arrived, which somebody else received. REQUIRES: defer() was called.
+  void request();
   // Whether one has arrived so far.
   bool requested() const { return requested_; }
 
@@ -34,6 +36,7 @@ class StopSignal {
   const int64_t again_ns_;
   std::atomic<bool> deferring_ = false;
   std::atomic<bool> requested_ = false;
+  std::atomic<int64_t> first_ns_ = 0;  // of the steady clock: when it was requested
   int signals_ = -1;  // signalfd
   int ending_ = -1;   // eventfd: the destructor is called
   std::thread thread_;

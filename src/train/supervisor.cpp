@@ -34,6 +34,7 @@ using membership::Epoch;
 using membership::Member;
 using transport::Launch;
 
+constexpr int64_t kAgainNs = 3'000'000'000;  // between signals: another wish to stop, and at once
 constexpr int kEpochsWithoutAStep = 5;  // then the run fails of itself, not of what it runs on
 
 int64_t now_ns() {
@@ -45,6 +46,13 @@ sigset_t watched_signals() {
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
   return set;
+}
+
+// What a worker begins with: it has its own way with the two that ask it to stop, once it is ready for them.
+sigset_t with_stop_blocked(sigset_t mask) {
+  sigaddset(&mask, SIGTERM);
+  sigaddset(&mask, SIGINT);
+  return mask;
 }
 
 // Ids of the first epoch follow from ranks, so that all know all; who comes later draws one.
@@ -108,6 +116,8 @@ class Supervisor final : public membership::World {
     if (agent_) tell_the_end();
     const bool useless = *exit_status_ == 0 || *exit_status_ == transport::kReplaceableStatus;
     if (useless || memory_->held().empty()) memory_->remove_name();
+    // The run is over: so is what others of its supervisors, which were killed, have left here.
+    if (*exit_status_ == 0 && options_.memory) SnapshotMemory::remove_left(*options_.memory);
     return *exit_status_;
   }
 
@@ -276,10 +286,13 @@ class Supervisor final : public membership::World {
 
   // The worker's side of fork.
   int work(const Launch& launch, const Epoch& epoch) {
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    const sigset_t mask = with_stop_blocked(before_);
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     signal_file_.close();
     mail_.close();
-    options_.work(launch, {epoch, &*memory_, &plans_, run_, options_.launch.key(), since_ns_, losses_});
+    const bool stop_asked = stop_asked_ns_ > 0;
+    options_.work(launch,
+                  {epoch, &*memory_, &plans_, run_, options_.launch.key(), since_ns_, losses_, stop_asked});
     return 1;
   }
 
@@ -299,16 +312,19 @@ class Supervisor final : public membership::World {
     while (read(signal_file_.fd(), &info, sizeof info) == sizeof info) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
-      stopping_ = true;
-      if (!worker_.runs()) stop_without_worker();
+      const bool again = stop_asked_ns_ > 0 && now_ns() - stop_asked_ns_ >= kAgainNs;
+      if (stop_asked_ns_ == 0) stop_asked_ns_ = now_ns();
+      if (!worker_.runs()) stop_without_worker(again);
       if (signal == SIGTERM || info.ssi_code != SI_KERNEL) worker_.send(signal);
     }
   }
 
-  // The others' run is as good without who has not joined it yet: what they save decides how it ended.
-  void stop_without_worker() {
-    const bool has_joined = !agent_ || agent_->is_member();
-    if (has_joined) return end(1, "stopped by a signal between two epochs; nothing was saved");
+  // The others' run is as good without who has not joined it yet: what they save decides how it ended. Who has
+  // finds the next epoch first, whose workers save what there is.
+  void stop_without_worker(bool again) {
+    if (!agent_) return end(1, "stopped by a signal before the run began; nothing was saved");
+    if (again) return end(1, "stopped by a second signal between two epochs; nothing was saved");
+    if (agent_->is_member()) return base::log_info("told to stop between two epochs: the next one saves and ends");
     base::log_info("stopped by a signal before it had joined the run");
     const bool by_hand = !options_.contacts.empty();
     end(by_hand ? 1 : transport::kReplaceableStatus, "");
@@ -326,7 +342,6 @@ class Supervisor final : public membership::World {
       base::log_warning(
           text("the worker was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")"));
     }
-    if (stopping_) return end(1, "a rank was lost while the run was stopping; nothing was saved");
     agent_->on_worker_end(now_ns());
   }
 
@@ -344,7 +359,9 @@ class Supervisor final : public membership::World {
       const std::vector<Member> others = agent_->others();
       for (const Member& member : others) {
         const bool is_it = member.address == place.first && member.port == place.second;
-        if (is_it && !exit_status_) agent_->on_gone(member.id, now_ns());
+        // The end of a connection within a machine is the end of the process at its other end.
+        const auto certainty = member.address == self_.address ? membership::Gone::kForGood : membership::Gone::kSeemsSo;
+        if (is_it && !exit_status_) agent_->on_gone(member.id, certainty, now_ns());
       }
     }
   }
@@ -376,7 +393,7 @@ class Supervisor final : public membership::World {
   PlanMemory plans_;
   std::optional<membership::Agent> agent_;
   ChildProcess worker_;
-  bool stopping_ = false;
+  int64_t stop_asked_ns_ = 0;  // 0: nobody has told this rank to stop
   int ranks_ = 0;  // of the epoch before
   const int64_t since_ns_ = now_ns();
   int64_t losses_ = 0;  // by which epochs have ended

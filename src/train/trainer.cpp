@@ -27,7 +27,11 @@ using std::chrono::steady_clock;
 
 class Trainer::Impl {
  public:
-  explicit Impl(TrainerOptions options) : run_(std::move(options)) {}
+  explicit Impl(TrainerOptions options) : run_(std::move(options)) {
+    // Behind a loss there are steps to be saved, whenever a signal comes.
+    if (run_.epoch() > 0) stop_signal_.defer();
+    if (run_.seat() && run_.seat()->stop_asked) stop_signal_.request();
+  }
 
   RunContext& context() { return run_; }
   std::string describe_first_step();
@@ -54,7 +58,7 @@ class Trainer::Impl {
   StopSignal stop_signal_{
       [this] { run_.peers().fail(base::RunError("stopped by a signal; nothing was saved")); }};
   const config::RunConfig& config_ = run_.config();
-  const int cores_ = profile::this_machine().cores;
+  const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
   std::optional<PlanAhead> ahead_;
   std::optional<Reporter> reporter_;
@@ -119,6 +123,8 @@ void Trainer::Impl::train_steps() {
     stop = agreement.stop;
     step = std::move(first.step);
   }
+  if (stop && run_.resumed_from_snapshot())
+    saver_->save_now(state_behind(run_.resumed().step, run_.resumed().sampler));
   if (step && !stop && run_.buddies())
     begin_snapshot(state_behind(run_.resumed().step, run_.resumed().sampler));
   while (step && !stop) {
@@ -207,6 +213,8 @@ report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
   metrics.grad_norm = result.gradient_norm;
   metrics.lr = optimizer(metrics.step).lr;
   metrics.epoch = run_.epoch();
+  metrics.device = run_.device().name();
+  metrics.degraded = run_.device().degraded();
   return metrics;
 }
 

@@ -26,13 +26,24 @@ struct DeviceTransportOptions {
   int64_t issue_timeout_ns = 300'000'000'000;  // for NCCL to take an operation, connections included
 };
 
+struct DeviceTransport {
+  std::unique_ptr<comm::Transport> transport;
+  std::string detour;  // why kAuto goes through the host, the same on all ranks; empty: it does not
+};
+
 // Collective over the ranks of `host`, which must outlive the transport and its communicators. Operations
 // are issued on the current CUDA stream of `device` (c10::cuda::getCurrentCUDAStream); they read and write
 // their buffers in that stream's order, and so does everything issued on it afterwards.
 // REQUIRES: ops::prepare_device was called for the device.
 // Throws InputError when built without CUDA, or when NCCL was asked for and a rank has none or shares its
 // GPU; RunError when ranks fail to join.
-std::unique_ptr<comm::Transport> device_transport(comm::Transport& host,
-                                                  const DeviceTransportOptions& options);
+DeviceTransport device_transport(comm::Transport& host, const DeviceTransportOptions& options);
+
+// NCCL's version as this process would use it ("NCCL 2.28.9"), or why it can't be used. Loads it at the first call.
+struct NcclFinding {
+  std::string version;
+  std::string fault;
+};
+NcclFinding find_nccl();
 
 }  // namespace sluice::transport

@@ -14,6 +14,7 @@
 #include "transport/device_transport.h"
 #include "transport/host_staged.h"
 #include "transport/nccl.h"
+#include "transport/nccl_api.h"
 
 namespace sluice::transport {
 namespace {
@@ -55,8 +56,14 @@ std::string fault(const std::vector<Card>& cards) {
 
 }  // namespace
 
-std::unique_ptr<comm::Transport> device_transport(comm::Transport& host,
-                                                  const DeviceTransportOptions& options) {
+NcclFinding find_nccl() {
+  if (!nccl_fault().empty()) return {"", nccl_fault()};
+  int version = 0;
+  nccl_api().get_version(&version);
+  return {base::text("NCCL ", version / 10'000, ".", version / 100 % 100, ".", version % 100), ""};
+}
+
+DeviceTransport device_transport(comm::Transport& host, const DeviceTransportOptions& options) {
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(options.device));
   std::vector<int> ranks(static_cast<size_t>(host.world_size()));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -66,9 +73,9 @@ std::unique_ptr<comm::Transport> device_transport(comm::Transport& host,
     throw base::InputError(base::text("NCCL cannot be used: ", why_not, " (", nccl_fault(),
                                       "): start one rank for each GPU, or let them go through the host"));
   }
-  const bool staged = options.kind == DeviceTransportKind::kHostStaged || !why_not.empty();
-  if (staged) return host_staged_transport(host, options.device);
-  return nccl_transport(std::move(world), options);
+  if (!why_not.empty()) return {host_staged_transport(host, options.device), why_not};
+  if (options.kind == DeviceTransportKind::kHostStaged) return {host_staged_transport(host, options.device), ""};
+  return {nccl_transport(std::move(world), options), ""};
 }
 
 }  // namespace sluice::transport

@@ -63,7 +63,7 @@ TEST(DeviceTransport, NcclServesAWorldOfOne) {
   ASSERT_EQ(nccl_fault(), "");
   comm::FakeWorld world(1);
   const auto host = world.transport(0);
-  const auto transport = device_transport(*host, {.kind = DeviceTransportKind::kNccl});
+  const auto transport = device_transport(*host, {.kind = DeviceTransportKind::kNccl}).transport;
   const auto lone = transport->communicator("lone", {0});
   DeviceFloats from({1, 2, 3}), to({0, 0, 0});
   lone->reduce_scatter(from.data(), to.data(), 3, comm::DType::kFloat32)->wait();
@@ -79,7 +79,8 @@ TEST(DeviceTransport, NcclServesAWorldOfOne) {
 void use_every_operation(comm::Transport& host) {
   const int rank = host.rank(), other = 1 - rank;
   const auto own = static_cast<float>(rank + 1);
-  const auto transport = device_transport(host, {});
+  const auto [transport, detour] = device_transport(host, {});
+  EXPECT_EQ(detour, "ranks 0 and 1 share a GPU");
   const auto pair = transport->communicator("pair", {0, 1});
 
   DeviceFloats one({own}), both({0, 0});
