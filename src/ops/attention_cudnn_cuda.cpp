@@ -23,19 +23,16 @@
 namespace sluice::ops::cudnn {
 namespace {
 
-// A plan's sizes have so many binary digits: half a step too long costs tiles that end at once, rows too many
-// cost workspace.
-constexpr int kLongestDigits = 2;
-constexpr int kRowsDigits = 4;
-constexpr size_t kMostPlans = 512;  // of a thread; then it begins anew
+constexpr size_t kMostPlans = 512;  // that a thread remembers; then it begins anew
 
 std::atomic<int64_t> calls_without_plan{0};
+std::atomic<int64_t> plans_made{0};
 
 GraphShape shape_of(Direction direction, const AttentionInput& input, const SequenceGroup& group) {
   return {.direction = direction,
           .sequences = group.count,
-          .longest = rounded_up(group.longest, kLongestDigits),
-          .rows = direction == Direction::kBackward ? rounded_up(input.q_TND.size(0), kRowsDigits) : 0,
+          .longest = planned_length(group.longest),
+          .rows = direction == Direction::kBackward ? planned_rows(input.q_TND.size(0)) : 0,
           .heads = input.q_TND.size(1),
           .kv_heads = input.k_TKD.size(1),
           .dimensions = input.q_TND.size(2),
@@ -44,22 +41,26 @@ GraphShape shape_of(Direction direction, const AttentionInput& input, const Sequ
           .scale = static_cast<float>(input.scale)};
 }
 
+// Who runs it holds it: the thread may forget it meanwhile.
+using SharedPlan = std::shared_ptr<Plan>;
+
 // The thread's plan for the current GPU; null where cuDNN has none. Both are remembered.
-Plan* plan_of(const GraphShape& shape, const at::Device& device) {
-  thread_local std::map<std::pair<int, GraphShape>, std::unique_ptr<Plan>> plans;
+SharedPlan plan_of(const GraphShape& shape, const at::Device& device) {
+  thread_local std::map<std::pair<int, GraphShape>, SharedPlan> plans;
   if (plans.size() >= kMostPlans) plans.clear();
   const auto [found, is_new] = plans.try_emplace({device.index(), shape});
   if (is_new) {
+    ++plans_made;
     std::string fault;
     found->second = Plan::make(shape, fault);
   }
-  return found->second.get();
+  return found->second;
 }
 
 // The plans of all groups; empty where one is missing.
-std::vector<Plan*> plans_of(Direction direction, const AttentionInput& input,
-                            const PackedSequences& sequences) {
-  std::vector<Plan*> plans;
+std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input,
+                                 const PackedSequences& sequences) {
+  std::vector<SharedPlan> plans;
   for (const SequenceGroup& group : sequences.table.groups) {
     plans.push_back(plan_of(shape_of(direction, input, group), input.q_TND.device()));
     if (plans.back() != nullptr) continue;
@@ -102,7 +103,7 @@ class Offsets {
 };
 
 // Runs the plan of each group on the current stream.
-void run(const std::vector<Plan*>& plans, Operands operands, const Offsets& offsets,
+void run(const std::vector<SharedPlan>& plans, Operands operands, const Offsets& offsets,
          const PackedSequences& sequences, const at::Tensor& like) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(like.device().index()).stream();
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -192,9 +193,8 @@ bool lies_well(const at::Tensor& x) {
 }  // namespace
 
 bool takes(const AttentionInput& input) {
-  const int64_t dimensions = input.q_TND.size(2);
   const bool shape_fits =
-      input.q_TND.scalar_type() == at::kBFloat16 && dimensions % 16 == 0 && dimensions <= 128;
+      input.q_TND.scalar_type() == at::kBFloat16 && takes_dimensions(input.q_TND.size(2));
   const bool plain = input.window == 0 && input.cap == 0;
   return shape_fits && plain && lies_well(input.q_TND) && lies_well(input.k_TKD) && lies_well(input.v_TKD) &&
          input.k_TKD.stride(0) == input.v_TKD.stride(0) && !at::globalContext().deterministicAlgorithms() &&
@@ -203,7 +203,7 @@ bool takes(const AttentionInput& input) {
 
 std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences) {
   const c10::cuda::CUDAGuard guard(input.q_TND.device());
-  const std::vector<Plan*> plans = plans_of(Direction::kForward, input, sequences);
+  const std::vector<SharedPlan> plans = plans_of(Direction::kForward, input, sequences);
   if (plans.empty()) return std::nullopt;
   const int64_t rows = input.q_TND.size(0), heads = input.q_TND.size(1), used = sequences.begins.back();
   const at::TensorOptions options = input.q_TND.options();
@@ -223,7 +223,7 @@ std::optional<AttentionResult> attention(const AttentionInput& input, const Pack
 bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
   const c10::cuda::CUDAGuard guard(input.q_TND.device());
-  const std::vector<Plan*> plans = plans_of(Direction::kBackward, input, sequences);
+  const std::vector<SharedPlan> plans = plans_of(Direction::kBackward, input, sequences);
   if (plans.empty()) return false;
   // Results of their own: the gradient may lie where the inputs are, and cuDNN's sums lie as its results do.
   const auto dense = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
@@ -248,7 +248,7 @@ std::string report() {
   if (!proved().was_asked()) return "not used yet";
   if (const std::string fault = proved().fault(); !fault.empty()) return base::text("not used: ", fault);
   const int64_t version = library_version();
-  std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100);
+  std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100, ", ", base::human_count(plans_made, "plan", "plans"));
   if (const int64_t calls = calls_without_plan) line += base::text(", ", calls, " calls without a plan");
   return line;
 }

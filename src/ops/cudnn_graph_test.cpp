@@ -35,7 +35,7 @@ std::string properties_of(const Gpu& gpu) {
 GraphShape shape_of(Direction direction) {
   return {.direction = direction,
           .sequences = 8,
-          .longest = 3072,
+          .longest = 4096,
           .rows = 16'384,
           .heads = 32,
           .kv_heads = 8,

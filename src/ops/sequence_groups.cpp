@@ -9,6 +9,16 @@ namespace {
 
 int64_t round_to(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+// The largest that is not more than `value`.
+int64_t power_of_four(int64_t value) {
+  const int digits = std::bit_width(static_cast<uint64_t>(value));
+  return int64_t{1} << ((digits - 1) / 2 * 2);
+}
+
+int64_t power_of_two(int64_t value, int64_t least) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(value, least))));
+}
+
 }  // namespace
 
 SequenceTable sequence_table(const std::vector<int64_t>& begins) {
@@ -18,7 +28,7 @@ SequenceTable sequence_table(const std::vector<int64_t>& begins) {
   SequenceTable table;
   int64_t lengths = 0;
   for (int64_t left = static_cast<int64_t>(begins.size()) - 1, first = 0; left > 0;) {
-    const auto count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(left)));
+    const int64_t count = power_of_four(left);
     SequenceGroup group{.first = first, .count = count, .begins_at = table.begins, .lengths_at = lengths};
     for (int64_t i = first; i < first + count; ++i) group.longest = std::max(group.longest, length(i));
     table.groups.push_back(group);
@@ -41,9 +51,7 @@ SequenceTable sequence_table(const std::vector<int64_t>& begins) {
   return table;
 }
 
-int64_t rounded_up(int64_t value, int bits) {
-  const int dropped = std::max(0, static_cast<int>(std::bit_width(static_cast<uint64_t>(value))) - bits);
-  return round_to(value, int64_t{1} << dropped);
-}
+int64_t planned_length(int64_t longest) { return power_of_two(longest, kLeastPlannedLength); }
+int64_t planned_rows(int64_t rows) { return power_of_two(rows, kLeastPlannedRows); }
 
 }  // namespace sluice::ops

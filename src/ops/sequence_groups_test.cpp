@@ -2,17 +2,27 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 namespace sluice::ops {
 namespace {
 
 using testing::ElementsAre;
 
-TEST(SequenceGroups, ElevenSequencesAreEightAndTwoAndOne) {
+TEST(SequenceGroups, ElevenSequencesAreTwiceFourAndThriceOne) {
   const std::vector<int64_t> begins{0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66};  // lengths 1, 2, … 11
   const SequenceTable table = sequence_table(begins);
-  ASSERT_EQ(table.groups.size(), 3);
+  ASSERT_EQ(table.groups.size(), 5);
   std::vector<int64_t> counts, longest;
   std::vector<int32_t> lengths;
   for (const SequenceGroup& group : table.groups) {
@@ -31,8 +41,8 @@ TEST(SequenceGroups, ElevenSequencesAreEightAndTwoAndOne) {
     lengths.insert(lengths.end(), of_group.begin(), of_group.end());
   }
   EXPECT_EQ(table.begins % 2, 0);
-  EXPECT_THAT(counts, ElementsAre(8, 2, 1));
-  EXPECT_THAT(longest, ElementsAre(8, 10, 11));
+  EXPECT_THAT(counts, ElementsAre(4, 4, 1, 1, 1));
+  EXPECT_THAT(longest, ElementsAre(4, 8, 9, 10, 11));
   EXPECT_THAT(lengths, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
@@ -43,13 +53,46 @@ TEST(SequenceGroups, OneSequenceIsAGroup) {
   EXPECT_THAT(table.words, ElementsAre(0, 7, 7, 0));
 }
 
-TEST(SequenceGroups, SizesAreRoundedUpToFewDigits) {
-  EXPECT_EQ(rounded_up(1, 2), 1);
-  EXPECT_EQ(rounded_up(5, 2), 6);
-  EXPECT_EQ(rounded_up(4097, 2), 6144);
-  EXPECT_EQ(rounded_up(6145, 2), 8192);
-  EXPECT_EQ(rounded_up(16'384, 4), 16'384);
-  EXPECT_EQ(rounded_up(16'385, 4), 18'432);
+TEST(SequenceGroups, PlansAreMadeForPowersOfTwo) {
+  EXPECT_EQ(planned_length(1), 512);
+  EXPECT_EQ(planned_length(512), 512);
+  EXPECT_EQ(planned_length(4097), 8192);
+  EXPECT_EQ(planned_rows(5), 4096);
+  EXPECT_EQ(planned_rows(16'384), 16'384);
+  EXPECT_EQ(planned_rows(16'385), 32'768);
+}
+
+// Plans, forward and backward, that micro-batches of up to 16K tokens need, of random documents of a file, cut at
+// 16K tokens.
+size_t plans_of_random_micro_batches(const std::string& lengths_file, int micro_batches) {
+  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "bench/data" / lengths_file);
+  std::vector<int64_t> lengths{std::istream_iterator<int64_t>(file), {}};
+  EXPECT_FALSE(lengths.empty()) << lengths_file;
+  constexpr int64_t kMostRows = 16'384;
+  std::mt19937_64 random(7);
+  std::set<std::pair<int64_t, int64_t>> forward;
+  std::set<std::tuple<int64_t, int64_t, int64_t>> backward;
+  for (int i = 0; i < micro_batches; ++i) {
+    const int64_t room = kMostRows >> random() % 3;
+    std::vector<int64_t> begins{0};
+    for (int64_t next = 0; next + begins.back() <= room; begins.push_back(begins.back() + next)) {
+      next = std::clamp<int64_t>(lengths[random() % lengths.size()], 1, room);
+      if (next + begins.back() > room) break;
+    }
+    for (const SequenceGroup& group : sequence_table(begins).groups) {
+      forward.emplace(group.count, planned_length(group.longest));
+      backward.emplace(group.count, planned_length(group.longest), planned_rows(begins.back()));
+    }
+  }
+  return forward.size() + backward.size();
+}
+
+TEST(SequenceGroups, SomeDozensOfPlansServeTwentyThousandMicroBatches) {
+  for (const char* file : {"wikipedia_lengths.txt", "code_lengths.txt", "system_lengths.txt"}) {
+    const size_t plans = plans_of_random_micro_batches(file, 20'000);
+    EXPECT_LE(plans, 72) << file;
+    EXPECT_GE(plans, 12) << file;
+  }
 }
 
 }  // namespace
