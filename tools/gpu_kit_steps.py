@@ -54,6 +54,9 @@ def run_of(name):
                             context.program("sluice"), str(context.scratch)]
 
 
+DEVICE_RUNS = "DeviceExecutor.*:DeviceExecutor/*OnAGpu*"
+
+
 def sanitizer_steps():
     small = "DeviceOps.RmsNorm*:*DeviceOps.Swiglu*:*DeviceOps.Rotary*:*DeviceOps.CrossEntropy*"
     one_rank = "DeviceExecutor.OneRank*"
@@ -74,8 +77,8 @@ def test_steps():
         tests("transport_test", "DeviceTransport.*:Nccl.*", 60),
         tests("layers_test", "DeviceModel.*", 90),
         tests("runtime_test", "DeviceOptimizer.*:DeviceCalls.*", 60),
-        tests("runtime_test", "DeviceExecutor.*", 120),
-        tests("runtime_test", "DeviceExecutor.*", 180, name=" without caching of memory",
+        tests("runtime_test", DEVICE_RUNS, 180),
+        tests("runtime_test", DEVICE_RUNS, 270, name=" without caching of memory",
               environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
         Step("training: corpus", run_of("corpus"), 120),
         Step("training: learns", run_of("learns"), 240, judge_measurement),

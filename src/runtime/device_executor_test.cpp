@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/tuning.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "runtime/test_cluster.h"
@@ -38,6 +39,7 @@ void expect_near(double actual, double expected, double tolerance) {
 void expect_as_one_rank(const RunOptions& options, double tolerance) {
   RunOptions reference = short_run(1, {"<1,1,1>"});
   reference.shape = options.shape;
+  reference.loss_one_in = options.loss_one_in;
   const RunRecord expected = run_in_process(reference), actual = run_in_process(options);
   ASSERT_EQ(actual.losses.size(), expected.losses.size());
   for (size_t step = 0; step < expected.losses.size(); ++step) {
@@ -76,6 +78,72 @@ TEST(DeviceExecutor, RecomputingAndOffloadingTrainsAsOneRankOnTheCpu) {
       {.recompute = true}, {.offload_permille = 700}, {.recompute = true, .offload_permille = 1000}};
   expect_gpu_as_cpu(options, kDoubleTolerance);
 }
+
+// What a run can have beside strategies, each alone.
+struct Feature {
+  const char* name;
+  RunOptions (*run)();
+};
+void PrintTo(const Feature& feature, std::ostream* stream) { *stream << feature.name; }
+
+const Feature kFeatures[] = {
+    {"SharedParameters",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4,4>", "<1,1,4,2>", "<1,2,2,2>"});
+       options.plan = ringed_plan;
+       return options;
+     }},
+    {"ExchangedHeads",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4>", "<2,1,2>"});
+       options.plan = ringed_plan;
+       options.exchanges = {{.head_lanes = 0}};
+       return options;
+     }},
+    {"NestedExchanges",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4>", "<1,1,4,4>"});
+       options.plan = ringed_plan;
+       options.exchanges = {{.head_lanes = 2}};
+       return options;
+     }},
+    {"WindowsAndCaps",
+     [] {
+       RunOptions options = short_run(4, {"<1,1,4>", "<2,2,1>"});
+       options.plan = ringed_plan;
+       options.shape.window = 7;
+       options.shape.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+       options.shape.score_cap = 0.01;
+       options.shape.logit_cap = 0.2;
+       return options;
+     }},
+    {"Adapters",
+     [] {
+       RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "<1,1,4,2>"});
+       model::adapt(options.shape, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
+       return options;
+     }},
+    {"FrozenParts",
+     [] {
+       RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>"});
+       model::freeze(options.shape, {"model.embed_tokens", "model.layers.0.*", "*.mlp.down_proj*"});
+       return options;
+     }},
+    {"MaskedHead",
+     [] {
+       RunOptions options = short_run(4, {"<2,2,1>", "<1,1,4>"});
+       options.loss_one_in = 5;
+       return options;
+     }},
+};
+
+class RunsOfFeatures : public testing::TestWithParam<Feature> {};
+TEST_P(RunsOfFeatures, TrainOnAGpuAsOneRankOnTheCpu) {
+  expect_gpu_as_cpu(GetParam().run(), kDoubleTolerance);
+}
+TEST_P(RunsOfFeatures, TrainOnTheCpuAsOneRank) { expect_as_one_rank(GetParam().run(), kDoubleTolerance); }
+INSTANTIATE_TEST_SUITE_P(DeviceExecutor, RunsOfFeatures, testing::ValuesIn(kFeatures),
+                         [](const auto& info) { return info.param.name; });
 
 RunOptions bfloat16_run() {
   RunOptions options = short_run(4, {"4x<1,1,1>", "<2,2,1>", "<1,1,4>"});

@@ -30,6 +30,39 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
   }
 }
 
+namespace {
+
+double apart(const std::vector<double>& values, const std::vector<double>& reference, bool of_largest) {
+  double largest = 0, most = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double difference = std::abs(values[i] - reference[i]);
+    largest = std::max(largest, std::abs(reference[i]));
+    most = std::max(most, of_largest ? difference : difference / std::abs(reference[i]));
+  }
+  return of_largest && largest > 0 ? most / largest : most;
+}
+
+}  // namespace
+
+Tolerance tolerance_of(const RunOptions& one_rank, const RunRecord& reference) {
+  constexpr double kLeast = 1e-11, kFactor = 64;
+  Tolerance tolerance{kLeast, kLeast};
+  for (const uint64_t nudge : {1, 2}) {
+    RunOptions options = one_rank;
+    options.nudge = nudge;
+    const RunRecord nudged = run_in_process(options);
+    for (const auto& [values, expected] : {std::pair(&nudged.losses, &reference.losses),
+                                           {&nudged.evaluated_losses, &reference.evaluated_losses}})
+      tolerance.scalars = std::max(tolerance.scalars, kFactor * apart(*values, *expected, false));
+    tolerance.parameters =
+        std::max(tolerance.parameters, kFactor * apart(nudged.gradient_norms, reference.gradient_norms, false));
+    for (const auto& [name, values] : reference.parameters)
+      tolerance.parameters =
+          std::max(tolerance.parameters, kFactor * apart(nudged.parameters.at(name), values, true));
+  }
+  return tolerance;
+}
+
 void expect_as_one_rank(RunOptions options, const std::vector<Plan>& plans, const RunRecord& reference) {
   for (const Plan& plan : plans) {
     options.plan = plan;
