@@ -1,7 +1,7 @@
 # The ways to use this repository. `make` alone explains them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap configure build everything test check sanitize train trial soak fuzz \
+.PHONY: help bootstrap test-bootstrap configure build everything tested test check sanitize train trial soak fuzz \
         processors parity integrations wheel bench bench-balance gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
         bench-transformers bench-fidelity bench-saving format tidy clean
 
@@ -28,10 +28,16 @@ build: configure ## Make build/sluice
 	cmake --build $(BUILD) -j $(JOBS) --target sluice
 
 everything: configure ## Make the program, the Python package, tests and benchmarks
+	cmake --build $(BUILD) -j $(JOBS) --target all benches
+
+tested: configure # what `make test` runs
 	cmake --build $(BUILD) -j $(JOBS)
 
-test: everything ## Build everything and run all tests but the long ones
-	$(CTEST) --test-dir $(BUILD) -j $(JOBS)
+test-bootstrap: ## Install what is missing, and what tests run beside: launchers, a MILP solver, transformers
+	@tools/bootstrap --test
+
+test: test-bootstrap tested ## Build everything, run all tests but the long ones, and say which were skipped
+	$(PYTHON) -B tests/run.py --build $(BUILD) --jobs $(JOBS)
 
 check: ## Run the checks of the repository itself: layering, sizes, style, documentation
 	@status=0; for check in tests/*_test.py; do echo "$$check"; $(PYTHON) -B $$check || status=1; done; exit $$status
@@ -54,7 +60,7 @@ train: build corpora/stdlib/corpus.idx ## Build, make the quick start's corpus a
 	$(SLUICE) train --config examples/quickstart.toml --nproc 4 --resume auto
 
 # OPTIONS are those of `python3 tests/trial --help`: OPTIONS='--only "kill -9" --seed 2'.
-trial: build ## Strike real runs with every kind of fault at every phase (half an hour)
+trial: build ## Strike real runs with every kind of fault at every phase (an hour)
 	SLUICE=$(SLUICE) $(PYTHON) -B tests/trial $(OPTIONS)
 
 soak: everything ## Run the long tests: kills, random faults, random plans, plans against the checker (two hours)

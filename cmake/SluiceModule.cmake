@@ -1,11 +1,11 @@
-# sluice_module(NAME [TORCH] [TEST_SHARDS n] DEPENDS module... EXTERNAL target...)
+# sluice_module(NAME [TORCH] [TEST_SHARDS n] [TEST_ENVIRONMENT NAME=VALUE] DEPENDS module... EXTERNAL target...)
 #
 # The library of src/NAME and its unit tests. Every .cpp of src/NAME and of its folders belongs to it; *_test.cpp
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
-# A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them. Tests
-# that compute with libtorch have that label (`make processors`).
+# A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them, with the
+# given variable. Tests that compute with libtorch have that label (`make processors`).
 function(sluice_module name)
-  cmake_parse_arguments(module "TORCH" "TEST_SHARDS" "DEPENDS;EXTERNAL" ${ARGN})
+  cmake_parse_arguments(module "TORCH" "TEST_SHARDS;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -57,6 +57,13 @@ function(sluice_module name)
   endif()
 
   if(tests AND SLUICE_PROGRAMS)
+    # Only where it is used: what is compiled with the repository's place is compiled anew in another clone.
+    foreach(test ${tests})
+      file(STRINGS ${test} uses REGEX "SLUICE_SOURCE_DIR|base/golden\\.h" LIMIT_COUNT 1)
+      if(uses)
+        set_source_files_properties(${test} PROPERTIES COMPILE_DEFINITIONS SLUICE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+      endif()
+    endforeach()
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE sluice_${name} GTest::gmock GTest::gtest_main)
     set(cases ${name})
@@ -66,7 +73,8 @@ function(sluice_module name)
         math(EXPR index "${shard} - 1")
         add_test(NAME ${name}/${shard} COMMAND ${name}_test)
         set_tests_properties(${name}/${shard} PROPERTIES
-          ENVIRONMENT "GTEST_TOTAL_SHARDS=${module_TEST_SHARDS};GTEST_SHARD_INDEX=${index}")
+          ENVIRONMENT "GTEST_TOTAL_SHARDS=${module_TEST_SHARDS};GTEST_SHARD_INDEX=${index};${module_TEST_ENVIRONMENT}")
+        set_tests_properties(${name}/${shard} PROPERTIES COST 60)
         list(APPEND cases ${name}/${shard})
       endforeach()
     else()

@@ -12,8 +12,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 
 find_program(SLUICE_CCACHE ccache)
 if(SLUICE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${SLUICE_CCACHE})
+  # Paths of the repository are taken relative to the build, so that another clone of it finds what this one compiled.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SLUICE_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
 endif()
 find_program(SLUICE_MOLD mold)
 if(SLUICE_MOLD)

@@ -34,7 +34,7 @@ enum class GoldenUse { kCompare, kRewrite };
 template <typename Make>
 int check_golden(const std::string& name, GoldenUse use, Make make) {
   constexpr std::string_view kDivider = "----\n";
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const auto root = std::filesystem::path(SLUICE_SOURCE_DIR);
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root / "tests/golden" / name)) {
     if (entry.path().extension() != ".txt") continue;

@@ -1,4 +1,5 @@
-// More lanes, and lanes that share parameters, only add strategies: mean steps must not get longer by them.
+// More lanes, and lanes that share parameters, only add strategies: mean steps of batches that no proposal saw must not
+// get longer by them, but for what the search misses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr int64_t kContextTokens = 16'384;
 using Batches = std::vector<std::vector<int64_t>>;
 
 Batches batches_of(const std::string& name, uint64_t seed) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const auto root = std::filesystem::path(SLUICE_SOURCE_DIR);
   std::ifstream file(root / "bench/data" / (name + "_lengths.txt"));
   std::vector<int64_t> lengths;
   for (int64_t length; file >> length;) lengths.push_back(std::clamp<int64_t>(length, 2, kContextTokens));
@@ -56,13 +57,13 @@ class Freedom : public testing::TestWithParam<Setting> {
   }
 };
 
-TEST_P(Freedom, NeverMakesAMeanStepLonger) {
+TEST_P(Freedom, MakesNoMeanStepLongerByMoreThanOnePercent) {
   for (const char* corpus : {"wikipedia", "code"}) {
-    const Batches batches = batches_of(corpus, 3);
-    int64_t before_ns = mean_ns(batches, batches, 1, false);
+    const Batches samples = batches_of(corpus, 3), batches = batches_of(corpus, 4);
+    int64_t before_ns = mean_ns(samples, batches, 1, false);
     for (int lanes = 2; lanes <= GetParam().ranks; lanes *= 2) {
       for (const bool share : {false, true}) {
-        const int64_t now_ns = mean_ns(batches, batches, lanes, share);
+        const int64_t now_ns = mean_ns(samples, batches, lanes, share);
         EXPECT_LE(now_ns, before_ns + before_ns / 100)
             << corpus << ", " << lanes << " lanes" << (share ? ", shared" : "");
         if (!share) before_ns = std::min(before_ns, now_ns);

@@ -119,7 +119,7 @@ TEST(Documents, GlobsMatchNames) {
 class Build : public testing::Test {
  protected:
   Build() {
-    source_ = base::read_file(__FILE__);
+    source_ = base::read_file(std::filesystem::path(SLUICE_SOURCE_DIR) / "src/corpus/build_test.cpp");
     spit(directory_ / "in/build_test.cpp", source_);
     options_.inputs = {directory_ / "in"};
     options_.directory = directory_ / "out";

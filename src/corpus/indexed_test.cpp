@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::filesystem::path kFixtures =
-    std::filesystem::path(__FILE__).parent_path() / "../../tests/data/corpus";
+    std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/corpus";
 
 template <typename T>
 void put(std::string& bytes, T value) {

@@ -295,7 +295,7 @@ TEST(Blend, WeightsAreReadInPartsPerMillion) {
 }
 
 TEST(Blend, NumbersDocumentsThroughAllCorpora) {
-  const auto fixtures = std::filesystem::path(__FILE__).parent_path() / "../../tests/data/corpus";
+  const auto fixtures = std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/corpus";
   const Blend blend = Blend::open({{fixtures / "uint16", 1.0}, {fixtures / "int32", 0.5}});
   EXPECT_EQ(blend.documents(), 7);
   EXPECT_EQ(blend.tokens(), 98);

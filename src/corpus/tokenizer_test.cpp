@@ -19,11 +19,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kScripts = std::filesystem::path(__FILE__).parent_path() / "../../tools";
+const std::filesystem::path kScripts = std::filesystem::path(SLUICE_SOURCE_DIR) / "tools";
 
 std::string model_of_this_file() {
   SentencePieceTrainer trainer(1'000'000);
-  trainer.add(base::read_file(__FILE__));
+  trainer.add(base::read_file(std::filesystem::path(SLUICE_SOURCE_DIR) / "src/corpus/tokenizer_test.cpp"));
   return trainer.train(512);
 }
 

@@ -184,7 +184,7 @@ double busiest_lane(const strategy::StepPlan& plan, const std::vector<int64_t>& 
 
 // Recorded by tests/data/dynamic_cp/make_fixtures.py from megatron-core itself.
 TEST(DynamicCp, IsOnAverageNotSlowerThanTheReleasedScheduler) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../tests/data/dynamic_cp/batches.json";
+  const auto path = std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/dynamic_cp/batches.json";
   std::ifstream file(path);
   const base::Json cases = base::Json::parse(file);
   const cost::CostModel cost = plan::test_cost();

@@ -6,6 +6,7 @@ import pathlib
 import random
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -102,12 +103,20 @@ class CorpusCommands(CommandTest):
         self.assertEqual(absent.returncode, 2)
         self.assertIn("no document 1", absent.stderr)
 
-    def test_killed_build_continues(self):
+
+class LongBuild(CommandTest):
+    """Of `make soak`: a state is saved every 64 MiB."""
+
+    def test_continues(self):
+        words = self.folder / "words.txt"
+        words.write_text("".join(f"word {i} of many, {i * i}\n" for i in range(2000)), encoding="utf-8")
+        tokenizer = self.folder / "trained"
+        self.done("corpus", "build", words, "--out", tokenizer, "--train-tokenizer", 300)
         lines = self.folder / "lines.jsonl"
         with lines.open("w", encoding="utf-8") as file:
             for i in range(1000):
                 file.write(json.dumps({"content": f"{i} " * 20_000}) + "\n")
-        arguments = ["corpus", "build", lines, "--out", self.folder / "killed", "--tokenizer", self.tokenizer,
+        arguments = ["corpus", "build", lines, "--out", self.folder / "killed", "--tokenizer", tokenizer,
                      "--text-key", "content", "--json"]
         child = subprocess.Popen([SLUICE, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(child.kill)
@@ -153,4 +162,4 @@ class KilledBuild(CommandTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=[sys.argv[0], *(sys.argv[1:] or ["CorpusCommands", "KilledBuild"])])

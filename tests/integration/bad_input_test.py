@@ -8,10 +8,9 @@ import re
 import resource
 import shutil
 import struct
-import unittest
 
-from harness import (SLUICE, VOCABULARY, TestCase, committed_steps, environment, free_port, losses, make_documents,
-                     write_corpus)
+from harness import (SLUICE, VOCABULARY, TestCase, committed_steps, environment, free_port, losses, main,
+                     make_documents, write_corpus)
 
 RANKS = 2
 STRATEGIES = ["2x<1,1,1>"]
@@ -402,4 +401,4 @@ def tearDownModule():
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=1)
+    main()

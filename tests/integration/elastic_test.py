@@ -12,12 +12,10 @@ import os
 import pathlib
 import random
 import signal
-import sys
 import time
-import unittest
 
-from harness import (RUN_TIMEOUT_S, WAIT_ALL, TestCase, alive, children, losses, rank_processes, records, stop_thread,
-                     terminate, wait_until)
+from harness import (RUN_TIMEOUT_S, WAIT_ALL, TestCase, alive, children, committed_steps, losses, main, rank_processes, records,
+                     stop_thread, terminate, wait_until)
 
 RANKS = 4
 STEPS = 20  # that are compared
@@ -193,6 +191,18 @@ class Elastic(TestCase):
         self.kill_worker(process, 1)
         self.stop(process, run, epoch=1, step=0)
 
+    def test_a_signal_right_behind_a_loss_saves_what_memory_holds(self):
+        """A run that is preempted loses ranks and is told to stop, in whatever order: no sealed step is lost."""
+        for strike, pause_s in ((self.kill_worker, 0.01), (self.kill_worker, 0.15), (self.kill, 0.5)):
+            with self.subTest(strike=strike.__name__, pause_s=pause_s):
+                run = self.configure(f"run{pause_s}", elastic__buddy_every=1)
+                process = self.start_to(run, 5)
+                strike(process, 2)
+                time.sleep(pause_s)
+                outcome = self.stop(process, run, epoch=0, step=0)
+                self.assertEqual(committed_steps(run), [max(losses(run)) + 1], str(outcome))
+                self.assertGreaterEqual(max(losses(run)), 4, str(outcome))  # no more than the step that was under way
+
     def test_without_epochs_a_killed_rank_ends_the_run(self):
         run = self.configure("run", elastic__enabled=False)
         process = self.start_to(run, 2)
@@ -207,4 +217,4 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=OPTIONS.kills)
     parser.add_argument("--seed", type=int, default=OPTIONS.seed)
     OPTIONS, rest = parser.parse_known_args()
-    unittest.main(argv=[sys.argv[0], *rest])
+    main(rest)

@@ -7,10 +7,8 @@ import re
 import shlex
 import signal
 import stat
-import sys
-import unittest
 
-from harness import SLUICE, TestCase, committed_steps, environment, free_port
+from harness import SLUICE, TestCase, committed_steps, environment, free_port, main
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "operating"
 RANKS = 2
@@ -130,4 +128,4 @@ class Examples(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv, verbosity=2)
+    main()

@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -23,6 +24,12 @@ import unittest
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 VOCABULARY = 64
 RUN_TIMEOUT_S = 120
+EXIT_SKIPPED = 77  # of a program all of whose tests were skipped
+# What tools/bootstrap --test makes: an environment with torch, its launcher, transformers, and one with PEFT.
+DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice")
+TRANSFORMERS_PYTHON = DEPENDENCIES / "parity/bin/python"
+PEFT_PYTHON = DEPENDENCIES / "parity-peft/bin/python"
+TORCHRUN = [str(TRANSFORMERS_PYTHON), "-m", "torch.distributed.run"]
 WAIT_ALL = 0x40000000  # __WALL: for whoever is traced, too
 
 # Enough strategies that steps differ: tensor and pipeline parallel pipelines of unequal size.
@@ -142,6 +149,26 @@ def stop_thread(thread_id):
     seize, interrupt = 0x4206, 0x4207
     ptrace = ctypes.CDLL(None).ptrace
     return ptrace(seize, thread_id, None, None) == 0 and ptrace(interrupt, thread_id, None, None) == 0
+
+
+def missing(path):
+    """Why a test that needs what bootstrap makes there is skipped; empty where it is there."""
+    return "" if path.exists() else f"{path} is not there: tools/bootstrap --test installs it"
+
+
+def torchrun_missing():
+    return missing(TRANSFORMERS_PYTHON)
+
+
+def main(arguments=None):
+    """Runs the test classes that the command line, or `arguments`, names, or all; ends with EXIT_SKIPPED where nothing could
+    run."""
+    program = unittest.main(argv=[sys.argv[0], *(sys.argv[1:] if arguments is None else arguments)], verbosity=2, exit=False)
+    result = program.result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    nothing_ran = result.testsRun <= len(result.skipped)  # newer Pythons count no test of a skipped class
+    sys.exit(EXIT_SKIPPED if result.skipped and nothing_ran else 0)
 
 
 def hardware():

@@ -10,11 +10,9 @@ import json
 import os
 import random
 import signal
-import sys
 import time
-import unittest
 
-from harness import (RUN_TIMEOUT_S, TestCase, alive, committed_steps, losses, rank_processes, wait_until)
+from harness import RUN_TIMEOUT_S, TestCase, alive, committed_steps, losses, main, rank_processes, wait_until
 
 RANKS = 4
 STEPS = 40
@@ -134,4 +132,4 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=OPTIONS.seed)
     parser.add_argument("--record", help="a JSON file for what was seen")
     OPTIONS = parser.parse_args()
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    main([])

@@ -1,12 +1,11 @@
 """Memory policies through the program: training stays what it is, and the fullest rank takes the predicted bytes."""
 
 import json
-import unittest
 
-from harness import TestCase, losses, make_documents, records, write_corpus
+from harness import TestCase, losses, main, make_documents, records, write_corpus
 
 RANKS = 2
-CONTEXT = 1024
+CONTEXT = 512
 POLICIES = {"keep": {"memory__recompute": "none", "memory__offload": 0.0},
             "recompute": {"memory__recompute": "full", "memory__offload": 0.0},
             "some": {"memory__recompute": "none", "memory__offload": 0.3},
@@ -104,4 +103,4 @@ class MemoryPolicies(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=1)
+    main()

@@ -1,9 +1,8 @@
 """Runs whose data change: in each phase the batches are those of the uninterrupted run, wherever it is resumed."""
 
 import shutil
-import unittest
 
-from harness import TestCase, committed_steps, losses, make_documents, records, write_corpus
+from harness import TestCase, committed_steps, losses, main, make_documents, records, write_corpus
 
 STEPS = 9
 # A longer context at step 3, larger batches at step 5, another corpus at step 7.
@@ -86,4 +85,4 @@ class Phases(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -3,9 +3,8 @@ plans made elsewhere that are the run's."""
 
 import json
 import tomllib
-import unittest
 
-from harness import (VOCABULARY, TestCase, committed_steps, fallbacks, losses, make_documents, records,
+from harness import (VOCABULARY, TestCase, committed_steps, fallbacks, losses, main, make_documents, records,
                      write_corpus)
 
 LONG = 4000
@@ -162,4 +161,4 @@ class Start(PlanningTest):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=1)
+    main()

@@ -4,11 +4,10 @@ counts, and the types that some processors compute with instructions of their ow
 
 import math
 import pathlib
-import unittest
 
-from harness import TestCase, environment, losses
+from harness import TestCase, environment, losses, main
 
-STEPS = 12
+STEPS = 8
 # Wide enough that oneDNN computes BF16 products wherever the processor has instructions for them.
 MODEL = {"model__hidden": 64, "model__ffn_hidden": 160, "train__steps": STEPS}
 STRATEGY = ["<1,2,1>"]
@@ -58,4 +57,4 @@ class Processors(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -2,9 +2,8 @@
 
 import json
 import os
-import unittest
 
-from harness import SLUICE, TestCase
+from harness import SLUICE, TestCase, main
 
 RANKS = 2
 
@@ -41,4 +40,4 @@ class Profile(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

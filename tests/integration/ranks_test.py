@@ -7,12 +7,10 @@ import pathlib
 import signal
 import socket
 import subprocess
-import sys
 import time
-import unittest
 
 from harness import (RUN_TIMEOUT_S, SLUICE, WAIT_ALL, TestCase, alive, committed_steps, environment, free_port, losses,
-                     rank_processes, records, stop_thread, wait_until)
+                     main, rank_processes, records, stop_thread, wait_until)
 
 RANKS = 2
 LONG = 100_000  # steps: more than any test waits for
@@ -285,4 +283,4 @@ class Limits(Ranks):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[1:], verbosity=2)
+    main()

@@ -3,9 +3,8 @@ others; and real processes under changing strategies compute what one rank compu
 
 import json
 import shutil
-import unittest
 
-from harness import (TestCase, committed_steps, losses, make_documents, rank_processes, records, terminate,
+from harness import (TestCase, committed_steps, losses, main, make_documents, rank_processes, records, terminate,
                      write_corpus)
 
 STEPS = 8
@@ -192,4 +191,4 @@ class Stop(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    main()

@@ -7,14 +7,11 @@ import pathlib
 import random
 import shutil
 import subprocess
-import unittest
 
-from harness import SLUICE, TestCase, base_settings, environment, losses, to_toml
+from harness import (PEFT_PYTHON, SLUICE, TRANSFORMERS_PYTHON, TestCase, base_settings, environment, losses, main, missing,
+                     to_toml)
 
 EXAMPLE = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "sft.toml"
-DEPENDENCIES = pathlib.Path(os.environ.get("SLUICE_DEPS", pathlib.Path.home() / ".cache" / "sluice"))
-TRANSFORMERS = DEPENDENCIES / "parity/bin/python"
-PEFT_PYTHON = DEPENDENCIES / "parity-peft/bin/python"
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{% if message.role == 'assistant' %}{% generation %}{{ message.content }}<|im_end|>{% endgeneration %}"
@@ -193,8 +190,8 @@ class FineTuning(TestCase):
 
     def check_with_peft(self, model, adapter, merged):
         """PEFT's model of the base and the adapters says what the merged folder's does."""
-        if not PEFT_PYTHON.exists():
-            self.skipTest(f"{PEFT_PYTHON} is not there: tools/bootstrap --parity installs it")
+        if missing(PEFT_PYTHON):
+            self.skipTest(missing(PEFT_PYTHON))
         compared = subprocess.run([PEFT_PYTHON, "-c", PEFT, model, adapter, merged], text=True, check=False,
                                   capture_output=True, timeout=300)
         self.assertEqual(compared.returncode, 0, compared.stderr)
@@ -206,11 +203,11 @@ class FineTuning(TestCase):
     def check_with_transformers(self, tuned):
         evaluated = json.loads(self.done("eval", "--model", tuned, "--corpus", "corpora/chats/corpus", "--context-length",
                                          256, "--threads", 1, "--json"))
-        if not TRANSFORMERS.exists():
-            self.skipTest(f"{TRANSFORMERS} is not there: tools/bootstrap --parity installs it")
+        if missing(TRANSFORMERS_PYTHON):
+            self.skipTest(missing(TRANSFORMERS_PYTHON))
         shown = self.done("corpus", "show", "corpora/chats/corpus", *range(CHATS), "--json").splitlines()
         documents = [(document["ids"], document["mask"]) for document in map(json.loads, shown)]
-        loaded = subprocess.run([TRANSFORMERS, "-c", LOADS, tuned, json.dumps(documents)], text=True, check=False,
+        loaded = subprocess.run([TRANSFORMERS_PYTHON, "-c", LOADS, tuned, json.dumps(documents)], text=True, check=False,
                                 capture_output=True, timeout=300)
         self.assertEqual(loaded.returncode, 0, loaded.stderr)
         found = json.loads(loaded.stdout)
@@ -220,4 +217,4 @@ class FineTuning(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

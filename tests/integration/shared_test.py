@@ -4,9 +4,8 @@ nothing learn; commands that plan take such schemes or say why not."""
 import json
 import pathlib
 import tomllib
-import unittest
 
-from harness import VOCABULARY, TestCase, losses, make_documents, merged, records, to_toml, write_corpus
+from harness import VOCABULARY, TestCase, losses, main, make_documents, merged, records, to_toml, write_corpus
 
 CONTEXT = 512
 EXAMPLE = pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "shared.toml"
@@ -110,4 +109,4 @@ class Shared(TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=1)
+    main()

@@ -1,7 +1,7 @@
 """What a run survives under launchers that are not ours: the table of docs/operating.md. Whatever is lost, no step that
 was sealed in memory is, and the losses are those of a run that nothing disturbed. No checkpoint is saved here.
 
-With the argument `torchrun`: torchrun's rows (needs the environment that `make parity` makes); else all others.
+Arguments: the launchers to test, of ByHand, Mpirun, Slurm, Torchrun; none: all.
 """
 
 import contextlib
@@ -11,17 +11,16 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import unittest
 
-from harness import RUN_TIMEOUT_S, TestCase, children, environment, free_port, losses, records, wait_until
+import local_slurm
+from harness import (RUN_TIMEOUT_S, TORCHRUN, TestCase, children, environment, free_port, losses, main, records,
+                     torchrun_missing, wait_until)
 
 RANKS = 4
 STEPS = 30
 MPIRUN = shutil.which("mpirun")
-TORCHRUN = pathlib.Path(os.environ.get("SLUICE_DEPS") or pathlib.Path.home() / ".cache/sluice") / "parity/bin/torchrun"
 MEMORY = pathlib.Path("/dev/shm")
 
 
@@ -78,14 +77,14 @@ class Survival(TestCase):
         self.assertIn("epoch 1 of 4 ranks (4 before) goes on from behind step", outcome.stderr)
         self.as_undisturbed(run)
 
-    def as_undisturbed(self, run, left=0):
-        """`left`: of how many killed supervisors memory remains."""
+    def as_undisturbed(self, run):
+        """And nothing is left in memory, of killed supervisors either."""
         found = losses(run)
         self.assertEqual(sorted(found), list(range(STEPS)))
         for step, (loss, _) in self.expected.items():
             self.assertLessEqual(abs(found[step][0] - loss), 1e-11 * abs(loss), f"loss of step {step}")
         remains = left_in_memory(self.begin)
-        self.assertEqual(len(remains), left, f"what the run left in memory: {remains}")
+        self.assertEqual(remains, [], "what the run left in memory")
 
     def begins_as_undisturbed(self, endless):
         whole = self.configure("constant", optimizer__decay="constant")
@@ -171,7 +170,7 @@ class ByHand(Survival):
         self.assertIn("no run that can be joined is under way in run", outcome.stderr)
 
 
-@unittest.skipUnless(MPIRUN, "mpirun is not installed")
+@unittest.skipUnless(MPIRUN, "mpirun is not there: tools/bootstrap --test installs it")
 class Mpirun(Survival):
     def mpirun(self, run, *arguments):
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -200,22 +199,19 @@ class Mpirun(Survival):
         self.begins_as_undisturbed(run)
 
 
-def slurm_is_up():
-    if not shutil.which("srun"):
-        return False
-    try:
-        return subprocess.run(["sinfo", "--noheader", "--states=idle"], capture_output=True, timeout=10, check=False).stdout
-    except subprocess.TimeoutExpired:  # its controller does not answer
-        return False
-
-
-@unittest.skipUnless(slurm_is_up(), "no Slurm here has idle nodes")
+@unittest.skipIf(local_slurm.missing(), local_slurm.missing())
 class Slurm(Survival):
-    """With nodes that are this machine."""
+    """With a node that is this machine."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.slurm = local_slurm.LocalSlurm()
+        cls.addClassCleanup(cls.slurm.stop)
 
     def srun(self, run):
         return self.start(["srun", "--ntasks", str(RANKS), "--no-kill", "--kill-on-bad-exit=0", *self.train_command(run.name)],
-                          environment(MASTER_ADDR="127.0.0.1"))
+                          environment(MASTER_ADDR="127.0.0.1") | self.slurm.environment)
 
     def ranks(self, run):
         """{task: its supervisor}"""
@@ -242,13 +238,13 @@ class Slurm(Survival):
         outcome = self.finish(process)
         self.assertEqual(outcome.status, 137, f"srun tells of the lost task: {outcome}")
         self.assertIn("epoch 1 of 3 ranks (4 before) goes on from behind step", outcome.stderr)
-        self.as_undisturbed(run, left=1)
+        self.as_undisturbed(run)
 
 
-@unittest.skipUnless(TORCHRUN.exists(), f"{TORCHRUN} is not there: `make parity` installs it")
+@unittest.skipIf(torchrun_missing(), torchrun_missing())
 class Torchrun(Survival):
     def torchrun(self, run):
-        command = [str(TORCHRUN), "--no-python", f"--nproc-per-node={RANKS}", "--max-restarts=1",
+        command = [*TORCHRUN, "--no-python", f"--nproc-per-node={RANKS}", "--max-restarts=1",
                    f"--master-port={free_port()}", *self.train_command(run.name, 0, "--resume", "auto")]
         return self.start(command)
 
@@ -282,5 +278,4 @@ class Torchrun(Survival):
 
 
 if __name__ == "__main__":
-    wanted = ["Torchrun"] if sys.argv[1:] == ["torchrun"] else ["ByHand", "Mpirun", "Slurm"]
-    unittest.main(argv=[sys.argv[0], *wanted], verbosity=2)
+    main()

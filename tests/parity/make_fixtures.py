@@ -37,6 +37,11 @@ CASES = {
                 "attention_multiplier": 0.0625, "logits_scaling": 8.0},
     "smollm3": {"kv_heads": 2, "family": "smollm3", "no_rope_layers": [1, 0, 1], "pad_token_id": None},
     "olmo2": {"kv_heads": 2, "family": "olmo2", "pad_token_id": None},
+    "mistral": {"kv_heads": 2, "family": "mistral", "sliding_window": 24},
+    "gemma2": {"kv_heads": 2, "family": "gemma2", "sliding_window": 24, "query_pre_attn_scalar": 20, "pad_token_id": None,
+               "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0},
+    "gemma3": {"kv_heads": 2, "family": "gemma3_text", "sliding_window": 24, "query_pre_attn_scalar": 20, "pad_token_id": None,
+               "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
 
 

@@ -2,7 +2,7 @@
 applies to. After the fault the run is resumed; every line of its metrics and every parameter must be what a run has
 that nothing happened to, and no process, port or file may be left over.
 
-$SLUICE names the program. Exit status: 0 all held, 1 something broke, 2 wrong usage.
+$SLUICE names the program. Exit status: 0 all held, 1 something broke, 2 wrong usage, 77 nothing could be tried.
 """
 
 import argparse
@@ -32,7 +32,7 @@ import faults_network
 import faults_sharing
 import faults_signals
 import faults_strangers
-from harness import hardware, revision
+from harness import EXIT_SKIPPED, hardware, revision
 from job import PROGRAM, Broken
 from phase import Missed
 from trial import Skipped, Testbed, Trial
@@ -246,9 +246,14 @@ def main():
                 rows.append(run_case(testbed, case, seed, options.keep))
                 show(rows[-1], number, len(trials))
     print(summary(rows))
+    not_tried = [row for row in rows if row.result in ("missed", "skipped")]
+    for row in not_tried:
+        print(f"skipped: {row.case}: {' '.join(row.why.split())}")
     if options.record:
         write_record(options.record, rows)
-    return 0 if len(rows) == len(trials) and all(row.result != "BROKEN" for row in rows) else 1
+    if len(rows) != len(trials) or any(row.result == "BROKEN" for row in rows):
+        return 1
+    return EXIT_SKIPPED if rows and len(not_tried) == len(rows) else 0
 
 
 if __name__ == "__main__":

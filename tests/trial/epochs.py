@@ -23,7 +23,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 
 import nodes
-from harness import base_settings, children, losses, make_documents, merged, records, to_toml, wait_until, write_corpus
+from harness import (EXIT_SKIPPED, base_settings, children, losses, make_documents, merged, records, to_toml, wait_until,
+                     write_corpus)
 from job import PROGRAM, Broken, Job, end_all
 
 RANKS = 4
@@ -290,8 +291,8 @@ def main():
                 done, begun, what = try_one(folder, seed, faults, expected)
                 steps, epochs, struck = steps + done, epochs + begun, struck + what
             except nodes.Unavailable as reason:
-                print(f"epochs: {reason}")
-                return 77
+                print(f"skipped: {reason}")
+                return EXIT_SKIPPED
             except (Broken, AssertionError) as reason:
                 broken.append(seed)
                 print(f"  BROKEN: {reason}", flush=True)
