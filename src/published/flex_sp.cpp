@@ -71,6 +71,129 @@ bool take_faster(std::optional<FlexSpGroups>& best, std::optional<FlexSpGroups> 
   return true;
 }
 
+// Sequences in groups of given sizes, which single moves and exchanges make end sooner.
+class Assignment {
+ public:
+  Assignment(FlexSpGroups groups, std::span<const int64_t> lengths, const FlexSpCost& cost)
+      : groups_(std::move(groups)), lengths_(lengths), cost_(cost), loads_(groups_.sizes.size()) {
+    for (size_t g = 0; g < loads_.size(); ++g) {
+      for (const int s : groups_.sequences[g]) loads_[g] = with(loads_[g], s, g);
+      loads_[g].ns = ns_of(loads_[g], g);
+    }
+  }
+
+  FlexSpGroups improved() {
+    while (improve_slowest()) {
+    }
+    groups_.time_ns = loads_[slowest()].ns;
+    return std::move(groups_);
+  }
+
+ private:
+  struct Load {
+    cost::Work work;
+    int64_t on_lane = 0;  // tokens
+    int64_t ns = 0;
+  };
+  // What becomes of two groups.
+  struct Change {
+    size_t to = 0;
+    int leaves = -1;  // the slowest group
+    int comes = -1;   // from the other one; -1: nothing
+    Load of_slowest, of_other;
+    int64_t slower_ns() const { return std::max(of_slowest.ns, of_other.ns); }
+  };
+
+  Load with(Load load, int sequence, size_t group) const {
+    const int64_t length = lengths_[static_cast<size_t>(sequence)];
+    load.work += cost_.work_of(length);
+    load.on_lane += tokens_on_lane(length, groups_.sizes[group]);
+    return load;
+  }
+  Load without(Load load, int sequence, size_t group) const {
+    const int64_t length = lengths_[static_cast<size_t>(sequence)];
+    load.work -= cost_.work_of(length);
+    load.on_lane -= tokens_on_lane(length, groups_.sizes[group]);
+    return load;
+  }
+  int64_t ns_of(const Load& load, size_t group) const {
+    return load.work.tokens == 0 ? 0 : cost_.time_ns(load.work, groups_.sizes[group]);
+  }
+  bool fits(const Load& load, size_t group) const {
+    return load.on_lane <= cost_.capacity_tokens(groups_.sizes[group]);
+  }
+  size_t slowest() const {
+    const auto found = std::ranges::max_element(loads_, {}, &Load::ns);
+    return static_cast<size_t>(found - loads_.begin());
+  }
+
+  int64_t least_ns() const { return std::ranges::min(loads_, {}, &Load::ns).ns; }
+
+  // Of many sequences some of each length: they come by descending length.
+  static std::vector<int> some_of(const std::vector<int>& sequences) {
+    constexpr size_t kMost = 12;
+    if (sequences.size() <= kMost) return sequences;
+    std::vector<int> some;
+    for (size_t i = 0; i < kMost; ++i) some.push_back(sequences[i * (sequences.size() - 1) / (kMost - 1)]);
+    return some;
+  }
+
+  // The change of the slowest group and another one after which the slower of both ends soonest.
+  bool improve_slowest() {
+    const size_t from = slowest();
+    Change best{.of_slowest = loads_[from]};
+    const auto consider = [&](size_t to, int leaves, int comes) {
+      Change change{to, leaves, comes, without(loads_[from], leaves, from), with(loads_[to], leaves, to)};
+      if (comes >= 0) {
+        change.of_slowest = with(change.of_slowest, comes, from);
+        change.of_other = without(change.of_other, comes, to);
+      }
+      if (!fits(change.of_slowest, from) || !fits(change.of_other, to)) return;
+      change.of_slowest.ns = ns_of(change.of_slowest, from);
+      change.of_other.ns = ns_of(change.of_other, to);
+      if (change.slower_ns() < best.slower_ns()) best = change;
+    };
+    const std::vector<int> leaving = some_of(groups_.sequences[from]);
+    const int64_t room_ns = least_ns() + (loads_[from].ns - least_ns()) / 2;
+    for (size_t to = 0; to < loads_.size(); ++to) {
+      if (to == from || loads_[to].ns > room_ns) continue;
+      const std::vector<int> coming = some_of(groups_.sequences[to]);
+      for (const int leaves : leaving) {
+        consider(to, leaves, -1);
+        for (const int comes : coming) consider(to, leaves, comes);
+      }
+    }
+    if (best.leaves < 0) return false;
+    std::erase(groups_.sequences[from], best.leaves);
+    groups_.sequences[best.to].push_back(best.leaves);
+    if (best.comes >= 0) {
+      std::erase(groups_.sequences[best.to], best.comes);
+      groups_.sequences[from].push_back(best.comes);
+    }
+    loads_[from] = best.of_slowest;
+    loads_[best.to] = best.of_other;
+    return true;
+  }
+
+  FlexSpGroups groups_;
+  std::span<const int64_t> lengths_;
+  const FlexSpCost& cost_;
+  std::vector<Load> loads_;
+};
+
+// From these groups on, while splitting and joining them pays.
+std::optional<FlexSpGroups> search_from(std::optional<FlexSpGroups> best, std::span<const int64_t> lengths,
+                                        const FlexSpCost& cost) {
+  for (bool better = best.has_value(); better;) {
+    std::optional<FlexSpGroups> nearest;
+    for (const std::vector<int>& sizes : neighbours(best->sizes, cost.largest()))
+      take_faster(nearest, assign_to_groups(lengths, sizes, cost));
+    if (nearest) nearest = Assignment(*std::move(nearest), lengths, cost).improved();
+    better = take_faster(best, std::move(nearest));
+  }
+  return best;
+}
+
 std::optional<Batch> batch_of(std::span<const int64_t> lengths, const std::vector<int>& order, int count,
                               const FlexSpCost& cost) {
   std::vector<int64_t> descending;
@@ -195,17 +318,18 @@ std::optional<FlexSpGroups> assign_to_groups(std::span<const int64_t> lengths, s
 }
 
 std::optional<FlexSpGroups> best_groups(std::span<const int64_t> lengths, const FlexSpCost& cost) {
-  std::optional<FlexSpGroups> best;
+  constexpr size_t kStarts = 2;
+  std::vector<FlexSpGroups> starts;
   for (int size = 1; size <= cost.largest(); size *= 2) {
     const std::vector<int> sizes(static_cast<size_t>(cost.ranks() / size), size);
-    take_faster(best, assign_to_groups(lengths, sizes, cost));
+    if (std::optional<FlexSpGroups> alike = assign_to_groups(lengths, sizes, cost))
+      starts.push_back(*std::move(alike));
   }
-  for (bool better = best.has_value(); better;) {
-    std::optional<FlexSpGroups> nearest;
-    for (const std::vector<int>& sizes : neighbours(best->sizes, cost.largest()))
-      take_faster(nearest, assign_to_groups(lengths, sizes, cost));
-    better = take_faster(best, std::move(nearest));
-  }
+  std::ranges::stable_sort(starts, {}, &FlexSpGroups::time_ns);
+  if (starts.size() > kStarts) starts.resize(kStarts);
+  std::optional<FlexSpGroups> best;
+  for (FlexSpGroups& start : starts)
+    take_faster(best, search_from(Assignment(std::move(start), lengths, cost).improved(), lengths, cost));
   return best;
 }
 

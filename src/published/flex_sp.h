@@ -6,9 +6,11 @@
 // length in consecutive runs with the least largest token sum; the least total time is kept. Groups of a
 // micro-batch: the published system solves a MILP over virtual groups and buckets of lengths, warm-started by
 // greedy homogeneous placements; here a local search over group sizes (powers of two that divide the heads)
-// begins at the best of these and splits and joins groups while that lowers the time of the slowest one. For
-// each set of sizes single sequences are assigned (no bucket rounds them up): the longest first, to the group
-// that then ends first among those with room. tests/milp holds it to the optimum of that program.
+// begins at the best two of these and splits and joins groups while that lowers the time of the slowest one.
+// For each set of sizes single sequences are assigned (no bucket rounds them up): the longest first, to the
+// group that then ends first among those with room; then sequences of the slowest group move, or change
+// places with another group's, while that makes it end sooner. tests/milp holds it to a bound that the
+// program proves.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
-// FlexSP's own program for one micro-batch: groups of each size, of which some are used, and sequences to groups, so
-// that the slowest group ends first. published/flex_sp.h searches locally instead. Of few sequences the program is
-// solved. Of many a solver's time does not suffice at the sizes of the evaluation (127 virtual groups at 64 ranks), so
-// what the search finds is held to a bound that every solution obeys: within a time T, groups of one size together take
-// no more than their number times T, and no more than the ranks there are.
+// FlexSP's own program for one micro-batch: groups of each size, of which some are used, and sequences to
+// groups, so that the slowest group ends first. published/flex_sp.h searches locally instead. Of few
+// sequences the program is solved. Of many a solver's time does not suffice at the sizes of the evaluation
+// (127 virtual groups at 64 ranks), so what the search finds is held to a bound that every solution obeys:
+// within a time T, groups of one size together take no more than their number times T, and no more than the
+// ranks there are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,13 +39,15 @@ double us(const published::FlexSpCost& cost, const cost::Work& work, int size) {
   return static_cast<double>(cost.time_ns(work, size)) / 1000;
 }
 
-// What a group takes whatever it has, latencies of its exchange included: the rest adds up sequence by sequence.
+// What a group takes whatever it has, latencies of its exchange included: the rest adds up sequence by
+// sequence.
 double constant_us(const published::FlexSpCost& cost, int size) { return us(cost, cost.work_of(2), size); }
 
-// Least number of ranks that groups ending by `end_us` need: columns are how many groups of each size there are, and
-// for each size the sequences that they have, `whole` ones or shares of them. Nothing where that was not proved in time.
-std::optional<double> ranks_by(double end_us, std::span<const int64_t> lengths, const published::FlexSpCost& cost,
-                               bool whole) {
+// Least number of ranks that groups ending by `end_us` need: columns are how many groups of each size there
+// are, and for each size the sequences that they have, `whole` ones or shares of them. Nothing where that was
+// not proved in time.
+std::optional<double> ranks_by(double end_us, std::span<const int64_t> lengths,
+                               const published::FlexSpCost& cost, bool whole) {
   CbcProgram program;
   for (size_t s = 0; s < lengths.size(); ++s) program.add_row(1, 1);
   for (int size = 1; size <= cost.largest(); size *= 2) {
@@ -86,8 +89,8 @@ double bound_us(std::span<const int64_t> lengths, const published::FlexSpCost& c
   return low;
 }
 
-// The program itself, of groups that are each used or not. Columns: by group whether it is used, then the sequences that
-// it has; the slowest group's time. Nothing where it was not solved in time.
+// The program itself, of groups that are each used or not. Columns: by group whether it is used, then the
+// sequences that it has; the slowest group's time. Nothing where it was not solved in time.
 std::optional<double> optimum_us(std::span<const int64_t> lengths, const published::FlexSpCost& cost) {
   std::vector<int> sizes;
   for (int size = 1; size <= cost.largest(); size *= 2)
@@ -122,16 +125,20 @@ std::optional<double> optimum_us(std::span<const int64_t> lengths, const publish
 }
 
 std::vector<int64_t> lengths_of(const std::string& name) {
-  std::ifstream file(std::filesystem::path(SLUICE_TEST_DATA).parent_path().parent_path() / "bench/data" / name);
+  std::ifstream file(std::filesystem::path(SLUICE_TEST_DATA).parent_path().parent_path() / "bench/data" /
+                     name);
   return {std::istream_iterator<int64_t>(file), {}};
 }
 
-// A micro-batch as the evaluation has them: of a batch of real lengths, cut at the context, one of the blaster's runs.
+// A micro-batch as the evaluation has them: of a batch of real lengths, cut at the context, one of the
+// blaster's runs.
 Instance instance(uint64_t seed) {
   base::Rng rng(seed);
   const std::vector<std::string> files{"wikipedia_lengths.txt", "code_lengths.txt", "system_lengths.txt"};
   const std::vector<std::string> models{"a800-7b", "a800-13b", "a800-32b"};
-  const auto pick = [&](const auto& of) { return of[static_cast<size_t>(rng.between(0, std::ssize(of) - 1))]; };
+  const auto pick = [&](const auto& of) {
+    return of[static_cast<size_t>(rng.between(0, std::ssize(of) - 1))];
+  };
   const std::string file = pick(files), model = pick(models);
   const int ranks = 8 << rng.between(0, 3);
   const std::vector<int64_t> all = lengths_of(file);
@@ -177,11 +184,14 @@ Gaps gaps_of(int instances, uint64_t seed) {
     gaps.mean = (gaps.mean * gaps.count + gap) / (gaps.count + 1);
     ++gaps.count;
   }
-  std::cout << base::text(gaps.count, " instances: mean ", 100 * gaps.mean, " %, worst ", 100 * gaps.worst, " %\n");
+  std::cout << base::text(gaps.count, " instances: mean ", 100 * gaps.mean, " %, worst ", 100 * gaps.worst,
+                          " %\n");
   return gaps;
 }
 
-TEST(FlexSpMilp, TheLocalSearchIsWithinOnePercentOfTheBoundInTheMean) { EXPECT_LT(gaps_of(12, 1).mean, 0.01); }
+TEST(FlexSpMilp, TheLocalSearchIsWithinOnePercentOfTheBoundInTheMean) {
+  EXPECT_LT(gaps_of(12, 1).mean, 0.01);
+}
 // In `make soak`, which keeps what it finds in the file $FLEX_SP_RESULTS.
 TEST(FlexSpMilp, DISABLED_TwoHundredInstances) {
   const Gaps gaps = gaps_of(200, 1000);
@@ -189,12 +199,13 @@ TEST(FlexSpMilp, DISABLED_TwoHundredInstances) {
   const char* path = std::getenv("FLEX_SP_RESULTS");
   if (path == nullptr) return;
   char line[120];
-  std::snprintf(line, sizeof line, "%d instances: %.1f %% above the bound in the mean, %.1f %% at most\n", gaps.count,
-                100 * gaps.mean, 100 * gaps.worst);
-  std::ofstream(path) << "# FlexSP's stand-in beside its MILP\n\nMicro-batches of real lengths on 8 to 64 ranks, by three "
-                         "calibrations: the time that the local search finds over the\noptimum, where CBC proves it, else "
-                         "over a bound (`tests/milp/flex_sp_milp_test.cpp`). Command: `make soak`.\n\n"
-                      << line;
+  std::snprintf(line, sizeof line, "%d instances: %.1f %% above the bound in the mean, %.1f %% at most\n",
+                gaps.count, 100 * gaps.mean, 100 * gaps.worst);
+  std::ofstream(path)
+      << "# FlexSP's stand-in beside its MILP\n\nMicro-batches of real lengths on 8 to 64 ranks, by three "
+         "calibrations: the time that the local search finds over the\noptimum, where CBC proves it, else "
+         "over a bound (`tests/milp/flex_sp_milp_test.cpp`). Command: `make soak`.\n\n"
+      << line;
 }
 
 }  // namespace
