@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/rng.h"
 #include "base/text.h"
 #include "runtime/test_equivalence.h"
 
@@ -279,6 +280,64 @@ void gemma(model::Shape& s) {
   s.tie_embeddings = true;
 }
 
+using model::Shape;
+const std::vector<FamilyCase>& families() {
+  static const std::vector<FamilyCase> cases{
+      FamilyCase{"Qwen2", [](Shape& s) { s.qkv_bias = true; }},
+      FamilyCase{"Qwen3", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
+      FamilyCase{"Olmo2",
+                 [](Shape& s) {
+                   s.qk_norm = model::QkNorm::kAllHeads;
+                   s.norm_place = model::NormPlace::kBehind;
+                   s.norm_eps = 1e-6;
+                 }},
+      FamilyCase{"Granite",
+                 [](Shape& s) {
+                   s.embedding_scale = 6.0;
+                   s.residual_scale = 0.4;
+                   s.attention_scale = 0.2;
+                   s.logit_divisor = 4.0;
+                 }},
+      FamilyCase{"SmolLm3",
+                 [](Shape& s) {
+                   s.block_types = {{}, {}, {.rotates = false}, {}};
+                   s.tie_embeddings = true;
+                 }},
+      FamilyCase{"Mistral", [](Shape& s) { s.window = 7; }},
+      FamilyCase{"Phi3",
+                 [](Shape& s) {
+                   s.window = 30;
+                   s.rope = {.scaling = model::RopeScaling::kLongRope,
+                             .original_max_position_embeddings = 16,
+                             .attention_factor = 1.2,
+                             .short_factors = {1, 1, 1, 1},
+                             .long_factors = {1, 1.5, 3, 9}};
+                 }},
+      FamilyCase{"Gemma2",
+                 [](Shape& s) {
+                   gemma(s);
+                   // Of the size of fresh weights' scores and logits, so that they matter.
+                   s.score_cap = 0.01;
+                   s.logit_cap = 0.2;
+                 }},
+      FamilyCase{"Gemma3",
+                 [](Shape& s) {
+                   gemma(s);
+                   s.qk_norm = model::QkNorm::kEachHead;
+                   s.window_rope = model::Rope{.theta = 100.0};
+                 }},
+      FamilyCase{"GptOssAttention", [](Shape& s) {
+                   s.window = 4;
+                   s.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+                   s.sinks = s.qkv_bias = s.out_bias = true;
+                   s.rope = {.scaling = model::RopeScaling::kYarn,
+                             .factor = 4.0,
+                             .original_max_position_embeddings = 16,
+                             .truncate = false};
+                 }}};
+  return cases;
+}
+
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {
  protected:
   void SetUp() override {
@@ -331,63 +390,36 @@ TEST_P(EquivalenceOfFamilies, SharedParametersAndExchangedHeads) {
   expect_as_reference();
 }
 
-using model::Shape;
-INSTANTIATE_TEST_SUITE_P(
-    Cases, EquivalenceOfFamilies,
-    testing::Values(FamilyCase{"Qwen2", [](Shape& s) { s.qkv_bias = true; }},
-                    FamilyCase{"Qwen3", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
-                    FamilyCase{"Olmo2",
-                               [](Shape& s) {
-                                 s.qk_norm = model::QkNorm::kAllHeads;
-                                 s.norm_place = model::NormPlace::kBehind;
-                                 s.norm_eps = 1e-6;
-                               }},
-                    FamilyCase{"Granite",
-                               [](Shape& s) {
-                                 s.embedding_scale = 6.0;
-                                 s.residual_scale = 0.4;
-                                 s.attention_scale = 0.2;
-                                 s.logit_divisor = 4.0;
-                               }},
-                    FamilyCase{"SmolLm3",
-                               [](Shape& s) {
-                                 s.block_types = {{}, {}, {.rotates = false}, {}};
-                                 s.tie_embeddings = true;
-                               }},
-                    FamilyCase{"Mistral", [](Shape& s) { s.window = 7; }},
-                    FamilyCase{"Phi3",
-                               [](Shape& s) {
-                                 s.window = 30;
-                                 s.rope = {.scaling = model::RopeScaling::kLongRope,
-                                           .original_max_position_embeddings = 16,
-                                           .attention_factor = 1.2,
-                                           .short_factors = {1, 1, 1, 1},
-                                           .long_factors = {1, 1.5, 3, 9}};
-                               }},
-                    FamilyCase{"Gemma2",
-                               [](Shape& s) {
-                                 gemma(s);
-                                 // Of the size of fresh weights' scores and logits, so that they matter.
-                                 s.score_cap = 0.01;
-                                 s.logit_cap = 0.2;
-                               }},
-                    FamilyCase{"Gemma3",
-                               [](Shape& s) {
-                                 gemma(s);
-                                 s.qk_norm = model::QkNorm::kEachHead;
-                                 s.window_rope = model::Rope{.theta = 100.0};
-                               }},
-                    FamilyCase{"GptOssAttention",
-                               [](Shape& s) {
-                                 s.window = 4;
-                                 s.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
-                                 s.sinks = s.qkv_bias = s.out_bias = true;
-                                 s.rope = {.scaling = model::RopeScaling::kYarn,
-                                           .factor = 4.0,
-                                           .original_max_position_embeddings = 16,
-                                           .truncate = false};
-                               }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies, testing::ValuesIn(families()),
+                         [](const auto& info) { return info.param.name; });
+
+// Narrow and wide, shallow and deep: how much a family amplifies rounding depends on its sizes.
+TEST(EquivalenceOfRandomShapes, AsOneRank) {
+  const std::vector<std::pair<int, const char*>> strategies{
+      {2, "<2,1,1>"}, {3, "<1,1,3>"}, {4, "<1,1,4,2>"}, {4, "<1,2,1> + <2,1,1>"}, {4, "<2,1,2>"}};
+  const uint64_t runs = usual_steps() < 20 ? 5 : 50;
+  for (uint64_t seed = 1; seed <= runs; ++seed) {
+    base::Rng random(seed);
+    RunOptions options;
+    Shape& shape = options.shape;
+    shape.layers = static_cast<int>(random.between(2, 5));
+    shape.hidden = random.between(4, 24) * 2;
+    shape.ffn_hidden = random.between(4, 40) * 2;
+    shape.vocab = random.between(20, 80);
+    shape.norm_eps = 1e-6;
+    const FamilyCase& family = families()[random.below(families().size())];
+    family.apply(shape);
+    if (!shape.block_types.empty()) shape.block_types.resize(static_cast<size_t>(shape.layers));
+    const RunRecord reference = run_in_process(options);
+    const Tolerance tolerance = tolerance_of(options, reference);
+    const auto& [ranks, strategy] = strategies[random.below(strategies.size())];
+    options.world_size = ranks;
+    options.strategies = {strategy};
+    options.plan = random.below(2) == 0 ? ringed_plan : dealt_plan;
+    SCOPED_TRACE(base::text("seed ", seed, ", ", family.name, ", ", strategy));
+    expect_equal(run_in_process(options), reference, tolerance.scalars, tolerance.parameters);
+  }
+}
 
 // Recomputed activations are the forward's to the bit.
 TEST_F(Equivalence, RecomputingChangesNothingAtAll) {
