@@ -63,10 +63,10 @@ std::vector<Finding> examine() {
         {false, "CUDA build",
          "no nvcc was found when this was built: install the CUDA 13 toolkit and run make build"});
   } else if (machine.gpus.empty()) {
-    findings.push_back(
-        {false, "GPUs",
-         machine.gpu_fault.empty() ? "CUDA is built in, but there is no driver or no GPU: training uses the CPU"
-                                   : base::text("training uses the CPU: ", machine.gpu_fault)});
+    findings.push_back({false, "GPUs",
+                        machine.gpu_fault.empty()
+                            ? "CUDA is built in, but there is no driver or no GPU: training uses the CPU"
+                            : base::text("training uses the CPU: ", machine.gpu_fault)});
   } else {
     findings.push_back({true, "GPUs", base::join(machine.gpus, ", ")});
   }

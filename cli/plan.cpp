@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/number.h"
 #include "cli/planning.h"
+#include "cli/slow_notice.h"
 #include "config/planned_step.h"
 #include "config/sampling.h"
 #include "cost/snapshot_cost.h"
@@ -64,6 +65,8 @@ class Steps {
 
   config::BuiltStep next() {
     const corpus::Batch batch = planning_.sampler.next();
+    const SlowNotice notice(text("planning step ", batch.step, " of ",
+                                 base::human_count(std::ssize(batch.samples), "sequence", "sequences")));
     const auto start = std::chrono::steady_clock::now();
     config::BuiltStep built =
         config::try_build_step(planning_.planner, table_, batch.step, config::sequences_of(batch.samples),
@@ -95,7 +98,8 @@ void plan_one(Planning& planning, const Arguments& arguments) {
       const plan::Planner& planner = planning.planner;
       const cost::SnapshotCost snapshots = cost::snapshot_cost(planner.cost(), planner.options().world_size);
       std::cout << "snapshots: "
-                << cost::describe_snapshots(snapshots, *planning.buddy_every, built.graph.makespan_ns) << "\n";
+                << cost::describe_snapshots(snapshots, *planning.buddy_every, built.graph.makespan_ns)
+                << "\n";
     }
   }
   if (!arguments.explain) return;
@@ -166,7 +170,10 @@ void skip_to(int64_t step, config::PhasedSampler& sampler) {
 }
 
 void run(const Arguments& arguments) {
-  Planning planning = make_planning(arguments);
+  Planning planning = [&] {
+    const SlowNotice notice("choosing strategies to plan with");
+    return make_planning(arguments);
+  }();
   skip_to(arguments.step, planning.sampler);
   if (arguments.batches > 0) {
     plan_several(planning, arguments);

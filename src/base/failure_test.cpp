@@ -23,7 +23,8 @@ TEST(DescribeFailure, RefusedMemoryAndThreadsNameTheLimitAndTheWayOut) {
     rlimit limited = before;
     limited.rlim_cur = rlim_t{1} << 46;
     ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
-    EXPECT_THAT(describe_failure(std::bad_alloc()), AllOf(HasSubstr("out of memory"), HasSubstr("ulimit -v")));
+    EXPECT_THAT(describe_failure(std::bad_alloc()),
+                AllOf(HasSubstr("out of memory"), HasSubstr("ulimit -v")));
     EXPECT_THAT(describe_failure(std::runtime_error("Error code 12 (Cannot allocate memory)")),
                 AllOf(testing::StartsWith("Error code 12"), HasSubstr("ulimit -v")));
     ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);

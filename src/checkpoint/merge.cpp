@@ -13,7 +13,8 @@ namespace {
 
 using base::Interval;
 
-// A factor of adapters, and the bucket that it lies in: one of those that are trained, or of those that are not.
+// A factor of adapters, and the bucket that it lies in: one of those that are trained, or of those that are
+// not.
 struct Placed {
   int bucket = -1;
   const model::Parameter* parameter = nullptr;

@@ -1,5 +1,5 @@
-// More lanes, and lanes that share parameters, only add strategies: mean steps of batches that no proposal saw must not
-// get longer by them, but for what the search misses.
+// More lanes, and lanes that share parameters, only add strategies: mean steps of batches that no proposal
+// saw must not get longer by them, but for what the search misses.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -48,12 +48,13 @@ struct TrainConfig {
   int64_t eval_every = 0;
   int threads = 0;              // compute threads a rank; 0: cores ÷ local ranks
   int64_t join_timeout_s = 60;  // for all ranks to show up at the start
-  int64_t stall_s = 60;         // a rank that makes no progress for so long ends the epoch, or the run where there are none; 0: never
+  int64_t stall_s = 60;  // a rank that makes no progress for so long ends the epoch, or the run where there
+                         // are none; 0: never
   std::string dtype = "float32";  // float32 | bfloat16 | float64
   // float32 | bfloat16: of gradients on their way between lanes that share parameters
   std::string reduce_dtype = "float32";
-  std::string device = "auto";  // auto | cpu | cuda
-  bool deterministic = false;   // on GPUs the same bits each time, slower; on CPUs always
+  std::string device = "auto";      // auto | cpu | cuda
+  bool deterministic = false;       // on GPUs the same bits each time, slower; on CPUs always
   std::vector<std::string> freeze;  // patterns of names of parameters that are not trained (model/tuning.h)
 };
 

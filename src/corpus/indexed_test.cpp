@@ -16,8 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kFixtures =
-    std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/corpus";
+const std::filesystem::path kFixtures = std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/corpus";
 
 template <typename T>
 void put(std::string& bytes, T value) {

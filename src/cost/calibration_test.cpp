@@ -59,9 +59,10 @@ TEST(Calibration, SchemeRowsCarryThePublishedForm) {
 TEST(Calibration, FrozenLayersMayTakeNoTimeForWeightGradients) {
   model::Shape shape = model::test_shape();
   model::freeze(shape, {"model.layers.0.*"});
-  Calibration before{.hardware = "two cores",
-                     .source = "measured",
-                     .options = analytic_options(shape, {}, {.device_bytes = 100'000'000}, std::vector{1}, 8)};
+  Calibration before{
+      .hardware = "two cores",
+      .source = "measured",
+      .options = analytic_options(shape, {}, {.device_bytes = 100'000'000}, std::vector{1}, 8)};
   OperationTimes& frozen = before.options.kinds_by_tp.at(1)[1].times;
   frozen.backward_weight = {};
   const Calibration after = calibration_from_json(to_json(before, {}, 1), "calibration.json");

@@ -105,7 +105,7 @@ class CostModel {
     // How systems differ that are compared with this one; calibration files do not say it.
     BackwardCells backward_cells = BackwardCells::kSplit;
     ShareTraits share_traits;
-    ExchangeSet exchanges;  // that planners choose from
+    ExchangeSet exchanges;       // that planners choose from
     model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
     // The backward pass runs the layers' forward pass again, with its exchange. What is kept between the
     // passes stands in the bytes above.

@@ -75,8 +75,9 @@ void Agent::on_gone(MemberId member, Gone how, int64_t now_ns) {
   if (!is_member() || epoch_.rank_of(member) < 0 || run_end_) return;
   if (!can_have_quorum()) {
     world_.stop_worker();
-    return leave(Leaving::kNoQuorum, text("epoch ", epoch_.number + 1, " cannot begin: more than half of the ",
-                                          epoch_.ranks(), " ranks of epoch ", epoch_.number, " are dead"));
+    return leave(Leaving::kNoQuorum,
+                 text("epoch ", epoch_.number + 1, " cannot begin: more than half of the ", epoch_.ranks(),
+                      " ranks of epoch ", epoch_.number, " are dead"));
   }
   if (phase_ == Phase::kWorking) return decide(now_ns);
   if (stage_ == Stage::kGathering && all_answered()) return conclude_gathering(now_ns);

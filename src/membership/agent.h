@@ -131,8 +131,8 @@ class Agent {
   Epoch epoch_;
   std::vector<Member> contacts_;  // of who joins
   std::set<MemberId> gone_;
-  std::set<MemberId> dead_;            // of these, for good
-  std::map<MemberId, Member> met_;     // members of this and earlier epochs, who are told of the run's end
+  std::set<MemberId> dead_;         // of these, for good
+  std::map<MemberId, Member> met_;  // members of this and earlier epochs, who are told of the run's end
   std::optional<int> run_end_;
   std::map<MemberId, std::pair<Member, int64_t>> newcomers_;  // and when they were heard of last
 

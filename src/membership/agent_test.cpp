@@ -124,7 +124,8 @@ TEST(Agent, WhoSleptThroughEpochsHearsOfTheEnd) {
   commit.value = epoch_of(1, {1, 2});
   agent.on_message(commit, kSecond);
   agent.on_run_end(0);
-  EXPECT_THAT(world.sent, ElementsAre(std::pair(MemberId{2}, Word::kEnded), std::pair(MemberId{3}, Word::kEnded)));
+  EXPECT_THAT(world.sent,
+              ElementsAre(std::pair(MemberId{2}, Word::kEnded), std::pair(MemberId{3}, Word::kEnded)));
 }
 
 TEST(Agent, ANewcomerJoinsBehindAStepAndNoStepIsRepeated) {

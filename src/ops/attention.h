@@ -97,8 +97,10 @@ struct AttentionShape {
   bool capped = false;    // scores
   bool windowed = false;  // some layers
 };
-AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType type, const at::Device& device);
-// Why attention of these is left to plain operators on the device, in words; empty where a fused kernel takes it.
+AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType type,
+                                   const at::Device& device);
+// Why attention of these is left to plain operators on the device, in words; empty where a fused kernel takes
+// it.
 std::string unfused_because(const AttentionShape& shape, at::ScalarType type, const at::Device& device);
 
 // Who attends on GPUs, for people (windows: flash attention, between lanes ATen; caps: ATen): cuDNN with its

@@ -32,8 +32,8 @@ bool takes(const AttentionInput& input);
 std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences);
 
 // As ops::attention_backward, but for rows of no sequence; likewise. False where there is no plan. Takes
-// kWorkspaceBytes of workspace for each element of q, of planned_rows rows, while it runs, beside the gradients'
-// dense copies (attention_scratch in ops/attention.h counts both).
+// kWorkspaceBytes of workspace for each element of q, of planned_rows rows, while it runs, beside the
+// gradients' dense copies (attention_scratch in ops/attention.h counts both).
 inline constexpr int64_t kWorkspaceBytes = 12;
 bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);

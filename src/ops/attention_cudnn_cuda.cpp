@@ -193,8 +193,7 @@ bool lies_well(const at::Tensor& x) {
 }  // namespace
 
 bool takes(const AttentionInput& input) {
-  const bool shape_fits =
-      input.q_TND.scalar_type() == at::kBFloat16 && takes_dimensions(input.q_TND.size(2));
+  const bool shape_fits = input.q_TND.scalar_type() == at::kBFloat16 && takes_dimensions(input.q_TND.size(2));
   const bool plain = input.window == 0 && input.cap == 0;
   return shape_fits && plain && lies_well(input.q_TND) && lies_well(input.k_TKD) && lies_well(input.v_TKD) &&
          input.k_TKD.stride(0) == input.v_TKD.stride(0) && !at::globalContext().deterministicAlgorithms() &&
@@ -248,7 +247,8 @@ std::string report() {
   if (!proved().was_asked()) return "not used yet";
   if (const std::string fault = proved().fault(); !fault.empty()) return base::text("not used: ", fault);
   const int64_t version = library_version();
-  std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100, ", ", base::human_count(plans_made, "plan", "plans"));
+  std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100,
+                                ", ", base::human_count(plans_made, "plan", "plans"));
   if (const int64_t calls = calls_without_plan) line += base::text(", ", calls, " calls without a plan");
   return line;
 }

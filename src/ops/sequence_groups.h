@@ -1,6 +1,6 @@
-// How packed sequences are handed to kernels that are planned for a number of sequences: in runs of 1, 4, 16 …
-// neighbours, and for sizes that are powers of two, so that few plans serve any micro-batch and none works on a
-// sequence that is not there.
+// How packed sequences are handed to kernels that are planned for a number of sequences: in runs of 1, 4, 16
+// … neighbours, and for sizes that are powers of two, so that few plans serve any micro-batch and none works
+// on a sequence that is not there.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ struct SequenceTable {
 // Of sequences that lie end to end: sequence i has rows [begins[i], begins[i + 1]).
 SequenceTable sequence_table(const std::vector<int64_t>& begins);
 
-// What a plan is made for that serves sequences of at most so many rows, and micro-batches of so many: the next
-// power of two, none below kLeastPlannedLength and kLeastPlannedRows. A longer bound costs tiles that end at
-// once, more rows cost workspace. REQUIRES: a positive number.
+// What a plan is made for that serves sequences of at most so many rows, and micro-batches of so many: the
+// next power of two, none below kLeastPlannedLength and kLeastPlannedRows. A longer bound costs tiles that
+// end at once, more rows cost workspace. REQUIRES: a positive number.
 inline constexpr int64_t kLeastPlannedLength = 512;
 inline constexpr int64_t kLeastPlannedRows = 4096;
 int64_t planned_length(int64_t longest);

@@ -62,8 +62,8 @@ TEST(SequenceGroups, PlansAreMadeForPowersOfTwo) {
   EXPECT_EQ(planned_rows(16'385), 32'768);
 }
 
-// Plans, forward and backward, that micro-batches of up to 16K tokens need, of random documents of a file, cut at
-// 16K tokens.
+// Plans, forward and backward, that micro-batches of up to 16K tokens need, of random documents of a file,
+// cut at 16K tokens.
 size_t plans_of_random_micro_batches(const std::string& lengths_file, int micro_batches) {
   std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "bench/data" / lengths_file);
   std::vector<int64_t> lengths{std::istream_iterator<int64_t>(file), {}};

@@ -16,7 +16,7 @@ struct Machine {
   bool built_with_cuda = false;
   bool built_with_cudnn = false;  // with cuDNN's attention
   std::vector<std::string> gpus;  // names; empty without driver or devices
-  std::string gpu_fault;          // why there are none to use though there seem to be some; empty: all is well
+  std::string gpu_fault;  // why there are none to use though there seem to be some; empty: all is well
 };
 // Starts CUDA's driver, which then works in no child that this process forks without exec: supervisors
 // (train/supervisor.h) must not call it.

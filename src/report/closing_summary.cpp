@@ -98,7 +98,8 @@ std::string closing_summary(const RunData& run) {
     add("fallbacks", text(human_count(fallbacks, "step", "steps"),
                           " without the planner's own plan (\"fallback\" in metrics.jsonl says why)"));
   }
-  const auto slower = std::ranges::find_if(steps, [](const StepRecord& step) { return !step.degraded.empty(); });
+  const auto slower =
+      std::ranges::find_if(steps, [](const StepRecord& step) { return !step.degraded.empty(); });
   if (slower != steps.end()) add("degraded", slower->degraded);
   int64_t unfused = 0;
   for (const StepRecord& step : steps) unfused += step.unfused_attention;
@@ -112,9 +113,9 @@ std::string closing_summary(const RunData& run) {
   });
   add("median step", text(decimal(step_ns / 1e6, 1), " ms, ", human_count(std::llround(rate)), " tokens/s"));
   if (const PredictionError found = prediction_error(system); found.error >= 0) {
-    add("prediction", text("off by ", decimal(100 * found.error, 1), " % (median); steps take ",
-                           decimal(found.drift, 3), " of it and are ", decimal(100 * found.spread, 1),
-                           " % off that (medians)"));
+    add("prediction",
+        text("off by ", decimal(100 * found.error, 1), " % (median); steps take ", decimal(found.drift, 3),
+             " of it and are ", decimal(100 * found.spread, 1), " % off that (medians)"));
   }
   add("link exposed", median_share(steps, &StepRecord::link_exposed_ns, 1));
   add("engine overhead", median_share(steps, &StepRecord::overhead_ns, 2));

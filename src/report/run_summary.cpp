@@ -116,8 +116,9 @@ std::string prediction(const RunData& data) {
   const double slower = found.drift - 1;
   return text("Half of the steps were predicted to within ", shown_percent(found.error),
               " of what they took; the machine was ", shown_percent(std::abs(slower)),
-              slower > 0 ? " slower" : " faster", " than when it was measured, and beside that half are within ",
-              shown_percent(found.spread), ".");
+              slower > 0 ? " slower" : " faster",
+              " than when it was measured, and beside that half are within ", shown_percent(found.spread),
+              ".");
 }
 
 }  // namespace
@@ -230,8 +231,9 @@ Verdict verdict_of(const RunData& data) {
   SLUICE_ASSERT(!data.systems.empty(), "a report of no system");
   if (data.systems.front().steps.empty()) return {"No step was run.", data.systems.front().infeasible};
   const size_t best = best_other(data);
-  std::vector<std::string> sentences = {compute_shares(data, best), losses(data), prediction(data),
-                                        fallbacks(data), degradation(data), unfused_attention(data)};
+  std::vector<std::string> sentences = {compute_shares(data, best), losses(data),
+                                        prediction(data),           fallbacks(data),
+                                        degradation(data),          unfused_attention(data)};
   std::erase(sentences, "");
   return {best > 0 ? headline_compared(data, best) : headline_alone(data), base::join(sentences, " ")};
 }

@@ -38,12 +38,13 @@ struct SpeedUp {
 };
 SpeedUp speed_up(const SystemRun& first, const SystemRun& other);
 
-// Medians over the steps that have a prediction and a time. What all steps take alike of their prediction is the
-// machine, which is faster or slower than when it was measured, beside other work say; the rest is the prediction's.
+// Medians over the steps that have a prediction and a time. What all steps take alike of their prediction is
+// the machine, which is faster or slower than when it was measured, beside other work say; the rest is the
+// prediction's.
 struct PredictionError {
-  double error = -1;   // |predicted ÷ measured − 1|; −1: no step has both
-  double drift = 1;    // measured ÷ predicted
-  double spread = 0;   // |drift·predicted ÷ measured − 1|
+  double error = -1;  // |predicted ÷ measured − 1|; −1: no step has both
+  double drift = 1;   // measured ÷ predicted
+  double spread = 0;  // |drift·predicted ÷ measured − 1|
 };
 PredictionError prediction_error(const SystemRun& run);
 

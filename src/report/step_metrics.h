@@ -32,20 +32,20 @@ struct StepMetrics {
   double lr = 0;
   int64_t pull_bytes = 0;  // received by all ranks
   int64_t push_bytes = 0;
-  int64_t ring_bytes = 0;        // for attention, sent between lanes by whichever exchange
-  int64_t share_bytes = 0;       // gathered and summed between lanes that share parameters
+  int64_t ring_bytes = 0;         // for attention, sent between lanes by whichever exchange
+  int64_t share_bytes = 0;        // gathered and summed between lanes that share parameters
   int64_t unfused_attention = 0;  // calls of all ranks that no fused kernel of their GPU took
-  int64_t corpus_bytes = 0;      // tokens, targets and masks that all ranks read
-  double link_exposed_ms = 0;    // step time in which the compute stream waited for pull or push
-  double gather_exposed_ms = 0;  // … for parameters that lanes share, or sums of their gradients
-  int64_t peak_bytes = 0;        // of the fullest rank
+  int64_t corpus_bytes = 0;       // tokens, targets and masks that all ranks read
+  double link_exposed_ms = 0;     // step time in which the compute stream waited for pull or push
+  double gather_exposed_ms = 0;   // … for parameters that lanes share, or sums of their gradients
+  int64_t peak_bytes = 0;         // of the fullest rank
   int64_t predicted_peak_bytes = 0;
   double tokens_per_s = 0;
-  double overhead_ms = 0;  // neither inside nodes nor waiting
-  int64_t epoch = 0;       // one more with each change of membership
-  int64_t ranks = 0;       // that trained it; 0: not known, of an older program
-  int64_t snapshot_bytes = 0;  // sent to buddies beside it, by all ranks; 0: no snapshot was made
-  double snapshot_ms = 0;      // cost of the last one (train/buddies.h), on the dearest rank
+  double overhead_ms = 0;            // neither inside nodes nor waiting
+  int64_t epoch = 0;                 // one more with each change of membership
+  int64_t ranks = 0;                 // that trained it; 0: not known, of an older program
+  int64_t snapshot_bytes = 0;        // sent to buddies beside it, by all ranks; 0: no snapshot was made
+  double snapshot_ms = 0;            // cost of the last one (train/buddies.h), on the dearest rank
   double checkpoint_blocked_ms = 0;  // that saving held the run up since the line before, likewise
 };
 

@@ -92,7 +92,8 @@ struct RunOptions {
   comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
-  // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is changed.
+  // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is
+  // changed.
   uint64_t nudge = 0;
   model::Shape shape = small_shape();
   model::KindTimes cut_times;      // by which stages are cut

@@ -54,8 +54,8 @@ Tolerance tolerance_of(const RunOptions& one_rank, const RunRecord& reference) {
     for (const auto& [values, expected] : {std::pair(&nudged.losses, &reference.losses),
                                            {&nudged.evaluated_losses, &reference.evaluated_losses}})
       tolerance.scalars = std::max(tolerance.scalars, kFactor * apart(*values, *expected, false));
-    tolerance.parameters =
-        std::max(tolerance.parameters, kFactor * apart(nudged.gradient_norms, reference.gradient_norms, false));
+    tolerance.parameters = std::max(tolerance.parameters,
+                                    kFactor * apart(nudged.gradient_norms, reference.gradient_norms, false));
     for (const auto& [name, values] : reference.parameters)
       tolerance.parameters =
           std::max(tolerance.parameters, kFactor * apart(nudged.parameters.at(name), values, true));

@@ -16,9 +16,9 @@ namespace sluice::runtime {
 void expect_equal(const RunRecord& run, const RunRecord& reference, double scalar_tolerance,
                   double parameter_tolerance);
 
-// How far apart two runs may be that differ in nothing but rounding: at least 1e-11, and 64 times as far as runs of one
-// rank whose initial parameters differ by a unit in the last place (norms divide by what fresh weights put out, which is
-// near 0, so families amplify what sums in another order round differently).
+// How far apart two runs may be that differ in nothing but rounding: at least 1e-11, and 64 times as far as
+// runs of one rank whose initial parameters differ by a unit in the last place (norms divide by what fresh
+// weights put out, which is near 0, so families amplify what sums in another order round differently).
 struct Tolerance {
   double scalars = 0;
   double parameters = 0;

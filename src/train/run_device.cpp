@@ -79,8 +79,9 @@ RunDevice::RunDevice(const TrainerOptions& options, const model::ParameterTable&
   std::erase(faults, "");
   degraded_ = first_of(control, base::join(faults, "; "));
   if (control.rank() > 0) return;
-  base::log(device().is_cpu() ? base::LogLevel::kDebug : base::LogLevel::kInfo,
-            text("computes on ", name(), ", ", base::human_count(chosen_.threads, "thread", "threads"), " a rank"));
+  base::log(
+      device().is_cpu() ? base::LogLevel::kDebug : base::LogLevel::kInfo,
+      text("computes on ", name(), ", ", base::human_count(chosen_.threads, "thread", "threads"), " a rank"));
   if (!degraded_.empty()) base::log_warning(text("slower than it could be: ", degraded_));
 }
 
@@ -109,8 +110,8 @@ void RunDevice::set_aside_snapshots(const TrainerOptions& options, const model::
   if (chosen_.memory_bytes <= bytes) {
     throw base::InfeasibleError(
         text("a rank may use ", base::human_bytes(static_cast<double>(chosen_.memory_bytes)),
-                   ", which snapshots of parameters would take: set ",
-                   "checkpoint.async = false or elastic.enabled = false, or use more ranks"));
+             ", which snapshots of parameters would take: set ",
+             "checkpoint.async = false or elastic.enabled = false, or use more ranks"));
   }
   chosen_.memory_bytes -= bytes;
 }

@@ -24,7 +24,8 @@ class RunDevice {
 
   c10::Device device() const { return chosen_.device; }
   const std::string& name() const { return chosen_.name; }  // "CPU", or the GPU's
-  // What makes this run slower than its machines could have it, in words, the same on all ranks; empty: nothing.
+  // What makes this run slower than its machines could have it, in words, the same on all ranks; empty:
+  // nothing.
   const std::string& degraded() const { return degraded_; }
   // Of attention's kernels, beside what kinds count.
   ops::AttentionScratch attention_scratch() const { return attention_scratch_; }

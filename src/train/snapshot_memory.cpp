@@ -77,7 +77,8 @@ SnapshotMemory::SnapshotMemory(const NamedMemory& named) : SnapshotMemory() {
 }
 
 void SnapshotMemory::remove_left(const NamedMemory& named) {
-  for (const auto& [written, file] : seals_in(named.folder, base::text(kPrefix, named.identity, "-"))) remove(file);
+  for (const auto& [written, file] : seals_in(named.folder, base::text(kPrefix, named.identity, "-")))
+    remove(file);
 }
 
 // Unless somebody holds it.

@@ -37,8 +37,8 @@ class StopSignal {
   std::atomic<bool> deferring_ = false;
   std::atomic<bool> requested_ = false;
   std::atomic<int64_t> first_ns_ = 0;  // of the steady clock: when it was requested
-  int signals_ = -1;  // signalfd
-  int ending_ = -1;   // eventfd: the destructor is called
+  int signals_ = -1;                   // signalfd
+  int ending_ = -1;                    // eventfd: the destructor is called
   std::thread thread_;
 };
 

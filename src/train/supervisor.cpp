@@ -35,7 +35,7 @@ using membership::Member;
 using transport::Launch;
 
 constexpr int64_t kAgainNs = 3'000'000'000;  // between signals: another wish to stop, and at once
-constexpr int kEpochsWithoutAStep = 5;  // then the run fails of itself, not of what it runs on
+constexpr int kEpochsWithoutAStep = 5;       // then the run fails of itself, not of what it runs on
 
 int64_t now_ns() {
   return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -319,12 +319,13 @@ class Supervisor final : public membership::World {
     }
   }
 
-  // The others' run is as good without who has not joined it yet: what they save decides how it ended. Who has
-  // finds the next epoch first, whose workers save what there is.
+  // The others' run is as good without who has not joined it yet: what they save decides how it ended. Who
+  // has finds the next epoch first, whose workers save what there is.
   void stop_without_worker(bool again) {
     if (!agent_) return end(1, "stopped by a signal before the run began; nothing was saved");
     if (again) return end(1, "stopped by a second signal between two epochs; nothing was saved");
-    if (agent_->is_member()) return base::log_info("told to stop between two epochs: the next one saves and ends");
+    if (agent_->is_member())
+      return base::log_info("told to stop between two epochs: the next one saves and ends");
     base::log_info("stopped by a signal before it had joined the run");
     const bool by_hand = !options_.contacts.empty();
     end(by_hand ? 1 : transport::kReplaceableStatus, "");
@@ -360,7 +361,8 @@ class Supervisor final : public membership::World {
       for (const Member& member : others) {
         const bool is_it = member.address == place.first && member.port == place.second;
         // The end of a connection within a machine is the end of the process at its other end.
-        const auto certainty = member.address == self_.address ? membership::Gone::kForGood : membership::Gone::kSeemsSo;
+        const auto certainty =
+            member.address == self_.address ? membership::Gone::kForGood : membership::Gone::kSeemsSo;
         if (is_it && !exit_status_) agent_->on_gone(member.id, certainty, now_ns());
       }
     }
@@ -394,7 +396,7 @@ class Supervisor final : public membership::World {
   std::optional<membership::Agent> agent_;
   ChildProcess worker_;
   int64_t stop_asked_ns_ = 0;  // 0: nobody has told this rank to stop
-  int ranks_ = 0;  // of the epoch before
+  int ranks_ = 0;              // of the epoch before
   const int64_t since_ns_ = now_ns();
   int64_t losses_ = 0;  // by which epochs have ended
   int64_t origin_step_ = -2;

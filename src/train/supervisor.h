@@ -24,10 +24,10 @@ struct Seat {
   membership::Epoch epoch;
   SnapshotMemory* memory = nullptr;
   PlanMemory* plans = nullptr;
-  std::string run;        // names the run in all of its epochs
-  transport::RunKey key;  // of its supervisors: who knows it may join
-  int64_t since_ns = 0;   // of the steady clock: when the supervisor began
-  int64_t losses = 0;     // of ranks, by which epochs have ended since
+  std::string run;          // names the run in all of its epochs
+  transport::RunKey key;    // of its supervisors: who knows it may join
+  int64_t since_ns = 0;     // of the steady clock: when the supervisor began
+  int64_t losses = 0;       // of ranks, by which epochs have ended since
   bool stop_asked = false;  // before the worker began: it has only to save what the epoch goes on from
 
   // The mean time between losses so far; 0: there was none.

@@ -39,7 +39,8 @@ struct DeviceTransport {
 // GPU; RunError when ranks fail to join.
 DeviceTransport device_transport(comm::Transport& host, const DeviceTransportOptions& options);
 
-// NCCL's version as this process would use it ("NCCL 2.28.9"), or why it can't be used. Loads it at the first call.
+// NCCL's version as this process would use it ("NCCL 2.28.9"), or why it can't be used. Loads it at the first
+// call.
 struct NcclFinding {
   std::string version;
   std::string fault;

@@ -74,7 +74,8 @@ DeviceTransport device_transport(comm::Transport& host, const DeviceTransportOpt
                                       "): start one rank for each GPU, or let them go through the host"));
   }
   if (!why_not.empty()) return {host_staged_transport(host, options.device), why_not};
-  if (options.kind == DeviceTransportKind::kHostStaged) return {host_staged_transport(host, options.device), ""};
+  if (options.kind == DeviceTransportKind::kHostStaged)
+    return {host_staged_transport(host, options.device), ""};
   return {nccl_transport(std::move(world), options), ""};
 }
 

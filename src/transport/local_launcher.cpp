@@ -29,10 +29,10 @@ struct Child {
   pid_t process = -1;
   bool joins = false;  // it was started in the place of one that was lost
   bool ended = false;
-  int status = 0;  // as waitpid gives it
-  bool left_behind = false;   // the others went on, or came to the end, without it
-  int64_t ran_ns = -1;        // of a processor's time, when that was last seen to change …
-  Clock::time_point ran_at;   // … which was then
+  int status = 0;            // as waitpid gives it
+  bool left_behind = false;  // the others went on, or came to the end, without it
+  int64_t ran_ns = -1;       // of a processor's time, when that was last seen to change …
+  Clock::time_point ran_at;  // … which was then
 
   bool was_killed() const { return WIFSIGNALED(status); }
   bool ended_well() const { return ended && status == 0; }
@@ -210,7 +210,8 @@ class LocalRun {
     const bool others_run = std::ranges::any_of(children_, [](const Child& one) { return !one.ended; });
     const bool over = std::ranges::any_of(children_, &Child::ended_well);
     const bool lost = child.was_killed() || (is_replaceable(child) && !child.joins);
-    if (!options_.supervised || !others_run || over || stopping_ || result_.failed_rank >= 0 || !lost) return false;
+    if (!options_.supervised || !others_run || over || stopping_ || result_.failed_rank >= 0 || !lost)
+      return false;
     if (child.was_killed()) say(how_it_ended(rank));
     Listeners listeners;
     meeting_.supervisor_ports[static_cast<size_t>(rank)] = listen(listeners);
@@ -262,7 +263,8 @@ class LocalRun {
     Child& child = children_[static_cast<size_t>(rank)];
     const auto did_without = [](const Child& one) { return !one.ended || one.status == 0; };
     const bool lost = child.was_killed() && (stopping_ || child.left_behind);
-    if (!options_.supervised || !std::ranges::any_of(children_, did_without) || !(lost || is_replaceable(child)))
+    if (!options_.supervised || !std::ranges::any_of(children_, did_without) ||
+        !(lost || is_replaceable(child)))
       return false;
     if (lost && !child.left_behind) say(base::text(how_it_ended(rank), "; the others save without it"));
     child.left_behind = true;
@@ -281,7 +283,8 @@ class LocalRun {
         child.ran_ns = ran_ns.value_or(-1);
         child.ran_at = Clock::now();
       } else if (Clock::now() - child.ran_at > std::chrono::nanoseconds(options_.grace_ns)) {
-        say(base::text("rank ", rank, " stands still since the others came to the end without it: it is ended"));
+        say(base::text("rank ", rank,
+                       " stands still since the others came to the end without it: it is ended"));
         child.left_behind = true;
         kill(child.process, SIGKILL);
       }

@@ -13,8 +13,8 @@ namespace sluice::transport {
 struct LocalLaunch {
   std::vector<std::string> command;  // program (a path, or looked up in PATH) and arguments
   int ranks = 1;
-  Environment environment;                      // the children's; SLUICE_RANK … are set on top
-  int64_t grace_ns = 10'000'000'000;            // after one rank failed: for the others to end by themselves
+  Environment environment;            // the children's; SLUICE_RANK … are set on top
+  int64_t grace_ns = 10'000'000'000;  // after one rank failed: for the others to end by themselves
   // The ranks are supervisors: one that a signal killed is started anew to join the others, as one is that
   // they left behind; once all were told to stop, or some have come to the end, the others do without it. Who
   // then stands still for grace_ns is ended.

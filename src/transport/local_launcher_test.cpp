@@ -175,9 +175,9 @@ TEST(LocalLauncher, TerminationIsPassedOn) {
 
 TEST(LocalLauncher, OnceToldToStopTheOthersDoWithoutALostRank) {
   const std::filesystem::path file = fresh_file("lost");
-  const std::string script = base::text(
-      "trap 'test $SLUICE_RANK = 1 && kill -9 $$; sleep 0.2; exit 0' TERM; echo up >> ", file.string(),
-      "; while true; do sleep 0.02; done");
+  const std::string script =
+      base::text("trap 'test $SLUICE_RANK = 1 && kill -9 $$; sleep 0.2; exit 0' TERM; echo up >> ",
+                 file.string(), "; while true; do sleep 0.02; done");
   const pid_t launcher = in_process([&] { _exit(launch_locally(supervised(script, 2)).exit_status); });
   wait_for_lines(file, 2);
   kill(launcher, SIGTERM);

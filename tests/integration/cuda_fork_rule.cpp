@@ -1,6 +1,7 @@
-// Stands in for CUDA's runtime of a machine with one GPU, where it is loaded before the program's own, and keeps CUDA's
-// rule: once the driver was started in a process, which the first question does, every call in a child that the process
-// forks fails (CUDA C++ Programming Guide, "Initialization"). What happens goes to the file $CUDA_FORK_LOG, a line each.
+// Stands in for CUDA's runtime of a machine with one GPU, where it is loaded before the program's own, and
+// keeps CUDA's rule: once the driver was started in a process, which the first question does, every call in a
+// child that the process forks fails (CUDA C++ Programming Guide, "Initialization"). What happens goes to the
+// file $CUDA_FORK_LOG, a line each.
 #include <sys/types.h>
 #include <unistd.h>
 

@@ -1,0 +1,43 @@
+// Tells people who wait that work without a count of its own goes on.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <iostream>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/text.h"
+
+namespace sluice::cli {
+
+// A line on stderr, "still WHAT after 6 s", a while after it was made and then now and then, as long as it
+// lives.
+class SlowNotice {
+ public:
+  explicit SlowNotice(std::string what, std::chrono::seconds every = std::chrono::seconds(3))
+      : thread_([this, what = std::move(what), every] {
+          std::unique_lock lock(mutex_);
+          for (auto waited = every; !over_.wait_for(lock, every, [this] { return ended_; }); waited += every)
+            std::cerr << base::text("sluice: still ", what, " after ", waited.count(), " s\n");
+        }) {}
+  ~SlowNotice() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    over_.notify_one();
+    thread_.join();
+  }
+  SlowNotice(const SlowNotice&) = delete;
+  SlowNotice& operator=(const SlowNotice&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool ended_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace sluice::cli
