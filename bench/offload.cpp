@@ -30,8 +30,7 @@ int run() {
   options.max_tokens = 4096;
   options.steps = 5;
   runtime::RunRecord kept;
-  std::printf("%-24s %12s %8s %12s %10s %8s\n", "policy", "device MiB", "saved", "host MiB", "step ms",
-              "added");
+  std::printf("| policy | device MiB | saved | host MiB | step ms | added |\n|---|---|---|---|---|---|\n");
   for (const strategy::MemoryPolicy& policy : {strategy::MemoryPolicy{},
                                                {.offload_permille = 500},
                                                {.offload_permille = 800},
@@ -49,7 +48,7 @@ int run() {
       return 100.0 * static_cast<double>(now - before) / static_cast<double>(before);
     };
     const int64_t peak = record.peak_bytes[0][0], step_ns = median(record.step_ns);
-    std::printf("%-24s %12.1f %7.1f%% %12.1f %10.0f %7.1f%%\n", to_text(policy).c_str(),
+    std::printf("| %s | %.1f | %.1f %% | %.1f | %.0f | %.1f %% |\n", to_text(policy).c_str(),
                 static_cast<double>(peak) / (1 << 20), -share(peak, kept.peak_bytes[0][0]),
                 static_cast<double>(record.host_peak_bytes[0][0]) / (1 << 20),
                 static_cast<double>(step_ns) / 1e6, share(step_ns, median(kept.step_ns)));

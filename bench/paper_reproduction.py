@@ -33,6 +33,8 @@ def quotient(above, below):
 
 
 class Rows:
+    """`cells`: a row of the table each, as text; `ratios`: by printed figure, simulated ÷ published on each corpus."""
+
     def __init__(self):
         self.cells = []
         self.ratios = []
@@ -42,7 +44,7 @@ class Rows:
         values = [simulate(corpus) for corpus in CORPORA]
         shown = ["–" if value is None else f"{value:.{digits}f}" for value in values]
         ratios = [quotient(value, published) for value in values]
-        self.ratios += [(place, what, ratio) for ratio in ratios if ratio is not None]
+        self.ratios.append(dict(zip(CORPORA, ratios)))
         self.cells.append([place, what, f"{published:.{digits}f} {unit}".strip(), *shown,
                            *("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
 
@@ -51,8 +53,8 @@ def add_table_1(rows, results, paper):
     columns = (("homogeneous", "homogeneous, no overlap"),
                ("heterogeneous without overlap", "heterogeneous, no overlap"),
                ("heterogeneous with overlap", "heterogeneous, overlap"))
-    parts = (("Propagation", "propagation_ns"), ("O-P interaction (pull+push)", "exchange_ns"),
-             ("End-to-end iteration", "all_ns"))
+    parts = (("Propagation", "propagation_ns"), ("Optimization", "update_ns"),
+             ("O-P interaction (pull+push)", "exchange_ns"), ("End-to-end iteration", "all_ns"))
     for column, system in columns:
         for part, field in parts:
             rows.add("Table 1", f"{part.lower()}, {column}", float(paper[("Table 1", part, column)]),

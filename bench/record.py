@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Makes pages of results anew: what stands between <!--printed by COMMAND--> and <!--/--> of a page in bench/results becomes
+what the command prints now, behind a line that says on which revision, on what and when.
+
+    bench/record.py PAGE…     steps, offload, fidelity, …; commands run in the repository, with build/ among the programs
+
+A page is written when its command has succeeded, whole or not at all.
+"""
+
+import datetime
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+
+from harness import hardware, revision  # noqa: E402
+
+MARK = re.compile(r"(<!--printed by (.*?)-->\n).*?(<!--/-->)", re.DOTALL)
+
+
+def printed(command):
+    environment = {**os.environ, "PATH": f"{ROOT / 'build'}:{os.environ['PATH']}"}
+    done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, check=True)
+    return done.stdout.strip()
+
+
+def block(match):
+    begin, command, end = match.groups()
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y")
+    load = os.getloadavg()[0]
+    origin = f"Command: `{command}`, at revision {revision()}, {hardware()}, {now}, load {load:.1f} before."
+    return f"{begin}{origin}\n\n{printed(command)}\n\n{end}"
+
+
+def main():
+    for name in sys.argv[1:]:
+        path = RESULTS / f"{name}.md"
+        before = path.read_text()
+        if not MARK.search(before):
+            sys.exit(f"{path} has no block <!--printed by COMMAND--> … <!--/-->")
+        path.write_text(MARK.sub(block, before))
+        print(f"{path.relative_to(ROOT)} is of {revision()}")
+
+
+if __name__ == "__main__":
+    main()
