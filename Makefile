@@ -133,7 +133,7 @@ long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; two 
 rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; ten minutes of one core)
 	$(BUILD)/rivals
 
-bench-fidelity: build ## Simulated beside real steps of the quick start, profiled on this machine
+bench-fidelity: build corpora/stdlib/corpus.idx ## Simulated beside real steps of the quick start, profiled on this machine
 	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py
 
 bench-saving: build ## How long saving holds training up, beside torch.distributed.checkpoint's async save

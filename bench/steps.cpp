@@ -87,14 +87,18 @@ int64_t best_one_f_one_b_ns(schedule::PipelineLoad load) {
   return std::min(best_ns, schedule::schedule_pipeline(load).makespan_ns);
 }
 
+cost::CostModel with_one_backward(cost::CostModel::Options options) {
+  options.backward_cells = cost::BackwardCells::kOne;
+  return cost::CostModel(std::move(options));
+}
+
 class Measured {
  public:
   Measured(const Case& c, const cost::CostModel::Options& options)
-      : gpus_(c.gpus), cost_(options), table_(model::parameter_table(options.shape)) {
-    cost::CostModel::Options plain = options;
-    plain.backward_cells = cost::BackwardCells::kOne;
-    one_backward_ = cost::CostModel(plain);
-  }
+      : gpus_(c.gpus),
+        cost_(options),
+        one_backward_(with_one_backward(options)),
+        table_(model::parameter_table(options.shape)) {}
 
   void add(const strategy::StepPlan& plan) {
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
@@ -130,7 +134,7 @@ class Measured {
 
   int gpus_;
   cost::CostModel cost_;
-  cost::CostModel one_backward_{cost::CostModel::Options{}};
+  cost::CostModel one_backward_;
   model::ParameterTable table_;
   graph::LinkPlans links_;
   std::vector<double> ours_, plain_;

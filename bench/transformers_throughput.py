@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -155,6 +156,12 @@ def measure_overhead(args, ranks, strategies, scratch):
             "time_ms": spread([line["time_ms"] for line in lines], 1)}
 
 
+def revision():
+    described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, text=True,
+                               capture_output=True, check=False)
+    return described.stdout.strip()
+
+
 def hardware():
     names = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
              if line.startswith("model name")]
@@ -180,7 +187,7 @@ def options():
 def main():
     args = options()
     torch.set_num_threads(args.threads)
-    report = {"command": " ".join(["python", *sys.argv]), "hardware": hardware(), "threads": args.threads,
+    report = {"command": " ".join(["python", *sys.argv]), "revision": revision(), "hardware": hardware(), "threads": args.threads,
               "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE,
               "context_length": args.context, "tokens_per_step": args.tokens, "warmup_steps": args.warmup,
               "steps": args.steps, "rounds": args.rounds}
