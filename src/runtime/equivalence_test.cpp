@@ -150,7 +150,7 @@ void expect_predicted_peaks_of_exchanges(RunOptions options) {
 
 TEST_F(EquivalenceOfExchanges, PeakBytesAreThePredictedOnes) {
   RunOptions options;
-  options.steps = 3;
+  options.steps = 2;
   options.shape.layers = 8;
   expect_predicted_peaks_of_exchanges(std::move(options));
 }
