@@ -76,8 +76,8 @@ def read_log(text):
     for block in re.split(r"^\d+/\d+ Testing: ", text, flags=re.MULTILINE)[1:]:
         name = block.split("\n", 1)[0]
         output = block.split("Output:\n" + "-" * 58 + "\n", 1)[-1].split("\n<end of output>", 1)[0]
-        status = re.findall(r"^Test (Passed|Failed|Skipped|Timeout)", block.split("<end of output>", 1)[-1], re.MULTILINE)
-        tests.append((name, status[-1] if status else "Failed", output + "\n"))
+        status = re.findall(r"^Test (Pass|Failed|Skipped|Timeout)", block.split("<end of output>", 1)[-1], re.MULTILINE)
+        tests.append((name, "Passed" if status[-1:] == ["Pass"] else (status or ["Failed"])[-1], output + "\n"))
     return tests
 
 
