@@ -27,12 +27,13 @@ TEST(DeviceTransport, WithoutCudaIsTheUsersMistake) {
 
 #else
 
-bool has_gpu() {
+int gpus() {
   int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
+bool has_gpu() { return gpus() > 0; }
 
-// Floats in the memory of GPU 0, copied in and out on the current stream.
+// Floats in the memory of the current GPU, copied in and out on the current stream.
 class DeviceFloats {
  public:
   explicit DeviceFloats(const std::vector<float>& values) : size_(values.size()) {
@@ -52,7 +53,7 @@ class DeviceFloats {
   }
 
  private:
-  static cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream(0).stream(); }
+  static cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
   size_t bytes() const { return size_ * sizeof(float); }
   size_t size_;
   void* data_ = nullptr;
@@ -75,12 +76,13 @@ TEST(DeviceTransport, NcclServesAWorldOfOne) {
   EXPECT_NO_THROW(transport->check());
 }
 
-// Every operation between two ranks on one GPU.
-void use_every_operation(comm::Transport& host) {
+// Every operation between two ranks, this one's on that GPU.
+void use_every_operation(comm::Transport& host, int device, const std::string& expected_detour) {
+  ASSERT_EQ(cudaSetDevice(device), cudaSuccess);
   const int rank = host.rank(), other = 1 - rank;
   const auto own = static_cast<float>(rank + 1);
-  const auto [transport, detour] = device_transport(host, {});
-  EXPECT_EQ(detour, "ranks 0 and 1 share a GPU");
+  const auto [transport, detour] = device_transport(host, {.device = device});
+  EXPECT_EQ(detour, expected_detour);
   const auto pair = transport->communicator("pair", {0, 1});
 
   DeviceFloats one({own}), both({0, 0});
@@ -104,14 +106,25 @@ void use_every_operation(comm::Transport& host) {
   EXPECT_EQ(parts.values(), (rank == 0 ? std::vector<float>{2, 20} : std::vector<float>{1, 0}));
 }
 
-TEST(DeviceTransport, RanksThatShareAGpuGoThroughTheHost) {
-  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+void use_between_two_ranks(const std::vector<int>& devices, const std::string& expected_detour) {
   comm::FakeWorld world(2);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
-    ranks.emplace_back([&, rank] { use_every_operation(*world.transport(rank)); });
+    ranks.emplace_back([&, rank] {
+      use_every_operation(*world.transport(rank), devices[static_cast<size_t>(rank)], expected_detour);
+    });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(DeviceTransport, RanksThatShareAGpuGoThroughTheHost) {
+  if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  use_between_two_ranks({0, 0}, "ranks 0 and 1 share a GPU");
+}
+
+TEST(DeviceTransport, NcclServesTwoGpus) {
+  if (gpus() < 2) GTEST_SKIP() << "no GPU beside another";
+  use_between_two_ranks({0, 1}, "");
 }
 
 #endif
