@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,10 +23,11 @@ import torch
 import transformers
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "parity"))
+sys.path[:0] = [str(HERE.parent / "tests" / folder) for folder in ("parity", "integration")]
 
 import program  # noqa: E402
 import reference  # noqa: E402
+from harness import revision  # noqa: E402
 
 SHAPE = dict(layers=4, hidden=256, heads=8, kv_heads=4, ffn_hidden=672, vocab=2048)
 OPTIMIZER = dict(lr=1e-3, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.1, clip=1.0, warmup_steps=0, decay="cosine",
@@ -154,12 +154,6 @@ def measure_overhead(args, ranks, strategies, scratch):
     return {"ranks": ranks, "strategies": strategies, "goal": OVERHEAD_GOAL,
             "overhead_share": spread([line["overhead_ms"] / line["time_ms"] for line in lines], 4),
             "time_ms": spread([line["time_ms"] for line in lines], 1)}
-
-
-def revision():
-    described = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, text=True,
-                               capture_output=True, check=False)
-    return described.stdout.strip()
 
 
 def hardware():

@@ -18,7 +18,6 @@ import subprocess
 import sys
 
 CURE = "tools/bootstrap"  # stands in each reason that it removes
-EXIT_SKIPPED = 77
 
 
 @dataclasses.dataclass

@@ -2,7 +2,6 @@
 that transformers loads. The model is a small one that a short run made, the tokenizer has a token a byte."""
 
 import json
-import os
 import pathlib
 import random
 import shutil
