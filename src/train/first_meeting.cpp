@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -31,18 +32,22 @@ std::string open_run(const std::vector<std::string>& texts) {
   return membership::to_json(opening).dump();
 }
 
-// The process's part.
-int attend(const transport::GlooOptions& options, const membership::Arrival& own,
-           const transport::Socket& writing) {
-  try {
-    const std::string answer = transport::meet(options, membership::to_json(own).dump(), &open_run);
+// The process's part. Its supervisor goes on at the end of the answer; rank 0's stays for those that are
+// slower: one that is lost here must not keep rank 0 from the others.
+int attend(const transport::GlooOptions& options, const membership::Arrival& own, transport::Socket writing) {
+  const auto tell = [&](const std::string& answer) {
     for (size_t sent = 0; sent < answer.size();) {
       const ssize_t now = ::write(writing.fd(), answer.data() + sent, answer.size() - sent);
-      if (now < 0) return 1;
+      if (now < 0) throw base::RunError("the supervisor did not hear how the ranks met");
       sent += static_cast<size_t>(now);
     }
+    writing.close();
+  };
+  try {
+    transport::meet(options, membership::to_json(own).dump(), &open_run, tell);
     return 0;
   } catch (...) {
+    if (!writing.is_open()) return 0;  // what it came for is told
     const base::Error error = as_error(std::current_exception());
     base::log_error(error.what());
     return error.exit_status();
@@ -57,9 +62,9 @@ FirstMeeting::FirstMeeting(const transport::Launch& launch, int64_t join_timeout
   if (pipe2(ends, O_CLOEXEC) != 0)
     throw base::RunError(base::text("cannot meet the other ranks: ", std::strerror(errno)));
   reading_ = transport::Socket(ends[0]);
-  const transport::Socket writing(ends[1]);
+  transport::Socket writing(ends[1]);
   const transport::GlooOptions options{.launch = launch, .join_timeout_ns = join_timeout_ns};
-  process_.start([&] { return attend(options, own, writing); });
+  process_.start([&] { return attend(options, own, std::move(writing)); });
 }
 
 bool FirstMeeting::read() {
@@ -70,6 +75,7 @@ bool FirstMeeting::read() {
 }
 
 int FirstMeeting::status() {
+  if (!answer_.empty()) return 0;
   const int status = process_.wait();
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

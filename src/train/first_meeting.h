@@ -23,8 +23,10 @@ class FirstMeeting {
   // end.
   int fd() const { return reading_.fd(); }
   bool read();
-  // Behind the end: 0, or the exit status of a failure, of which the user has been told.
+  // Behind the end: 0, or the exit status of a failure, of which the user has been told. The process goes on
+  // while this lives, for ranks that have not heard yet, until it is over.
   int status();
+  bool is_over() { return process_.reap().has_value(); }
   membership::Opening opening() const;
 
  private:

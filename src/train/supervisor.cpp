@@ -143,8 +143,8 @@ class Supervisor final : public membership::World {
   // Nothing when there is none: the run ends then.
   std::optional<Epoch> first_epoch() {
     if (!options_.launch.supervisor_ports.empty()) return Epoch{.members = members_of(options_.launch)};
-    FirstMeeting meeting(options_.launch, options_.join_timeout_ns,
-                         {.member = self_, .history = memory_->history(), .held = memory_->held()});
+    const membership::Arrival own{.member = self_, .history = memory_->history(), .held = memory_->held()};
+    FirstMeeting& meeting = meeting_.emplace(options_.launch, options_.join_timeout_ns, own);
     for (bool goes_on = true; goes_on && !exit_status_;) {
       std::array<pollfd, 2> entries{{{signal_file_.fd(), POLLIN, 0}, {meeting.fd(), POLLIN, 0}}};
       constexpr int kPauseMs = 500;
@@ -332,6 +332,7 @@ class Supervisor final : public membership::World {
   }
 
   void reap() {
+    if (meeting_ && meeting_->is_over()) meeting_.reset();
     const std::optional<int> ended = worker_.reap();
     if (!ended) return;
     const int status = *ended;
@@ -393,6 +394,7 @@ class Supervisor final : public membership::World {
   transport::Mail mail_;
   std::optional<SnapshotMemory> memory_;
   PlanMemory plans_;
+  std::optional<FirstMeeting> meeting_;
   std::optional<membership::Agent> agent_;
   ChildProcess worker_;
   int64_t stop_asked_ns_ = 0;  // 0: nobody has told this rank to stop

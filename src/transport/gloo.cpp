@@ -354,8 +354,9 @@ std::string own_address(const GlooOptions& options) {
   }
 }
 
-std::string meet(const GlooOptions& options, const std::string& own,
-                 const std::function<std::string(const std::vector<std::string>&)>& answer) {
+void meet(const GlooOptions& options, const std::string& own,
+          const std::function<std::string(const std::vector<std::string>&)>& answer,
+          const std::function<void(const std::string&)>& hear) {
   const Launch& launch = options.launch;
   const auto key_of = [](int rank) { return base::text("text/", rank); };
   try {
@@ -367,13 +368,11 @@ std::string meet(const GlooOptions& options, const std::string& own,
       for (int rank = 0; rank < launch.world_size; ++rank) texts.push_back(store->get_to_str(key_of(rank)));
       store->set("answer", as_bytes(answer(texts)));
     }
-    std::string answered = store->get_to_str("answer");
-    store->add("read", 1);
-    // The store ends with rank 0.
+    hear(store->get_to_str("answer"));
+    store->add("heard", 1);
     const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options.join_timeout_ns);
-    while (launch.rank == 0 && store->add("read", 0) < launch.world_size && Clock::now() < deadline)
+    while (launch.rank == 0 && store->add("heard", 0) < launch.world_size && Clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return answered;
   } catch (const base::Error&) {
     throw;
   } catch (const std::exception& error) {

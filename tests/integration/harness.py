@@ -101,9 +101,10 @@ def to_toml(settings):
     return "\n".join(lines) + "\n"
 
 
-def free_port(low=0, high=0):
-    """A port that was free a moment ago, in [low, high) if given."""
-    for port in [0] if high == 0 else random.sample(range(low, high), 50):
+def free_port(low=10_000, high=30_000):
+    """A port that was free a moment ago, in [low, high): by default below those that systems hand out themselves, so that
+    nobody gets it meanwhile who didn't ask for it."""
+    for port in random.sample(range(low, high), 50):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return probe.getsockname()[1]
