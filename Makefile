@@ -151,7 +151,8 @@ format: ## Format the sources in place
 
 tidy: configure ## Run clang-tidy
 	@tools/bootstrap --developer
-	run-clang-tidy -quiet -p $(BUILD) -j $(JOBS) '$(CURDIR)/(src|cli)/.*'
+	cmake --preset release -B build-tidy -DSLUICE_UNITY=OFF  # so that each file has a command of its own
+	run-clang-tidy -quiet -p build-tidy -j $(JOBS) '$(CURDIR)/(src|cli)/.*'
 
 clean: ## Remove what the build made (not corpora, runs or $SLUICE_DEPS)
-	rm -rf build build-asan build-tsan build-determinism
+	rm -rf build build-tidy build-asan build-tsan build-determinism

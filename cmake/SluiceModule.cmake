@@ -4,6 +4,9 @@
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
 # A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them, with the
 # given variable. Tests that compute with libtorch have that label (`make processors`).
+#
+# Most of a file's time goes to its headers, so files are compiled by sixes (SLUICE_UNITY). What two files of a
+# module define in their unnamed namespaces must then not be called alike.
 function(sluice_module name)
   cmake_parse_arguments(module "TORCH" "TEST_SHARDS;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
@@ -26,6 +29,7 @@ function(sluice_module name)
   set(scope PUBLIC)
   if(sources)
     add_library(sluice_${name} STATIC ${sources})
+    set_target_properties(sluice_${name} PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   else()
     add_library(sluice_${name} INTERFACE)
     set(scope INTERFACE)
@@ -56,6 +60,14 @@ function(sluice_module name)
       FILES_MATCHING PATTERN "*.h" PATTERN "test_*" EXCLUDE)
   endif()
 
+  # CUDA's names, once for devices and once for the host, don't go together.
+  foreach(file ${sources} ${tests})
+    file(STRINGS ${file} uses REGEX "kernels\\.|kernel_parts" LIMIT_COUNT 1)
+    if(uses)
+      set_source_files_properties(${file} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+
   if(tests AND SLUICE_PROGRAMS)
     # Only where it is used: what is compiled with the repository's place is compiled anew in another clone.
     foreach(test ${tests})
@@ -65,6 +77,7 @@ function(sluice_module name)
       endif()
     endforeach()
     add_executable(${name}_test ${tests})
+    set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE 6)
     target_link_libraries(${name}_test PRIVATE sluice_${name} GTest::gmock GTest::gtest_main)
     set(cases ${name})
     if(module_TEST_SHARDS)

@@ -20,7 +20,7 @@ using Progress = BackgroundSave::Progress;
 
 constexpr int kRanks = 3;
 
-model::Shape small_shape() {
+model::Shape saved_shape() {
   return {.layers = 1, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 19};
 }
 
@@ -59,7 +59,7 @@ class SavingBehind : public testing::Test {
     ranks_[r].set(table_, r, static_cast<float>(step));
     SaveInput input;
     input.manifest.step = step;
-    input.manifest.shape = small_shape();
+    input.manifest.shape = saved_shape();
     if (r == 0) input.companions.push_back({"config.json", "{}"});
     input.snapshot = [this, r] {
       snapshots_[r] = ranks_[r].values;
@@ -106,7 +106,7 @@ class SavingBehind : public testing::Test {
 
   TestDirectory directory_;
   fs::path root_ = directory_ / "checkpoints";
-  model::ParameterTable table_ = model::parameter_table(small_shape());
+  model::ParameterTable table_ = model::parameter_table(saved_shape());
   std::vector<std::vector<float>> snapshots_[kRanks];
   Rank ranks_[kRanks];
 };
@@ -120,7 +120,7 @@ TEST_F(SavingBehind, SavesTheStateOfItsBeginning) {
   EXPECT_EQ(exchange_until_news(), Progress::kCommitted);
   EXPECT_FALSE(ranks_[0].save->busy());
   expect_saved(root_, 7);
-  EXPECT_GT(ranks_[0].save->saved_bytes(), 3 * 4 * small_shape().parameters());
+  EXPECT_GT(ranks_[0].save->saved_bytes(), 3 * 4 * saved_shape().parameters());
 }
 
 TEST_F(SavingBehind, WaitsForEveryRank) {

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-model::Shape small_shape(bool tied) {
+model::Shape exported_shape(bool tied) {
   return {.layers = 2,
           .hidden = 12,
           .heads = 4,
@@ -35,7 +35,7 @@ float value_of(int bucket, int64_t element) {
       base::random_normal(5, static_cast<uint64_t>(bucket), static_cast<uint64_t>(element)));
 }
 
-void fill(int bucket, base::Interval interval, float* values) {
+void fill_by_bucket(int bucket, base::Interval interval, float* values) {
   for (int64_t e = interval.begin; e < interval.end; ++e) values[e - interval.begin] = value_of(bucket, e);
 }
 
@@ -75,9 +75,9 @@ std::string import_fault(const fs::path& folder) {
 TEST(HuggingFace, ImportOfExportIsBitwiseEqual) {
   const TestDirectory directory;
   for (const bool tied : {false, true}) {
-    const model::ParameterTable table = model::parameter_table(small_shape(tied));
+    const model::ParameterTable table = model::parameter_table(exported_shape(tied));
     const fs::path folder = directory / (tied ? "tied" : "untied");
-    export_hugging_face(folder, table, fill);
+    export_hugging_face(folder, table, fill_by_bucket);
     const HuggingFaceModel model(folder);
     EXPECT_EQ(model.shape(), table.shape);
     EXPECT_EQ(model.type(), TensorType::kFloat32);
@@ -93,8 +93,8 @@ TEST(HuggingFace, ImportOfExportIsBitwiseEqual) {
 
 TEST(HuggingFace, AnyIntervalReadsAsPartOfTheWhole) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(small_shape(false));
-  export_hugging_face(directory / "m", table, fill, {.max_shard_bytes = 4000});
+  const model::ParameterTable table = model::parameter_table(exported_shape(false));
+  export_hugging_face(directory / "m", table, fill_by_bucket, {.max_shard_bytes = 4000});
   const HuggingFaceModel model(directory / "m");
   base::Rng rng(3);
   for (int trial = 0; trial < 300; ++trial) {
@@ -112,8 +112,8 @@ TEST(HuggingFace, AnyIntervalReadsAsPartOfTheWhole) {
 // The mapping itself: q, k and v stand as they are, o and down transposed.
 TEST(HuggingFace, FilesHoldOutputByInputMatrices) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(small_shape(false));
-  export_hugging_face(directory / "m", table, fill);
+  const model::ParameterTable table = model::parameter_table(exported_shape(false));
+  export_hugging_face(directory / "m", table, fill_by_bucket);
   const SafetensorsFile file(directory / "m/model.safetensors");
   const model::Bucket& layer = table.layer(1);
   const auto at = [&](const char* name, int64_t row, int64_t column) {
@@ -143,8 +143,8 @@ TEST(HuggingFace, FilesHoldOutputByInputMatrices) {
 
 TEST(HuggingFace, ShardsAreBoundedAndIndexed) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(small_shape(false));
-  export_hugging_face(directory / "m", table, fill, {.max_shard_bytes = 4000});
+  const model::ParameterTable table = model::parameter_table(exported_shape(false));
+  export_hugging_face(directory / "m", table, fill_by_bucket, {.max_shard_bytes = 4000});
   const base::Json index = base::read_json(directory / "m/model.safetensors.index.json");
   EXPECT_EQ(index.at("metadata").at("total_size"), table.size() * 4);
   EXPECT_FALSE(fs::exists(directory / "m/model.safetensors"));
@@ -163,8 +163,8 @@ TEST(HuggingFace, ShardsAreBoundedAndIndexed) {
 
 TEST(HuggingFace, BFloat16ExportRoundsOnce) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(small_shape(true));
-  export_hugging_face(directory / "m", table, fill, {.type = TensorType::kBFloat16});
+  const model::ParameterTable table = model::parameter_table(exported_shape(true));
+  export_hugging_face(directory / "m", table, fill_by_bucket, {.type = TensorType::kBFloat16});
   const HuggingFaceModel model(directory / "m");
   EXPECT_EQ(model.type(), TensorType::kBFloat16);
   EXPECT_EQ(model.config().at("torch_dtype"), "bfloat16");
@@ -177,7 +177,7 @@ TEST(HuggingFace, BFloat16ExportRoundsOnce) {
 
 TEST(HuggingFace, TiedHeadAndRotaryBuffersArePassedOver) {
   const TestDirectory directory;
-  export_hugging_face(directory / "m", model::parameter_table(small_shape(true)), fill);
+  export_hugging_face(directory / "m", model::parameter_table(exported_shape(true)), fill_by_bucket);
   Tensors tensors = tensors_of(directory / "m/model.safetensors");
   tensors.push_back({{.name = "lm_head.weight", .shape = {33, 12}}, std::vector<float>(33 * 12)});
   tensors.push_back(
@@ -189,7 +189,7 @@ TEST(HuggingFace, TiedHeadAndRotaryBuffersArePassedOver) {
 TEST(HuggingFace, WrongTensorsAreNamed) {
   const TestDirectory directory;
   const fs::path file = directory / "m/model.safetensors";
-  export_hugging_face(directory / "m", model::parameter_table(small_shape(false)), fill);
+  export_hugging_face(directory / "m", model::parameter_table(exported_shape(false)), fill_by_bucket);
   const Tensors good = tensors_of(file);
   const auto fault = [&](auto change) {
     Tensors tensors = good;
@@ -217,8 +217,8 @@ TEST(HuggingFace, WrongTensorsAreNamed) {
 
 TEST(HuggingFace, WeightsThatAreNotFiniteAreNamedWhenTheyAreRead) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(small_shape(false));
-  export_hugging_face(directory / "m", table, fill);
+  const model::ParameterTable table = model::parameter_table(exported_shape(false));
+  export_hugging_face(directory / "m", table, fill_by_bucket);
   const fs::path file = directory / "m/model.safetensors";
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
     Tensors tensors = tensors_of(file);
@@ -236,7 +236,7 @@ TEST(HuggingFace, WeightsThatAreNotFiniteAreNamedWhenTheyAreRead) {
 TEST(HuggingFace, IncompleteFoldersAreNamed) {
   const TestDirectory directory;
   EXPECT_THAT(import_fault(directory.path()), HasSubstr("has no config.json"));
-  export_hugging_face(directory / "m", model::parameter_table(small_shape(false)), fill,
+  export_hugging_face(directory / "m", model::parameter_table(exported_shape(false)), fill_by_bucket,
                       {.max_shard_bytes = 4000});
   EXPECT_TRUE(has_hugging_face_weights(directory / "m"));
   const base::Json index = base::read_json(directory / "m/model.safetensors.index.json");
@@ -252,17 +252,18 @@ TEST(HuggingFace, IncompleteFoldersAreNamed) {
 
 TEST(HuggingFace, ExportIsWholeOrAbsent) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(small_shape(false));
+  const model::ParameterTable table = model::parameter_table(exported_shape(false));
   const auto failing = [](int bucket, base::Interval interval, float* values) {
     if (bucket == 2) throw base::RunError("lost");
-    fill(bucket, interval, values);
+    fill_by_bucket(bucket, interval, values);
   };
   EXPECT_THROW(export_hugging_face(directory / "m", table, failing), base::RunError);
   EXPECT_TRUE(fs::is_empty(directory.path()));
   fs::create_directories(directory / "m");
-  export_hugging_face(directory / "m", table, fill);  // an empty folder will do
-  EXPECT_THAT(message_of<base::InputError>([&] { export_hugging_face(directory / "m", table, fill); }),
-              HasSubstr("exists already"));
+  export_hugging_face(directory / "m", table, fill_by_bucket);  // an empty folder will do
+  EXPECT_THAT(
+      message_of<base::InputError>([&] { export_hugging_face(directory / "m", table, fill_by_bucket); }),
+      HasSubstr("exists already"));
 }
 
 }  // namespace

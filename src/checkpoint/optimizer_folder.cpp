@@ -21,12 +21,12 @@ using base::Interval;
 using base::Json;
 using base::text;
 
-constexpr const char* kSchema = "sluice.optimizer/1";
+constexpr const char* kOptimizerSchema = "sluice.optimizer/1";
 constexpr const char* kDirectory = "optimizer";
 constexpr const char* kMasters = "master";
 constexpr const char* kExpAvg = "exp_avg";
 constexpr const char* kExpAvgSq = "exp_avg_sq";
-constexpr const char* kWayOut = ": export it again, or import with --weights-only";
+constexpr const char* kImportAnew = ": export it again, or import with --weights-only";
 
 fs::path state_file(const fs::path& folder) { return folder / kDirectory / "state.json"; }
 
@@ -63,23 +63,23 @@ void require_files(const fs::path& folder, const Json& hashes, const std::string
     const fs::path relative(file);
     if (relative.is_absolute() || std::ranges::find(relative, "..") != relative.end() || !hash.is_string()) {
       throw InputError(text(name, ": key 'files' says ", base::excerpt(hash), " of '", file,
-                            "', expected the hash of a file in the folder", kWayOut));
+                            "', expected the hash of a file in the folder", kImportAnew));
     }
     std::error_code ignored;
     if (!fs::exists(folder / relative, ignored)) {
-      throw InputError(text(name, ": ", file, " is missing", kWayOut));
+      throw InputError(text(name, ": ", file, " is missing", kImportAnew));
     }
     const std::string found = base::hash_text(SafetensorsFile(folder / relative).checksum());
     if (found == hash.get<std::string>()) continue;
     throw InputError(text(name, ": ", file, " has hash ", found, ", the optimiser state belongs to one with ",
-                          hash.get<std::string>(), kWayOut));
+                          hash.get<std::string>(), kImportAnew));
   }
 }
 
 Manifest read_run(const HuggingFaceModel& model) {
   const std::string name = state_file(model.folder()).string();
   const Json json = base::read_json(name);
-  base::require_schema(json, kSchema, name);
+  base::require_schema(json, kOptimizerSchema, name);
   Manifest run{.step = base::require<int64_t>(json, "step", name), .shape = model.shape()};
   if (run.step < 0) throw InputError(text(name, ": key 'step' is ", run.step, ": give the steps done"));
   run.sampler = base::get_or<Json>(json, "sampler", nullptr, name);
@@ -90,7 +90,7 @@ Manifest read_run(const HuggingFaceModel& model) {
     const auto at = base::require<int64_t>(run.sampler, "step", name);
     if (at != run.step) {
       throw InputError(
-          text(name, ": the sampler stands at step ", at, ", the optimiser at ", run.step, kWayOut));
+          text(name, ": the sampler stands at step ", at, ", the optimiser at ", run.step, kImportAnew));
     }
   }
   require_files(model.folder(), base::get_or<Json>(json, "files", Json::object(), name), name);
@@ -100,7 +100,7 @@ Manifest read_run(const HuggingFaceModel& model) {
 TensorFolder open_moments(const HuggingFaceModel& model, const char* stem) {
   const fs::path folder = model.folder() / kDirectory;
   if (has_tensors(folder, stem)) return {folder, stem, model.table()};
-  throw InputError(text(folder.string(), " has no ", stem, ".safetensors", kWayOut));
+  throw InputError(text(folder.string(), " has no ", stem, ".safetensors", kImportAnew));
 }
 
 }  // namespace
@@ -134,7 +134,7 @@ void write_optimizer(const fs::path& folder, Checkpoint& checkpoint, const Expor
   }
   write_tensors(directory, kExpAvg, table, moments(checkpoint, State::kExpAvg), exact);
   write_tensors(directory, kExpAvgSq, table, moments(checkpoint, State::kExpAvgSq), exact);
-  base::write_json(state_file(folder), {{"schema", kSchema},
+  base::write_json(state_file(folder), {{"schema", kOptimizerSchema},
                                         {"step", manifest.step},
                                         {"sampler", manifest.sampler},
                                         {"corpora", manifest.corpora},
@@ -163,7 +163,7 @@ void OptimizerFolder::read(int bucket, Interval interval, State state, float* va
   if (const auto found = std::ranges::find_if(squares, [](float v) { return v < 0; });
       found != squares.end()) {
     throw InputError(text(exp_avg_sq_.folder().string(), ": ", kExpAvgSq, " holds ", *found,
-                          ", and means of squares are not negative", kWayOut));
+                          ", and means of squares are not negative", kImportAnew));
   }
 }
 

@@ -21,14 +21,14 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 // The format's own limit on headers.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kSizeBytes = 8;
-constexpr const char* kWayOut = ": the file is damaged or incomplete: fetch or write it again";
+constexpr const char* kFetchAgain = ": the file is damaged or incomplete: fetch or write it again";
 
 // Of the header behind its size; both have been fetched.
 uint64_t header_size(storage::Source& file, const std::string& name) {
   uint64_t size = 0;
   const auto file_bytes = static_cast<uint64_t>(file.size());
   if (file_bytes < kSizeBytes) {
-    throw InputError(text(name, ": ", file_bytes, " bytes are no safetensors file", kWayOut));
+    throw InputError(text(name, ": ", file_bytes, " bytes are no safetensors file", kFetchAgain));
   }
   constexpr int64_t kGuessBytes = int64_t{1} << 16;
   const base::Interval guess{0, std::min(file.size(), kGuessBytes)};
@@ -36,7 +36,7 @@ uint64_t header_size(storage::Source& file, const std::string& name) {
   std::memcpy(&size, file.data(), kSizeBytes);
   if (size > kMaxHeaderBytes || size > file_bytes - kSizeBytes) {
     throw InputError(
-        text(name, ": the header claims ", size, " bytes but the file has ", file_bytes, kWayOut));
+        text(name, ": the header claims ", size, " bytes but the file has ", file_bytes, kFetchAgain));
   }
   file.fetch({guess.end, static_cast<int64_t>(kSizeBytes + size)});
   return size;
@@ -44,11 +44,12 @@ uint64_t header_size(storage::Source& file, const std::string& name) {
 
 std::vector<int64_t> integers(const Json& entry, const char* key, const std::string& name) {
   const Json list = base::require<Json>(entry, key, name);
-  if (!list.is_array()) throw InputError(text(name, ": key '", key, "' is not a list", kWayOut));
+  if (!list.is_array()) throw InputError(text(name, ": key '", key, "' is not a list", kFetchAgain));
   std::vector<int64_t> values;
   for (const Json& value : list) {
     if (!base::holds_integer<int64_t>(value) || value.get<int64_t>() < 0) {
-      throw InputError(text(name, ": key '", key, "' holds ", base::excerpt(value), ", not a size", kWayOut));
+      throw InputError(
+          text(name, ": key '", key, "' holds ", base::excerpt(value), ", not a size", kFetchAgain));
     }
     values.push_back(value.get<int64_t>());
   }
@@ -70,13 +71,13 @@ TensorInfo parse_tensor(const std::string& key, const Json& entry, const std::st
   tensor.format_type = base::require<std::string>(entry, "dtype", name);
   tensor.type = type_from_format_name(tensor.format_type);
   const int64_t element = element_bytes(tensor.format_type);
-  if (element == 0) throw InputError(text(name, ": unknown dtype '", tensor.format_type, "'", kWayOut));
+  if (element == 0) throw InputError(text(name, ": unknown dtype '", tensor.format_type, "'", kFetchAgain));
   const std::vector<int64_t> offsets = integers(entry, "data_offsets", name);
   int64_t expected = 0;
   if (offsets.size() != 2 || offsets[1] < offsets[0] || !shape_bytes(tensor.shape, element, expected) ||
       offsets[1] - offsets[0] != expected) {
     throw InputError(text(name, ": data_offsets ", shape_text(offsets), " do not fit shape ",
-                          shape_text(tensor.shape), " of ", tensor.format_type, kWayOut));
+                          shape_text(tensor.shape), " of ", tensor.format_type, kFetchAgain));
   }
   tensor.begin_byte = offsets[0];
   tensor.end_byte = offsets[1];
@@ -90,13 +91,13 @@ void require_cover(const std::vector<TensorInfo>& tensors, int64_t data_bytes, c
     if (tensor.begin_byte != end) {
       throw InputError(text(path, ": tensor '", tensor.name, "' begins at byte ", tensor.begin_byte,
                             tensor.begin_byte < end ? ", inside another one" : ", behind a gap",
-                            ", expected ", end, kWayOut));
+                            ", expected ", end, kFetchAgain));
     }
     end = tensor.end_byte;
   }
   if (end != data_bytes) {
     throw InputError(
-        text(path, ": the tensors need ", end, " bytes but the file holds ", data_bytes, kWayOut));
+        text(path, ": the tensors need ", end, " bytes but the file holds ", data_bytes, kFetchAgain));
   }
 }
 
@@ -126,7 +127,7 @@ SafetensorsFile::SafetensorsFile(storage::Location location)
   const uint64_t size = header_size(*source_, name);
   const auto* header_text = reinterpret_cast<const char*>(source_->data() + kSizeBytes);
   const Json header = base::parse_json(std::string(header_text, size), name);
-  if (!header.is_object()) throw InputError(text(name, ": the header is no JSON object", kWayOut));
+  if (!header.is_object()) throw InputError(text(name, ": the header is no JSON object", kFetchAgain));
   for (const auto& [key, entry] : header.items()) {
     if (key == "__metadata__") {
       for (const auto& [field, value] : entry.items()) {
@@ -153,7 +154,7 @@ const TensorInfo& SafetensorsFile::require(const std::string& name, TensorType t
                                            const std::vector<int64_t>& shape) const {
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr)
-    throw InputError(text(location_.string(), ": tensor '", name, "' is missing", kWayOut));
+    throw InputError(text(location_.string(), ": tensor '", name, "' is missing", kFetchAgain));
   if (tensor->type != type || tensor->shape != shape) {
     throw InputError(text(location_.string(), ": tensor '", name, "' is ", tensor->format_type, " ",
                           shape_text(tensor->shape), ", expected ", format_name(type), " ", shape_text(shape),

@@ -21,7 +21,7 @@ using base::text;
 
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kReadBytes = size_t{1} << 20;
 
 // The libraries count in 32 bits.
 template <typename Count>
@@ -135,7 +135,7 @@ ByteSource::ByteSource(const std::filesystem::path& path)
 
 std::string_view ByteSource::next() {
   if (!decompressor_) return std::exchange(rest_, {});
-  piece_.resize(kPieceBytes);
+  piece_.resize(kReadBytes);
   size_t written = 0;
   try {
     while (written < piece_.size() && !(rest_.empty() && decompressor_->at_end())) {

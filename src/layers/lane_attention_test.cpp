@@ -32,7 +32,7 @@ struct Sequence {
   int lane = -1;
 };
 
-struct Case {
+struct LaneCase {
   int lanes = 1;
   std::vector<Sequence> sequences;
   at::ScalarType dtype = at::kDouble;
@@ -53,11 +53,11 @@ struct Values {
   at::Tensor q, k, v, dout;
 };
 
-struct Outcome {
+struct LaneOutcome {
   at::Tensor out, dq, dk, dv;
 };
 
-Values random_values(const Case& c) {
+Values random_values(const LaneCase& c) {
   int64_t rows = 0;
   for (const Sequence& sequence : c.sequences) rows += sequence.length;
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
@@ -68,11 +68,11 @@ Values random_values(const Case& c) {
   return {random(queries), random(keys), random(keys), random(queries)};
 }
 
-ops::AttentionInput input_of(const Case& c, const Values& values) {
+ops::AttentionInput input_of(const LaneCase& c, const Values& values) {
   return {values.q, values.k, values.v, 1.0 / std::sqrt(static_cast<double>(kDimensions)), c.window, c.cap};
 }
 
-Outcome run_whole(const Case& c, const Values& values) {
+LaneOutcome run_whole(const LaneCase& c, const Values& values) {
   std::vector<int64_t> lengths;
   for (const Sequence& sequence : c.sequences) lengths.push_back(sequence.length);
   const ops::PackedSequences packed = ops::packed_sequences(lengths, at::kCPU);
@@ -90,7 +90,7 @@ struct Lane {
   std::vector<base::Interval> rows;
 };
 
-Lane lane_of(const Case& c, int lane) {
+Lane lane_of(const LaneCase& c, int lane) {
   Lane result;
   int64_t row = 0;
   for (size_t i = 0; i < c.sequences.size(); ++i) {
@@ -128,7 +128,7 @@ struct Bytes {
   int64_t forward = 0, restore = 0, backward = 0;
 };
 
-LayerContext context_of(const Case& c, LaneChannel& channel) {
+LayerContext context_of(const LaneCase& c, LaneChannel& channel) {
   LayerContext context;
   context.shape.heads = c.heads.queries;
   context.shape.kv_heads = c.heads.keys;
@@ -140,7 +140,7 @@ LayerContext context_of(const Case& c, LaneChannel& channel) {
   return context;
 }
 
-UnitSpans spans_of(const Case& c, int lane) {
+UnitSpans spans_of(const LaneCase& c, int lane) {
   UnitSpans unit{.lane = lane, .head_lanes = c.head_lanes};
   for (int other = 0; other < c.lanes; ++other) {
     unit.members.push_back(other);
@@ -150,8 +150,8 @@ UnitSpans spans_of(const Case& c, int lane) {
 }
 
 // What one lane does; writes its rows of the outcome. Everything that can be made again is.
-Bytes run_lane(const Case& c, const Values& values, int lane, comm::Communicator& communicator,
-               const Outcome& outcome) {
+Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communicator& communicator,
+               const LaneOutcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
   const MicroBatchLayout layout = unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU, c.window);
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
@@ -176,7 +176,7 @@ Bytes run_lane(const Case& c, const Values& values, int lane, comm::Communicator
 }
 
 // In one forward: a lane's rows of the others' queries, keys and values, and the others' rows of its outputs.
-int64_t head_bytes_by_formula(const Case& c, int64_t head_bytes) {
+int64_t head_bytes_by_formula(const LaneCase& c, int64_t head_bytes) {
   int64_t bytes = 0;
   for (int lane = 0; lane < c.lanes && c.head_lanes > 1; ++lane) {
     const model::HeadPart part = model::head_part(c.heads, c.head_lanes, lane % c.head_lanes);
@@ -191,7 +191,7 @@ int64_t head_bytes_by_formula(const Case& c, int64_t head_bytes) {
 }
 
 // Through a window a run sends another the keys that some token of that one sees, and no others.
-int64_t windowed_keys(const Case& c) {
+int64_t windowed_keys(const LaneCase& c) {
   int64_t keys = 0;
   for (int from = 0; from < c.lanes; from += c.head_lanes) {
     for (int to = 0; to < c.lanes; to += c.head_lanes) {
@@ -215,7 +215,7 @@ int64_t windowed_keys(const Case& c) {
   return keys;
 }
 
-void expect_bytes(const Case& c, const Bytes& sent, int64_t head_bytes) {
+void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
   int64_t keys = 0;  // of a run's lanes
   for (int lane = 0; lane < c.head_lanes; ++lane)
@@ -232,10 +232,10 @@ void expect_bytes(const Case& c, const Bytes& sent, int64_t head_bytes) {
   EXPECT_LE(headed, 2 * (most.queries + most.keys) * head_bytes * c.shared_tokens() * (c.head_lanes - 1));
 }
 
-Outcome run_lanes(const Case& c, const Values& values) {
+LaneOutcome run_lanes(const LaneCase& c, const Values& values) {
   comm::FakeWorld world(c.lanes, {.max_delay_ns = 100'000});
-  const Outcome outcome{at::zeros_like(values.q), at::zeros_like(values.q), at::zeros_like(values.k),
-                        at::zeros_like(values.v)};
+  const LaneOutcome outcome{at::zeros_like(values.q), at::zeros_like(values.q), at::zeros_like(values.k),
+                            at::zeros_like(values.v)};
   std::vector<int> members(static_cast<size_t>(c.lanes));
   std::iota(members.begin(), members.end(), 0);
   std::vector<Bytes> sent(members.size());
@@ -258,7 +258,7 @@ Outcome run_lanes(const Case& c, const Values& values) {
   return outcome;
 }
 
-void expect_close(const Outcome& actual, const Outcome& expected, double tolerance) {
+void expect_close(const LaneOutcome& actual, const LaneOutcome& expected, double tolerance) {
   const auto check = [&](const at::Tensor& a, const at::Tensor& e, const char* what) {
     EXPECT_LE((a - e).abs().max().item<double>(), tolerance * e.abs().max().item<double>()) << what;
   };
@@ -271,27 +271,28 @@ void expect_close(const Outcome& actual, const Outcome& expected, double toleran
 class RingAttention : public testing::TestWithParam<int> {};
 
 TEST_P(RingAttention, OfOneSequenceEqualsOnePiece) {
-  const Case c{GetParam(), {{.length = 331}}};  // several tiles of queries and of keys
+  const LaneCase c{GetParam(), {{.length = 331}}};  // several tiles of queries and of keys
   const Values values = random_values(c);
   expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
 }
 
 TEST_P(RingAttention, LeavesSequencesOfALaneAlone) {
-  Case c{GetParam(), {{.length = 2, .lane = 0}, {.length = 29}, {.length = 5, .lane = 0}, {.length = 14}}};
+  LaneCase c{GetParam(),
+             {{.length = 2, .lane = 0}, {.length = 29}, {.length = 5, .lane = 0}, {.length = 14}}};
   for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 3 + lane, .lane = lane});
   const Values values = random_values(c);
   expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
 }
 
 TEST_P(RingAttention, MovesNothingForSequencesOfALane) {
-  Case c{GetParam(), {}};
+  LaneCase c{GetParam(), {}};
   for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 3 + lane, .lane = lane});
   const Values values = random_values(c);
   expect_close(run_lanes(c, values), run_whole(c, values), 0);
 }
 
 TEST_P(RingAttention, InSinglePrecision) {
-  const Case c{GetParam(), {{.length = 90}}, at::kFloat};
+  const LaneCase c{GetParam(), {{.length = 90}}, at::kFloat};
   const Values values = random_values(c);
   expect_close(run_lanes(c, values), run_whole(c, values), 2e-6);
 }
@@ -303,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(Lanes, RingAttention, testing::Range(1, 8));
 TEST_P(RingAttention, ThroughAWindow) {
   for (const int64_t window : {2, 9, 47, 130, 500}) {
     SCOPED_TRACE(window);
-    Case c{GetParam(), {{.length = 131}, {.length = 3}, {.length = 40}, {.length = 26}}};
+    LaneCase c{GetParam(), {{.length = 131}, {.length = 3}, {.length = 40}, {.length = 26}}};
     for (int lane = 0; lane < c.lanes; ++lane) c.sequences.push_back({.length = 5 + lane, .lane = lane});
     c.window = window;
     const Values values = random_values(c);
@@ -315,7 +316,7 @@ TEST_P(RingAttention, ThroughAWindow) {
 TEST_P(RingAttention, OfCappedScores) {
   for (const int64_t window : {0, 9}) {
     SCOPED_TRACE(window);
-    const Case c{
+    const LaneCase c{
         .lanes = GetParam(), .sequences = {{.length = 131}, {.length = 40}}, .window = window, .cap = 0.7};
     const Values values = random_values(c);
     expect_close(run_lanes(c, values), run_whole(c, values), 1e-13);
@@ -335,15 +336,15 @@ std::vector<std::pair<int, int>> lanes_and_runs() {
 
 class HeadExchange : public testing::TestWithParam<std::pair<int, int>> {
  protected:
-  static Case of(std::vector<Sequence> sequences, model::HeadCounts heads,
-                 at::ScalarType dtype = at::kDouble) {
+  static LaneCase of(std::vector<Sequence> sequences, model::HeadCounts heads,
+                     at::ScalarType dtype = at::kDouble) {
     return {.lanes = GetParam().first,
             .sequences = std::move(sequences),
             .dtype = dtype,
             .head_lanes = GetParam().second,
             .heads = heads};
   }
-  static void expect_as_whole(const Case& c, double tolerance) {
+  static void expect_as_whole(const LaneCase& c, double tolerance) {
     const Values values = random_values(c);
     expect_close(run_lanes(c, values), run_whole(c, values), tolerance);
   }
@@ -364,14 +365,14 @@ TEST_P(HeadExchange, OfPackedSequences) {
 
 TEST_P(HeadExchange, ThroughAWindow) {
   for (const int64_t window : {3, 50}) {
-    Case c = of({{.length = 29}, {.length = 160}}, {12, 4});
+    LaneCase c = of({{.length = 29}, {.length = 160}}, {12, 4});
     c.window = window;
     expect_as_whole(c, 1e-13);
   }
 }
 
 TEST_P(HeadExchange, OfCappedScores) {
-  Case c = of({{.length = 29}, {.length = 160}}, {12, 4});
+  LaneCase c = of({{.length = 29}, {.length = 160}}, {12, 4});
   c.cap = 0.7;
   expect_as_whole(c, 1e-13);
 }

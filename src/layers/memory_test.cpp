@@ -75,7 +75,7 @@ model::Shape shape_of(int64_t hidden, int64_t kv_heads, int64_t ffn) {
 }
 
 // Elements a row: SwiGLU's output F, and what the backward has beside what the forward saved.
-struct Case {
+struct Counted {
   model::Shape shape;
   double forward;
   double backward;
@@ -83,9 +83,9 @@ struct Case {
 
 TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
   ops::count_host_tensors();
-  for (const Case& c :
-       {Case{shape_of(128, 2, 344), 344, 344 + 3 * 128}, Case{shape_of(64, 1, 400), 400, 2 * 400},
-        Case{shape_of(128, 4, 128), 128, 128 + 3 * 128}}) {
+  for (const Counted& c :
+       {Counted{shape_of(128, 2, 344), 344, 344 + 3 * 128}, Counted{shape_of(64, 1, 400), 400, 2 * 400},
+        Counted{shape_of(128, 4, 128), 128, 128 + 3 * 128}}) {
     OneLayer layer(c.shape);
     const at::Tensor x = layer.row(), dy = layer.row();
     const double tolerance = 0.01 * 4.0 * c.backward;

@@ -10,7 +10,7 @@
 namespace sluice::link {
 namespace {
 
-constexpr uint64_t kCases = 200;
+constexpr uint64_t kWireCases = 200;
 
 // All ranks' memories, and exchanges between them.
 template <typename Element>
@@ -138,7 +138,7 @@ void expect_pull_equals_oracle() {
   const auto value = [](int bucket, int64_t element) {
     return static_cast<Element>(1 + (bucket * 7919 + element) % 60000);
   };
-  for (uint64_t seed = 0; seed < kCases; ++seed) {
+  for (uint64_t seed = 0; seed < kWireCases; ++seed) {
     const Case c = random_case(seed);
     World<Element> world(c);
     for_each_owned(world, c, [&](int bucket, int64_t element, Element& at) { at = value(bucket, element); });
@@ -180,7 +180,7 @@ class TreeSums {
 };
 
 TEST(Wire, PushAddsOverTheTreeBitwise) {
-  for (uint64_t seed = 0; seed < kCases; ++seed) {
+  for (uint64_t seed = 0; seed < kWireCases; ++seed) {
     const Case c = random_case(seed);
     World<float> world(c);
     TreeSums expected(c.gpus_per_node);
@@ -197,7 +197,7 @@ TEST(Wire, PushAddsOverTheTreeBitwise) {
 }
 
 TEST(Wire, PushOfIntegersEqualsTheSumOverHolders) {
-  for (uint64_t seed = 0; seed < kCases; ++seed) {
+  for (uint64_t seed = 0; seed < kWireCases; ++seed) {
     const Case c = random_case(seed);
     World<double> world(c);
     std::map<std::pair<int, int64_t>, double> expected;
@@ -213,7 +213,7 @@ TEST(Wire, PushOfIntegersEqualsTheSumOverHolders) {
 }
 
 TEST(Wire, CountsEqualTheTheory) {
-  for (uint64_t seed = 0; seed < kCases; ++seed) {
+  for (uint64_t seed = 0; seed < kWireCases; ++seed) {
     const Case c = random_case(seed);
     const World<float> world(c);
     for (int rank = 0; rank < c.world_size; ++rank) {

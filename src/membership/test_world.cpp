@@ -13,10 +13,10 @@ using base::text;
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kSecond = 1000 * kMillisecond;
+constexpr int64_t kSecondNs = 1000 * kMillisecond;
 constexpr int64_t kStepNs = 1500 * kMillisecond;
-constexpr int64_t kSilenceNs = 15 * kSecond;  // until workers take a silent peer for lost
-constexpr int64_t kMeetNs = 20 * kSecond;     // for all workers of an epoch to show up
+constexpr int64_t kSilenceNs = 15 * kSecondNs;  // until workers take a silent peer for lost
+constexpr int64_t kMeetNs = 20 * kSecondNs;     // for all workers of an epoch to show up
 
 }  // namespace
 
@@ -208,7 +208,7 @@ void TestWorld::seal(int64_t number, int64_t step, int rank) {
   };
   if (!at_work(node) || !at_work(buddy)) return;
   if (!reaches(buddy, node)) {  // the network may come back before anybody gives up
-    return at(now_ns_ + kSecond, [this, number, step, rank] { seal(number, step, rank); });
+    return at(now_ns_ + kSecondNs, [this, number, step, rank] { seal(number, step, rank); });
   }
   Held own{.step = step, .epoch = number, .ranks = ranks, .rank = rank, .own = true};
   Held copy{.step = step, .epoch = number, .ranks = ranks, .rank = (rank + ranks - 1) % ranks, .own = false};
@@ -249,7 +249,7 @@ void TestWorld::tell_of_death(int member, bool of_supervisor) {
 void TestWorld::notice_death(const Node& dead, Node& node, int64_t epoch, bool of_supervisor) {
   if (!node.alive) return;
   if (!reaches(dead, node)) {
-    return at(now_ns_ + kSecond,
+    return at(now_ns_ + kSecondNs,
               [this, &dead, &node, epoch, of_supervisor] { notice_death(dead, node, epoch, of_supervisor); });
   }
   if (of_supervisor)
@@ -293,7 +293,7 @@ void TestWorld::join() {
 void TestWorld::cut_off(const std::vector<int>& members) {
   for (const int member : members) nodes_[static_cast<size_t>(member)]->group = 1;
   for (const auto& node : nodes_) {
-    at(now_ns_ + kSilenceNs + random(kSecond), [this, &node = *node] {
+    at(now_ns_ + kSilenceNs + random(kSecondNs), [this, &node = *node] {
       if (!node.alive || !node.working) return;
       const bool alone = std::ranges::any_of(node.agent->epoch().members, [&](const Member& member) {
         return !reaches(*node_of(member.id), node);
@@ -335,7 +335,7 @@ RandomSchedule run_random_schedule(uint64_t seed) {
   int64_t time_ns = 0;
   for (int fault = 0; fault < 8; ++fault) {
     // Often before the one before is dealt with.
-    time_ns += draw(2) == 0 ? draw(200 * kMillisecond) : draw(20 * kSecond);
+    time_ns += draw(2) == 0 ? draw(200 * kMillisecond) : draw(20 * kSecondNs);
     world.run_until(time_ns);
     const int member = static_cast<int>(draw(world.members()));
     switch (draw(6)) {
@@ -348,9 +348,9 @@ RandomSchedule run_random_schedule(uint64_t seed) {
     }
   }
   world.heal();
-  world.run_until(time_ns + 150 * kSecond);
+  world.run_until(time_ns + 150 * kSecondNs);
   const int64_t step = world.newest_whole_step();
-  world.run_until(world.now_ns() + 30 * kSecond);
+  world.run_until(world.now_ns() + 30 * kSecondNs);
   RandomSchedule outcome{world.fault(), world.newest_epoch().number + 1};
   if (outcome.fault.empty()) outcome.fault = fault_of_peace(world, step);
   return outcome;

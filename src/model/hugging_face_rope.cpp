@@ -91,12 +91,12 @@ Json rope_dictionary(const Json& config, const std::string& name, std::string& k
   return config.at(key);
 }
 
-constexpr const char* kFull = "full_attention";
-constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kFullLayers = "full_attention";
+constexpr const char* kSlidingLayers = "sliding_attention";
 
 // Since transformers 5 each type of layers may have a dictionary of its own.
 bool by_layer_type(const Json& dictionary) {
-  return dictionary.contains(kFull) || dictionary.contains(kSliding);
+  return dictionary.contains(kFullLayers) || dictionary.contains(kSlidingLayers);
 }
 
 std::vector<double> factors(const Json& rope, const std::string& key, const std::string& name) {
@@ -170,8 +170,8 @@ Rope rope_from_hugging_face(const Json& config, double absent_theta, bool by_typ
   Json dictionary = rope_dictionary(config, name, key);
   std::string where = text(name, ": ", key);
   if (by_type && by_layer_type(dictionary)) {
-    dictionary = base::require<Json>(dictionary, kFull, where);
-    where += text(": ", kFull);
+    dictionary = base::require<Json>(dictionary, kFullLayers, where);
+    where += text(": ", kFullLayers);
   }
   return rope_of(dictionary, config, theta_or(absent_theta, config, name), where);
 }
@@ -185,8 +185,8 @@ std::optional<Rope> window_rope_from_hugging_face(const Json& config, double abs
       local ? base::require_in(config, "rope_local_base_freq", kShapeRanges.rope_theta, name) : absent_theta;
   if (by_layer_type(dictionary)) {
     const std::string where = text(name, ": ", key);
-    return rope_of(base::require<Json>(dictionary, kSliding, where), config, theta,
-                   text(where, ": ", kSliding));
+    return rope_of(base::require<Json>(dictionary, kSlidingLayers, where), config, theta,
+                   text(where, ": ", kSlidingLayers));
   }
   if (theta == 0) return std::nullopt;
   return Rope{.theta = theta};

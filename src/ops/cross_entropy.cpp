@@ -50,7 +50,7 @@ at::Tensor cross_entropy_gradient(const at::Tensor& exponentials_RV, const at::T
 
 namespace {
 
-constexpr int64_t kGrainElements = 8192;
+constexpr int64_t kEntropyGrain = 8192;
 
 // Scans with independent partial results, as a single running maximum would not vectorise.
 template <typename S>
@@ -82,7 +82,7 @@ void fused_exponentiate_rows(const at::Tensor& logits_RV, const at::Tensor& targ
   S* logits = logits_RV.mutable_data_ptr<S>();
   S* statistics = statistics_R3.mutable_data_ptr<S>();
   const int64_t* targets = target_R.const_data_ptr<int64_t>();
-  at::parallel_for(0, logits_RV.size(0), kGrainElements / columns + 1, [&](int64_t first, int64_t last) {
+  at::parallel_for(0, logits_RV.size(0), kEntropyGrain / columns + 1, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
       const int64_t column = targets[row] - begin;
       const bool here = column >= 0 && column < columns;
@@ -100,14 +100,13 @@ void fused_gradient(const at::Tensor& exponentials_RV, const at::Tensor& factor_
   S* values = exponentials_RV.mutable_data_ptr<S>();
   const S* factors = factor_R.const_data_ptr<S>();
   const int64_t* targets = target_R.const_data_ptr<int64_t>();
-  at::parallel_for(0, exponentials_RV.size(0), kGrainElements / columns + 1,
-                   [&](int64_t first, int64_t last) {
-                     for (int64_t row = first; row < last; ++row) {
-                       scale_row<S>(values + row * columns, columns, factors[row]);
-                       const int64_t column = targets[row] - begin;
-                       if (column >= 0 && column < columns) values[row * columns + column] -= S(1);
-                     }
-                   });
+  at::parallel_for(0, exponentials_RV.size(0), kEntropyGrain / columns + 1, [&](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row) {
+      scale_row<S>(values + row * columns, columns, factors[row]);
+      const int64_t column = targets[row] - begin;
+      if (column >= 0 && column < columns) values[row * columns + column] -= S(1);
+    }
+  });
 }
 
 bool is_fusable(const at::Tensor& logits_RV, const at::Tensor& target_R) {

@@ -43,7 +43,7 @@ void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T,
 
 namespace {
 
-constexpr int64_t kGrainElements = 32768;
+constexpr int64_t kEmbeddingGrain = 32768;
 
 template <typename S>
 void fused_embedding(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64_t row_begin,
@@ -52,7 +52,7 @@ void fused_embedding(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64
   const S* weight = weight_VH.const_data_ptr<S>();
   const int64_t* ids = ids_T.const_data_ptr<int64_t>();
   S* x = x_TH.mutable_data_ptr<S>();
-  at::parallel_for(0, ids_T.size(0), kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, ids_T.size(0), kEmbeddingGrain / width + 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = ids[i] - row_begin;
       if (row >= 0 && row < rows) {
@@ -73,7 +73,7 @@ void fused_embedding_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, 
   const S* dx = dx_TH.const_data_ptr<S>();
   const int64_t* ids = ids_T.const_data_ptr<int64_t>();
   A* dweight = dweight_VH.mutable_data_ptr<A>();
-  at::parallel_for(0, width, kGrainElements / (tokens + 1) + 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, width, kEmbeddingGrain / (tokens + 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = 0; t < tokens; ++t) {
       const int64_t row = ids[t] - row_begin;
       if (row < 0 || row >= rows) continue;

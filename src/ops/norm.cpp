@@ -48,7 +48,7 @@ namespace {
 
 // Rows whose weight gradients are summed together: fixed, so that the sum's shape is too.
 constexpr int64_t kBlockRows = 64;
-constexpr int64_t kGrainElements = 16384;
+constexpr int64_t kNormGrain = 16384;
 
 template <typename S, typename A>
 SLUICE_SIMD void norm_rows(const S* x, const S* weight, S* y, A* inverse_rms, int64_t rows, int64_t width,
@@ -120,7 +120,7 @@ RmsNorm fused_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double ep
     const scalar_t* weight = weight_H.const_data_ptr<scalar_t>();
     scalar_t* y = out.y_TH.mutable_data_ptr<scalar_t>();
     A* inverse_rms = out.inverse_rms_T.mutable_data_ptr<A>();
-    at::parallel_for(0, rows, kGrainElements / width + 1, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, rows, kNormGrain / width + 1, [&](int64_t begin, int64_t end) {
       norm_rows<scalar_t, A>(x + begin * width, weight, y + begin * width, inverse_rms + begin, end - begin,
                              width, static_cast<A>(eps), static_cast<A>(offset));
     });
@@ -133,7 +133,7 @@ void fused_norm_backward(const NormBackwardRows<S, at::opmath_type<S>>& t, int64
                          const at::Tensor& partial_BH) {
   using A = at::opmath_type<S>;
   A* partial = partial_BH.mutable_data_ptr<A>();
-  const int64_t grain = kGrainElements / (t.width * kBlockRows) + 1;
+  const int64_t grain = kNormGrain / (t.width * kBlockRows) + 1;
   at::parallel_for(0, partial_BH.size(0), grain, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t last = std::min(rows, (block + 1) * kBlockRows);

@@ -8,7 +8,6 @@ namespace {
 using cost::Wide;
 
 constexpr int kPartBits = SchemeFloors::kPartBits;
-constexpr int64_t kWhole = SchemeFloors::kWholePart;
 constexpr size_t kMostCounted = 48;  // micro-batches
 
 int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by - 1) / by); }
@@ -19,16 +18,18 @@ int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by
 Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> lengths)
     : stages_below_(stage), fullest_ns_(scheme.floors().fullest_ns(stage, lengths)) {
   busy_parts_.push_back(0);
-  spare_parts_.push_back(kWhole);
+  spare_parts_.push_back(SchemeFloors::kWholePart);
   const int64_t forward = scheme.floors().forward_parts(stage);
   if (stage == 0 || forward == 0) return;
   const Wide below = Wide{stage} * forward;
-  const int64_t ratio = divide_up((kWhole + Wide{stage - 1} * forward) << kPartBits, below);
-  int64_t term = divide_up(Wide{kWhole} << kPartBits, below);
-  for (int64_t sum = term; sum < kWhole << kPartBits && busy_parts_.size() <= kMostCounted; sum += term) {
-    busy_parts_.push_back(divide_up(Wide{sum} << kPartBits, Wide{kWhole} + sum));
-    spare_parts_.push_back(divide_up(Wide{kWhole} << kPartBits, Wide{kWhole} + sum));
-    term = divide_up(Wide{term} * ratio, kWhole);
+  const int64_t ratio = divide_up((SchemeFloors::kWholePart + Wide{stage - 1} * forward) << kPartBits, below);
+  int64_t term = divide_up(Wide{SchemeFloors::kWholePart} << kPartBits, below);
+  for (int64_t sum = term; sum < SchemeFloors::kWholePart << kPartBits && busy_parts_.size() <= kMostCounted;
+       sum += term) {
+    busy_parts_.push_back(divide_up(Wide{sum} << kPartBits, Wide{SchemeFloors::kWholePart} + sum));
+    spare_parts_.push_back(
+        divide_up(Wide{SchemeFloors::kWholePart} << kPartBits, Wide{SchemeFloors::kWholePart} + sum));
+    term = divide_up(Wide{term} * ratio, SchemeFloors::kWholePart);
   }
 }
 
@@ -42,7 +43,7 @@ Bubble::Most Bubble::most(int64_t end_ns, int64_t constant_ns) const {
     const Wide least_ns = Wide{end_ns} + 2 * (count + stages_below_);
     const auto busy_with = [&](size_t k) {
       const Wide flat_ns = (count - static_cast<int64_t>(k)) * Wide{fullest_ns_};
-      return divide_up(least_ns * busy_parts_[k] + flat_ns * spare_parts_[k], kWhole);
+      return divide_up(least_ns * busy_parts_[k] + flat_ns * spare_parts_[k], SchemeFloors::kWholePart);
     };
     int64_t all_ns = busy_with(growing);
     while (growing + 1 < busy_parts_.size() && static_cast<int64_t>(growing) < count) {

@@ -12,7 +12,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kWorld = 8;
+constexpr int kGpus = 8;
 
 // Random micro-batches in a random order: no schedule lets a stage work longer.
 TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
@@ -20,9 +20,9 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     base::Rng rng(seed, 11);
     const strategy::Scheme scheme{1, static_cast<int>(rng.between(2, 8)), 1};
-    const SchemeCost costs(scheme, cost, kWorld);
+    const SchemeCost costs(scheme, cost, kGpus);
     const strategy::Pipeline pipeline =
-        strategy::parse_strategy(base::text("<1,", scheme.pp, ",1>"), kWorld).pipelines.front();
+        strategy::parse_strategy(base::text("<1,", scheme.pp, ",1>"), kGpus).pipelines.front();
     const schedule::UnitTimes times(pipeline, cost);
     schedule::UnitTable table(scheme.pp);
     std::vector<int> order;
@@ -57,7 +57,7 @@ TEST(Bubble, NoScheduleKeepsAStageBusyForLonger) {
 
 TEST(Bubble, FewMicroBatchesWaitAndManyCostConstants) {
   const cost::CostModel cost = test_cost(128'000'000, 8);
-  const SchemeCost scheme(strategy::Scheme{1, 4, 1}, cost, kWorld);
+  const SchemeCost scheme(strategy::Scheme{1, 4, 1}, cost, kGpus);
   const std::vector<int64_t> lengths = {scheme.max_len_tokens()};
   const Bubble bubble(scheme, 3, lengths);
   const int64_t constant_ns = scheme.floors().constant_ns(3);
@@ -73,7 +73,7 @@ TEST(Bubble, FewMicroBatchesWaitAndManyCostConstants) {
 // Growing stops at full ones, and the constants of so many have to be paid.
 TEST(Bubble, MicroBatchesThatCannotGrowCostMoreConstants) {
   const cost::CostModel cost = test_cost(128'000'000, 8);
-  const SchemeCost scheme(strategy::Scheme{1, 2, 1}, cost, kWorld);
+  const SchemeCost scheme(strategy::Scheme{1, 2, 1}, cost, kGpus);
   const std::vector<int64_t> longest = {scheme.max_len_tokens()};
   const std::vector<int64_t> shorter(1000, scheme.max_len_tokens() / 64);
   const int64_t constant_ns = scheme.floors().constant_ns(1);

@@ -16,7 +16,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kWorld = 8;
+constexpr int kFewGpus = 8;
 
 std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths) {
   std::vector<strategy::Sequence> sequences;
@@ -26,15 +26,16 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths
 
 Planner planner_of(const std::vector<std::string>& texts, const cost::CostModel& cost,
                    std::shared_ptr<const Method> method) {
-  PlannerOptions options{.world_size = kWorld, .method = std::move(method)};
-  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
+  PlannerOptions options{.world_size = kFewGpus, .method = std::move(method)};
+  for (const std::string& text : texts)
+    options.candidates.push_back(strategy::parse_strategy(text, kFewGpus));
   return Planner(options, cost);
 }
 
 int64_t makespan_ns(const std::vector<strategy::PipelinePlan>& pipelines, const cost::CostModel& cost) {
   int64_t last_ns = 0;
   for (const strategy::PipelinePlan& pipeline : pipelines) {
-    const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, kWorld);
+    const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, cost, kFewGpus);
     last_ns = std::max(last_ns, schedule::schedule_pipeline(load).makespan_ns);
   }
   return last_ns;
@@ -47,9 +48,10 @@ class EveryPlan {
             const std::vector<int64_t>& lengths)
       : cost_(cost), lengths_(lengths) {
     for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-      pipelines_.push_back({.pipeline = pipeline,
-                            .max_len_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(kWorld),
-                            .units = {}});
+      pipelines_.push_back(
+          {.pipeline = pipeline,
+           .max_len_tokens = cost::MemoryCost(cost, pipeline.scheme).max_len_tokens(kFewGpus),
+           .units = {}});
     }
     place(0);
   }
@@ -105,7 +107,7 @@ TEST(Exact, EqualsEveryPlan) {
     const Planner planner = planner_of({texts[seed % texts.size()]}, cost, exact());
     const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 4), planner.max_len_tokens());
     const strategy::StepPlan plan = planner.plan(0, sequences_of(lengths));
-    ASSERT_NO_THROW(strategy::validate(plan, kWorld)) << "seed " << seed;
+    ASSERT_NO_THROW(strategy::validate(plan, kFewGpus)) << "seed " << seed;
     EXPECT_EQ(plan.estimated_ns, makespan_ns(plan.pipelines, cost)) << "seed " << seed;
     EXPECT_EQ(plan.estimated_ns, EveryPlan(planner.options().candidates[0], cost, lengths).best_ns())
         << "seed " << seed;
@@ -157,7 +159,7 @@ TEST(Exact, BoundAndOursEncloseTheOptimumOfLanes) {
     const Planner proving = planner_of({text}, cost, exact());
     const std::vector<int64_t> lengths = random_lengths(rng, rng.between(1, 4), proving.max_len_tokens());
     const strategy::StepPlan best = proving.plan(0, sequences_of(lengths));
-    ASSERT_NO_THROW(strategy::validate(best, kWorld)) << "seed " << seed;
+    ASSERT_NO_THROW(strategy::validate(best, kFewGpus)) << "seed " << seed;
     EXPECT_EQ(best.estimated_ns, makespan_ns(best.pipelines, cost)) << "seed " << seed;
     const strategy::StepPlan found = planner_of({text}, cost, ours()).plan(0, sequences_of(lengths));
     ASSERT_LE(found.lower_bound_ns, best.estimated_ns) << "seed " << seed;

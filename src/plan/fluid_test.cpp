@@ -12,7 +12,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kRanks = 8;
+constexpr int kFluidRanks = 8;
 
 std::vector<std::vector<int64_t>> random_batches(int count, int64_t longest) {
   std::vector<std::vector<int64_t>> batches;
@@ -41,7 +41,7 @@ int64_t slow_capacity_ns(const SchemeCost& scheme, int64_t full_ns, int64_t time
 TEST(Fluid, CapacityIsTheBestOverAllCountsOfMicroBatches) {
   const cost::CostModel cost = test_cost();
   for (const int pp : {1, 2, 4}) {
-    const SchemeCost scheme({.tp = 1, .pp = pp}, cost, kRanks);
+    const SchemeCost scheme({.tp = 1, .pp = pp}, cost, kFluidRanks);
     const Capacity capacity(scheme, 300'000'000);
     int64_t previous = 0;
     for (const int64_t time_ns : {50'000'000LL, 200'000'000LL, 900'000'000LL, 5'000'000'000LL}) {
@@ -57,19 +57,19 @@ TEST(Fluid, CapacityIsTheBestOverAllCountsOfMicroBatches) {
 
 TEST(Fluid, EstimatesAreNearPlans) {
   const cost::CostModel cost = test_cost();
-  const std::vector<SchemeCost> schemes = usable_schemes(cost, kRanks, 1);
+  const std::vector<SchemeCost> schemes = usable_schemes(cost, kFluidRanks, 1);
   const auto batches = random_batches(6, schemes.back().max_len_tokens());
   const FluidTimes fluid(schemes, batches);
   for (const char* text : {"8x<1,1,1>", "4x<2,1,1>", "1x<4,1,1> + 4x<1,1,1>", "2x<2,2,1>"}) {
-    const strategy::Strategy strategy = strategy::parse_strategy(text, kRanks);
+    const strategy::Strategy strategy = strategy::parse_strategy(text, kFluidRanks);
     Mix mix(schemes.size(), 0);
     for (size_t k = 0; k < schemes.size(); ++k) {
       mix[k] = static_cast<int>(std::count_if(
           strategy.pipelines.begin(), strategy.pipelines.end(),
           [&](const strategy::Pipeline& pipeline) { return pipeline.scheme == schemes[k].scheme(); }));
     }
-    EXPECT_EQ(to_text(strategy_of(mix, schemes, kRanks)), text);
-    const Planner planner({.world_size = kRanks, .candidates = {strategy}}, cost);
+    EXPECT_EQ(to_text(strategy_of(mix, schemes, kFluidRanks)), text);
+    const Planner planner({.world_size = kFluidRanks, .candidates = {strategy}}, cost);
     int64_t planned_ns = 0, fluid_ns = 0;
     for (size_t b = 0; b < batches.size(); ++b) {
       std::vector<strategy::Sequence> sequences;
@@ -85,12 +85,12 @@ TEST(Fluid, EstimatesAreNearPlans) {
 
 TEST(Fluid, LimitCutsOffWhatIsSlower) {
   const cost::CostModel cost = test_cost();
-  const std::vector<SchemeCost> schemes = usable_schemes(cost, kRanks, 1);
+  const std::vector<SchemeCost> schemes = usable_schemes(cost, kFluidRanks, 1);
   const auto batches = random_batches(3, schemes.back().max_len_tokens());
   const FluidTimes fluid(schemes, batches);
   for (size_t k = 0; k < schemes.size(); ++k) {
     Mix mix(schemes.size(), 0);
-    mix[k] = kRanks / schemes[k].scheme().ranks();
+    mix[k] = kFluidRanks / schemes[k].scheme().ranks();
     for (size_t b = 0; b < batches.size(); ++b) {
       const int64_t time_ns = fluid.estimate_ns(b, mix);
       EXPECT_EQ(fluid.estimate_ns(b, mix, time_ns), time_ns);
@@ -102,22 +102,22 @@ TEST(Fluid, LimitCutsOffWhatIsSlower) {
 
 TEST(Fluid, NoMixBeatsTheIdealAndItsSharesFillTheRanks) {
   const cost::CostModel cost = test_cost();
-  const std::vector<SchemeCost> schemes = usable_schemes(cost, kRanks, 1);
+  const std::vector<SchemeCost> schemes = usable_schemes(cost, kFluidRanks, 1);
   const auto batches = random_batches(4, schemes.back().max_len_tokens());
   const FluidTimes fluid(schemes, batches);
   std::vector<size_t> all(schemes.size());
   std::iota(all.begin(), all.end(), size_t{0});
   for (size_t b = 0; b < batches.size(); ++b) {
-    const auto ideal = fluid.ideal(b, kRanks, all);
+    const auto ideal = fluid.ideal(b, kFluidRanks, all);
     ASSERT_TRUE(ideal);
     int64_t milli = 0;
     for (size_t k = 0; k < schemes.size(); ++k) {
       milli += ideal->milli_pipelines[k] * schemes[k].scheme().ranks();
     }
-    EXPECT_LE(milli, kRanks * 1000);
+    EXPECT_LE(milli, kFluidRanks * 1000);
     for (size_t k = 0; k < schemes.size(); ++k) {
       Mix mix(schemes.size(), 0);
-      mix[k] = kRanks / schemes[k].scheme().ranks();
+      mix[k] = kFluidRanks / schemes[k].scheme().ranks();
       EXPECT_GE(fluid.estimate_ns(b, mix), ideal->time_ns);
     }
   }
@@ -125,11 +125,11 @@ TEST(Fluid, NoMixBeatsTheIdealAndItsSharesFillTheRanks) {
 
 TEST(Fluid, BatchThatNoPipelineHoldsIsNever) {
   const cost::CostModel cost = test_cost();
-  const std::vector<SchemeCost> schemes = usable_schemes(cost, kRanks, 1);
+  const std::vector<SchemeCost> schemes = usable_schemes(cost, kFluidRanks, 1);
   const SchemeCost& smallest = schemes.back();
   const FluidTimes fluid(schemes, {{smallest.max_len_tokens() + 1}});
   Mix mix(schemes.size(), 0);
-  mix.back() = kRanks;
+  mix.back() = kFluidRanks;
   EXPECT_EQ(fluid.estimate_ns(0, mix), FluidTimes::kNever);
 }
 

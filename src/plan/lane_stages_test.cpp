@@ -14,8 +14,8 @@ namespace {
 using strategy::Scheme;
 
 // A pipeline with everything that planning it asks for.
-struct Setting {
-  explicit Setting(const Scheme& scheme) : cost(test_cost()), priced(scheme, cost, scheme.ranks()) {
+struct StagedSetting {
+  explicit StagedSetting(const Scheme& scheme) : cost(test_cost()), priced(scheme, cost, scheme.ranks()) {
     pipeline.scheme = scheme;
     pipeline.ranks.resize(static_cast<size_t>(scheme.ranks()));
     std::iota(pipeline.ranks.begin(), pipeline.ranks.end(), 0);
@@ -41,7 +41,7 @@ struct Setting {
 TEST(LaneStages, EverySequenceRunsOnceAndTheScoreIsTheSchedules) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     base::Rng rng(seed, 51);
-    const Setting setting(
+    const StagedSetting setting(
         {.tp = 1, .pp = static_cast<int>(rng.between(2, 4)), .cp = static_cast<int>(rng.between(2, 12))});
     std::vector<int64_t> lengths;
     for (int64_t i = rng.between(1, 60); i > 0; --i) {
@@ -65,7 +65,7 @@ TEST(LaneStages, EverySequenceRunsOnceAndTheScoreIsTheSchedules) {
 }
 
 TEST(LaneStages, SmallUnitsRunFirstAndLast) {
-  const Setting setting({.pp = 4, .cp = 4});
+  const StagedSetting setting({.pp = 4, .cp = 4});
   std::vector<int64_t> lengths;
   base::Rng rng(1, 52);
   for (int i = 0; i < 2000; ++i) lengths.push_back(rng.between(50, 800));
@@ -83,7 +83,7 @@ TEST(LaneStages, SmallUnitsRunFirstAndLast) {
 
 // One long sequence takes nearly all of the step on its lanes, so what is short runs on the others.
 TEST(LaneStages, ShortWorkKeepsOutOfTheWayOfALongRing) {
-  const Setting setting({.pp = 4, .cp = 8});
+  const StagedSetting setting({.pp = 4, .cp = 8});
   std::vector<int64_t> lengths(64, 200);
   lengths.push_back(setting.priced.lane_max_len_tokens() * 2);
   const int64_t alone_ns = setting.pack({lengths.back()}).makespan_ns;

@@ -17,11 +17,12 @@ namespace {
 using strategy::Sequence;
 using strategy::StepPlan;
 
-constexpr int kWorld = 4;
+constexpr int kWorldSize = 4;
 
 PlannerOptions options_of(const std::vector<std::string>& texts) {
-  PlannerOptions options{.world_size = kWorld};
-  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kWorld));
+  PlannerOptions options{.world_size = kWorldSize};
+  for (const std::string& text : texts)
+    options.candidates.push_back(strategy::parse_strategy(text, kWorldSize));
   return options;
 }
 
@@ -48,10 +49,10 @@ TEST(Planner, PlansAreValidAndScoredByTheirSchedule) {
       test_cost());
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const StepPlan plan = planner.plan(static_cast<int64_t>(seed), random_sequences(seed, 2000));
-    ASSERT_NO_THROW(strategy::validate(plan, kWorld)) << "seed " << seed;
+    ASSERT_NO_THROW(strategy::validate(plan, kWorldSize)) << "seed " << seed;
     int64_t longest_ns = 0;
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-      const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
+      const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);
       longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
     }
     EXPECT_EQ(plan.estimated_ns, longest_ns);
@@ -79,7 +80,7 @@ TEST(Planner, CycleTakesTurnsAndSkipsWhatDoesNotHoldTheBatch) {
   for (int64_t step = 0; step < 6; ++step) {
     EXPECT_EQ(planner.plan(step, shorts).strategy(), options.candidates[static_cast<size_t>(step % 3)]);
   }
-  const int64_t single = cost::MemoryCost(planner.cost(), {}).max_len_tokens(kWorld);
+  const int64_t single = cost::MemoryCost(planner.cost(), {}).max_len_tokens(kWorldSize);
   EXPECT_EQ(planner.plan(0, sequences_of({single + 1})).strategy(), options.candidates[1]);
 }
 
@@ -87,7 +88,7 @@ TEST(Planner, FixedNeverLeavesItsCandidate) {
   PlannerOptions options = options_of({"4x<1,1,1>", "<2,2,1>"});
   options.selection = Selection::kFixed;
   const Planner planner(options, test_cost());
-  const int64_t single = cost::MemoryCost(planner.cost(), {}).max_len_tokens(kWorld);
+  const int64_t single = cost::MemoryCost(planner.cost(), {}).max_len_tokens(kWorldSize);
   EXPECT_EQ(planner.plan(1, sequences_of({100})).strategy(), options.candidates[0]);
   EXPECT_THROW(planner.plan(1, sequences_of({single + 1})), base::InfeasibleError);
 }
@@ -95,7 +96,7 @@ TEST(Planner, FixedNeverLeavesItsCandidate) {
 TEST(Planner, InfeasibleNamesTheSequenceAndWhatIsHeld) {
   const Planner planner(options_of({"4x<1,1,1>", "2x<2,1,1>"}), test_cost());
   const int64_t most = planner.max_len_tokens();
-  EXPECT_EQ(most, cost::MemoryCost(planner.cost(), {.tp = 2}).max_len_tokens(kWorld));
+  EXPECT_EQ(most, cost::MemoryCost(planner.cost(), {.tp = 2}).max_len_tokens(kWorldSize));
   const std::string message = message_of([&] { planner.plan(7, sequences_of({5, most + 1})); });
   EXPECT_EQ(message.front(), '3') << message;
   for (const std::string& part :
@@ -124,7 +125,7 @@ TEST(Planner, CandidatesThatCannotRunAreNamed) {
 TEST(Planner, MorePipelinesThanSequencesLeaveSomeEmpty) {
   const Planner planner(options_of({"4x<1,1,1>"}), test_cost());
   const StepPlan plan = planner.plan(0, sequences_of({50}));
-  EXPECT_NO_THROW(strategy::validate(plan, kWorld));
+  EXPECT_NO_THROW(strategy::validate(plan, kWorldSize));
   int empty = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) empty += pipeline.units.empty() ? 1 : 0;
   EXPECT_EQ(empty, 3);
@@ -151,13 +152,13 @@ TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
     for (const strategy::Unit& micro_batch : pipeline.units) EXPECT_TRUE(micro_batch.memory.keeps_all());
   }
   const StepPlan plan = planner.plan(1, sequences_of({held + 1, 100, 200, 300, 250, 120}));
-  ASSERT_NO_THROW(strategy::validate(plan, kWorld));
+  ASSERT_NO_THROW(strategy::validate(plan, kWorldSize));
   int64_t end_ns = 0;
   for (const auto& pipeline : plan.pipelines) {
     for (const strategy::Unit& micro_batch : pipeline.units) {
       EXPECT_EQ(micro_batch.memory.recompute, micro_batch.tokens() > held);
     }
-    const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorld);
+    const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);
     end_ns = std::max(end_ns, schedule::schedule_pipeline(load).makespan_ns);
   }
   EXPECT_EQ(plan.estimated_ns, end_ns);

@@ -24,8 +24,8 @@ namespace sluice::profile {
 
 namespace {
 
-constexpr int kLeastRepetitions = 4;
-constexpr int kMostRepetitions = 20;
+constexpr int kLeastTransfers = 4;
+constexpr int kMostTransfers = 20;
 constexpr int64_t kWordBytes = 16;
 constexpr int kWords = 4;                                 // exchanged in each repetition
 constexpr int64_t kLocalBytesPerSecond = 10'000'000'000;  // where nothing was moved between ranks
@@ -125,8 +125,7 @@ class LinkProbe {
       level->word_ns.clear(), level->exchange_ns.clear(), level->bulk_ns.clear();
     }
     update_ns_.clear();
-    for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i)
-      repeat();
+    for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastTransfers, kMostTransfers); ++i) repeat();
     LinkMeasurement measurement;
     measurement.intra = fit_link(intra_level_);
     measurement.inter = plan_.has_inter() ? fit_link(inter_level_) : measurement.intra;
@@ -151,7 +150,7 @@ class LinkProbe {
       const at::Tensor& from = out ? device : host;
       to.copy_(from);  // touches the pages
       std::vector<double> times_ns;
-      for (int i = 0; i < kLeastRepetitions; ++i) {
+      for (int i = 0; i < kLeastTransfers; ++i) {
         ranks_.barrier();
         Stopwatch stopwatch(options_.device);
         to.copy_(from);

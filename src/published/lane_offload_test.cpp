@@ -8,8 +8,8 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kLanes = 8;
-constexpr int64_t kLaneTokens = 1000;
+constexpr int kRingLanes = 8;
+constexpr int64_t kRingTokens = 1000;
 
 // Copies to host memory at so many bytes a second.
 cost::CostModel cost_with_host(int64_t bytes_per_s) {
@@ -20,8 +20,8 @@ cost::CostModel cost_with_host(int64_t bytes_per_s) {
 
 struct Cutter {
   Cutter(OffloadRule rule, const cost::CostModel& cost, const std::vector<int64_t>& lengths)
-      : reference({.cp = kLanes}, kLaneTokens, lengths, cost, kLanes),
-        offload(rule, reference, lengths, cost, kLanes) {}
+      : reference({.cp = kRingLanes}, kRingTokens, lengths, cost, kRingLanes),
+        offload(rule, reference, lengths, cost, kRingLanes) {}
   LaneReference reference;
   LaneOffload offload;
 };
@@ -64,10 +64,10 @@ TEST(LaneOffload, LeastWorkTakesFewerLanesWhereTheStepIsLongEnough) {
 // What a lane is given beside its other micro-batches fits the device.
 TEST(LaneOffload, MemoryBoundsWhatALaneTakes) {
   const cost::CostModel cost = cost_with_host(1'000'000'000'000);
-  const int64_t held = cost::MemoryCost(cost, {.cp = kLanes}).max_len_tokens(kLanes);
+  const int64_t held = cost::MemoryCost(cost, {.cp = kRingLanes}).max_len_tokens(kRingLanes);
   const std::vector<int64_t> lengths = {held * 3};
-  const LaneReference reference({.cp = kLanes}, held, lengths, cost, kLanes);
-  const LaneOffload offload(OffloadRule::kFewestLanes, reference, lengths, cost, kLanes);
+  const LaneReference reference({.cp = kRingLanes}, held, lengths, cost, kRingLanes);
+  const LaneOffload offload(OffloadRule::kFewestLanes, reference, lengths, cost, kRingLanes);
   EXPECT_GE(offload.cut(held * 3).lanes, 3);
 }
 

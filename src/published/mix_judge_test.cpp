@@ -8,7 +8,7 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kWorld = 8;
+constexpr int kJudged = 8;
 
 // Every mix on at most so many ranks that holds something.
 void enumerate(const std::vector<plan::SchemeCost>& schemes, int ranks, plan::Mix mix,
@@ -32,10 +32,10 @@ std::vector<const plan::SchemeCost*> pipelines_of(const plan::Mix& mix,
 
 struct Case {
   cost::CostModel cost = plan::test_cost();
-  std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, kWorld, 1);
+  std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, kJudged, 1);
   std::vector<plan::Mix> mixes;
 
-  Case() { enumerate(schemes, kWorld, {}, mixes); }
+  Case() { enumerate(schemes, kJudged, {}, mixes); }
   // Mostly short, now and then as long as the largest scheme holds.
   std::vector<int64_t> lengths(base::Rng& rng, int64_t most) const {
     std::vector<int64_t> lengths;

@@ -14,7 +14,6 @@ using base::human_duration;
 using base::text;
 using strategy::Exchange;
 using strategy::PipelinePlan;
-using strategy::Unit;
 
 namespace {
 
@@ -24,7 +23,7 @@ struct Taken {
   int64_t exposed_ns = 0;
 };
 
-Taken taken_by(const PipelinePlan& pipeline, const Unit& unit, const cost::CostModel& cost) {
+Taken taken_by(const PipelinePlan& pipeline, const strategy::Unit& unit, const cost::CostModel& cost) {
   PipelinePlan alone{pipeline.pipeline, pipeline.max_len_tokens, {unit}};
   strategy::assign_passes(alone);
   const schedule::TimedUnit times = schedule::timed_units(alone, cost).front();
@@ -40,8 +39,8 @@ Taken taken_by(const PipelinePlan& pipeline, const Unit& unit, const cost::CostM
 }
 
 // The unit under every exchange that its lanes can run.
-std::vector<Unit> exchanging_units(const Unit& unit, int64_t heads, int lanes_of_node) {
-  std::vector<Unit> units;
+std::vector<strategy::Unit> exchanging_units(const strategy::Unit& unit, int64_t heads, int lanes_of_node) {
+  std::vector<strategy::Unit> units;
   const auto add = [&](Exchange exchange, int nested_lanes) {
     units.push_back(unit);
     units.back().exchange = exchange;
@@ -64,7 +63,7 @@ class Cuts {
         heads_(model::head_counts(cost.options().shape, pipeline.pipeline.scheme.tp).queries),
         lanes_of_node_(std::max(1, cost.options().gpus_per_node / pipeline.pipeline.scheme.tp)) {}
 
-  ExplainedCut explain(const Unit& unit) const {
+  ExplainedCut explain(const strategy::Unit& unit) const {
     ExplainedCut cut{.lanes = unit.lanes, .exchange = name_of(unit.exchange)};
     if (unit.exchange == Exchange::kNested) cut.exchange += text(" ", unit.nested_lanes);
     for (const strategy::UnitSequence& sequence : unit.sequences) {
@@ -74,7 +73,7 @@ class Cuts {
     cut.busy_ns = taken_by(pipeline_, unit, cost_).busy_ns;
     cut.fewer_ns = on_lanes(unit, unit.lanes - 1);
     cut.more_ns = on_lanes(unit, unit.lanes + 1);
-    for (const Unit& other : exchanging_units(unit, heads_, lanes_of_node_)) {
+    for (const strategy::Unit& other : exchanging_units(unit, heads_, lanes_of_node_)) {
       std::optional<int64_t>& exposed_ns = other.exchange == Exchange::kRing    ? cut.ring_ns
                                            : other.exchange == Exchange::kHeads ? cut.heads_ns
                                                                                 : cut.nested_ns;
@@ -85,14 +84,14 @@ class Cuts {
   }
 
  private:
-  std::optional<int64_t> on_lanes(Unit unit, int lanes) const {
+  std::optional<int64_t> on_lanes(strategy::Unit unit, int lanes) const {
     if (!unit.own.empty()) return std::nullopt;
     unit.lanes = lanes;
     unit.first_lane = std::min(unit.first_lane, pipeline_.pipeline.scheme.cp - lanes);
     if (unit.first_lane < 0 || unit.tokens() > pipeline_.max_len_tokens) return std::nullopt;
     if (unit.tokens_on(unit.first_lane + lanes / 2) == 0) return std::nullopt;
     std::optional<int64_t> least_ns;
-    for (const Unit& other : exchanging_units(unit, heads_, lanes_of_node_)) {
+    for (const strategy::Unit& other : exchanging_units(unit, heads_, lanes_of_node_)) {
       const int64_t ns = taken_by(pipeline_, other, cost_).busy_ns;
       least_ns = std::min(least_ns.value_or(ns), ns);
     }
@@ -113,7 +112,7 @@ std::vector<ExplainedCut> explain_cuts(const strategy::StepPlan& plan, const cos
   std::vector<ExplainedCut> cuts;
   for (const PipelinePlan& pipeline : plan.pipelines) {
     const Cuts of_pipeline(pipeline, cost);
-    for (const Unit& unit : pipeline.units) {
+    for (const strategy::Unit& unit : pipeline.units) {
       if (unit.lanes > 1) cuts.push_back(of_pipeline.explain(unit));
     }
   }

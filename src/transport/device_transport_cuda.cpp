@@ -20,29 +20,29 @@ namespace sluice::transport {
 namespace {
 
 // What one rank tells the others before they choose.
-struct Card {
+struct GpuCard {
   std::array<std::byte, 16> gpu{};  // the GPU's UUID: the same card looks the same to all its ranks
   std::byte has_nccl{};
 };
 
-Card own_card(int device) {
+GpuCard own_card(int device) {
   cudaDeviceProp properties{};
   cuda_check(cudaGetDeviceProperties(&properties, device), base::text("reading GPU ", device));
-  Card card;
+  GpuCard card;
   static_assert(sizeof properties.uuid == sizeof card.gpu);
   std::memcpy(card.gpu.data(), &properties.uuid, sizeof card.gpu);
   card.has_nccl = std::byte{nccl_fault().empty()};
   return card;
 }
 
-std::vector<Card> all_cards(comm::Communicator& world, const Card& own) {
-  std::vector<Card> cards(static_cast<size_t>(world.size()));
+std::vector<GpuCard> all_cards(comm::Communicator& world, const GpuCard& own) {
+  std::vector<GpuCard> cards(static_cast<size_t>(world.size()));
   world.all_gather(&own, cards.data(), sizeof own)->wait();
   return cards;
 }
 
 // Why these ranks cannot use NCCL; empty when they can. The same answer on all ranks.
-std::string fault(const std::vector<Card>& cards) {
+std::string fault(const std::vector<GpuCard>& cards) {
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     if (cards[rank].has_nccl == std::byte{0}) return base::text("rank ", rank, " has no NCCL");
     for (size_t other = 0; other < rank; ++other) {

@@ -43,7 +43,7 @@ struct Header {
 };
 
 // What every rank tells all others at the start.
-struct Card {
+struct PeerCard {
   char host[256] = "";
   char address[256] = "";
   int64_t process = 0;
@@ -75,16 +75,16 @@ std::string encode(const Loss& loss) {
   return encode({.sign = sign, .rank = loss.rank, .exit_status = loss.exit_status}, loss.text);
 }
 
-std::vector<Card> exchange_cards(comm::Communicator& control, const std::string& address,
-                                 const Socket& listener) {
-  Card mine;
+std::vector<PeerCard> exchange_cards(comm::Communicator& control, const std::string& address,
+                                     const Socket& listener) {
+  PeerCard mine;
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   put(mine.host, host);
   put(mine.address, address);
   mine.process = getpid();
   if (listener.is_open()) mine.port = port_of(listener);
-  std::vector<Card> cards(static_cast<size_t>(control.size()));
+  std::vector<PeerCard> cards(static_cast<size_t>(control.size()));
   control.all_gather(&mine, cards.data(), sizeof mine)->wait();
   return cards;
 }
@@ -138,12 +138,12 @@ class Heartbeat::Watch {
 
  private:
   std::string name_of(int rank) const {
-    const Card& card = cards_[static_cast<size_t>(rank)];
+    const PeerCard& card = cards_[static_cast<size_t>(rank)];
     return base::text("rank ", rank, " (process ", card.process, " on ", card.host, ")");
   }
 
   void connect_to_hub(int hub) {
-    const Card& card = cards_[static_cast<size_t>(hub)];
+    const PeerCard& card = cards_[static_cast<size_t>(hub)];
     const int port = static_cast<int>(card.port);
     add({.rank = hub,
          .socket = enter(card.address, port, options_.key, kPurpose, rank_, options_.join_timeout_ns)});
@@ -301,8 +301,8 @@ class Heartbeat::Watch {
   const HeartbeatOptions options_;
   const int rank_;
   Socket wake_;
-  std::vector<Card> cards_;  // by rank
-  std::vector<Peer> peers_;  // changed by the thread under the lock
+  std::vector<PeerCard> cards_;  // by rank
+  std::vector<Peer> peers_;      // changed by the thread under the lock
   std::atomic<bool> stopping_ = false;
 
   mutable std::mutex mutex_;  // sockets' writes and what follows
