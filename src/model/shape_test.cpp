@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-Shape two_heads_shape() {
+Shape valid_shape() {
   return {.layers = 2, .hidden = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn_hidden = 24, .vocab = 50};
 }
 
@@ -55,15 +55,15 @@ TEST(ValidateShape, EachFaultNamesTheValue) {
        "attention_factor is -1"},
   };
   for (const auto& [make, fault] : faults) {
-    Shape shape = two_heads_shape();
+    Shape shape = valid_shape();
     make(shape);
     EXPECT_THAT([&] { validate(shape); }, ThrowsMessage<base::InputError>(HasSubstr(fault)));
   }
-  EXPECT_NO_THROW(validate(two_heads_shape()));
+  EXPECT_NO_THROW(validate(valid_shape()));
 }
 
 TEST(TpFault, SaysWhatCannotBeCut) {
-  const Shape shape = two_heads_shape();
+  const Shape shape = valid_shape();
   for (const int tp : {1, 2, 4}) EXPECT_EQ(tp_fault(shape, tp), "");
   EXPECT_EQ(tp_fault(shape, 0), "tp is 0 but must be at least 1");
   EXPECT_EQ(tp_fault(shape, 3), "tp 3 does not divide 4 heads: choose one of 1, 2, 4");
@@ -92,14 +92,14 @@ TEST(NamedShape, HasThePublishedNumberOfParameters) {
 
 TEST(Parameters, EqualTheTable) {
   for (const bool tied : {false, true}) {
-    Shape shape = two_heads_shape();
+    Shape shape = valid_shape();
     shape.tie_embeddings = tied;
     EXPECT_EQ(shape.parameters(), parameter_table(shape).size());
   }
 }
 
 TEST(Kinds, CountAMultiplyAddOfEveryMatrixElement) {
-  const Shape shape = two_heads_shape();
+  const Shape shape = valid_shape();
   const ParameterTable table = parameter_table(shape);
   int64_t matrix_elements = 0;
   for (const Parameter& parameter : table.layer(0).parameters) {
@@ -115,7 +115,7 @@ RopeTable table_of(const Shape& shape) { return rope_table(shape.rope, shape.hea
 // Values below were computed apart from this program, from the formulas of the papers.
 
 TEST(RopeTable, PlainFrequenciesArePowersOfTheta) {
-  Shape shape = two_heads_shape();
+  Shape shape = valid_shape();
   shape.head_dim = 8;
   const RopeTable table = table_of(shape);
   EXPECT_THAT(table.inverse_frequencies,
@@ -124,7 +124,7 @@ TEST(RopeTable, PlainFrequenciesArePowersOfTheta) {
 }
 
 TEST(RopeTable, LinearDividesByTheFactor) {
-  Shape shape = two_heads_shape();
+  Shape shape = valid_shape();
   shape.head_dim = 8;
   shape.rope = {.scaling = RopeScaling::kLinear, .factor = 4.0};
   EXPECT_THAT(table_of(shape).inverse_frequencies,
@@ -132,7 +132,7 @@ TEST(RopeTable, LinearDividesByTheFactor) {
 }
 
 TEST(RopeTable, Llama3KeepsFastPairsSlowsSlowOnesAndBlendsBetween) {
-  Shape shape = two_heads_shape();
+  Shape shape = valid_shape();
   shape.head_dim = 16;
   shape.rope = {.theta = 500000.0, .scaling = RopeScaling::kLlama3, .factor = 8.0};
   EXPECT_THAT(table_of(shape).inverse_frequencies,
@@ -143,7 +143,7 @@ TEST(RopeTable, Llama3KeepsFastPairsSlowsSlowOnesAndBlendsBetween) {
 }
 
 TEST(RopeTable, YarnRampsBetweenPairs) {
-  Shape shape = two_heads_shape();
+  Shape shape = valid_shape();
   shape.head_dim = 16;
   shape.rope = {.scaling = RopeScaling::kYarn, .factor = 4.0, .original_max_position_embeddings = 2048};
   RopeTable table = table_of(shape);
@@ -159,7 +159,7 @@ TEST(RopeTable, YarnRampsBetweenPairs) {
 }
 
 TEST(RopeTable, YarnWithAnEmptyRampStaysFinite) {
-  Shape shape = two_heads_shape();
+  Shape shape = valid_shape();
   shape.rope = {.scaling = RopeScaling::kYarn,
                 .factor = 4.0,
                 .original_max_position_embeddings = 6,
@@ -170,7 +170,7 @@ TEST(RopeTable, YarnWithAnEmptyRampStaysFinite) {
 }
 
 TEST(TablePositions, ReachAsFarAsSequencesAndStayOnTheContextsSideOfLongRope) {
-  Shape shape = two_heads_shape();
+  Shape shape = valid_shape();
   EXPECT_EQ(table_positions(shape, 10'000'000, 900), 900);
   EXPECT_EQ(table_positions(shape, 512, 900), 512);
   const auto pairs = static_cast<size_t>(shape.head_dim / 2);

@@ -8,7 +8,7 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kJudged = 8;
+constexpr int kJudgedRanks = 8;
 
 // Every mix on at most so many ranks that holds something.
 void enumerate(const std::vector<plan::SchemeCost>& schemes, int ranks, plan::Mix mix,
@@ -32,10 +32,10 @@ std::vector<const plan::SchemeCost*> pipelines_of(const plan::Mix& mix,
 
 struct Case {
   cost::CostModel cost = plan::test_cost();
-  std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, kJudged, 1);
+  std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, kJudgedRanks, 1);
   std::vector<plan::Mix> mixes;
 
-  Case() { enumerate(schemes, kJudged, {}, mixes); }
+  Case() { enumerate(schemes, kJudgedRanks, {}, mixes); }
   // Mostly short, now and then as long as the largest scheme holds.
   std::vector<int64_t> lengths(base::Rng& rng, int64_t most) const {
     std::vector<int64_t> lengths;

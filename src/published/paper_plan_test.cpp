@@ -13,12 +13,12 @@ namespace {
 using strategy::Sequence;
 using strategy::StepPlan;
 
-constexpr int kPlanned = 4;
+constexpr int kPlannedRanks = 4;
 
 plan::PlannerOptions options_of(const std::vector<std::string>& texts) {
-  plan::PlannerOptions options{.world_size = kPlanned};
+  plan::PlannerOptions options{.world_size = kPlannedRanks};
   for (const std::string& text : texts)
-    options.candidates.push_back(strategy::parse_strategy(text, kPlanned));
+    options.candidates.push_back(strategy::parse_strategy(text, kPlannedRanks));
   return options;
 }
 
@@ -43,10 +43,10 @@ TEST(PaperPlan, IsValidAndTimedByItsSchedule) {
     const std::vector<Sequence> sequences = random_sequences(seed, 11, 50);
     for (const plan::Planner* each : {&planner, &ideal}) {
       const StepPlan plan = each->plan(static_cast<int64_t>(seed), sequences);
-      ASSERT_NO_THROW(strategy::validate(plan, kPlanned)) << "seed " << seed;
+      ASSERT_NO_THROW(strategy::validate(plan, kPlannedRanks)) << "seed " << seed;
       int64_t longest_ns = 0;
       for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
-        const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kPlanned);
+        const schedule::PipelineLoad load = schedule::pipeline_load(pipeline, planner.cost(), kPlannedRanks);
         longest_ns = std::max(longest_ns, schedule::schedule_pipeline(load).makespan_ns);
       }
       EXPECT_EQ(plan.estimated_ns, longest_ns);
