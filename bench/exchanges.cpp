@@ -1,6 +1,9 @@
-// What exchanging keys and values, heads, or both exposes of one layer's forward, in microseconds, by the
-// analytic costs of nodes of eight GPUs with TP 1: a sequence alone on its lanes, which begin with a node. In
-// brackets the forward and backward together. "-": there are fewer heads than lanes, or no runs to nest.
+// What moving data exposes, by formulas alone, as tables in Markdown; bench/record.py exchanges writes them.
+//
+// First what exchanging keys and values, heads, or both exposes of one layer's forward, in microseconds, by
+// the analytic costs of nodes of eight GPUs with TP 1: a sequence alone on its lanes, which begin with a
+// node. In brackets the forward and backward together. "-": there are fewer heads than lanes, or no runs to
+// nest. Then what a pass whose lanes share parameters takes over its computation.
 //
 //   exchanges_bench
 #include <algorithm>
@@ -11,6 +14,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/exchange.h"
+#include "cost/pass_times.h"
 
 namespace {
 
@@ -48,8 +52,8 @@ std::string cell(const cost::Exchanges::Exposed& exposed) {
 void print(const Setting& setting) {
   const cost::CostModel cost = cost_of(setting);
   const cost::Exchanges exchanges({.tp = 1, .pp = 1, .cp = 64}, cost);
-  std::printf("\n%s\n%10s %6s %22s %22s %22s   %s\n", setting.name, "tokens", "lanes", "ring", "heads",
-              "nested", "chosen");
+  std::printf("%s:\n\n| tokens | lanes | ring | heads | nested | chosen |\n|---:|---:|---:|---:|---:|---|\n",
+              setting.name);
   for (const int64_t length : {8'192, 16'384, 32'768, 131'072, 1'048'576}) {
     for (const int lanes : {4, 8, 12, 16, 32, 64}) {
       const auto place = cost::LanePlace::aligned(lanes, 8);
@@ -58,12 +62,61 @@ void print(const Setting& setting) {
       const bool nests = place.run > 1 && place.run < lanes;
       const cost::Exchanges::StagePlace stage{0, place};
       const cost::ExchangeChoice choice = exchanges.cheapest(work, std::span(&stage, 1), int64_t{1} << 40);
-      std::printf("%10lld %6d %22s %22s %22s   %s\n", static_cast<long long>(length), lanes,
+      std::printf("| %lld | %d | %s | %s | %s | %s |\n", static_cast<long long>(length), lanes,
                   cell(exchanges.exposed(0, work, place, 1)).c_str(),
                   has_heads ? cell(exchanges.exposed(0, work, place, lanes)).c_str() : "-",
                   nests ? cell(exchanges.exposed(0, work, place, place.run)).c_str() : "-",
                   strategy::name_of(choice.exchange));
     }
+  }
+  std::printf("\n");
+}
+
+// Layers whose parameters eight lanes of a node hold together.
+struct Gathered {
+  const char* name;
+  double flops_per_s;     // attained
+  double bytes_per_s;     // of a gather or a scatter
+  double gradient_bytes;  // of one element, as it is summed
+  int64_t kept = 1;       // blocks that stay at hand from the forward to the backward
+};
+
+// Time of a pass over that of its computation.
+double over_computing(const Gathered& setting, int64_t tokens) {
+  constexpr int64_t kLayers = 60;
+  constexpr double kParameters = 0.52e9;
+  const auto ns = [](double seconds) { return static_cast<int64_t>(seconds * 1e9); };
+  const auto moving = [&](double element_bytes) {
+    return ns(kParameters * element_bytes * 7 / 8 / setting.bytes_per_s);
+  };
+  const int64_t forward = ns(2 * kParameters * static_cast<double>(tokens) / setting.flops_per_s);
+  const int64_t gather = moving(2);
+  const int64_t scatter = moving(setting.gradient_bytes);
+  const int64_t gathered = kLayers - setting.kept;
+  const std::vector<cost::SharedOperations> pass = {
+      {.count = kLayers, .compute_ns = kLayers * forward, .gather_ns = gather},
+      {.count = setting.kept, .compute_ns = setting.kept * 2 * forward, .scatter_ns = scatter},
+      {.count = gathered, .compute_ns = gathered * 2 * forward, .gather_ns = gather, .scatter_ns = scatter}};
+  return static_cast<double>(cost::pass_ns(pass)) / static_cast<double>(3 * kLayers * forward);
+}
+
+void print_gathers() {
+  const std::vector<Gathered> settings = {
+      {"A800, FP32 scatters", 156e12, 160e9, 4},
+      {"A800, BF16", 156e12, 160e9, 2},
+      {"H100, FP32", 495e12, 360e9, 4},
+      {"H100, BF16", 495e12, 360e9, 2},
+      {"H100, FP32, eight blocks kept", 495e12, 360e9, 4, 8},
+  };
+  std::printf(
+      "60 layers of 0.52 billion parameters, shared by eight lanes of a node, over computing alone:\n\n"
+      "| tokens a rank |");
+  for (const Gathered& setting : settings) std::printf(" %s |", setting.name);
+  std::printf("\n|---:|---:|---:|---:|---:|---:|\n");
+  for (const int64_t tokens : {3'125, 1'562, 1'024}) {
+    std::printf("| %lld |", static_cast<long long>(tokens));
+    for (const Gathered& setting : settings) std::printf(" %.3f |", over_computing(setting, tokens));
+    std::printf("\n");
   }
 }
 
@@ -73,5 +126,6 @@ int main() {
   print({"32B, every query with keys of its own, A800", "a800x8", model::named_shape("llama-32b")});
   print({"8B, four queries to a key head, A800", "a800x8", llama_8b()});
   print({"8B, four queries to a key head, H100", "h100x8", llama_8b()});
+  print_gathers();
   return 0;
 }

@@ -44,8 +44,44 @@ def flex_sp():
     return re.search(r"^\d+ instances: (.*)$", (RESULTS / "flex_sp.md").read_text(), re.MULTILINE)[1]
 
 
+def rows(page, title):
+    """Cells of the table behind the first line of a page of results that begins so."""
+    text = (RESULTS / f"{page}.md").read_text()
+    table = re.search(rf"^{re.escape(title)}.*\n\n((?:\|.*\n)+)", text, re.MULTILINE)[1]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+
+
+def table(cells, titles, align):
+    return "\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in [titles, align, *cells]) + "\n"
+
+
+def exchanges():
+    """What a layer's forward exposes, of some of the lengths and lanes, without the backward."""
+    shown = [("8192", "8"), ("16384", "16"), ("32768", "64"), ("131072", "16"), ("131072", "64"), ("1048576", "64")]
+    found = {tuple(row[:2]): row[2:] for row in rows("exchanges", "32B, every query")}
+    cells = [[f"{int(of[0]):,}", of[1], *("" if cell == "-" else number_of(cell) for cell in found[of])] for of in shown]
+    return table(cells, ["tokens", "lanes", "ring", "heads", "nested", "chosen"], ["---:"] * 5 + ["---"])
+
+
+def number_of(cell):
+    number = cell.split(" (")[0]
+    return f"{int(number):,}" if number.isdigit() else number
+
+
+def gathers():
+    titles, _, *cells = rows("exchanges", "60 layers of")
+    return table(cells, titles, ["---:"] * len(titles))
+
+
+def lane_seconds(lanes):
+    """Of 65,536 tokens on so many lanes."""
+    titles, _, *cells = rows("lanes", "11,672 tokens")
+    return next(row for row in cells if row[0] == "65536")[titles.index(lanes)]
+
+
 FIGURES = {"transformers": transformers, "rivals by kind": lambda: rivals(1), "rivals as measured": lambda: rivals(2),
-           "scenarios lost": lost, "FlexSP over its bound": flex_sp}
+           "scenarios lost": lost, "FlexSP over its bound": flex_sp, "exchanges": exchanges, "gathers": gathers,
+           **{f"lane-seconds of {lanes}": lambda lanes=lanes: lane_seconds(lanes) for lanes in ("8", "9", "16")}}
 
 
 def brought_up_to_date(text):
