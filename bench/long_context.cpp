@@ -100,14 +100,14 @@ std::vector<Candidate> candidates() {
 }
 
 study::Scenario scenario_of(const Case& of, int64_t steps) {
-  config::PlanningOptions options;
+  session::PlanningOptions options;
   options.gpus = kRanks;
   options.cluster = "h100x8";
   options.model = "llama-7b";
   options.context_length = of.context;
   options.tokens_per_step = kStepTokens;
   const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
-  study::Scenario scenario = study::scenario_of(config::resolve_planning(options, lengths), steps, kRanks);
+  study::Scenario scenario = study::scenario_of(session::resolve_planning(options, lengths), steps, kRanks);
   std::vector<std::vector<int64_t>> fewer;
   for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
     fewer.push_back(scenario.inputs.sample_batches[b]);

@@ -18,7 +18,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "config/sampling.h"
 #include "cost/memory_cost.h"
 #include "graph/build.h"
 #include "paper_case.h"
@@ -26,6 +25,7 @@
 #include "report/run_summary.h"
 #include "result_lines.h"
 #include "schedule/pipeline_schedule.h"
+#include "session/sampling.h"
 #include "study/comparison.h"
 #include "study/hydraulis.h"
 #include "study/least_work.h"
@@ -215,8 +215,7 @@ Json without_bubbles(const study::Scenario& scenario) {
     }
   }
   if (best.empty()) return {{"infeasible", "no strategy of several stages holds the context"}};
-  return {{"configuration", best},
-          {"mean_ns", least_ns / static_cast<int64_t>(scenario.batches.size())}};
+  return {{"configuration", best}, {"mean_ns", least_ns / static_cast<int64_t>(scenario.batches.size())}};
 }
 
 // A system's result under a title. Whether the second overlap differs.
@@ -271,7 +270,7 @@ Json breakdown(study::System& system, const study::Scenario& scenario,
   int64_t update_ns = 0;
   int64_t all_ns = 0;
   for (const corpus::Batch& batch : scenario.batches) {
-    const study::SystemStep step = system.step(batch.step, config::sequences_of(batch.samples));
+    const study::SystemStep step = system.step(batch.step, session::sequences_of(batch.samples));
     const graph::StepGraph graph = graph::build(step.plan, scenario.table, system.cost(),
                                                 scenario.inputs.world_size, {.disabled_passes = left_out});
     int64_t longest_ns = 0;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/json.h"
-#include "config/planning_inputs.h"
 #include "config/run_config.h"
 #include "result_lines.h"
+#include "session/planning_inputs.h"
 #include "study/length_distribution.h"
 #include "study/scenario.h"
 
@@ -32,19 +32,18 @@ inline const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {
   std::vector<int32_t>& lengths = known[corpus];
   if (!lengths.empty()) return lengths;
   const std::string file = "bench/data/" + corpus + "_lengths.txt";
-  lengths = std::filesystem::exists(file) ? config::read_lengths({file})
+  lengths = std::filesystem::exists(file) ? session::read_lengths({file})
                                           : study::lengths_by(study::length_law(corpus), kDocuments);
   return lengths;
 }
 
 inline study::Scenario scenario_of(const Case& of, int64_t steps) {
-  config::PlanningOptions options;
+  session::PlanningOptions options;
   options.gpus = of.gpus;
   options.calibration = "a800-" + of.model;
   options.context_length = of.context;
   options.tokens_per_step = of.tokens;
-  return study::scenario_of(config::resolve_planning(options, corpus_lengths(of.corpus)), steps,
-                            0);
+  return study::scenario_of(session::resolve_planning(options, corpus_lengths(of.corpus)), steps, 0);
 }
 
 inline base::Json key_of(const Case& of, const std::string& system) {

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "config/planning_inputs.h"
 #include "cost/shipped.h"
 #include "inputs.h"
 #include "plan/batch_sample.h"
@@ -28,6 +27,7 @@
 #include "published/paper_plan.h"
 #include "published/paper_propose.h"
 #include "published/static_strategy.h"
+#include "session/planning_inputs.h"
 
 namespace {
 
@@ -145,12 +145,12 @@ double peak_gib() {
 // What costs come from: a shipped fit, or the analytic model of a shape on H100.
 struct Costs {
   const char* name;
-  config::PlanningOptions options;
+  session::PlanningOptions options;
 };
 
-double proposing_seconds(const config::PlanningOptions& options, const config::PlannerChoices& choices) {
+double proposing_seconds(const session::PlanningOptions& options, const session::PlannerChoices& choices) {
   const double begin = cpu_seconds();
-  config::propose(config::task_of(config::resolve_planning(options), choices));
+  session::propose(session::task_of(session::resolve_planning(options), choices));
   return cpu_seconds() - begin;
 }
 
@@ -169,7 +169,7 @@ void time_proposals(const std::string& folder, const std::string& costs, int gpu
     if (gpus > 0 && gpus != machine.gpus) continue;
     for (const Costs& of : all_costs) {
       if (!costs.empty() && costs != of.name) continue;
-      config::PlanningOptions options = of.options;
+      session::PlanningOptions options = of.options;
       options.gpus = machine.gpus;
       options.lengths = {folder + "/wikipedia_lengths.txt"};
       options.context_length = kContextTokens;
@@ -180,7 +180,9 @@ void time_proposals(const std::string& folder, const std::string& costs, int gpu
                   static_cast<long long>(machine.batch_tokens), without_s, lanes_s);
       // Its trials grow with sequences times pipelines.
       if (machine.gpus <= kMostPaperGpus) {
-        std::printf("%.1f", proposing_seconds(options, {.method = config::Method::kPaper}));
+        std::printf("%.1f", proposing_seconds(
+                                options, {.method = published::paper(
+                                              {.dispatch = {.seed = static_cast<uint64_t>(options.seed)}})}));
       } else {
         std::printf("–");
       }

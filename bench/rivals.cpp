@@ -19,8 +19,8 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "config/planning_inputs.h"
 #include "result_lines.h"
+#include "session/planning_inputs.h"
 #include "study/comparison.h"
 #include "study/length_distribution.h"
 #include "study/rival_traits.h"
@@ -40,7 +40,7 @@ const std::vector<std::string> kRivals = {"megatron",     "deepspeed",  "fsdp", 
 
 // One scenario, as drawn.
 struct Draw {
-  config::PlanningOptions options;
+  session::PlanningOptions options;
   study::LengthLaw law;
   std::string name;
 };
@@ -54,7 +54,7 @@ const T& one_of(base::Rng& rng, const std::vector<T>& all) {
 Draw draw(uint64_t seed) {
   base::Rng rng(seed, 77);
   Draw drawn;
-  config::PlanningOptions& options = drawn.options;
+  session::PlanningOptions& options = drawn.options;
   std::string size = one_of<std::string>(rng, {"7b", "13b", "32b"});
   options.gpus =
       one_of<int>(rng, size == "32b" ? std::vector<int>{32, 64, 128} : std::vector<int>{8, 16, 32, 64});
@@ -85,7 +85,7 @@ Draw draw(uint64_t seed) {
 std::optional<study::Scenario> scenario_of(const Draw& drawn, int64_t batches) {
   try {
     return study::scenario_of(
-        config::resolve_planning(drawn.options, study::lengths_by(drawn.law, kDocuments)), batches,
+        session::resolve_planning(drawn.options, study::lengths_by(drawn.law, kDocuments)), batches,
         drawn.options.gpus);
   } catch (const base::InfeasibleError&) {
     return std::nullopt;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
+#include "exact/exact.h"
 #include "inputs.h"
 #include "plan/planner.h"
 #include "schedule/pipeline_schedule.h"
@@ -94,7 +95,7 @@ double measure(Instance& of) {
   plan::PlannerOptions options{.world_size = kRanks};
   options.candidates.push_back(strategy::parse_strategy(of.strategy, kRanks));
   const strategy::StepPlan ours = plan::Planner(options, *of.cost).plan(0, sequences_of(of.lengths));
-  options.method = plan::exact();
+  options.method = exact::method();
   const strategy::StepPlan best = plan::Planner(options, *of.cost).plan(0, sequences_of(of.lengths));
   strategy::validate(ours, kRanks);
   strategy::validate(best, kRanks);

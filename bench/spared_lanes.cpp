@@ -1,5 +1,5 @@
-// What offloading gains that saves lanes: mean steps of batches that proposals have not seen, by the clock, under
-// memory.offload = 0 and "auto" (config::PlannerChoices::offload_saves_lanes), on 64 GPUs.
+// What offloading gains that saves lanes: mean steps of batches that proposals have not seen, by the clock,
+// under memory.offload = 0 and "auto" (session::PlannerChoices::offload_saves_lanes), on 64 GPUs.
 //
 //   spared_lanes_bench [folder of length files] [batches] [cluster]
 #include <cstdio>
@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/text.h"
-#include "config/planning_inputs.h"
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
+#include "session/planning_inputs.h"
 
 namespace {
 
@@ -29,23 +29,24 @@ int64_t mean_step_ns(const plan::Planner& planner, const std::vector<std::vector
   return sum_ns / std::ssize(batches);
 }
 
-void compare(const config::PlanningOptions& options, int64_t batches) {
-  const config::PlanningInputs inputs = config::resolve_planning(options);
-  config::PlanningTask task = config::task_of(inputs, {.policies = {{}}, .hides_offload = true});
+void compare(const session::PlanningOptions& options, int64_t batches) {
+  const session::PlanningInputs inputs = session::resolve_planning(options);
+  session::PlanningTask task = session::task_of(inputs, {.policies = {{}}, .hides_offload = true});
   corpus::Sampler sampler = inputs.sampler();
   std::vector<std::vector<int64_t>> drawn;
   for (int64_t b = 0; b < batches; ++b) {
     std::vector<int64_t>& lengths = drawn.emplace_back();
     for (const corpus::Sample& sample : sampler.next().samples) lengths.push_back(sample.length_tokens);
   }
-  const plan::Planner keeping = config::make_planner(task);
+  const plan::Planner keeping = session::make_planner(task);
   task.choices.offload_saves_lanes = true;
-  const plan::Planner choosing = config::make_planner(task);
+  const plan::Planner choosing = session::make_planner(task);
   const int64_t before_ns = mean_step_ns(keeping, drawn, options.gpus);
   const int64_t after_ns = mean_step_ns(choosing, drawn, options.gpus);
-  std::printf("| %s | %s | %s | %s | %.1f | %.1f | %.4f | %s |\n", options.model.c_str(), options.cluster.c_str(),
-              options.lengths.front().stem().c_str(), base::human_count(options.tokens_per_step).c_str(),
-              static_cast<double>(before_ns) / 1e6, static_cast<double>(after_ns) / 1e6,
+  std::printf("| %s | %s | %s | %s | %.1f | %.1f | %.4f | %s |\n", options.model.c_str(),
+              options.cluster.c_str(), options.lengths.front().stem().c_str(),
+              base::human_count(options.tokens_per_step).c_str(), static_cast<double>(before_ns) / 1e6,
+              static_cast<double>(after_ns) / 1e6,
               static_cast<double>(after_ns) / static_cast<double>(before_ns),
               strategy::to_text(choosing.cost().policy()).c_str());
   std::fflush(stdout);

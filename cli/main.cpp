@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/failure.h"
+#include "study/methods.h"
 #if SLUICE_TORCH
 #include "transport/launch.h"
 #endif
@@ -125,6 +126,7 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int a
 
 int main(int argc, char** argv) {
   set_process_up();
+  sluice::study::offer_methods();
   const sluice::base::PrintableStream out(std::cout);
   const sluice::base::PrintableStream err(std::cerr);
   CLI::App app("Sluice trains Transformers on sequences of very different lengths.", "sluice");

@@ -12,11 +12,11 @@
 #include "cli/number.h"
 #include "cli/planning.h"
 #include "cli/slow_notice.h"
-#include "config/planned_step.h"
-#include "config/sampling.h"
 #include "cost/snapshot_cost.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
+#include "session/planned_step.h"
+#include "session/sampling.h"
 
 namespace sluice::cli {
 
@@ -28,7 +28,7 @@ constexpr int64_t kMostSteps = 10'000'000;  // to draw the batches before it tak
 
 struct Arguments {
   RunPlanningOptions run;
-  config::PlanningOptions inputs;
+  session::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
   std::string method;       // empty: the configuration's, or "ours"
   int64_t step = 0;
@@ -50,7 +50,7 @@ Planning make_planning(const Arguments& arguments) {
         "--config needs a build with libtorch: give --gpus, --model and --lengths instead");
 #endif
   }
-  config::PlanningOptions inputs = arguments.inputs;
+  session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
   return planning_of(inputs, arguments.method.empty() ? "ours" : arguments.method);
 }
@@ -63,14 +63,14 @@ class Steps {
         table_(model::parameter_table(planning.planner.cost().options().shape,
                                       planning.planner.cost().program())) {}
 
-  config::BuiltStep next() {
+  session::BuiltStep next() {
     const corpus::Batch batch = planning_.sampler.next();
     const SlowNotice notice(text("planning step ", batch.step, " of ",
                                  base::human_count(std::ssize(batch.samples), "sequence", "sequences")));
     const auto start = std::chrono::steady_clock::now();
-    config::BuiltStep built =
-        config::try_build_step(planning_.planner, table_, batch.step, config::sequences_of(batch.samples),
-                               {.link_plans = &links_})
+    session::BuiltStep built =
+        session::try_build_step(planning_.planner, table_, batch.step, session::sequences_of(batch.samples),
+                                {.link_plans = &links_})
             .or_throw(text("step ", batch.step));
     built.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
     if (!built.fallback.empty()) {
@@ -87,7 +87,7 @@ class Steps {
 };
 
 void plan_one(Planning& planning, const Arguments& arguments) {
-  const config::BuiltStep built = Steps(planning).next();
+  const session::BuiltStep built = Steps(planning).next();
   const strategy::StepPlan& plan = built.plan;
   if (!arguments.out.empty()) base::write_json(arguments.out, strategy::to_json(plan));
   if (arguments.json) {
@@ -136,7 +136,7 @@ void plan_several(Planning& planning, const Arguments& arguments) {
   int64_t tokens = 0;
   Steps steps(planning);
   for (int64_t i = 0; i < arguments.batches; ++i) {
-    const config::BuiltStep built = steps.next();
+    const session::BuiltStep built = steps.next();
     const strategy::StepPlan& plan = built.plan;
     base::Json line = strategy::to_json(plan);
     line["planning_ns"] = plan.planning_ns;
@@ -157,7 +157,7 @@ void plan_several(Planning& planning, const Arguments& arguments) {
 }
 
 // Steps far away take up to a minute, and lines that say how far it is.
-void skip_to(int64_t step, config::PhasedSampler& sampler) {
+void skip_to(int64_t step, session::PhasedSampler& sampler) {
   constexpr int64_t kFar = 100'000;
   if (step < kFar) return sampler.skip(step);
   base::Progress progress(text("drawing the batches before step ", step), step);

@@ -8,7 +8,7 @@ namespace sluice::cli {
 
 using base::text;
 
-std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::PlanningOptions& options) {
+std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::PlanningOptions& options) {
   return {
       command.add_option("--gpus", options.gpus, "GPUs; 0: all of a cluster file, one node of a preset")
           ->capture_default_str(),
@@ -42,7 +42,7 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::Planni
           ->capture_default_str()};
 }
 
-CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& options,
+CLI::Option* add_strategies_option(CLI::App& command, session::PlanningOptions& options,
                                    const std::string& what) {
   return command
       .add_option(
@@ -76,21 +76,22 @@ void log_counted(const model::Shape& shape) {
                       " of them passed by a token; FLOPs and bytes are analytic"));
 }
 
-void log_proposing(const config::PlanningInputs& inputs) {
+void log_proposing(const session::PlanningInputs& inputs) {
   log_counted(inputs.calibration.options.shape);
   base::log_info(text("proposing strategies for ", base::human_count(inputs.options.gpus, "GPU", "GPUs"),
                       " and batches of ", base::human_count(inputs.options.tokens_per_step), " tokens"));
 }
 
-Planning planning_of(const config::PlanningOptions& options, const std::string& method) {
-  const config::PlanningInputs inputs = config::resolve_planning(options);
+Planning planning_of(const session::PlanningOptions& options, const std::string& method) {
+  const session::Method named = session::method_named(method, static_cast<uint64_t>(options.seed));
+  const session::PlanningInputs inputs = session::resolve_planning(options);
   if (inputs.strategies.empty()) {
     log_proposing(inputs);
   } else {
     log_counted(inputs.calibration.options.shape);
   }
-  return {config::make_planner(config::task_of(inputs, {.method = config::parse_method(method)})),
-          config::PhasedSampler(inputs.sampler())};
+  return {session::make_planner(session::task_of(inputs, {.method = named})),
+          session::PhasedSampler(inputs.sampler())};
 }
 
 }  // namespace sluice::cli

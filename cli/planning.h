@@ -7,29 +7,29 @@
 #include <string>
 #include <vector>
 
-#include "config/phased_sampler.h"
-#include "config/planning_inputs.h"
 #include "plan/planner.h"
+#include "session/phased_sampler.h"
+#include "session/planning_inputs.h"
 
 namespace sluice::cli {
 
 // Adds the options of planning without a run configuration, and returns them.
-std::vector<CLI::Option*> add_planning_options(CLI::App& command, config::PlanningOptions& options);
+std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::PlanningOptions& options);
 
 // --strategies, which `what` says what for.
-CLI::Option* add_strategies_option(CLI::App& command, config::PlanningOptions& options,
+CLI::Option* add_strategies_option(CLI::App& command, session::PlanningOptions& options,
                                    const std::string& what);
 
 // A planner and what it plans for.
 struct Planning {
   plan::Planner planner;
-  config::PhasedSampler sampler;
+  session::PhasedSampler sampler;
   // Of a run that goes on when ranks are lost: steps between its snapshots, 0 for what they cost decides.
   std::optional<int64_t> buddy_every = std::nullopt;
 };
 
 // With the inputs' strategies, or proposed ones where none are given.
-Planning planning_of(const config::PlanningOptions& options, const std::string& method);
+Planning planning_of(const session::PlanningOptions& options, const std::string& method);
 
 struct RunPlanningOptions {
   std::string config;
@@ -50,6 +50,6 @@ Planning planning_of_run(const RunPlanningOptions& options);
 void log_counted(const model::Shape& shape);
 
 // Says on stderr that strategies will be proposed for the inputs.
-void log_proposing(const config::PlanningInputs& inputs);
+void log_proposing(const session::PlanningInputs& inputs);
 
 }  // namespace sluice::cli

@@ -10,8 +10,8 @@
 #include "cli/number.h"
 #include "cli/ranks.h"
 #include "config/run_config.h"
-#include "config/run_planning.h"
 #include "profile/profile_table.h"
+#include "session/run_planning.h"
 #include "train/profile_run.h"
 
 namespace sluice::cli {
@@ -30,7 +30,7 @@ struct Options {
 int launch(const Options& options) {
   config::RunConfig config = config::read_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
-  config::configured_strategies(config, options.ranks.nproc);
+  session::configured_strategies(config, options.ranks.nproc);
   std::vector<std::string> arguments{"--seconds", base::text(options.seconds), "--out", options.out.string()};
   if (options.json) arguments.push_back("--json");
   return launch_ranks(options.ranks, "profile", arguments, Launched::kRanks);

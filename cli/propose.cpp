@@ -8,15 +8,15 @@
 #include "cli/number.h"
 #include "cli/planning.h"
 #include "config/run_config.h"
-#include "config/strategy_file.h"
 #include "report/strategies_table.h"
+#include "session/strategy_file.h"
 
 namespace sluice::cli {
 
 namespace {
 
 struct Arguments {
-  config::PlanningOptions inputs;
+  session::PlanningOptions inputs;
   std::string method = "ours";
   int most = 8;
   int max_cp = 0;  // 0: all ranks'
@@ -26,20 +26,21 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
-  const config::Method method = config::parse_proposing_method(arguments.method);
-  const config::PlanningInputs inputs = config::resolve_planning(arguments.inputs);
+  const session::Method method =
+      session::proposing_method_named(arguments.method, static_cast<uint64_t>(arguments.inputs.seed));
+  const session::PlanningInputs inputs = session::resolve_planning(arguments.inputs);
   log_proposing(inputs);
-  const config::PlanningTask task = config::task_of(inputs, {.method = method,
-                                                             .max_strategies = arguments.most,
-                                                             .max_cp = arguments.max_cp,
-                                                             .share = arguments.share});
-  base::Json made_from = config::to_json(inputs);
+  const session::PlanningTask task = session::task_of(inputs, {.method = method,
+                                                               .max_strategies = arguments.most,
+                                                               .max_cp = arguments.max_cp,
+                                                               .share = arguments.share});
+  base::Json made_from = session::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
   made_from["max_cp"] = arguments.max_cp;
   made_from["share"] = arguments.share;
   const base::Json file =
-      config::strategies_to_json(config::propose(task), task.sample_batches, std::move(made_from));
+      session::strategies_to_json(session::propose(task), task.sample_batches, std::move(made_from));
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
     std::cout << base::json_text(file) << "\n";

@@ -27,7 +27,7 @@ namespace {
 
 struct Arguments {
   RunPlanningOptions run;
-  config::PlanningOptions inputs;
+  session::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
   int max_cp = 0;           // 0: the configuration's, or all ranks'
   int64_t steps = 20;
@@ -54,9 +54,9 @@ study::Scenario scenario_of(const Arguments& arguments) {
                                            .steps = arguments.steps,
                                            .max_cp = arguments.max_cp});
   }
-  config::PlanningOptions inputs = arguments.inputs;
+  session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
-  const config::PlanningInputs resolved = config::resolve_planning(inputs);
+  const session::PlanningInputs resolved = session::resolve_planning(inputs);
   log_counted(resolved.calibration.options.shape);
   return study::scenario_of(resolved, arguments.steps, arguments.max_cp);
 }

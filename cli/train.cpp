@@ -14,7 +14,7 @@
 #include "cli/environment.h"
 #include "cli/ranks.h"
 #include "config/run_config.h"
-#include "config/run_planning.h"
+#include "session/run_planning.h"
 #include "train/offline_plan.h"
 #include "train/roster.h"
 #include "train/supervisor.h"
@@ -36,8 +36,8 @@ struct Options {
 config::RunConfig check_input(const RankOptions& options) {
   config::RunConfig config = config::read_config(options.config, options.settings);
   config::resolve_model(config);
-  config::configured_strategies(config, options.nproc);
-  config::open_data(config);
+  session::configured_strategies(config, options.nproc);
+  session::open_data(config);
   return config;
 }
 

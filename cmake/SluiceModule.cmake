@@ -1,6 +1,6 @@
 # sluice_module(NAME [TORCH] [TEST_SHARDS n] [TEST_ENVIRONMENT NAME=VALUE] DEPENDS module... EXTERNAL target...)
 #
-# The library of src/NAME and its unit tests. Every .cpp of src/NAME and of its folders belongs to it; *_test.cpp
+# The library of src/NAME, or lab/NAME, and its unit tests. Every .cpp of that and of its folders belongs to it; *_test.cpp
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
 # A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them, with the
 # given variable. Tests that compute with libtorch have that label (`make processors`).
@@ -12,7 +12,11 @@ function(sluice_module name)
   if(module_TORCH AND NOT SLUICE_TORCH)
     return()
   endif()
-  set(folder ${PROJECT_SOURCE_DIR}/src/${name})
+  set(home ${PROJECT_SOURCE_DIR}/src)
+  if(NOT EXISTS ${home}/${name})
+    set(home ${PROJECT_SOURCE_DIR}/lab)
+  endif()
+  set(folder ${home}/${name})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*/*.cpp)
   file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cpp ${folder}/*/*_test.cpp ${folder}/test_*.cpp)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${folder}/*_cuda.cpp)
@@ -35,7 +39,7 @@ function(sluice_module name)
     set(scope INTERFACE)
   endif()
   target_include_directories(sluice_${name} ${scope}
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/sluice>)
+    $<BUILD_INTERFACE:${home}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/sluice>)
   target_compile_features(sluice_${name} ${scope} cxx_std_20)
   list(TRANSFORM module_DEPENDS PREPEND sluice_)
   target_link_libraries(sluice_${name} ${scope} ${module_DEPENDS} ${module_EXTERNAL} Threads::Threads)

@@ -14,12 +14,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/planning_inputs.h"
-#include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "plan/planner.h"
+#include "session/planning_inputs.h"
+#include "session/strategy_file.h"
 #include "strategy/scheme.h"
 #include "study/comparison.h"
+#include "study/methods.h"
 #include "study/scenario.h"
 
 namespace py = pybind11;
@@ -74,7 +75,7 @@ auto without_gil(const Work& work) {
 }
 
 Array<int32_t> read_lengths(const std::vector<std::filesystem::path>& paths) {
-  return as_array(without_gil([&] { return config::read_lengths(paths); }));
+  return as_array(without_gil([&] { return session::read_lengths(paths); }));
 }
 
 py::object summarize(const Array<int32_t>& lengths) {
@@ -82,28 +83,30 @@ py::object summarize(const Array<int32_t>& lengths) {
   return as_python(without_gil([&] { return corpus::to_json(corpus::LengthDistribution(values)); }));
 }
 
-py::object propose(const config::PlanningOptions& options, const Array<int32_t>& lengths,
+uint64_t seed_of(const session::PlanningOptions& options) { return static_cast<uint64_t>(options.seed); }
+
+py::object propose(const session::PlanningOptions& options, const Array<int32_t>& lengths,
                    const std::string& method, int max_strategies, int max_cp, bool share) {
   std::vector<int32_t> values = as_vector(lengths);
   return as_python(without_gil([&] {
-    const config::PlanningInputs inputs = config::resolve_planning(options, std::move(values));
-    const config::PlanningTask task =
-        config::task_of(inputs, {.method = config::parse_proposing_method(method),
-                                 .max_strategies = max_strategies,
-                                 .max_cp = max_cp,
-                                 .share = share});
-    return config::strategies_to_json(config::propose(task), task.sample_batches, config::to_json(inputs));
+    const session::PlanningInputs inputs = session::resolve_planning(options, std::move(values));
+    const session::PlanningTask task =
+        session::task_of(inputs, {.method = session::proposing_method_named(method, seed_of(options)),
+                                  .max_strategies = max_strategies,
+                                  .max_cp = max_cp,
+                                  .share = share});
+    return session::strategies_to_json(session::propose(task), task.sample_batches, session::to_json(inputs));
   }));
 }
 
 // The contents of simulation.json and metrics.jsonl.
-std::pair<py::object, std::string> simulate(const config::PlanningOptions& options,
+std::pair<py::object, std::string> simulate(const session::PlanningOptions& options,
                                             const Array<int32_t>& lengths, const std::string& systems,
                                             int64_t steps, int max_cp) {
   std::vector<int32_t> values = as_vector(lengths);
   auto [summary, metrics] = without_gil([&] {
     const study::Scenario scenario =
-        study::scenario_of(config::resolve_planning(options, std::move(values)), steps, max_cp);
+        study::scenario_of(session::resolve_planning(options, std::move(values)), steps, max_cp);
     const std::vector<study::SystemResult> results =
         study::compare(scenario, {.systems = study::parse_systems(systems)});
     return std::pair{study::simulation_json(scenario, results), study::metrics_lines(results)};
@@ -113,10 +116,11 @@ std::pair<py::object, std::string> simulate(const config::PlanningOptions& optio
 
 class Planner {
  public:
-  Planner(const config::PlanningOptions& options, const std::string& method)
+  Planner(const session::PlanningOptions& options, const std::string& method)
       : planner_(without_gil([&] {
-          return config::make_planner(
-              config::task_of(config::resolve_machine(options), {.method = config::parse_method(method)}));
+          return session::make_planner(
+              session::task_of(session::resolve_machine(options),
+                               {.method = session::method_named(method, seed_of(options))}));
         })) {}
 
   int64_t max_len() const { return planner_.max_len_tokens(); }
@@ -125,7 +129,8 @@ class Planner {
   std::tuple<double, double, int64_t> stage_times(const std::string& text) const {
     const strategy::Scheme scheme = strategy::parse_scheme(text);
     if (!planner_.cost().has_scheme(scheme))
-      throw base::InputError(base::text("the calibration has no times for ", text, ": give a scheme that is planned"));
+      throw base::InputError(
+          base::text("the calibration has no times for ", text, ": give a scheme that is planned"));
     const cost::Quadratic times = planner_.cost().stage_times(scheme, planner_.cost().slowest_stage(scheme));
     const double unit = std::ldexp(1.0, -cost::Quadratic::kFractionBits);
     return {static_cast<double>(times.a) * unit, static_cast<double>(times.b) * unit, times.c_ns};
@@ -142,10 +147,10 @@ class Planner {
   plan::Planner planner_;
 };
 
-config::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
-                                   std::vector<std::string> strategies, int64_t context_length,
-                                   int64_t tokens_per_step, int64_t seed, std::string exchange,
-                                   std::string stages) {
+session::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
+                                    std::vector<std::string> strategies, int64_t context_length,
+                                    int64_t tokens_per_step, int64_t seed, std::string exchange,
+                                    std::string stages) {
   return {.gpus = gpus,
           .cluster = std::move(cluster),
           .model = std::move(model),
@@ -161,19 +166,20 @@ config::PlanningOptions options_of(int gpus, std::string cluster, std::string mo
 }  // namespace
 
 PYBIND11_MODULE(_sluice, module) {
+  study::offer_methods();
   module.attr("__version__") = SLUICE_VERSION;
   py::register_exception<base::InputError>(module, "InputError", PyExc_ValueError);
   py::register_exception<base::InfeasibleError>(module, "InfeasibleError", PyExc_ValueError);
 
-  const config::PlanningOptions defaults;
-  py::class_<config::PlanningOptions>(module, "Options")
+  const session::PlanningOptions defaults;
+  py::class_<session::PlanningOptions>(module, "Options")
       .def(py::init(&options_of), py::kw_only(), py::arg("gpus"), py::arg("cluster"), py::arg("model"),
            py::arg("calibration"), py::arg("strategies") = defaults.strategies,
            py::arg("context_length") = defaults.context_length,
            py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed,
            py::arg("exchange") = defaults.exchange, py::arg("stages") = defaults.stages);
   py::class_<Planner>(module, "Planner")
-      .def(py::init<const config::PlanningOptions&, const std::string&>(), py::arg("options"),
+      .def(py::init<const session::PlanningOptions&, const std::string&>(), py::arg("options"),
            py::arg("method"))
       .def_property_readonly("max_len", &Planner::max_len)
       .def("stage_times", &Planner::stage_times, py::arg("scheme"))

@@ -10,9 +10,9 @@ import repository
 
 def module_faults():
     rows = module_table.from_docs()
-    for module in {path.parts[1] for path in repository.files("src/*/*")}:
+    for home, module, *_ in {path.parts[:2] for path in repository.files("src/*/*", "lab/*/*")}:
         if module not in rows:
-            yield f"docs/architecture.md: no row for src/{module}"
+            yield f"docs/architecture.md: no row for {home}/{module}"
 
 
 def link_faults(path):

@@ -1,4 +1,5 @@
-"""A module includes only what the module table allows, and libtorch only where the table says so."""
+"""A module includes only what the module table allows, libtorch only where the table says so, and nothing of src/
+what stands in lab/."""
 
 import re
 import sys
@@ -30,7 +31,7 @@ def table_faults(table, docs):
 
 
 def include_faults(path, table, allowed):
-    """The includes of one file under src/ that the table forbids."""
+    """The includes of one file under src/ or lab/ that the table forbids."""
     source = repository.read(path)
     own = path.parts[1]
     if own not in table:
@@ -55,7 +56,10 @@ def main():
     except (KeyError, ValueError) as error:
         repository.finish(1, [f"CMakeLists.txt: {error}"])
     faults = list(table_faults(table, module_table.from_docs()))
-    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu")
+    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "lab/*/*.h", "lab/*/*.cpp")
+    lab = {path.parts[1] for path in sources if path.parts[0] == "lab"}
+    for module in sorted({path.parts[1] for path in sources} - lab):
+        faults += [f"CMakeLists.txt: {module} links {other} of lab/" for other in sorted(allowed[module] & lab)]
     for path in sources:
         faults += include_faults(path, table, allowed)
     repository.finish(len(sources), faults)

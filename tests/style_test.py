@@ -1,4 +1,4 @@
-"""Rules that a pattern can hold: what libraries under src/ must not do, and how headers and includes look."""
+"""Rules that a pattern can hold: what libraries under src/ and lab/ must not do, and how headers and includes look."""
 
 import re
 
@@ -38,7 +38,7 @@ def faults_of(path):
     if path.parts[0] == "cli":
         for match in PASSES_BY.finditer(code):
             yield f"{path}:{repository.line_of(code, match.start())}: {match.group()}: use std::cout or cli/print.h"
-    if path.parts[0] != "src" or is_test:
+    if path.parts[0] not in ("src", "lab") or is_test:
         return
     for pattern, advice, allowed in RULES:
         if str(path) in allowed:
@@ -48,7 +48,7 @@ def faults_of(path):
 
 
 def main():
-    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "cli/*.h", "cli/*.cpp", "tests/*/*.h")
+    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "lab/*/*.h", "lab/*/*.cpp", "cli/*.h", "cli/*.cpp", "tests/*/*.h")
     repository.finish(len(sources), [fault for path in sources for fault in faults_of(path)])
 
 

@@ -63,18 +63,5 @@ TEST(Bound, HoldsWhereRoundingIsMostOfAShare) {
   }
 }
 
-// One micro-batch on two lanes of different nodes that nearly fills them, and whose ring is exposed.
-TEST(Bound, WhatLanesExchangeMayTakeLongerThanAFullMicroBatchComputes) {
-  constexpr int kRanks = 16;
-  const cost::CostModel cost(cost::shipped("a800-32b").options);
-  PlannerOptions options{.world_size = kRanks, .candidates = {strategy::parse_strategy("<8,1,2>", kRanks)}};
-  std::vector<strategy::Sequence> sequences;
-  for (const int64_t length : {38, 23'972, 444, 41, 2}) sequences.push_back({.length_tokens = length});
-  const strategy::StepPlan ours = Planner(options, cost).plan(0, sequences);
-  options.method = exact();
-  EXPECT_EQ(ours.bounded_by, "rings");
-  EXPECT_LE(ours.lower_bound_ns, Planner(options, cost).plan(0, sequences).estimated_ns);
-}
-
 }  // namespace
 }  // namespace sluice::plan

@@ -62,7 +62,6 @@ std::string planned(const Golden& golden) {
     for (const std::string& permille : policies->second)
       options.policies.push_back({.offload_permille = static_cast<int>(*base::parse_integer(permille))});
   }
-  if (golden.has("method")) options.method = exact();
   const cost::CostModel cost = test_cost(golden.number("device_bytes", 128'000'000));
   const strategy::StepPlan plan = Planner(options, cost).plan(0, batch_of(golden.value("lengths")));
   std::string out =
@@ -77,7 +76,7 @@ std::string planned(const Golden& golden) {
 TEST(Golden, PlansAreAsReviewed) {
   const bool rewrite = std::getenv("SLUICE_UPDATE_GOLDEN") != nullptr;
   const auto use = rewrite ? base::GoldenUse::kRewrite : base::GoldenUse::kCompare;
-  EXPECT_GE(base::check_golden("plan", use, planned), 12);
+  EXPECT_GE(base::check_golden("plan", use, planned), 11);
 }
 
 }  // namespace

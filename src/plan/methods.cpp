@@ -1,11 +1,12 @@
-// The ways of planning that are ours: by bounds, and exactly.
+// The ways of planning that are ours: by bounds, and without any search.
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "plan/exact.h"
+#include "plan/bins.h"
 #include "plan/planner.h"
 #include "plan/precision.h"
+#include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {
 namespace {
@@ -99,41 +100,80 @@ class Ours : public Method {
   }
 };
 
-class Exact : public Method {
+class Plain : public Method {
  public:
+  bool plans_lanes() const override { return false; }
   std::optional<StepPlan> plan(const Planner& planner, int64_t step,
                                const std::vector<Sequence>& sequences) const override {
-    const PlannerOptions& options = planner.options();
-    const std::vector<int64_t> lengths = strategy::lengths_of(sequences);
-    std::optional<ExactPlan> best;
-    std::vector<strategy::CandidateEstimate> estimates;
     for (const size_t candidate : planner.preference(step)) {
-      const Strategy& strategy = options.candidates[candidate];
-      std::optional<ExactPlan> next = exact_plan(strategy, planner.schemes(), planner.cost(), lengths);
-      if (!next) continue;
-      estimates.push_back({to_text(strategy), next->makespan_ns});
-      if (!best || next->makespan_ns < best->makespan_ns) best = std::move(next);
-      if (options.selection != Selection::kBest) break;
+      StepPlan plan{.step = step, .sequences = sequences};
+      if (fill(plan, planner.options().candidates[candidate], planner)) return plan;
     }
-    if (!best) return std::nullopt;
-    return StepPlan{.step = step,
-                    .sequences = sequences,
-                    .pipelines = std::move(best->pipelines),
-                    .estimated_ns = best->makespan_ns,
-                    .lower_bound_ns = best->makespan_ns,
-                    .candidates = std::move(estimates)};
+    return std::nullopt;
+  }
+
+ private:
+  static bool fill(StepPlan& plan, const Strategy& strategy, const Planner& planner) {
+    std::vector<std::vector<PackItem>> items(strategy.pipelines.size());
+    std::vector<int64_t> work_ns(strategy.pipelines.size(), 0);
+    const SortedBatch batch(strategy::lengths_of(plan.sequences));
+    for (size_t place = 0; place < batch.sorted.size(); ++place) {
+      const int64_t length = batch.sorted[place];
+      std::optional<size_t> least;
+      for (size_t p = 0; p < items.size(); ++p) {
+        const SchemeCost& scheme = planner.schemes().at(strategy.pipelines[p].scheme);
+        if (scheme.max_len_tokens() >= length && (!least || work_ns[p] < work_ns[*least])) least = p;
+      }
+      if (!least) return false;
+      const int64_t time_ns = planner.schemes().at(strategy.pipelines[*least].scheme).sequence_ns(length);
+      items[*least].push_back({batch.sequence_of[place], length, time_ns});
+      work_ns[*least] += time_ns;
+    }
+    for (size_t p = 0; p < items.size(); ++p) {
+      plan.pipelines.push_back(packed(strategy.pipelines[p], items[p], planner));
+      plan.estimated_ns = std::max(plan.estimated_ns, makespan_ns(plan.pipelines.back(), planner));
+    }
+    return true;
+  }
+
+  static strategy::PipelinePlan packed(const strategy::Pipeline& pipeline, const std::vector<PackItem>& items,
+                                       const Planner& planner) {
+    const int64_t most = planner.schemes().at(pipeline.scheme).max_len_tokens();
+    strategy::PipelinePlan plan{.pipeline = pipeline, .max_len_tokens = most, .units = {}};
+    for (const std::vector<int>& bin : first_fit_decreasing(items, most)) {
+      strategy::Unit& unit = plan.units.emplace_back();
+      for (const int item : bin) {
+        const PackItem& packed = items[static_cast<size_t>(item)];
+        unit.sequences.push_back({packed.sequence, packed.tokens});
+      }
+    }
+    return plan;
+  }
+
+  static int64_t makespan_ns(const strategy::PipelinePlan& plan, const Planner& planner) {
+    const SchemeCost& scheme = planner.schemes().at(plan.pipeline.scheme);
+    return schedule::schedule_pipeline({.stages = scheme.scheme().pp,
+                                        .lanes = 1,
+                                        .credit_tokens = scheme.credit_tokens(),
+                                        .units = schedule::timed_units(plan, planner.cost())})
+        .makespan_ns;
   }
 };
 
 }  // namespace
+
+base::Feasible<std::vector<Proposal>> Method::propose(const ProposalOptions& options,
+                                                      const cost::CostModel& cost) const {
+  return plan::propose(options, cost);
+}
 
 std::shared_ptr<const Method> ours() {
   static const auto method = std::make_shared<const Ours>();
   return method;
 }
 
-std::shared_ptr<const Method> exact() {
-  static const auto method = std::make_shared<const Exact>();
+std::shared_ptr<const Method> plain() {
+  static const auto method = std::make_shared<const Plain>();
   return method;
 }
 

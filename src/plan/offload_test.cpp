@@ -98,7 +98,8 @@ TEST(Offload, ShareThatIsAlwaysHiddenGrowsWithTheHostsLink) {
   }
   EXPECT_EQ(before, 1000);
   options.host = {int64_t{1} << 40, int64_t{1} << 40};
-  EXPECT_EQ(hidden_permille(cost::CostModel(options), strategies, 4), 0) << "a latency above any layer's time";
+  EXPECT_EQ(hidden_permille(cost::CostModel(options), strategies, 4), 0)
+      << "a latency above any layer's time";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/feasible.h"
 #include "cost/cost_model.h"
+#include "plan/proposal.h"
 #include "plan/scheme_cost.h"
 #include "plan/search.h"
 #include "strategy/step_plan.h"
@@ -23,29 +24,35 @@ enum class Selection { kBest, kCycle, kFixed };
 
 class Planner;
 
-// How a planner plans a batch with its candidates. Stateless, so one serves any number of planners and
-// threads.
+// How a planner plans a batch with its candidates, and how these are found. Stateless, so one serves any
+// number of planners and threads.
 class Method {
  public:
   virtual ~Method() = default;
   // Nothing when none of the candidates that the selection allows holds the batch.
   virtual std::optional<strategy::StepPlan> plan(const Planner& planner, int64_t step,
                                                  const std::vector<strategy::Sequence>& sequences) const = 0;
-  // Whether it knows how lanes that share parameters run.
+  // By default as plan::propose.
+  virtual base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options,
+                                                        const cost::CostModel& cost) const;
+  // Whether it knows pipelines of several lanes, and how lanes that share parameters run.
+  virtual bool plans_lanes() const { return true; }
   virtual bool plans_shared_parameters() const { return false; }
 };
 
 // Candidates in the order of their lower bounds and expected overheads, those left out whose bound cannot
 // win; dispatch by prices and local search, packing for the schedule that will run.
 std::shared_ptr<const Method> ours();
-// The proved best of every candidate, for small batches only (plan/exact.h).
-std::shared_ptr<const Method> exact();
+// What serves where those fail, without any search: the first candidate without lanes that holds the batch;
+// its sequences, the longest first, each to the pipeline with the least work of those that hold it, packed
+// first-fit decreasing. InputError where no candidate is without lanes.
+std::shared_ptr<const Method> plain();
 
 struct PlannerOptions {
   int world_size = 1;
   std::vector<strategy::Strategy> candidates;
   // By candidate: what pull, push and update add to a step under it beside its schedule, as far as known
-  // (config/candidates.h measures it by the clock); empty: nothing. ours() chooses by the sum.
+  // (session/candidates.h measures it by the clock); empty: nothing. ours() chooses by the sum.
   std::vector<int64_t> beside_ns;
   std::shared_ptr<const Method> method = ours();
   Effort effort = Effort::kFull;  // of ours()

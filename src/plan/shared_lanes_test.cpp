@@ -80,7 +80,7 @@ TEST(SharedLanes, SharedParametersMakeRoom) {
 
 TEST(SharedLanes, MethodsThatKnowNothingOfItRefuse) {
   EXPECT_THAT(
-      [] { planner_of({"<1,1,4,2>"}, 4, exact()); },
+      [] { planner_of({"<1,1,4,2>"}, 4, plain()); },
       ThrowsMessage<base::InputError>(HasSubstr("leave the 2 of <1,1,4,2> out, or plan with method 'ours'")));
 }
 

@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/run_planning.h"
 #include "cost/analytic.h"
 #include "cost/shipped.h"
 #include "profile/probe.h"
+#include "session/run_planning.h"
 
 namespace sluice::train {
 
@@ -101,7 +101,7 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
 
 cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size) {
   const std::string& source = request.config.parallel.calibration;
-  const std::vector<int> tp_degrees = config::tensor_parallel_degrees(request.config, world_size);
+  const std::vector<int> tp_degrees = session::tensor_parallel_degrees(request.config, world_size);
   if (source == "auto" || source == "analytic") {
     return {"analytic", cost::analytic_source(*request.config.model.shape, "a CPU core"),
             cost::analytic_options(*request.config.model.shape, cost::Rates{}, analytic_memory(request),
@@ -122,7 +122,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
       calibration = unmeasured_calibration(request, control.world_size());
       return;
     }
-    tp_degrees = config::tensor_parallel_degrees(request.config, control.world_size());
+    tp_degrees = session::tensor_parallel_degrees(request.config, control.world_size());
     const std::optional<cost::Calibration> earlier = earlier_calibration(request.earlier);
     measure = !earlier || is_of_another_model(*earlier, request) || !covers(*earlier, tp_degrees);
     if (!measure) calibration = with_machine(*earlier, request);

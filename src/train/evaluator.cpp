@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include "base/text.h"
-#include "config/run_planning.h"
 #include "cost/analytic.h"
 #include "layers/head.h"
 #include "layers/operation.h"
@@ -12,6 +11,7 @@
 #include "profile/device.h"
 #include "runtime/engine.h"
 #include "runtime/make_executor.h"
+#include "session/run_planning.h"
 #include "train/plan_ahead.h"
 #include "train/precision.h"
 #include "transport/device_transport.h"
@@ -31,8 +31,8 @@ plan::Planner planner_of(const model::Shape& shape, const EvaluatorOptions& opti
   memory.device_bytes = int64_t{1} << 46;
   plan::PlannerOptions planner;
   planner.world_size = ranks;
-  planner.candidates = config::configured_strategies(config, ranks);
-  const std::vector<int> degrees = config::tensor_parallel_degrees(config, ranks);
+  planner.candidates = session::configured_strategies(config, ranks);
+  const std::vector<int> degrees = session::tensor_parallel_degrees(config, ranks);
   return {planner, cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, degrees,
                                                           options.launch.local_size))};
 }

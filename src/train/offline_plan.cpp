@@ -4,13 +4,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/planned_step.h"
-#include "config/run_planning.h"
-#include "config/sampling.h"
-#include "config/strategy_file.h"
 #include "cost/snapshot_cost.h"
 #include "profile/device.h"
 #include "report/plan_table.h"
+#include "session/planned_step.h"
+#include "session/run_planning.h"
+#include "session/sampling.h"
+#include "session/strategy_file.h"
 #include "train/calibration.h"
 #include "train/precision.h"
 #include "transport/launch.h"
@@ -20,8 +20,8 @@ namespace sluice::train {
 namespace {
 
 // This machine, with `ranks` on it.
-config::RunMachine this_machine(config::RunConfig config, int ranks) {
-  if (ranks == 0) ranks = config::ranks_needed(config.parallel.strategies);
+session::RunMachine this_machine(config::RunConfig config, int ranks) {
+  if (ranks == 0) ranks = session::ranks_needed(config.parallel.strategies);
   if (ranks == 0) {
     throw base::InputError(
         "parallel.strategies is \"auto\", which depends on the number of ranks: give --ranks N, or a "
@@ -31,7 +31,7 @@ config::RunMachine this_machine(config::RunConfig config, int ranks) {
   launch.world_size = launch.local_size = ranks;
   config.train.device = "cpu";
   const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
-  config::RunMachine machine;
+  session::RunMachine machine;
   machine.world_size = ranks;
   machine.calibration = unmeasured_calibration(
       {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
@@ -40,7 +40,7 @@ config::RunMachine this_machine(config::RunConfig config, int ranks) {
 }
 
 // What is left of host memory beside them, as in a run; where it is known.
-void set_aside_snapshots(const config::RunConfig& config, config::RunMachine& machine) {
+void set_aside_snapshots(const config::RunConfig& config, session::RunMachine& machine) {
   int64_t& host_bytes = machine.calibration.options.memory.host_bytes;
   if (!config.elastic.enabled || machine.world_size < 2 || config.memory.host_gib > 0 || host_bytes == 0)
     return;
@@ -51,14 +51,14 @@ void set_aside_snapshots(const config::RunConfig& config, config::RunMachine& ma
 }  // namespace
 
 OfflinePlanning offline_planning(config::RunConfig config, int ranks) {
-  config::RunMachine machine = config::is_local(config.cluster)
-                                   ? this_machine(config, ranks)
-                                   : config::machine_of(config, {.ranks = ranks});
+  session::RunMachine machine = session::is_local(config.cluster)
+                                    ? this_machine(config, ranks)
+                                    : session::machine_of(config, {.ranks = ranks});
   set_aside_snapshots(config, machine);
-  config::Data data = config::open_data(config);
-  plan::Planner planner = config::make_planner(
-      config::task_of(config, data, cost::CostModel(machine.calibration.options), machine.world_size));
-  config::require_context(planner, data.longest_sequence());
+  session::Data data = session::open_data(config);
+  plan::Planner planner = session::make_planner(
+      session::task_of(config, data, cost::CostModel(machine.calibration.options), machine.world_size));
+  session::require_context(planner, data.longest_sequence());
   return {std::move(planner), std::move(data)};
 }
 
@@ -67,11 +67,11 @@ std::string describe_first_step(const OfflinePlanning& planning) {
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   graph::LinkPlans links;
-  config::try_longest(planner, table, planning.data, links);
-  config::PhasedSampler batches = planning.data.sampler();
+  session::try_longest(planner, table, planning.data, links);
+  session::PhasedSampler batches = planning.data.sampler();
   const corpus::Batch batch = batches.next();
-  const config::BuiltStep step = config::build_step(
-      planner, table, batch.step, config::sequences_of(batch.samples), {.link_plans = &links});
+  const session::BuiltStep step = session::build_step(
+      planner, table, batch.step, session::sequences_of(batch.samples), {.link_plans = &links});
   return report::plan_table(step.plan, step.graph.makespan_ns);
 }
 

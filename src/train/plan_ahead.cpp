@@ -8,16 +8,16 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/sampling.h"
 #include "graph/memory.h"
+#include "session/sampling.h"
 
 namespace sluice::train {
 
 namespace {
 
 // As an earlier worker planned it, or planned now.
-config::BuiltStep built_step(const StepInputs& inputs, int64_t step,
-                             const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
+session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
+                              const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
   const bool kept = inputs.plans != nullptr && purpose == graph::Purpose::kTrain;
   const PlanKey key{inputs.planner_hash, step, sequences};
@@ -26,7 +26,7 @@ config::BuiltStep built_step(const StepInputs& inputs, int64_t step,
     auto graph = graph::try_build(*plan, inputs.table, inputs.planner.cost(), inputs.world_size, options);
     if (graph) return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
   }
-  config::BuiltStep built = config::build_step(inputs.planner, inputs.table, step, sequences, options);
+  session::BuiltStep built = session::build_step(inputs.planner, inputs.table, step, sequences, options);
   if (kept && built.fallback.empty()) inputs.plans->keep(key, built.plan);
   return built;
 }
@@ -36,7 +36,7 @@ config::BuiltStep built_step(const StepInputs& inputs, int64_t step,
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
-  config::BuiltStep built = built_step(inputs, step, config::sequences_of(samples, blend), purpose);
+  session::BuiltStep built = built_step(inputs, step, session::sequences_of(samples, blend), purpose);
   if (!built.fallback.empty() && inputs.rank == 0) {
     const std::string what = purpose == graph::Purpose::kEvaluate ? "evaluation, batch " : "step ";
     base::log_warning(base::text(what, step, ": planning failed (", built.fallback, "); it runs as ",
@@ -105,7 +105,7 @@ namespace {
 
 }  // namespace
 
-PlanAhead::Source training_steps(StepInputs inputs, const config::Data& data, config::PhasedSampler sampler,
+PlanAhead::Source training_steps(StepInputs inputs, const session::Data& data, session::PhasedSampler sampler,
                                  int64_t end_step) {
   return [inputs, &data, sampler = std::move(sampler), end_step]() mutable -> std::unique_ptr<PreparedStep> {
     const int64_t step = sampler.step();
@@ -123,7 +123,7 @@ PlanAhead::Source training_steps(StepInputs inputs, const config::Data& data, co
   };
 }
 
-PlanAhead::Source evaluation_steps(StepInputs inputs, const config::ValidationData& set) {
+PlanAhead::Source evaluation_steps(StepInputs inputs, const session::ValidationData& set) {
   return [inputs, &set, next = set.batches.begin()]() mutable -> std::unique_ptr<PreparedStep> {
     if (next == set.batches.end()) return nullptr;
     const corpus::Batch& batch = *next++;

@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "base/queue.h"
-#include "config/data.h"
-#include "config/planned_step.h"
 #include "corpus/sampler.h"
 #include "graph/build.h"
 #include "plan/planner.h"
+#include "session/data.h"
+#include "session/planned_step.h"
 #include "train/plan_memory.h"
 #include "train/step_tokens.h"
 
@@ -43,7 +43,7 @@ struct StepInputs {
   uint64_t planner_hash = 0;    // of all that `planner` plans with
 };
 
-// One step, its documents those of `blend`, on the calling thread: config::build_step with a warning on rank
+// One step, its documents those of `blend`, on the calling thread: session::build_step with a warning on rank
 // 0 where it falls back, and this rank's tokens. Throws what planning, graph building and reading throw.
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose);
@@ -73,9 +73,9 @@ class PlanAhead {
 
 // Training's steps [sampler.step(), end_step) in order. Errors carry the step in their message. `data`, whose
 // sampler it is, outlives the source.
-PlanAhead::Source training_steps(StepInputs inputs, const config::Data& data, config::PhasedSampler sampler,
+PlanAhead::Source training_steps(StepInputs inputs, const session::Data& data, session::PhasedSampler sampler,
                                  int64_t end_step);
 // Evaluates the batches of `set`, which outlives the source, one a step.
-PlanAhead::Source evaluation_steps(StepInputs inputs, const config::ValidationData& set);
+PlanAhead::Source evaluation_steps(StepInputs inputs, const session::ValidationData& set);
 
 }  // namespace sluice::train

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "config/run_planning.h"
+#include "session/run_planning.h"
 #include "train/calibration.h"
 #include "train/precision.h"
 #include "train/run_context.h"
@@ -21,7 +21,7 @@ profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_n
                        precision_of(config.train.dtype),
                        context->device().device(),
                        context->device().memory_bytes()},
-                      config::tensor_parallel_degrees(config, options.launch.world_size));
+                      session::tensor_parallel_degrees(config, options.launch.world_size));
     probe.lengths = profile::profile_lengths(config::longest_context(config));
     probe.budget_ns = budget_ns;
     const auto measuring = context->activity().shared("measuring the machine");

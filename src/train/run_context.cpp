@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
-#include "config/run_planning.h"
 #include "model/table_positions.h"
 #include "runtime/make_executor.h"
+#include "session/run_planning.h"
 #include "train/calibration.h"
 #include "train/precision.h"
 
@@ -47,7 +47,7 @@ void RunContext::read_configuration() {
     config::resolve_model(config_);
     drop_strategies_of_more_ranks();
     table_ = model::parameter_table(*config_.model.shape);
-    config::configured_strategies(config_, options_.launch.world_size);
+    session::configured_strategies(config_, options_.launch.world_size);
   });
 }
 
@@ -56,7 +56,7 @@ void RunContext::drop_strategies_of_more_ranks() {
   std::vector<std::string>& strategies = config_.parallel.strategies;
   if (epoch() == 0 || strategies.empty()) return;
   try {
-    config::configured_strategies(config_, options_.launch.world_size);
+    session::configured_strategies(config_, options_.launch.world_size);
   } catch (const base::InputError& error) {
     if (rank() == 0)
       base::log_warning(text("parallel.strategies do not fit: ", error.what(), "; others are proposed"));
@@ -83,8 +83,8 @@ void RunContext::compare_configurations() {
 void RunContext::open_corpora() {
   base::CanonicalBytes all;
   control().together("opening the corpora", [&] {
-    data_ = config::open_data(config_);
-    for (const config::DataPhase& phase : data_->phases) {
+    data_ = session::open_data(config_);
+    for (const session::DataPhase& phase : data_->phases) {
       corpora_.push_back(corpus::identities(phase.training));
       all.add(corpus::to_json(corpora_.back()).dump());
     }
@@ -120,12 +120,12 @@ void RunContext::open_planner() {
   memory.reduce_bytes = config::reduce_bytes(config_.train);
   calibration_ = cost::to_json(calibration, {}, options_.launch.world_size);
   control().together("planning", [&] {
-    config::PlanningTask task =
-        config::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size);
+    session::PlanningTask task =
+        session::task_of(config_, *data_, cost::CostModel(calibration.options), options_.launch.world_size);
     task.choices.offload_saves_lanes = !device_->device().is_cpu();
-    planner_ = config::make_planner(task);
+    planner_ = session::make_planner(task);
     table_.program = planner_->cost().program();
-    config::require_context(*planner_, data_->longest_sequence());
+    session::require_context(*planner_, data_->longest_sequence());
     config_.parallel.proposed = config_.parallel.proposed || config_.parallel.strategies.empty();
     config_.parallel.strategies.clear();  // "auto" is resolved from here on
     for (const strategy::Strategy& candidate : planner_->options().candidates) {
@@ -221,8 +221,8 @@ StepInputs RunContext::planning() const {
           .planner_hash = all.hash()};
 }
 
-config::PhasedSampler RunContext::sampler() const {
-  config::PhasedSampler sampler = data_->sampler();
+session::PhasedSampler RunContext::sampler() const {
+  session::PhasedSampler sampler = data_->sampler();
   if (resumed().sampler) {
     sampler.restore(*resumed().sampler);
   } else {

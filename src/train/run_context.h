@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/json.h"
-#include "config/data.h"
 #include "runtime/engine.h"
+#include "session/data.h"
 #include "train/buddies.h"
 #include "train/peers.h"
 #include "train/plan_ahead.h"
@@ -45,7 +45,7 @@ class RunContext {
   int64_t epoch() const { return options_.seat ? options_.seat->epoch.number : 0; }
   Buddies* buddies() { return buddies_.get(); }  // null: the run is not elastic
   const base::Json& calibration() const { return calibration_; }
-  const config::Data& data() const { return *data_; }
+  const session::Data& data() const { return *data_; }
   // Those trained on in a step.
   const std::vector<corpus::CorpusIdentity>& corpora_at(int64_t step) const {
     return corpora_[data_->index_at(step)];
@@ -53,7 +53,7 @@ class RunContext {
   const RunDevice& device() const { return *device_; }
   const cost::CostModel& cost() const { return planner_->cost(); }
   runtime::Engine& engine() { return *engine_; }
-  config::PhasedSampler sampler() const;  // as the checkpoint left it
+  session::PhasedSampler sampler() const;  // as the checkpoint left it
   StepInputs planning() const;
 
  private:
@@ -73,7 +73,7 @@ class RunContext {
   config::RunConfig& config_ = options_.config;
   Peers peers_{options_};
   model::ParameterTable table_;
-  std::optional<config::Data> data_;
+  std::optional<session::Data> data_;
   std::vector<std::vector<corpus::CorpusIdentity>> corpora_;  // of each phase of data_, for training
   Resumed resumed_{options_, table_};
   std::optional<RunDevice> device_;

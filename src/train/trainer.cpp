@@ -71,13 +71,13 @@ class Trainer::Impl {
 void Trainer::Impl::try_longest() {
   run_.control().together("planning the longest sequence", [&] {
     const StepInputs inputs = run_.planning();
-    config::try_longest(inputs.planner, inputs.table, run_.data(), *inputs.link_plans);
+    session::try_longest(inputs.planner, inputs.table, run_.data(), *inputs.link_plans);
   });
 }
 
 std::string Trainer::Impl::describe_first_step() {
   try_longest();
-  config::PhasedSampler batches = run_.sampler();
+  session::PhasedSampler batches = run_.sampler();
   const corpus::Batch batch = batches.next();
   PreparedStep step;
   run_.control().together("planning the first step", [&] {

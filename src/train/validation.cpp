@@ -22,7 +22,7 @@ void Validation::make_up() {
 bool Validation::evaluate(int64_t after_step) {
   const auto evaluating = run_.activity().own(base::text("evaluating after step ", after_step));
   std::vector<report::EvaluationMetrics> results;
-  for (const config::ValidationData& set : run_.data().at(after_step).validation) {
+  for (const session::ValidationData& set : run_.data().at(after_step).validation) {
     if (set.batches.empty()) continue;
     const auto result = evaluate(set, after_step);
     if (!result) return false;
@@ -32,7 +32,7 @@ bool Validation::evaluate(int64_t after_step) {
   return true;
 }
 
-std::optional<report::EvaluationMetrics> Validation::evaluate(const config::ValidationData& set,
+std::optional<report::EvaluationMetrics> Validation::evaluate(const session::ValidationData& set,
                                                               int64_t after_step) {
   double loss_sum = 0;
   report::EvaluationMetrics metrics{.step = after_step, .set = set.name};

@@ -25,7 +25,7 @@ class Validation {
   void make_up();
 
  private:
-  std::optional<report::EvaluationMetrics> evaluate(const config::ValidationData& set, int64_t after_step);
+  std::optional<report::EvaluationMetrics> evaluate(const session::ValidationData& set, int64_t after_step);
 
   RunContext& run_;
   const StopSignal& stop_;

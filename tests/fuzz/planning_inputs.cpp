@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/strategy_file.h"
 #include "corpus/lengths.h"
 #include "cost/analytic.h"
 #include "cost/calibration.h"
@@ -16,6 +15,7 @@
 #include "mutate.h"
 #include "plan/planner.h"
 #include "program.h"
+#include "session/strategy_file.h"
 #include "strategy/cluster.h"
 
 namespace sluice::fuzz {
@@ -60,7 +60,7 @@ struct Sound {
   Json plan = to_json(plan_batch("<1,2,1> + 2x<2,1,1>", cost, std::vector<int64_t>{700, 300, 300, 64, 5, 1}));
   Json lengths = to_json(corpus::LengthDistribution(std::vector<int32_t>{3, 3, 17, 900, 900, 131072}));
   Json cluster = to_json(strategy::cluster_preset("a800x8", 2));
-  Json strategies = config::strategies_to_json(
+  Json strategies = session::strategies_to_json(
       {{.strategy = strategy::parse_strategy("<2,2,1> + 2x<1,2,1>", kWorldSize), .max_len_tokens = 4096},
        {.strategy = strategy::parse_strategy("<1,2,3>", kWorldSize), .max_len_tokens = 9000}},
       {{900, 17}}, {{"context_length", 4096}});
@@ -129,12 +129,12 @@ std::vector<Input> planning_inputs() {
       {"cluster.json", [=](Rng& rng) { read_cluster(damaged_json(sound->cluster, rng)); }},
       {"strategies.txt",
        [=](Rng& rng) {
-         plan_with(config::strategies_from_text(damage(sound->strategies_text, rng), "case", kWorldSize),
+         plan_with(session::strategies_from_text(damage(sound->strategies_text, rng), "case", kWorldSize),
                    *sound);
        }},
       {"strategies.json",
        [=](Rng& rng) {
-         plan_with(config::strategies_from_json(damaged_json(sound->strategies, rng), "case", kWorldSize),
+         plan_with(session::strategies_from_json(damaged_json(sound->strategies, rng), "case", kWorldSize),
                    *sound);
        }},
       {"plan.json", [=](Rng& rng) { read_plan(damaged_json(sound->plan, rng)); }},

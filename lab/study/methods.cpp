@@ -1,0 +1,16 @@
+#include "study/methods.h"
+
+#include "exact/exact.h"
+#include "published/paper_plan.h"
+#include "session/methods.h"
+
+namespace sluice::study {
+
+void offer_methods() {
+  session::offer_method(
+      "paper", [](uint64_t seed) { return published::paper({.dispatch = {.seed = seed}}); }, true);
+  session::offer_method(
+      "exact", [](uint64_t) { return exact::method(); }, false);
+}
+
+}  // namespace sluice::study

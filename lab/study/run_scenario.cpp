@@ -1,0 +1,80 @@
+#include "study/run_scenario.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "model/shape_sizes.h"
+#include "session/data.h"
+#include "session/run_planning.h"
+#include "session/sampling.h"
+
+namespace sluice::study {
+
+using base::text;
+
+namespace {
+
+// Adds batches, their sample and the lengths, and what the machine takes of such data.
+void draw(const config::RunConfig& config, int64_t steps, Scenario& scenario) {
+  const session::Data data = session::open_data(config);
+  scenario.inputs.cost = session::cost_of_data(config, data, scenario.inputs.cost);
+  scenario.table.program = scenario.inputs.cost.program();
+  session::PhasedSampler sampler = data.sampler();
+  for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());
+  for (const session::DataPhase& phase : data.phases) {
+    for (const int64_t length : session::sequence_lengths(phase.training.sources(), phase.sampling)) {
+      scenario.lengths.add(length);
+    }
+  }
+  scenario.inputs.context_length = data.longest_sequence();
+  scenario.inputs.sample_batches = data.sample_batches(scenario.inputs.seed);
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfig& config,
+                                                          const std::string& calibration,
+                                                          const std::string& source,
+                                                          const Scenario& scenario) {
+  const model::Shape& shape = *config.model.shape;
+  std::vector<std::string> corpora;
+  for (const auto& [prefix, weight] : config.data.train) corpora.push_back(prefix);
+  return {{"cluster", text(scenario.inputs.world_size, " ranks, ", scenario.inputs.cluster.name)},
+          {"model",
+           text(model::layers_text(shape), ", ", base::human_count(scenario.table.size()), " parameters")},
+          {"calibration", text(calibration, " (", source, ")")},
+          {"corpus", base::join(corpora, ", ")},
+          {"context", text(base::human_count(config.data.context_length), " tokens")},
+          {"batch", text(base::human_count(config.data.tokens_per_step), " tokens")},
+          {"seed", text(config.data.seed)}};
+}
+
+}  // namespace
+
+Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options) {
+  const session::RunMachine machine =
+      session::machine_of(config, {.ranks = options.ranks, .calibration = options.calibration});
+  const int world_size = machine.world_size;
+  const int configured = options.max_cp > 0 ? options.max_cp : config.parallel.max_cp;
+  const int max_cp = configured > 0 ? configured : world_size;
+  check_options(options.steps, max_cp);
+  SystemInputs inputs{.cluster = machine.cluster,
+                      .world_size = world_size,
+                      .cost = cost::CostModel(machine.calibration.options),
+                      .max_cp = max_cp,
+                      .seed = static_cast<uint64_t>(config.data.seed),
+                      .choices = session::choices_of(config, world_size)};
+  if (inputs.choices.method->plans_lanes()) inputs.choices.max_cp = max_cp;
+  const std::string& name = options.calibration.empty() ? config.parallel.calibration : options.calibration;
+  Scenario scenario{.inputs = std::move(inputs), .table = model::parameter_table(*config.model.shape)};
+  require_room(scenario.inputs.cost, world_size);
+  draw(config, options.steps, scenario);
+  scenario.facts = facts_of(config, name, machine.calibration.source, scenario);
+  scenario.made_from = {{"config", config::to_toml(config)},
+                        {"ranks", world_size},
+                        {"cluster", strategy::to_json(machine.cluster)},
+                        {"calibration", name},
+                        {"steps", options.steps},
+                        {"max_cp", max_cp}};
+  return scenario;
+}
+
+}  // namespace sluice::study

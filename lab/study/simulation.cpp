@@ -1,0 +1,121 @@
+#include "study/simulation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "graph/build.h"
+#include "graph/memory.h"
+#include "graph/share_moves.h"
+#include "report/time_shares.h"
+#include "session/sampling.h"
+
+namespace sluice::study {
+
+using base::text;
+
+namespace {
+
+// Viewers take a few hundred megabytes.
+constexpr int64_t kMostTraceBytes = 200'000'000;
+
+int64_t peak_bytes(const graph::StepGraph& graph, const cost::CostModel& cost) {
+  int64_t peak = 0;
+  for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost)) {
+    peak = std::max(peak, memory.peak_bytes);
+  }
+  return peak;
+}
+
+// What ran before the graph: moving between layouts, and earlier strategies of the step, which are taken to
+// have kept their ranks as busy as the last one does.
+void add_before(report::TimeShares& shares, const SystemStep& step, int64_t ranks) {
+  shares.between_ns += step.switch_ns * ranks;
+  const int64_t earlier_ns = (step.before_ns - step.switch_ns) * ranks;
+  const int64_t work_ns =
+      shares.compute_ns + shares.ring_ns + shares.gather_ns + shares.bubble_ns + shares.idle_ns;
+  const report::TimeShares last = shares;
+  const auto share = [&](int64_t of_last_ns) {
+    return static_cast<int64_t>(static_cast<__int128>(earlier_ns) * of_last_ns /
+                                std::max<int64_t>(work_ns, 1));
+  };
+  shares.ring_ns += share(last.ring_ns);
+  shares.gather_ns += share(last.gather_ns);
+  shares.bubble_ns += share(last.bubble_ns);
+  shares.idle_ns += share(last.idle_ns);
+  shares.compute_ns +=
+      earlier_ns - share(last.ring_ns) - share(last.gather_ns) - share(last.bubble_ns) - share(last.idle_ns);
+}
+
+report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
+                             const graph::StepGraph& graph, const cost::CostModel& cost) {
+  report::StepRecord record;
+  record.step = batch.step;
+  record.tokens = batch.tokens;
+  record.sequences = static_cast<int64_t>(batch.samples.size());
+  record.strategy = strategy::to_text(step.plan.strategy());
+  record.fallback = step.fallback;
+  record.time_ns = step.before_ns + graph.makespan_ns;
+  record.lower_bound_ns = step.plan.lower_bound_ns;
+  record.gap_ppm = step.plan.gap_ppm();
+  record.shares = report::time_shares(graph);
+  add_before(record.shares, step, graph.world_size);
+  record.peak_bytes = peak_bytes(graph, cost);
+  return record;
+}
+
+report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& graph,
+                             const cost::CostModel& cost) {
+  report::Timeline timeline;
+  timeline.title = text("step ", graph.step, ": ", strategy::to_text(step.plan.strategy()));
+  timeline.step = graph.step;
+  const std::vector<int> ranks = graph::traced_ranks(graph, kMostTraceBytes);
+  if (static_cast<int>(ranks.size()) < graph.world_size) {
+    timeline.note = text("sampled: ", ranks.size(), " of ", graph.world_size,
+                         " ranks, whole nodes that lie evenly among all");
+  }
+  timeline.records = graph::trace_records(graph, ranks);
+  const auto gathers = graph::share_records(graph, cost, ranks);
+  timeline.records.insert(timeline.records.end(), gathers.begin(), gathers.end());
+  for (graph::TraceRecord& record : timeline.records) {
+    record.start_ns += step.before_ns;
+    record.end_ns += step.before_ns;
+  }
+  timeline.counters = graph::memory_counters(graph, cost, ranks);
+  for (graph::TraceCounter& counter : timeline.counters) counter.time_ns += step.before_ns;
+  for (const graph::RankMemory& memory : graph::predicted_memory(graph, cost)) {
+    timeline.peak_bytes.push_back(memory.peak_bytes);
+  }
+  return timeline;
+}
+
+void simulate_step(System& system, const corpus::Batch& batch, const model::ParameterTable& table,
+                   const SimulationOptions& options, graph::LinkPlans& links, Simulation& result) {
+  const SystemStep step = system.step(batch.step, session::sequences_of(batch.samples));
+  const graph::StepGraph graph =
+      graph::build(step.plan, table, system.cost(), options.world_size, {.link_plans = &links});
+  result.run.steps.push_back(record_of(batch, step, graph, system.cost()));
+  if (options.timeline_steps.contains(batch.step)) {
+    result.timelines.push_back(timeline_of(step, graph, system.cost()));
+  }
+}
+
+}  // namespace
+
+Simulation simulate(System& system, const std::vector<corpus::Batch>& batches,
+                    const model::ParameterTable& table, const SimulationOptions& options) {
+  Simulation result;
+  graph::LinkPlans links;
+  for (const corpus::Batch& batch : batches) {
+    try {
+      simulate_step(system, batch, table, options, links, result);
+    } catch (const base::InfeasibleError& error) {
+      throw base::InfeasibleError(text("step ", batch.step, ": ", error.what()));
+    }
+    options.after_step();
+  }
+  return result;
+}
+
+}  // namespace sluice::study

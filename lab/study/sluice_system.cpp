@@ -1,0 +1,48 @@
+#include "study/sluice_system.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "session/planned_step.h"
+
+namespace sluice::study {
+
+namespace {
+
+session::PlanningTask task_of(const SystemInputs& inputs) {
+  session::PlanningTask task{.world_size = inputs.world_size,
+                             .cost = inputs.cost,
+                             .context_length = inputs.context_length,
+                             .sample_batches = inputs.sample_batches,
+                             .seed = inputs.seed,
+                             .choices = inputs.choices};
+  if (task.choices.max_cp == 0 && task.choices.method->plans_lanes()) task.choices.max_cp = inputs.max_cp;
+  return task;
+}
+
+class SluiceSystem : public System {
+ public:
+  explicit SluiceSystem(const SystemInputs& inputs) : planner_(session::make_planner(task_of(inputs))) {}
+
+  std::string configuration() const override {
+    const auto& strategies = planner_.options().candidates;
+    if (strategies.size() == 1) return strategy::to_text(strategies.front());
+    return base::text("one of ", strategies.size(), " strategies a step");
+  }
+  const cost::CostModel& cost() const override { return planner_.cost(); }
+  SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) override {
+    session::PlannedStep planned = session::plan_step(planner_, step, sequences).or_throw();
+    return {.plan = std::move(planned.plan), .fallback = std::move(planned.fallback)};
+  }
+
+ private:
+  plan::Planner planner_;
+};
+
+}  // namespace
+
+std::unique_ptr<System> make_sluice(const SystemInputs& inputs) {
+  return std::make_unique<SluiceSystem>(inputs);
+}
+
+}  // namespace sluice::study

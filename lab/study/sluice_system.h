@@ -1,0 +1,15 @@
+// Sluice itself as a system of the study: strategies proposed on the sample batches, every batch planned
+// anew.
+#pragma once
+
+#include <memory>
+
+#include "study/system.h"
+
+namespace sluice::study {
+
+// Plans as training does with the inputs' choices (session/candidates.h, session/planned_step.h), and throws
+// as that does.
+std::unique_ptr<System> make_sluice(const SystemInputs& inputs);
+
+}  // namespace sluice::study

@@ -1,0 +1,266 @@
+#include "session/candidates.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "corpus/sampler.h"
+#include "cost/exchange.h"
+#include "graph/build.h"
+#include "model/head_parts.h"
+#include "model/parameters.h"
+#include "plan/batch_sample.h"
+#include "plan/offload.h"
+#include "plan/precision.h"
+
+namespace sluice::session {
+
+namespace {
+
+using base::InputError;
+using base::text;
+
+void check_proposing(const PlannerChoices& choices) {
+  if (choices.max_strategies < 1)
+    throw InputError(text("max_strategies is ", choices.max_strategies, ": give 1 or more"));
+  if (choices.max_cp < 0) throw InputError(text("max_cp is ", choices.max_cp, ": give 1 or more"));
+  if (!choices.method->plans_lanes() && choices.max_cp > 1) {
+    throw InputError(text("max_cp is ", choices.max_cp,
+                          " but the published algorithms know no lanes: leave it at 1 or propose with ours"));
+  }
+}
+
+void check_selection(const PlannerChoices& choices, size_t candidates) {
+  if (choices.selection != plan::Selection::kFixed) return;
+  if (choices.fixed_candidate >= 0 && static_cast<size_t>(choices.fixed_candidate) < candidates) return;
+  throw InputError(text("parallel.select is ", choices.fixed_candidate, ", but there are ", candidates,
+                        " in parallel.strategies, counted from 0: choose a smaller one"));
+}
+
+// What the clock says that a step takes beside its schedule.
+int64_t beside_schedule_ns(const strategy::StepPlan& plan, const model::ParameterTable& table,
+                           const cost::CostModel& cost, int world_size) {
+  const graph::StepGraph graph = graph::build(plan, table, cost, world_size, {.disabled_passes = {"verify"}});
+  return std::max<int64_t>(0, graph.makespan_ns - plan.estimated_ns);
+}
+
+base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
+                                                          const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const plan::ProposalOptions options{
+      .world_size = task.world_size,
+      .context_length = task.context_length,
+      .sample_batches = task.sample_batches,
+      .beside_ns = [&](const strategy::StepPlan& plan,
+                       int ranks) { return beside_schedule_ns(plan, table, cost, ranks); },
+      .max_strategies = choices.max_strategies,
+      .max_cp = !choices.method->plans_lanes() ? 1
+                : choices.max_cp > 0           ? choices.max_cp
+                                               : task.world_size,
+      .max_share = choices.share && choices.method->plans_shared_parameters() ? task.world_size : 1};
+  return choices.method->propose(options, cost);
+}
+
+// Where lanes may exchange by nothing but heads each needs one: a ring instead would be silent.
+void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
+  const cost::ExchangeSet& exchanges = task.choices.exchanges;
+  if (exchanges.ring || exchanges.nested) return;
+  const model::Shape& shape = task.cost.options().shape;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      const int64_t heads = model::head_counts(shape, pipeline.scheme.tp).queries;
+      if (pipeline.scheme.cp <= heads) continue;
+      throw InputError(text("strategy '", to_text(candidate), "': its ", pipeline.scheme.cp,
+                            " lanes can't all exchange heads, because of the model's ", shape.heads,
+                            " a TP rank has ", heads, ": lower cp to ", heads,
+                            " or less, or exchange nested, in a ring or by auto"));
+    }
+  }
+}
+
+// The choices' policies; offloading a share that costs no time stands before recomputing where it makes a
+// candidate hold the context.
+std::vector<strategy::MemoryPolicy> candidate_policies(const PlanningTask& task,
+                                                       const std::vector<strategy::Strategy>& candidates) {
+  std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
+  if (!task.choices.hides_offload || policies.empty()) return policies;
+  const auto hidden = plan::hidden_offload(task.cost.under(policies.front()), candidates, task.world_size,
+                                           task.context_length);
+  if (hidden) policies.insert(policies.begin() + 1, *hidden);
+  return policies;
+}
+
+// On the sample batch whose longest sequence is the median of those that the planner holds.
+int64_t beside_schedule_ns(const plan::Planner& planner, const model::ParameterTable& table,
+                           const PlanningTask& task) {
+  std::vector<std::pair<int64_t, const std::vector<int64_t>*>> held;
+  for (const std::vector<int64_t>& lengths : task.sample_batches) {
+    const int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+    if (longest > 0 && longest <= planner.max_len_tokens()) held.emplace_back(longest, &lengths);
+  }
+  if (held.empty()) return 0;
+  std::ranges::stable_sort(held, {}, [](const auto& batch) { return batch.first; });
+  const std::vector<strategy::Sequence> sequences = plan::sequences_of(*held[held.size() / 2].second);
+  return beside_schedule_ns(planner.plan(0, sequences), table, planner.cost(), task.world_size);
+}
+
+// By candidate: pull, push and update hardly depend on the batch.
+std::vector<int64_t> beside_schedules(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                      const PlanningTask& task) {
+  std::vector<int64_t> beside_ns;
+  const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
+  if (!chooses || task.sample_batches.empty() || task.choices.method != plan::ours()) return beside_ns;
+  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  for (const strategy::Strategy& candidate : options.candidates) {
+    plan::PlannerOptions alone = options;
+    alone.candidates = {candidate};
+    alone.effort = plan::Effort::kQuick;
+    const plan::Planner planner(std::move(alone), cost);
+    beside_ns.push_back(beside_schedule_ns(planner, table, task));
+  }
+  return beside_ns;
+}
+
+plan::Planner planner_under(const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  plan::PlannerOptions options;
+  options.world_size = task.world_size;
+  options.candidates = choices.strategies.empty() ? plan::strategies_of(propose(task)) : choices.strategies;
+  check_lanes(options.candidates, *choices.method);
+  if (!choices.strategies.empty()) check_heads(options.candidates, task);
+  check_selection(choices, options.candidates.size());
+  options.policies = candidate_policies(task, options.candidates);
+  options.method = choices.method;
+  options.selection = choices.selection;
+  options.fixed_candidate = choices.fixed_candidate;
+  const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
+  options.beside_ns = beside_schedules(options, cost, task);
+  return plan::Planner(std::move(options), cost);
+}
+
+// Of some evenly spread sample batches, by the clock, which knows of copies; nothing where one is not held.
+std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask& task) {
+  constexpr size_t kMost = 8;
+  const model::ParameterTable table =
+      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+  int64_t sum_ns = 0;
+  for (const size_t batch : plan::spread(task.sample_batches.size(), kMost)) {
+    const base::Feasible<strategy::StepPlan> plan =
+        planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
+    if (!plan) return std::nullopt;
+    sum_ns += plan->estimated_ns + beside_schedule_ns(*plan, table, planner.cost(), task.world_size);
+  }
+  return sum_ns;
+}
+
+// The planner that offloads what is always hidden, where that makes steps shorter.
+std::optional<plan::Planner> planner_with_fewer_lanes(const plan::Planner& planner,
+                                                      const PlanningTask& task) {
+  const PlannerChoices& choices = task.choices;
+  const bool chooses = choices.hides_offload && choices.offload_saves_lanes && !choices.policies.empty() &&
+                       choices.method == plan::ours() && !task.sample_batches.empty();
+  if (!chooses) return std::nullopt;
+  PlanningTask offloading = task;
+  strategy::MemoryPolicy& first = offloading.choices.policies.front();
+  first.offload_permille =
+      plan::hidden_permille(task.cost.under(first), planner.options().candidates, task.world_size);
+  if (first.offload_permille == 0) return std::nullopt;
+  plan::Planner other = planner_under(offloading);
+  const std::optional<int64_t> before_ns = steps_ns(planner, task), after_ns = steps_ns(other, task);
+  if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart)
+    return std::nullopt;
+  return other;
+}
+
+void refuse_small_host(const plan::Planner& planner, int64_t length) {
+  const plan::PlannerOptions& options = planner.options();
+  if (options.policies.empty()) return;
+  const cost::CostModel cost = planner.cost().under(options.policies.back());
+  const int64_t needed = plan::host_bytes_for(cost, options.candidates, options.world_size, length);
+  const int64_t has = cost.options().memory.host_bytes;
+  if (has == 0 || needed <= has) return;
+  throw base::InfeasibleError(
+      text("offloading a sequence of ", length, " tokens takes ", base::human_bytes(needed),
+           " of host memory a rank, which may use ", base::human_bytes(has),
+           ": raise memory.host_gib, lower memory.offload, raise tp or pp, or run fewer ranks a machine"));
+}
+
+// As corpus::Sampler does for what it draws; all sequences that there are may always be one batch.
+void require_drawable(const std::vector<int64_t>& sequence_lengths, int64_t tokens_per_step) {
+  const auto all = std::reduce(sequence_lengths.begin(), sequence_lengths.end(), int64_t{0});
+  const double mean = static_cast<double>(all) / static_cast<double>(sequence_lengths.size());
+  const int64_t most_sequences = std::max(corpus::Sampler::kMostSequences, std::ssize(sequence_lengths));
+  const double most = mean * static_cast<double>(most_sequences);
+  if (tokens_per_step <= all || static_cast<double>(tokens_per_step) <= most) return;
+  throw base::InputError(text("tokens_per_step is ", tokens_per_step, ": ", base::human_count(most_sequences),
+                              " sequences have only some ", base::human_count(static_cast<int64_t>(most)),
+                              " tokens, and a batch holds no more of them; set it to that at most"));
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
+                                                 int64_t tokens_per_step, uint64_t seed) {
+  require_drawable(sequence_lengths, tokens_per_step);
+  return plan::stratified_batches(sequence_lengths, {.tokens_per_step = tokens_per_step, .seed = seed});
+}
+
+void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::Method& method) {
+  if (method.plans_lanes()) return;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      if (pipeline.scheme.cp == 1) continue;
+      throw InputError(
+          text("strategy '", to_text(candidate),
+               "' has lanes, which method paper does not know: plan with method ours or leave it out"));
+    }
+  }
+}
+
+std::vector<plan::Proposal> propose(const PlanningTask& task) {
+  check_proposing(task.choices);
+  if (task.sample_batches.empty())
+    throw InputError("there is no strategy to plan with: name one as strategies");
+  const std::vector<strategy::MemoryPolicy>& policies = task.choices.policies;
+  for (size_t i = 0; i + 1 < policies.size(); ++i) {
+    auto proposals = propose_under(task.cost.under(policies[i]), task);
+    if (proposals) return std::move(*proposals);
+  }
+  return propose_under(policies.empty() ? task.cost : task.cost.under(policies.back()), task).or_throw();
+}
+
+plan::Planner make_planner(const PlanningTask& task) {
+  plan::Planner planner = planner_under(task);
+  std::optional<plan::Planner> other = planner_with_fewer_lanes(planner, task);
+  return other ? std::move(*other) : std::move(planner);
+}
+
+void require_context(const plan::Planner& planner, int64_t context_length) {
+  if (planner.max_len_tokens() >= context_length) return;
+  refuse_small_host(planner, context_length);
+  throw base::InfeasibleError(text(
+      "the corpus has sequences of ", context_length, " tokens, but no strategy holds more than ",
+      planner.max_len_tokens(),
+      ": raise tp, pp or cp (parallel.max_cp), give memory.device_gib, set memory.recompute = \"auto\" or "
+      "data.context_length"));
+}
+
+std::vector<int> tensor_parallel_degrees(const model::Shape& shape,
+                                         const std::vector<strategy::Strategy>& strategies, int most) {
+  std::set<int> degrees;
+  for (int tp = 1; tp <= most; tp *= 2) degrees.insert(tp);
+  for (const strategy::Strategy& strategy : strategies) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) degrees.insert(pipeline.scheme.tp);
+  }
+  std::erase_if(degrees, [&](int tp) { return !model::tp_fault(shape, tp).empty(); });
+  return {degrees.begin(), degrees.end()};
+}
+
+}  // namespace sluice::session

@@ -1,0 +1,70 @@
+// Where candidate strategies and planners come from: one function for each, for training, simulation,
+// commands and bindings alike, so that what is said of a run is what the run does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "plan/planner.h"
+#include "plan/proposal.h"
+#include "session/methods.h"
+#include "strategy/strategy.h"
+
+namespace sluice::session {
+
+// How candidates are found, chosen among and planned with.
+struct PlannerChoices {
+  std::vector<strategy::Strategy> strategies;  // the candidates; empty: they are proposed
+  Method method = plan::ours();                // of proposing, too
+  int max_strategies = 8;                      // that are proposed
+  int max_cp = 0;     // most lanes of their pipelines; 0: as many as the method plans
+  bool share = true;  // whether these may share parameters
+  plan::Selection selection = plan::Selection::kBest;
+  int fixed_candidate = 0;                       // of kFixed
+  std::vector<strategy::MemoryPolicy> policies;  // tried in order; empty: the cost model's
+  // Second among them one more, where it makes a candidate hold the context: offloading a share whose copies
+  // a layer's forward hides (plan/offload.h). Without policies it does nothing.
+  bool hides_offload = false;
+  // The first of them offloads a share that is always hidden, where by plans of sample batches steps then end
+  // sooner: lanes hold more, so that fewer do. For method ours; without sample batches it does nothing.
+  bool offload_saves_lanes = false;
+  cost::ExchangeSet exchanges;  // of units on several lanes
+};
+
+// What all that is done for.
+struct PlanningTask {
+  int world_size = 1;
+  cost::CostModel cost;
+  int64_t context_length = 0;  // some candidate has to hold a sequence of so many tokens
+  // Lengths by batch, sample_batches(): to propose with, and to choose by what steps add to schedules.
+  std::vector<std::vector<int64_t>> sample_batches;
+  uint64_t seed = 1;
+  PlannerChoices choices;
+};
+
+// Of all sequences of a corpus: plan::stratified_batches, as many as every proposal sees.
+std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
+                                                 int64_t tokens_per_step, uint64_t seed);
+
+// Strategies for the sample batches, under the first memory policy under which the context is held.
+// InputError when max_strategies < 1 or max_cp < 0, or lanes are wanted of a method that plans none; throws
+// as plan::propose.
+std::vector<plan::Proposal> propose(const PlanningTask& task);
+
+// The planner of the given strategies, or of proposed ones. With sample batches, candidates are chosen by the
+// step's time: the clock says what pull, push and update add under each. InputError as check_lanes, or when a
+// fixed candidate is not there, or nothing is given to propose for; throws as propose and plan::Planner.
+plan::Planner make_planner(const PlanningTask& task);
+
+// InputError when one of the candidates has lanes and the method does not know them.
+void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::Method& method);
+
+// InfeasibleError with the way out when the planner holds no sequence of so many tokens.
+void require_context(const plan::Planner& planner, int64_t context_length);
+
+// TP degrees that cut the model: the strategies', and all powers of two up to `most`.
+std::vector<int> tensor_parallel_degrees(const model::Shape& shape,
+                                         const std::vector<strategy::Strategy>& strategies, int most);
+
+}  // namespace sluice::session

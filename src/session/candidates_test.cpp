@@ -1,0 +1,122 @@
+#include "session/candidates.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "config/run_config.h"
+#include "cost/exchange.h"
+#include "session/planning_inputs.h"
+
+namespace sluice::session {
+namespace {
+
+PlanningTask task(PlannerChoices choices = {}) {
+  PlanningOptions options{.gpus = 8, .calibration = "a800-7b", .tokens_per_step = 50'000};
+  return task_of(resolve_planning(options, {100, 200, 300, 1000, 20'000, 700, 5000, 50}), std::move(choices));
+}
+
+std::vector<strategy::Strategy> parsed(const std::vector<std::string>& texts) {
+  std::vector<strategy::Strategy> strategies;
+  for (const std::string& text : texts) strategies.push_back(strategy::parse_strategy(text, 8));
+  return strategies;
+}
+
+TEST(Candidates, PlanTheBatchesThatTheyWereProposedBy) {
+  const PlanningTask proposing = task({.max_strategies = 2});
+  const plan::Planner planner = make_planner(proposing);
+  EXPECT_LE(planner.options().candidates.size(), 2U);
+  EXPECT_EQ(planner.options().candidates, plan::strategies_of(propose(proposing)));
+  for (const std::vector<int64_t>& lengths : proposing.sample_batches) {
+    std::vector<strategy::Sequence> sequences;
+    for (const int64_t length : lengths) sequences.push_back({.length_tokens = length});
+    EXPECT_GT(planner.plan(0, sequences).estimated_ns, 0);
+  }
+}
+
+TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
+  EXPECT_THROW(propose(task({.method = plan::plain(), .max_cp = 2})), base::InputError);
+  PlanningTask given = task();
+  given.choices.strategies = parsed({"<8,1,1>", "2x<2,1,2>"});
+  given.choices.method = plan::plain();
+  EXPECT_THROW(make_planner(given), base::InputError);
+  given.choices.method = plan::ours();
+  EXPECT_NO_THROW(make_planner(given));
+}
+
+TEST(Candidates, ExchangeHeadsAloneOnlyOnAsManyLanesAsThereAreHeads) {
+  PlanningTask given = task();
+  given.world_size = 64;
+  given.choices.exchanges = cost::parse_exchange_set("heads");
+  const auto fault = [&](const char* text) -> std::string {
+    given.choices.strategies = {strategy::parse_strategy(text, 64)};
+    try {
+      make_planner(given);
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault("2x<1,1,32>"), "");
+  EXPECT_EQ(
+      fault("<1,1,64>"),
+      "strategy '1x<1,1,64>': its 64 lanes can't all exchange heads, because of the model's 32 a TP rank "
+      "has 32: lower cp to 32 or less, or exchange nested, in a ring or by auto");
+  EXPECT_NE(fault("<8,1,8,8>").find("a TP rank has 4: lower cp to 4"), std::string::npos);
+  given.choices.exchanges = cost::parse_exchange_set("nested");
+  EXPECT_EQ(fault("<8,1,8,8>"), "");
+}
+
+bool is_feasible(const PlanningTask& task) {
+  try {
+    return !propose(task).empty();
+  } catch (const base::InfeasibleError&) {
+    return false;
+  }
+}
+
+TEST(Candidates, AreProposedUnderTheFirstMemoryPolicyThatHoldsTheContext) {
+  PlanningTask keeping = task({.policies = {{}}});
+  while (is_feasible(keeping)) keeping.context_length *= 2;
+  PlanningTask saving = keeping;
+  saving.choices.policies.push_back({.recompute = true});
+  const plan::Planner planner = make_planner(saving);
+  EXPECT_GE(planner.max_len_tokens(), saving.context_length);
+  EXPECT_EQ(planner.options().policies, saving.choices.policies);
+}
+
+TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
+  PlanningOptions options{.gpus = 8, .cluster = "h100x8", .model = "llama-13b", .tokens_per_step = 200'000};
+  const auto policy = [&](PlannerChoices choices) {
+    std::vector<int32_t> lengths;
+    for (int32_t i = 0; i < 400; ++i) lengths.push_back(300 + i * i % 3000 + (i % 40 == 0 ? 12'000 : 0));
+    return make_planner(task_of(resolve_planning(options, lengths), std::move(choices))).cost().policy();
+  };
+  PlannerChoices choices{.policies = {{}, {.recompute = true}}, .hides_offload = true};
+  EXPECT_TRUE(policy(choices).keeps_all()) << "a CPU's memory is the host's";
+  choices.offload_saves_lanes = true;
+  EXPECT_GT(policy(choices).offload_permille, 0);
+  choices.hides_offload = false;
+  EXPECT_TRUE(policy(choices).keeps_all()) << "the user said how much is offloaded";
+}
+
+TEST(Candidates, RefusesCountsUnderOneAndChoicesThatAreNotThere) {
+  EXPECT_THROW(propose(task({.max_strategies = 0})), base::InputError);
+  EXPECT_THROW(propose(task({.max_cp = -1})), base::InputError);
+  PlanningTask given = task({.selection = plan::Selection::kFixed, .fixed_candidate = 1});
+  given.choices.strategies = parsed({"<8,1,1>"});
+  EXPECT_THROW(make_planner(given), base::InputError);
+  PlanningTask nothing = task();
+  nothing.sample_batches.clear();
+  EXPECT_THROW(make_planner(nothing), base::InputError);
+}
+
+TEST(Candidates, ContextThatNoneHoldsIsRefused) {
+  PlanningTask given = task();
+  given.choices.strategies = parsed({"<8,1,1>"});
+  const plan::Planner planner = make_planner(given);
+  EXPECT_NO_THROW(require_context(planner, planner.max_len_tokens()));
+  EXPECT_THROW(require_context(planner, planner.max_len_tokens() + 1), base::InfeasibleError);
+}
+
+}  // namespace
+}  // namespace sluice::session

@@ -1,0 +1,135 @@
+#include "session/data.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "session/candidates.h"
+#include "session/sampling.h"
+
+namespace sluice::session {
+
+namespace {
+
+ValidationData validation_data(std::string name, corpus::Blend blend, const corpus::SamplerOptions& options) {
+  std::vector<corpus::Batch> batches = corpus::batches_in_order(blend.sources(), options);
+  return {std::move(name), std::move(blend), std::move(batches)};
+}
+
+std::vector<ValidationData> open_validation(const config::DataConfig& data, corpus::IndexedOptions indexed,
+                                            corpus::SamplerOptions options) {
+  std::vector<ValidationData> sets;
+  if (options.validation_ppm > 0) {
+    options.subset = corpus::Subset::kValidation;
+    sets.push_back(validation_data("", corpus::Blend::open(data.train, indexed), options));
+  }
+  for (const config::ValidationSet& set : data.validation) {
+    std::vector<std::pair<std::string, double>> prefixes;
+    for (const std::string& prefix : set.prefixes) prefixes.emplace_back(prefix, 1.0);
+    sets.push_back(validation_data(set.name, corpus::Blend::open(prefixes, indexed), options));
+  }
+  for (const ValidationData& set : sets) set.blend.require_targets();
+  return sets;
+}
+
+DataPhase open_phase(const config::DataConfig& data, int64_t first_step,
+                     const corpus::IndexedOptions& indexed) {
+  const corpus::SamplerOptions sampling = sampling_options(data);
+  DataPhase phase{.first_step = first_step,
+                  .training = corpus::Blend::open(data.train, indexed),
+                  .sampling = sampling,
+                  .validation = open_validation(data, indexed, sampling)};
+  phase.training.require_targets();
+  // What no batch can be drawn with is found here.
+  corpus::Sampler(phase.training.sources(), sampling).skip(1);
+  return phase;
+}
+
+}  // namespace
+
+std::optional<corpus::Sample> longest_training(const DataPhase& phase) {
+  return session::longest_sequence(phase.training.sources(), phase.sampling);
+}
+
+std::optional<corpus::Sample> longest_validation(const DataPhase& phase) {
+  std::optional<corpus::Sample> longest;
+  for (const ValidationData& set : phase.validation) {
+    for (const corpus::Batch& batch : set.batches) {
+      for (const corpus::Sample& sample : batch.samples) {
+        if (!longest || sample.length_tokens > longest->length_tokens) longest = sample;
+      }
+    }
+  }
+  return longest;
+}
+
+size_t Data::index_at(int64_t step) const {
+  size_t index = 0;
+  while (index + 1 < phases.size() && phases[index + 1].first_step <= step) ++index;
+  return index;
+}
+
+PhasedSampler Data::sampler() const {
+  std::vector<SamplerPhase> samplers;
+  for (const DataPhase& phase : phases) {
+    samplers.push_back(
+        {phase.first_step, corpus::Sampler(phase.training.sources(), phase.sampling), phase.goes_on});
+  }
+  return PhasedSampler(std::move(samplers));
+}
+
+std::vector<int64_t> Data::sequence_lengths() const {
+  std::vector<int64_t> all;
+  for (const DataPhase& phase : phases) {
+    const std::vector<int64_t> own = session::sequence_lengths(phase.training.sources(), phase.sampling);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+std::vector<std::vector<int64_t>> Data::sample_batches(uint64_t seed) const {
+  std::vector<std::vector<int64_t>> batches;
+  for (const DataPhase& phase : phases) {
+    const std::vector<int64_t> lengths = session::sequence_lengths(phase.training.sources(), phase.sampling);
+    for (auto& batch : session::sample_batches(lengths, phase.sampling.tokens_per_step, seed)) {
+      batches.push_back(std::move(batch));
+    }
+  }
+  return batches;
+}
+
+int64_t Data::longest_sequence() const {
+  int64_t length = 0;
+  for (const DataPhase& phase : phases) {
+    for (const auto& longest : {longest_training(phase), longest_validation(phase)}) {
+      if (longest) length = std::max(length, longest->length_tokens);
+    }
+  }
+  return length;
+}
+
+int64_t Data::loss_ppm() const {
+  int64_t most = 0;
+  for (const DataPhase& phase : phases) most = std::max(most, phase.training.loss_ppm());
+  return most;
+}
+
+Data open_data(const config::RunConfig& config) {
+  if (config.data.train.empty()) {
+    throw base::InputError("[config] data.train is empty: name at least one [prefix, weight] pair");
+  }
+  if (!config.data.validation.empty() && config.data.validation_fraction > 0) {
+    throw base::InputError("[config] data.validation and data.validation_fraction are both given: keep one");
+  }
+  const corpus::IndexedOptions indexed{config.model.shape->vocab};
+  Data data;
+  data.phases.push_back(open_phase(config.data, 0, indexed));
+  const config::DataConfig* before = &config.data;
+  for (const config::PhaseConfig& phase : config.phases) {
+    data.phases.push_back(open_phase(phase.data, phase.step, indexed));
+    data.phases.back().goes_on = goes_on(*before, phase.data);
+    before = &phase.data;
+  }
+  return data;
+}
+
+}  // namespace sluice::session

@@ -1,0 +1,81 @@
+// More lanes, and lanes that share parameters, only add strategies: mean steps of batches that no proposal
+// saw must not get longer by them, but for what the search misses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cost/shipped.h"
+#include "graph/build.h"
+#include "model/parameters.h"
+#include "plan/batch_sample.h"
+#include "session/candidates.h"
+
+namespace sluice::session {
+namespace {
+
+constexpr int64_t kContextTokens = 16'384;
+
+using Batches = std::vector<std::vector<int64_t>>;
+
+Batches batches_of(const std::string& name, uint64_t seed) {
+  const auto root = std::filesystem::path(SLUICE_SOURCE_DIR);
+  std::ifstream file(root / "bench/data" / (name + "_lengths.txt"));
+  std::vector<int64_t> lengths;
+  for (int64_t length; file >> length;) lengths.push_back(std::clamp<int64_t>(length, 2, kContextTokens));
+  return plan::stratified_batches(lengths, {.tokens_per_step = 50'000, .batches = 8, .seed = seed});
+}
+
+struct Setting {
+  const char* calibration;
+  int ranks;
+};
+
+class Freedom : public testing::TestWithParam<Setting> {
+ protected:
+  // Of steps by the clock, planned with what is proposed for the samples.
+  static int64_t mean_ns(const Batches& samples, const Batches& batches, int max_cp, bool share) {
+    const auto& [calibration, ranks] = GetParam();
+    const PlanningTask task{.world_size = ranks,
+                            .cost = cost::CostModel(cost::shipped(calibration).options),
+                            .context_length = kContextTokens,
+                            .sample_batches = samples,
+                            .choices = {.max_strategies = 3, .max_cp = max_cp, .share = share}};
+    const plan::Planner planner = make_planner(task);
+    const model::ParameterTable table =
+        model::parameter_table(task.cost.options().shape, task.cost.program());
+    int64_t total_ns = 0;
+    for (const std::vector<int64_t>& lengths : batches) {
+      total_ns += graph::build(planner.plan(0, plan::sequences_of(lengths)), table, planner.cost(), ranks,
+                               {.disabled_passes = {"verify"}})
+                      .makespan_ns;
+    }
+    return total_ns / std::ssize(batches);
+  }
+};
+
+TEST_P(Freedom, MakesNoMeanStepLongerByMoreThanOnePercent) {
+  for (const char* corpus : {"wikipedia", "code"}) {
+    const Batches samples = batches_of(corpus, 3), batches = batches_of(corpus, 4);
+    int64_t before_ns = mean_ns(samples, batches, 1, false);
+    for (int lanes = 2; lanes <= GetParam().ranks; lanes *= 2) {
+      for (const bool share : {false, true}) {
+        const int64_t now_ns = mean_ns(samples, batches, lanes, share);
+        EXPECT_LE(now_ns, before_ns + before_ns / 100)
+            << corpus << ", " << lanes << " lanes" << (share ? ", shared" : "");
+        if (!share) before_ns = std::min(before_ns, now_ns);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Freedom,
+                         testing::Values(Setting{"a800-7b", 16}, Setting{"a800-13b", 16},
+                                         Setting{"a800-32b", 32}),
+                         [](const auto& info) { return std::string(info.param.calibration).substr(5); });
+
+}  // namespace
+}  // namespace sluice::session

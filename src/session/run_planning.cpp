@@ -1,0 +1,173 @@
+#include "session/run_planning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cost/analytic.h"
+#include "cost/cut_stages.h"
+#include "cost/exchange.h"
+#include "cost/loss_share.h"
+#include "cost/shipped.h"
+#include "session/planning_inputs.h"
+#include "session/sampling.h"
+#include "session/strategy_file.h"
+
+namespace sluice::session {
+
+namespace {
+
+using base::InputError;
+using base::text;
+
+constexpr double kGiB = 1 << 30;
+
+void check_against_model(const strategy::Strategy& candidate, const model::Shape& shape) {
+  for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+    const std::string fault = model::tp_fault(shape, pipeline.scheme.tp);
+    if (!fault.empty()) throw InputError(text("strategy ", strategy::to_text(candidate), ": ", fault));
+    const std::string too_many = model::pp_fault(shape, pipeline.scheme.pp);
+    if (!too_many.empty()) {
+      throw InputError(text("strategy ", strategy::to_text(candidate), " has ", too_many, ": lower pp"));
+    }
+  }
+}
+
+// In which order a step's batch may be planned: full and a share are for all micro-batches, auto for those
+// that need it.
+std::vector<strategy::MemoryPolicy> memory_policies(const config::MemoryConfig& memory) {
+  strategy::MemoryPolicy first{.recompute = memory.recompute == "full"};
+  if (const auto share = base::parse_number(memory.offload)) {
+    first.offload_permille = static_cast<int>(std::lround(*share * 1000));
+  }
+  std::vector<strategy::MemoryPolicy> policies{first};
+  if (memory.recompute == "auto") policies.push_back({true, first.offload_permille});
+  return policies;
+}
+
+strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
+  strategy::Cluster cluster = find_cluster(config.cluster.preset, config.cluster.nodes);
+  if (is_local(config.cluster)) cluster.gpus_per_node = cluster.nics_per_node = config.parallel.gpus_per_node;
+  if (ranks > 0) cluster.nodes = (ranks + cluster.gpus_per_node - 1) / cluster.gpus_per_node;
+  const config::MemoryConfig& memory = config.memory;
+  if (memory.device_gib > 0) {
+    cluster.device_memory_bytes = static_cast<int64_t>((memory.device_gib - memory.margin_gib) * kGiB);
+    if (cluster.device_memory_bytes < 1) {
+      throw InputError(text("[config] memory.margin_gib is ", memory.margin_gib,
+                            ", which leaves nothing of memory.device_gib ", memory.device_gib, ": lower it"));
+    }
+  } else {
+    cluster.device_memory_bytes = cluster.device_memory_bytes / 10 * 9;
+  }
+  return cluster;
+}
+
+cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::Cluster& cluster) {
+  const bool wide = config.train.dtype == "float64";
+  return {.device_bytes = cluster.device_memory_bytes,
+          .element_bytes = wide                               ? 8
+                           : config.train.dtype == "bfloat16" ? 2
+                                                              : 4,
+          .accumulator_bytes = wide ? 8 : 4,
+          .owner_bytes_per_parameter = wide ? 32 : 16,
+          .host_bytes = cost::host_bytes_of(cluster)};
+}
+
+cost::Calibration calibration_of(const config::RunConfig& config, const std::string& name,
+                                 const RunMachine& machine) {
+  const strategy::Cluster& cluster = machine.cluster;
+  if (name == "auto" || name == "analytic") {
+    const std::vector<int> degrees =
+        tensor_parallel_degrees(*config.model.shape, configured_strategies(config, machine.world_size),
+                                std::min(machine.world_size, cluster.gpus_per_node));
+    return {cluster.name, cost::analytic_source(*config.model.shape, "the cluster"),
+            cost::analytic_options(*config.model.shape, cost::rates_of(cluster), memory_of(config, cluster),
+                                   degrees, cluster.gpus_per_node)};
+  }
+  cost::Calibration calibration = cost::find_calibration(name);
+  if (const std::string fault = cost::model_fault(calibration, *config.model.shape); !fault.empty()) {
+    throw InputError(text("calibration ", name, " is of another model than the configuration's: ", fault,
+                          ": give one of this model, or \"analytic\""));
+  }
+  calibration.options.shape = *config.model.shape;
+  calibration.options.gpus_per_node = cluster.gpus_per_node;
+  if (config.memory.device_gib > 0) calibration.options.memory.device_bytes = cluster.device_memory_bytes;
+  return calibration;
+}
+
+Method method_of(const config::RunConfig& config) {
+  return method_named(config.parallel.method, static_cast<uint64_t>(config.data.seed));
+}
+
+}  // namespace
+
+std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& config, int world_size) {
+  std::vector<strategy::Strategy> candidates = read_strategies(config.parallel.strategies, world_size);
+  for (const strategy::Strategy& candidate : candidates) check_against_model(candidate, *config.model.shape);
+  check_lanes(candidates, *method_of(config));
+  return candidates;
+}
+
+std::vector<int> tensor_parallel_degrees(const config::RunConfig& config, int world_size) {
+  const std::vector<strategy::Strategy> configured = configured_strategies(config, world_size);
+  return tensor_parallel_degrees(*config.model.shape, configured, configured.empty() ? world_size : 0);
+}
+
+PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
+  const config::ParallelConfig& parallel = config.parallel;
+  PlannerChoices choices{.strategies = configured_strategies(config, world_size),
+                         .method = method_of(config),
+                         .policies = memory_policies(config.memory),
+                         .hides_offload = config.memory.offload == "auto",
+                         .offload_saves_lanes = !is_local(config.cluster),
+                         .exchanges = cost::parse_exchange_set(parallel.exchange)};
+  choices.max_cp = choices.method->plans_lanes() ? parallel.max_cp : 1;
+  choices.share = parallel.share;
+  if (parallel.select == "cycle") {
+    choices.selection = plan::Selection::kCycle;
+  } else if (parallel.select != "best") {
+    choices.selection = plan::Selection::kFixed;
+    choices.fixed_candidate = static_cast<int>(*base::parse_integer(parallel.select));
+  }
+  return choices;
+}
+
+cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost) {
+  cost::CostModel::Options options = cost::with_loss_share(cost.options(), data.loss_ppm());
+  if (config.parallel.stages == "time") {
+    const std::vector<int64_t> lengths = data.sequence_lengths();
+    if (!lengths.empty()) options = cost::cut_by_time(std::move(options), lengths);
+  }
+  return cost::CostModel(std::move(options));
+}
+
+PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
+                     int world_size) {
+  PlanningTask task{.world_size = world_size,
+                    .cost = cost_of_data(config, data, cost),
+                    .context_length = data.longest_sequence(),
+                    .seed = static_cast<uint64_t>(config.data.seed),
+                    .choices = choices_of(config, world_size)};
+  if (task.choices.strategies.size() != 1) {
+    task.sample_batches = data.sample_batches(task.seed);
+  }
+  return task;
+}
+
+RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& options) {
+  const bool sized_by_strategies = options.ranks == 0 && is_local(config.cluster);
+  const int ranks = sized_by_strategies ? ranks_needed(config.parallel.strategies) : options.ranks;
+  RunMachine machine{.cluster = cluster_of(config, ranks)};
+  machine.world_size = ranks > 0 ? ranks : machine.cluster.gpus();
+  machine.calibration = calibration_of(
+      config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
+  machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
+  return machine;
+}
+
+bool is_local(const config::ClusterConfig& cluster) { return cluster.preset == "local"; }
+
+}  // namespace sluice::session

@@ -1,0 +1,31 @@
+// How a run draws its batches, and what it may draw.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "config/run_config.h"
+#include "corpus/blend.h"
+#include "corpus/sampler.h"
+#include "strategy/step_plan.h"
+
+namespace sluice::session {
+
+corpus::SamplerOptions sampling_options(const config::DataConfig& data);
+
+// Samples as planning takes them.
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples);
+// The same of documents of a blend, with how many of their targets its mask gives a loss.
+std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples,
+                                             const corpus::Blend& blend);
+
+// The lengths of all sequences that a pass through the corpora meets, as corpus::Sampler cuts them.
+std::vector<int64_t> sequence_lengths(const std::vector<corpus::LengthSource>& sources,
+                                      const corpus::SamplerOptions& options);
+
+// The longest of them, the first of equals; nothing when there is none.
+std::optional<corpus::Sample> longest_sequence(const std::vector<corpus::LengthSource>& sources,
+                                               const corpus::SamplerOptions& options);
+
+}  // namespace sluice::session

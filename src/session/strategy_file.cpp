@@ -1,0 +1,129 @@
+#include "session/strategy_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace sluice::session {
+
+namespace {
+
+using base::InputError;
+using base::text;
+using strategy::Strategy;
+
+constexpr const char* kSchema = "sluice.strategies/1";
+
+Strategy parse(std::string_view written, const std::string& where, int world_size) {
+  try {
+    return strategy::parse_strategy(written, world_size);
+  } catch (const InputError& error) {
+    throw InputError(text(where, ": ", error.what()));
+  }
+}
+
+std::vector<Strategy> at_least_one(std::vector<Strategy> strategies, const std::string& name) {
+  if (strategies.empty()) throw InputError(text(name, " holds no strategy: give one a line, or run propose"));
+  return strategies;
+}
+
+std::vector<Strategy> read_file(const std::string& path, int world_size) {
+  if (path.ends_with(".json")) return strategies_from_json(base::read_json(path), path, world_size);
+  return strategies_from_text(base::read_file(path), path, world_size);
+}
+
+// Over the batches that the strategy holds.
+int64_t tokens_per_s(const plan::Proposal& proposal,
+                     const std::vector<std::vector<int64_t>>& sample_batches) {
+  int64_t tokens = 0;
+  int64_t held = 0;
+  for (const std::vector<int64_t>& lengths : sample_batches) {
+    if (std::ranges::max(lengths) > proposal.max_len_tokens) continue;
+    tokens += std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    ++held;
+  }
+  const int64_t total_ns = held * proposal.mean_estimated_ns;
+  return total_ns == 0
+             ? 0
+             : static_cast<int64_t>(static_cast<double>(tokens) / (static_cast<double>(total_ns) / 1e9));
+}
+
+}  // namespace
+
+std::vector<Strategy> strategies_from_json(const base::Json& json, const std::string& name, int world_size) {
+  base::require_schema(json, kSchema, name);
+  const auto entries = base::require<base::Json>(json, "strategies", name);
+  if (!entries.is_array()) throw InputError(text(name, ": key 'strategies' is not a list"));
+  std::vector<Strategy> strategies;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string where = text(name, ": strategies[", i, "]");
+    strategies.push_back(parse(base::require<std::string>(entries[i], "strategy", where), where, world_size));
+  }
+  return at_least_one(std::move(strategies), name);
+}
+
+std::vector<Strategy> strategies_from_text(const std::string& bytes, const std::string& name,
+                                           int world_size) {
+  std::vector<Strategy> strategies;
+  int line_number = 0;
+  for (const std::string& line : base::split(bytes, '\n')) {
+    ++line_number;
+    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
+    if (!value.empty()) strategies.push_back(parse(value, text(name, ":", line_number), world_size));
+  }
+  return at_least_one(std::move(strategies), name);
+}
+
+std::vector<Strategy> read_strategies(const std::vector<std::string>& given, int world_size) {
+  std::vector<Strategy> strategies;
+  for (const std::string& each : given) {
+    if (each.find('<') != std::string::npos) {
+      strategies.push_back(strategy::parse_strategy(each, world_size));
+      continue;
+    }
+    std::error_code ignored;
+    if (!std::filesystem::exists(each, ignored)) {
+      throw InputError(text("'", each, "' is no file and no strategy: write one as '1x<4,2,1> + 2x<1,1,1>'"));
+    }
+    std::ranges::move(read_file(each, world_size), std::back_inserter(strategies));
+  }
+  return strategies;
+}
+
+int ranks_needed(const std::vector<std::string>& given) {
+  constexpr int kMostRanks = 1 << 20;
+  int ranks = 0;
+  for (const Strategy& strategy : read_strategies(given, kMostRanks)) {
+    for (const strategy::Pipeline& pipeline : strategy.pipelines) {
+      for (const int rank : pipeline.ranks) ranks = std::max(ranks, rank + 1);
+    }
+  }
+  return ranks;
+}
+
+base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
+                              const std::vector<std::vector<int64_t>>& sample_batches, base::Json inputs) {
+  base::Json entries = base::Json::array();
+  for (const plan::Proposal& proposal : proposals) {
+    entries.push_back({{"strategy", to_text(proposal.strategy)},
+                       {"max_len", proposal.max_len_tokens},
+                       {"frequency", proposal.frequency},
+                       {"longest", {proposal.longest.least, proposal.longest.most}},
+                       {"mean_estimated_ns", proposal.mean_estimated_ns},
+                       {"gpus", proposal.strategy.ranks()},
+                       {"tokens_per_s", tokens_per_s(proposal, sample_batches)}});
+  }
+  const base::Json context_length = inputs.at("context_length");
+  return {{"schema", kSchema},
+          {"context_length", context_length},
+          {"strategies", std::move(entries)},
+          {"inputs", std::move(inputs)}};
+}
+
+}  // namespace sluice::session
