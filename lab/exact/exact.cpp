@@ -389,6 +389,13 @@ namespace {
 
 class Exact : public plan::Method {
  public:
+  // It proves plans of few lanes only, so those that it is given are without any.
+  base::Feasible<std::vector<plan::Proposal>> propose(const plan::ProposalOptions& options,
+                                                      const cost::CostModel& cost) const override {
+    plan::ProposalOptions whole = options;
+    whole.max_cp = 1;
+    return Method::propose(whole, cost);
+  }
   std::optional<strategy::StepPlan> plan(const plan::Planner& planner, int64_t step,
                                          const std::vector<strategy::Sequence>& sequences) const override {
     const plan::PlannerOptions& options = planner.options();
