@@ -129,9 +129,12 @@ class Plain : public Method {
       items[*least].push_back({batch.sequence_of[place], length, time_ns});
       work_ns[*least] += time_ns;
     }
-    for (size_t p = 0; p < items.size(); ++p) {
+    for (size_t p = 0; p < items.size(); ++p)
       plan.pipelines.push_back(packed(strategy.pipelines[p], items[p], planner));
-      plan.estimated_ns = std::max(plan.estimated_ns, makespan_ns(plan.pipelines.back(), planner));
+    complete(plan, planner.cost());
+    for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
+      const auto load = schedule::pipeline_load(pipeline, planner.cost(), planner.options().world_size);
+      plan.estimated_ns = std::max(plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
     }
     return true;
   }
@@ -148,15 +151,6 @@ class Plain : public Method {
       }
     }
     return plan;
-  }
-
-  static int64_t makespan_ns(const strategy::PipelinePlan& plan, const Planner& planner) {
-    const SchemeCost& scheme = planner.schemes().at(plan.pipeline.scheme);
-    return schedule::schedule_pipeline({.stages = scheme.scheme().pp,
-                                        .lanes = 1,
-                                        .credit_tokens = scheme.credit_tokens(),
-                                        .units = schedule::timed_units(plan, planner.cost())})
-        .makespan_ns;
   }
 };
 

@@ -165,5 +165,28 @@ TEST(Planner, RecomputesWhereTheLongestSequenceNeedsIt) {
   EXPECT_THROW(planner.plan(2, sequences_of({planner.max_len_tokens() + 1})), base::InfeasibleError);
 }
 
+// Without a search: timed by the schedule all the same, whatever the policy, and no better than ours.
+TEST(Planner, APlainMethodServesWhereNothingElseDoes) {
+  PlannerOptions options = options_of({"<1,2,1> + 2x<1,1,1>"});
+  const int64_t held = Planner(options, test_cost()).max_len_tokens();
+  options.policies = {{}, {.recompute = true}};
+  const Planner ours(options, test_cost());
+  options.method = plain();
+  const Planner planner(options, test_cost());
+  for (const int64_t longest : {held, held + 1}) {
+    const std::vector<strategy::Sequence> sequences = sequences_of({100, longest, 200, 300, 250, 120});
+    const StepPlan plan = planner.plan(1, sequences);
+    ASSERT_NO_THROW(strategy::validate(plan, kWorldSize));
+    int64_t end_ns = 0;
+    for (const auto& pipeline : plan.pipelines) {
+      const auto load = schedule::pipeline_load(pipeline, planner.cost(), kWorldSize);
+      end_ns = std::max(end_ns, schedule::schedule_pipeline(load).makespan_ns);
+    }
+    if (longest == held) EXPECT_EQ(plan.estimated_ns, end_ns);
+    EXPECT_GE(end_ns, ours.plan(1, sequences).estimated_ns);
+  }
+  EXPECT_FALSE(planner.try_plan(2, sequences_of({planner.max_len_tokens() + 1})));
+}
+
 }  // namespace
 }  // namespace sluice::plan
