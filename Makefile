@@ -124,11 +124,11 @@ gpu-kit: everything ## Pack what proves and measures this build on a bare machin
 
 paper: everything ## Simulate the published evaluation (resumes; ten minutes of one core) and write docs/evaluation.md
 	$(BUILD)/paper_evaluation
-	$(PYTHON) -B bench/paper_page.py
+	$(PYTHON) -B lab/evaluation/paper_page.py
 
 long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; two minutes of one core) and write docs/long_context.md
 	$(BUILD)/long_context
-	$(PYTHON) -B bench/long_context_page.py
+	$(PYTHON) -B lab/evaluation/long_context_page.py
 
 rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; ten minutes of one core)
 	$(BUILD)/rivals

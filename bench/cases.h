@@ -18,6 +18,7 @@
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
+#include "plan/propose.h"
 
 namespace sluice::bench {
 

@@ -28,6 +28,7 @@
 #include "base/text.h"
 #include "inputs.h"
 #include "layers/head.h"
+#include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
 #include "ops/attention.h"

@@ -4,7 +4,7 @@
     bench/figures.py          says which pages are behind their results; exit status 1 if any is
     bench/figures.py --write  brings them up to date
 
-Pages that are results themselves are written by the command that makes them (bench/paper_page.py and its like).
+Pages that are results themselves are written by the command that makes them (lab/evaluation/paper_page.py and its like).
 """
 
 import json

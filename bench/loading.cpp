@@ -23,6 +23,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "link/layout.h"
+#include "model/parameter_count.h"
 
 namespace {
 
@@ -40,7 +41,7 @@ model::Shape shape_of(double bytes) {
                      .head_dim = 128,
                      .ffn_hidden = 5632,
                      .vocab = 1024};
-  while (12.0 * static_cast<double>(shape.parameters()) < bytes) ++shape.layers;
+  while (12.0 * static_cast<double>(model::parameter_count(shape)) < bytes) ++shape.layers;
   return shape;
 }
 
@@ -112,7 +113,7 @@ void load(const fs::path& directory, const model::ParameterTable& table, int rea
 
 void measure(const fs::path& directory, const model::Shape& shape, int writers, int readers) {
   const model::ParameterTable table = model::parameter_table(shape);
-  const double bytes = 12.0 * static_cast<double>(shape.parameters());
+  const double bytes = 12.0 * static_cast<double>(model::parameter_count(shape));
   drop_from_cache(directory);
   const int64_t before = bytes_from_disk();
   const auto begin = std::chrono::steady_clock::now();
@@ -136,7 +137,7 @@ int main(int count, char** arguments) {
   const fs::path root = folder / base::text("loading-", ::getpid());
   try {
     const model::Shape shape = shape_of(gigabytes * 1e9);
-    std::printf("%.2f GB, %u cores\n", 12.0 * static_cast<double>(shape.parameters()) / 1e9,
+    std::printf("%.2f GB, %u cores\n", 12.0 * static_cast<double>(model::parameter_count(shape)) / 1e9,
                 std::thread::hardware_concurrency());
     std::printf("%7s %7s %10s %10s %8s\n", "writers", "readers", "seconds", "GB/s", "read");
     for (const int writers : kWriters) {

@@ -8,6 +8,8 @@
 //
 // DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without CALIBRATION and GPUS all. The second
 // times proposals as commands make them, from reading the lengths on, up to 65,536 GPUs.
+#include "plan/propose.h"
+
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 """A module includes only what the module table allows, libtorch only where the table says so, and nothing of src/
-what stands in lab/."""
+what stands in lab/. Files include each other in no circle, a header and its sources counted as one."""
 
 import re
 import sys
@@ -49,6 +49,32 @@ def include_faults(path, table, allowed):
             yield f"{place}: {own} may not include {included} (its row lists {sorted(table[own][1])})"
 
 
+def file_circles(paths):
+    """Circles of includes, each told once. A header and its sources are one: a.h, a.cpp, a_cuda.cpp."""
+    def unit(path):
+        return re.sub(r"(_cuda)?\.\w+$", "", str(path))
+
+    files = {str(path.relative_to(path.parts[0])): unit(path) for path in paths if path.suffix == ".h"}
+    uses = {}
+    for path in paths:
+        if not path.stem.endswith("_test"):
+            included = (files.get(match[2]) for match in INCLUDE.finditer(repository.read(path)))
+            uses.setdefault(unit(path), set()).update(filter(None, included))
+    done = set()
+
+    def visit(name, way):
+        if name in way:
+            if (ring := way[way.index(name):])[1:]:
+                yield "files in a circle: " + " -> ".join(ring + [name])
+        elif name not in done:
+            for other in sorted(uses.get(name, ())):
+                yield from visit(other, way + [name])
+            done.add(name)
+
+    for name in sorted(uses):
+        yield from visit(name, [])
+
+
 def main():
     table = module_table.from_cmake()
     try:
@@ -57,11 +83,14 @@ def main():
         repository.finish(1, [f"CMakeLists.txt: {error}"])
     faults = list(table_faults(table, module_table.from_docs()))
     sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "lab/*/*.h", "lab/*/*.cpp")
+    programs = repository.lab_programs()
+    sources = [path for path in sources if path.parent not in programs]
     lab = {path.parts[1] for path in sources if path.parts[0] == "lab"}
     for module in sorted({path.parts[1] for path in sources} - lab):
         faults += [f"CMakeLists.txt: {module} links {other} of lab/" for other in sorted(allowed[module] & lab)]
     for path in sources:
         faults += include_faults(path, table, allowed)
+    faults += file_circles(sources)
     repository.finish(len(sources), faults)
 
 

@@ -53,3 +53,8 @@ def finish(checked, faults):
         print("nothing was checked: is this the repository?")
     print(f"{checked} checked, {len(set(faults))} faults")
     sys.exit(1 if faults or not checked else 0)
+
+
+def lab_programs():
+    """The folders of lab/ that build themselves: programs and tests, no modules."""
+    return {path.parent for path in files("lab/*/CMakeLists.txt")}

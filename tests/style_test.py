@@ -38,7 +38,7 @@ def faults_of(path):
     if path.parts[0] == "cli":
         for match in PASSES_BY.finditer(code):
             yield f"{path}:{repository.line_of(code, match.start())}: {match.group()}: use std::cout or cli/print.h"
-    if path.parts[0] not in ("src", "lab") or is_test:
+    if path.parts[0] not in ("src", "lab") or path.parent in repository.lab_programs() or is_test:
         return
     for pattern, advice, allowed in RULES:
         if str(path) in allowed:

@@ -9,7 +9,7 @@
 // begins at the best two of these and splits and joins groups while that lowers the time of the slowest one.
 // For each set of sizes single sequences are assigned (no bucket rounds them up): the longest first, to the
 // group that then ends first among those with room; then sequences of the slowest group move, or change
-// places with another group's, while that makes it end sooner. tests/milp holds it to a bound that the
+// places with another group's, while that makes it end sooner. lab/milp holds it to a bound that the
 // program proves.
 #pragma once
 

@@ -26,6 +26,7 @@
 #include "study/rival_traits.h"
 #include "study/scenario.h"
 #include "study/simulation.h"
+#include "study/system_kinds.h"
 
 namespace {
 

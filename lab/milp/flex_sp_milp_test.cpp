@@ -204,7 +204,7 @@ TEST(FlexSpMilp, DISABLED_TwoHundredInstances) {
   std::ofstream(path)
       << "# FlexSP's stand-in beside its MILP\n\nMicro-batches of real lengths on 8 to 64 ranks, by three "
          "calibrations: the time that the local search finds over the\noptimum, where CBC proves it, else "
-         "over a bound (`tests/milp/flex_sp_milp_test.cpp`). Command: `make soak`.\n\n"
+         "over a bound (`lab/milp/flex_sp_milp_test.cpp`). Command: `make soak`.\n\n"
       << line;
 }
 

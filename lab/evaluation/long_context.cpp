@@ -1,7 +1,7 @@
 // ByteScale's comparison (arXiv 2502.21231) at contexts of 1M and 2M tokens, simulated: static context
 // parallelism, and what lanes, offloading, balance and Sluice's own planning gain step by step. A line of
 // JSON a result, appended to the file given; results that stand there already are not made again.
-// bench/long_context_page.py makes docs/long_context.md of it.
+// lab/evaluation/long_context_page.py makes docs/long_context.md of it.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iostream>
@@ -24,6 +24,7 @@
 #include "study/megatron.h"
 #include "study/scenario.h"
 #include "study/simulation.h"
+#include "study/system_kinds.h"
 
 namespace {
 

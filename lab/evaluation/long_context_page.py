@@ -1,4 +1,4 @@
-"""docs/long_context.md and its figure from bench/results/long_context.jsonl (made by bench/long_context.cpp)."""
+"""docs/long_context.md and its figure from bench/results/long_context.jsonl (made by lab/evaluation/long_context.cpp)."""
 
 import csv
 import json
@@ -6,7 +6,7 @@ import pathlib
 
 import paper_figures as figures
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 1024
 GIB = 2**30
 SCENARIOS = [("github", 2 << 20), ("github", 1 << 20), ("byted", 2 << 20), ("byted", 1 << 20)]
@@ -154,7 +154,7 @@ def main():
                 "SHARES": page.shares(), "LENGTHS": page.lengths(), "STEPS": str(len(first["times_ns"])),
                 "DEVICE": f"{first['device_bytes'] / GIB:.0f} GiB",
                 "DOCUMENTS": f"{page.rows[('byted', 0, '', 'lengths')]['documents']:,}"}
-    text = (ROOT / "bench" / "long_context_page.md").read_text()
+    text = (ROOT / "lab" / "evaluation" / "long_context_page.md").read_text()
     for name, section in sections.items():
         text = text.replace("{{" + name + "}}", section.strip())
     (ROOT / "docs" / "long_context.md").write_text(text)

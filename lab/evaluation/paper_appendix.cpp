@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/memory_cost.h"
+#include "cost/table_figures.h"
 #include "graph/build.h"
 #include "paper_case.h"
 #include "plan/mix.h"

@@ -2,7 +2,7 @@
 
     git clone https://github.com/PKU-DAIR/Hetu && git -C Hetu checkout 9e47240
     pip install numpy pulp
-    PYTHONPATH=build/python python3 bench/hetu_planner.py Hetu --calibration a800-32b --gpus 64
+    PYTHONPATH=build/python python3 lab/evaluation/hetu_planner.py Hetu --calibration a800-32b --gpus 64
 
 Theirs is what their trainer calls for a batch: `dynamic_strategy` (Algorithm 1, 100 random orders) and
 `batching_strategy` (Eq. 1 by CBC, half a second for each number of micro-batches) for each candidate, with the same
@@ -25,7 +25,7 @@ import types
 
 import sluice
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "checker"))
 
 import cost  # noqa: E402

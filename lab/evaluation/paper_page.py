@@ -1,4 +1,4 @@
-"""docs/evaluation.md and its figures from bench/results/paper.jsonl (made by bench/paper.cpp)."""
+"""docs/evaluation.md and its figures from bench/results/paper.jsonl (made by lab/evaluation/paper.cpp)."""
 
 import csv
 import json
@@ -10,7 +10,7 @@ import subprocess
 import paper_figures as figures
 import paper_reproduction as reproduction
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIGURES = ROOT / "docs" / "figures"
 WORKLOADS = {(16384, 100000): "F1", (32768, 100000): "F2", (32768, 200000): "F3"}
 RIVALS = ["megatron", "deepspeed", "hotspa"]
@@ -567,7 +567,7 @@ def main():
     results = load(ROOT / "bench" / "results" / "paper.jsonl")
     paper = published()
     rows = speed_ups(results)
-    template = (ROOT / "bench" / "paper_page.md").read_text()
+    template = (ROOT / "lab" / "evaluation" / "paper_page.md").read_text()
     steps = {len(row["times_ns"]) for systems in scenarios(results, "figure13").values() for row in systems.values() if "times_ns" in row}
     sections = {"STEPS": ", ".join(map(str, sorted(steps))),
                 "SIMULATION": "[simulation](simulation.md#what-other-systems-are-in-these-words)",

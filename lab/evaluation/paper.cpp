@@ -1,7 +1,7 @@
 // The evaluation of Hydraulis (arXiv 2412.07894, section 8 and appendices), simulated: the systems of Figures
 // 13 to 16 and Tables 1, 3 and 4 under the published calibrations, and what Figures 17 to 20 and appendix B.2
 // show (paper_appendix.cpp). A line of JSON a result, appended to the file given; results that stand there
-// already are not made again. bench/paper_page.py makes docs/evaluation.md of it.
+// already are not made again. lab/evaluation/paper_page.py makes docs/evaluation.md of it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
@@ -32,6 +32,7 @@
 #include "study/rival_traits.h"
 #include "study/scenario.h"
 #include "study/simulation.h"
+#include "study/system_kinds.h"
 #include "table_3.h"
 
 namespace {
