@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "cost/shipped.h"
 #include "plan/planner.h"
-#include "plan/proposal.h"
+#include "plan/propose.h"
 
 using namespace sluice;
 

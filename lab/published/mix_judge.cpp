@@ -26,9 +26,9 @@ int64_t share_of(int64_t ns, int64_t bubbles, int64_t end_ns) {
 // longest that they have. Whoever has one as long as a sequence already takes T more with it, others (PP − 1)
 // times what it is longer as well; the least of either are those of a run of classes, which a tree of minima
 // tells. The first empty pipeline comes after all that have sequences.
-class SchemeLoads {
+class SegmentTree {
  public:
-  SchemeLoads(const LengthTimes& times, size_t scheme, int64_t bubbles, int pipelines)
+  SegmentTree(const LengthTimes& times, size_t scheme, int64_t bubbles, int pipelines)
       : times_(&times),
         scheme_(scheme),
         bubbles_(bubbles),
@@ -148,28 +148,28 @@ class SchemeLoads {
 };
 
 // Those of the largest MaxLen first.
-std::vector<SchemeLoads> empty_loads(const plan::Mix& mix, const LengthTimes& times) {
+std::vector<SegmentTree> empty_loads(const plan::Mix& mix, const LengthTimes& times) {
   const std::span<const plan::SchemeCost> schemes = times.schemes();
-  std::vector<SchemeLoads> loads;
+  std::vector<SegmentTree> loads;
   for (size_t k = 0; k < mix.size(); ++k) {
     if (mix[k] > 0) loads.emplace_back(times, k, schemes[k].scheme().pp - 1, mix[k]);
   }
   std::ranges::stable_sort(loads, std::ranges::greater(),
-                           [&](const SchemeLoads& of) { return schemes[of.scheme()].max_len_tokens(); });
+                           [&](const SegmentTree& of) { return schemes[of.scheme()].max_len_tokens(); });
   return loads;
 }
 
 // One trial's estimate; kNever where a sequence fits nowhere, or as soon as it is not below `limit_ns`.
-int64_t trial_ns(std::vector<SchemeLoads>& loads, std::span<const int> order, int64_t limit_ns) {
-  for (SchemeLoads& of : loads) of.clear();
+int64_t trial_ns(std::vector<SegmentTree>& loads, std::span<const int> order, int64_t limit_ns) {
+  for (SegmentTree& of : loads) of.clear();
   int64_t most_ns = 0;
   for (const int index : order) {
     const auto length = static_cast<size_t>(index);
-    SchemeLoads::Found best;
-    SchemeLoads* to = nullptr;
-    for (SchemeLoads& of : loads) {
+    SegmentTree::Found best;
+    SegmentTree* to = nullptr;
+    for (SegmentTree& of : loads) {
       if (of.time_ns(length) == LengthTimes::kDoesNotFit) break;  // nor does any after it
-      const SchemeLoads::Found found = of.soonest(length, best.ns);
+      const SegmentTree::Found found = of.soonest(length, best.ns);
       if (found.ns >= best.ns) continue;
       best = found;
       to = &of;
@@ -184,7 +184,7 @@ int64_t trial_ns(std::vector<SchemeLoads>& loads, std::span<const int> order, in
 // The least of all trials; kNever where that is not below `limit_ns`.
 int64_t trials_ns(const LengthTimes& times, const plan::Mix& mix, std::span<const std::vector<int>> orders,
                   int64_t limit_ns) {
-  std::vector<SchemeLoads> loads = empty_loads(mix, times);
+  std::vector<SegmentTree> loads = empty_loads(mix, times);
   int64_t least_ns = kNever;
   for (const std::vector<int>& order : orders)
     least_ns = std::min(least_ns, trial_ns(loads, order, std::min(limit_ns, least_ns)));

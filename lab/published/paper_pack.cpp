@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/table_figures.h"
 #include "plan/bins.h"
 
 namespace sluice::published {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/rng.h"
+#include "cost/table_figures.h"
 #include "plan/test_models.h"
 
 namespace sluice::published {

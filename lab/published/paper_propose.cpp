@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/table_figures.h"
 #include "plan/batch_sample.h"
 #include "published/mix_judge.h"
 

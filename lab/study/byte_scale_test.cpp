@@ -9,6 +9,7 @@
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "study/megatron.h"
+#include "study/system_kinds.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {

@@ -13,6 +13,7 @@
 #include "study/least_work.h"
 #include "study/rival_traits.h"
 #include "study/simulation.h"
+#include "study/system_kinds.h"
 
 namespace sluice::study {
 

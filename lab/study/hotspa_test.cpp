@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "model/parameter_count.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {
@@ -80,7 +81,7 @@ TEST(HotSpa, SwitchMovesWhatARankDoesNotHold) {
   EXPECT_EQ(switch_ns(table, two, two, 8, inputs.cost), 0);
   // From replicas to halves nothing moves; back, each rank of a node gets the other half from its node.
   EXPECT_EQ(switch_ns(table, one, two, 8, inputs.cost), 0);
-  const int64_t all = options.shape.parameters();
+  const int64_t all = model::parameter_count(options.shape);
   const int64_t half_bytes = all / 2 * (options.memory.element_bytes + options.memory.accumulator_bytes);
   const int64_t ns = switch_ns(table, two, one, 8, inputs.cost);
   EXPECT_NEAR(static_cast<double>(ns), static_cast<double>(options.intra.of_bytes(half_bytes)),

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/memory_cost.h"
+#include "cost/table_figures.h"
 #include "plan/planner.h"
 #include "published/paper_plan.h"
 #include "published/paper_propose.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cost/share_cost.h"
+#include "model/parameter_count.h"
 
 namespace sluice::study {
 namespace {
@@ -106,7 +107,7 @@ int64_t measured_pass_ns(const model::Shape& shape) {
   };
   constexpr std::array<Measured, 3> kMeasured = {
       {{6'738'000'000, 629'400'000}, {13'016'000'000, 1'132'600'000}, {32'529'000'000, 2'789'000'000}}};
-  const int64_t parameters = shape.parameters();
+  const int64_t parameters = model::parameter_count(shape);
   const auto nearest = std::ranges::min_element(
       kMeasured, {}, [&](const Measured& of) { return std::abs(of.parameters - parameters); });
   return static_cast<int64_t>(static_cast<__int128>(nearest->ns) * parameters / nearest->parameters);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "config/config_file.h"
 #include "model/shape_sizes.h"
 #include "session/data.h"
 #include "session/run_planning.h"
@@ -22,7 +23,7 @@ void draw(const config::RunConfig& config, int64_t steps, Scenario& scenario) {
   session::PhasedSampler sampler = data.sampler();
   for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());
   for (const session::DataPhase& phase : data.phases) {
-    for (const int64_t length : session::sequence_lengths(phase.training.sources(), phase.sampling)) {
+    for (const int64_t length : phase.sequence_lengths()) {
       scenario.lengths.add(length);
     }
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#include "config/config_file.h"
 #include "corpus/indexed.h"
 #include "corpus/temporary_directory.h"
 #include "session/data.h"

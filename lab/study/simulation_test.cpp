@@ -8,6 +8,7 @@
 #include "session/sampling.h"
 #include "study/comparison.h"
 #include "study/sluice_system.h"
+#include "study/system_kinds.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {

@@ -50,17 +50,4 @@ class System {
   virtual SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) = 0;
 };
 
-// A system by the name that commands use.
-struct SystemKind {
-  std::string name;   // "sluice", "megatron", "deepspeed", …
-  std::string title;  // "Megatron-LM"
-  // InfeasibleError when no configuration holds the context, naming it.
-  std::unique_ptr<System> (*make)(const SystemInputs& inputs);
-};
-
-// Sluice first.
-const std::vector<SystemKind>& system_kinds();
-// InputError listing the names for another one.
-const SystemKind& system_kind(const std::string& name);
-
 }  // namespace sluice::study

@@ -1,7 +1,8 @@
+#include "base/json.h"
+
 #include <algorithm>
 
 #include "base/file.h"
-#include "base/json_fields.h"
 #include "base/utf8.h"
 
 namespace sluice::base {

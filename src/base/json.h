@@ -23,6 +23,10 @@ Json parse_json(const std::string& bytes, const std::string& name);
 Json read_json(const std::filesystem::path& path);
 void write_json(const std::filesystem::path& path, const Json& value);
 
+// The value as text, on one line or with so many spaces a level. Bytes that are not UTF-8, which paths may
+// hold, become U+FFFD.
+std::string json_text(const Json& value, int indent = -1);
+
 // InputError unless value["schema"] is `schema`.
 void require_schema(const Json& value, const std::string& schema, const std::string& name);
 

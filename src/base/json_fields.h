@@ -1,4 +1,4 @@
-// Reading figures of JSON objects within their ranges, and writing JSON as text.
+// Reading figures of JSON objects within their ranges.
 #pragma once
 
 #include <string>
@@ -8,10 +8,6 @@
 #include "base/range.h"
 
 namespace sluice::base {
-
-// The value as text, on one line or with so many spaces a level. Bytes that are not UTF-8, which paths may
-// hold, become U+FFFD.
-std::string json_text(const Json& value, int indent = -1);
 
 // Whether `value` is a number that T can hold. Reading others, the library would cut floats and wrap
 // integers.

@@ -1,6 +1,8 @@
 // Which values a figure may have, and how errors say so. Each format states its ranges once, beside its keys.
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -22,6 +24,20 @@ template <typename T>
 std::string expectation(const Range<T>& range) {
   return text(std::is_floating_point_v<T> ? "a number" : "a whole number", " from ", range.least, " to ",
               range.most);
+}
+
+// "1 to 2^40", shorter where powers of two are large.
+template <typename T>
+std::string bounds(const Range<T>& range) {
+  const auto shown = [](T bound) {
+    if constexpr (std::is_integral_v<T>) {
+      const auto next = static_cast<uint64_t>(bound) + 1;
+      if (bound >= 1 << 16 && std::has_single_bit(next - 1)) return text("2^", std::bit_width(next - 1) - 1);
+      if (bound >= 1 << 16 && std::has_single_bit(next)) return text("2^", std::bit_width(next) - 1, " - 1");
+    }
+    return text(bound);
+  };
+  return text(shown(range.least), " to ", shown(range.most));
 }
 
 // InputError unless the range holds the value; `what` names it: "cluster: nodes".

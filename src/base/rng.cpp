@@ -3,8 +3,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/feistel.h"
-
 namespace sluice::base {
 
 uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t counter) {
@@ -40,16 +38,6 @@ uint64_t Rng::below(uint64_t bound) {
     const auto product = static_cast<unsigned __int128>(bits()) * bound;
     if (static_cast<uint64_t>(product) >= threshold) return static_cast<uint64_t>(product >> 64);
   }
-}
-
-Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t stream)
-    : size_(size), seed_(seed), stream_(stream), half_bits_(feistel::half_bits_of(size)) {}
-
-uint64_t Permutation::at(uint64_t index) const {
-  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
-  return feistel::permuted(index, size_, half_bits_, [&](uint64_t round, uint64_t half) {
-    return random_bits(seed_, stream_ * feistel::kRounds + round, half) & mask;
-  });
 }
 
 }  // namespace sluice::base

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/permutation.h"
 #include "base/permutation_order.h"
 #include "base/permutation_table.h"
 

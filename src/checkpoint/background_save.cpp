@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/find.h"
 #include "link/layout.h"
 
 namespace sluice::checkpoint {
@@ -13,7 +14,7 @@ BackgroundSave::BackgroundSave(Options options)
     : options_(std::move(options)), kept_(options_.places.size(), 0), thread_([this] { work(); }) {}
 
 BackgroundSave::~BackgroundSave() {
-  parts_.close();
+  phases_.close();
   thread_.join();
 }
 
@@ -25,25 +26,25 @@ void BackgroundSave::begin(SaveInput input) {
     const std::lock_guard lock(mutex_);
     spent_ns_ = 0;
   }
-  start(Part::kSnapshot);
+  start(Phase::kSnapshot);
 }
 
-void BackgroundSave::start(Part part) {
+void BackgroundSave::start(Phase phase) {
   {
     const std::lock_guard lock(mutex_);
     done_ = false;
     failure_ = nullptr;
   }
-  part_ = part;
-  parts_.push(part);
+  phase_ = phase;
+  phases_.push(phase);
 }
 
 void BackgroundSave::work() {
-  while (const std::optional<Part> part = parts_.pop()) {
+  while (const std::optional<Phase> phase = phases_.pop()) {
     const auto begin = std::chrono::steady_clock::now();
     std::exception_ptr failure;
     try {
-      run(*part);
+      run(*phase);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -55,13 +56,13 @@ void BackgroundSave::work() {
   }
 }
 
-void BackgroundSave::run(Part part) {
-  switch (part) {
-    case Part::kNone: return;
-    case Part::kSnapshot: states_ = input_.snapshot(); return prepare();
-    case Part::kPrepare: return prepare();
-    case Part::kWrite: return write();
-    case Part::kCommit: return commit();
+void BackgroundSave::run(Phase phase) {
+  switch (phase) {
+    case Phase::kNone: return;
+    case Phase::kSnapshot: states_ = input_.snapshot(); return prepare();
+    case Phase::kPrepare: return prepare();
+    case Phase::kWrite: return write();
+    case Phase::kCommit: return commit();
   }
 }
 
@@ -188,9 +189,9 @@ void BackgroundSave::note_files(std::span<const SaveWord> words) {
 BackgroundSave::Progress BackgroundSave::next_place(Progress progress) {
   ++place_;
   if (place_ < options_.places.size()) {
-    start(Part::kPrepare);
+    start(Phase::kPrepare);
   } else {
-    part_ = Part::kNone;
+    phase_ = Phase::kNone;
   }
   return progress;
 }
@@ -201,25 +202,25 @@ BackgroundSave::Progress BackgroundSave::advance(std::span<const SaveWord> words
   if (!all_done) return Progress::kUnderWay;
   if (std::ranges::any_of(words, [](const SaveWord& word) { return word.failed != 0; })) {
     if (committed()) return next_place(Progress::kMirrorFailed);
-    part_ = Part::kNone;
+    phase_ = Phase::kNone;
     return Progress::kFailed;
   }
-  switch (part_) {
-    case Part::kNone: break;
-    case Part::kSnapshot:
-    case Part::kPrepare: start(Part::kWrite); break;
-    case Part::kWrite:
+  switch (phase_) {
+    case Phase::kNone: break;
+    case Phase::kSnapshot:
+    case Phase::kPrepare: start(Phase::kWrite); break;
+    case Phase::kWrite:
       note_files(words);
-      start(Part::kCommit);
+      start(Phase::kCommit);
       break;
-    case Part::kCommit: return next_place(committed() ? Progress::kMirrored : Progress::kCommitted);
+    case Phase::kCommit: return next_place(committed() ? Progress::kMirrored : Progress::kCommitted);
   }
   return Progress::kUnderWay;
 }
 
 void BackgroundSave::drop_mirrors() {
   SLUICE_ASSERT(committed(), "a save is dropped that is not committed");
-  part_ = Part::kNone;
+  phase_ = Phase::kNone;
 }
 
 }  // namespace sluice::checkpoint

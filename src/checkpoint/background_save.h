@@ -73,7 +73,7 @@ class BackgroundSave {
 
   // REQUIRES: !busy().
   void begin(SaveInput input);
-  bool busy() const { return part_ != Part::kNone; }
+  bool busy() const { return phase_ != Phase::kNone; }
   bool committed() const { return place_ > 0; }  // what is under way is a further place
   int64_t step() const { return input_.manifest.step; }
 
@@ -100,11 +100,11 @@ class BackgroundSave {
   int64_t shared_bytes() const { return shared_bytes_; }
 
  private:
-  enum class Part : uint8_t { kNone, kSnapshot, kPrepare, kWrite, kCommit };
+  enum class Phase : uint8_t { kNone, kSnapshot, kPrepare, kWrite, kCommit };
 
-  void start(Part part);
+  void start(Phase phase);
   void work();
-  void run(Part part);
+  void run(Phase phase);
   void prepare();
   void write();
   FileRecord keep_shared_slices();
@@ -115,7 +115,7 @@ class BackgroundSave {
   const Options options_;
   SaveInput input_;
   size_t place_ = 0;
-  Part part_ = Part::kNone;
+  Phase phase_ = Phase::kNone;
   int64_t saved_bytes_ = 0;
   int64_t shared_bytes_ = 0;
 
@@ -133,7 +133,7 @@ class BackgroundSave {
   std::vector<FileRecord> companions_;
   int64_t spent_ns_ = 0;
 
-  base::BoundedQueue<Part> parts_{1};
+  base::BoundedQueue<Phase> phases_{1};
   std::thread thread_;
 };
 

@@ -8,9 +8,11 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "checkpoint/find.h"
 #include "checkpoint/load.h"
 #include "checkpoint/test_directory.h"
 #include "link/layout.h"
+#include "model/parameter_count.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -120,7 +122,7 @@ TEST_F(SavingBehind, SavesTheStateOfItsBeginning) {
   EXPECT_EQ(exchange_until_news(), Progress::kCommitted);
   EXPECT_FALSE(ranks_[0].save->busy());
   expect_saved(root_, 7);
-  EXPECT_GT(ranks_[0].save->saved_bytes(), 3 * 4 * saved_shape().parameters());
+  EXPECT_GT(ranks_[0].save->saved_bytes(), 3 * 4 * model::parameter_count(saved_shape()));
 }
 
 TEST_F(SavingBehind, WaitsForEveryRank) {

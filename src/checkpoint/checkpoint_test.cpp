@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/rng.h"
+#include "checkpoint/find.h"
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "checkpoint/conversion.h"
+#include "checkpoint/find.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
 

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "checkpoint/conversion.h"
 #include "model/tuning.h"
 
 namespace sluice::checkpoint {

@@ -12,6 +12,7 @@
 #include "base/stream_hash.h"
 #include "base/text.h"
 #include "checkpoint/blocks.h"
+#include "checkpoint/find.h"
 #include "checkpoint/safetensors.h"
 
 namespace sluice::checkpoint {
@@ -20,28 +21,10 @@ namespace {
 using base::text;
 using storage::Location;
 
-constexpr const char* kManifestName = "manifest.json";
-
-bool committed(const Location& directory) { return (directory / kManifestName).is_file(); }
-
 // The manifest goes first: what dies half-removed is half-written, never a checkpoint with holes.
 void remove_checkpoint(const Location& directory) {
   (directory / kManifestName).remove();
   directory.remove_tree();
-}
-
-// All directories of steps, committed or not.
-std::vector<SavedStep> step_directories(const Location& root) {
-  std::vector<SavedStep> found;
-  for (const storage::Entry& entry : root.entries()) {
-    const std::optional<int64_t> step = step_of_directory(entry.name);
-    if (step && entry.is_directory) found.push_back({*step, root / entry.name});
-  }
-  std::ranges::sort(found, {}, [](const SavedStep& saved) {
-    // "step-7.previous" stands before "step-7".
-    return std::pair(saved.step, !saved.directory.filename().ends_with(kPreviousSuffix));
-  });
-  return found;
 }
 
 // Whether a checkpoint was committed less than `hours` ago; so is one whose age cannot be told.
@@ -60,12 +43,12 @@ constexpr struct {
 
 // What of a rank's slices goes into one file.
 struct FileContent {
-  enum class Part { kTrained, kShared };
+  enum class Which { kTrained, kShared };
 
-  FileContent(TensorType type, std::span<const OwnerState> buckets, Part part) : type(type) {
+  FileContent(TensorType type, std::span<const OwnerState> buckets, Which part) : type(type) {
     for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
       const OwnerState& slice = buckets[bucket];
-      const bool wanted = (slice.exp_avg != nullptr) == (part == Part::kTrained);
+      const bool wanted = (slice.exp_avg != nullptr) == (part == Which::kTrained);
       intervals.push_back(wanted ? slice.owned : base::Interval{});
       if (!wanted || slice.owned.empty()) continue;
       for (const auto& [state, values] : kStates) {
@@ -148,23 +131,6 @@ bool is_whole(const Location& location, const FileRecord& record, Trust trust) {
 
 }  // namespace
 
-std::vector<SavedStep> saved_steps(const Location& root) {
-  std::vector<SavedStep> saved;
-  for (const SavedStep& found : step_directories(root)) {
-    if (!committed(found.directory)) continue;
-    if (!saved.empty() && saved.back().step == found.step) saved.pop_back();
-    saved.push_back(found);
-  }
-  return saved;
-}
-
-std::optional<SavedStep> latest(const Location& root) {
-  const std::vector<SavedStep> saved = saved_steps(root);
-  return saved.empty() ? std::nullopt : std::optional(saved.back());
-}
-
-Location step_directory(const Location& root, int64_t step) { return root / text("step-", step); }
-
 Location prepare_save(const Location& root, int64_t step) {
   root.make_directory();
   for (const SavedStep& found : step_directories(root)) {
@@ -183,13 +149,13 @@ Location prepare_save(const Location& root, int64_t step) {
 FileRecord write_rank_file(const Location& directory, int rank, TensorType type,
                            std::span<const OwnerState> buckets) {
   const std::string name = rank_file_name(rank);
-  FileRecord record = FileContent(type, buckets, FileContent::Part::kTrained).write(directory / name);
+  FileRecord record = FileContent(type, buckets, FileContent::Which::kTrained).write(directory / name);
   record.name = name;
   return record;
 }
 
 FileRecord shared_record(TensorType type, std::span<const OwnerState> buckets) {
-  const FileContent content(type, buckets, FileContent::Part::kShared);
+  const FileContent content(type, buckets, FileContent::Which::kShared);
   if (content.tensors.empty()) return {};
   const std::string header = safetensors_header(content.tensors, content.metadata());
   base::StreamHash whole;
@@ -213,7 +179,7 @@ bool keep_shared(const Location& root, const FileRecord& record, TensorType type
   const Location directory = root / kSharedDirectory;
   if (is_whole(directory / record.name, record, trust)) return false;
   directory.make_directory();
-  FileContent(type, buckets, FileContent::Part::kShared).write(directory / record.name);
+  FileContent(type, buckets, FileContent::Which::kShared).write(directory / record.name);
   return true;
 }
 

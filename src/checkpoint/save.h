@@ -28,25 +28,11 @@ struct OwnerState {
   const void* exp_avg_sq = nullptr;  // second Adam moment
 };
 
-// A committed checkpoint.
-struct SavedStep {
-  int64_t step = 0;
-  storage::Location directory;
-};
-
-// The committed checkpoints under `root`, ascending by step; none when `root` does not exist.
-std::vector<SavedStep> saved_steps(const storage::Location& root);
-// The newest of them.
-std::optional<SavedStep> latest(const storage::Location& root);
-
 // Which checkpoints stay: the newest, and those that are young.
 struct Retention {
   int count = 2;      // at least one
   int64_t hours = 0;  // since they were committed, by the place's clock
 };
-
-// Where prepare_save puts a step.
-storage::Location step_directory(const storage::Location& root, int64_t step);
 
 // Returns the new directory of `step`. A committed checkpoint of the same step (a run that went back and
 // came here again) is set aside as step-N.previous, still found by saved_steps(), until the commit. In a

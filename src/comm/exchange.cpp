@@ -197,4 +197,24 @@ PendingPtr ExchangeCommunicator::exchange(std::span<const Message> messages) {
   return post(operation, filled);
 }
 
+namespace {
+
+class LoneCommunicator final : public ExchangeCommunicator {
+ public:
+  LoneCommunicator(const std::string& name, int rank) : ExchangeCommunicator(name, {rank}, 0) {}
+
+ private:
+  PendingPtr post(const Operation& operation, std::span<const Message> messages) override {
+    SLUICE_ASSERT(messages.empty(),
+                  base::text("communicator '", name(), "' has one member: ", operation.kind, " has no peer"));
+    return finished();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> lone_communicator(const std::string& name, int rank) {
+  return std::make_unique<LoneCommunicator>(name, rank);
+}
+
 }  // namespace sluice::comm

@@ -46,4 +46,7 @@ class ExchangeCommunicator : public Communicator {
   std::shared_ptr<StagingPool> pool_;
 };
 
+// The communicator of one member, world rank `rank`: copies at once. Every transport uses it.
+std::unique_ptr<Communicator> lone_communicator(const std::string& name, int rank);
+
 }  // namespace sluice::comm

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "comm/exchange.h"
 #include "comm/fake_world.h"
 
 namespace sluice::comm {

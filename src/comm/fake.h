@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "comm/fake_options.h"
 #include "comm/transport.h"
 
 namespace sluice::comm {
@@ -19,12 +20,6 @@ namespace sluice::comm {
 namespace fake {
 class World;
 }
-
-struct FakeOptions {
-  uint64_t seed = 1;
-  int64_t max_delay_ns = 0;             // each transfer takes uniformly 0 … this long
-  int64_t timeout_ns = 60'000'000'000;  // a wait() that lasts longer is an error
-};
 
 // Thread-safe. Transports, communicators and participants may outlive it.
 class FakeWorld {

@@ -21,8 +21,8 @@ struct Queued {
 bool sends(const Message& message) { return message.send != nullptr || message.receive == nullptr; }
 
 // The part of `operation` that part `part` of member `member` meets.
-bool meets(const Operation& operation, int member, const Part& part) {
-  return std::any_of(operation.parts.begin(), operation.parts.end(), [&](const Part& other) {
+bool meets(const Operation& operation, int member, const PostedMessage& part) {
+  return std::any_of(operation.parts.begin(), operation.parts.end(), [&](const PostedMessage& other) {
     return other.message.peer == member && other.ordinal == part.ordinal &&
            sends(other.message) != sends(part.message);
   });
@@ -121,7 +121,7 @@ class Analysis {
   }
 
   Blocker blocker_of_parts(const Queued& place) const {
-    for (const Part& part : place.operation().parts) {
+    for (const PostedMessage& part : place.operation().parts) {
       if (part.matched) continue;
       const Blocker blocker =
           before_counterpart(*place.channel, part.message.peer, [&](const OperationPtr& other) {

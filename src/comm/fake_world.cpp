@@ -79,7 +79,7 @@ std::string describe(const Channel& channel, const Operation& operation) {
   std::string what = name_of(operation.kind);
   if (operation.kind == Kind::kExchange) {
     std::vector<std::string> open;
-    for (const Part& part : operation.parts) {
+    for (const PostedMessage& part : operation.parts) {
       if (!part.matched) open.push_back(describe(channel, part.message));
     }
     if (!open.empty()) what = base::join(open, " and ");
@@ -205,7 +205,7 @@ void World::check_collective(Channel& channel, const OperationPtr& operation) {
 
 void World::check_parts(Channel& channel, Operation& operation) {
   operation.unfinished_parts = operation.parts.size();
-  for (Part& part : operation.parts) {
+  for (PostedMessage& part : operation.parts) {
     const Message& message = part.message;
     const bool sends = message.send != nullptr || message.receive == nullptr;
     const std::pair<int, int> direction =
@@ -265,13 +265,13 @@ void World::match_collective(Channel& channel) {
 }
 
 void World::match_parts(Channel& channel, const OperationPtr& sender) {
-  for (Part& part : sender->parts) {
+  for (PostedMessage& part : sender->parts) {
     if (part.matched || part.message.receive != nullptr) continue;
     const Member& peer = channel.members[static_cast<size_t>(part.message.peer)];
     if (peer.queue.empty() || peer.queue.front()->kind != Kind::kExchange) continue;
     const OperationPtr& receiver = peer.queue.front();
     const auto other =
-        std::find_if(receiver->parts.begin(), receiver->parts.end(), [&](const Part& candidate) {
+        std::find_if(receiver->parts.begin(), receiver->parts.end(), [&](const PostedMessage& candidate) {
           return candidate.message.receive != nullptr && candidate.message.peer == sender->member &&
                  candidate.ordinal == part.ordinal;
         });

@@ -14,7 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/fake.h"
+#include "comm/fake_options.h"
+#include "comm/transport.h"
 
 namespace sluice::comm::fake {
 
@@ -23,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 enum class Kind : uint8_t { kExchange, kAllGather, kAllToAll, kReduceScatter };
 
 // One message of an exchange. `ordinal`: it is the how-manieth from its sender to its receiver.
-struct Part {
+struct PostedMessage {
   Message message;
   int64_t ordinal = 0;
   bool matched = false;
@@ -35,7 +36,7 @@ struct Operation {
   int64_t position = 0;  // how many operations this member issued on the communicator before it
   bool done = false;
 
-  std::vector<Part> parts;  // exchange
+  std::vector<PostedMessage> parts;  // exchange
   size_t unfinished_parts = 0;
 
   int64_t collective = 0;  // collectives: the how-manieth on the communicator

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/exchange.h"
 
 namespace sluice::comm {
 namespace {
@@ -32,18 +31,6 @@ uint16_t narrow(float value) {
   const uint32_t quiet_nan = (bits >> 16) | 0x40U;
   return static_cast<uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? quiet_nan : rounded);
 }
-
-class LoneCommunicator final : public ExchangeCommunicator {
- public:
-  LoneCommunicator(const std::string& name, int rank) : ExchangeCommunicator(name, {rank}, 0) {}
-
- private:
-  PendingPtr post(const Operation& operation, std::span<const Message> messages) override {
-    SLUICE_ASSERT(messages.empty(),
-                  base::text("communicator '", name(), "' has one member: ", operation.kind, " has no peer"));
-    return finished();
-  }
-};
 
 }  // namespace
 
@@ -73,10 +60,6 @@ PendingPtr Communicator::send(const void* data, int64_t bytes, int peer) {
 PendingPtr Communicator::receive(void* data, int64_t bytes, int peer) {
   const Message message{.receive = data, .bytes = bytes, .peer = peer};
   return exchange({&message, 1});
-}
-
-std::unique_ptr<Communicator> lone_communicator(const std::string& name, int rank) {
-  return std::make_unique<LoneCommunicator>(name, rank);
 }
 
 void accumulate(void* destination, const void* source, int64_t count, DType dtype) {

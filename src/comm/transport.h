@@ -96,9 +96,6 @@ class Transport {
   virtual void check() {}
 };
 
-// The communicator of one member, world rank `rank`: copies at once. Every transport uses it.
-std::unique_ptr<Communicator> lone_communicator(const std::string& name, int rank);
-
 // "float32", "float64", "bfloat16".
 const char* name_of(DType dtype);
 

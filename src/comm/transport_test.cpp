@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "comm/exchange.h"
 
 namespace sluice::comm {
 namespace {

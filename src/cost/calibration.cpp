@@ -8,7 +8,9 @@
 #include "base/text.h"
 #include "cost/derived_rows.h"
 #include "cost/memory_cost.h"
+#include "cost/table_figures.h"
 #include "model/hugging_face.h"
+#include "model/program.h"
 #include "model/tuning.h"
 
 namespace sluice::cost {

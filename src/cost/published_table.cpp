@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cost/cost_model.h"
 
 namespace sluice::cost {
 
@@ -24,18 +23,6 @@ const SchemeTimes& row_of(const SchemeTable& table, const strategy::Scheme& sche
   }
   throw base::InputError(base::text("the calibration has no row for scheme ", to_text(scheme), " (it has ",
                                     base::join(known, ", "), "): leave the scheme out"));
-}
-
-int64_t util_len_tokens(const CostModel& cost, const strategy::Scheme& scheme) {
-  if (const SchemeTimes* known = cost.published(scheme)) return known->util_len_tokens;
-  const Quadratic slowest = cost.stage_times(scheme, cost.slowest_stage(scheme));
-  if (slowest.b == 0) return 0;
-  return divide_nearest((Wide{slowest.c_ns} << Quadratic::kFractionBits) * 85, Wide{slowest.b} * 15);
-}
-
-bool is_derived(const CostModel& cost, const strategy::Scheme& scheme) {
-  const SchemeTimes* known = cost.published(scheme);
-  return known != nullptr && known->derived;
 }
 
 }  // namespace sluice::cost

@@ -11,8 +11,6 @@
 
 namespace sluice::cost {
 
-class CostModel;
-
 // One row of a published table: T(l) of any one of pp equal stages on tp ranks, forward and backward
 // together, embedding and head inside.
 struct SchemeTimes {
@@ -32,11 +30,5 @@ using SchemeTable = std::map<std::pair<int, int>, SchemeTimes>;
 
 // InputError naming the scheme, and those that there are, when it has no row.
 const SchemeTimes& row_of(const SchemeTable& table, const strategy::Scheme& scheme);
-
-// The shortest micro-batch that keeps its ranks busy: the table's, otherwise where tokens take 85 % of the
-// time of the slowest stage and its constant takes the rest.
-int64_t util_len_tokens(const CostModel& cost, const strategy::Scheme& scheme);
-// Whether its times come from a row that nobody published (cost/derived_rows.h).
-bool is_derived(const CostModel& cost, const strategy::Scheme& scheme);
 
 }  // namespace sluice::cost

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cost/memory_cost.h"
+#include "cost/table_figures.h"
 #include "cost/test_model.h"
 
 namespace sluice::cost {

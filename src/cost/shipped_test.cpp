@@ -8,6 +8,7 @@
 #include "cost/analytic.h"
 #include "cost/embedded.h"
 #include "cost/memory_cost.h"
+#include "cost/table_figures.h"
 
 namespace sluice::cost {
 namespace {

@@ -141,14 +141,14 @@ class PlannedActivations {
 
   // What the lane of a cell's member has of its unit, over how many lanes that lies, and in runs of how many
   // they exchange heads.
-  struct Part {
+  struct OnLane {
     int64_t tokens = 0;
     int64_t loss_tokens = 0;  // at most
     int lanes = 1;
     int head_lanes = 1;
   };
 
-  const Activations& of(const Node& node, const Part& part) {
+  const Activations& of(const Node& node, const OnLane& part) {
     const auto pipeline = static_cast<size_t>(node.cell().pipeline);
     const strategy::Scheme& scheme = graph_.plan.pipelines[pipeline].pipeline.scheme;
     const strategy::MemoryPolicy& policy =
@@ -160,9 +160,9 @@ class PlannedActivations {
     return known_.emplace(key, own).first->second;
   }
 
-  const Part& part(const Node& node, int rank) {
+  const OnLane& part(const Node& node, int rank) {
     const auto pipeline = static_cast<size_t>(node.cell().pipeline);
-    std::vector<Part>& parts = parts_[pipeline][static_cast<size_t>(node.cell().unit)];
+    std::vector<OnLane>& parts = parts_[pipeline][static_cast<size_t>(node.cell().unit)];
     if (parts.empty()) {
       const strategy::PipelinePlan& plan = graph_.plan.pipelines[pipeline];
       const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.cell().unit)];
@@ -190,8 +190,8 @@ class PlannedActivations {
 
   const StepGraph& graph_;
   const cost::CostModel& cost_;
-  std::vector<strategy::Place> places_;                // by rank
-  std::vector<std::vector<std::vector<Part>>> parts_;  // by pipeline, unit and lane, those asked for
+  std::vector<strategy::Place> places_;                  // by rank
+  std::vector<std::vector<std::vector<OnLane>>> parts_;  // by pipeline, unit and lane, those asked for
   // By lanes of a run, too.
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
@@ -212,7 +212,7 @@ void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int 
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
     if (!is_compute_cell(node.kind)) continue;
-    const PlannedActivations::Part& part = activations.part(node, rank);
+    const PlannedActivations::OnLane& part = activations.part(node, rank);
     const Activations& of_cell = activations.of(node, part);
     if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node, part.tokens);
     const int64_t during = bytes + of_cell.working(node, part.tokens, part.loss_tokens, part.lanes);

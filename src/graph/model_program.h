@@ -15,11 +15,12 @@
 #include "cost/cost_model.h"
 #include "link/layout.h"
 #include "model/program.h"
+#include "model/purpose.h"
 #include "strategy/scheme.h"
 
 namespace sluice::graph {
 
-enum class Purpose : uint8_t { kTrain, kEvaluate };  // evaluation: pulls, forwards, scalars
+using model::Purpose;
 
 using model::Operation;
 using model::Program;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/program.h"
 
 namespace sluice::link {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "link/layout.h"
+#include "model/program.h"
 
 namespace sluice::link {
 

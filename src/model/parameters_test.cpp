@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "model/attention_kind.h"
 #include "model/end_kinds.h"
+#include "model/program.h"
 
 namespace sluice::model {
 namespace {

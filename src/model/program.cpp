@@ -140,6 +140,11 @@ Shape short_shape(const Shape& shape) {
   return result;
 }
 
+std::string tp_fault(const Shape& shape, int tp) {
+  if (tp < 1) return base::text("tp is ", tp, " but must be at least 1");
+  return Program(shape).tp_fault(tp);
+}
+
 std::string pp_fault(const Shape& shape, int pp) {
   return pp > shape.layers ? base::text(pp, " stages but the model has ", shape.layers, " layers") : "";
 }

@@ -93,6 +93,9 @@ class Program {
 // The shape with no more than two blocks of each kind: what layers are measured on.
 Shape short_shape(const Shape& shape);
 
+// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
+// it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
+std::string tp_fault(const Shape& shape, int tp);
 // Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has 8 layers"), or "".
 std::string pp_fault(const Shape& shape, int pp);
 

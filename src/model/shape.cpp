@@ -4,8 +4,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/experts_kind.h"
-#include "model/program.h"
 #include "model/shape_ranges.h"
 
 namespace sluice::model {
@@ -141,29 +139,6 @@ void validate(const Shape& shape) {
   base::require_in_range("model: cap of scores", shape.score_cap, {0.0, ranges.factor.most});
   base::require_in_range("model: cap of logits", shape.logit_cap, {0.0, ranges.factor.most});
   base::require_in_range("model: norm offset", shape.norm_offset, {0.0, 1.0});
-}
-
-std::string tp_fault(const Shape& shape, int tp) {
-  if (tp < 1) return text("tp is ", tp, " but must be at least 1");
-  return Program(shape).tp_fault(tp);
-}
-
-int64_t Shape::parameters() const {
-  int64_t all = 0;
-  const Program program(*this);
-  for (int64_t position = 0; position < program.size(); ++position) {
-    for (const Parameter& parameter : program.kind_at(position).parameters()) all += parameter.size();
-  }
-  return all;
-}
-
-int64_t Shape::active_parameters() const {
-  int64_t all = parameters();
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    const BlockType type = block_type(layer);
-    if (type.experts) all -= ExpertsKind(*this, type).unvisited();
-  }
-  return all;
 }
 
 namespace {

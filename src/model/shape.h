@@ -144,17 +144,11 @@ struct Shape {
   }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
-  int64_t parameters() const;
-  int64_t active_parameters() const;  // that a token passes: of experts those that it visits
   bool operator==(const Shape&) const = default;
 };
 
 // InputError naming the first value that makes no model (layers < 1, heads not a multiple of kv_heads, …).
 void validate(const Shape& shape);
-
-// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
-// it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
-std::string tp_fault(const Shape& shape, int tp);
 
 // Rotary inverse frequencies of head_dim/2 pairs, and the factor that multiplies cos and sin (1 except for
 // yarn and longrope), for sequences of at most `positions` tokens: longrope's depend on whether that is more

@@ -11,6 +11,7 @@ namespace sluice::model {
 
 struct ShapeSize {
   const char* name;
+  const char* meaning;
   int64_t Shape::*value;
   base::Range<int64_t> range;
   int64_t (*otherwise)(const Shape&);  // where it is not given: of those before it

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/permutation.h"
 #include "base/rng.h"
 #include "base/units.h"
 

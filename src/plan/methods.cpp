@@ -6,6 +6,7 @@
 #include "plan/bins.h"
 #include "plan/planner.h"
 #include "plan/precision.h"
+#include "plan/propose.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::plan {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/cut_stages.h"
+#include "model/program.h"
 #include "plan/relax.h"
 
 namespace sluice::plan {

@@ -137,7 +137,7 @@ class S3Sink : public Sink {
   }
 
  private:
-  struct Part {
+  struct UploadPart {
     int number = 0;
     std::vector<std::byte> bytes;
   };
@@ -157,7 +157,7 @@ class S3Sink : public Sink {
   }
 
   void upload() {
-    while (const std::optional<Part> part = parts_.pop()) {
+    while (const std::optional<UploadPart> part = parts_.pop()) {
       try {
         throw_if_failed();
         S3Response done =
@@ -206,7 +206,7 @@ class S3Sink : public Sink {
   std::mutex mutex_;  // guards the next two
   std::map<int, std::string> tags_;
   std::exception_ptr failure_;
-  base::BoundedQueue<Part> parts_{1};
+  base::BoundedQueue<UploadPart> parts_{1};
   std::vector<std::jthread> threads_;
 };
 

@@ -1,6 +1,7 @@
 #include "transport/device_transport.h"
 
 #include "base/error.h"
+#include "transport/nccl_finding.h"
 
 namespace sluice::transport {
 

@@ -15,6 +15,7 @@
 #include "transport/host_staged.h"
 #include "transport/nccl.h"
 #include "transport/nccl_api.h"
+#include "transport/nccl_finding.h"
 
 namespace sluice::transport {
 namespace {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "transport/nccl.h"
+#include "transport/nccl_finding.h"
 #endif
 
 namespace sluice::transport {

@@ -2,17 +2,11 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "comm/transport.h"
-#include "transport/device_transport.h"
+#include "transport/device_transport_options.h"
 
 namespace sluice::transport {
-
-// Why NCCL cannot be used in this process, empty when it can. Loads libnccl at the first call. Also tells it
-// to keep concurrent communicators in the order of issue (NCCL_LAUNCH_ORDER_IMPLICIT, unless set already):
-// ranks issue in one global order, and kernels that start in another could wait for each other for ever.
-std::string nccl_fault();
 
 // Joins the members of `host_world`, a host communicator of all ranks that carries unique ids. Communicators
 // are made by all members in the same order; each is NCCL's own, also that of one rank.

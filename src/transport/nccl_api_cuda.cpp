@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "transport/nccl.h"
 #include "transport/nccl_api.h"
+#include "transport/nccl_finding.h"
 
 namespace sluice::transport {
 namespace {

@@ -15,8 +15,10 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/calibration.h"
+#include "model/parameter_count.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
+#include "plan/propose.h"
 #include "published/paper_plan.h"
 
 namespace sluice::checker {
@@ -88,7 +90,7 @@ constexpr int kDegrees[] = {1, 2, 4, 8};
 
 // Devices between too small for the model and roomy.
 int64_t random_device_bytes(Rng& rng, const model::Shape& shape) {
-  return shape.parameters() * rng.between(4, 30) + skewed(rng, 28);
+  return model::parameter_count(shape) * rng.between(4, 30) + skewed(rng, 28);
 }
 
 Calibration random_calibration(Rng& rng) {

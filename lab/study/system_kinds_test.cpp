@@ -1,4 +1,4 @@
-#include "study/system.h"
+#include "study/system_kinds.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plan/proposal.h"
+#include "plan/propose.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,63 @@
+#include "comm/counted_waits.h"
+
+#include <chrono>
+#include <utility>
+
+namespace sluice::comm {
+namespace {
+
+class CountedPending final : public Pending {
+ public:
+  CountedPending(PendingPtr inner, std::shared_ptr<WaitClock> clock)
+      : inner_(std::move(inner)), clock_(std::move(clock)) {}
+
+  void wait() override {
+    const auto begin = std::chrono::steady_clock::now();
+    inner_->wait();
+    clock_->waited_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  }
+
+ private:
+  PendingPtr inner_;
+  std::shared_ptr<WaitClock> clock_;
+};
+
+class CountedCommunicator final : public Communicator {
+ public:
+  CountedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<WaitClock> clock)
+      : Communicator(inner->name(), inner->ranks(), inner->rank()),
+        inner_(std::move(inner)),
+        clock_(std::move(clock)) {}
+
+  PendingPtr all_gather(const void* send, void* receive, int64_t bytes) override {
+    return counted(inner_->all_gather(send, receive, bytes));
+  }
+  PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
+                        std::span<const int64_t> receive_bytes) override {
+    return counted(inner_->all_to_all(send, send_bytes, receive, receive_bytes));
+  }
+  PendingPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) override {
+    return counted(inner_->reduce_scatter(send, receive, count, dtype));
+  }
+  PendingPtr exchange(std::span<const Message> messages) override {
+    return counted(inner_->exchange(messages));
+  }
+
+ private:
+  PendingPtr counted(PendingPtr pending) const {
+    return std::make_unique<CountedPending>(std::move(pending), clock_);
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  std::shared_ptr<WaitClock> clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> counting_waits(std::unique_ptr<Communicator> inner,
+                                             std::shared_ptr<WaitClock> clock) {
+  if (!inner) return nullptr;
+  return std::make_unique<CountedCommunicator>(std::move(inner), std::move(clock));
+}
+
+}  // namespace sluice::comm
