@@ -20,9 +20,9 @@ int64_t weight_ppm(double weight, const std::string& name) {
   return std::llround(weight * 1e6);
 }
 
-Blend::Blend(std::vector<Part> parts) : parts_(std::move(parts)) {
+Blend::Blend(std::vector<Entry> parts) : parts_(std::move(parts)) {
   first_documents_.push_back(0);
-  for (const Part& part : parts_) {
+  for (const Entry& part : parts_) {
     first_documents_.push_back(first_documents_.back() + part.corpus->documents());
   }
 }
@@ -32,7 +32,7 @@ Blend Blend::open(const std::vector<std::pair<std::string, double>>& prefixes, I
     throw InputError(
         "no corpus is given: set data.train to [[\"PREFIX\", 1.0]], made by `sluice corpus build`");
   }
-  std::vector<Part> parts;
+  std::vector<Entry> parts;
   for (const auto& [prefix, weight] : prefixes) {
     const int64_t ppm = weight_ppm(weight, prefix);
     parts.push_back({std::make_shared<const IndexedCorpus>(prefix, options), ppm});
@@ -42,7 +42,7 @@ Blend Blend::open(const std::vector<std::pair<std::string, double>>& prefixes, I
 
 int64_t Blend::tokens() const {
   int64_t tokens = 0;
-  for (const Part& part : parts_) tokens += part.corpus->tokens();
+  for (const Entry& part : parts_) tokens += part.corpus->tokens();
   return tokens;
 }
 
@@ -60,12 +60,12 @@ int64_t Blend::length(int64_t document) const {
 
 std::vector<LengthSource> Blend::sources() const {
   std::vector<LengthSource> sources;
-  for (const Part& part : parts_) sources.push_back({part.corpus->lengths(), part.weight_ppm});
+  for (const Entry& part : parts_) sources.push_back({part.corpus->lengths(), part.weight_ppm});
   return sources;
 }
 
 void Blend::require_targets() const {
-  for (const Part& part : parts_) {
+  for (const Entry& part : parts_) {
     if (part.corpus->has_targets()) continue;
     throw InputError(text(part.corpus->prefix().string(),
                           ".mask is 0 for every token, so nothing has a loss: ",
@@ -75,7 +75,7 @@ void Blend::require_targets() const {
 
 int64_t Blend::loss_ppm() const {
   int64_t counted = 0, weights = 0;
-  for (const Part& part : parts_) {
+  for (const Entry& part : parts_) {
     counted += part.weight_ppm * part.corpus->loss_ppm() / 1'000'000;
     weights += part.weight_ppm;
   }
@@ -93,12 +93,12 @@ void Blend::read_mask(int64_t document, int64_t begin, int64_t count, uint8_t* o
 }
 
 bool Blend::has_mask() const {
-  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return part.corpus->has_mask(); });
+  return std::any_of(parts_.begin(), parts_.end(), [](const Entry& part) { return part.corpus->has_mask(); });
 }
 
 int64_t Blend::read_bytes() const {
   int64_t bytes = 0;
-  for (const Part& part : parts_) bytes += part.corpus->read_bytes();
+  for (const Entry& part : parts_) bytes += part.corpus->read_bytes();
   return bytes;
 }
 

@@ -24,17 +24,17 @@ int64_t weight_ppm(double weight, const std::string& name);
 // Thread-safe.
 class Blend {
  public:
-  struct Part {
+  struct Entry {
     std::shared_ptr<const IndexedCorpus> corpus;
     int64_t weight_ppm = 1'000'000;
   };
 
-  explicit Blend(std::vector<Part> parts);
+  explicit Blend(std::vector<Entry> parts);
 
   // Opens each [prefix, weight]. InputError as IndexedCorpus and weight_ppm, or without any.
   static Blend open(const std::vector<std::pair<std::string, double>>& prefixes, IndexedOptions options = {});
 
-  const std::vector<Part>& parts() const { return parts_; }
+  const std::vector<Entry>& parts() const { return parts_; }
   int64_t documents() const { return first_documents_.back(); }
   int64_t tokens() const;
   int64_t length(int64_t document) const;
@@ -57,7 +57,7 @@ class Blend {
   // The part of a document and its number there.
   std::pair<size_t, int64_t> locate(int64_t document) const;
 
-  std::vector<Part> parts_;
+  std::vector<Entry> parts_;
   std::vector<int64_t> first_documents_;  // of each part, and the count of all
 };
 

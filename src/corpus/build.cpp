@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "corpus/encoding.h"
 #include "corpus/indexed.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/sentencepiece_tokenizer.h"
 
 namespace sluice::corpus {

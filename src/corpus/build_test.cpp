@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "corpus/indexed.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/temporary_directory.h"
 
 namespace sluice::corpus {

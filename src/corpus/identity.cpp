@@ -27,7 +27,7 @@ std::string difference(const CorpusIdentity& then, const CorpusIdentity& now) {
 
 std::vector<CorpusIdentity> identities(const Blend& blend) {
   std::vector<CorpusIdentity> all;
-  for (const Blend::Part& part : blend.parts()) {
+  for (const Blend::Entry& part : blend.parts()) {
     const IndexedCorpus& corpus = *part.corpus;
     all.push_back({corpus.documents(), corpus.tokens(), corpus.index_hash(), corpus.content_hash()});
   }

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/permutation_table.h"
+#include "corpus/batch_source.h"
 #include "corpus/blend.h"
 
 namespace sluice::corpus {
@@ -45,38 +45,6 @@ struct SamplerOptions {
 // Whether the document of this number in its corpus belongs to the validation subset.
 bool is_held_out(int64_t document, const SamplerOptions& options);
 
-// Part of one document: positions [begin_token, begin_token + length_tokens).
-struct Sample {
-  int64_t document = 0;  // number in the blend
-  int64_t begin_token = 0;
-  int64_t length_tokens = 0;  // at least 2
-  bool operator==(const Sample&) const = default;
-};
-
-struct Batch {
-  int64_t step = 0;
-  std::vector<Sample> samples;
-  int64_t tokens = 0;
-  bool operator==(const Batch&) const = default;
-};
-
-// Where a sampler stands: all that resuming needs.
-struct SamplerState {
-  struct Cursor {
-    int64_t position = 0;     // documents passed, over all epochs
-    int64_t begin_token = 0;  // first token of the next sequence of the document at `position`
-    int64_t delivered_tokens = 0;
-    bool operator==(const Cursor&) const = default;
-  };
-  int64_t step = 0;             // of the next batch
-  uint64_t fingerprint = 0;     // of lengths, weights and options; tokens_per_step may change on resume
-  std::vector<Cursor> cursors;  // one a corpus
-  bool operator==(const SamplerState&) const = default;
-};
-
-base::Json to_json(const SamplerState& state);
-SamplerState sampler_state_from_json(const base::Json& json, const std::string& name);
-
 // What the sampler leaves out of each epoch, over all corpora of the blend.
 struct SamplerCounts {
   int64_t documents = 0;        // sampled
@@ -88,29 +56,28 @@ struct SamplerCounts {
 };
 
 // Not thread-safe; copies are independent.
-class Sampler {
+class Sampler final : public BatchSource {
  public:
   // Copies what it needs of the lengths. InputError when the context is shorter than 2, tokens_per_step
   // below 1, validation_ppm outside [0, 1000000], or a corpus has no document to sample.
   Sampler(const std::vector<LengthSource>& sources, const SamplerOptions& options);
 
   // InputError when the batch would hold more than kMostSequences: tokens_per_step is far too large then.
-  static constexpr int64_t kMostSequences = 1 << 20;
-  Batch next();
+  Batch next() override;
   // As `steps` calls of next(). Each batch begins where the one before it ended, and each epoch has an order
   // of its own, so all sequences are drawn: some 20 ns each, without reading tokens.
-  void skip(int64_t steps);
+  void skip(int64_t steps) override;
 
   // Counts from this step on: the next batch, whose number it is, begins where the corpora begin.
   // REQUIRES: no batch was drawn.
-  void begin_at(int64_t step) { step_ = step; }
+  void begin_at(int64_t step) override { step_ = step; }
 
-  SamplerState state() const;
+  SamplerState state() const override;
   // InputError, naming `where` the state came from, when it belongs to other data or options.
-  void restore(const SamplerState& state, const std::string& where = "the checkpoint");
+  void restore(const SamplerState& state, const std::string& where = "the checkpoint") override;
 
   const SamplerCounts& counts() const { return counts_; }
-  int64_t step() const { return step_; }
+  int64_t step() const override { return step_; }
   // Whole passes through each corpus so far.
   std::vector<int64_t> epochs() const;
   std::vector<int64_t> delivered_tokens() const;

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,30 +58,5 @@ class Tokenizer {
   int32_t begin_id_ = -1;
   int32_t end_id_ = -1;
 };
-
-// The file of a tokenizer: the tokenizer.json or else tokenizer.model of a folder, any other path itself.
-// InputError when the folder has neither.
-std::filesystem::path tokenizer_file(const std::filesystem::path& path);
-
-// What the tokenizer_config.json beside a SentencePiece model says of begin and end; empty where it, or the
-// file, says nothing. (For tokenizer.json its script reads that file.)
-struct ConfiguredTokens {
-  std::string begin_token;
-  std::string end_token;
-};
-ConfiguredTokens configured_tokens(const std::filesystem::path& model);
-
-// The tokenizer of a file or folder: Hugging Face's when the file's name ends in .json, else SentencePiece's.
-//
-// Documents begin with a token where the tokenizer itself puts one in front of texts: the post-processor of a
-// tokenizer.json, or add_bos_token of the tokenizer_config.json beside it. They end with the eos_token of
-// tokenizer_config.json, a SentencePiece model's own, or the first known name that is in the vocabulary.
-//
-// InputError when the file is neither, has no token to end documents with, or the child process cannot start.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path,
-                                          const TokenizerOptions& options = {});
-
-// The tokenizer's file in the folder of a corpus, where `corpus build` puts it; empty when there is none.
-std::filesystem::path tokenizer_beside(const std::filesystem::path& prefix);
 
 }  // namespace sluice::corpus

@@ -14,6 +14,7 @@
 #include "graph/build.h"
 #include "model/head_parts.h"
 #include "model/parameters.h"
+#include "model/program.h"
 #include "plan/batch_sample.h"
 #include "plan/offload.h"
 #include "plan/precision.h"

@@ -16,7 +16,7 @@ namespace sluice::session {
 // How candidates are found, chosen among and planned with.
 struct PlannerChoices {
   std::vector<strategy::Strategy> strategies;  // the candidates; empty: they are proposed
-  Method method = plan::ours();                // of proposing, too
+  MethodPtr method = plan::ours();             // of proposing, too
   int max_strategies = 8;                      // that are proposed
   int max_cp = 0;     // most lanes of their pipelines; 0: as many as the method plans
   bool share = true;  // whether these may share parameters

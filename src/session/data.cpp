@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "session/candidates.h"
 #include "session/sampling.h"
 
@@ -39,25 +40,49 @@ DataPhase open_phase(const config::DataConfig& data, int64_t first_step,
                   .sampling = sampling,
                   .validation = open_validation(data, indexed, sampling)};
   phase.training.require_targets();
+  if (!data.batches.empty()) {
+    phase.listed = std::make_shared<const corpus::BatchList>(
+        corpus::read_batch_list(data.batches, phase.training, data.context_length));
+  }
   // What no batch can be drawn with is found here.
-  corpus::Sampler(phase.training.sources(), sampling).skip(1);
+  phase.batches()->skip(1);
   return phase;
 }
 
 }  // namespace
 
+std::unique_ptr<corpus::BatchSource> DataPhase::batches() const {
+  if (listed) return std::make_unique<corpus::ListedBatches>(listed, first_step);
+  return std::make_unique<corpus::Sampler>(training.sources(), sampling);
+}
+
+std::vector<int64_t> DataPhase::sequence_lengths() const {
+  return listed ? listed->lengths() : session::sequence_lengths(training.sources(), sampling);
+}
+
+namespace {
+
+void keep_longer(const std::vector<corpus::Sample>& samples, std::optional<corpus::Sample>& longest) {
+  for (const corpus::Sample& sample : samples) {
+    if (!longest || sample.length_tokens > longest->length_tokens) longest = sample;
+  }
+}
+
+}  // namespace
+
 std::optional<corpus::Sample> longest_training(const DataPhase& phase) {
+  std::optional<corpus::Sample> longest;
+  if (phase.listed) {
+    for (const std::vector<corpus::Sample>& samples : phase.listed->steps) keep_longer(samples, longest);
+    return longest;
+  }
   return session::longest_sequence(phase.training.sources(), phase.sampling);
 }
 
 std::optional<corpus::Sample> longest_validation(const DataPhase& phase) {
   std::optional<corpus::Sample> longest;
   for (const ValidationData& set : phase.validation) {
-    for (const corpus::Batch& batch : set.batches) {
-      for (const corpus::Sample& sample : batch.samples) {
-        if (!longest || sample.length_tokens > longest->length_tokens) longest = sample;
-      }
-    }
+    for (const corpus::Batch& batch : set.batches) keep_longer(batch.samples, longest);
   }
   return longest;
 }
@@ -71,8 +96,7 @@ size_t Data::index_at(int64_t step) const {
 PhasedSampler Data::sampler() const {
   std::vector<SamplerPhase> samplers;
   for (const DataPhase& phase : phases) {
-    samplers.push_back(
-        {phase.first_step, corpus::Sampler(phase.training.sources(), phase.sampling), phase.goes_on});
+    samplers.push_back({phase.first_step, phase.batches(), phase.goes_on});
   }
   return PhasedSampler(std::move(samplers));
 }
@@ -80,7 +104,7 @@ PhasedSampler Data::sampler() const {
 std::vector<int64_t> Data::sequence_lengths() const {
   std::vector<int64_t> all;
   for (const DataPhase& phase : phases) {
-    const std::vector<int64_t> own = session::sequence_lengths(phase.training.sources(), phase.sampling);
+    const std::vector<int64_t> own = phase.sequence_lengths();
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
@@ -89,7 +113,7 @@ std::vector<int64_t> Data::sequence_lengths() const {
 std::vector<std::vector<int64_t>> Data::sample_batches(uint64_t seed) const {
   std::vector<std::vector<int64_t>> batches;
   for (const DataPhase& phase : phases) {
-    const std::vector<int64_t> lengths = session::sequence_lengths(phase.training.sources(), phase.sampling);
+    const std::vector<int64_t> lengths = phase.sequence_lengths();
     for (auto& batch : session::sample_batches(lengths, phase.sampling.tokens_per_step, seed)) {
       batches.push_back(std::move(batch));
     }
@@ -113,6 +137,24 @@ int64_t Data::loss_ppm() const {
   return most;
 }
 
+namespace {
+
+// A list that ends too soon is found before the run begins.
+void require_enough(const Data& data, int64_t steps) {
+  for (size_t i = 0; i < data.phases.size(); ++i) {
+    const DataPhase& phase = data.phases[i];
+    if (!phase.listed) continue;
+    const int64_t end = i + 1 < data.phases.size() ? std::min(steps, data.phases[i + 1].first_step) : steps;
+    const int64_t needed = end - phase.first_step;
+    if (needed <= std::ssize(phase.listed->steps)) continue;
+    throw base::InputError(base::text("[config] ", phase.listed->name, " lists ", phase.listed->steps.size(),
+                                      " steps, but data.batches is to serve ", needed,
+                                      ": list more, or lower train.steps"));
+  }
+}
+
+}  // namespace
+
 Data open_data(const config::RunConfig& config) {
   if (config.data.train.empty()) {
     throw base::InputError("[config] data.train is empty: name at least one [prefix, weight] pair");
@@ -129,6 +171,7 @@ Data open_data(const config::RunConfig& config) {
     data.phases.back().goes_on = goes_on(*before, phase.data);
     before = &phase.data;
   }
+  require_enough(data, config.train.steps);
   return data;
 }
 

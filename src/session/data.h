@@ -1,11 +1,13 @@
 // The corpora of a run: what is trained on and what is evaluated.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
+#include "corpus/batch_list.h"
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
 #include "session/phased_sampler.h"
@@ -25,7 +27,12 @@ struct DataPhase {
   bool goes_on = false;  // as SamplerPhase's
   corpus::Blend training;
   corpus::SamplerOptions sampling;
+  std::shared_ptr<const corpus::BatchList> listed;  // what training takes instead; null: it draws
   std::vector<ValidationData> validation;
+
+  std::unique_ptr<corpus::BatchSource> batches() const;
+  // Of all sequences that training meets.
+  std::vector<int64_t> sequence_lengths() const;
 };
 
 struct Data {

@@ -12,7 +12,7 @@ namespace {
 
 struct Offer {
   std::string name;
-  std::function<Method(uint64_t seed)> make;
+  std::function<MethodPtr(uint64_t seed)> make;
   bool proposes = true;
 };
 
@@ -41,14 +41,14 @@ const Offer& offer_named(const std::string& name) {
 
 }  // namespace
 
-void offer_method(const std::string& name, std::function<Method(uint64_t seed)> make, bool proposes) {
+void offer_method(const std::string& name, std::function<MethodPtr(uint64_t seed)> make, bool proposes) {
   std::erase_if(offers(), [&](const Offer& offer) { return offer.name == name; });
   offers().push_back({name, std::move(make), proposes});
 }
 
-Method method_named(const std::string& name, uint64_t seed) { return offer_named(name).make(seed); }
+MethodPtr method_named(const std::string& name, uint64_t seed) { return offer_named(name).make(seed); }
 
-Method proposing_method_named(const std::string& name, uint64_t seed) {
+MethodPtr proposing_method_named(const std::string& name, uint64_t seed) {
   const Offer& offer = offer_named(name);
   if (offer.proposes) return offer.make(seed);
   throw base::InputError(

@@ -10,15 +10,15 @@
 
 namespace sluice::session {
 
-using Method = std::shared_ptr<const plan::Method>;
+using MethodPtr = std::shared_ptr<const plan::Method>;
 
 // Offers one beside "ours": programs that compare do, before they name any; `make` takes a seed. What does
 // not propose plans batches with strategies that are given.
-void offer_method(const std::string& name, std::function<Method(uint64_t seed)> make, bool proposes);
+void offer_method(const std::string& name, std::function<MethodPtr(uint64_t seed)> make, bool proposes);
 
 // InputError listing those that there are.
-Method method_named(const std::string& name, uint64_t seed);
+MethodPtr method_named(const std::string& name, uint64_t seed);
 // The same, of those that propose.
-Method proposing_method_named(const std::string& name, uint64_t seed);
+MethodPtr proposing_method_named(const std::string& name, uint64_t seed);
 
 }  // namespace sluice::session

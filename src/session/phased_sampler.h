@@ -1,18 +1,18 @@
-// The batches of a run whose data change: one sampler a phase, each from its first step on.
+// The batches of a run whose data change: one source a phase, each from its first step on.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "corpus/sampler.h"
+#include "corpus/batch_source.h"
 
 namespace sluice::session {
 
 struct SamplerPhase {
   int64_t first_step = 0;
-  corpus::Sampler sampler;
+  std::unique_ptr<corpus::BatchSource> batches;
   bool goes_on = false;  // with the documents where the phase before it stopped; otherwise it begins its own
 };
 
@@ -21,14 +21,15 @@ class PhasedSampler {
  public:
   // Stands before step 0. REQUIRES: first steps ascend from 0.
   explicit PhasedSampler(std::vector<SamplerPhase> phases) : phases_(std::move(phases)) {}
-  explicit PhasedSampler(corpus::Sampler only)
-      : PhasedSampler(std::vector{SamplerPhase{0, std::move(only)}}) {}
+  explicit PhasedSampler(std::unique_ptr<corpus::BatchSource> only) {
+    phases_.push_back({.batches = std::move(only)});
+  }
 
-  // As corpus::Sampler. A state is that of the phase to which the step before it belongs.
+  // As corpus::BatchSource. A state is that of the phase to which the step before it belongs.
   corpus::Batch next();
   void skip(int64_t steps);
-  int64_t step() const { return phases_[phase_].sampler.step(); }
-  corpus::SamplerState state() const { return phases_[phase_].sampler.state(); }
+  int64_t step() const { return phases_[phase_].batches->step(); }
+  corpus::SamplerState state() const { return phases_[phase_].batches->state(); }
   void restore(const corpus::SamplerState& state, const std::string& where = "the checkpoint");
 
   // The phase of the batch that was last drawn.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "corpus/sampler.h"
 
 namespace sluice::session {
 namespace {
@@ -12,10 +13,16 @@ class Phases : public testing::Test {
   corpus::Sampler sampler(int64_t context, int64_t tokens, uint64_t seed = 1) const {
     return {{{lengths_}}, {.context_length = context, .tokens_per_step = tokens, .seed = seed}};
   }
+  std::unique_ptr<corpus::Sampler> drawing(int64_t context, int64_t tokens, uint64_t seed = 1) const {
+    return std::make_unique<corpus::Sampler>(sampler(context, tokens, seed));
+  }
   // A change of the context at step 4 and of the batch at step 9.
   PhasedSampler phased() const {
-    return PhasedSampler(std::vector<SamplerPhase>{
-        {0, sampler(16, 64)}, {4, sampler(64, 64, 2)}, {9, sampler(64, 256, 2), /*goes_on=*/true}});
+    std::vector<SamplerPhase> phases;
+    phases.push_back({0, drawing(16, 64)});
+    phases.push_back({4, drawing(64, 64, 2)});
+    phases.push_back({9, drawing(64, 256, 2), /*goes_on=*/true});
+    return PhasedSampler(std::move(phases));
   }
   const std::vector<int32_t> lengths_ = std::vector<int32_t>(100, 40);
 };
@@ -59,7 +66,7 @@ TEST_F(Phases, SkippingIsDrawing) {
 
 // A phase may be added where a run has stopped, with a step that is the next one.
 TEST_F(Phases, PhaseAddedAtTheNextStepIsEntered) {
-  PhasedSampler before(sampler(16, 64));
+  PhasedSampler before(drawing(16, 64));
   before.skip(4);
   PhasedSampler after = phased();
   after.restore(before.state());

@@ -28,7 +28,7 @@ bool chooses_widely(const PlannerOptions& options) {
 }
 
 // One planner a candidate, the roomiest first, under the policy that keeps the least.
-std::vector<Planner> candidates_alone(const Planner& planner, const Method& method) {
+std::vector<Planner> candidates_alone(const Planner& planner, const MethodPtr& method) {
   std::vector<Planner> planners;
   for (const strategy::Strategy& candidate : planner.options().candidates) {
     if (!method->plans_lanes() && has_lanes(candidate)) continue;
@@ -53,7 +53,7 @@ std::vector<Planner> fallbacks_of(const Planner& planner) {
     options.selection = plan::Selection::kBest;
     planners.emplace_back(std::move(options), planner.cost());
   }
-  for (const Method& method : {plan::ours(), plan::plain()}) {
+  for (const MethodPtr& method : {plan::ours(), plan::plain()}) {
     std::ranges::move(candidates_alone(planner, method), std::back_inserter(planners));
   }
   return planners;

@@ -12,6 +12,7 @@
 #include "cost/exchange.h"
 #include "cost/loss_share.h"
 #include "cost/shipped.h"
+#include "model/program.h"
 #include "session/planning_inputs.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
@@ -39,12 +40,10 @@ void check_against_model(const strategy::Strategy& candidate, const model::Shape
 // In which order a step's batch may be planned: full and a share are for all micro-batches, auto for those
 // that need it.
 std::vector<strategy::MemoryPolicy> memory_policies(const config::MemoryConfig& memory) {
-  strategy::MemoryPolicy first{.recompute = memory.recompute == "full"};
-  if (const auto share = base::parse_number(memory.offload)) {
-    first.offload_permille = static_cast<int>(std::lround(*share * 1000));
-  }
+  strategy::MemoryPolicy first{.recompute = memory.recompute == config::Recompute::kFull};
+  if (memory.offload) first.offload_permille = static_cast<int>(std::lround(*memory.offload * 1000));
   std::vector<strategy::MemoryPolicy> policies{first};
-  if (memory.recompute == "auto") policies.push_back({true, first.offload_permille});
+  if (memory.recompute == config::Recompute::kAuto) policies.push_back({true, first.offload_permille});
   return policies;
 }
 
@@ -66,11 +65,11 @@ strategy::Cluster cluster_of(const config::RunConfig& config, int ranks) {
 }
 
 cost::AnalyticMemory memory_of(const config::RunConfig& config, const strategy::Cluster& cluster) {
-  const bool wide = config.train.dtype == "float64";
+  const bool wide = config.train.dtype == config::ComputeType::kFloat64;
   return {.device_bytes = cluster.device_memory_bytes,
-          .element_bytes = wide                               ? 8
-                           : config.train.dtype == "bfloat16" ? 2
-                                                              : 4,
+          .element_bytes = wide                                                   ? 8
+                           : config.train.dtype == config::ComputeType::kBFloat16 ? 2
+                                                                                  : 4,
           .accumulator_bytes = wide ? 8 : 4,
           .owner_bytes_per_parameter = wide ? 32 : 16,
           .host_bytes = cost::host_bytes_of(cluster)};
@@ -98,7 +97,16 @@ cost::Calibration calibration_of(const config::RunConfig& config, const std::str
   return calibration;
 }
 
-Method method_of(const config::RunConfig& config) {
+plan::Selection selection_of(config::Select::Rule rule) {
+  switch (rule) {
+    case config::Select::Rule::kBest: return plan::Selection::kBest;
+    case config::Select::Rule::kCycle: return plan::Selection::kCycle;
+    case config::Select::Rule::kFixed: return plan::Selection::kFixed;
+  }
+  return plan::Selection::kBest;
+}
+
+MethodPtr method_of(const config::RunConfig& config) {
   return method_named(config.parallel.method, static_cast<uint64_t>(config.data.seed));
 }
 
@@ -121,23 +129,19 @@ PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
   PlannerChoices choices{.strategies = configured_strategies(config, world_size),
                          .method = method_of(config),
                          .policies = memory_policies(config.memory),
-                         .hides_offload = config.memory.offload == "auto",
+                         .hides_offload = !config.memory.offload,
                          .offload_saves_lanes = !is_local(config.cluster),
                          .exchanges = cost::parse_exchange_set(parallel.exchange)};
   choices.max_cp = choices.method->plans_lanes() ? parallel.max_cp : 1;
   choices.share = parallel.share;
-  if (parallel.select == "cycle") {
-    choices.selection = plan::Selection::kCycle;
-  } else if (parallel.select != "best") {
-    choices.selection = plan::Selection::kFixed;
-    choices.fixed_candidate = static_cast<int>(*base::parse_integer(parallel.select));
-  }
+  choices.selection = selection_of(parallel.select.rule);
+  choices.fixed_candidate = parallel.select.candidate;
   return choices;
 }
 
 cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost) {
   cost::CostModel::Options options = cost::with_loss_share(cost.options(), data.loss_ppm());
-  if (config.parallel.stages == "time") {
+  if (config.parallel.stages == config::StageCut::kTime) {
     const std::vector<int64_t> lengths = data.sequence_lengths();
     if (!lengths.empty()) options = cost::cut_by_time(std::move(options), lengths);
   }

@@ -1,4 +1,4 @@
-#include "corpus/tokenizer.h"
+#include "corpus/load_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/sentencepiece_tokenizer.h"
 #include "corpus/temporary_directory.h"
 #include "corpus/utf8.h"
@@ -23,7 +24,8 @@ const std::filesystem::path kScripts = std::filesystem::path(SLUICE_SOURCE_DIR) 
 
 std::string model_of_this_file() {
   SentencePieceTrainer trainer(1'000'000);
-  trainer.add(base::read_file(std::filesystem::path(SLUICE_SOURCE_DIR) / "src/corpus/tokenizer_test.cpp"));
+  trainer.add(
+      base::read_file(std::filesystem::path(SLUICE_SOURCE_DIR) / "src/corpus/load_tokenizer_test.cpp"));
   return trainer.train(512);
 }
 
