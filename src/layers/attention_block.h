@@ -13,6 +13,7 @@
 #include "layers/micro_batch_layout.h"
 #include "layers/parameters.h"
 #include "layers/part.h"
+#include "layers/site.h"
 
 namespace sluice::layers {
 
@@ -32,7 +33,7 @@ struct AttentionDeferred {
   at::Tensor dqkv_TP;
   at::Tensor a_TQ;  // input of the output matrix
   at::Tensor dy_SH;
-  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+  at::Tensor dy_TH;                  // dy gathered, while it is at hand; else undefined and gathered again
   std::vector<NarrowRows> qkv, out;  // of the matrices' adapters
 };
 

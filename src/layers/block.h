@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "layers/operation.h"
+#include "layers/site.h"
 
 namespace sluice::layers {
 

@@ -2,9 +2,24 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "layers/head.h"
+#include "model/program.h"
 
 namespace sluice::layers {
+
+namespace {
+
+// Logits stay in the processor's caches between softmax and products. On a GPU each chunk reads and writes
+// the output matrix's gradient once more: 4,096 rows of a vocabulary of 128K make that a 24th of the
+// products' time.
+constexpr int64_t kCpuLogitsBytes = int64_t{8} << 20;
+constexpr int64_t kGpuLogitsBytes = int64_t{1} << 30;
+
+}  // namespace
+
+int64_t default_logits_chunk_bytes(const at::Device& device) {
+  return device.is_cpu() ? kCpuLogitsBytes : kGpuLogitsBytes;
+}
+
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like) {
   const std::string fault = model::tp_fault(shape, parallel.tp);

@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 
 #include "layers/lane_channel.h"
+#include "layers/loss.h"
 #include "layers/tensor_parallel.h"
 #include "model/shape.h"
 #include "ops/rotary.h"
@@ -21,6 +23,7 @@ struct LayerContext {
   model::BlockType type;           // of these layers
   ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
   ops::RotaryTable window_rotary;  // of those with one
+  std::shared_ptr<const Loss> loss = cross_entropy();  // of training
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
   // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.
@@ -39,5 +42,8 @@ struct LayerContext {
 // model::tp_fault's text when tp cannot cut the shape.
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like);
+
+// What the logits of one chunk of rows should take of a device.
+int64_t default_logits_chunk_bytes(const at::Device& device);
 
 }  // namespace sluice::layers

@@ -20,12 +20,6 @@
 namespace sluice::layers {
 namespace {
 
-// Logits stay in the processor's caches between softmax and products. On a GPU each chunk reads and writes
-// the output matrix's gradient once more: 4,096 rows of a vocabulary of 128K make that a 24th of the
-// products' time.
-constexpr int64_t kCpuLogitsBytes = int64_t{8} << 20;
-constexpr int64_t kGpuLogitsBytes = int64_t{1} << 30;
-
 at::Tensor on_device(const std::vector<int64_t>& values, const at::Device& device) {
   const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
   std::copy(values.begin(), values.end(), host.mutable_data_ptr<int64_t>());
@@ -119,10 +113,6 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
   return {on_device(own, device), own_rows, on_device(places, device), on_device(targets, device)};
 }
 
-int64_t default_logits_chunk_bytes(const at::Device& device) {
-  return device.is_cpu() ? kCpuLogitsBytes : kGpuLogitsBytes;
-}
-
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
   const int64_t width = (context.shape.vocab + context.parallel.tp - 1) / context.parallel.tp;
@@ -143,10 +133,13 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   for_each_chunk(context, x_SH, targets, [&](const at::Tensor& place_C, const at::Tensor& target_C) {
     const at::Tensor y_CH = y_GH.index_select(0, place_C);
     const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
-    loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
+    const RowLosses losses = context.loss->of(softmax.whole_C3);
+    loss_sum.add_(losses.reported_R.sum());
     const at::Tensor dlogits_CV =
         ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
                                     weights.vocabulary.begin, x_SH.scalar_type());
+    ops::scale_cross_entropy_gradient(dlogits_CV, losses.softmax_R, losses.target_R, target_C,
+                                      weights.vocabulary.begin);
     if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
     dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
     if (gradients.output_VH.defined()) ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);

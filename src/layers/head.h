@@ -32,25 +32,23 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
                 const at::Device& device);
 
 struct HeadResult {
-  at::Tensor loss_sum;  // of token losses, a double on the layers' device; the same on every TP rank: count
-                        // it once
-  at::Tensor dx_SH;     // gradient of loss_sum
+  at::Tensor loss_sum;  // of RowLosses::reported_R, a double on the layers' device; the same on every TP
+                        // rank: count it once
+  at::Tensor dx_SH;  // gradient of loss_sum
 };
 
-// One pass: loss, gradient of x, and gradients of the final norm and the output matrix added to `gradients`.
+// One pass: the context's loss, gradient of x, and gradients of the final norm and the output matrix added to
+// `gradients`.
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
                                  const at::Tensor& x_SH, const Targets& targets,
                                  const HeadParameters& gradients);
 
-// The loss sum alone (evaluation), likewise.
+// The sum of the cross-entropy alone (evaluation), likewise.
 at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                      const Targets& targets);
 
 // All logits [rows, vocabulary], float or wider, for tests and parity checks. REQUIRES: tp = 1.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH);
-
-// What the logits of one chunk of rows should take of a device.
-int64_t default_logits_chunk_bytes(const at::Device& device);
 
 // The rows of one chunk: as many as keep a rank's logits within context.logits_chunk_bytes, at least 64.
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes);

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
 #include "ops/tensor_memory.h"

@@ -10,6 +10,7 @@
 #include "layers/context.h"
 #include "layers/parameters.h"
 #include "layers/part.h"
+#include "layers/site.h"
 
 namespace sluice::layers {
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "comm/fake.h"
 #include "layers/head.h"
+#include "layers/make_operation.h"
 #include "layers/memory.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
@@ -43,6 +44,7 @@ struct Case {
   std::vector<int64_t> lengths;
   at::ScalarType dtype = at::kDouble;
   int64_t logits_chunk_bytes = 0;  // 0: the default
+  double z_loss = 0.0;
   Activations activations = Activations::kKeep;
   double lse_error = 0.0;  // falsifies what a forward saved of attention
   at::Device device = at::kCPU;
@@ -258,16 +260,17 @@ Outcome run_twin(const Case& c, const Data& data) {
   for (const at::Tensor& flat : data.flats) {
     leaves.push_back(flat.to(at::kDouble).clone().requires_grad_(true));
   }
-  at::Tensor loss = at::zeros({}, at::kDouble);
+  at::Tensor loss = at::zeros({}, at::kDouble), z_loss = at::zeros({}, at::kDouble);
   const at::Tensor ids = at::tensor(data.ids, at::kLong), targets = at::tensor(data.targets, at::kLong);
   int64_t begin = 0;
   for (const int64_t length : c.lengths) {
     const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length));
-    loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), targets.narrow(0, begin, length), {},
-                                  at::Reduction::Sum, -1);
+    const at::Tensor own = targets.narrow(0, begin, length);
+    loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), own, {}, at::Reduction::Sum, -1);
+    z_loss = z_loss + (at::logsumexp(logits, 1).square() * own.ge(0)).sum();
     begin += length;
   }
-  return {loss.item<double>(), torch::autograd::grad({loss}, leaves)};
+  return {loss.item<double>(), torch::autograd::grad({loss + c.z_loss * z_loss}, leaves)};
 }
 
 // ---- The layers ----
@@ -320,6 +323,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype).device(c.device));
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
+  context.loss = with_z_loss(c.z_loss);
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
   const MicroBatchLayout layout = micro_batch_layout(pieces, tp, c.device);
@@ -436,6 +440,19 @@ TEST(Model, OneRankEqualsAutogradOfUnpackedSequences) {
     const Case c{small_shape(12, 4, tied), {5, 1, 9, 17}};
     const Data data = random_data(c);
     expect_equal(c, run_layers(c, data, 1), run_twin(c, data), 1e-12);
+  }
+}
+
+// Also where logits have a cap, and where each chunk has few rows.
+TEST(Model, ZLossEqualsAutogradUnderTensorParallelism) {
+  for (const double cap : {0.0, 3.0}) {
+    Case c{small_shape(12, 4, false), {5, 1, 9, 17}};
+    c.z_loss = 0.3;
+    c.logits_chunk_bytes = 1;
+    c.shape.logit_cap = cap;
+    const Data data = random_data(c);
+    const Outcome expected = run_twin(c, data);
+    for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), expected, 1e-12);
   }
 }
 

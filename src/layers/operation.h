@@ -13,8 +13,7 @@
 #include "layers/context.h"
 #include "layers/head.h"
 #include "layers/micro_batch_layout.h"
-#include "layers/parameters.h"
-#include "model/parameters.h"
+#include "model/purpose.h"
 
 namespace sluice::layers {
 
@@ -48,7 +47,7 @@ struct Flow {
   at::Tensor loss_sum;       // left by the head: a double on the device, the same on every TP rank
 };
 
-enum class Purpose : uint8_t { kTrain, kEvaluate };  // evaluation keeps nothing and has no gradients
+using model::Purpose;
 
 class Operation {
  public:
@@ -73,26 +72,5 @@ class Operation {
   // B and W at once: the same sums with less memory.
   virtual void backward(Flow& flow, StatePtr saved) const = 0;
 };
-
-// Where an operation is made.
-struct Site {
-  const LayerContext& context;
-  const model::ParameterTable& table;
-  int64_t position;
-  const FlatShards& weights;
-  const FlatShards& gradients;
-
-  OperationShards own_weights() const { return shards(weights, OperationShards::Of::kWeights); }
-  OperationShards own_gradients() const { return shards(gradients, OperationShards::Of::kGradients); }
-  OperationShards shards(const FlatShards& flats, OperationShards::Of of) const {
-    return {table, position, flats, of, context.parallel.tp, context.parallel.t};
-  }
-};
-
-// The operation at a position of the program, with views into the shards of its buckets. `context` outlives
-// it. Where `gradients` is empty it serves evaluation only.
-std::unique_ptr<Operation> make_operation(const LayerContext& context, const model::ParameterTable& table,
-                                          int64_t position, const FlatShards& weights,
-                                          const FlatShards& gradients);
 
 }  // namespace sluice::layers

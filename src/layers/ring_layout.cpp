@@ -9,13 +9,13 @@ namespace sluice::layers {
 namespace {
 
 // A piece with its rows in the micro-batch or block.
-struct Placed {
+struct PlacedPiece {
   PieceSpan piece;
   base::Interval rows;
 };
 
-std::vector<Placed> shared_in_micro_batch(const std::vector<PieceSpan>& pieces) {
-  std::vector<Placed> placed;
+std::vector<PlacedPiece> shared_in_micro_batch(const std::vector<PieceSpan>& pieces) {
+  std::vector<PlacedPiece> placed;
   int64_t row = 0;
   for (const PieceSpan& piece : pieces) {
     if (piece.shared >= 0) placed.push_back({piece, {row, row + piece.length}});
@@ -24,8 +24,8 @@ std::vector<Placed> shared_in_micro_batch(const std::vector<PieceSpan>& pieces) 
   return placed;
 }
 
-std::vector<Placed> shared_in_block(const std::vector<PieceSpan>& pieces) {
-  std::vector<Placed> placed;
+std::vector<PlacedPiece> shared_in_block(const std::vector<PieceSpan>& pieces) {
+  std::vector<PlacedPiece> placed;
   int64_t row = 0;
   for (const PieceSpan& piece : pieces) {
     if (piece.shared < 0) continue;
@@ -36,7 +36,7 @@ std::vector<Placed> shared_in_block(const std::vector<PieceSpan>& pieces) {
 }
 
 // The block's rows before the piece in its sequence: they lie end to end.
-base::Interval seen_by(const PieceSpan& queries, const std::vector<Placed>& block) {
+base::Interval seen_by(const PieceSpan& queries, const std::vector<PlacedPiece>& block) {
   base::Interval keys;
   for (const auto& [piece, rows] : block) {
     if (piece.shared != queries.shared || piece.begin + piece.length > queries.begin) continue;
@@ -46,8 +46,8 @@ base::Interval seen_by(const PieceSpan& queries, const std::vector<Placed>& bloc
   return keys;
 }
 
-std::vector<ops::AttentionBlock> attention_blocks(const std::vector<Placed>& own,
-                                                  const std::vector<Placed>& block) {
+std::vector<ops::AttentionBlock> attention_blocks(const std::vector<PlacedPiece>& own,
+                                                  const std::vector<PlacedPiece>& block) {
   std::vector<ops::AttentionBlock> blocks;
   for (const auto& [piece, rows] : own) {
     const base::Interval keys = seen_by(piece, block);
@@ -73,13 +73,13 @@ RingLayout ring_layout(const RingSpans& ring) {
                     .lane = ring.lane,
                     .next = ring.member_after(1),
                     .previous = ring.member_after(lanes - 1)};
-  std::vector<std::vector<Placed>> blocks;
+  std::vector<std::vector<PlacedPiece>> blocks;
   for (const std::vector<PieceSpan>& pieces : ring.lanes) {
     blocks.push_back(shared_in_block(pieces));
     layout.block_rows.push_back(blocks.back().empty() ? 0 : blocks.back().back().rows.end);
   }
   const auto own = shared_in_micro_batch(ring.lanes[static_cast<size_t>(ring.lane)]);
-  for (const Placed& placed : own) {
+  for (const PlacedPiece& placed : own) {
     if (!layout.own_rows.empty() && layout.own_rows.back().end == placed.rows.begin) {
       layout.own_rows.back().end = placed.rows.end;
     } else {

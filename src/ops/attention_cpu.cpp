@@ -46,12 +46,12 @@ struct Sight {
 };
 
 // A sequence's or block's rows.
-struct Part {
+struct Reach {
   base::Interval queries;
   base::Interval keys;
   Sight sight;
 };
-using Parts = std::vector<Part>;
+using Parts = std::vector<Reach>;
 
 // Wider than any sequence.
 constexpr int64_t kUnbounded = int64_t{1} << 40;
@@ -70,7 +70,7 @@ Parts next_parts(std::span<const AttentionBlock>& blocks, int64_t window) {
   Parts parts;
   const auto meets = [](base::Interval a, base::Interval b) { return !base::intersect(a, b).empty(); };
   for (const AttentionBlock& block : blocks) {
-    const bool shares = std::ranges::any_of(parts, [&](const Part& part) {
+    const bool shares = std::ranges::any_of(parts, [&](const Reach& part) {
       return meets(part.queries, block.queries) || meets(part.keys, block.keys);
     });
     if (shares) break;
@@ -98,7 +98,7 @@ struct Sizes {
         key_heads(input.k_TKD.size(1)),
         group(heads / key_heads),
         dimensions(input.q_TND.size(2)) {
-    for (const Part& part : parts) {
+    for (const Reach& part : parts) {
       most_tokens = std::max(most_tokens, part.queries.size());
       most_keys = std::max(most_keys, part.keys.size());
     }
@@ -130,7 +130,7 @@ void for_each_task(const Parts& parts, int64_t key_heads, MakeWorker make_worker
   at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), tasks), 1, [&](int64_t, int64_t) {
     auto worker = make_worker();
     for (int64_t i = next++; i < tasks; i = next++) {
-      const Part& part = parts[static_cast<size_t>(i / key_heads)];
+      const Reach& part = parts[static_cast<size_t>(i / key_heads)];
       worker.run(HeadTask{part.queries, part.keys, part.sight, i % key_heads});
     }
   });

@@ -4,7 +4,7 @@
 // the threads nor on how sequences are packed.
 #pragma once
 
-#include "ops/attention.h"
+#include "ops/attention_input.h"
 
 namespace sluice::ops::cpu {
 

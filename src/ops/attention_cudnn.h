@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "ops/attention.h"
+#include "ops/attention_input.h"
 
 namespace sluice::ops::cudnn {
 

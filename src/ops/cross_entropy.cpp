@@ -9,7 +9,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <limits>
@@ -159,6 +161,23 @@ at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor&
   AT_DISPATCH_FLOATING_TYPES(logits_RV.scalar_type(), "cross_entropy_gradient",
                              [&] { fused_gradient<scalar_t>(logits_RV, factor_R, target_R, begin); });
   return logits_RV.to(dtype);
+}
+
+// softmax_R · (softmax − [target]) + (softmax_R − factor_R) · [target].
+void scale_cross_entropy_gradient(const at::Tensor& dlogits_RV, const at::Tensor& softmax_R,
+                                  const at::Tensor& factor_R, const at::Tensor& target_R, int64_t begin) {
+  if (!softmax_R.defined() && !factor_R.defined()) return;
+  const at::Tensor& given_R = softmax_R.defined() ? softmax_R : factor_R;
+  const auto or_one = [&](const at::Tensor& factor) {
+    return factor.defined() ? factor : at::ones_like(given_R);
+  };
+  const at::Tensor rest_R = or_one(softmax_R) - or_one(factor_R);
+  if (softmax_R.defined()) dlogits_RV.mul_(softmax_R.unsqueeze(1));
+  const at::Tensor column_R = target_R - begin;
+  const at::Tensor here_R = column_R.ge(0).logical_and(column_R.lt(dlogits_RV.size(1)));
+  const at::Tensor added_R = at::where(here_R, rest_R, at::zeros_like(rest_R));
+  dlogits_RV.scatter_add_(1, column_R.clamp(0, dlogits_RV.size(1) - 1).unsqueeze(1),
+                          added_R.to(dlogits_RV.scalar_type()).unsqueeze(1));
 }
 
 }  // namespace sluice::ops

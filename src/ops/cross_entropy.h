@@ -36,6 +36,11 @@ at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor&
                                   const at::Tensor& whole_R3, const at::Tensor& target_R, int64_t begin,
                                   at::ScalarType dtype);
 
+// Makes of that gradient, in place, softmax_R · softmax − factor_R · [column is the target]; what is
+// undefined is one.
+void scale_cross_entropy_gradient(const at::Tensor& dlogits_RV, const at::Tensor& softmax_R,
+                                  const at::Tensor& factor_R, const at::Tensor& target_R, int64_t begin);
+
 namespace aten {
 at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin);
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& shard_R3,

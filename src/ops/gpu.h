@@ -5,9 +5,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/attention.h"
-#include "ops/norm.h"
-#include "ops/rotary.h"
+#include "ops/attention_input.h"
+#include "ops/rms_norm_result.h"
+#include "ops/rotary_table.h"
 
 namespace sluice::ops::gpu {
 

@@ -3,19 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/rms_norm_result.h"
+
 namespace sluice::ops {
 
-// Statistics are float (double for double); T rows of width H.
-struct RmsNorm {
-  at::Tensor y_TH;           // x · inverse_rms · (offset + weight), in x's type
-  at::Tensor inverse_rms_T;  // 1 / sqrt(mean(x²) + eps)
-};
 RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset = 0);
-
-struct RmsNormGradient {
-  at::Tensor dx_TH;
-  at::Tensor y_TH;  // the forward's result again, for weight gradients that want it as their input
-};
 
 // The gradient of x, plus `residual_TH` (same shape as x, or undefined: nothing is added): the gradient that
 // bypasses the norm. Adds the weight's gradient into dweight_H, whose type may be wider than x's, unless it

@@ -6,20 +6,13 @@
 
 #include <span>
 
-namespace sluice::ops {
+#include "ops/rotary_table.h"
 
-// Cosines and sines of positions 0 … P-1 for D/2 frequencies, times the attention scale; computed in
-// double, held in float (double for double).
-struct RotaryTable {
-  at::Tensor cos_PD;  // [P, D/2]
-  at::Tensor sin_PD;  // [P, D/2]
-};
+namespace sluice::ops {
 
 // `like` gives device and compute type.
 RotaryTable rotary_table(std::span<const double> inverse_frequencies, double attention_scale,
                          int64_t positions, const at::TensorOptions& like);
-
-enum class Rotation { kForward, kBackward };
 
 // Rotates x_TND in place by the angles of each row's position; kBackward applies the transpose, which takes
 // gradients of the rotated values to gradients of the unrotated.

@@ -1,0 +1,94 @@
+#include "layers/make_operation.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "layers/block.h"
+#include "layers/embedding.h"
+#include "layers/head.h"
+#include "model/block_kind.h"
+#include "model/end_kinds.h"
+
+namespace sluice::layers {
+namespace {
+
+class EmbeddingOperation final : public Operation {
+ public:
+  explicit EmbeddingOperation(const Site& site)
+      : context_(site.context),
+        weights_(embedding_parameters(site.own_weights())),
+        gradients_(embedding_parameters(site.own_gradients())) {}
+
+  StatePtr forward(Flow& flow, Purpose) const override {
+    flow.activation_SH = embedding_forward(context_, weights_, flow.id_T);
+    return nullptr;
+  }
+  StatePtr backward_input(Flow& flow, StatePtr) const override {
+    if (gradients_.table_VH.defined()) embedding_backward(context_, flow.id_T, flow.gradient_SH, gradients_);
+    flow.gradient_SH = at::Tensor();
+    return nullptr;
+  }
+  void backward(Flow& flow, StatePtr saved) const override { backward_input(flow, std::move(saved)); }
+
+ private:
+  const LayerContext& context_;
+  EmbeddingParameters weights_, gradients_;
+};
+
+class HeadOperation final : public Operation {
+ public:
+  explicit HeadOperation(const Site& site)
+      : context_(site.context),
+        weights_(head_parameters(site.own_weights())),
+        gradients_(head_parameters(site.own_gradients())) {}
+
+  StatePtr forward(Flow& flow, Purpose purpose) const override {
+    if (purpose == Purpose::kTrain) {
+      HeadResult result =
+          head_forward_backward(context_, weights_, flow.activation_SH, flow.targets, gradients_);
+      flow.loss_sum = std::move(result.loss_sum);
+      flow.gradient_SH = std::move(result.dx_SH);
+    } else {
+      flow.loss_sum = head_loss(context_, weights_, flow.activation_SH, flow.targets);
+    }
+    flow.activation_SH = at::Tensor();
+    return nullptr;
+  }
+  StatePtr backward_input(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
+  void backward(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
+
+ private:
+  const LayerContext& context_;
+  HeadParameters weights_, gradients_;
+};
+
+template <typename Kind>
+std::unique_ptr<Operation> make(const Site& site) {
+  return std::make_unique<Kind>(site);
+}
+
+// Who computes which kind (model/kind.h).
+constexpr struct {
+  std::string_view kind;
+  std::unique_ptr<Operation> (*make)(const Site& site);
+} kRegistry[] = {
+    {model::EmbeddingKind::kName, make<EmbeddingOperation>},
+    {model::BlockKind::kName, make_block},
+    {model::HeadKind::kName, make<HeadOperation>},
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_operation(const LayerContext& context, const model::ParameterTable& table,
+                                          int64_t position, const FlatShards& weights,
+                                          const FlatShards& gradients) {
+  const std::string_view kind = table.program.kind_at(position).name();
+  const auto* const found = std::ranges::find(kRegistry, kind, [](const auto& entry) { return entry.kind; });
+  SLUICE_ASSERT(found != std::end(kRegistry), base::text("nothing computes operations of kind ", kind));
+  return found->make({context, table, position, weights, gradients});
+}
+
+}  // namespace sluice::layers

@@ -1,0 +1,17 @@
+// Who computes the kinds of model/kind.h.
+#pragma once
+
+#include <memory>
+
+#include "layers/operation.h"
+#include "layers/site.h"
+
+namespace sluice::layers {
+
+// The operation at a position of the program, with views into the shards of its buckets. `context` outlives
+// it. Where `gradients` is empty it serves evaluation only.
+std::unique_ptr<Operation> make_operation(const LayerContext& context, const model::ParameterTable& table,
+                                          int64_t position, const FlatShards& weights,
+                                          const FlatShards& gradients);
+
+}  // namespace sluice::layers

@@ -1,0 +1,27 @@
+// Where in a model, and from which shards, an operation is made.
+#pragma once
+
+#include <cstdint>
+
+#include "layers/context.h"
+#include "layers/parameters.h"
+#include "model/parameters.h"
+
+namespace sluice::layers {
+
+// Where an operation is made.
+struct Site {
+  const LayerContext& context;
+  const model::ParameterTable& table;
+  int64_t position;
+  const FlatShards& weights;
+  const FlatShards& gradients;
+
+  OperationShards own_weights() const { return shards(weights, OperationShards::Of::kWeights); }
+  OperationShards own_gradients() const { return shards(gradients, OperationShards::Of::kGradients); }
+  OperationShards shards(const FlatShards& flats, OperationShards::Of of) const {
+    return {table, position, flats, of, context.parallel.tp, context.parallel.t};
+  }
+};
+
+}  // namespace sluice::layers
