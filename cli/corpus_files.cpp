@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/tokenizers.h"
 #include "corpus/indexed.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/merge.h"
 
 namespace sluice::cli {

@@ -15,6 +15,7 @@
 #include "profile/machine.h"
 #include "storage/s3_store.h"
 #include "transport/device_transport.h"
+#include "transport/nccl_finding.h"
 
 namespace sluice::cli {
 

@@ -7,10 +7,13 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
+#include "checkpoint/find.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/number.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
+#include "model/parameter_count.h"
 #include "model/tuning.h"
 #include "train/checkpoints.h"
 
@@ -38,8 +41,8 @@ std::optional<config::RunConfig> run_of(const checkpoint::Checkpoint& checkpoint
 
 void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
-  const int64_t whole = model::untuned(manifest.shape).parameters();
-  const int64_t parameters = options.adapters ? manifest.shape.parameters() - whole : whole;
+  const int64_t whole = model::parameter_count(model::untuned(manifest.shape));
+  const int64_t parameters = options.adapters ? model::parameter_count(manifest.shape) - whole : whole;
   if (options.json) {
     const base::Json json = {
         {"folder", options.out.string()}, {"checkpoint", checkpoint.directory().string()},
@@ -55,7 +58,8 @@ void print(const Options& options, const checkpoint::Checkpoint& checkpoint) {
 }
 
 void run(const Options& options) {
-  const std::unique_ptr<checkpoint::Checkpoint> opened = train::open_newest_whole(locate(options.checkpoint));
+  const std::unique_ptr<checkpoint::Checkpoint> opened =
+      checkpoint::open_newest_whole(locate(options.checkpoint));
   checkpoint::Checkpoint& checkpoint = *opened;
   checkpoint::ExportOptions exported;
   exported.type =

@@ -5,10 +5,12 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
+#include "checkpoint/find.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "cli/command.h"
+#include "model/parameter_count.h"
 
 namespace sluice::cli {
 
@@ -33,7 +35,7 @@ void run(const Options& options) {
   const int64_t step = checkpoint::step_of_directory(directory).value_or(0);
   if (options.json) {
     const base::Json json = {{"checkpoint", directory.string()},
-                             {"parameters", model.shape().parameters()},
+                             {"parameters", model::parameter_count(model.shape())},
                              {"dtype", checkpoint::config_name(model.type())},
                              {"step", step},
                              {"optimizer", training}};
@@ -41,7 +43,7 @@ void run(const Options& options) {
     return;
   }
   std::cout << base::text(
-      directory.string(), ": ", base::human_count(model.shape().parameters()), " parameters of ",
+      directory.string(), ": ", base::human_count(model::parameter_count(model.shape())), " parameters of ",
       checkpoint::config_name(model.type()),
       training ? base::text(" with the optimiser's state after ", base::human_count(step, "step", "steps"))
                : "",

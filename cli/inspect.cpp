@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "checkpoint/save.h"
 #include "cli/command.h"
 #include "cli/environment.h"

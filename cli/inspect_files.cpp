@@ -10,20 +10,24 @@
 #include "base/file.h"
 #include "base/json_fields.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/load.h"
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "cli/print.h"
 #include "cli/tokenizers.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
 #include "corpus/indexed.h"
 #include "corpus/length_chart.h"
 #include "corpus/lengths.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/tokenizer.h"
 #include "cost/calibration.h"
 #include "cost/memory_cost.h"
 #include "model/hugging_face.h"
+#include "model/parameter_count.h"
 #include "model/shape_sizes.h"
 #include "report/plan_table.h"
 #include "report/strategies_table.h"
@@ -64,7 +68,7 @@ std::string ffn_text(const model::Shape& shape) {
 }
 
 std::string shape_text(const model::Shape& shape) {
-  const int64_t parameters = shape.parameters(), active = shape.active_parameters();
+  const int64_t parameters = model::parameter_count(shape), active = model::active_parameter_count(shape);
   const bool computed = shape.family != model::Family::kCounted;
   return text(computed ? "" : text("model_type ", shape.counted, " is counted, not computed: "),
               human_count(parameters), " parameters",

@@ -90,6 +90,8 @@ void add_commands(CLI::App& app) {
 #endif
   sluice::cli::add_report(app);
   sluice::cli::add_inspect(app);
+  sluice::cli::add_keys(app);
+  sluice::cli::add_watch(app);
 #if SLUICE_TORCH
   sluice::cli::add_doctor(app);
 #endif

@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include "cli/number.h"
+#include "config/words.h"
 
 namespace sluice::cli {
 
@@ -20,7 +21,7 @@ void add_computing_options(CLI::App& command, ModelOptions& options) {
       ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
       ->capture_default_str();
   command.add_option("--device", options.device, "auto (a GPU where there is one), cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->check(CLI::IsMember(config::texts_of(config::kDevices)))
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Compute threads; 0: one a core")
       ->check(within(0, 4096))
@@ -29,8 +30,9 @@ void add_computing_options(CLI::App& command, ModelOptions& options) {
 
 train::EvaluatorOptions evaluation_of(const ModelOptions& options, const train::ModelSource& model) {
   train::EvaluatorOptions evaluation;
-  evaluation.dtype = options.dtype == "exact" ? model.exact_dtype() : options.dtype;
-  evaluation.device = options.device;
+  evaluation.dtype =
+      options.dtype == "exact" ? model.exact_dtype() : config::value_of(config::kComputeTypes, options.dtype);
+  evaluation.device = config::value_of(config::kDevices, options.device);
   evaluation.threads = options.threads;
   return evaluation;
 }

@@ -1,6 +1,7 @@
 // The planner of a run configuration.
 #include "base/log.h"
 #include "cli/planning.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
 #include "train/offline_plan.h"
 
@@ -20,7 +21,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
   train::OfflinePlanning planning = train::offline_planning(config, options.ranks);
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
-    planned.buddy_every = config.elastic.buddy_every;
+    planned.buddy_every = config.elastic.buddy_every.value_or(0);
   return planned;
 }
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/number.h"
+#include "model/parameter_count.h"
 
 namespace sluice::cli {
 
@@ -71,8 +72,8 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
 void log_counted(const model::Shape& shape) {
   if (shape.family != model::Family::kCounted) return;
   base::log_info(text("model_type ", shape.counted,
-                      " is counted, not computed: ", base::human_count(shape.parameters()), " parameters, ",
-                      base::human_count(shape.active_parameters()),
+                      " is counted, not computed: ", base::human_count(model::parameter_count(shape)),
+                      " parameters, ", base::human_count(model::active_parameter_count(shape)),
                       " of them passed by a token; FLOPs and bytes are analytic"));
 }
 
@@ -83,7 +84,7 @@ void log_proposing(const session::PlanningInputs& inputs) {
 }
 
 Planning planning_of(const session::PlanningOptions& options, const std::string& method) {
-  const session::Method named = session::method_named(method, static_cast<uint64_t>(options.seed));
+  const session::MethodPtr named = session::method_named(method, static_cast<uint64_t>(options.seed));
   const session::PlanningInputs inputs = session::resolve_planning(options);
   if (inputs.strategies.empty()) {
     log_proposing(inputs);
@@ -91,7 +92,7 @@ Planning planning_of(const session::PlanningOptions& options, const std::string&
     log_counted(inputs.calibration.options.shape);
   }
   return {session::make_planner(session::task_of(inputs, {.method = named})),
-          session::PhasedSampler(inputs.sampler())};
+          session::PhasedSampler(std::make_unique<corpus::Sampler>(inputs.sampler()))};
 }
 
 }  // namespace sluice::cli

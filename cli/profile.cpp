@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/number.h"
 #include "cli/ranks.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
 #include "profile/profile_table.h"
 #include "session/run_planning.h"
@@ -46,7 +47,7 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 [[noreturn]] void run_rank(const Options& options) {
   end_after([&] {
     const train::StopSignal stop = end_when_told();
-    const train::TrainerOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
+    const train::RunOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
     const profile::ProbeResult found =
         train::profile_run(rank, static_cast<int64_t>(options.seconds * kNanosecondsPerSecond));
     if (rank.launch.rank != 0) return;

@@ -26,7 +26,7 @@ struct Arguments {
 };
 
 void run(const Arguments& arguments) {
-  const session::Method method =
+  const session::MethodPtr method =
       session::proposing_method_named(arguments.method, static_cast<uint64_t>(arguments.inputs.seed));
   const session::PlanningInputs inputs = session::resolve_planning(arguments.inputs);
   log_proposing(inputs);

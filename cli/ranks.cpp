@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "cli/environment.h"
 #include "cli/number.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
 #include "profile/machine.h"
 #include "train/control.h"
@@ -120,15 +121,15 @@ int launch_again(int ranks) {
   return transport::launch_locally(local).exit_status;
 }
 
-train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
-  train::TrainerOptions rank = rank_of(transport::launch_from(environment()), options, command, destination);
+train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog destination) {
+  train::RunOptions rank = rank_of(transport::launch_from(environment()), options, command, destination);
   if (!rank.failure) let_crowded_threads_sleep(rank.config.train, rank.launch);
   return rank;
 }
 
-train::TrainerOptions rank_of(const transport::Launch& launch, const RankOptions& options,
-                              const std::string& command, RankLog destination) {
-  train::TrainerOptions rank;
+train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
+                          const std::string& command, RankLog destination) {
+  train::RunOptions rank;
   rank.command = base::text("sluice ", command, " --config ", options.config);
   rank.launch = launch;
   rank.end_process = &end_process;
@@ -143,8 +144,8 @@ train::TrainerOptions rank_of(const transport::Launch& launch, const RankOptions
   return rank;
 }
 
-train::TrainerOptions worker_of(const train::TrainerOptions& supervisor, const transport::Launch& launch) {
-  train::TrainerOptions worker = supervisor;
+train::RunOptions worker_of(const train::RunOptions& supervisor, const transport::Launch& launch) {
+  train::RunOptions worker = supervisor;
   worker.launch = launch;
   base::configure_log(log_options(launch));
   try {

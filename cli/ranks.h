@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "train/run_options.h"
 #include "train/stop_signal.h"
-#include "train/trainer.h"
 
 namespace sluice::cli {
 
@@ -38,13 +38,13 @@ int launch_again(int ranks);
 // Where the ranks of a machine want more compute threads than it has cores, that is said, and the process
 // starts itself again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
 enum class RankLog { kStderr, kRunDirectory };
-train::TrainerOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
+train::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
 // The same process as the rank of `launch`.
-train::TrainerOptions rank_of(const transport::Launch& launch, const RankOptions& options,
-                              const std::string& command, RankLog log);
+train::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
+                          const std::string& command, RankLog log);
 // What a rank's supervisor began with, for a worker of its that is the rank that `launch` says: the
 // configuration is that of the run's beginning, whatever has become of its file.
-train::TrainerOptions worker_of(const train::TrainerOptions& supervisor, const transport::Launch& launch);
+train::RunOptions worker_of(const train::RunOptions& supervisor, const transport::Launch& launch);
 
 // For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
 train::StopSignal end_when_told();

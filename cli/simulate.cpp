@@ -10,13 +10,14 @@
 #include "cli/command.h"
 #include "cli/number.h"
 #include "cli/planning.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
 #include "corpus/lengths.h"
 #include "graph/trace.h"
 #include "report/run_files.h"
 #include "study/comparison.h"
 #include "study/run_scenario.h"
-#include "study/system.h"
+#include "study/system_kinds.h"
 
 namespace sluice::cli {
 

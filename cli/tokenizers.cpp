@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "cli/environment.h"
+#include "corpus/load_tokenizer.h"
 
 namespace sluice::cli {
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "corpus/load_tokenizer.h"
 #include "corpus/tokenizer.h"
 
 namespace sluice::cli {

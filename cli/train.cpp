@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/ranks.h"
+#include "config/config_file.h"
 #include "config/run_config.h"
 #include "session/run_planning.h"
 #include "train/offline_plan.h"
@@ -58,7 +59,7 @@ int launch(const Options& options) {
   return launch_ranks(options.ranks, "train", arguments, elastic ? Launched::kSupervisors : Launched::kRanks);
 }
 
-[[noreturn]] void run_rank(const Options& options, train::TrainerOptions rank) {
+[[noreturn]] void run_rank(const Options& options, train::RunOptions rank) {
   end_after([&] {
     rank.resume = options.resume;
     rank.dry_run = options.dry_run;
@@ -77,14 +78,14 @@ std::string memory_identity(const config::RunConfig& config) {
   return base::hash_text(bytes.hash());
 }
 
-[[noreturn]] void supervise(const Options& options, const train::TrainerOptions& rank,
+[[noreturn]] void supervise(const Options& options, const train::RunOptions& rank,
                             std::vector<membership::Member> contacts) {
   train::SupervisorOptions supervisor{.launch = rank.launch,
                                       .run_directory = rank.config.log.dir,
                                       .join_timeout_ns = rank.config.train.join_timeout_s * 1'000'000'000,
                                       .contacts = std::move(contacts),
                                       .work = [&](const transport::Launch& launch, const train::Seat& seat) {
-                                        train::TrainerOptions worker = worker_of(rank, launch);
+                                        train::RunOptions worker = worker_of(rank, launch);
                                         worker.seat = seat;
                                         run_rank(options, std::move(worker));
                                       }};
@@ -101,7 +102,7 @@ std::string memory_identity(const config::RunConfig& config) {
 
 // One rank: itself, or where a run outlives its ranks the supervisor, whose workers are it.
 [[noreturn]] void be_rank(const Options& options) {
-  train::TrainerOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
+  train::RunOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
   const bool elastic = rank.config.elastic.enabled && rank.launch.world_size > 1 && !options.dry_run;
   const bool launched =
       rank.launch.launcher != transport::Launcher::kSluice || rank.launch.supervisor_fd >= 0;

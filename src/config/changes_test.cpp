@@ -23,7 +23,7 @@ TEST(Changes, EachKeyHasALineWithBothValues) {
   RunConfig now = small();
   now.optimizer.lr = 1e-3;
   now.optimizer.betas = {0.8, 0.95};
-  now.optimizer.decay = "linear";
+  now.optimizer.decay = Decay::kLinear;
   now.data.tokens_per_step = 100;
   EXPECT_THAT(changes(small(), now), UnorderedElementsAre("optimizer.lr is 0.001, was 0.0003",
                                                           "optimizer.betas is [0.8, 0.95], was [0.9, 0.95]",

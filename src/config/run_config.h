@@ -1,4 +1,5 @@
-// A run's configuration: TOML -> options of the modules. Defaults are docs/formats.md's.
+// A run's configuration as values. What each key is called, may be and means stands in fields.cpp; how it is
+// read and written, in config_file.h.
 #pragma once
 
 #include <array>
@@ -34,6 +35,7 @@ struct DataConfig {
   int64_t context_length = 2048;
   corpus::Overflow overflow = corpus::Overflow::kTruncate;
   int64_t tokens_per_step = 16384;
+  std::string batches;  // a file that lists them (corpus/batch_list.h); empty: they are drawn
   int64_t seed = 1;
 };
 
@@ -43,6 +45,10 @@ struct PhaseConfig {
   DataConfig data;   // what the file does not say is the phase's before it
 };
 
+enum class ComputeType : uint8_t { kFloat32, kBFloat16, kFloat64 };
+enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
+enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
+
 struct TrainConfig {
   int64_t steps = 100;
   int64_t eval_every = 0;
@@ -50,10 +56,11 @@ struct TrainConfig {
   int64_t join_timeout_s = 60;  // for all ranks to show up at the start
   int64_t stall_s = 60;  // a rank that makes no progress for so long ends the epoch, or the run where there
                          // are none; 0: never
-  std::string dtype = "float32";  // float32 | bfloat16 | float64
-  // float32 | bfloat16: of gradients on their way between lanes that share parameters
-  std::string reduce_dtype = "float32";
-  std::string device = "auto";      // auto | cpu | cuda
+  ComputeType dtype = ComputeType::kFloat32;
+  // Of gradients on their way between lanes that share parameters.
+  ReduceType reduce_dtype = ReduceType::kFloat32;
+  double z_loss = 0;  // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
+  DeviceChoice device = DeviceChoice::kAuto;
   bool deterministic = false;       // on GPUs the same bits each time, slower; on CPUs always
   std::vector<std::string> freeze;  // patterns of names of parameters that are not trained (model/tuning.h)
 };
@@ -73,6 +80,10 @@ struct GroupConfig {
   bool operator==(const GroupConfig&) const = default;
 };
 
+// How the rate falls behind its warm-up: constant up to the last steps, which fall on a line (wsd), or as
+// 1/√step.
+enum class Decay : uint8_t { kCosine, kLinear, kConstant, kWsd, kInverseSqrt };
+
 struct OptimizerConfig {
   double lr = 3e-4;
   std::array<double, 2> betas{0.9, 0.95};
@@ -80,22 +91,30 @@ struct OptimizerConfig {
   double weight_decay = 0.1;
   double clip = 1.0;
   int64_t warmup_steps = 10;
-  std::string decay = "cosine";  // cosine | linear | constant | wsd | inverse_sqrt
-  int64_t decay_steps = 0;       // of wsd: the last ones; 0: a tenth of all
+  Decay decay = Decay::kCosine;
+  int64_t decay_steps = 0;  // of wsd: the last ones; 0: a tenth of all
   double min_lr = 3e-5;
   std::vector<GroupConfig> groups;  // the first that matches counts
 };
 
+// Which of the candidate strategies a step may take: any, each in turn, or one.
+struct Select {
+  enum class Rule : uint8_t { kBest, kCycle, kFixed } rule = Rule::kBest;
+  int candidate = 0;  // of kFixed
+  bool operator==(const Select&) const = default;
+};
+enum class StageCut : uint8_t { kTime, kLayers };
+
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   bool proposed = false;                // whether a run filled them in for "auto"
-  std::string select = "best";          // best | cycle | an index
-  std::string method = "ours";          // ours | paper
-  std::string exchange = "auto";        // auto | ring | heads | nested | cycle: between lanes
-  std::string stages = "time";          // time | layers: what pipelines' stages are cut by
-  int max_cp = 0;                       // most lanes of a pipeline that "auto" may propose; 0: all ranks'
-  bool share = true;                    // whether its lanes may share parameters
-  std::string calibration = "auto";     // a file | a shipped name | analytic | auto
+  Select select;
+  std::string method = "ours";        // of session/methods.h
+  std::string exchange = "auto";      // between lanes (cost::parse_exchange_set)
+  StageCut stages = StageCut::kTime;  // what pipelines' stages are cut by
+  int max_cp = 0;                     // most lanes of a pipeline that "auto" may propose; 0: all ranks'
+  bool share = true;                  // whether its lanes may share parameters
+  std::string calibration = "auto";   // a file | a shipped name | analytic | auto
   int gpus_per_node = 8;
 };
 
@@ -104,12 +123,14 @@ struct ClusterConfig {
   int nodes = 1;
 };
 
+enum class Recompute : uint8_t { kAuto, kNone, kFull };
+
 struct MemoryConfig {
   double device_gib = 0;  // 0: ask the device
   double margin_gib = 2;
-  double host_gib = 0;             // of a rank, for what is offloaded; 0: ask the machine
-  std::string recompute = "auto";  // auto | none | full
-  std::string offload = "auto";    // auto | 0.0 … 1.0
+  double host_gib = 0;  // of a rank, for what is offloaded; 0: ask the machine
+  Recompute recompute = Recompute::kAuto;
+  std::optional<double> offload;  // 0 … 1, of each layer's rows; none: the planner decides
 };
 
 struct CheckpointConfig {
@@ -122,8 +143,8 @@ struct CheckpointConfig {
 
 // A rank that is lost costs the steps since the last snapshot; without this, the run.
 struct ElasticConfig {
-  bool enabled = true;      // under every launcher
-  int64_t buddy_every = 0;  // steps between two snapshots in memory; 0: auto, what they cost decides
+  bool enabled = true;                 // under every launcher
+  std::optional<int64_t> buddy_every;  // steps between two snapshots in memory; none: what they cost decides
 };
 
 struct LogConfig {
@@ -147,13 +168,6 @@ struct RunConfig {
   LogConfig log;
 };
 
-// Parses TOML text; then each "section.key=value" of `overrides` in order (value as TOML, or as a bare
-// string when that does not parse). InputError naming `name` (the file), line, key and the nearest known key;
-// values out of range are refused with their range. REQUIRES nothing of the files that it names.
-RunConfig parse_config(const std::string& toml, const std::string& name,
-                       const std::vector<std::string>& overrides = {});
-RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
-
 // What a model is for: to plan for it its costs need only be counted.
 enum class ModelUse : uint8_t { kCompute, kPlan };
 // Fills model.shape from the Hugging Face folder where one is named, and says in it what is trained.
@@ -164,14 +178,11 @@ void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 // What a gradient element takes on its way between lanes that share parameters: cost::MemoryModel's.
 int64_t reduce_bytes(const TrainConfig& train);
 
-// Whether a phase goes on with the documents where the one before it stopped: at most tokens_per_step
-// differs.
+// Whether a phase goes on with the documents where the one before it stopped: they are drawn, and at most
+// tokens_per_step differs.
 bool goes_on(const DataConfig& before, const DataConfig& after);
 
 // The longest context of all phases.
 int64_t longest_context(const RunConfig& config);
-
-// The configuration as TOML that parses back to itself.
-std::string to_toml(const RunConfig& config);
 
 }  // namespace sluice::config

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "config/config_file.h"
 
 namespace sluice::config {
 namespace {
@@ -33,7 +34,7 @@ TEST(RunConfig, DefaultsAndGivenValues) {
   EXPECT_EQ(config.model.shape->head_dim, 32);
   EXPECT_EQ(config.data.train.at(0).first, "corpora/stdlib/corpus");
   EXPECT_EQ(config.data.context_length, 2048);
-  EXPECT_EQ(config.optimizer.decay, "cosine");
+  EXPECT_EQ(config.optimizer.decay, Decay::kCosine);
   EXPECT_TRUE(config.parallel.strategies.empty());
 }
 
@@ -43,7 +44,7 @@ TEST(RunConfig, PrintsWhatItParses) {
                                          "memory.offload=0.5", "log.trace_steps=[1,3]"});
   const std::string printed = to_toml(config);
   EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
-  EXPECT_EQ(parse_config(printed, "printed").parallel.select, "1");
+  EXPECT_EQ(parse_config(printed, "printed").parallel.select, (Select{Select::Rule::kFixed, 1}));
 }
 
 const std::string kPhases = std::string(kSmall) + R"(tokens_per_step = 4096
@@ -143,7 +144,7 @@ TEST(RunConfig, OverridesTakeTomlValuesAndBareWords) {
   const RunConfig config =
       parse_config(kSmall, "run.toml", {"train.steps=7", "train.dtype=float64", "log.dir=runs/x"});
   EXPECT_EQ(config.train.steps, 7);
-  EXPECT_EQ(config.train.dtype, "float64");
+  EXPECT_EQ(config.train.dtype, ComputeType::kFloat64);
   EXPECT_EQ(config.log.dir, "runs/x");
 }
 

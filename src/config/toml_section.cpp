@@ -1,6 +1,7 @@
 #include "config/toml_section.h"
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 #include <utility>
 
@@ -28,6 +29,30 @@ std::string place_of(const std::string& file, const toml::node& value) {
   return line == 0 ? "--set" : text(file, ":", line);
 }
 
+std::string shown(const toml::node* value) {
+  if (value == nullptr) return "not set";
+  if (const toml::table* table = value->as_table()) {
+    std::vector<std::string> parts;
+    for (const auto& [key, part] : *table) parts.push_back(base::text(key.str(), " = ", shown(&part)));
+    return base::text("{", base::join(parts, ", "), "}");
+  }
+  if (const toml::array* list = value->as_array()) {
+    std::vector<std::string> parts;
+    for (const toml::node& part : *list) parts.push_back(shown(&part));
+    return base::text("[", base::join(parts, ", "), "]");
+  }
+  if (value->is_floating_point()) {
+    char digits[32];
+    const auto end = std::to_chars(digits, digits + sizeof digits, value->as_floating_point()->get(),
+                                   std::chars_format::general)
+                         .ptr;
+    return {digits, end};
+  }
+  std::ostringstream out;
+  value->visit([&](const auto& node) { out << node; });
+  return out.str();
+}
+
 void TomlSection::read(const std::string& key, std::string& value) {
   const toml::node* found = node(key);
   if (found == nullptr) return;
@@ -44,25 +69,29 @@ void TomlSection::read(const std::string& key, bool& value) {
   value = *given;
 }
 
-void TomlSection::read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range) {
+void TomlSection::read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range,
+                          const std::string& otherwise) {
   const toml::node* found = node(key);
   if (found == nullptr) return;
   const auto given = found->value_exact<int64_t>();
-  if (!given || !range.holds(*given)) refuse(key, base::expectation(range));
+  if (!given || !range.holds(*given)) refuse(key, otherwise + base::expectation(range));
   value = *given;
 }
 
-void TomlSection::read_in(const std::string& key, int& value, const base::Range<int>& range) {
+void TomlSection::read_in(const std::string& key, int& value, const base::Range<int>& range,
+                          const std::string& otherwise) {
   int64_t wide = value;
-  read_in(key, wide, {range.least, range.most});
+  read_in(key, wide, {range.least, range.most}, otherwise);
   value = static_cast<int>(wide);
 }
 
-void TomlSection::read_in(const std::string& key, double& value, const base::Range<double>& range) {
+void TomlSection::read_in(const std::string& key, double& value, const base::Range<double>& range,
+                          const std::string& otherwise) {
   const toml::node* found = node(key);
   if (found == nullptr) return;
   const auto given = found->value<double>();  // of a whole number, too
-  if (!found->is_number() || !given || !range.holds(*given)) refuse(key, base::expectation(range));
+  if (!found->is_number() || !given || !range.holds(*given))
+    refuse(key, otherwise + base::expectation(range));
   value = *given;
 }
 
@@ -92,8 +121,13 @@ std::vector<std::string> TomlSection::read_texts(const std::string& key) {
   return texts;
 }
 
+bool TomlSection::is(const std::string& key, const std::string& word) {
+  const toml::node* found = node(key);
+  return found != nullptr && found->value_exact<std::string>() == word;
+}
+
 const toml::node* TomlSection::node(const std::string& key) {
-  known_.push_back(key);
+  if (std::ranges::find(known_, key) == known_.end()) known_.push_back(key);
   return has(key) ? table_->get(key) : nullptr;
 }
 

@@ -24,11 +24,18 @@ class TomlSection {
   const std::string& file() const { return file_; }
   bool has(const std::string& key) const { return table_ != nullptr && table_->contains(key); }
 
+  // Whether the text `word` stands there.
+  bool is(const std::string& key, const std::string& word);
+
+  // `otherwise`: what else may stand there, for messages ("auto or ").
   void read(const std::string& key, std::string& value);
   void read(const std::string& key, bool& value);
-  void read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range);
-  void read_in(const std::string& key, int& value, const base::Range<int>& range);
-  void read_in(const std::string& key, double& value, const base::Range<double>& range);
+  void read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range,
+               const std::string& otherwise = "");
+  void read_in(const std::string& key, int& value, const base::Range<int>& range,
+               const std::string& otherwise = "");
+  void read_in(const std::string& key, double& value, const base::Range<double>& range,
+               const std::string& otherwise = "");
   void read_choice(const std::string& key, std::string& value, const std::vector<std::string>& choices);
   // A text or a list of texts; none when absent.
   std::vector<std::string> read_texts(const std::string& key);
@@ -49,6 +56,9 @@ class TomlSection {
   std::string file_;
   std::vector<std::string> known_;
 };
+
+// A value as TOML, numbers as short as they read back to themselves; "not set" of null.
+std::string shown(const toml::node* value);
 
 // "FILE:LINE", or "--set" for a value that stands in no file.
 std::string place_of(const std::string& file, const toml::node& value);

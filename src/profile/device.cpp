@@ -27,15 +27,15 @@ int64_t gpu_free_bytes([[maybe_unused]] int index) {
   return 0;
 }
 
-c10::Device choose(const std::string& wanted, const Machine& machine, int local_rank) {
-  if (wanted == "cuda" && machine.gpus.empty()) {
+c10::Device choose(config::DeviceChoice wanted, const Machine& machine, int local_rank) {
+  if (wanted == config::DeviceChoice::kCuda && machine.gpus.empty()) {
     throw base::InputError(
         base::text("train.device is \"cuda\", but ",
                    machine.built_with_cuda ? "this machine shows no GPU" : "this build has no CUDA code",
                    machine.gpu_fault.empty() ? "" : base::text(" (", machine.gpu_fault, ")"),
                    ": set train.device = \"cpu\" or \"auto\""));
   }
-  if (wanted == "cpu" || machine.gpus.empty()) return c10::kCPU;
+  if (wanted == config::DeviceChoice::kCpu || machine.gpus.empty()) return c10::kCPU;
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(local_rank % static_cast<int>(machine.gpus.size()))};
 }
 
@@ -57,7 +57,7 @@ RankDevice rank_device(const config::TrainConfig& train, const config::MemoryCon
   RankDevice result;
   result.device = choose(train.device, machine, launch.local_rank);
   if (result.device.is_cuda()) result.name = machine.gpus[static_cast<size_t>(result.device.index())];
-  if (train.device == "auto") result.fault = machine.gpu_fault;
+  if (train.device == config::DeviceChoice::kAuto) result.fault = machine.gpu_fault;
   result.threads = train.threads > 0 ? train.threads : std::max(1, machine.cores / launch.local_size);
   const double whole = memory_bytes(memory, machine, result.device, launch);
   const double usable = whole - memory.margin_gib * kGibibyte;

@@ -19,7 +19,7 @@ transport::Launch four_local_ranks() {
 
 TEST(RankDevice, GivenFiguresAreTaken) {
   config::TrainConfig train;
-  train.device = "cpu";
+  train.device = config::DeviceChoice::kCpu;
   train.threads = 3;
   config::MemoryConfig memory;
   memory.device_gib = 5;
@@ -32,7 +32,7 @@ TEST(RankDevice, GivenFiguresAreTaken) {
 
 TEST(RankDevice, LocalRanksShareCores) {
   config::TrainConfig train;
-  train.device = "cpu";
+  train.device = config::DeviceChoice::kCpu;
   config::MemoryConfig memory;
   memory.margin_gib = 0;
   const RankDevice found = rank_device(train, memory, four_local_ranks());
@@ -52,7 +52,7 @@ TEST(RankDevice, AMarginThatTakesAllIsInfeasible) {
 TEST(RankDevice, CudaWithoutGpuIsRefused) {
   if (!this_machine().gpus.empty()) GTEST_SKIP() << "there is a GPU";
   config::TrainConfig train;
-  train.device = "cuda";
+  train.device = config::DeviceChoice::kCuda;
   EXPECT_THROW(rank_device(train, {}, four_local_ranks()), base::InputError);
 }
 

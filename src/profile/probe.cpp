@@ -10,6 +10,7 @@
 #include "cost/analytic.h"
 #include "cost/fit.h"
 #include "layers/head.h"
+#include "model/program.h"
 #include "profile/link_probe.h"
 #include "profile/machine.h"
 #include "profile/ranks.h"

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "model/parameters.h"
 #include "profile/timing.h"

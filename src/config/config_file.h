@@ -1,0 +1,25 @@
+// Run configurations as TOML.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+
+namespace sluice::config {
+
+// Parses TOML text; then each "section.key=value" of `overrides` in order (value as TOML, or as a bare
+// string when that does not parse). InputError naming `name` (the file), line, key and the nearest known key;
+// values out of range are refused with their range. REQUIRES nothing of the files that it names.
+RunConfig parse_config(const std::string& toml, const std::string& name,
+                       const std::vector<std::string>& overrides = {});
+RunConfig read_config(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+
+// The configuration as TOML that parses back to itself.
+std::string to_toml(const RunConfig& config);
+
+// The same for people: in the order of docs/formats.md, each key with what it may be and what it means.
+std::string described(const RunConfig& config);
+
+}  // namespace sluice::config

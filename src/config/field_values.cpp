@@ -1,0 +1,142 @@
+#include "config/field_values.h"
+
+namespace sluice::config {
+
+using base::text;
+
+namespace {
+
+constexpr base::Range<double> kWeights{1e-9, 1e9};
+
+toml::array array_of(const std::vector<std::string>& texts) {
+  toml::array array;
+  for (const std::string& item : texts) array.push_back(item);
+  return array;
+}
+
+}  // namespace
+
+void Path::read(TomlSection& section, const std::string& key) {
+  std::string given = value_.string();
+  section.read(key, given);
+  value_ = given;
+}
+
+void Texts::read(TomlSection& section, const std::string& key) {
+  value_ = section.read_texts(key);
+  if (word_ != nullptr && value_ == std::vector<std::string>{word_}) value_.clear();
+}
+
+void Texts::write(toml::table& table, const std::string& key) const {
+  if (word_ != nullptr && value_.empty()) {
+    table.insert(key, word_);
+  } else {
+    table.insert(key, array_of(value_));
+  }
+}
+
+void Steps::read(TomlSection& section, const std::string& key) {
+  const toml::array* numbers = section.node(key)->as_array();
+  const std::string expected = text("a list of steps, each ", base::expectation(range_));
+  if (numbers == nullptr) section.refuse(key, expected);
+  value_.clear();
+  for (const toml::node& number : *numbers) {
+    const auto given = number.value_exact<int64_t>();
+    if (!given || !range_.holds(*given)) section.refuse(key, expected);
+    value_.push_back(*given);
+  }
+}
+
+void Steps::write(toml::table& table, const std::string& key) const {
+  toml::array array;
+  for (const int64_t number : value_) array.push_back(number);
+  table.insert(key, std::move(array));
+}
+
+void Betas::read(TomlSection& section, const std::string& key) {
+  const toml::array* betas = section.node(key)->as_array();
+  if (betas == nullptr || betas->size() != 2) section.refuse(key, "a list of two numbers");
+  for (size_t i = 0; i < 2; ++i) {
+    const auto beta = (*betas)[i].value<double>();
+    if (!beta || !(*beta >= 0 && *beta < 1)) section.refuse(key, "two numbers from 0 to below 1");
+    value_[i] = *beta;
+  }
+}
+
+void Betas::write(toml::table& table, const std::string& key) const {
+  table.insert(key, toml::array{value_[0], value_[1]});
+}
+
+void Corpora::read(TomlSection& section, const std::string& key) {
+  const toml::array* pairs = section.node(key)->as_array();
+  if (pairs == nullptr) section.refuse(key, "a list of [prefix, weight] pairs");
+  value_.clear();
+  for (const toml::node& item : *pairs) {
+    const toml::array* pair = item.as_array();
+    if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number()) {
+      section.refuse(key, "a list of nothing but [prefix, weight] pairs");
+    }
+    const double weight = *(*pair)[1].value<double>();
+    if (!kWeights.holds(weight)) section.refuse(key, text("as weights ", base::expectation(kWeights)));
+    value_.emplace_back(*(*pair)[0].value_exact<std::string>(), weight);
+  }
+}
+
+void Corpora::write(toml::table& table, const std::string& key) const {
+  toml::array array;
+  for (const auto& [prefix, weight] : value_) array.push_back(toml::array{prefix, weight});
+  table.insert(key, std::move(array));
+}
+
+void ValidationSets::read(TomlSection& section, const std::string& key) {
+  value_.clear();
+  const toml::table* named = section.node(key)->as_table();
+  if (named == nullptr) {
+    std::vector<std::string> prefixes = section.read_texts(key);
+    if (!prefixes.empty()) value_.push_back({"", std::move(prefixes)});
+    return;
+  }
+  TomlSection inner(named, "data.validation", section.file());
+  for (const auto& [word, unused] : *named) {
+    const std::string name(word.str());
+    value_.push_back({name, inner.read_texts(name)});
+    if (name.empty() || value_.back().prefixes.empty()) section.refuse(key, "corpora for each name");
+  }
+}
+
+void ValidationSets::write(toml::table& table, const std::string& key) const {
+  if (value_.empty() || value_.front().name.empty()) {
+    table.insert(key, value_.empty() ? toml::array{} : array_of(value_.front().prefixes));
+    return;
+  }
+  toml::table sets;
+  for (const ValidationSet& set : value_) sets.insert(set.name, array_of(set.prefixes));
+  sets.is_inline(true);
+  table.insert(key, std::move(sets));
+}
+
+void SelectValue::read(TomlSection& section, const std::string& key) {
+  constexpr base::Range<int64_t> kCandidates{0, (int64_t{1} << 31) - 1};
+  const toml::node& node = *section.node(key);
+  const auto word = node.value_exact<std::string>();
+  const auto index = word ? base::parse_integer(*word) : node.value_exact<int64_t>();
+  if (word == "best") {
+    value_ = {};
+  } else if (word == "cycle") {
+    value_ = {.rule = Select::Rule::kCycle};
+  } else if (index && kCandidates.holds(*index)) {
+    value_ = {.rule = Select::Rule::kFixed, .candidate = static_cast<int>(*index)};
+  } else {
+    section.refuse(key, "best, cycle or an index from 0");
+  }
+}
+
+void SelectValue::write(toml::table& table, const std::string& key) const {
+  switch (value_.rule) {
+    case Select::Rule::kBest: table.insert(key, "best"); break;
+    case Select::Rule::kCycle: table.insert(key, "cycle"); break;
+    case Select::Rule::kFixed: table.insert(key, value_.candidate); break;
+  }
+}
+
+}  // namespace sluice::config

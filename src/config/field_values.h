@@ -1,0 +1,205 @@
+// The kinds of values that keys of a configuration have. Each borrows the member that it is the value of.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/range.h"
+#include "base/text.h"
+#include "config/field.h"
+#include "config/run_config.h"
+#include "config/words.h"
+
+namespace sluice::config {
+
+class Text final : public FieldValue {
+ public:
+  explicit Text(std::string& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override { section.read(key, value_); }
+  void write(toml::table& table, const std::string& key) const override { table.insert(key, value_); }
+
+ private:
+  std::string& value_;
+};
+
+class Path final : public FieldValue {
+ public:
+  explicit Path(std::filesystem::path& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override {
+    table.insert(key, value_.string());
+  }
+
+ private:
+  std::filesystem::path& value_;
+};
+
+class Flag final : public FieldValue {
+ public:
+  explicit Flag(bool& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override { section.read(key, value_); }
+  void write(toml::table& table, const std::string& key) const override { table.insert(key, value_); }
+  std::string expectation() const override { return "true | false"; }
+
+ private:
+  bool& value_;
+};
+
+template <typename T>
+class Number final : public FieldValue {
+ public:
+  Number(T& value, const base::Range<T>& range) : value_(value), range_(range) {}
+  void read(TomlSection& section, const std::string& key) override { section.read_in(key, value_, range_); }
+  void write(toml::table& table, const std::string& key) const override { table.insert(key, value_); }
+  std::string expectation() const override { return base::bounds(range_); }
+
+ private:
+  T& value_;
+  base::Range<T> range_;
+};
+
+// A number, or the word for none.
+template <typename T>
+class OptionalNumber final : public FieldValue {
+ public:
+  // `word`: "auto"; null: none is left out.
+  OptionalNumber(std::optional<T>& value, const base::Range<T>& range, const char* word = nullptr)
+      : value_(value), range_(range), word_(word) {}
+  void read(TomlSection& section, const std::string& key) override {
+    value_.reset();
+    if (word_ != nullptr && section.is(key, word_)) return;
+    T given{};
+    section.read_in(key, given, range_, word_ == nullptr ? "" : base::text(word_, " or "));
+    value_ = given;
+  }
+  void write(toml::table& table, const std::string& key) const override {
+    if (value_) {
+      table.insert(key, *value_);
+    } else if (word_ != nullptr) {
+      table.insert(key, word_);
+    }
+  }
+  std::string expectation() const override {
+    return base::text(word_ == nullptr ? "" : base::text(word_, " | "), base::bounds(range_));
+  }
+
+ private:
+  std::optional<T>& value_;
+  base::Range<T> range_;
+  const char* word_;
+};
+
+// One of some words.
+template <typename E>
+class Choice final : public FieldValue {
+ public:
+  Choice(E& value, std::span<const Word<E>> words) : value_(value), words_(words) {}
+  void read(TomlSection& section, const std::string& key) override {
+    std::string given;
+    section.read_choice(key, given, texts_of(words_));
+    value_ = value_of(words_, given);
+  }
+  void write(toml::table& table, const std::string& key) const override {
+    const auto found = std::ranges::find(words_, value_, &Word<E>::value);
+    if (found != words_.end()) table.insert(key, found->text);
+  }
+  std::string expectation() const override { return base::join(texts_of(words_), " | "); }
+
+ private:
+  E& value_;
+  std::span<const Word<E>> words_;
+};
+template <typename E, size_t kCount>
+Choice(E&, const Word<E> (&)[kCount]) -> Choice<E>;
+
+// One text or several; `word` stands for none ("auto").
+class Texts final : public FieldValue {
+ public:
+  explicit Texts(std::vector<std::string>& value, const char* word = nullptr) : value_(value), word_(word) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+
+ private:
+  std::vector<std::string>& value_;
+  const char* word_;
+};
+
+class Steps final : public FieldValue {
+ public:
+  Steps(std::vector<int64_t>& value, const base::Range<int64_t>& range) : value_(value), range_(range) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+
+ private:
+  std::vector<int64_t>& value_;
+  base::Range<int64_t> range_;
+};
+
+// Two numbers from 0 to below 1.
+class Betas final : public FieldValue {
+ public:
+  explicit Betas(std::array<double, 2>& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+
+ private:
+  std::array<double, 2>& value_;
+};
+
+// [prefix, weight] pairs.
+class Corpora final : public FieldValue {
+ public:
+  explicit Corpora(std::vector<std::pair<std::string, double>>& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+
+ private:
+  std::vector<std::pair<std::string, double>>& value_;
+};
+
+// A text or a list of texts, which is one set, or a table of sets by name.
+class ValidationSets final : public FieldValue {
+ public:
+  explicit ValidationSets(std::vector<ValidationSet>& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+
+ private:
+  std::vector<ValidationSet>& value_;
+};
+
+class SelectValue final : public FieldValue {
+ public:
+  explicit SelectValue(Select& value) : value_(value) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+  std::string expectation() const override { return "best | cycle | an index from 0"; }
+
+ private:
+  Select& value_;
+};
+
+// Stands in the file where `given` says so; read in any case.
+template <typename Value>
+class Given final : public FieldValue {
+ public:
+  Given(bool given, Value value) : given_(given), value_(std::move(value)) {}
+  void read(TomlSection& section, const std::string& key) override { value_.read(section, key); }
+  void write(toml::table& table, const std::string& key) const override {
+    if (given_) value_.write(table, key);
+  }
+  std::string expectation() const override { return value_.expectation(); }
+
+ private:
+  bool given_;
+  Value value_;
+};
+
+}  // namespace sluice::config

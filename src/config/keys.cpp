@@ -1,0 +1,279 @@
+#include "config/keys.h"
+
+#include <limits>
+
+#include "config/field_values.h"
+#include "model/shape_ranges.h"
+#include "model/shape_sizes.h"
+
+namespace sluice::config {
+namespace {
+
+// Ranges that are none of the modules'. Counts and tokens stay where sums of many are inside 64 bits.
+constexpr base::Range<int64_t> kSteps{0, int64_t{1} << 40};
+constexpr base::Range<int64_t> kSeeds{0, std::numeric_limits<int64_t>::max()};
+constexpr base::Range<int> kRanks{1, 1 << 20};
+constexpr base::Range<double> kGib{0, 1e6};
+constexpr base::Range<double> kRates{0, 1e3};
+constexpr base::Range<int64_t> kSeconds{0, 86'400};
+
+constexpr Word<model::RopeScaling> kRopeScalings[] = {{"none", model::RopeScaling::kNone},
+                                                      {"linear", model::RopeScaling::kLinear},
+                                                      {"llama3", model::RopeScaling::kLlama3},
+                                                      {"yarn", model::RopeScaling::kYarn}};
+constexpr Word<corpus::Overflow> kOverflows[] = {{"truncate", corpus::Overflow::kTruncate},
+                                                 {"split", corpus::Overflow::kSplit},
+                                                 {"drop", corpus::Overflow::kDrop}};
+constexpr Word<ReduceType> kReduceTypes[] = {{"float32", ReduceType::kFloat32},
+                                             {"bfloat16", ReduceType::kBFloat16}};
+constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
+                                   {"linear", Decay::kLinear},
+                                   {"constant", Decay::kConstant},
+                                   {"wsd", Decay::kWsd},
+                                   {"inverse_sqrt", Decay::kInverseSqrt}};
+const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
+const Word<std::string> kExchanges[] = {
+    {"auto", "auto"}, {"ring", "ring"}, {"heads", "heads"}, {"nested", "nested"}, {"cycle", "cycle"}};
+constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
+constexpr Word<Recompute> kRecomputes[] = {
+    {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
+
+// What a file does not say of a size follows from those before it.
+void visit_shape(model::Shape& shape, bool given, Fields& keys) {
+  const model::ShapeRanges& ranges = model::kShapeRanges;
+  const auto number = [&](const char* key, auto& value, const auto& range, const char* meaning) {
+    keys(key, Given(given, Number(value, range)), meaning);
+  };
+  for (const model::ShapeSize& size : model::shape_sizes()) {
+    int64_t& value = shape.*size.value;
+    if (value == 0) value = size.otherwise(shape);
+    number(size.name, value, size.range, size.meaning);
+  }
+  keys("tie_embeddings", Given(given, Flag(shape.tie_embeddings)), "the head has the embedding's matrix");
+  number("norm_eps", shape.norm_eps, ranges.norm_eps, "of RMSNorm");
+  model::Rope& rope = shape.rope;
+  number("rope_theta", rope.theta, ranges.rope_theta, "base of the rotary frequencies");
+  keys("rope_scaling", Given(given, Choice(rope.scaling, kRopeScalings)),
+       "these as a config.json means them");
+  number("rope_factor", rope.factor, ranges.rope_factor, "");
+  number("rope_low_freq_factor", rope.low_freq_factor, ranges.rope_factor, "");
+  number("rope_high_freq_factor", rope.high_freq_factor, ranges.rope_factor, "");
+  number("rope_original_max_position_embeddings", rope.original_max_position_embeddings, ranges.max_positions,
+         "");
+}
+
+void visit_model(RunConfig& config, Fields& keys) {
+  ModelConfig& model = config.model;
+  keys("hf", Given(!model.shape || !model.hf.empty(), Text(model.hf)),
+       "a Hugging Face folder; or, instead of it, a shape:");
+  model::Shape shape = model.shape.value_or(model::Shape{});
+  visit_shape(shape, model.hf.empty(), keys);
+  model.shape = shape;
+  keys("seed", OptionalNumber(model.seed, kSeeds), "of initial weights; left out: data.seed");
+}
+
+// What a phase may change.
+void visit_training_data(DataConfig& data, Fields& keys) {
+  keys("train", Corpora(data.train), "prefixes and weights, which are shares of tokens");
+  keys("context_length", Number(data.context_length, {2, (int64_t{1} << 31) - 1}),
+       "tokens of a sequence at most");
+  keys("overflow", Choice(data.overflow, kOverflows), "of documents that are longer");
+  keys("tokens_per_step", Number(data.tokens_per_step, {2, kSteps.most}),
+       "sequences are drawn while their sum stays within it, at least one");
+  keys("batches", Text(data.batches),
+       "a file that lists each step's documents instead of drawing them (formats.md); \"\": none");
+  keys("seed", Number(data.seed, kSeeds), "of the order of documents");
+}
+
+void visit_data(RunConfig& config, Fields& keys) {
+  DataConfig& data = config.data;
+  visit_training_data(data, keys);
+  keys("validation", ValidationSets(data.validation),
+       "prefixes; or sets by name: {wiki = [\"corpora/wiki/corpus\"], code = [\"…\", \"…\"]}; or");
+  keys("validation_fraction", Number(data.validation_fraction, {0.0, 0.9}),
+       "the share of documents that are held out");
+}
+
+void visit_train(RunConfig& config, Fields& keys) {
+  TrainConfig& train = config.train;
+  keys("steps", Number(train.steps, {1, kSteps.most}), "of the whole run");
+  keys("eval_every", Number(train.eval_every, kSteps), "steps between evaluations; 0: never");
+  keys("threads", Number(train.threads, {0, 4096}),
+       "compute threads of a rank; 0: cores divided by local ranks");
+  keys("join_timeout_s", Number(train.join_timeout_s, {1, kSeconds.most}),
+       "for all ranks to show up at the start");
+  keys(
+      "stall_s", Number(train.stall_s, kSeconds),
+      "a rank that makes no progress for so long ends the epoch (without elastic.enabled the run); 0: never");
+  keys("dtype", Choice(train.dtype, kComputeTypes), "of compute");
+  keys("reduce_dtype", Choice(train.reduce_dtype, kReduceTypes),
+       "of gradients on their way between lanes that share parameters; sums are float32");
+  keys(
+      "z_loss", Number(train.z_loss, {0.0, 1.0}),
+      "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
+      "told stays the cross-entropy; 0: none");
+  keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
+  keys("deterministic", Flag(train.deterministic),
+       "on GPUs the same bits each time, at the cost of speed; on CPUs always so");
+  keys("freeze", Texts(train.freeze), "names of parameters or modules that are not trained (fine_tuning.md)");
+}
+
+// Tables, written [[optimizer.groups]].
+class Groups final : public FieldValue {
+ public:
+  explicit Groups(std::vector<GroupConfig>& value) : value_(value) {}
+
+  void read(TomlSection& section, const std::string& key) override {
+    const toml::array* tables = section.node(key)->as_array();
+    const bool whole =
+        tables != nullptr && (tables->empty() || tables->is_homogeneous(toml::node_type::table));
+    if (!whole) section.refuse(key, "tables, written [[optimizer.groups]]");
+    value_.clear();
+    for (const toml::node& table : *tables) {
+      TomlSection of_group(table.as_table(), "optimizer.groups", section.file());
+      FieldReader reader(of_group);
+      GroupConfig& group = value_.emplace_back();
+      visit(group, reader);
+      if (group.parameters.empty())
+        of_group.wrong("parameters", "is missing: give patterns of names, as \"model.embed_tokens.*\"");
+      if (!of_group.has("lr")) of_group.wrong("lr", "is missing: give the group's learning rate");
+      of_group.finish();
+    }
+  }
+
+  void write(toml::table& table, const std::string& key) const override {
+    toml::array array;
+    for (GroupConfig& group : value_) {
+      FieldWriter writer;
+      visit(group, writer);
+      writer.table.is_inline(true);
+      array.push_back(std::move(writer.table));
+    }
+    table.insert(key, std::move(array));
+  }
+
+ private:
+  std::vector<GroupConfig>& value_;
+};
+
+void visit_optimizer(RunConfig& config, Fields& keys) {
+  OptimizerConfig& optimizer = config.optimizer;
+  keys("lr", Number(optimizer.lr, kRates), "the highest");
+  keys("betas", Betas(optimizer.betas), "of the moments");
+  keys("eps", Number(optimizer.eps, {0, 1}), "");
+  keys("weight_decay", Number(optimizer.weight_decay, kRates), "not for parameters of one dimension");
+  keys("clip", Number(optimizer.clip, {0, 1e30}), "of the global norm; 0: off");
+  keys("warmup_steps", Number(optimizer.warmup_steps, kSteps), "lr * (step + 1) / warmup_steps");
+  keys("decay", Choice(optimizer.decay, kDecays),
+       "wsd: constant up to its last steps, which fall on a line; inverse_sqrt: lr * sqrt(warmup_steps / "
+       "(step + 1)), at least min_lr");
+  keys("decay_steps", Number(optimizer.decay_steps, kSteps), "of wsd; 0: a tenth of all");
+  keys("min_lr", Number(optimizer.min_lr, kRates), "at the end");
+  keys("groups", Groups(optimizer.groups), "rates of their own: see below");
+}
+
+void visit_lora(RunConfig& config, Fields& keys) {
+  LoraConfig& lora = config.lora;
+  keys("rank", Number(lora.rank, {0, 1 << 16}), "0: no adapters");
+  keys("alpha", Number(lora.alpha, {1e-6, 1e6}), "what adapters add is multiplied by alpha / rank");
+  keys("targets", Texts(lora.targets), "or \"all-linear\"");
+}
+
+void visit_parallel(RunConfig& config, Fields& keys) {
+  ParallelConfig& parallel = config.parallel;
+  keys("strategies", Texts(parallel.strategies, "auto"),
+       "auto | a strategies.json | texts, or files of them");
+  keys("proposed", Flag(parallel.proposed),
+       "in a run's own config.toml: whether the strategies are those that \"auto\" came to");
+  keys("select", SelectValue(parallel.select), "cycle: step modulo count");
+  keys("method", Choice(parallel.method, kMethods), "paper knows no lanes");
+  keys("exchange", Choice(parallel.exchange, kExchanges),
+       "between lanes that share sequences; auto: what costs a unit least; cycle: all in turn, by the tokens "
+       "of units, to see them at work");
+  keys("stages", Choice(parallel.stages, kStageCuts),
+       "cut by what layers, embedding and head take on the run's lengths; or evenly");
+  keys("max_cp", Number(parallel.max_cp, {0, 1 << 20}),
+       "most lanes of a pipeline that \"auto\" may propose, 0: all ranks'; configured strategies may have "
+       "any");
+  keys("share", Flag(parallel.share), "whether \"auto\" may let lanes share parameters");
+  keys("calibration", Text(parallel.calibration),
+       "a file | a shipped name | analytic | auto: rank 0 measures once");
+  keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
+}
+
+void visit_cluster(RunConfig& config, Fields& keys) {
+  keys("preset", Text(config.cluster.preset), "local: this machine; a preset, or a cluster file");
+  keys("nodes", Number(config.cluster.nodes, kRanks), "of a preset");
+}
+
+void visit_memory(RunConfig& config, Fields& keys) {
+  MemoryConfig& memory = config.memory;
+  keys("device_gib", Number(memory.device_gib, kGib), "of a rank; 0: ask the device");
+  keys("margin_gib", Number(memory.margin_gib, kGib), "of it that stays free");
+  keys("host_gib", Number(memory.host_gib, kGib),
+       "of a rank, for what is offloaded; 0: an even share of what is available");
+  keys("recompute", Choice(memory.recompute, kRecomputes),
+       "auto: where a batch does not fit otherwise; full: every micro-batch");
+  keys(
+      "offload", OptionalNumber<double>(memory.offload, {0.0, 1.0}, "auto"),
+      "share of each layer's rows; auto: where it hides behind compute and makes the context fit, or on GPUs "
+      "steps shorter");
+}
+
+void visit_checkpoint(RunConfig& config, Fields& keys) {
+  CheckpointConfig& checkpoint = config.checkpoint;
+  keys("every", Number(checkpoint.every, kSteps), "steps; 0: never");
+  keys("async", Flag(checkpoint.async),
+       "training goes on while a checkpoint is written, from a copy in host memory");
+  keys("keep", Number(checkpoint.keep, {1, 1 << 20}), "the newest; and");
+  keys("keep_hours", Number(checkpoint.keep_hours, {0, 1 << 20}), "those written within so many hours");
+  keys("mirror", Text(checkpoint.mirror),
+       "a directory, or s3://BUCKET/NAME, for a second copy of each checkpoint; \"\": none");
+}
+
+void visit_elastic(RunConfig& config, Fields& keys) {
+  ElasticConfig& elastic = config.elastic;
+  keys("enabled", Flag(elastic.enabled), "under every launcher");
+  keys("buddy_every", OptionalNumber<int64_t>(elastic.buddy_every, {1, kSteps.most}, "auto"),
+       "steps between two snapshots in memory; auto: so many that they cost a hundredth of the time, fewer "
+       "where ranks are lost often");
+}
+
+void visit_log(RunConfig& config, Fields& keys) {
+  keys("dir", Path(config.log.dir), "the run directory");
+  keys("tensorboard", Flag(config.log.tensorboard), "");
+  keys("trace_steps", Steps(config.log.trace_steps, kSteps), "steps whose timeline is written");
+}
+
+constexpr Section kSections[] = {
+    {"model", "", visit_model},
+    {"data", "", visit_data},
+    {"train", "", visit_train},
+    {"optimizer", "AdamW, as PyTorch computes it", visit_optimizer},
+    {"lora", "adapters (fine_tuning.md)", visit_lora},
+    {"parallel", "", visit_parallel},
+    {"cluster", "for plan and simulate; training asks the machine (train --dry-run takes --cluster)",
+     visit_cluster},
+    {"memory", "", visit_memory},
+    {"checkpoint", "", visit_checkpoint},
+    {"elastic", "a rank that is lost costs the steps since the last snapshot (operating.md)", visit_elastic},
+    {"log", "", visit_log},
+};
+
+}  // namespace
+
+std::span<const Section> sections() { return kSections; }
+
+void visit(PhaseConfig& phase, Fields& keys) {
+  keys("step", Number(phase.step, {1, kSteps.most}),
+       "the first one under it; what is left out is as before:");
+  visit_training_data(phase.data, keys);
+}
+
+void visit(GroupConfig& group, Fields& keys) {
+  keys("parameters", Texts(group.parameters), "as in train.freeze");
+  keys("lr", Number(group.lr, kRates), "in place of optimizer.lr, under the same schedule");
+  keys("weight_decay", OptionalNumber(group.weight_decay, kRates), "of vectors, too; left out: as above");
+}
+
+}  // namespace sluice::config
