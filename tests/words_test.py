@@ -1,4 +1,5 @@
-"""What must not be committed: paths of somebody's machine, merge markers, private keys, stray bytes."""
+"""What must not be committed: paths of somebody's machine, merge markers, private keys, stray bytes; and types whose
+name means something else elsewhere."""
 
 import pathlib
 import re
@@ -15,6 +16,31 @@ FORBIDDEN = [
 LARGEST_BYTES = 1 << 20
 # Fixtures keep other people's bytes as they are.
 DATA = ("tests/*/fixtures/*", "tests/*/golden/*", "tests/fixtures/*", "tests/fixtures/*/*", "bench/results/*")
+
+
+# Types that have one meaning each, and where it stands; a describing and a computing half are one meaning.
+ONE_MEANING = {
+    "Purpose": {"src/model/purpose.h"},
+    "PlannedStep": {"src/session/planned_step.h"},
+    "Method": {"src/plan/planner.h"},
+    "Effort": {"src/plan/search.h"},
+    "SchemeLoads": {"src/plan/greedy_dispatch.cpp"},
+    "Part": {"src/model/kind.h", "src/layers/part.h"},
+    "Metric": {"src/report/step_record.h"},
+    "BatchSource": {"src/corpus/batch_source.h"},
+    "Loss": {"src/layers/loss.h", "src/transport/heartbeat.h"},
+}
+DEFINED = re.compile(r"^\s*(?:struct|class|enum class)\s+(\w+)\b[^;()]*\{", re.MULTILINE)
+
+
+def word_faults(path):
+    """Definitions under src/ and lab/ of types that mean something else elsewhere."""
+    text = repository.read(path)
+    for match in DEFINED.finditer(text):
+        homes = ONE_MEANING.get(match[1])
+        if homes and str(path) not in homes:
+            yield (f"{path}:{repository.line_of(text, match.start(1))}: {match[1]} means what "
+                   f"{' and '.join(sorted(homes))} say: choose another word")
 
 
 def faults_of(path, own_paths):
@@ -39,7 +65,11 @@ def main():
     # This checkout's own folder and home; short ones (a container's /root, /src) would match by chance.
     own_paths = [str(folder) for folder in (repository.ROOT, pathlib.Path.home()) if len(folder.parts) > 2]
     paths = repository.files("*")
-    repository.finish(len(paths), [fault for path in paths for fault in faults_of(path, own_paths)])
+    faults = [fault for path in paths for fault in faults_of(path, own_paths)]
+    for path in repository.files("src/*/*.h", "src/*/*.cpp", "lab/*/*.h", "lab/*/*.cpp"):
+        if not path.stem.endswith("_test"):
+            faults += word_faults(path)
+    repository.finish(len(paths), faults)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ using ::testing::Not;
 
 StepRecord step_of(int64_t step, double loss) {
   return {.step = step,
+          .loss = loss,
           .tokens = 80,
           .strategy = step % 2 == 0 ? "<1,1,1>" : "<2,1,1>",
           .time_ns = 10'000'000,
-          .predicted_ns = 11'000'000,
-          .loss = loss};
+          .predicted_ns = 11'000'000};
 }
 
 RunData run_of(std::vector<StepRecord> steps) {
@@ -32,7 +32,8 @@ TEST(ClosingSummary, ShowsLossStrategiesAndPrediction) {
   EXPECT_THAT(text, HasSubstr("4.0000 (first 10) -> 2.0000 (last 10), -50.0 %"));
   EXPECT_THAT(text, HasSubstr("  10 steps of <2,1,1>\n"));
   EXPECT_THAT(text, HasSubstr("median step     10.0 ms, 8,000 tokens/s\n"));
-  EXPECT_THAT(text, HasSubstr("off by 10.0 % (median); steps take 0.909 of it and are 0.0 % off that (medians)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("off by 10.0 % (median); steps take 0.909 of it and are 0.0 % off that (medians)\n"));
   for (const char* absent : {"epochs", "snapshots", "fallbacks", "plain operators", "validation"})
     EXPECT_THAT(text, Not(HasSubstr(absent)));
 }

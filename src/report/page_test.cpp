@@ -29,10 +29,10 @@ SystemRun run_of(const std::string& name, const std::string& title, int64_t base
          .sequences = 400,
          .strategy = step % 3 == 0 ? "4x<8,2,1>" : "60x<1,1,1>",
          .time_ns = time_ns,
-         .lower_bound_ns = time_ns - 1000,
          .gap_ppm = 100 * step,
-         .shares = {.compute_ns = 50 * time_ns, .bubble_ns = 10 * time_ns, .idle_ns = 4 * time_ns},
-         .peak_bytes = int64_t{60} << 30});
+         .peak_bytes = int64_t{60} << 30,
+         .lower_bound_ns = time_ns - 1000,
+         .shares = {.compute_ns = 50 * time_ns, .bubble_ns = 10 * time_ns, .idle_ns = 4 * time_ns}});
   }
   return run;
 }

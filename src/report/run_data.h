@@ -3,42 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "corpus/lengths.h"
 #include "graph/trace.h"
-#include "report/time_shares.h"
+#include "report/step_record.h"
 
 namespace sluice::report {
-
-// One step under one system.
-struct StepRecord {
-  int64_t step = 0;
-  int64_t tokens = 0;
-  int64_t sequences = 0;
-  std::string strategy;
-  std::string fallback;        // why the plan is not the planner's; empty: it is
-  std::string degraded;        // what made it slower than its machines could have it; empty: nothing
-  int64_t time_ns = 0;         // simulated, or measured
-  int64_t predicted_ns = 0;    // of a measured step; 0: none
-  int64_t lower_bound_ns = 0;  // of the planner; 0: none
-  int64_t gap_ppm = 0;
-  int64_t planning_ns = 0;           // measured; 0 in simulations, whose files repeat byte for byte
-  int64_t link_exposed_ns = 0;       // of a measured step: on the rank that waited longest
-  int64_t unfused_attention = 0;     // calls that no fused kernel took
-  TimeShares shares;                 // all 0: not known
-  int64_t peak_bytes = 0;            // of the fullest rank
-  int64_t predicted_peak_bytes = 0;  // of a measured step; 0: none
-  std::optional<double> loss;        // of a measured step
-  int64_t epoch = 0;                 // of a measured step: one more with each change of membership
-  int64_t ranks = 0;                 // … and who trained it; 0: not known
-  int64_t snapshot_bytes = 0;        // sent to buddies beside it
-  int64_t snapshot_ns = 0;           // that the last snapshot took
-  int64_t overhead_ns = 0;           // of a measured step: neither inside nodes nor waiting
-};
 
 struct Evaluation {
   int64_t step = 0;

@@ -27,19 +27,9 @@ namespace {
 
 constexpr size_t kMostTimelines = 8;
 
-// What a line of metrics.jsonl may hold: counts, bytes and nanoseconds whose sums stay inside 64 bits.
-constexpr base::Range<int64_t> kCounts{0, int64_t{1} << 58};
-constexpr base::Range<double> kMilliseconds{0, 1e11};
-
 int64_t count(const Json& line, const char* key, const std::string& place) {
   if (!line.contains(key) || line.at(key).is_null()) return 0;
-  return base::require_in(line, key, kCounts, place);
-}
-
-// key of a line in milliseconds -> nanoseconds; 0 where it is missing or null.
-int64_t duration_ns(const Json& line, const char* key, const std::string& place) {
-  if (!line.contains(key) || line.at(key).is_null()) return 0;
-  return std::llround(base::require_in(line, key, kMilliseconds, place) * 1e6);
+  return base::require_in(line, key, kMetricCounts, place);
 }
 
 TimeShares shares_of(const Json& line, const std::string& place) {
@@ -57,31 +47,11 @@ TimeShares shares_of(const Json& line, const std::string& place) {
 }
 
 StepRecord step_of(const Json& line, const std::string& place) {
-  StepRecord step;
-  step.step = base::require_in(line, "step", kCounts, place);
-  step.tokens = count(line, "tokens", place);
-  step.sequences = count(line, "sequences", place);
-  step.strategy = base::get_or<std::string>(line, "strategy", "", place);
-  step.fallback = base::get_or<std::string>(line, "fallback", "", place);
-  step.degraded = base::get_or<std::string>(line, "degraded", "", place);
-  base::require_in(line, "time_ms", kMilliseconds, place);
-  step.time_ns = duration_ns(line, "time_ms", place);
-  step.predicted_ns = duration_ns(line, "predicted_ms", place);
-  step.lower_bound_ns = duration_ns(line, "lower_bound_ms", place);
-  step.planning_ns = duration_ns(line, "planning_ms", place);
-  step.link_exposed_ns = duration_ns(line, "link_exposed_ms", place);
-  step.gap_ppm = base::get_or<int64_t>(line, "gap_ppm", 0, place);
-  step.peak_bytes = count(line, "peak_bytes", place);
-  step.predicted_peak_bytes = count(line, "predicted_peak_bytes", place);
-  step.unfused_attention = count(line, "unfused_attention", place);
-  step.epoch = count(line, "epoch", place);
-  step.ranks = count(line, "ranks", place);
-  step.snapshot_bytes = count(line, "snapshot_bytes", place);
-  step.snapshot_ns = duration_ns(line, "snapshot_ms", place);
-  step.overhead_ns = duration_ns(line, "overhead_ms", place);
+  StepRecord step = step_record(line, place);
+  if (line.contains("lower_bound_ms") && !line.at("lower_bound_ms").is_null())
+    step.lower_bound_ns =
+        std::llround(base::require_in(line, "lower_bound_ms", kMetricMilliseconds, place) * 1e6);
   step.shares = shares_of(line, place);
-  if (line.contains("loss") && !line["loss"].is_null())
-    step.loss = base::require<double>(line, "loss", place);
   return step;
 }
 
@@ -125,7 +95,7 @@ void read_metrics(const fs::path& path, RunData& data) {
     const Json line = base::parse_json(written, place);
     if (line.is_object() && line.contains("validation_loss")) {
       if (line["validation_loss"].is_null()) continue;
-      data.evaluations.push_back({.step = base::require_in(line, "step", kCounts, place),
+      data.evaluations.push_back({.step = base::require_in(line, "step", kMetricCounts, place),
                                   .set = base::get_or<std::string>(line, "set", "", place),
                                   .validation_loss = base::require<double>(line, "validation_loss", place),
                                   .targets = count(line, "targets", place)});

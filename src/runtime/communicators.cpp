@@ -71,7 +71,7 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
   std::iota(world.begin(), world.end(), 0);
   activation_ = transport.communicator(kActivation, world);
   gradient_ = transport.communicator(kGradient, world);
-  if (any_lanes(candidates)) lanes_ = transport.communicator(kLanes, world);
+  if (any_lanes(candidates)) lanes_ = comm::counting_waits(transport.communicator(kLanes, world), waits_);
   link_inter_ = transport.communicator(kLinkInter, world);
   link_intra_ = transport.communicator(kLinkIntra, world);
   control_ = control.communicator("step-control", world);
@@ -81,7 +81,7 @@ Communicators::Communicators(comm::Transport& transport, comm::Transport& contro
       if (ranks.size() < 2 || !member) continue;
       SLUICE_ASSERT(std::ranges::is_sorted(ranks),
                     base::text("group ", group_name(kind, ranks), " is not ascending"));
-      made[ranks] = transport.communicator(group_name(kind, ranks), ranks);
+      made[ranks] = comm::counting_waits(transport.communicator(group_name(kind, ranks), ranks), waits_);
     }
   };
   make("tp", tensor_parallel_groups(candidates), tensor_parallel_);

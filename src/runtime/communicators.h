@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/counted_waits.h"
 #include "comm/transport.h"
 #include "strategy/strategy.h"
 
@@ -36,8 +37,11 @@ class Communicators {
   comm::Communicator* tensor_parallel(const std::vector<int>& ranks);
   // Of the ranks that share a shard, this one among them. REQUIRES: two at least.
   comm::Communicator& share(const std::vector<int>& ranks);
+  // What cells have waited for others inside (TP, lanes, shares), where transports wait at all.
+  int64_t waited_ns() const { return waits_->waited_ns; }
 
  private:
+  std::shared_ptr<comm::WaitClock> waits_ = std::make_shared<comm::WaitClock>();
   std::unique_ptr<comm::Communicator> activation_;
   std::unique_ptr<comm::Communicator> gradient_;
   std::unique_ptr<comm::Communicator> lanes_;

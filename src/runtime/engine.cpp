@@ -39,6 +39,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
       context_(layers::layer_context(
           table.shape, {}, options.context_length,
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
+  context_.loss = options.loss;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
   if (communicators_.lanes() != nullptr) lanes_.emplace(*communicators_.lanes());
 }
@@ -75,9 +76,13 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .context = context_},
                     optimizer);
   StepResult result;
+  const int64_t waited_before = communicators_.waited_ns();
   result.timing = executor_->run(graph, rank_, runner);
   transport_.check();
   result.timing.step_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  const int64_t waited_ns = communicators_.waited_ns() - waited_before;
+  result.own = own_work(graph, result.timing, options_.device.is_cpu() ? waited_ns : -1);
+  result.waited_ns = result.timing.stalled_ns + waited_ns;
   result.loss_sum = runner.scalars().loss_sum;
   result.targets = runner.scalars().targets;
   result.gradient_norm = runner.gradient_norm();

@@ -11,11 +11,13 @@
 #include "comm/transport.h"
 #include "graph/step_graph.h"
 #include "layers/context.h"
+#include "layers/loss.h"
 #include "model/parameters.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
 #include "runtime/link_runner.h"
 #include "runtime/optimizer.h"
+#include "runtime/own_work.h"
 #include "runtime/parameter_store.h"
 #include "runtime/share_channel.h"
 #include "runtime/step_tokens.h"
@@ -37,6 +39,8 @@ struct StepResult {
   // accumulators, owner slices and what is kept of activations.
   int64_t peak_bytes = 0;
   StepTiming timing;
+  OwnWork own;
+  int64_t waited_ns = 0;  // for other ranks: the compute stream between nodes, and inside of them
 
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
 };
@@ -48,6 +52,7 @@ class Engine {
     c10::Device device = c10::kCPU;
     int64_t context_length = 2048;   // longest sequence: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
+    std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };

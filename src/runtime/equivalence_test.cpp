@@ -51,6 +51,17 @@ TEST_F(EquivalenceOnLanes, OneThreeAndEightMicroBatches) {
   }
 }
 
+// The term is in gradients alone, so losses differ from those without it once parameters do.
+TEST_F(EquivalenceOnLanes, ZLossDoesNotKnowTheStrategy) {
+  RunOptions options;
+  options.z_loss = 1e-3;
+  const RunRecord reference = run_in_process(options);
+  EXPECT_NE(reference.losses.back(), run_in_process(RunOptions{}).losses.back());
+  options.world_size = 6;
+  options.strategies = {"<2,1,2> + <1,2,1>", "<1,1,6,2>", "<2,1,3>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
 TEST_F(EquivalenceOnLanes, WholeSequencesMoveNoRingBytes) {
   RunOptions options;
   options.world_size = 4;

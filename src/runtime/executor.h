@@ -15,9 +15,9 @@
 #include <thread>
 #include <vector>
 
-#include "graph/share_moves.h"
 #include "graph/step_graph.h"
 #include "runtime/node_watch.h"
+#include "runtime/step_timing.h"
 
 namespace sluice::runtime {
 
@@ -26,24 +26,6 @@ class NodeRunner {
  public:
   virtual ~NodeRunner() = default;
   virtual void run(const graph::Node& node) = 0;
-};
-
-// When a node ran, in nanoseconds since the step began on this rank.
-struct Measurement {
-  int node = 0;
-  int64_t start_ns = 0;
-  int64_t end_ns = 0;
-  int64_t held_bytes = 0;  // by the rank's tensors behind it; 0: not counted (GPUs, whose nodes end later)
-};
-
-struct StepTiming {
-  std::vector<Measurement> nodes;       // in program order
-  std::vector<graph::ShareMove> moves;  // beside them, where lanes share parameters; none on GPUs
-  int64_t step_ns = 0;                  // with what the engine does around the nodes
-  int64_t compute_ns = 0;               // inside compute nodes
-  int64_t stalled_ns = 0;               // compute stream waiting for other streams or peers
-  int64_t link_exposed_ns = 0;          // part of stalled_ns: for pull or push
-  int64_t overhead_ns() const { return step_ns - compute_ns - stalled_ns; }
 };
 
 class Executor {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/step_graph.h"
-#include "runtime/executor.h"
+#include "runtime/step_timing.h"
 
 namespace sluice::runtime {
 

@@ -30,7 +30,7 @@ at::Tensor empty_on_host(const at::Tensor& like) {
 void OffloadedLayer::offload(layers::State& saved, int permille, Memories memories) {
   SLUICE_ASSERT(parts_.empty(), "a layer is offloaded twice");
   for (const auto& [tensor, dimension] : saved.rows()) {
-    Part& part = parts_.emplace_back();
+    MovedRows& part = parts_.emplace_back();
     if (!tensor.defined()) continue;
     use_on_current_stream(tensor);
     const int64_t rows = tensor.size(dimension);
@@ -52,7 +52,7 @@ void OffloadedLayer::fetch(layers::State& saved, Memories memories) {
   SLUICE_ASSERT(!parts_.empty(), "a layer is fetched that was not offloaded");
   auto part = parts_.begin();
   for (const auto& [tensor, dimension] : saved.rows()) {
-    const Part& from = *part++;
+    const MovedRows& from = *part++;
     if (!from.host.defined()) continue;
     use_on_current_stream(from.kept);
     tensor = at::empty_strided(from.sizes, from.strides, from.kept.options());

@@ -28,13 +28,13 @@ class OffloadedLayer {
   void fetch(layers::State& saved, Memories memories);
 
  private:
-  struct Part {
+  struct MovedRows {
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;
     at::Tensor host;  // undefined where the tensor was missing
     at::Tensor kept;
   };
-  std::vector<Part> parts_;  // as State::rows has them
+  std::vector<MovedRows> parts_;  // as State::rows has them
 };
 
 }  // namespace sluice::runtime

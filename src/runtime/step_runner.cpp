@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/share_cost.h"
+#include "layers/make_operation.h"
 #include "runtime/read_scalars.h"
 #include "runtime/stream_use.h"
 

@@ -90,6 +90,7 @@ struct RunOptions {
   int64_t loss_one_in = 1;  // as of made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;
   comm::DType reduce = comm::DType::kFloat32;  // Precision::reduce
+  double z_loss = 0;                           // as of layers::with_z_loss
   int64_t max_tokens = 96;
   int64_t max_delay_ns = 0;  // of each transfer on the fake transport
   // Initial parameters are a unit in the last place more or less, or as they are, by this seed; 0: none is

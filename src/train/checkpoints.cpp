@@ -3,13 +3,9 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/save.h"
 
 namespace sluice::train {
 
@@ -19,58 +15,6 @@ using storage::Location;
 checkpoint::TensorType master_type(const runtime::Precision& precision) {
   return precision.master() == comm::DType::kFloat64 ? checkpoint::TensorType::kFloat64
                                                      : checkpoint::TensorType::kFloat32;
-}
-
-namespace {
-
-std::vector<Location> newest_first(std::vector<checkpoint::SavedStep> found) {
-  std::ranges::stable_sort(found, std::greater{}, &checkpoint::SavedStep::step);
-  std::vector<Location> directories;
-  for (const checkpoint::SavedStep& saved : found) directories.push_back(saved.directory);
-  return directories;
-}
-
-}  // namespace
-
-std::vector<Location> all_checkpoints(std::span<const Location> roots) {
-  std::vector<checkpoint::SavedStep> found;
-  for (const Location& root : roots) {
-    try {
-      std::ranges::copy(checkpoint::saved_steps(root), std::back_inserter(found));
-    } catch (const base::Error& error) {
-      if (found.empty()) throw;  // a run must not begin anew because its checkpoints are out of reach
-      base::log_warning(text("checkpoints in ", root.string(), " are passed over: ", error.what()));
-    }
-  }
-  return newest_first(std::move(found));
-}
-
-std::vector<Location> find_checkpoints(const Location& resume) {
-  if ((resume / "manifest.json").is_file()) return {resume};
-  for (const Location& candidate : {resume, resume / "checkpoints"}) {
-    if (auto found = newest_first(checkpoint::saved_steps(candidate)); !found.empty()) return found;
-  }
-  throw base::InputError(text("[checkpoint] ", resume.string(),
-                              " holds no committed checkpoint: name a step-N directory with a manifest.json, "
-                              "or a run directory"));
-}
-
-std::unique_ptr<checkpoint::Checkpoint> open_newest_whole(const Location& location) {
-  const std::vector<Location> directories = find_checkpoints(location);
-  for (size_t index = 0;; ++index) {
-    try {
-      auto checkpoint = std::make_unique<checkpoint::Checkpoint>(directories[index]);
-      location.is_path() ? checkpoint->verify() : checkpoint->look_through();
-      return checkpoint;
-    } catch (const checkpoint::DamagedCheckpoint& damage) {
-      if (index + 1 == directories.size()) throw;
-      base::log_warning(passed_over(directories[index], damage.what()));
-    }
-  }
-}
-
-std::string passed_over(const Location& directory, const std::string& fault) {
-  return text(directory.string(), " is passed over: ", fault);
 }
 
 namespace {

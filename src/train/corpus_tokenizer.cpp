@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/tokenizer.h"
 
 namespace sluice::train {

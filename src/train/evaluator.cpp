@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "layers/head.h"
+#include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "ops/device.h"
 #include "plan/planner.h"
@@ -46,7 +47,7 @@ class Evaluator::Impl {
         launch_(options.launch),
         planner_(planner_of(table_.shape, options)),
         transport_(transport::gloo_transport({.launch = options.launch})),
-        precision_(precision_of(options.dtype)),
+        precision_(precision_of({.dtype = options.dtype})),
         context_length_(options.context_length) {
     config::TrainConfig train;
     train.threads = options.threads;

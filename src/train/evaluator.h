@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
 #include "train/model_source.h"
@@ -18,12 +19,12 @@
 namespace sluice::train {
 
 struct EvaluatorOptions {
-  int64_t context_length = 2048;  // longest sequence, tokens
-  std::string dtype = "float32";  // that is computed in: float32, bfloat16 or float64
-  std::string device = "auto";    // auto (a GPU where there is one) | cpu | cuda
-  int threads = 0;                // 0: the cores divided by the ranks of this machine
-  transport::Launch launch;       // this rank among all
-  std::string strategy;           // how the ranks share the model; empty: each holds all of it
+  int64_t context_length = 2048;                              // longest sequence, tokens
+  config::ComputeType dtype = config::ComputeType::kFloat32;  // that is computed in
+  config::DeviceChoice device = config::DeviceChoice::kAuto;
+  int threads = 0;           // 0: the cores divided by the ranks of this machine
+  transport::Launch launch;  // this rank among all
+  std::string strategy;      // how the ranks share the model; empty: each holds all of it
 };
 
 struct EvaluationResult {

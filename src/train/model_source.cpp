@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
+#include "checkpoint/find.h"
 #include "train/checkpoints.h"
 
 namespace sluice::train {
@@ -16,9 +17,9 @@ std::string ModelSource::name() const {
                       : base::text("checkpoint ", checkpoint->directory().string());
 }
 
-std::string ModelSource::exact_dtype() const {
+config::ComputeType ModelSource::exact_dtype() const {
   const bool wide = checkpoint && checkpoint->manifest().type == checkpoint::TensorType::kFloat64;
-  return wide ? "float64" : "float32";
+  return wide ? config::ComputeType::kFloat64 : config::ComputeType::kFloat32;
 }
 
 void ModelSource::load(runtime::ParameterStore& store) {
@@ -27,7 +28,7 @@ void ModelSource::load(runtime::ParameterStore& store) {
     runtime::load_masters(store, [&](int bucket, base::Interval interval, float* values) {
       hugging_face->read(bucket, interval, values);
     });
-  } else if (wide_store && exact_dtype() == "float64") {
+  } else if (wide_store && exact_dtype() == config::ComputeType::kFloat64) {
     load_parameters(*checkpoint, store);
   } else {
     runtime::load_masters(store, checkpoint::float_masters(*checkpoint));
@@ -37,7 +38,7 @@ void ModelSource::load(runtime::ParameterStore& store) {
 ModelSource open_model(const storage::Location& location) {
   ModelSource source;
   if (!location.is_path()) {
-    source.checkpoint = open_newest_whole(location);
+    source.checkpoint = checkpoint::open_newest_whole(location);
     return source;
   }
   const std::filesystem::path& path = location.path();
@@ -50,7 +51,7 @@ ModelSource open_model(const storage::Location& location) {
   if (std::filesystem::exists(path / "config.json", ignored)) {
     source.hugging_face = std::make_unique<checkpoint::HuggingFaceModel>(path);
   } else {
-    source.checkpoint = open_newest_whole(location);
+    source.checkpoint = checkpoint::open_newest_whole(location);
   }
   return source;
 }

@@ -7,6 +7,7 @@
 
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/load.h"
+#include "config/run_config.h"
 #include "runtime/parameter_store.h"
 
 namespace sluice::train {
@@ -19,8 +20,8 @@ struct ModelSource {
   const model::Shape& shape() const;
   // "checkpoint runs/a/checkpoints/step-20" or "Hugging Face folder model", for people.
   std::string name() const;
-  // "float64" for checkpoints with such masters, else "float32": the type that loses nothing.
-  std::string exact_dtype() const;
+  // float64 for checkpoints with such masters, else float32: the type that loses nothing.
+  config::ComputeType exact_dtype() const;
   // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
   void load(runtime::ParameterStore& store);
 };

@@ -29,12 +29,12 @@ session::RunMachine this_machine(config::RunConfig config, int ranks) {
   }
   transport::Launch launch;
   launch.world_size = launch.local_size = ranks;
-  config.train.device = "cpu";
+  config.train.device = config::DeviceChoice::kCpu;
   const profile::RankDevice device = profile::rank_device(config.train, config.memory, launch);
   session::RunMachine machine;
   machine.world_size = ranks;
   machine.calibration = unmeasured_calibration(
-      {config, base::Json(), precision_of(config.train.dtype), device.device, device.memory_bytes}, ranks);
+      {config, base::Json(), precision_of(config.train), device.device, device.memory_bytes}, ranks);
   machine.calibration.options.memory.reduce_bytes = config::reduce_bytes(config.train);
   return machine;
 }

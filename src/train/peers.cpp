@@ -52,7 +52,7 @@ void Peers::watch_progress() {
     const std::lock_guard lock(failing_);
     return heartbeat_ && heartbeat_->others_at_work();
   };
-  options.effort = [this] { return effort(); };
+  options.work_done = [this] { return work_done(); };
   options.on_stall = [this](const std::string& stalled) {
     const base::RunError stall(
         text("no progress on rank ", rank(), ": ", stalled, " (train.stall_s says how long that may be)"));
@@ -65,11 +65,11 @@ void Peers::watch_progress() {
 }
 
 // What the process does beside holding its lock.
-Effort Peers::effort() {
-  Effort effort = process_effort();
+WorkDone Peers::work_done() {
+  WorkDone work_done = process_work_done();
   const std::lock_guard lock(failing_);
-  if (lock_) effort.transfers -= lock_->transfers();
-  return effort;
+  if (lock_) work_done.transfers -= lock_->transfers();
+  return work_done;
 }
 
 // Before anything in it is read or written.

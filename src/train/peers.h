@@ -10,7 +10,7 @@
 #include "runtime/node_watch.h"
 #include "train/control.h"
 #include "train/run_lock.h"
-#include "train/trainer.h"
+#include "train/run_options.h"
 #include "train/watchdog.h"
 #include "transport/heartbeat.h"
 #include "transport/parent_watch.h"
@@ -20,7 +20,7 @@ namespace sluice::train {
 class Peers {
  public:
   // Starts nothing. `options` outlives the peers.
-  explicit Peers(const TrainerOptions& options) : options_(options) {}
+  explicit Peers(const RunOptions& options) : options_(options) {}
 
   // Collective over all ranks of the launch. Throws on every rank that has met the others when any rank
   // fails. But for guard() and fail() nothing may be called before.
@@ -54,11 +54,11 @@ class Peers {
   [[noreturn]] void throw_not_met() const;
   [[noreturn]] void end_for(const transport::Loss& loss);
   void watch_progress();
-  Effort effort();
+  WorkDone work_done();
   Activity& activity() { return control_->activity(); }
   int rank() const { return options_.launch.rank; }
 
-  const TrainerOptions& options_;
+  const RunOptions& options_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<Control> control_;
   std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before

@@ -107,15 +107,16 @@ namespace {
 
 PlanAhead::Source training_steps(StepInputs inputs, const session::Data& data, session::PhasedSampler sampler,
                                  int64_t end_step) {
-  return [inputs, &data, sampler = std::move(sampler), end_step]() mutable -> std::unique_ptr<PreparedStep> {
-    const int64_t step = sampler.step();
+  const auto batches = std::make_shared<session::PhasedSampler>(std::move(sampler));
+  return [inputs, &data, batches, end_step]() -> std::unique_ptr<PreparedStep> {
+    const int64_t step = batches->step();
     if (step >= end_step) return nullptr;
     try {
-      const corpus::Batch batch = sampler.next();
-      const corpus::Blend& blend = data.phases[sampler.phase()].training;
+      const corpus::Batch batch = batches->next();
+      const corpus::Blend& blend = data.phases[batches->phase()].training;
       auto prepared = std::make_unique<PreparedStep>(
           prepare_step(inputs, blend, step, batch.samples, graph::Purpose::kTrain));
-      prepared->sampler_after = sampler.state();
+      prepared->sampler_after = batches->state();
       return prepared;
     } catch (...) {
       rethrow_with_step(step);

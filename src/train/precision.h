@@ -1,13 +1,11 @@
 // In which number formats a run computes.
 #pragma once
 
-#include <string>
-
+#include "config/run_config.h"
 #include "runtime/precision.h"
 
 namespace sluice::train {
 
-// Of a configuration's train.dtype.
-runtime::Precision precision_of(const std::string& dtype);
+runtime::Precision precision_of(const config::TrainConfig& train);
 
 }  // namespace sluice::train

@@ -9,7 +9,7 @@
 
 namespace sluice::train {
 
-profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_ns) {
+profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
   auto* context = new RunContext(options);  // on failure never destroyed: it would wait for lost peers
   profile::ProbeResult result;
   context->peers().guard([&] {
@@ -18,7 +18,7 @@ profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_n
     profile::ProbeOptions probe =
         probe_options({config,
                        {},
-                       precision_of(config.train.dtype),
+                       precision_of(config.train),
                        context->device().device(),
                        context->device().memory_bytes()},
                       session::tensor_parallel_degrees(config, options.launch.world_size));

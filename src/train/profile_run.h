@@ -4,13 +4,13 @@
 #include <cstdint>
 
 #include "profile/probe.h"
-#include "train/trainer.h"
+#include "train/run_options.h"
 
 namespace sluice::train {
 
 // Collective over all ranks of the launch. Measures the configuration's model on its device with its threads,
 // for the TP degrees that its strategies use or that "auto" may propose, at profile_lengths of its context;
 // `budget_ns` is aimed at for all of it. Throws as Trainer.
-profile::ProbeResult profile_run(const TrainerOptions& options, int64_t budget_ns);
+profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns);
 
 }  // namespace sluice::train

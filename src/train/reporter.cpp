@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "checkpoint/save.h"
+#include "config/config_file.h"
 #include "ops/attention.h"
 #include "report/closing_summary.h"
 #include "report/page.h"
@@ -30,6 +31,21 @@ void keep_written(const fs::path& path, const std::string& content) {
   } else {
     base::write_file_atomically(path, content);
   }
+}
+
+}  // namespace
+
+namespace {
+
+// Figures of many ranks would make most of a line.
+report::StepRecord without_ranks(report::StepRecord step) {
+  constexpr size_t kFewRanks = 64;
+  constexpr int64_t kSometimes = 10;
+  if (step.rank_pace.size() > kFewRanks && step.step % kSometimes != 0) {
+    step.rank_pace.clear();
+    step.rank_wait_ms.clear();
+  }
+  return step;
 }
 
 }  // namespace
@@ -57,22 +73,26 @@ void Reporter::open_files() {
                          " steps that the checkpoint has behind it: losses of those are not shown"));
 }
 
-void Reporter::tell(const report::StepMetrics& metrics) {
+void Reporter::tell(const report::StepRecord& step) {
   if (!metrics_) return;
-  const auto writing = run_.activity().own(text("writing the metrics of step ", metrics.step));
-  metrics_->write(metrics);
-  const int64_t done = metrics.step + 1 - run_.resumed().step;
+  const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
+  metrics_->write(without_ranks(step));
+  const int64_t done = step.step + 1 - run_.resumed().step;
   const int64_t steps = config_.train.steps - run_.resumed().step;
   const int64_t left_ns =
       base::left_ns(done, steps, std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
   char numbers[160];
   std::snprintf(numbers, sizeof numbers,
                 "step %lld (%lld of %lld)  loss %.4f  norm %.3f  %7.1f ms (predicted %.1f)  %.0f tokens/s",
-                static_cast<long long>(metrics.step), static_cast<long long>(metrics.step + 1),
-                static_cast<long long>(config_.train.steps), metrics.loss, metrics.grad_norm, metrics.time_ms,
-                metrics.predicted_ms, metrics.tokens_per_s);
+                static_cast<long long>(step.step), static_cast<long long>(step.step + 1),
+                static_cast<long long>(config_.train.steps), step.loss.value_or(0), step.grad_norm,
+                report::milliseconds(step.time_ns), report::milliseconds(step.predicted_ns),
+                step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
-  base::log_info(text(numbers, "  ", metrics.strategy, eta));
+  base::log_info(text(numbers, "  ", step.strategy, eta));
+  if (step.rank_pace.empty()) return;
+  for (const report::PaceChange& change : paces_.add(step.rank_pace))
+    change.slow ? base::log_warning(report::to_text(change)) : base::log_info(report::to_text(change));
 }
 
 void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {

@@ -6,7 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "report/step_metrics.h"
+#include "report/metrics_file.h"
+#include "report/pace.h"
 #include "train/run_context.h"
 
 namespace sluice::train {
@@ -19,7 +20,7 @@ class Reporter {
   // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
   bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
 
-  void tell(const report::StepMetrics& metrics);
+  void tell(const report::StepRecord& step);
   void tell(const std::vector<report::EvaluationMetrics>& of_sets);
   void close();
 
@@ -29,6 +30,7 @@ class Reporter {
   RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
+  report::PaceWatch paces_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

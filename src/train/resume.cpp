@@ -5,9 +5,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/find.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/save.h"
 #include "config/changes.h"
+#include "config/config_file.h"
 #include "link/layout.h"
 #include "strategy/text_cursor.h"
 #include "train/buddies.h"
@@ -68,7 +70,7 @@ void Resumed::find_checkpoint(Control& control) {
         if (damage) std::rethrow_exception(damage);
       });
     }
-    if (rank() == finder) base::log_warning(passed_over(directory, as_error(damage).what()));
+    if (rank() == finder) base::log_warning(checkpoint::passed_over(directory, as_error(damage).what()));
   }
 }
 
@@ -81,9 +83,9 @@ std::vector<Location> Resumed::candidates(Control& control) {
     // A run that lost its snapshots goes back to what it saved itself, if it did.
     const bool own = options_.resume == "auto" || (options_.seat && options_.seat->epoch.number > 0);
     std::vector<Location> found;
-    if (own) found = all_checkpoints(roots());
+    if (own) found = checkpoint::all_checkpoints(roots());
     if (found.empty() && !options_.resume.empty() && options_.resume != "auto")
-      found = find_checkpoints(options_.locate(options_.resume));
+      found = checkpoint::find_checkpoints(options_.locate(options_.resume));
     if (!options_.dry_run) require_own_run(found);
     for (const Location& directory : found) names.push_back(directory.string());
     if (!found.empty()) return;
@@ -134,7 +136,7 @@ std::exception_ptr Resumed::open_if_whole(const Location& directory, Control& co
       }
       checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
       state_ = run_state(*checkpoint_);
-      checkpoint_->require_model(table_.shape, master_type(precision_of(options_.config.train.dtype)));
+      checkpoint_->require_model(table_.shape, master_type(precision_of(options_.config.train)));
       std::vector<base::Interval> owned;
       for (const model::Bucket& bucket : table_.buckets)
         owned.push_back(link::OwnerLayout{control.world_size()}.owned(bucket, rank()));

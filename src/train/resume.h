@@ -12,14 +12,14 @@
 #include "model/parameters.h"
 #include "train/checkpoints.h"
 #include "train/control.h"
-#include "train/trainer.h"
+#include "train/run_options.h"
 
 namespace sluice::train {
 
 class Resumed {
  public:
   // Nothing, until find(). Both outlive it.
-  Resumed(TrainerOptions& options, const model::ParameterTable& table) : options_(options), table_(table) {}
+  Resumed(RunOptions& options, const model::ParameterTable& table) : options_(options), table_(table) {}
 
   // Collective: looks for it, and tells the user. REQUIRES: options.config names its model, and `table` is
   // the model's. Throws on every rank: InputError when training would write over an earlier run that it does
@@ -50,7 +50,7 @@ class Resumed {
   void tell_of_changes() const;
   int rank() const { return options_.launch.rank; }
 
-  TrainerOptions& options_;
+  RunOptions& options_;
   const model::ParameterTable& table_;
   bool from_snapshot_ = false;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint_;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
+#include "config/config_file.h"
 #include "model/table_positions.h"
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
@@ -61,7 +62,7 @@ void RunContext::drop_strategies_of_more_ranks() {
     if (rank() == 0)
       base::log_warning(text("parallel.strategies do not fit: ", error.what(), "; others are proposed"));
     strategies.clear();
-    config_.parallel.select = "best";
+    config_.parallel.select = {};
   }
 }
 
@@ -108,10 +109,9 @@ void RunContext::resume() {
 
 void RunContext::open_planner() {
   keep_proposal();
-  cost::Calibration calibration =
-      calibrate({config_, resumed().calibration, precision_of(config_.train.dtype), device_->device(),
-                 device_->memory_bytes()},
-                device_->transport(), control());
+  cost::Calibration calibration = calibrate({config_, resumed().calibration, precision_of(config_.train),
+                                             device_->device(), device_->memory_bytes()},
+                                            device_->transport(), control());
   cost::MemoryModel& memory = calibration.options.memory;
   memory.device_bytes -= device_->taken_bytes(control());
   memory.host_bytes = device_->host_bytes();
@@ -149,11 +149,11 @@ void RunContext::keep_proposal() {
 
 void RunContext::open_engine() {
   runtime::Engine::Options options;
-  options.precision = precision_of(config_.train.dtype);
-  if (config_.train.reduce_dtype == "bfloat16") options.precision.reduce = comm::DType::kBFloat16;
+  options.precision = precision_of(config_.train);
   options.context_length = model::table_positions(*config_.model.shape, config::longest_context(config_),
                                                   data_->longest_sequence());
   options.device = device_->device();
+  options.loss = layers::with_z_loss(config_.train.z_loss);
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;
   executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };
@@ -202,7 +202,7 @@ void RunContext::open_buddies() {
   const transport::Launch& launch = options_.launch;
   std::vector<int> ranks(static_cast<size_t>(launch.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  Buddies::Options options{.seat = *options_.seat, .every = config_.elastic.buddy_every};
+  Buddies::Options options{.seat = *options_.seat, .every = config_.elastic.buddy_every.value_or(0)};
   if (!launch.single_host()) options.stride = launch.local_size;
   const auto connecting = activity().shared("making the communicators");
   buddies_ =

@@ -15,13 +15,13 @@
 #include "train/plan_ahead.h"
 #include "train/resume.h"
 #include "train/run_device.h"
-#include "train/trainer.h"
+#include "train/run_options.h"
 
 namespace sluice::train {
 
 class RunContext {
  public:
-  explicit RunContext(TrainerOptions options) : options_(std::move(options)) {}
+  explicit RunContext(RunOptions options) : options_(std::move(options)) {}
 
   // Collective over all ranks of the launch. Throws on every rank when any rank fails (Control::together).
   // But for peers().guard() and fail() nothing below may be called before.
@@ -69,7 +69,7 @@ class RunContext {
   void load_weights();
   void open_buddies();
 
-  TrainerOptions options_;
+  RunOptions options_;
   config::RunConfig& config_ = options_.config;
   Peers peers_{options_};
   model::ParameterTable table_;

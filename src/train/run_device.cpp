@@ -43,8 +43,8 @@ ops::AttentionShape attention_of(const model::Shape& shape) {
 
 }  // namespace
 
-RunDevice::RunDevice(const TrainerOptions& options, const model::ParameterTable& table,
-                     const base::Json& earlier, Peers& peers)
+RunDevice::RunDevice(const RunOptions& options, const model::ParameterTable& table, const base::Json& earlier,
+                     Peers& peers)
     : between_hosts_(peers.transport()) {
   const config::RunConfig& config = options.config;
   Control& control = peers.control();
@@ -72,7 +72,7 @@ RunDevice::RunDevice(const TrainerOptions& options, const model::ParameterTable&
   });
   std::vector<std::string> faults{chosen_.fault.empty() ? "" : text("on the CPU: ", chosen_.fault)};
   const ops::AttentionShape attention = attention_of(table.shape);
-  const c10::ScalarType type = runtime::scalar_type(precision_of(config.train.dtype).compute);
+  const c10::ScalarType type = runtime::scalar_type(precision_of(config.train).compute);
   attention_scratch_ = ops::attention_scratch(attention, type, device());
   faults.push_back(ops::unfused_because(attention, type, device()));
   if (device().is_cuda()) faults.push_back(connect(control));
@@ -98,12 +98,12 @@ std::string RunDevice::connect(Control& control) {
 
 // A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
 // memory that was asked of the machine has to hold them, too.
-void RunDevice::set_aside_snapshots(const TrainerOptions& options, const model::ParameterTable& table) {
+void RunDevice::set_aside_snapshots(const RunOptions& options, const model::ParameterTable& table) {
   const config::RunConfig& config = options.config;
   const int64_t copies = (config.checkpoint.every > 0 && config.checkpoint.async ? 1 : 0) +
                          (options.seat ? cost::kSnapshotCopies : 0);
   if (copies == 0) return;
-  const int64_t bytes = copies * SliceSnapshot::bytes(table, precision_of(config.train.dtype),
+  const int64_t bytes = copies * SliceSnapshot::bytes(table, precision_of(config.train),
                                                       options.launch.world_size, options.launch.rank);
   if (config.memory.host_gib == 0) chosen_.host_bytes = std::max<int64_t>(1, chosen_.host_bytes - bytes);
   if (!device().is_cpu() || config.memory.device_gib > 0) return;

@@ -10,7 +10,7 @@
 #include "ops/attention.h"
 #include "profile/device.h"
 #include "train/peers.h"
-#include "train/trainer.h"
+#include "train/run_options.h"
 
 namespace sluice::train {
 
@@ -19,7 +19,7 @@ class RunDevice {
   // Collective. A run that continues keeps the figures of its `earlier` calibration, null for none, unless
   // the configuration names some. Throws on every rank as profile::rank_device, and InfeasibleError when
   // snapshots take all memory.
-  RunDevice(const TrainerOptions& options, const model::ParameterTable& table, const base::Json& earlier,
+  RunDevice(const RunOptions& options, const model::ParameterTable& table, const base::Json& earlier,
             Peers& peers);
 
   c10::Device device() const { return chosen_.device; }
@@ -39,7 +39,7 @@ class RunDevice {
 
  private:
   std::string connect(Control& control);
-  void set_aside_snapshots(const TrainerOptions& options, const model::ParameterTable& table);
+  void set_aside_snapshots(const RunOptions& options, const model::ParameterTable& table);
 
   profile::RankDevice chosen_;
   std::string degraded_;

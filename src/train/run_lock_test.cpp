@@ -220,7 +220,7 @@ TEST_F(RunLockFiles, BeatsAreToldFromOtherTransfers) {
   const auto others = [&] {
     while (true) {
       const int64_t before = lock.transfers();
-      const int64_t all = process_effort().transfers;
+      const int64_t all = process_work_done().transfers;
       if (lock.transfers() == before) return all - before;
     }
   };

@@ -1,28 +1,13 @@
 #include "train/step_agreement.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/attention_count.h"
+#include "report/pace.h"
 
 namespace sluice::train {
-
-StepWord measured(const PreparedStep& step, const runtime::StepResult& result, int64_t unfused_before) {
-  StepWord word;
-  word.pulled_bytes = result.pulled_bytes;
-  word.pushed_bytes = result.pushed_bytes;
-  word.ring_bytes = result.exchange_bytes;
-  word.share_bytes = result.share_bytes;
-  word.unfused_attention = ops::unfused_attention_calls() - unfused_before;
-  word.corpus_bytes = step.corpus_bytes;
-  word.peak_bytes = result.peak_bytes;
-  word.link_exposed_ns = result.timing.link_exposed_ns;
-  word.gather_exposed_ns = result.gather_exposed_ns;
-  word.overhead_ns = result.timing.overhead_ns();
-  word.step_ns = result.timing.step_ns;
-  return word;
-}
 
 namespace {
 
@@ -52,40 +37,49 @@ std::exception_ptr disagreement(Control& control, const std::vector<StepWord>& w
   return nullptr;
 }
 
-void raise(double& most_ms, int64_t time_ns) { most_ms = std::max(most_ms, report::milliseconds(time_ns)); }
+}  // namespace
+
+namespace {
+
+// Who was how slow beside the others.
+void compare_paces(const std::vector<StepWord>& words, report::StepRecord& step) {
+  std::vector<int64_t> ppm;
+  for (const StepWord& word : words) ppm.push_back(word.pace_ppm);
+  const auto rounded = [](double value) { return std::round(value * 1e3) / 1e3; };
+  std::vector<double> paces = report::relative_paces(ppm);
+  for (double& pace : paces) pace = rounded(pace);
+  const auto slowest = std::ranges::max_element(paces);
+  if (*slowest <= 0) return;
+  step.slowest_rank = slowest - paces.begin();
+  step.slowest_pace = *slowest;
+  step.rank_pace = std::move(paces);
+  for (const StepWord& word : words)
+    step.rank_wait_ms.push_back(rounded(report::milliseconds(word.waited_ns)));
+}
 
 }  // namespace
 
-StepAgreement agree(Control& control, const PlannedStep& upcoming, StepWord own,
-                    report::StepMetrics& metrics) {
+StepAgreement agree(Control& control, const UpcomingStep& upcoming, StepWord own, report::StepRecord& step) {
   own.next_step = upcoming.step ? upcoming.step->plan.step : -1;
   own.agreement = upcoming.step ? static_cast<int64_t>(upcoming.step->agreement) : 0;
   own.failure = exit_status_of(upcoming.failure);
+  own.figures = report::rank_figures(step);
   const std::vector<StepWord> words = control.gather(own);
   StepAgreement agreement{.last = !upcoming.step, .failure = disagreement(control, words, upcoming.failure)};
+  std::vector<report::RankFigures> figures;
   for (const StepWord& word : words) {
     agreement.stop = agreement.stop || word.stop != 0;
     agreement.boundary = agreement.boundary || word.boundary != 0;
     agreement.step_ns = std::max(agreement.step_ns, word.step_ns);
-    agreement.snapshot_ns = std::max(agreement.snapshot_ns, word.snapshot_ns);
     int64_t& between_ns = agreement.between_losses_ns;
     if (word.between_losses_ns > 0)
       between_ns = between_ns == 0 ? word.between_losses_ns : std::min(between_ns, word.between_losses_ns);
     agreement.saves.push_back(word.save);
-    metrics.pull_bytes += word.pulled_bytes;
-    metrics.push_bytes += word.pushed_bytes;
-    metrics.ring_bytes += word.ring_bytes;
-    metrics.share_bytes += word.share_bytes;
-    metrics.unfused_attention += word.unfused_attention;
-    metrics.corpus_bytes += word.corpus_bytes;
-    metrics.peak_bytes = std::max(metrics.peak_bytes, word.peak_bytes);
-    raise(metrics.link_exposed_ms, word.link_exposed_ns);
-    raise(metrics.gather_exposed_ms, word.gather_exposed_ns);
-    raise(metrics.overhead_ms, word.overhead_ns);
-    raise(metrics.checkpoint_blocked_ms, word.blocked_ns);
+    figures.push_back(word.figures);
   }
-  metrics.snapshot_ms = report::milliseconds(agreement.snapshot_ns);
-  metrics.ranks = control.world_size();
+  report::fold(figures, step);
+  compare_paces(words, step);
+  step.ranks = control.world_size();
   return agreement;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "config/config_file.h"
 #include "graph/shared_cores.h"
 #include "ops/attention_count.h"
 #include "profile/machine.h"
@@ -27,7 +28,7 @@ using std::chrono::steady_clock;
 
 class Trainer::Impl {
  public:
-  explicit Impl(TrainerOptions options) : run_(std::move(options)) {
+  explicit Impl(RunOptions options) : run_(std::move(options)) {
     // Behind a loss there are steps to be saved, whenever a signal comes.
     if (run_.epoch() > 0) stop_signal_.defer();
     if (run_.seat() && run_.seat()->stop_asked) stop_signal_.request();
@@ -40,15 +41,16 @@ class Trainer::Impl {
  private:
   void try_longest();
   void train_steps();
-  PlannedStep plan_next();
+  UpcomingStep plan_next();
   runtime::StepResult train(const PreparedStep& step);
   runtime::AdamW optimizer(int64_t step) const;
   int64_t predicted_ns(const PreparedStep& step) const;
-  report::StepMetrics metrics_of(const PreparedStep& step, const runtime::StepResult& result) const;
-  StepAgreement agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics);
+  report::StepRecord record_of(const PreparedStep& step, const runtime::StepResult& result);
+  StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
+                      report::StepRecord& record);
   void require_good(const runtime::StepResult& result, int64_t step);
   void begin_snapshot(const RunState& state);
-  void seal_if_due(const PreparedStep& step, const StepAgreement& agreement);
+  void seal_if_due(const PreparedStep& step, const StepAgreement& agreement, int64_t snapshot_ns);
   bool finish_step(const PreparedStep& step, const StepAgreement& agreement);
   void finish_save_under_way();
   RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
@@ -116,8 +118,8 @@ void Trainer::Impl::train_steps() {
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
   {
-    PlannedStep first = plan_next();
-    report::StepMetrics unused;
+    UpcomingStep first = plan_next();
+    report::StepRecord unused;
     const StepAgreement agreement = agree(first, {}, unused);
     if (agreement.failure) std::rethrow_exception(agreement.failure);
     stop = agreement.stop;
@@ -131,19 +133,20 @@ void Trainer::Impl::train_steps() {
     const auto begin = steady_clock::now();
     const int64_t unfused_before = ops::unfused_attention_calls();
     const runtime::StepResult result = train(*step);
-    PlannedStep upcoming = plan_next();
-    report::StepMetrics metrics = metrics_of(*step, result);
-    if (std::exchange(snapshot_beside_, false)) metrics.snapshot_bytes = run_.buddies()->sent_bytes();
-    const StepAgreement agreement = agree(upcoming, measured(*step, result, unfused_before), metrics);
-    metrics.time_ms = report::milliseconds(std::chrono::nanoseconds(steady_clock::now() - begin).count());
-    metrics.tokens_per_s = static_cast<double>(metrics.tokens) / (metrics.time_ms / 1e3);
-    reporter_->tell(metrics);
-    if (std::ranges::find(config_.log.trace_steps, metrics.step) != config_.log.trace_steps.end()) {
+    UpcomingStep upcoming = plan_next();
+    report::StepRecord record = record_of(*step, result);
+    record.unfused_attention = ops::unfused_attention_calls() - unfused_before;
+    if (std::exchange(snapshot_beside_, false)) record.snapshot_bytes = run_.buddies()->sent_bytes();
+    const StepAgreement agreement = agree(upcoming, result, record);
+    record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin).count();
+    record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
+    reporter_->tell(record);
+    if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {
       write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir,
                        run_.epoch());
     }
-    require_good(result, metrics.step);
-    seal_if_due(*step, agreement);
+    require_good(result, record.step);
+    seal_if_due(*step, agreement, record.snapshot_ns);
     stop = finish_step(*step, agreement);
     if (agreement.boundary && !stop && !agreement.last) {
       saver_->finish();
@@ -154,7 +157,7 @@ void Trainer::Impl::train_steps() {
   }
 }
 
-PlannedStep Trainer::Impl::plan_next() {
+UpcomingStep Trainer::Impl::plan_next() {
   const auto planning = run_.activity().own("planning the next step");
   try {
     return {ahead_->next(), nullptr};
@@ -197,37 +200,51 @@ int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
 }
 
 // All that one rank knows of a step; agree() and the clock tell the rest.
-report::StepMetrics Trainer::Impl::metrics_of(const PreparedStep& step,
-                                              const runtime::StepResult& result) const {
-  report::StepMetrics metrics;
-  metrics.step = step.plan.step;
-  metrics.loss = result.mean_loss();
-  metrics.tokens = step.plan.tokens();
-  metrics.sequences = static_cast<int64_t>(step.plan.sequences.size());
-  metrics.strategy = strategy::to_text(step.plan.strategy());
-  metrics.fallback = step.fallback;
-  metrics.predicted_ms = report::milliseconds(predicted_ns(step));
-  metrics.predicted_peak_bytes = step.predicted_peak_bytes;
-  metrics.planning_ms = report::milliseconds(step.plan.planning_ns);
-  metrics.gap_ppm = step.plan.gap_ppm();
-  metrics.grad_norm = result.gradient_norm;
-  metrics.lr = optimizer(metrics.step).lr;
-  metrics.epoch = run_.epoch();
-  metrics.device = run_.device().name();
-  metrics.degraded = run_.device().degraded();
-  return metrics;
+report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runtime::StepResult& result) {
+  report::StepRecord record;
+  record.step = step.plan.step;
+  record.loss = result.mean_loss();
+  record.tokens = step.plan.tokens();
+  record.sequences = static_cast<int64_t>(step.plan.sequences.size());
+  record.strategy = strategy::to_text(step.plan.strategy());
+  record.fallback = step.fallback;
+  record.device = run_.device().name();
+  record.degraded = run_.device().degraded();
+  record.predicted_ns = predicted_ns(step);
+  record.planning_ns = step.plan.planning_ns;
+  record.gap_ppm = step.plan.gap_ppm();
+  record.grad_norm = result.gradient_norm;
+  record.lr = optimizer(record.step).lr;
+  record.pull_bytes = result.pulled_bytes;
+  record.push_bytes = result.pushed_bytes;
+  record.ring_bytes = result.exchange_bytes;
+  record.share_bytes = result.share_bytes;
+  record.corpus_bytes = step.corpus_bytes;
+  record.link_exposed_ns = result.timing.link_exposed_ns;
+  record.gather_exposed_ns = result.gather_exposed_ns;
+  record.peak_bytes = result.peak_bytes;
+  record.predicted_peak_bytes = step.predicted_peak_bytes;
+  record.overhead_ns = result.timing.overhead_ns();
+  record.epoch = run_.epoch();
+  return record;
 }
 
-StepAgreement Trainer::Impl::agree(const PlannedStep& upcoming, StepWord own, report::StepMetrics& metrics) {
+StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
+                                   report::StepRecord& record) {
+  StepWord own{.step_ns = result.timing.step_ns};
+  if (result.own.planned_ns > 0)
+    own.pace_ppm = static_cast<int64_t>(1e6 * static_cast<double>(result.own.computed_ns) /
+                                        static_cast<double>(result.own.planned_ns));
+  own.waited_ns = result.waited_ns;
   own.stop = stop_signal_.requested() ? 1 : 0;
   own.save = saver_->word();
-  own.blocked_ns = saver_->take_blocked_ns();
+  record.checkpoint_blocked_ns = saver_->take_blocked_ns();
   if (run_.buddies()) {
-    own.snapshot_ns = run_.buddies()->cost_ns();
+    record.snapshot_ns = run_.buddies()->cost_ns();
     own.between_losses_ns = run_.seat()->between_losses_ns();
     own.boundary = run_.seat()->memory->boundary_is_asked() ? 1 : 0;
   }
-  return train::agree(run_.control(), upcoming, own, metrics);
+  return train::agree(run_.control(), upcoming, own, record);
 }
 
 void Trainer::Impl::require_good(const runtime::StepResult& result, int64_t step) {
@@ -251,13 +268,14 @@ void Trainer::Impl::begin_snapshot(const RunState& state) {
 }
 
 // What ends the run needs no snapshot: it is saved.
-void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& agreement) {
+void Trainer::Impl::seal_if_due(const PreparedStep& step, const StepAgreement& agreement,
+                                int64_t snapshot_ns) {
   Buddies* buddies = run_.buddies();
   if (buddies == nullptr || agreement.last || agreement.stop || agreement.failure) return;
   const int64_t done = step.plan.step + 1;
   if (!buddies->due(done) && !agreement.boundary) return;
   begin_snapshot(state_behind(step));
-  buddies->schedule(done, agreement.snapshot_ns, agreement.step_ns, agreement.between_losses_ns);
+  buddies->schedule(done, snapshot_ns, agreement.step_ns, agreement.between_losses_ns);
 }
 
 // Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
@@ -310,7 +328,7 @@ RunState Trainer::Impl::state_behind(const PreparedStep& last) const {
   return state_behind(last.plan.step + 1, last.sampler_after);
 }
 
-Trainer::Trainer(TrainerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
+Trainer::Trainer(RunOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
   try {
     impl_->context().peers().guard([this] { impl_->context().open(); });
   } catch (...) {

@@ -1,55 +1,18 @@
 // One rank of a training run: sets everything up, then plans ahead, runs, evaluates, saves, and resumes.
 #pragma once
 
-#include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "base/error.h"
-#include "config/run_config.h"
-#include "storage/location.h"
-#include "train/supervisor.h"
-#include "transport/launch.h"
+#include "train/run_options.h"
 
 namespace sluice::train {
-
-struct TrainerOptions {
-  config::RunConfig config;
-  transport::Launch launch;
-  std::string resume;  // "", "auto", or the path or s3://… of a checkpoint or run directory
-  // What a text names where s3:// may stand (cli/environment.h). Without buckets unless set.
-  std::function<storage::Location(const std::string&)> locate = [](const std::string& text) {
-    return storage::locate(text, {});
-  };
-  bool dry_run = false;  // nothing will be written: earlier runs in the directory don't matter
-  // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
-  std::optional<Seat> seat;
-  std::string command;  // what the user started, for who finds the run directory taken
-
-  // What already went wrong on this rank, if anything: reading the configuration, opening its log. The other
-  // ranks hear of it instead of waiting, and one of all that failed tells the user.
-  std::exception_ptr failure;
-
-  // Called when this rank cannot go on while others may wait for it: a node failed, or another rank was lost
-  // (the error names it; a QuietError if that rank tells the user itself). Any thread, perhaps in the middle
-  // of a step; it must end the process without unwinding. Nothing is saved any more.
-  std::function<void(const base::Error& error)> end_process;
-};
-
-// A peer was lost, or others wait to join: the run goes on in the next epoch, another process.
-class EpochOver : public base::Error {
- public:
-  explicit EpochOver(const std::string& why) : base::Error(why, transport::kReplaceableStatus) {}
-};
 
 class Trainer {
  public:
   // Collective over all ranks of the launch: corpora, transport, calibration, planner, parameters. Throws
   // base::Error on every rank when any rank fails; all but the lowest of those that failed throw QuietError.
-  explicit Trainer(TrainerOptions options);
+  explicit Trainer(RunOptions options);
   ~Trainer();
 
   // The plan of the first step, for people (--dry-run). The same on every rank.

@@ -11,8 +11,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/config_file.h"
 #include "corpus/indexed.h"
 #include "corpus/temporary_directory.h"
+#include "session/data.h"
 
 namespace sluice::train {
 namespace {
@@ -76,7 +78,7 @@ class TrainingLoop : public testing::Test {
 
   // The run's metrics.
   std::vector<base::Json> train(const config::RunConfig& config, const std::string& resume = "") {
-    TrainerOptions options{.config = config, .resume = resume};
+    RunOptions options{.config = config, .resume = resume};
     options.end_process = [](const base::Error& error) {
       ADD_FAILURE() << error.what();
       std::abort();
@@ -118,6 +120,33 @@ TEST_F(TrainingLoop, RunsEvaluatesAndSaves) {
   EXPECT_EQ(evaluations, (std::vector<int64_t>{2, 5}));
   EXPECT_TRUE(has_checkpoint(whole, 6));
   EXPECT_TRUE(std::filesystem::exists(whole.log.dir / "report.html"));
+}
+
+// A list of the batches that a run drew repeats it, also from the middle.
+TEST_F(TrainingLoop, ListedBatchesRepeatADrawnRun) {
+  const std::vector<base::Json> drawn = train(config("drawn", {"optimizer.decay=constant"}));
+  config::RunConfig resolved = config("drawn");
+  config::resolve_model(resolved);
+  session::PhasedSampler batches = session::open_data(resolved).sampler();
+  std::string lines;
+  for (int step = 0; step < 6; ++step) {
+    base::Json documents = base::Json::array();
+    for (const corpus::Sample& sample : batches.next().samples)
+      documents.push_back({sample.document, sample.begin_token, sample.length_tokens});
+    lines += base::Json{{"documents", documents}}.dump() + "\n";
+  }
+  base::write_file_atomically(directory_ / "batches.jsonl", lines);
+  const std::vector<std::string> listed = {
+      base::text("data.batches='", (directory_ / "batches.jsonl").string(), "'"), "optimizer.decay=constant",
+      "data.seed=5", "model.seed=1"};
+  std::vector<std::string> half = listed;
+  half.emplace_back("train.steps=3");
+  train(config("listed", half));
+  const std::vector<base::Json> repeated = train(config("listed", listed), "auto");
+  ASSERT_EQ(repeated.size(), drawn.size());
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    if (drawn[i].contains("loss")) EXPECT_EQ(repeated[i].at("loss"), drawn[i].at("loss")) << i;
+  }
 }
 
 TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
@@ -227,7 +256,7 @@ TEST_F(TrainingLoop, EvaluationThatCannotBePlannedSavesFirst) {
 
 TEST_F(TrainingLoop, DryRunDescribesTheFirstStepAndWritesNothing) {
   const config::RunConfig dry = config("dry");
-  TrainerOptions options{.config = dry, .dry_run = true};
+  RunOptions options{.config = dry, .dry_run = true};
   EXPECT_NE(Trainer(options).describe_first_step().find("<1,1,1>"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(dry.log.dir / "metrics.jsonl"));
 }

@@ -32,7 +32,7 @@ bool is_busy(const runtime::BusyStream& stream) { return stream.serial != 0; }
 
 }  // namespace
 
-Effort process_effort() {
+WorkDone process_work_done() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return {nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
@@ -51,7 +51,7 @@ Watchdog::Watchdog(const Activity& activity, const runtime::NodeWatch& nodes, Wa
     : activity_(activity),
       nodes_(nodes),
       options_(std::move(options)),
-      effort_(options_.effort()),
+      effort_(options_.work_done()),
       thread_([this] { watch(); }) {}
 
 Watchdog::~Watchdog() {
@@ -104,7 +104,7 @@ std::string Watchdog::look_at(const runtime::BusyStream& node, Seen& seen, bool 
 
 // A serial of 0 stands for what is judged elsewhere.
 std::string Watchdog::look_at(const Doing& doing, bool held) {
-  const Effort before = std::exchange(effort_, options_.effort());
+  const WorkDone before = std::exchange(effort_, options_.work_done());
   const bool moved = effort_.transfers != before.transfers;
   if (doing.serial == 0 || doing.serial != seen_.serial || moved) {
     seen_ = {.serial = doing.serial};

@@ -1,5 +1,5 @@
-// A rank that lives and gets nowhere: its process answers, its heartbeat beats, and it never comes on (a device
-// that hangs, a thread that the system stopped, a file server that is away, a message that was lost).
+// A rank that lives and gets nowhere: its process answers, its heartbeat beats, and it never comes on (a
+// device that hangs, a thread that the system stopped, a file server that is away, a message that was lost).
 #pragma once
 
 #include <array>
@@ -16,22 +16,22 @@
 namespace sluice::train {
 
 // What a process has done since it began.
-struct Effort {
+struct WorkDone {
   int64_t computed_ns = 0;  // processor time of all its threads
   int64_t transfers = 0;    // blocks and pages to and from disks
 };
-Effort process_effort();
+WorkDone process_work_done();
 
 struct WatchdogOptions {
-  // How long a rank may be at one thing without anything to show for it. A node that waits for other ranks may
-  // run so long beyond kPlannedTimes times what was planned; one that this rank runs alone half of that, so that
-  // whoever is stuck says so before those that wait for it do.
+  // How long a rank may be at one thing without anything to show for it. A node that waits for other ranks
+  // may run so long beyond kPlannedTimes times what was planned; one that this rank runs alone half of that,
+  // so that whoever is stuck says so before those that wait for it do.
   int64_t stall_ns = 60'000'000'000;
   int64_t look_ns = 1'000'000'000;  // between two looks
   // Whether another rank is at work that is its own alone: then waiting is no stall, and that rank's own
   // watchdog judges. Empty: nobody is.
   std::function<bool()> others_at_own_work;
-  std::function<Effort()> effort = &process_effort;
+  std::function<WorkDone()> work_done = &process_work_done;
   // Called once, on the watchdog's thread, with what is stuck and for how long.
   std::function<void(const std::string&)> on_stall;
 };
@@ -40,8 +40,8 @@ struct WatchdogOptions {
 bool at_own_work(const Activity& activity, const runtime::NodeWatch& nodes);
 
 // Looks at a rank's nodes while a step is under way, and at its main thread always. What is not a node has no
-// planned time: it comes on while the process moves bytes to or from disks, stands still when it does nothing at
-// all, and while it only computes its time counts a kComputingTimes-th.
+// planned time: it comes on while the process moves bytes to or from disks, stands still when it does nothing
+// at all, and while it only computes its time counts a kComputingTimes-th.
 //
 // Time is counted in looks: a process that was stopped itself does not blame what it finds when it goes on.
 class Watchdog {
@@ -58,7 +58,7 @@ class Watchdog {
  private:
   struct Seen {
     int64_t serial = 0;
-    int64_t age_ns = 0;     // since it was first seen
+    int64_t age_ns = 0;      // since it was first seen
     int64_t stalled_ns = 0;  // of that, what counts
   };
   void watch();
@@ -71,7 +71,7 @@ class Watchdog {
   const WatchdogOptions options_;
   std::array<Seen, graph::kStreams> seen_nodes_;
   Seen seen_;
-  Effort effort_;  // at the last look
+  WorkDone effort_;  // at the last look
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;

@@ -44,7 +44,7 @@ std::string verdict(const runtime::NodeWatch& nodes, int64_t stall_ns) {
   return verdict(activity, nodes, {.stall_ns = stall_ns});
 }
 
-Effort none() { return {}; }
+WorkDone none() { return {}; }
 
 TEST(Watchdog, NodeThatNeverEndsIsNamed) {
   runtime::NodeWatch nodes;
@@ -97,7 +97,7 @@ TEST(Watchdog, WorkOutsideOfNodesIsNamed) {
   const runtime::NodeWatch nodes;
   Activity activity;
   const auto saving = activity.own("committing the checkpoint");
-  EXPECT_EQ(verdict(activity, nodes, {.stall_ns = 20'000'000, .effort = &none}),
+  EXPECT_EQ(verdict(activity, nodes, {.stall_ns = 20'000'000, .work_done = &none}),
             "it is stuck while committing the checkpoint, for 20.00 ms now");
 }
 
@@ -107,7 +107,7 @@ TEST(Watchdog, InnermostWorkIsNamedAndWhoWaitsSaysSo) {
   const auto evaluating = activity.own("evaluating after step 3");
   { const auto planning = activity.own("planning the evaluation"); }
   const auto waiting = activity.waiting();
-  EXPECT_THAT(verdict(activity, nodes, {.stall_ns = 20'000'000, .effort = &none}),
+  EXPECT_THAT(verdict(activity, nodes, {.stall_ns = 20'000'000, .work_done = &none}),
               HasSubstr("it waits for other ranks while evaluating after step 3"));
 }
 
@@ -118,7 +118,7 @@ TEST(Watchdog, StepWithoutANodeUnderWayIsTheRanksOwn) {
   const auto running = activity.nodes("running step 7");
   nodes.begin(graph::Stream::kCompute, node_of(graph::NodeKind::kForward, {2}, 0), 7);
   nodes.end(graph::Stream::kCompute);
-  EXPECT_THAT(verdict(activity, nodes, {.stall_ns = 20'000'000, .effort = &none}),
+  EXPECT_THAT(verdict(activity, nodes, {.stall_ns = 20'000'000, .work_done = &none}),
               HasSubstr("it is stuck while running step 7"));
 }
 
@@ -128,20 +128,20 @@ TEST(Watchdog, ComputingCountsATenthAndDisksThatMoveCountNothing) {
   const runtime::NodeWatch nodes;
   Activity activity;
   const auto planning = activity.own("planning");
-  Effort computes;
+  WorkDone computes;
   EXPECT_THAT(verdict(activity, nodes,
                       {.stall_ns = 20'000'000,
-                       .effort =
+                       .work_done =
                            [&] {
                              computes.computed_ns += 1'000'000;
                              return computes;
                            }}),
               HasSubstr("for 200.00 ms now"));
   int looks = 0;
-  Effort moves;
+  WorkDone moves;
   EXPECT_THAT(verdict(activity, nodes,
                       {.stall_ns = 20'000'000,
-                       .effort =
+                       .work_done =
                            [&] {
                              if (++looks <= 100) ++moves.transfers;
                              return moves;
@@ -160,7 +160,7 @@ TEST(Watchdog, WaitingForWhoIsAtWorkIsNoStall) {
     int asked = 0;
     const auto working = [&] { return ++asked <= 100; };
     EXPECT_THAT(verdict(activity, in_node ? nodes : idle,
-                        {.stall_ns = 20'000'000, .others_at_own_work = working, .effort = &none}),
+                        {.stall_ns = 20'000'000, .others_at_own_work = working, .work_done = &none}),
                 HasSubstr("it waits for other ranks"));
     EXPECT_GE(asked, 120);
   }
@@ -174,7 +174,7 @@ TEST(Watchdog, WhoWatchesAndComesOnIsLeftAlone) {
   const Watchdog watchdog(activity, nodes,
                           {.stall_ns = 3'600'000'000'000,
                            .look_ns = 100'000,
-                           .effort = &none,
+                           .work_done = &none,
                            .on_stall = [&](const std::string&) { ++stalls; }});
   for (int i = 0; i < 1000; ++i) activity.advance();
   EXPECT_EQ(stalls, 0);

@@ -13,11 +13,12 @@
 #include "checkpoint/optimizer_folder.h"
 #include "corpus/dataset_folder.h"
 #include "corpus/documents.h"
+#include "corpus/load_tokenizer.h"
 #include "corpus/tokenizer.h"
 #include "corpus/unfinished.h"
 #include "inputs.h"
 #include "program.h"
-#include "report/step_metrics.h"
+#include "report/metrics_file.h"
 
 namespace sluice::fuzz {
 namespace {

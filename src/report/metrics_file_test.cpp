@@ -1,4 +1,4 @@
-#include "report/step_metrics.h"
+#include "report/metrics_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,12 +21,12 @@ fs::path scratch(const std::string& name) {
   return directory;
 }
 
-StepMetrics metrics_of(int64_t step, double loss) {
-  StepMetrics metrics;
+StepRecord metrics_of(int64_t step, double loss) {
+  StepRecord metrics;
   metrics.step = step;
   metrics.loss = loss;
-  metrics.time_ms = 10;
-  metrics.predicted_ms = 11;
+  metrics.time_ns = 10'000'000;
+  metrics.predicted_ns = 11'000'000;
   metrics.strategy = step % 2 == 0 ? "<1,1,1>" : "<2,1,1>";
   return metrics;
 }
@@ -88,7 +88,7 @@ TEST(Metrics, ResumedRunDropsWhatAKilledOneLeftUnfinished) {
 }
 
 TEST(Metrics, FallbackIsNullOrItsReason) {
-  StepMetrics metrics = metrics_of(0, 1);
+  StepRecord metrics = metrics_of(0, 1);
   EXPECT_TRUE(to_json(metrics).at("fallback").is_null());
   metrics.fallback = "no room";
   EXPECT_EQ(to_json(metrics).at("fallback"), "no room");

@@ -1,4 +1,4 @@
-#include "report/step_metrics.h"
+#include "report/metrics_file.h"
 
 #include <algorithm>
 #include <string_view>
@@ -16,40 +16,6 @@ namespace {
 base::Json null_or(const std::string& words) { return words.empty() ? base::Json() : base::Json(words); }
 
 }  // namespace
-
-base::Json to_json(const StepMetrics& metrics) {
-  return {{"step", metrics.step},
-          {"loss", metrics.loss},
-          {"tokens", metrics.tokens},
-          {"sequences", metrics.sequences},
-          {"strategy", metrics.strategy},
-          {"fallback", null_or(metrics.fallback)},
-          {"device", metrics.device},
-          {"degraded", null_or(metrics.degraded)},
-          {"time_ms", metrics.time_ms},
-          {"predicted_ms", metrics.predicted_ms},
-          {"planning_ms", metrics.planning_ms},
-          {"gap_ppm", metrics.gap_ppm},
-          {"grad_norm", metrics.grad_norm},
-          {"lr", metrics.lr},
-          {"pull_bytes", metrics.pull_bytes},
-          {"push_bytes", metrics.push_bytes},
-          {"ring_bytes", metrics.ring_bytes},
-          {"share_bytes", metrics.share_bytes},
-          {"unfused_attention", metrics.unfused_attention},
-          {"corpus_bytes", metrics.corpus_bytes},
-          {"link_exposed_ms", metrics.link_exposed_ms},
-          {"gather_exposed_ms", metrics.gather_exposed_ms},
-          {"peak_bytes", metrics.peak_bytes},
-          {"predicted_peak_bytes", metrics.predicted_peak_bytes},
-          {"tokens_per_s", metrics.tokens_per_s},
-          {"overhead_ms", metrics.overhead_ms},
-          {"epoch", metrics.epoch},
-          {"ranks", metrics.ranks},
-          {"snapshot_bytes", metrics.snapshot_bytes},
-          {"snapshot_ms", metrics.snapshot_ms},
-          {"checkpoint_blocked_ms", metrics.checkpoint_blocked_ms}};
-}
 
 base::Json to_json(const EvaluationMetrics& metrics) {
   base::Json json = {{"step", metrics.step}};
@@ -101,18 +67,17 @@ void MetricsWriter::write_line(const base::Json& line) {
     throw base::RunError(base::text("cannot write ", path_.string(), ": free space and resume the run"));
 }
 
-void MetricsWriter::write(const StepMetrics& metrics) {
-  write_line(to_json(metrics));
+void MetricsWriter::write(const StepRecord& step) {
+  const base::Json line = to_json(step);
+  write_line(line);
   if (!tensorboard_) return;
-  tensorboard_->write(metrics.step, {{"train/loss", metrics.loss},
-                                     {"train/grad_norm", metrics.grad_norm},
-                                     {"train/lr", metrics.lr},
-                                     {"time/step_ms", metrics.time_ms},
-                                     {"time/predicted_ms", metrics.predicted_ms},
-                                     {"time/planning_ms", metrics.planning_ms},
-                                     {"time/link_exposed_ms", metrics.link_exposed_ms},
-                                     {"throughput/tokens_per_s", metrics.tokens_per_s},
-                                     {"memory/peak_bytes", static_cast<double>(metrics.peak_bytes)}});
+  std::vector<TensorBoardWriter::Scalar> scalars;
+  for (const Metric& metric : step_metrics()) {
+    const base::Json& value = line.at(metric.key);
+    if (metric.tensorboard != nullptr && value.is_number())
+      scalars.push_back({metric.tensorboard, value.get<double>()});
+  }
+  tensorboard_->write(step.step, scalars);
 }
 
 void MetricsWriter::write(const EvaluationMetrics& metrics) {

@@ -1,0 +1,56 @@
+// The files in which a run says what each step was like (report/step_record.h), and each evaluation.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "report/step_record.h"
+#include "report/tensorboard.h"
+
+namespace sluice::report {
+
+struct EvaluationMetrics {
+  int64_t step = 0;
+  std::string set;  // its name; empty: the only one
+  double validation_loss = 0;
+  int64_t targets = 0;
+  std::string fallback;  // of the first batch that had one
+};
+
+base::Json to_json(const EvaluationMetrics& metrics);
+
+// Appends lines to metrics.jsonl and scalars to TensorBoard events. A resumed run drops the lines of steps
+// that it is about to repeat: the file is read from its end, no further than to the newest step that stays.
+// RunError on a full disk or an unwritable directory.
+class MetricsWriter {
+ public:
+  struct Options {
+    std::filesystem::path directory;
+    bool tensorboard = true;
+    int64_t first_step = 0;  // lines with step >= first_step are dropped
+  };
+  explicit MetricsWriter(const Options& options);
+
+  // Of what an earlier part of the run has left: how many of the steps right before first_step have no line,
+  // and whether there is one of an evaluation behind the last of them.
+  int64_t missing_steps() const { return missing_steps_; }
+  bool was_evaluated() const { return was_evaluated_; }
+  void write(const StepRecord& step);
+  void write(const EvaluationMetrics& metrics);
+
+ private:
+  void drop_from(int64_t first_step);
+  void write_line(const base::Json& line);
+
+  std::filesystem::path path_;
+  int64_t missing_steps_ = 0;
+  bool was_evaluated_ = false;
+  std::ofstream lines_;
+  std::optional<TensorBoardWriter> tensorboard_;
+};
+
+}  // namespace sluice::report

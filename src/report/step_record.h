@@ -1,0 +1,102 @@
+// What is known of one step, and the table of its metrics by which they are gathered from all ranks, written
+// to metrics.jsonl and TensorBoard, read back and explained. A new metric is a member and a row in
+// step_record.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "base/range.h"
+#include "report/time_shares.h"
+
+namespace sluice::report {
+
+inline double milliseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e6; }
+
+// What a line may hold: counts, bytes and nanoseconds whose sums over a run stay inside 64 bits.
+inline constexpr base::Range<int64_t> kMetricCounts{0, int64_t{1} << 58};
+inline constexpr base::Range<double> kMetricMilliseconds{0, 1e11};
+
+// One step under one system, measured or simulated. What each member means stands in the table.
+struct StepRecord {
+  int64_t step = 0;
+  std::optional<double> loss;
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  std::string strategy;
+  std::string fallback;
+  std::string device;
+  std::string degraded;
+  int64_t time_ns = 0;
+  int64_t predicted_ns = 0;
+  int64_t planning_ns = 0;
+  int64_t gap_ppm = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  int64_t pull_bytes = 0;
+  int64_t push_bytes = 0;
+  int64_t ring_bytes = 0;
+  int64_t share_bytes = 0;
+  int64_t unfused_attention = 0;
+  int64_t corpus_bytes = 0;
+  int64_t link_exposed_ns = 0;
+  int64_t gather_exposed_ns = 0;
+  int64_t peak_bytes = 0;
+  int64_t predicted_peak_bytes = 0;
+  double tokens_per_s = 0;
+  int64_t overhead_ns = 0;
+  int64_t epoch = 0;
+  int64_t ranks = 0;
+  int64_t snapshot_bytes = 0;
+  int64_t snapshot_ns = 0;
+  int64_t checkpoint_blocked_ns = 0;
+  std::vector<double> rank_pace;  // by rank; empty: not known
+  std::vector<double> rank_wait_ms;
+  std::optional<int64_t> slowest_rank;
+  std::optional<double> slowest_pace;
+  // Of a simulated step.
+  int64_t lower_bound_ns = 0;  // of the planner; 0: none
+  TimeShares shares;           // all 0: not known
+};
+
+struct Metric {
+  // kText and kReason are texts, the latter null where it is empty; kMilliseconds are nanoseconds in memory.
+  enum class Kind : uint8_t { kCount, kBytes, kMilliseconds, kNumber, kText, kReason };
+  // What all ranks' figures make: the first rank's own, their sum, or the greatest of them.
+  enum class Fold : uint8_t { kOwn, kSum, kMost };
+  using Member = std::variant<int64_t StepRecord::*, double StepRecord::*,
+                              std::optional<int64_t> StepRecord::*, std::optional<double> StepRecord::*,
+                              std::vector<double> StepRecord::*, std::string StepRecord::*>;
+
+  const char* key;
+  Member member;
+  Kind kind = Kind::kNumber;
+  Fold fold = Fold::kOwn;
+  const char* tensorboard = nullptr;  // the scalar's name; null: there is none
+  const char* meaning = "";
+};
+
+// In the order of a line.
+std::span<const Metric> step_metrics();
+
+// A line of metrics.jsonl of a measured step, and back: what is missing or null stays as in a new record.
+// InputError naming `place` and the key for values that are out of range.
+base::Json to_json(const StepRecord& step);
+StepRecord step_record(const base::Json& line, const std::string& place);
+
+// What of a rank's record is added up with the others'; trivial to send.
+using RankFigures = std::array<int64_t, 16>;
+RankFigures rank_figures(const StepRecord& own);
+// Puts into the record what all ranks' figures make.
+void fold(std::span<const RankFigures> of_ranks, StepRecord& step);
+
+// "loss               before the update", a line a metric, for people.
+std::string metrics_text();
+
+}  // namespace sluice::report

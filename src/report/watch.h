@@ -1,0 +1,37 @@
+// A run as it goes on, from the files of its directory: which ranks are slow, and what each waits for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "report/step_record.h"
+
+namespace sluice::report {
+
+struct WatchedRank {
+  double pace = 0;     // over the last steps (report/pace.h); 0: not known
+  double wait_ms = 0;  // in the last step
+  bool slow = false;
+  int64_t slow_steps = 0;  // of those looked at, in which it was
+};
+
+struct WatchedRun {
+  std::optional<StepRecord> last;  // none yet
+  int64_t steps = 0;               // that were looked at
+  std::vector<WatchedRank> ranks;  // none where the run has no paces: one rank alone, or an older program's
+};
+
+// Looks at the last `most_steps` of `run`/metrics.jsonl; a line that is being written is left out. InputError
+// when there is no such file, or a line is none.
+WatchedRun watch_run(const std::filesystem::path& run, int64_t most_steps = 1000);
+
+// {"step": …, "ranks": [{"rank", "pace", "waits_ms", "alarms"}]}; null what is not known.
+base::Json to_json(const WatchedRun& run);
+// The same for people: a line about the step, and a table of ranks.
+std::string to_text(const WatchedRun& run);
+
+}  // namespace sluice::report
