@@ -242,6 +242,9 @@ void visit_elastic(RunConfig& config, Fields& keys) {
 void visit_log(RunConfig& config, Fields& keys) {
   keys("dir", Path(config.log.dir), "the run directory");
   keys("tensorboard", Flag(config.log.tensorboard), "");
+  keys("prometheus", Text(config.log.prometheus),
+       "a file in which the newest step stands as Prometheus reads it, as NAME.prom in the directory of "
+       "node_exporter's textfile collector; \"\": none");
   keys("trace_steps", Steps(config.log.trace_steps, kSteps), "steps whose timeline is written");
 }
 

@@ -150,6 +150,7 @@ struct ElasticConfig {
 struct LogConfig {
   std::filesystem::path dir = "runs/quickstart";
   bool tensorboard = true;
+  std::string prometheus;  // a file of the newest step (report/prometheus.h); empty: none
   std::vector<int64_t> trace_steps;
 };
 

@@ -1,6 +1,7 @@
 #include "train/reporter.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,6 +15,7 @@
 #include "ops/attention.h"
 #include "report/closing_summary.h"
 #include "report/page.h"
+#include "report/prometheus.h"
 #include "report/run_files.h"
 #include "train/roster.h"
 
@@ -90,9 +92,27 @@ void Reporter::tell(const report::StepRecord& step) {
                 step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
   base::log_info(text(numbers, "  ", step.strategy, eta));
+  watch_paces(step);
+  write_prometheus(step);
+}
+
+void Reporter::watch_paces(const report::StepRecord& step) {
   if (step.rank_pace.empty()) return;
   for (const report::PaceChange& change : paces_.add(step.rank_pace))
     change.slow ? base::log_warning(report::to_text(change)) : base::log_info(report::to_text(change));
+}
+
+// A run does not end because nobody can look at it.
+void Reporter::write_prometheus(const report::StepRecord& step) {
+  tokens_ += step.tokens;
+  if (config_.log.prometheus.empty()) return;
+  try {
+    base::write_file_atomically(config_.log.prometheus,
+                                report::prometheus_text(step, {tokens_, paces_.slow_ranks()}));
+  } catch (const base::Error& error) {
+    if (!std::exchange(told_of_prometheus_, true))
+      base::log_warning(text("log.prometheus is not written: ", error.what()));
+  }
 }
 
 void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {

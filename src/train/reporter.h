@@ -26,11 +26,15 @@ class Reporter {
 
  private:
   void open_files();
+  void watch_paces(const report::StepRecord& step);
+  void write_prometheus(const report::StepRecord& step);
 
   RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
   report::PaceWatch paces_;
+  int64_t tokens_ = 0;  // since it was made
+  bool told_of_prometheus_ = false;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

@@ -109,8 +109,10 @@ class TrainingLoop : public testing::Test {
 };
 
 TEST_F(TrainingLoop, RunsEvaluatesAndSaves) {
-  const config::RunConfig whole = config("whole");
+  const std::filesystem::path scraped = directory_ / "sluice.prom";
+  const config::RunConfig whole = config("whole", {base::text("log.prometheus='", scraped.string(), "'")});
   const std::vector<base::Json> lines = train(whole);
+  EXPECT_NE(base::read_file(scraped).find("\nsluice_steps_total 6\n"), std::string::npos);
   std::vector<int64_t> steps, evaluations;
   for (const base::Json& line : lines) {
     (line.contains("loss") ? steps : evaluations).push_back(line.at("step"));
