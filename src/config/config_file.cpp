@@ -89,8 +89,6 @@ void require_consistent(const TrainConfig& train, const TomlSection& section) {
       "float32");
 }
 
-constexpr int64_t kMostSteps = int64_t{1} << 40;
-
 std::vector<PhaseConfig> read_phases(const toml::table& root, const DataConfig& data,
                                      const std::string& file) {
   std::vector<PhaseConfig> phases;

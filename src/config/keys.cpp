@@ -10,7 +10,7 @@ namespace sluice::config {
 namespace {
 
 // Ranges that are none of the modules'. Counts and tokens stay where sums of many are inside 64 bits.
-constexpr base::Range<int64_t> kSteps{0, int64_t{1} << 40};
+constexpr base::Range<int64_t> kSteps{0, kMostSteps};
 constexpr base::Range<int64_t> kSeeds{0, std::numeric_limits<int64_t>::max()};
 constexpr base::Range<int> kRanks{1, 1 << 20};
 constexpr base::Range<double> kGib{0, 1e6};

@@ -1,12 +1,16 @@
 // The keys of a run configuration: the one table by which it is read, written, compared and explained.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "config/field.h"
 #include "config/run_config.h"
 
 namespace sluice::config {
+
+// A step's number is at most this: sums of many stay inside 64 bits.
+inline constexpr int64_t kMostSteps = int64_t{1} << 40;
 
 // [name] of the file.
 struct Section {
