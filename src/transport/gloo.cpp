@@ -146,37 +146,40 @@ class Join {
     if (store_->add(rank_key(launch.rank), 1) > 1) {
       throw base::RunError(base::text("two processes claim rank ", launch.rank, " of ", launch.world_size));
     }
-    store_->add("joined", 1);
+    if (store_->add("joined", 1) == launch.world_size) settle(kAllHere);
     const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
     auto pause = std::chrono::milliseconds(1);
-    while (store_->add("joined", 0) < launch.world_size) {
-      if (store_->check({"failed"})) throw_what_was_found();
-      if (Clock::now() >= deadline) give_up();
+    while (!store_->check({kOutcome})) {
+      if (Clock::now() >= deadline) settle(who_is_missing());
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::milliseconds(100));
     }
+    const std::string outcome = store_->get_to_str(kOutcome);
+    if (outcome != kAllHere) fail(outcome);
   }
 
  private:
   static std::string rank_key(int rank) { return base::text("rank/", rank); }
 
-  [[noreturn]] void give_up() {
+  // One key says how joining ended, whoever finds it first: ranks that have all come may go on, and leave,
+  // before the last of them has looked.
+  static constexpr const char* kOutcome = "outcome";
+  static constexpr const char* kAllHere = "all ranks are here";
+  void settle(const std::string& outcome) { store_->compareSet(kOutcome, "", outcome); }
+
+  std::string who_is_missing() {
     std::vector<std::string> missing;
     for (int rank = 0; rank < options_.launch.world_size; ++rank) {
       if (!store_->check({rank_key(rank)})) missing.push_back(base::text(rank));
     }
-    const std::string message = base::text(
+    return base::text(
         missing.size() == 1 ? "rank " : "ranks ", base::join(missing, ", "), " of ",
         options_.launch.world_size, " did not join within ", base::human_duration(options_.join_timeout_ns),
         ": start ", missing.size() == 1 ? "it" : "them", ", and check that ", options_.launch.master_address,
         " port ", options_.launch.master_port, " can be reached from there");
-    store_->compareSet("failed", "", message);
-    throw_what_was_found();
   }
 
-  // By whichever rank was first to find it.
-  [[noreturn]] void throw_what_was_found() {
-    const std::string message = store_->get_to_str("failed");
+  [[noreturn]] void fail(const std::string& message) {
     try {
       store_->add("told", 1);
       if (options_.launch.rank == 0) keep_store_for_the_others();
