@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/experts_kind.h"
 #include "model/head_parts.h"
 
 namespace sluice::cost {
@@ -19,7 +20,7 @@ ExchangeBytes exchange_bytes(const model::Shape& shape, int tp, int64_t element_
   const int64_t q = heads.queries * shape.head_dim, block = 2 * heads.keys * shape.head_dim;
   const int64_t run_q = head_lanes * most.queries * shape.head_dim;
   const int64_t run_block = head_lanes * 2 * most.keys * shape.head_dim;
-  const int64_t ffn = shape.ffn_hidden / tp;
+  const int64_t ffn = model::least_ffn(shape) / tp;
   const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
   const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
   const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);

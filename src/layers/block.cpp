@@ -6,10 +6,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "layers/attention_block.h"
+#include "layers/experts_block.h"
 #include "layers/mlp_block.h"
 #include "layers/part.h"
 #include "model/attention_kind.h"
 #include "model/block_kind.h"
+#include "model/experts_kind.h"
 #include "model/mlp_kind.h"
 
 namespace sluice::layers {
@@ -22,6 +24,7 @@ constexpr struct {
 } kRegistry[] = {
     {model::AttentionKind::kName, make_attention},
     {model::MlpKind::kName, make_mlp},
+    {model::ExpertsKind::kName, make_experts},
 };
 
 // By part.

@@ -19,8 +19,10 @@ constexpr int64_t kRows = 1024;
 // In FP32.
 class OneLayer {
  public:
-  explicit OneLayer(const model::Shape& shape)
-      : table_(model::parameter_table(shape)),
+  // `pushed`: rows that are alike but for little, whose experts are the same.
+  explicit OneLayer(const model::Shape& shape, bool pushed = false)
+      : pushed_(pushed),
+        table_(model::parameter_table(shape)),
         context_(layer_context(shape, {}, kRows, at::dtype(at::kFloat))) {
     for (const model::Bucket& bucket : table_.buckets) {
       weights_.push_back(at::randn({bucket.size}));
@@ -33,7 +35,10 @@ class OneLayer {
     flow_.layout = micro_batch_layout(std::vector<PieceSpan>{{kRows / 4}, {3 * kRows / 4}}, 1, at::kCPU);
   }
 
-  at::Tensor row() const { return at::randn({kRows, context_.shape.hidden}); }
+  at::Tensor row() const {
+    const at::Tensor each = at::randn({kRows, context_.shape.hidden});
+    return pushed_ ? each.mul(1e-3).add_(at::randn({1, context_.shape.hidden})) : each;
+  }
 
   at::Tensor forward(const at::Tensor& x, StatePtr& saved) {
     flow_.activation_SH = x;
@@ -49,6 +54,7 @@ class OneLayer {
   }
 
  private:
+  bool pushed_;
   model::ParameterTable table_;
   LayerContext context_;
   std::vector<at::Tensor> weights_, sums_;
@@ -102,6 +108,35 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
     const double recomputed = static_cast<double>(layer.recomputed_bytes()) / kRows;
     EXPECT_NEAR(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
                 recomputed + 4.0 * c.backward, tolerance);
+  }
+}
+
+// With a router that sends every token to the same experts, which then have all rows at once; and as it
+// comes.
+TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
+  ops::count_host_tensors();
+  model::Shape shape = shape_of(128, 2, 256);
+  shape.experts = {.count = 8, .per_token = 2, .hidden = 192, .shared_hidden = 96, .shared_gate = true};
+  for (const bool pushed : {false, true}) {
+    OneLayer layer(shape, pushed);
+    const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes(1, 4);
+    const at::Tensor x = layer.row(), dy = layer.row();
+    StatePtr saved;
+    const double output = 4.0 * 128;
+    const double forward = bytes_a_row([&] { return layer.forward(x, saved); });
+    EXPECT_EQ(saved->bytes(), counted.saved * kRows);
+    EXPECT_LE(forward, static_cast<double>(counted.saved + counted.forward));
+    const double backward = bytes_a_row([&] { return layer.backward(std::move(saved), dy); });
+    EXPECT_LE(backward, static_cast<double>(counted.backward) + output);
+    if (!pushed) continue;
+    EXPECT_GE(forward, 0.9 * static_cast<double>(counted.saved + counted.forward));
+    EXPECT_GE(backward, 0.8 * static_cast<double>(counted.backward));
+    layer.forward(x, saved);
+    layer.drop_recomputable(*saved);
+    EXPECT_EQ(saved->bytes(), counted.border * kRows);
+    EXPECT_EQ(layer.recomputed_bytes(), counted.recomputed * kRows);
+    EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
+              static_cast<double>(counted.recomputed + counted.backward) + output);
   }
 }
 

@@ -2,25 +2,14 @@
 
 #include <utility>
 
+#include "layers/gated.h"
 #include "layers/memory.h"
 #include "layers/residual.h"
-#include "ops/geglu.h"
-#include "ops/swiglu.h"
 
 namespace sluice::layers {
 namespace {
 
 Exit exit_of(const MlpParameters& of) { return {of.down_FH, {}, of.norm_behind_H}; }
-
-at::Tensor gated(const LayerContext& context, const at::Tensor& gate_up_TG) {
-  const bool silu = context.shape.activation == model::Activation::kSilu;
-  return silu ? ops::swiglu(gate_up_TG) : ops::geglu(gate_up_TG);
-}
-at::Tensor gated_backward(const LayerContext& context, const at::Tensor& da_TF,
-                          const at::Tensor& gate_up_TG) {
-  const bool silu = context.shape.activation == model::Activation::kSilu;
-  return silu ? ops::swiglu_backward(da_TF, gate_up_TG) : ops::geglu_backward(da_TF, gate_up_TG);
-}
 
 }  // namespace
 

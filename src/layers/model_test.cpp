@@ -102,6 +102,7 @@ Data random_data(const Case& c) {
 struct TwinLayer {
   at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
   at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
+  at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
 };
 
 at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
@@ -171,7 +172,13 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
           vector("sinks"),
           vector("attention_out_bias"),
           vector("attention_norm_behind"),
-          vector("mlp_norm_behind")};
+          vector("mlp_norm_behind"),
+          whole("router"),
+          whole("experts_gate_up"),
+          whole("experts_down"),
+          whole("shared_gate_up"),
+          whole("shared_down"),
+          whole("shared_gate")};
 }
 
 at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
@@ -226,6 +233,36 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   return at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
 }
 
+// down of act(gate) · up.
+at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate,
+                    const at::Tensor& up, const at::Tensor& down) {
+  const at::Tensor inner = at::matmul(y, gate.t());
+  const bool gelu = shape.activation == model::Activation::kGeluTanh;
+  return at::matmul((gelu ? at::gelu(inner, "tanh") : at::silu(inner)) * at::matmul(y, up.t()), down);
+}
+
+// All experts compute all rows; what a row has not chosen weighs 0.
+at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
+  const model::Experts& experts = shape.experts;
+  const at::Tensor scores = at::softmax(at::matmul(y, w.router.t()), 1);
+  const at::Tensor chosen = std::get<1>(at::topk(scores, experts.per_token, 1));
+  at::Tensor weights = scores * at::zeros_like(scores).scatter_(1, chosen, 1.0);
+  if (experts.normalised) weights = weights / weights.sum(1, true);
+  at::Tensor sum = at::zeros_like(y);
+  const int64_t width = experts.hidden;
+  for (int64_t e = 0; e < experts.count; ++e) {
+    sum =
+        sum + weights.narrow(1, e, 1) * twin_mlp(shape, y, w.experts_gate_up.narrow(0, 2 * e * width, width),
+                                                 w.experts_gate_up.narrow(0, (2 * e + 1) * width, width),
+                                                 w.experts_down.narrow(0, e * width, width));
+  }
+  if (experts.shared_hidden == 0) return sum;
+  const at::Tensor shared =
+      twin_mlp(shape, y, w.shared_gate_up.narrow(0, 0, experts.shared_hidden),
+               w.shared_gate_up.narrow(0, experts.shared_hidden, experts.shared_hidden), w.shared_down);
+  return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
+}
+
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
@@ -235,7 +272,6 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
     const at::Tensor y = part(before.defined() ? twin_norm(c.shape, x, before) : x);
     return x + (behind.defined() ? twin_norm(c.shape, y, behind) : y * c.shape.residual_scale);
   };
-  const bool gelu = c.shape.activation == model::Activation::kGeluTanh;
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const TwinLayer w = twin_layer(table, table.program.blocks().begin + i, flats);
@@ -244,8 +280,8 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
       return w.out_bias.defined() ? a + w.out_bias : a;
     });
     x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
-      const at::Tensor gate = at::matmul(y, w.gate.t());
-      return at::matmul((gelu ? at::gelu(gate, "tanh") : at::silu(gate)) * at::matmul(y, w.up.t()), w.down);
+      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y)
+                                           : twin_mlp(c.shape, y, w.gate, w.up, w.down);
     });
   }
   const at::Tensor norm = stored(table, table.program.head(), flats, "final_norm").view(-1);
@@ -311,6 +347,23 @@ class NoWaiting {
 #endif
 };
 
+// What an operation keeps: by the rank's own formula, or of layers with experts by what their kind counts of
+// the fullest rank.
+void expect_bytes(const Case& c, int64_t position, int64_t actual, int64_t own,
+                  int64_t model::TokenBytes::*counted, int64_t rows, int tp) {
+  if (c.shape.experts.count == 0) {
+    EXPECT_EQ(actual, own);
+    return;
+  }
+  const model::Program program(c.shape);
+  const auto element = static_cast<int64_t>(c10::elementSize(c.dtype));
+  const int64_t most = program.kind_at(position).bytes(tp, element).*counted * rows;
+  if (tp == 1) {
+    EXPECT_EQ(actual, most);
+  }
+  EXPECT_LE(actual, most);
+}
+
 // One rank's micro-batch: all layers forward, head, all layers backward.
 Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, Weights weights) {
   const model::ParameterTable table = model::parameter_table(c.shape);
@@ -349,14 +402,17 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
     saved[i] = operations[i]->forward(flow, Purpose::kTrain);
     if (saved[i] == nullptr) continue;  // the embedding
-    EXPECT_EQ(saved[i]->bytes(), saved_bytes(c.shape, cut_of_rank, layout.rows));
+    const auto position = static_cast<int64_t>(i);
+    expect_bytes(c, position, saved[i]->bytes(), saved_bytes(c.shape, cut_of_rank, layout.rows),
+                 &model::TokenBytes::saved, layout.rows, tp);
     for (const SavedRows& row : saved[i]->rows()) {
       const bool log_sum_exp = row.dimension == 1;
       if (log_sum_exp) row.tensor.add_(c.lse_error);
     }
     if (c.activations == Activations::kKeep) continue;
     operations[i]->drop_recomputable(*saved[i]);
-    EXPECT_EQ(saved[i]->bytes(), border_bytes(c.shape, cut_of_rank, layout.rows));
+    expect_bytes(c, position, saved[i]->bytes(), border_bytes(c.shape, cut_of_rank, layout.rows),
+                 &model::TokenBytes::border, layout.rows, tp);
   }
   const HeadParameters head =
       head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, tp, t});
@@ -371,7 +427,11 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
     const int64_t most = deferred_bytes(c.shape, cut_of_rank, layout.rows);
-    if (!model::is_tuned(c.shape)) {
+    if (c.shape.experts.count > 0) {
+      const model::TokenBytes counted =
+          table.program.kind_at(static_cast<int64_t>(i)).bytes(tp, c10::elementSize(c.dtype));
+      EXPECT_LE(deferred[i]->bytes(), (counted.saved + counted.deferred) * layout.rows);
+    } else if (!model::is_tuned(c.shape)) {
       EXPECT_EQ(deferred[i]->bytes(), most);
     } else if (c.shape.lora.rank == 0) {
       EXPECT_LE(deferred[i]->bytes(), most);
@@ -541,7 +601,32 @@ const std::vector<Variation>& variations() {
            other.apply(s);
          }
        }},
+      {"Experts", [](Shape& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 13}; }},
+      {"ExpertsWithNormalisedWeights",
+       [](Shape& s) {
+         s.experts = {.count = 7, .per_token = 3, .hidden = 10, .normalised = true};
+         s.residual_scale = 0.4;
+       }},
+      {"ExpertsBesideAnMlpAndASharedOne",
+       [](Shape& s) {
+         s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
+         s.block_types = {{}, {.experts = true}};
+       }},
+      {"ExpertsAndOneSharedWithoutAFactor",
+       [](Shape& s) {
+         s.experts = {.count = 3, .per_token = 2, .hidden = 8, .normalised = true, .shared_hidden = 11};
+         s.activation = model::Activation::kGeluTanh;
+       }},
+      {"ExpertsThatAllVisit", [](Shape& s) { s.experts = {.count = 3, .per_token = 3, .hidden = 8}; }},
+      // Most of these visit nobody.
+      {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }},
       // What is trained, of one model each.
+      {"FrozenExperts",
+       [](Shape& s) {
+         s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
+         model::freeze(s, {"model.layers.0.mlp.experts", "model.layers.1.mlp.gate", "*.shared_expert_gate",
+                           "model.layers.1.mlp.shared_expert.*"});
+       }},
       {"FrozenParameters",
        [](Shape& s) {
          s.qkv_bias = s.out_bias = true;

@@ -6,12 +6,14 @@
 #include "base/text.h"
 #include "model/attention_kind.h"
 #include "model/end_kinds.h"
+#include "model/experts_kind.h"
 #include "model/mlp_kind.h"
 
 namespace sluice::layers {
 
 using model::AttentionKind;
 using model::EmbeddingKind;
+using model::ExpertsKind;
 using model::HeadKind;
 using model::MlpKind;
 
@@ -87,6 +89,20 @@ MlpParameters mlp_parameters(const OperationShards& shards) {
           .gate_up_GH = shards.matrix(MlpKind::kGateUp),
           .down_FH = shards.matrix(MlpKind::kDown),
           .norm_behind_H = shards.vector(MlpKind::kNormBehind)};
+}
+
+ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts) {
+  const auto by_expert = [&](std::string_view role) {
+    const at::Tensor all = shards.tensor(role);
+    return all.defined() ? all.view({experts, all.size(0) / experts, all.size(1)}) : all;
+  };
+  return {.norm_H = shards.vector(ExpertsKind::kNorm),
+          .router_EH = shards.tensor(ExpertsKind::kRouter),
+          .gate_up_EGH = by_expert(ExpertsKind::kGateUp),
+          .down_EFH = by_expert(ExpertsKind::kDown),
+          .shared_gate_up_GH = shards.tensor(ExpertsKind::kSharedGateUp),
+          .shared_down_FH = shards.tensor(ExpertsKind::kSharedDown),
+          .shared_gate_1H = shards.tensor(ExpertsKind::kSharedGate)};
 }
 
 EmbeddingParameters embedding_parameters(const OperationShards& shards) {

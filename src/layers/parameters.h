@@ -67,6 +67,16 @@ struct MlpParameters {
   at::Tensor norm_behind_H;
 };
 
+struct ExpertsParameters {
+  at::Tensor norm_H;
+  at::Tensor router_EH;          // of all experts
+  at::Tensor gate_up_EGH;        // of each rows gate, up: x·wᵀ
+  at::Tensor down_EFH;           // of each stored [in, out]: a·w
+  at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
+  at::Tensor shared_down_FH;
+  at::Tensor shared_gate_1H;
+};
+
 struct EmbeddingParameters {
   at::Tensor table_VH;
   base::Interval vocabulary;  // the rows of the whole table that this rank holds
@@ -80,6 +90,7 @@ struct HeadParameters {
 
 AttentionParameters attention_parameters(const OperationShards& shards);
 MlpParameters mlp_parameters(const OperationShards& shards);
+ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts);
 EmbeddingParameters embedding_parameters(const OperationShards& shards);
 HeadParameters head_parameters(const OperationShards& shards);
 

@@ -19,7 +19,7 @@ std::unique_ptr<const Part> make(const Shape& shape, const BlockType& type) {
 }
 
 // The parts that a block can join. A new one needs a line here, and one in layers/block.cpp to be computed;
-// latent attention and experts are only counted.
+// latent attention is only counted.
 constexpr struct {
   std::string_view name;
   std::unique_ptr<const Part> (*make)(const Shape& shape, const BlockType& type);
@@ -37,7 +37,10 @@ std::vector<Parameter> parameters_of(const Shape& shape, const BlockType& type,
   for (const auto& part : parts) std::ranges::move(part->parameters(), std::back_inserter(all));
   for (Parameter& parameter : all) {
     for (const TensorNames& names : entry_of(shape.family).tensors) {
-      if (names.role == parameter.role) parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
+      if (names.role != parameter.role) continue;
+      parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
+      const bool by_expert = parameter.tensors.front().find(kOfExpert) != std::string::npos;
+      if (by_expert) parameter.tensors = of_each_expert(shape.experts.count, parameter.tensors);
     }
     std::ranges::move(adapters_of(parameter, shape.lora), std::back_inserter(adapters));
   }

@@ -8,6 +8,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/config_keys.h"
+#include "model/experts_config.h"
 #include "model/shape_ranges.h"
 
 namespace sluice::model {
@@ -174,6 +175,7 @@ class Fields {
     return nullptr;
   }
   const Json& at(const char* key) const { return config_.at(key); }
+  const Json& config() const { return config_; }
   const std::string& name() const { return name_; }
 
  private:
@@ -202,24 +204,6 @@ void read_heads(const Fields& fields, Shape& shape) {
                           " does not divide hidden_size ", shape.hidden, " and head_dim is missing: add it"));
   }
   shape.head_dim = fields.count_or(shape.hidden / shape.heads, "head_dim", ranges.head_dim);
-}
-
-void set_layers_with_experts(const Fields& fields, Shape& shape) {
-  const int64_t dense = fields.count_or(0, "first_k_dense_replace", {0, kShapeRanges.layers.most});
-  const int64_t every = fields.count_or(1, "moe_layer_freq", kShapeRanges.layers);
-  const int64_t step = fields.count_or(1, "decoder_sparse_step", kShapeRanges.layers);
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    shape.block_types[static_cast<size_t>(layer)].experts =
-        layer >= dense && layer % every == 0 && (layer + 1) % step == 0;
-  }
-  if (!fields.has("mlp_only_layers")) return;
-  const Json& list = fields.at("mlp_only_layers");
-  if (!list.is_array()) refuse(fields.name(), "mlp_only_layers", list, "a list of layers there");
-  for (const Json& layer : list) {
-    const bool fits = base::holds_number<int64_t>(layer) && layer >= 0 && layer < shape.layers;
-    if (!fits) refuse(fields.name(), "mlp_only_layers", layer, "layers of the model there");
-    shape.block_types[layer.get<size_t>()].experts = false;
-  }
 }
 
 // By transformers' rules: layer_types says it of each layer; without it all layers behind max_window_layers,
@@ -259,16 +243,7 @@ void read_experts(const Fields& fields, const CountedType& type, Shape& shape) {
           : fields.count_or(0, "shared_expert_intermediate_size", {0, ranges.ffn_hidden.most});
   experts.shared_gate = type.shared_gate && experts.shared_hidden > 0;
   experts.biases = type.expert_biases;
-  set_layers_with_experts(fields, shape);
-}
-
-// Of layers that are alike, and as a shape has them anyway, nothing is said.
-void drop_usual(Shape& shape) {
-  Shape usual = shape;
-  usual.block_types.clear();
-  const std::vector<BlockType>& types = shape.block_types;
-  if (std::ranges::none_of(types, &BlockType::windowed)) usual.window = shape.window = 0;
-  if (std::ranges::count(types, usual.block_type(0)) == shape.layers) shape.block_types.clear();
+  read_expert_layers(fields.config(), fields.name(), shape);
 }
 
 void refuse_other_layers(const Fields& fields) {
@@ -308,7 +283,8 @@ Shape counted_from_hugging_face(const Json& config, const std::string& name) {
   shape.sinks = type.sinks;
   if (shape.latent.kv_rank == 0) read_windows(fields, type, shape);
   read_experts(fields, type, shape);
-  drop_usual(shape);
+  if (std::ranges::none_of(shape.block_types, &BlockType::windowed)) shape.window = 0;
+  drop_usual_types(shape);
   try {
     validate(shape);
   } catch (const InputError& error) {
@@ -352,11 +328,7 @@ Json counted_to_hugging_face(const Shape& shape) {
                  {"num_experts_per_tok", experts.per_token},
                  {"moe_intermediate_size", experts.hidden},
                  {"shared_expert_intermediate_size", experts.shared_hidden}});
-  Json absent = Json::array();
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (!shape.block_type(layer).experts) absent.push_back(layer);
-  }
-  if (!absent.empty()) config["mlp_only_layers"] = absent;
+  write_expert_layers(shape, config);
   return config;
 }
 

@@ -5,37 +5,67 @@
 #include "base/text.h"
 
 namespace sluice::model {
+namespace {
+
+Parameter whole(std::string_view role, std::string_view tensor, int64_t rows, int64_t columns) {
+  Parameter parameter = matrix(role, {std::string(tensor)}, columns, {{rows, 0}});
+  parameter.replicated = true;
+  return parameter;
+}
+
+// One behind the other, each of `groups`, with a tensor for each of them.
+Parameter of_experts(int64_t experts, std::string_view role, const std::vector<std::string>& tensors,
+                     int64_t columns, const std::vector<RowGroup>& groups, Start start = Start::kNormal) {
+  std::vector<RowGroup> all;
+  for (int64_t expert = 0; expert < experts; ++expert) all.insert(all.end(), groups.begin(), groups.end());
+  return matrix(role, of_each_expert(experts, tensors), columns, std::move(all), start);
+}
+
+}  // namespace
+
+std::vector<std::string> of_each_expert(int64_t experts, const std::vector<std::string>& tensors) {
+  std::vector<std::string> all;
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    for (const std::string& tensor : tensors) {
+      std::string& name = all.emplace_back(tensor);
+      name.replace(name.find(kOfExpert), kOfExpert.size(), std::to_string(expert));
+    }
+  }
+  return all;
+}
 
 std::vector<Parameter> ExpertsKind::parameters() const {
-  const auto whole = [](std::string_view role, std::string_view tensor, int64_t rows, int64_t columns) {
-    Parameter parameter = matrix(role, {std::string(tensor)}, columns, {{rows, 0}});
-    parameter.replicated = true;
-    return parameter;
-  };
-  const int64_t wide = experts_.count * experts_.hidden;
-  // Rows of one place in all experts are neighbours: a cut of them cuts each expert alike.
-  const RowGroup all{wide, experts_.hidden};
+  const int64_t count = experts_.count;
+  const RowGroup own{experts_.hidden, experts_.hidden};
+  Parameter down =
+      of_experts(count, kDown, {"mlp.experts.{}.down_proj.weight"}, hidden_, {own}, Start::kResidual);
+  down.transposed = true;
   std::vector<Parameter> parameters = {
-      norm("mlp_norm", "post_attention_layernorm.weight", hidden_),
-      whole("router", "mlp.gate.weight", experts_.count, hidden_),
-      matrix("experts_gate_up", {"mlp.experts.gate_up_proj"}, hidden_, {{2 * wide, experts_.hidden}}),
-      matrix("experts_down", {"mlp.experts.down_proj"}, hidden_, {all}, Start::kResidual)};
+      norm(kNorm, "post_attention_layernorm.weight", hidden_),
+      whole(kRouter, "mlp.gate.weight", count, hidden_),
+      of_experts(count, kGateUp, {"mlp.experts.{}.gate_proj.weight", "mlp.experts.{}.up_proj.weight"},
+                 hidden_, {own, own}),
+      std::move(down)};
   if (experts_.biases) {
-    parameters.push_back(whole("router_bias", "mlp.gate.bias", experts_.count, 1));
-    parameters.push_back(
-        matrix("experts_gate_up_bias", {"mlp.experts.gate_up_proj_bias"}, 1, {{2 * wide, experts_.hidden}}));
-    parameters.push_back(
-        whole("experts_down_bias", "mlp.experts.down_proj_bias", experts_.count * hidden_, 1));
+    parameters.push_back(whole("router_bias", "mlp.gate.bias", count, 1));
+    parameters.push_back(of_experts(count, "experts_gate_up_bias",
+                                    {"mlp.experts.{}.gate_proj.bias", "mlp.experts.{}.up_proj.bias"}, 1,
+                                    {own, own}));
+    parameters.push_back(whole("experts_down_bias", "mlp.experts.down_proj_bias", count * hidden_, 1));
   }
   if (experts_.shared_hidden > 0) {
     const RowGroup shared{experts_.shared_hidden, experts_.shared_hidden};
-    parameters.push_back(matrix("shared_gate_up", {"mlp.shared_experts.gate_up"}, hidden_, {shared, shared}));
+    parameters.push_back(matrix(kSharedGateUp,
+                                {"mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"},
+                                hidden_, {shared, shared}));
     parameters.push_back(
-        matrix("shared_down", {"mlp.shared_experts.down"}, hidden_, {shared}, Start::kResidual));
+        matrix(kSharedDown, {"mlp.shared_expert.down_proj.weight"}, hidden_, {shared}, Start::kResidual));
+    parameters.back().transposed = true;
   }
   if (experts_.shared_gate) {
-    parameters.push_back(whole("shared_gate", "mlp.shared_expert_gate.weight", 1, hidden_));
+    parameters.push_back(whole(kSharedGate, "mlp.shared_expert_gate.weight", 1, hidden_));
   }
+  for (Parameter& parameter : parameters) parameter.adapts = false;
   return parameters;
 }
 
@@ -46,6 +76,13 @@ int64_t ExpertsKind::unvisited() const {
 
 std::string ExpertsKind::tp_fault(int tp) const {
   return tp > experts_.hidden ? base::text("tp ", tp, " is above an expert's hidden ", experts_.hidden) : "";
+}
+
+int64_t least_ffn(const Shape& shape) {
+  const Experts& experts = shape.experts;
+  if (experts.count == 0) return shape.ffn_hidden;
+  const int64_t visited = experts.per_token * experts.hidden + experts.shared_hidden;
+  return std::min(shape.ffn_hidden, visited * 3 / 4);
 }
 
 // Beside what an MLP of the visited width reads and writes: scores of all experts, and each token's row on
@@ -61,18 +98,35 @@ TokenWork ExpertsKind::work() const {
 
 PartBytes ExpertsKind::bytes(int tp, int64_t element_bytes) const {
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
-  const int64_t ffn = (visited_hidden() + tp - 1) / tp;
-  // Of each visit: its number and its weight.
-  const int64_t visits = experts_.per_token * (4 + statistic_bytes);
-  const RowBytes input{hidden_ * element_bytes + statistic_bytes, 2 * ffn * element_bytes + visits};
-  const int64_t sorted = experts_.per_token * hidden_;  // rows in the order of experts
+  const int64_t visits = experts_.per_token;
+  const auto of_rank = [tp](int64_t width) { return (width + tp - 1) / tp; };
+  const int64_t ffn = visits * of_rank(experts_.hidden) + of_rank(experts_.shared_hidden);
+  const int64_t widest = of_rank(std::max(experts_.hidden, experts_.shared_hidden));
+  const int64_t shard = of_rank(hidden_), gathered = tp > 1 ? hidden_ : 0;
+  // Of the shared experts' factor; of experts' numbers and weights; and of both in the order of experts.
+  const int64_t factor = experts_.shared_gate ? statistic_bytes : 0;
+  const int64_t routes = visits * (4 + statistic_bytes);
+  const int64_t order = visits * (16 + 2 * statistic_bytes);
+  const int64_t scores = experts_.count * statistic_bytes;
   PartBytes bytes;
-  bytes.saved = input;
-  bytes.recomputed = input;
-  // The normed input and output gradient; gradients of gate and up, SwiGLU's output.
-  bytes.until_weight = {2 * hidden_ * element_bytes, 3 * ffn * element_bytes + visits};
-  bytes.forward = element_bytes * (ffn + sorted + hidden_);
-  bytes.backward = element_bytes * (2 * hidden_ + 2 * sorted + 2 * ffn);
+  // Its input, the norm's scale and the scores; gate and up by visit, and the routes.
+  bytes.saved = {hidden_ * element_bytes + statistic_bytes + scores,
+                 2 * ffn * element_bytes + routes + factor};
+  bytes.border = {0, routes};  // never made again
+  bytes.recomputed = {bytes.saved.shared, bytes.saved.own - routes};
+  // The normed input and output gradient, the scores' gradient; dgate-up and SwiGLU's output by visit.
+  bytes.until_weight = {2 * hidden_ * element_bytes + scores + factor, 3 * ffn * element_bytes + 4 * visits};
+  // An expert that all tokens visit: its rows, beside the normed input; SwiGLU's output and its product,
+  // beside the sum.
+  bytes.forward =
+      order + 2 * scores + element_bytes * std::max(shard + gathered + hidden_, 2 * hidden_ + widest);
+  // SwiGLU's output by visit, the gathered gradient and: the input's with an expert's gradients, rows and
+  // product; what goes through the norm; an expert's rows for its weights.
+  const int64_t expert = hidden_ + std::max(3 * widest, widest + hidden_);
+  bytes.backward =
+      order + 2 * scores +
+      element_bytes *
+          (ffn + gathered + std::max({hidden_ + expert, hidden_ + 2 * shard, 2 * shard + 2 * hidden_}));
   bytes.ring_backward = bytes.backward;
   bytes.released = 2 * ffn * element_bytes;
   return bytes;

@@ -1,6 +1,6 @@
-// Experts in place of the MLP: a router gives each token some of many gated MLPs. Counted, not computed: what
-// it says of bytes is what a computation would hold that keeps tokens in the order of experts, and whose
-// experts TP cuts each by its width.
+// Experts in place of the MLP: a router gives each token some of many gated MLPs (Shazeer et al.,
+// "Outrageously Large Neural Networks", 2017), and all tokens a shared one, where there is one. Stored expert
+// by expert; TP cuts each by its width.
 #pragma once
 
 #include "model/kind.h"
@@ -8,9 +8,21 @@
 
 namespace sluice::model {
 
+// What stands for an expert's number in the name of a tensor that each has: "mlp.experts.{}.up_proj.weight".
+inline constexpr std::string_view kOfExpert = "{}";
+// Names of the tensors of all experts, one expert behind the other.
+std::vector<std::string> of_each_expert(int64_t experts, const std::vector<std::string>& tensors);
+
 class ExpertsKind final : public Part {
  public:
   static constexpr std::string_view kName = "experts";
+  static constexpr std::string_view kNorm = "mlp_norm";
+  static constexpr std::string_view kRouter = "router";  // [experts, hidden]: x·wᵀ, whole on every TP rank
+  static constexpr std::string_view kGateUp = "experts_gate_up";  // of each expert rows gate, up: x·wᵀ
+  static constexpr std::string_view kDown = "experts_down";       // of each stored [in, out]: a·w
+  static constexpr std::string_view kSharedGateUp = "shared_gate_up";
+  static constexpr std::string_view kSharedDown = "shared_down";
+  static constexpr std::string_view kSharedGate = "shared_gate";  // [1, hidden], whole on every TP rank
 
   explicit ExpertsKind(const Shape& shape, const BlockType& /*type*/)
       : hidden_(shape.hidden), experts_(shape.experts) {}
@@ -19,6 +31,7 @@ class ExpertsKind final : public Part {
   std::vector<Parameter> parameters() const override;
   std::string tp_fault(int tp) const override;
   TokenWork work() const override;
+  // At work with all tokens in one expert, so whatever the routing.
   PartBytes bytes(int tp, int64_t element_bytes) const override;
   // Parameters of the experts that a token does not visit.
   int64_t unvisited() const;
@@ -30,5 +43,9 @@ class ExpertsKind final : public Part {
   int64_t hidden_;
   Experts experts_;
 };
+
+// The inner width of a gated MLP that has no more at work than any layer's, with experts or without: of those
+// what visits hold, two rows of gate and up and one of SwiGLU's, for an MLP's four.
+int64_t least_ffn(const Shape& shape);
 
 }  // namespace sluice::model

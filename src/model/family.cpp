@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "model/attention_kind.h"
 #include "model/config_keys.h"
+#include "model/experts_config.h"
+#include "model/experts_kind.h"
 #include "model/hugging_face_rope.h"
 #include "model/mlp_kind.h"
 #include "model/shape_ranges.h"
@@ -32,10 +34,37 @@ constexpr std::string_view kGraniteKeys[] = {"embedding_multiplier", "residual_m
                                              "attention_multiplier", "logits_scaling"};
 constexpr std::string_view kSmolKeys[] = {"use_sliding_window", "sliding_window", "max_window_layers",
                                           "layer_types",        "no_rope_layers", "no_rope_layer_interval"};
+constexpr std::string_view kMixtralKeys[] = {"sliding_window",       "num_experts",
+                                             "num_local_experts",    "num_experts_per_tok",
+                                             "router_aux_loss_coef", "router_jitter_noise"};
+constexpr std::string_view kQwenMoeKeys[] = {"num_local_experts",
+                                             "use_sliding_window",
+                                             "sliding_window",
+                                             "max_window_layers",
+                                             "layer_types",
+                                             "num_experts",
+                                             "num_experts_per_tok",
+                                             "norm_topk_prob",
+                                             "moe_intermediate_size",
+                                             "decoder_sparse_step",
+                                             "mlp_only_layers",
+                                             "router_aux_loss_coef",
+                                             "shared_expert_intermediate_size",
+                                             "qkv_bias"};
+constexpr std::string_view kOlmoeKeys[] = {"num_experts",    "num_local_experts",    "num_experts_per_tok",
+                                           "norm_topk_prob", "router_aux_loss_coef", "clip_qkv"};
 
 // Where attention's rows lie in one tensor, and gate and up in another.
 constexpr std::string_view kFusedQkv[] = {"self_attn.qkv_proj.weight"};
 constexpr std::string_view kFusedGateUp[] = {"mlp.gate_up_proj.weight"};
+// Of every expert, {} being its number.
+constexpr std::string_view kMixtralRouter[] = {"block_sparse_moe.gate.weight"};
+constexpr std::string_view kMixtralGateUp[] = {"block_sparse_moe.experts.{}.w1.weight",
+                                               "block_sparse_moe.experts.{}.w3.weight"};
+constexpr std::string_view kMixtralDown[] = {"block_sparse_moe.experts.{}.w2.weight"};
+constexpr TensorNames kMixtralTensors[] = {{ExpertsKind::kRouter, kMixtralRouter},
+                                           {ExpertsKind::kGateUp, kMixtralGateUp},
+                                           {ExpertsKind::kDown, kMixtralDown}};
 constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv}, {MlpKind::kGateUp, kFusedGateUp}};
 
 void read_llama(const Json&, const std::string&, Shape&) {}
@@ -257,6 +286,92 @@ void read_gemma3(const Json& config, const std::string& name, Shape& shape) {
   if (shape.window > 0) shape.window_rope = window_rope_from_hugging_face(config, 10000.0, name);
 }
 
+// Losses that balance experts are a training run's to ask for, so the file's coefficient of one says nothing.
+// Their number stands under one of two names, or under both.
+void read_experts(const Json& config, int64_t hidden, const std::string& name, Shape& shape) {
+  Experts& experts = shape.experts;
+  const char* const count = config.contains("num_experts") ? "num_experts" : "num_local_experts";
+  experts.count = base::require_in(config, count, kShapeRanges.experts, name);
+  require_only(config, "num_local_experts", experts.count, name);
+  experts.per_token =
+      base::require_in(config, "num_experts_per_tok", base::Range<int64_t>{1, experts.count}, name);
+  experts.hidden = hidden;
+  experts.normalised = get_or<bool>(config, "norm_topk_prob", false, name);
+}
+
+void write_experts(const Shape& shape, Json& config) {
+  config["num_experts"] = shape.experts.count;
+  config["num_experts_per_tok"] = shape.experts.per_token;
+  config["norm_topk_prob"] = shape.experts.normalised;
+}
+
+int64_t width(const Json& config, const char* key, const std::string& name) {
+  return base::require_in(config, key, kShapeRanges.ffn_hidden, name);
+}
+
+void read_mixtral(const Json& config, const std::string& name, Shape& shape) {
+  require_only(config, "router_jitter_noise", 0.0, name);
+  read_window(config, 0, name, shape);
+  read_experts(config, width(config, "intermediate_size", name), name, shape);
+  shape.experts.normalised = true;
+}
+
+void write_mixtral(const Shape& shape, Json& config) {
+  config["sliding_window"] = window_or_null(shape);
+  config["num_local_experts"] = shape.experts.count;
+  config["num_experts_per_tok"] = shape.experts.per_token;
+}
+
+// What both generations have in common.
+void read_qwen_moe(const Json& config, const std::string& name, Shape& shape) {
+  require_off(config, "use_sliding_window", name);
+  read_experts(config, width(config, "moe_intermediate_size", name), name, shape);
+  read_expert_layers(config, name, shape);
+  drop_usual_types(shape);
+}
+
+void write_qwen_moe(const Shape& shape, Json& config) {
+  write_experts(shape, config);
+  write_expert_layers(shape, config);
+  config["moe_intermediate_size"] = shape.experts.hidden;
+  config["use_sliding_window"] = false;
+}
+
+void read_qwen2_moe(const Json& config, const std::string& name, Shape& shape) {
+  require_only(config, "qkv_bias", true, name);
+  read_qwen_moe(config, name, shape);
+  shape.qkv_bias = true;
+  shape.experts.shared_hidden = width(config, "shared_expert_intermediate_size", name);
+  shape.experts.shared_gate = true;
+}
+
+void write_qwen2_moe(const Shape& shape, Json& config) {
+  write_qwen_moe(shape, config);
+  config["shared_expert_intermediate_size"] = shape.experts.shared_hidden;
+}
+
+void read_qwen3_moe(const Json& config, const std::string& name, Shape& shape) {
+  read_qwen_moe(config, name, shape);
+  shape.qk_norm = QkNorm::kEachHead;
+}
+
+void write_qwen3_moe(const Shape& shape, Json& config) {
+  write_qwen_moe(shape, config);
+  config["attention_bias"] = false;
+}
+
+void read_olmoe(const Json& config, const std::string& name, Shape& shape) {
+  require_only(config, "clip_qkv", nullptr, name);
+  shape.qk_norm = QkNorm::kAllHeads;
+  read_experts(config, width(config, "intermediate_size", name), name, shape);
+}
+
+void write_olmoe(const Shape& shape, Json& config) {
+  write_experts(shape, config);
+  config["attention_bias"] = false;
+  config["pad_token_id"] = nullptr;
+}
+
 Json cap_or_null(double cap) { return cap > 0 ? Json(cap) : Json(); }
 
 // Hidden widths say the embedding's factor, so no key does.
@@ -372,6 +487,37 @@ constexpr FamilyEntry kFamilies[] = {
      .keys = kGemmaKeys,
      .read = read_gemma3,
      .write = write_gemma3},
+    {.family = Family::kMixtral,
+     .model_type = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .absent_kv_heads = 8,
+     .absent_norm_eps = 1e-5,
+     .absent_rope_theta = 1e6,
+     .keys = kMixtralKeys,
+     .tensors = kMixtralTensors,
+     .read = read_mixtral,
+     .write = write_mixtral},
+    {.family = Family::kQwen2Moe,
+     .model_type = "qwen2_moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     .absent_kv_heads = 16,
+     .keys = kQwenMoeKeys,
+     .read = read_qwen2_moe,
+     .write = write_qwen2_moe},
+    {.family = Family::kQwen3Moe,
+     .model_type = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .absent_kv_heads = 4,
+     .keys = kQwenMoeKeys,
+     .read = read_qwen3_moe,
+     .write = write_qwen3_moe},
+    {.family = Family::kOlmoe,
+     .model_type = "olmoe",
+     .architecture = "OlmoeForCausalLM",
+     .absent_norm_eps = 1e-5,
+     .keys = kOlmoeKeys,
+     .read = read_olmoe,
+     .write = write_olmoe},
 };
 
 }  // namespace

@@ -234,6 +234,77 @@ TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
   }
 }
 
+Json experts_config(const std::string& type, const char* architecture) {
+  Json config = family_config(type, architecture);
+  config["num_experts_per_tok"] = 2;
+  config[type == "mixtral" ? "num_local_experts" : "num_experts"] = 6;
+  if (type == "mixtral" || type == "olmoe") return config;
+  config["moe_intermediate_size"] = 24;
+  config["mlp_only_layers"] = {1};
+  if (type == "qwen2_moe") config["shared_expert_intermediate_size"] = 40;
+  return config;
+}
+
+TEST(ShapeFromHuggingFace, FamiliesWithExpertsRoundTrip) {
+  for (const auto& [type, architecture] :
+       {std::pair("mixtral", "MixtralForCausalLM"), std::pair("qwen2_moe", "Qwen2MoeForCausalLM"),
+        std::pair("qwen3_moe", "Qwen3MoeForCausalLM"), std::pair("olmoe", "OlmoeForCausalLM")}) {
+    for (const bool normalised : {false, true}) {
+      Json config = experts_config(type, architecture);
+      if (config["model_type"] != "mixtral") config["norm_topk_prob"] = normalised;
+      const Shape shape = read(config);
+      EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+      EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
+      EXPECT_EQ(shape.experts.count, 6) << type;
+      EXPECT_EQ(shape.experts.normalised, normalised || config["model_type"] == "mixtral") << type;
+    }
+  }
+}
+
+// One tensor an expert, as the families' files have them.
+TEST(HuggingFaceTensors, OfExpertsAreNamedOneByOne) {
+  const auto names_of = [](const std::string& type, const char* architecture, std::string_view role) {
+    const ParameterTable table = parameter_table(read(experts_config(type, architecture)));
+    const Parameter* const parameter = find_parameter(table.layer(0), role);
+    std::vector<std::string> names;
+    for (const HuggingFaceTensor& tensor : hugging_face_tensors(table.layer(0), *parameter))
+      names.push_back(tensor.name);
+    return names;
+  };
+  const auto mixtral = names_of("mixtral", "MixtralForCausalLM", "experts_gate_up");
+  EXPECT_EQ(mixtral.size(), 12U);
+  EXPECT_EQ(mixtral[2], "model.layers.0.block_sparse_moe.experts.1.w1.weight");
+  EXPECT_EQ(mixtral[3], "model.layers.0.block_sparse_moe.experts.1.w3.weight");
+  EXPECT_EQ(names_of("olmoe", "OlmoeForCausalLM", "experts_down")[5],
+            "model.layers.0.mlp.experts.5.down_proj.weight");
+}
+
+TEST(ShapeFromHuggingFace, ExpertsThatCannotBeNameThemselves) {
+  const auto fault = [](const char* type, const char* architecture, const char* key, const Json& value) {
+    Json config = experts_config(type, architecture);
+    config[key] = value;
+    return [config] { read(config); };
+  };
+  const auto qwen = [&](const char* key, const Json& value) {
+    return fault("qwen3_moe", "Qwen3MoeForCausalLM", key, value);
+  };
+  EXPECT_THAT(qwen("num_experts_per_tok", 7),
+              ThrowsMessage<InputError>(HasSubstr("'num_experts_per_tok' is 7")));
+  EXPECT_THAT(qwen("num_experts", 0), ThrowsMessage<InputError>(HasSubstr("'num_experts' is 0")));
+  EXPECT_THAT(qwen("moe_intermediate_size", "wide"),
+              ThrowsMessage<InputError>(HasSubstr("moe_intermediate_size")));
+  EXPECT_THAT(qwen("mlp_only_layers", {9}), ThrowsMessage<InputError>(HasSubstr("mlp_only_layers is 9")));
+  EXPECT_THAT(qwen("use_sliding_window", true), ThrowsMessage<InputError>(HasSubstr("use_sliding_window")));
+  EXPECT_THAT(qwen("output_router_logits", true),
+              ThrowsMessage<InputError>(HasSubstr("output_router_logits is true")));
+  EXPECT_THAT(fault("olmoe", "OlmoeForCausalLM", "clip_qkv", 8.0),
+              ThrowsMessage<InputError>(HasSubstr("clip_qkv is 8")));
+  EXPECT_THAT(fault("qwen2_moe", "Qwen2MoeForCausalLM", "qkv_bias", false),
+              ThrowsMessage<InputError>(HasSubstr("qkv_bias is false")));
+  EXPECT_THAT(fault("mixtral", "MixtralForCausalLM", "router_jitter_noise", 0.1),
+              ThrowsMessage<InputError>(HasSubstr("router_jitter_noise is 0.1")));
+}
+
 // The layers whose attention has a window.
 std::vector<int64_t> windowed(const Shape& shape) {
   std::vector<int64_t> layers;

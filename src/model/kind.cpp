@@ -32,7 +32,8 @@ std::string_view module_of(std::string_view tensor) {
 // one.
 std::vector<Parameter> adapters_of(const Parameter& of, const Lora& lora) {
   std::vector<Parameter> adapters;
-  for (size_t i = 0; i < of.tensors.size() && lora.rank > 0 && !of.one_dimensional(); ++i) {
+  if (lora.rank == 0 || !of.adapts || of.one_dimensional()) return adapters;
+  for (size_t i = 0; i < of.tensors.size(); ++i) {
     const std::string& tensor = of.tensors[i];
     if (std::ranges::find(lora.targets, module_of(tensor)) == lora.targets.end()) continue;
     const std::string module = tensor.substr(0, tensor.rfind('.'));

@@ -45,6 +45,7 @@ struct Parameter {
   bool replicated = false;       // every TP rank holds all of it (norms)
   bool transposed = false;       // stored [in, out], where Hugging Face files hold [out, in]
   Start start = Start::kNormal;
+  bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them
   std::string name;     // of the whole model: "layers.3.qkv"
   int64_t offset = 0;   // first element in the bucket's flat array

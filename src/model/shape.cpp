@@ -37,8 +37,11 @@ void validate_factors(const std::string& name, const std::vector<double>& factor
     base::require_in_range(text("model: rope ", name), factor, kShapeRanges.rope_factor);
 }
 
-void validate_experts(const Experts& experts) {
+void validate_experts(const Shape& shape) {
+  const Experts& experts = shape.experts;
   if (experts.count == 0) return;
+  if (shape.norm_place != NormPlace::kBefore)
+    throw InputError("model: experts have their norm before them: a norm behind is not computed");
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: experts", experts.count, ranges.experts);
   base::require_in_range("model: experts of a token", experts.per_token, {1, experts.count});
@@ -120,7 +123,7 @@ void validate(const Shape& shape) {
         text(head_dim_name(shape), " is ", shape.head_dim, ": rotary positions need an even one"));
   }
   validate_latent(shape.latent);
-  validate_experts(shape.experts);
+  validate_experts(shape);
   if (wide_parameters(shape) > ranges.parameters.most) {
     throw InputError(text("model: ", shape.layers, " layers of hidden ", shape.hidden, " and ffn_hidden ",
                           shape.ffn_hidden, " have more than ", ranges.parameters.most,

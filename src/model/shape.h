@@ -42,6 +42,10 @@ enum class Family : uint8_t {
   kOlmo2,
   kGemma2,
   kGemma3,
+  kMixtral,
+  kQwen2Moe,
+  kQwen3Moe,
+  kOlmoe,
   kCounted,
 };
 
@@ -72,14 +76,16 @@ struct Latent {
   bool operator==(const Latent&) const = default;
 };
 
-// Experts where a layer else has an MLP, each gated as that is. Counted only.
+// Experts where a layer else has an MLP, each gated as that is. Of its scores of all experts, a softmax, a
+// token visits those with the highest and weighs what they give it by them.
 struct Experts {
   int64_t count = 0;  // 0: none
   int64_t per_token = 0;
   int64_t hidden = 0;         // of one
+  bool normalised = false;    // a token's weights are divided by their sum
   int64_t shared_hidden = 0;  // of what every token visits; 0: nothing
   bool shared_gate = false;   // a factor of that, by token
-  bool biases = false;        // of router and experts
+  bool biases = false;        // of router and experts; counted only
   bool operator==(const Experts&) const = default;
 };
 

@@ -86,7 +86,8 @@ std::vector<std::string> linear_modules(const Shape& shape) {
   const Program program(shape);
   for (const auto& kind : program.kinds()) {
     for (const Parameter& parameter : kind->parameters()) {
-      if (parameter.one_dimensional() || parameter.factor != Factor::kNone) continue;
+      const bool adapts = parameter.adapts && !parameter.one_dimensional();
+      if (!adapts || parameter.factor != Factor::kNone) continue;
       for (const std::string& tensor : parameter.tensors) {
         const std::string module(module_of(tensor));
         const bool of_block = tensor != "model.embed_tokens.weight" && tensor != "lm_head.weight";
@@ -95,6 +96,20 @@ std::vector<std::string> linear_modules(const Shape& shape) {
     }
   }
   return modules;
+}
+
+// Whether a module is one that cannot be adapted.
+bool is_of_experts(const Shape& shape, std::string_view module) {
+  const Program program(shape);
+  for (const auto& kind : program.kinds()) {
+    for (const Parameter& parameter : kind->parameters()) {
+      if (parameter.adapts) continue;
+      if (std::ranges::any_of(parameter.tensors,
+                              [&](const auto& tensor) { return module_of(tensor) == module; }))
+        return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -163,6 +178,10 @@ void adapt(Shape& shape, const Lora& lora) {
   for (const std::string& target : resolved.targets) {
     if (std::ranges::find(modules, target) != modules.end()) continue;
     const std::string nearest = base::nearest_word(target, modules);
+    if (is_of_experts(shape, target)) {
+      throw InputError(text("lora.targets names '", target, "', and experts have no adapters: name some of ",
+                            base::join(modules, ", ")));
+    }
     throw InputError(text("lora.targets names '", target, "', which no layer has: ",
                           nearest.empty() ? text("there are ", base::join(modules, ", "))
                                           : text("did you mean '", nearest, "'?")));

@@ -106,6 +106,27 @@ TEST(Adapt, KnowsAllLinearModulesAndRefusesOthers) {
   EXPECT_THROW(adapt(other, {.rank = 1, .alpha = 1, .targets = {"q_prj"}}), base::InputError);
 }
 
+// Of which transformers' classes make one tensor, that PEFT's all-linear doesn't name either.
+TEST(Adapt, LeavesExpertsAsTheyAre) {
+  Shape shape = test_shape(2);
+  shape.experts = {.count = 4, .per_token = 2, .hidden = 16};
+  shape.block_types = {{}, {.experts = true}};
+  const int64_t before = parameter_count(shape);
+  Shape adapted = shape;
+  adapt(adapted, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  EXPECT_GT(parameter_count(adapted), before);
+  for (const Parameter& parameter : parameter_table(adapted).layer(1).parameters)
+    EXPECT_TRUE(parameter.factor == Factor::kNone || !parameter.role.starts_with("experts"))
+        << parameter.name;
+  shape.block_types.clear();
+  try {
+    adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj", "up_proj"}});
+    ADD_FAILURE() << "adapters of experts";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'up_proj', and experts have no adapters: name some of q_proj"));
+  }
+}
+
 TEST(Tuning, ReadsBackFromJson) {
   Shape shape = test_shape(2);
   EXPECT_TRUE(tuning_to_json(shape).is_null());

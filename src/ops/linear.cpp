@@ -18,6 +18,11 @@ at::Tensor times(const at::Tensor& x_TA, const at::Tensor& w_AB) { return at::mm
 
 at::Tensor times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA) { return at::mm(x_TA, w_BA.t()); }
 
+void times_transposed_into(const at::Tensor& y_TB, const at::Tensor& x_TA, const at::Tensor& w_BA) {
+  at::Tensor target_TB = y_TB;
+  at::mm_out(target_TB, x_TA, w_BA.t());
+}
+
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const at::Tensor& w_AB) {
 #ifdef SLUICE_CUDA
   if (x_TA.is_cuda()) {  // where ATen copies the base into the result first

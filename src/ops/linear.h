@@ -14,6 +14,9 @@ at::Tensor times(const at::Tensor& x_TA, const at::Tensor& w_AB);
 // x·wᵀ: x [T, A], w [B, A] -> [T, B].
 at::Tensor times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA);
 
+// The same into y [T, B].
+void times_transposed_into(const at::Tensor& y_TB, const at::Tensor& x_TA, const at::Tensor& w_BA);
+
 // base + x·w in one pass; base [T, B] stays as it is.
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const at::Tensor& w_AB);
 

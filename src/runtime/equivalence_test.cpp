@@ -337,6 +337,22 @@ const std::vector<FamilyCase>& families() {
                    s.qk_norm = model::QkNorm::kEachHead;
                    s.window_rope = model::Rope{.theta = 100.0};
                  }},
+      FamilyCase{
+          "Mixtral",
+          [](Shape& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true}; }},
+      // Most experts get no token of a micro-batch.
+      FamilyCase{"Qwen3Moe",
+                 [](Shape& s) {
+                   s.qk_norm = model::QkNorm::kEachHead;
+                   s.experts = {.count = 48, .per_token = 3, .hidden = 6, .normalised = true};
+                   s.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
+                 }},
+      FamilyCase{"Qwen2Moe",
+                 [](Shape& s) {
+                   s.qkv_bias = true;
+                   s.experts = {
+                       .count = 6, .per_token = 2, .hidden = 7, .shared_hidden = 12, .shared_gate = true};
+                 }},
       FamilyCase{"GptOssAttention", [](Shape& s) {
                    s.window = 4;
                    s.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};

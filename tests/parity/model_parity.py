@@ -61,6 +61,12 @@ CASES = {
     "smollm3": {"family": "smollm3", "layers": 4, "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None,
                 "tie_word_embeddings": True},
     "olmo2": {"family": "olmo2", "pad_token_id": None},
+    "mixtral": {"family": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 24},
+    "qwen2_moe": {"family": "qwen2_moe", "layers": 3, "num_experts": 6, "num_experts_per_tok": 3, "decoder_sparse_step": 2,
+                  "moe_intermediate_size": 40, "shared_expert_intermediate_size": 72},
+    "qwen3_moe": {"family": "qwen3_moe", "num_experts": 32, "num_experts_per_tok": 8, "norm_topk_prob": True,
+                  "moe_intermediate_size": 24, "head_dim": 24, "tie_word_embeddings": True},
+    "olmoe": {"family": "olmoe", "num_experts": 16, "num_experts_per_tok": 4, "pad_token_id": None},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }

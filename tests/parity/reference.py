@@ -23,10 +23,16 @@ def attention_of(config):
     return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
 
 
+def implementations(config):
+    """What a class is told to compute with: experts one by one, by the rule as it is written."""
+    experts = {"experts_implementation": "eager"} if getattr(config, "num_experts_per_tok", None) else {}
+    return {"attn_implementation": attention_of(config), **experts}
+
+
 def random_model(config, seed, scale=2.0):
     """transformers' initial weights, matrices times `scale`, and norms that are not all one: they must matter."""
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(config))
+    model = AutoModelForCausalLM.from_config(config, **implementations(config))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -37,8 +43,8 @@ def random_model(config, seed, scale=2.0):
 
 
 def load_model(folder, dtype=torch.float32):
-    attention = attention_of(AutoConfig.from_pretrained(folder))
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation=attention)
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype,
+                                                **implementations(AutoConfig.from_pretrained(folder)))
 
 
 def adamw(model, optimizer):
@@ -94,3 +100,26 @@ def train(model, batches, optimizer, groups=None):
             group["lr"] = learning_rate(optimizer, step, len(batches)) * group.get("ratio", 1.0)
         adam.step()
     return losses, norms
+
+
+class RoutingMargin:
+    """While it is there: the least that a chosen expert's score was above one that was not chosen, relative to it. Where
+    two programs round otherwise by more than that, tokens go to other experts, and losses part."""
+
+    def __init__(self, model):
+        self.least = math.inf
+        self._experts = getattr(model.config, "num_experts_per_tok", None)
+        routers = [m for m in model.modules() if type(m).__name__.endswith("TopKRouter")]
+        self._hooks = [router.register_forward_hook(self._look) for router in routers]
+
+    def _look(self, _router, _inputs, outputs):
+        scores = outputs[0].float().softmax(-1).sort(descending=True).values
+        chosen, left = scores[:, self._experts - 1], scores[:, self._experts]
+        self.least = min(self.least, ((chosen - left) / chosen).min().item())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for hook in self._hooks:
+            hook.remove()

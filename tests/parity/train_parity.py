@@ -54,7 +54,13 @@ MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family"
           "granite": {"family": "granite", "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                       "attention_multiplier": 0.0625, "logits_scaling": 8.0},
           "smollm3": {"family": "smollm3", "no_rope_layers": [1, 0, 1, 1], "pad_token_id": None},
-          "olmo2": {"family": "olmo2", "pad_token_id": None}}
+          "olmo2": {"family": "olmo2", "pad_token_id": None},
+          "mixtral": {"family": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2},
+          "qwen2_moe": {"family": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": [0],
+                        "moe_intermediate_size": 48, "shared_expert_intermediate_size": 64},
+          "qwen3_moe": {"family": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "norm_topk_prob": True,
+                        "moe_intermediate_size": 32},
+          "olmoe": {"family": "olmoe", "num_experts": 8, "num_experts_per_tok": 2, "pad_token_id": None}}
 
 # Where gradients are smaller, as logits are divided by 8.
 CLIP = {"granite": 0.1}

@@ -1,0 +1,22 @@
+// How rows choose their experts, and how they weigh what those give them (model::Experts).
+//
+// Row names: S rows of this TP rank's shard; E experts, K of them a row.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/shape.h"
+
+namespace sluice::layers {
+
+// A softmax over all experts of rows·routerᵀ, in float (double for double). [S, E]
+at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH);
+
+// What the chosen experts' outputs are multiplied with. [S, K]
+at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK);
+
+// The gradient of rows·routerᵀ from that of the weights; which experts are chosen has none.
+at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
+                           const at::Tensor& dweight_SK);
+
+}  // namespace sluice::layers

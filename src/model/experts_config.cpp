@@ -1,0 +1,50 @@
+#include "model/experts_config.h"
+
+#include <algorithm>
+
+#include "base/json_fields.h"
+#include "model/config_keys.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+
+using base::Json;
+
+void read_expert_layers(const Json& config, const std::string& name, Shape& shape) {
+  const auto count_or = [&](int64_t absent, const char* key, const base::Range<int64_t>& range) {
+    const bool there = config.contains(key) && !config.at(key).is_null();
+    return there ? base::require_in(config, key, range, name) : absent;
+  };
+  const int64_t dense = count_or(0, "first_k_dense_replace", {0, kShapeRanges.layers.most});
+  const int64_t every = count_or(1, "moe_layer_freq", kShapeRanges.layers);
+  const int64_t step = count_or(1, "decoder_sparse_step", kShapeRanges.layers);
+  shape.block_types.resize(static_cast<size_t>(shape.layers));
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    shape.block_types[static_cast<size_t>(layer)].experts =
+        layer >= dense && layer % every == 0 && (layer + 1) % step == 0;
+  }
+  if (!config.contains("mlp_only_layers") || config.at("mlp_only_layers").is_null()) return;
+  const Json& list = config.at("mlp_only_layers");
+  if (!list.is_array()) refuse(name, "mlp_only_layers", list, "a list of layers there");
+  for (const Json& layer : list) {
+    const bool fits = base::holds_number<int64_t>(layer) && layer >= 0 && layer < shape.layers;
+    if (!fits) refuse(name, "mlp_only_layers", layer, "layers of the model there");
+    shape.block_types[layer.get<size_t>()].experts = false;
+  }
+}
+
+void write_expert_layers(const Shape& shape, Json& config) {
+  Json dense = Json::array();
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (!shape.block_type(layer).experts) dense.push_back(layer);
+  }
+  if (!dense.empty()) config["mlp_only_layers"] = dense;
+}
+
+void drop_usual_types(Shape& shape) {
+  Shape usual = shape;
+  usual.block_types.clear();
+  if (std::ranges::count(shape.block_types, usual.block_type(0)) == shape.layers) shape.block_types.clear();
+}
+
+}  // namespace sluice::model

@@ -1,0 +1,22 @@
+// Experts as config.json files describe them. For the model module's own files.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "model/shape.h"
+
+namespace sluice::model {
+
+// Says of each layer, in the shape's block types, whether it has experts: first_k_dense_replace,
+// moe_layer_freq, decoder_sparse_step and mlp_only_layers, those that there are. InputError naming `name`,
+// key and value for layers that the model has not.
+void read_expert_layers(const base::Json& config, const std::string& name, Shape& shape);
+
+// The same layers by mlp_only_layers, and nothing where all have experts.
+void write_expert_layers(const Shape& shape, base::Json& config);
+
+// Leaves out types of layers that are all as a shape's without types.
+void drop_usual_types(Shape& shape);
+
+}  // namespace sluice::model
