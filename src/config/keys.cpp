@@ -112,6 +112,9 @@ void visit_train(RunConfig& config, Fields& keys) {
       "z_loss", Number(train.z_loss, {0.0, 1.0}),
       "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
       "told stays the cross-entropy; 0: none");
+  keys("balance_loss", Number(train.balance_loss, {0.0, 10.0}),
+       "factor of a loss that balances experts, by sequence, as 1e-3 (kinds.md); the loss told stays the "
+       "cross-entropy; 0: none");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
   keys("deterministic", Flag(train.deterministic),
        "on GPUs the same bits each time, at the cost of speed; on CPUs always so");

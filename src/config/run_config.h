@@ -59,6 +59,8 @@ struct TrainConfig {
   ComputeType dtype = ComputeType::kFloat32;
   // Of gradients on their way between lanes that share parameters.
   ReduceType reduce_dtype = ReduceType::kFloat32;
+  double balance_loss =
+      0;              // factor of the loss that balances experts by sequence (layers/balance.h); 0: none
   double z_loss = 0;  // factor of log²Z beside the cross-entropy (layers/loss.h); 0: none
   DeviceChoice device = DeviceChoice::kAuto;
   bool deterministic = false;       // on GPUs the same bits each time, slower; on CPUs always

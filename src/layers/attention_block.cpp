@@ -103,9 +103,9 @@ Projected project(const LayerContext& context, const MicroBatchLayout& layout,
 
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
                              const AttentionParameters& weights, const at::Tensor& x_SH,
-                             AttentionSaved* saved) {
+                             AttentionSaved* saved, const CachedKeys& cached) {
   Projected projected = project(context, layout, weights, x_SH);
-  Attended attended = attend(context, layout, std::move(projected.qkv_TP), weights.sinks_N);
+  Attended attended = attend(context, layout, std::move(projected.qkv_TP), weights.sinks_N, cached);
   const at::Tensor a_TQ = attended.output_TQ();
   at::Tensor product_SH;
   at::Tensor y_SH = join(context, x_SH, a_TQ, exit_of(weights), &product_SH);
@@ -212,11 +212,16 @@ class AttentionPart final : public Part {
  public:
   explicit AttentionPart(const Site& site)
       : context_(of_kind(site)),
+        position_(site.position),
         weights_(attention_parameters(site.own_weights())),
         gradients_(attention_parameters(site.own_gradients())) {}
 
   at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* saved) const override {
-    if (saved == nullptr) return attention_forward(context_, layout, weights_, x_SH, nullptr);
+    if (saved == nullptr) {
+      const KeyCache* const cache = layout.cached.cache;
+      return attention_forward(context_, layout, weights_, x_SH, nullptr,
+                               cache != nullptr ? cache->of(position_) : CachedKeys{});
+    }
     auto state = std::make_unique<TensorState<AttentionSaved>>();
     at::Tensor y_SH = attention_forward(context_, layout, weights_, x_SH, &state->tensors);
     *saved = std::move(state);
@@ -266,6 +271,7 @@ class AttentionPart final : public Part {
   }
 
   LayerContext context_;
+  int64_t position_;
   AttentionParameters weights_, gradients_;
 };
 

@@ -40,10 +40,10 @@ struct AttentionDeferred {
 std::vector<SavedRows> rows_of(AttentionSaved& saved);
 std::vector<SavedRows> rows_of(AttentionDeferred& deferred);
 
-// `saved` null: nothing is kept (evaluation).
+// `saved` null: nothing is kept (evaluation). `cached` as of attend().
 at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout& layout,
                              const AttentionParameters& weights, const at::Tensor& x_SH,
-                             AttentionSaved* saved);
+                             AttentionSaved* saved, const CachedKeys& cached = {});
 
 // Makes what is missing of `saved` again, bit for bit, from its input; attention itself is not run. With
 // tp > 1 one all-gather; heads are exchanged again.

@@ -24,6 +24,7 @@ struct LayerContext {
   ops::RotaryTable rotary;         // of layers without a window; positions up to the longest sequence
   ops::RotaryTable window_rotary;  // of those with one
   std::shared_ptr<const Loss> loss = cross_entropy();  // of training
+  double balance_loss = 0;         // factor of the loss that balances experts (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
 
   // This TP rank's heads; key/value heads are shared by several ranks when tp is larger than their number.

@@ -10,6 +10,7 @@
 
 #include <utility>
 
+#include "layers/balance.h"
 #include "layers/context.h"
 #include "layers/gated.h"
 #include "layers/parameters.h"
@@ -146,6 +147,16 @@ class ExpertsPart final : public Part {
   at::Tensor backward_expert(const Expert& expert, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
                              const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const;
 
+  // Of this rank's scores; undefined where nothing balances them.
+  at::Tensor balance_gradient(const MicroBatchLayout& layout, const ExpertsSaved& saved,
+                              const base::Interval& shard) const {
+    if (context_.balance_loss == 0) return {};
+    const at::Tensor share_QE = shares_of_visits(context_.lanes, layout.sequences, saved.id_TK,
+                                                 experts_.count, saved.score_SE.options());
+    const at::Tensor row_S = layout.sequences.sequence_T.narrow(0, shard.begin, shard.size());
+    return share_QE.index_select(0, row_S).mul_(context_.balance_loss);
+  }
+
   // Those that anybody visits.
   template <typename Visit>
   void for_each(const ExpertsParameters& of, const ops::Visits& visits, Visit visit) const {
@@ -230,8 +241,8 @@ at::Tensor ExpertsPart::backward_expert(const Expert& expert, const at::Tensor& 
   return ops::times(gate_up_NG, expert.gate_up_GH);
 }
 
-at::Tensor ExpertsPart::backward_input(const MicroBatchLayout&, StatePtr state, const at::Tensor& dy_SH,
-                                       StatePtr& deferred) const {
+at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
+                                       const at::Tensor& dy_SH, StatePtr& deferred) const {
   const TensorParallel& parallel = context_.parallel;
   ExpertsSaved saved = std::move(tensors_of<ExpertsSaved>(*state));
   const double factor = context_.shape.residual_scale;
@@ -260,8 +271,9 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout&, StatePtr state, 
       at::empty_like(saved.weight_TK.view({-1, 1})).index_copy_(0, visits.slot_V, dweight_V1);
   const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK.view(saved.weight_TK.sizes()));
   const base::Interval shard = parallel.shard_rows(saved.id_TK.size(0));
+  const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
   const at::Tensor dlogit_SE =
-      router_gradient(experts_, saved.score_SE, saved.id_TK.narrow(0, shard.begin, shard.size()), dweight_SK);
+      router_gradient(experts_, saved.score_SE, id_SK, dweight_SK, balance_gradient(layout, saved, shard));
 
   at::Tensor dnormed_SH = parallel.reduce_scatter_rows(dnormed_TH);
   const at::ScalarType type = dnormed_SH.scalar_type();

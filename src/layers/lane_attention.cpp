@@ -63,6 +63,32 @@ ops::AttentionInput input_of(const LayerContext& context, const HeadPart& part, 
           .cap = context.shape.score_cap};
 }
 
+// Puts the rows' keys and values where they stay, and attends to those before them too.
+ops::AttentionResult attend_cached(const MicroBatchLayout& layout, const ops::AttentionInput& input,
+                                   const CachedKeys& cached) {
+  const CachedRows& rows = layout.cached;
+  at::Tensor k_RKD = cached.k_RKD, v_RKD = cached.v_RKD;
+  k_RKD.index_copy_(0, rows.row_T, input.k_TKD.narrow(0, 0, layout.tokens));
+  v_RKD.index_copy_(0, rows.row_T, input.v_TKD.narrow(0, 0, layout.tokens));
+  ops::AttentionResult result = ops::attention(input, layout.attended.sequences);
+  const std::vector<ops::AttentionBlock>& before = input.window > 0 ? rows.before_in_window : rows.before;
+  if (before.empty()) return result;
+  const at::ScalarType type = result.out_TND.scalar_type();
+  result.out_TND = result.out_TND.to(result.lse_NT.scalar_type());
+  ops::AttentionInput on_cache = input;
+  on_cache.k_TKD = k_RKD;
+  on_cache.v_TKD = v_RKD;
+  ops::attend_blocks(on_cache, before, result);
+  result.out_TND = result.out_TND.to(type);
+  return result;
+}
+
+// Of this TP rank's key heads those of a run.
+CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart& run) {
+  const int64_t first = part.keys.begin + run.keys.begin, heads = run.keys.size();
+  return {cached.k_RKD.narrow(1, first, heads), cached.v_RKD.narrow(1, first, heads)};
+}
+
 ops::AttentionResult attend_run(const LayerContext& context, const MicroBatchLayout& layout,
                                 const ops::AttentionInput& input) {
   if (layout.attended.ring.lanes == 1) return ops::attention(input, layout.attended.sequences);
@@ -91,11 +117,14 @@ at::Tensor of_heads(const at::Tensor& x_N, const HeadPart& part, const HeadPart&
 
 // Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
 ops::AttentionResult attend_rows(const LayerContext& context, const MicroBatchLayout& layout,
-                                 const HeadPart& part, const at::Tensor& qkv_AR, const at::Tensor& sinks_N) {
+                                 const HeadPart& part, const at::Tensor& qkv_AR, const at::Tensor& sinks_N,
+                                 const CachedKeys& cached) {
   std::vector<at::Tensor> out, lse;
   ops::AttentionResult result;
   for (const HeadPart& run : model::uniform_runs(heads_of(context), part)) {
-    result = attend_run(context, layout, input_of(context, part, run, qkv_AR));
+    const ops::AttentionInput input = input_of(context, part, run, qkv_AR);
+    result = cached.k_RKD.defined() ? attend_cached(layout, input, of_run(cached, part, run))
+                                    : attend_run(context, layout, input);
     if (sinks_N.defined()) ops::add_sinks(result, of_heads(sinks_N, part, run));
     out.push_back(std::move(result.out_TND));
     lse.push_back(std::move(result.lse_NT));
@@ -148,7 +177,7 @@ at::Tensor returned(const LayerContext& context, const MicroBatchLayout& layout,
 }  // namespace
 
 Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
-                const at::Tensor& sinks_N) {
+                const at::Tensor& sinks_N, const CachedKeys& cached) {
   const HeadPart part = own_part(context, layout);
   Attended attended;
   const bool exchanges = layout.heads.exchanges();
@@ -156,7 +185,7 @@ Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at:
   if (exchanges)
     attended.qkv_AR = exchanged(context, layout, qkv_cut(context, layout.heads), qkv_TP).flatten(1);
   qkv_TP.reset();
-  attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N);
+  attended.result = attend_rows(context, layout, part, attended.qkv_AR, sinks_N, cached);
   if (!exchanges) return attended;
   const int64_t width = context.local_heads() * context.shape.head_dim;
   attended.a_TQ = returned(context, layout, query_cut(context, layout.heads), attended.result.out_TND, width);

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "layers/context.h"
+#include "layers/key_cache.h"
 #include "layers/micro_batch_layout.h"
 #include "ops/attention.h"
 
@@ -29,9 +30,10 @@ struct Sinks {
   at::Tensor gradients_N;
 };
 
-// qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once.
+// qkv_TP [rows, P] is rotated. All lanes of the unit call each of these at once. `cached`: of the layer,
+// where the layout has a cache; its rows' keys and values are put there first.
 Attended attend(const LayerContext& context, const MicroBatchLayout& layout, at::Tensor qkv_TP,
-                const at::Tensor& sinks_N);
+                const at::Tensor& sinks_N, const CachedKeys& cached = {});
 
 // Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
 // log-sum-exp.

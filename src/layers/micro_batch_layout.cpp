@@ -47,6 +47,29 @@ MicroBatchLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at:
   return layout;
 }
 
+// Of the pieces of all lanes that share some of them.
+SequenceRows sequence_rows(const UnitSpans& unit, const MicroBatchLayout& layout, const at::Device& device) {
+  const auto own = static_cast<size_t>(unit.lane);
+  SequenceRows rows;
+  for (size_t lane = 0; lane < unit.lanes.size(); ++lane) {
+    if (lane != own) rows.others.push_back(unit.members[lane]);
+    for (const PieceSpan& piece : unit.lanes[lane]) {
+      if (piece.shared < 0) continue;
+      rows.shared = std::max<int64_t>(rows.shared, piece.shared + 1);
+      rows.lengths.resize(static_cast<size_t>(rows.shared));
+      rows.lengths[static_cast<size_t>(piece.shared)] += piece.length;
+    }
+  }
+  std::vector<int64_t> sequences;
+  for (const PieceSpan& piece : unit.lanes[own]) {
+    const auto sequence = piece.shared < 0 ? static_cast<int64_t>(rows.lengths.size()) : piece.shared;
+    if (piece.shared < 0) rows.lengths.push_back(piece.length);
+    sequences.insert(sequences.end(), static_cast<size_t>(piece.length), sequence);
+  }
+  rows.sequence_T = row_values(sequences, layout, device, static_cast<int64_t>(rows.lengths.size()));
+  return rows;
+}
+
 // The rows of a run of lanes, sequence by sequence.
 struct RunRows {
   std::vector<PieceSpan> pieces;   // chunks that follow each other are one piece
@@ -123,6 +146,7 @@ MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp
   }
   MicroBatchLayout layout = rows_of(pieces, tp, device);
   layout.attended.sequences = packed(pieces, device);
+  layout.sequences = sequence_rows({.lane = 0, .members = {0}, .lanes = {pieces}}, layout, device);
   return layout;
 }
 
@@ -130,6 +154,7 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
                                          int64_t window) {
   const std::vector<PieceSpan>& own = unit.lanes[static_cast<size_t>(unit.lane)];
   MicroBatchLayout layout = rows_of(own, tp, device);
+  layout.sequences = sequence_rows(unit, layout, device);
   std::vector<std::vector<PieceSpan>> runs = unit.lanes;
   if (unit.head_lanes > 1) {
     runs.clear();
@@ -145,6 +170,35 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
   if (ring.lanes.size() == 1) return layout;
   layout.attended.ring = ring_layout(ring);
   if (window > 0) layout.windowed = windowed_rows(ring, window, device);
+  return layout;
+}
+
+MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
+                                           int tp, const at::Device& device, int64_t window) {
+  std::vector<PieceSpan> spans;
+  std::vector<int64_t> written;
+  CachedRows cached{.cache = &cache};
+  int64_t row = 0;
+  for (const CachedPiece& piece : pieces) {
+    spans.push_back({piece.length, piece.begin});
+    for (const base::Interval& rows : piece.own) {
+      for (int64_t own = rows.begin; own < rows.end; ++own) written.push_back(own);
+    }
+    const base::Interval queries{row, row + piece.length};
+    int64_t position = 0;
+    for (const base::Interval& keys : piece.before) {
+      const ops::AttentionBlock block{queries, keys, piece.begin - position};
+      cached.before.push_back(block);
+      position += keys.size();
+      // The first row sees furthest back.
+      if (position > piece.begin + 1 - window) cached.before_in_window.push_back(block);
+    }
+    row += piece.length;
+  }
+  MicroBatchLayout layout = rows_of(spans, tp, device);
+  layout.attended.sequences = packed(spans, device);
+  cached.row_T = indices(written, device);
+  layout.cached = std::move(cached);
   return layout;
 }
 

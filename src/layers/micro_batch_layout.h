@@ -13,6 +13,8 @@
 
 namespace sluice::layers {
 
+class KeyCache;
+
 // The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its run.
 struct AttendedRows {
   ops::PackedSequences sequences;  // what attends without other lanes' keys: a sequence's pieces are one
@@ -25,6 +27,24 @@ struct WindowedRows {
   WindowLayout window;
 };
 
+// Which sequence each row is of, for what is counted by sequence (balance.h). Those that other lanes have
+// pieces of come first.
+struct SequenceRows {
+  at::Tensor sequence_T;         // int64 [rows] on the layers' device; inert rows: one past the last
+  std::vector<int64_t> lengths;  // tokens of a whole sequence, wherever they lie
+  int64_t shared = 0;            // how many other lanes have pieces of
+  std::vector<int> others;       // these lanes, as members of the channel's communicator
+};
+
+// Where the rows of texts that are being generated meet what stays of those before them (key_cache.h).
+struct CachedRows {
+  const KeyCache* cache = nullptr;  // borrowed; null: nothing stays, and pieces begin where sequences do
+  at::Tensor row_T;                 // int64 [tokens]: the cache's row that each row's keys and values go to
+  // Which rows see which of the cache's, beside those of the same piece; and through the model's window.
+  std::vector<ops::AttentionBlock> before;
+  std::vector<ops::AttentionBlock> before_in_window;
+};
+
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
 // many rows. Immutable once made; shared by all layers of a stage.
 struct MicroBatchLayout {
@@ -34,7 +54,9 @@ struct MicroBatchLayout {
   HeadsLayout heads;
   AttendedRows attended;
   WindowedRows windowed;  // the same where attention has the model's window
-  int64_t longest = 0;    // one past the largest position: rotary tables must reach so far
+  SequenceRows sequences;
+  CachedRows cached;
+  int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
 };
 
 // Of whole sequences. REQUIRES: at least one piece, every length > 0.
@@ -52,6 +74,18 @@ struct UnitSpans {
 // heads are exchanged no piece is a lane's own.
 MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
                                          int64_t window = 0);
+
+// A text's next tokens, [begin, begin + length), in one piece; and the cache's rows of those before and of
+// themselves, in order.
+struct CachedPiece {
+  int64_t length = 0;
+  int64_t begin = 0;
+  std::vector<base::Interval> before;  // runs of rows, `begin` in all
+  std::vector<base::Interval> own;     // `length` in all
+};
+// REQUIRES: at least one piece, every length > 0, no row of the cache twice.
+MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
+                                           int tp, const at::Device& device, int64_t window = 0);
 
 // `values`, one a token, followed by `filler` for the inert rows, on `device`: token ids and targets as
 // int64, with -1 for rows that have none.

@@ -45,6 +45,7 @@ struct Case {
   at::ScalarType dtype = at::kDouble;
   int64_t logits_chunk_bytes = 0;  // 0: the default
   double z_loss = 0.0;
+  double balance_loss = 0.0;
   Activations activations = Activations::kKeep;
   double lse_error = 0.0;  // falsifies what a forward saved of attention
   at::Device device = at::kCPU;
@@ -242,11 +243,16 @@ at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Te
 }
 
 // All experts compute all rows; what a row has not chosen weighs 0.
-at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
+// `balance`: what that loss, without its factor, is added to.
+at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
+                        at::Tensor& balance) {
   const model::Experts& experts = shape.experts;
   const at::Tensor scores = at::softmax(at::matmul(y, w.router.t()), 1);
   const at::Tensor chosen = std::get<1>(at::topk(scores, experts.per_token, 1));
-  at::Tensor weights = scores * at::zeros_like(scores).scatter_(1, chosen, 1.0);
+  const at::Tensor visits = at::zeros_like(scores).scatter_(1, chosen, 1.0);
+  at::Tensor weights = scores * visits;
+  const auto even = static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
+  balance = balance + (visits.mean(0) / even * scores.mean(0)).sum() * static_cast<double>(y.size(0));
   if (experts.normalised) weights = weights / weights.sum(1, true);
   at::Tensor sum = at::zeros_like(y);
   const int64_t width = experts.hidden;
@@ -263,7 +269,8 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
-at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids) {
+at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
+                       at::Tensor& balance) {
   const model::ParameterTable table = model::parameter_table(c.shape);
   const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
   // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
@@ -280,7 +287,7 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
       return w.out_bias.defined() ? a + w.out_bias : a;
     });
     x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
-      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y)
+      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y, balance)
                                            : twin_mlp(c.shape, y, w.gate, w.up, w.down);
     });
   }
@@ -297,16 +304,18 @@ Outcome run_twin(const Case& c, const Data& data) {
     leaves.push_back(flat.to(at::kDouble).clone().requires_grad_(true));
   }
   at::Tensor loss = at::zeros({}, at::kDouble), z_loss = at::zeros({}, at::kDouble);
+  at::Tensor balance = at::zeros({}, at::kDouble);
   const at::Tensor ids = at::tensor(data.ids, at::kLong), targets = at::tensor(data.targets, at::kLong);
   int64_t begin = 0;
   for (const int64_t length : c.lengths) {
-    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length));
+    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length), balance);
     const at::Tensor own = targets.narrow(0, begin, length);
     loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), own, {}, at::Reduction::Sum, -1);
     z_loss = z_loss + (at::logsumexp(logits, 1).square() * own.ge(0)).sum();
     begin += length;
   }
-  return {loss.item<double>(), torch::autograd::grad({loss + c.z_loss * z_loss}, leaves)};
+  return {loss.item<double>(),
+          torch::autograd::grad({loss + c.z_loss * z_loss + c.balance_loss * balance}, leaves)};
 }
 
 // ---- The layers ----
@@ -377,6 +386,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype).device(c.device));
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
   context.loss = with_z_loss(c.z_loss);
+  context.balance_loss = c.balance_loss;
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
   const MicroBatchLayout layout = micro_batch_layout(pieces, tp, c.device);
@@ -685,6 +695,15 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
                          [](const auto& info) { return info.param.name; });
+
+// By sequence, those of one token too; also where rows that stand for none follow.
+TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
+  Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
+  c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true};
+  c.balance_loss = 0.3;
+  const Data data = random_data(c);
+  for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
+}
 
 TEST(Model, DeferredWeightGradientsEqualFusedOnesExactly) {
   const Case c{small_shape(12, 4, true), {5, 1, 9, 17}};

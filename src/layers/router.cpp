@@ -20,15 +20,16 @@ at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_
 }
 
 at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
-                           const at::Tensor& dweight_SK) {
+                           const at::Tensor& dweight_SK, const at::Tensor& dscore_SE) {
   const at::Tensor index_SK = id_SK.to(at::kLong);
   at::Tensor dchosen_SK = dweight_SK;
   if (experts.normalised) {
     const at::Tensor chosen_SK = score_SE.gather(1, index_SK), sum_S1 = chosen_SK.sum(1, true);
     dchosen_SK = (dweight_SK - (dweight_SK * chosen_SK).sum(1, true).div_(sum_S1)).div_(sum_S1);
   }
-  at::Tensor dscore_SE = at::zeros_like(score_SE).scatter_(1, index_SK, dchosen_SK);
-  return dscore_SE.sub_((dscore_SE * score_SE).sum(1, true)).mul_(score_SE);
+  at::Tensor all_SE = at::zeros_like(score_SE).scatter_(1, index_SK, dchosen_SK);
+  if (dscore_SE.defined()) all_SE.add_(dscore_SE);
+  return all_SE.sub_((all_SE * score_SE).sum(1, true)).mul_(score_SE);
 }
 
 }  // namespace sluice::layers

@@ -15,8 +15,9 @@ at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_E
 // What the chosen experts' outputs are multiplied with. [S, K]
 at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK);
 
-// The gradient of rows·routerᵀ from that of the weights; which experts are chosen has none.
+// The gradient of rows·routerᵀ from that of the weights, and from one of the scores themselves, which may be
+// undefined; which experts are chosen has none.
 at::Tensor router_gradient(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK,
-                           const at::Tensor& dweight_SK);
+                           const at::Tensor& dweight_SK, const at::Tensor& dscore_SE = {});
 
 }  // namespace sluice::layers

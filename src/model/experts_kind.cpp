@@ -124,7 +124,7 @@ PartBytes ExpertsKind::bytes(int tp, int64_t element_bytes) const {
   // product; what goes through the norm; an expert's rows for its weights.
   const int64_t expert = hidden_ + std::max(3 * widest, widest + hidden_);
   bytes.backward =
-      order + 2 * scores +
+      order + 4 * scores +
       element_bytes *
           (ffn + gathered + std::max({hidden_ + expert, hidden_ + 2 * shard, 2 * shard + 2 * hidden_}));
   bytes.ring_backward = bytes.backward;

@@ -40,6 +40,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
           table.shape, {}, options.context_length,
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
   context_.loss = options.loss;
+  context_.balance_loss = options.balance_loss;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
   if (communicators_.lanes() != nullptr) lanes_.emplace(*communicators_.lanes());
 }

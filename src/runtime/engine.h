@@ -53,6 +53,7 @@ class Engine {
     int64_t context_length = 2048;   // longest sequence: length of the rotary tables
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
     std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
+    double balance_loss = 0;                                             // as of layers::LayerContext
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };

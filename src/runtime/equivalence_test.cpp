@@ -62,6 +62,22 @@ TEST_F(EquivalenceOnLanes, ZLossDoesNotKnowTheStrategy) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
+// It counts a sequence's visits wherever its pieces lie: whole, in rings, in runs that exchange heads, in
+// stages.
+TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
+  RunOptions options;
+  options.shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+  const RunRecord without = run_in_process(options);
+  options.balance_loss = 0.05;
+  const RunRecord reference = run_in_process(options);
+  EXPECT_NE(reference.losses.back(), without.losses.back());
+  options.world_size = 8;
+  options.plan = packed_plan;
+  options.exchanges = {{}, {.head_lanes = 0}, {.head_lanes = 2}};
+  options.strategies = {"<1,1,8>", "<2,1,4>", "<1,2,4>", "<1,1,8,8>", "8x<1,1,1>"};
+  expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
 TEST_F(EquivalenceOnLanes, WholeSequencesMoveNoRingBytes) {
   RunOptions options;
   options.world_size = 4;

@@ -154,6 +154,7 @@ void RunContext::open_engine() {
                                                   data_->longest_sequence());
   options.device = device_->device();
   options.loss = layers::with_z_loss(config_.train.z_loss);
+  options.balance_loss = config_.train.balance_loss;
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;
   executor.on_failure = [this](std::exception_ptr failure) { peers_.end_process(failure); };

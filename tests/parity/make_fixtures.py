@@ -46,8 +46,8 @@ CASES = {
     "mixtral": {"kv_heads": 2, "family": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": {"kv_heads": 2, "family": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": [1],
                   "moe_intermediate_size": 20, "shared_expert_intermediate_size": 28},
-    "qwen3_moe": {"kv_heads": 2, "family": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "norm_topk_prob": True,
-                  "moe_intermediate_size": 12, "head_dim": 16},
+    "qwen3_moe": {"kv_heads": 2, "family": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": True,
+                  "moe_intermediate_size": 12, "head_dim": 16, "mlp_only_layers": [1]},
     "olmoe": {"kv_heads": 2, "family": "olmoe", "num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": None},
 }
 
