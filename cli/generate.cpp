@@ -1,20 +1,24 @@
-// sluice generate: what a model says behind a prompt, the most likely token at a time.
-#include <ATen/ops/argmax.h>
-
+// sluice generate: what a model says behind prompts.
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/model_options.h"
 #include "cli/number.h"
+#include "cli/ranks.h"
+#include "cli/said_file.h"
 #include "cli/tokenizers.h"
+#include "generate/generator.h"
 #include "train/evaluator.h"
+#include "transport/gloo.h"
 
 namespace sluice::cli {
 
@@ -25,8 +29,16 @@ namespace {
 struct Options : ModelOptions {
   std::filesystem::path tokenizer;
   std::string prompt;
+  std::filesystem::path prompts;
+  std::filesystem::path out;
   int64_t tokens = 64;
+  int samples = 1;
+  generate::Sampling sampling;
+  double cache_gib = 4;
+  int64_t most_texts = 64;
+  int nproc = 1;
   bool json = false;
+  transport::Launch launch;
 };
 
 // Where the model's own files lie.
@@ -34,89 +46,290 @@ storage::Location folder_of(const train::ModelSource& model) {
   return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
 }
 
-std::unique_ptr<corpus::Tokenizer> tokenizer_of(const Options& options, const train::ModelSource& model) {
+// Null: none goes with it, and texts are their ids alone.
+std::unique_ptr<corpus::Tokenizer> tokenizer_of(const Options& options, const train::ModelSource& model,
+                                                bool needed) {
   if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
   const storage::Location folder = folder_of(model);
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     if (folder.is_path() && (folder / name).is_file()) return open_tokenizer((folder / name).path());
   }
+  if (!needed) return nullptr;
   throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));
 }
 
-// The prompt's tokens as a document begins.
-std::vector<int64_t> tokens_of(const corpus::Tokenizer& tokenizer, const std::string& prompt,
-                               int64_t vocabulary) {
+// Those that end a text: the tokenizer's, and what the model's files say.
+std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer) {
   std::vector<int64_t> tokens;
-  if (tokenizer.begin_id() >= 0) tokens.push_back(tokenizer.begin_id());
-  for (const int32_t id : tokenizer.encode(prompt)) tokens.push_back(id);
+  if (tokenizer != nullptr && tokenizer->end_id() >= 0) tokens.push_back(tokenizer->end_id());
+  const storage::Location folder = folder_of(model);
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (!folder.is_path() || !(folder / name).is_file()) continue;
+    const base::Json config = base::read_json((folder / name).path());
+    if (!config.is_object() || !config.contains("eos_token_id")) continue;
+    const base::Json& ends = config.at("eos_token_id");
+    for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {
+      if (end.is_number_integer()) tokens.push_back(end.get<int64_t>());
+    }
+    break;
+  }
+  return tokens;
+}
+
+// The prompt's tokens as a document begins.
+std::vector<int64_t> tokens_of(const corpus::Tokenizer* tokenizer, const Prompt& prompt, int64_t vocabulary) {
+  std::vector<int64_t> tokens = prompt.ids;
+  if (tokens.empty()) {
+    if (tokenizer->begin_id() >= 0) tokens.push_back(tokenizer->begin_id());
+    for (const int32_t id : tokenizer->encode(prompt.text)) tokens.push_back(id);
+  }
   if (tokens.empty()) {
     throw base::InputError(
-        "the prompt has no token, and the tokenizer none to begin with: give --prompt some text");
+        text(prompt.name, " has no token, and the tokenizer none to begin with: give it some text"));
   }
   for (const int64_t token : tokens) {
-    if (token < vocabulary) continue;
-    throw base::InputError(text("the prompt has token ", token, ", but the model's vocabulary has ",
+    if (token >= 0 && token < vocabulary) continue;
+    throw base::InputError(text(prompt.name, " has token ", token, ", but the model's vocabulary has ",
                                 vocabulary, " ids: name the model's own tokenizer with --tokenizer"));
   }
   return tokens;
 }
 
-void run(const Options& options) {
-  train::ModelSource model = train::open_model(locate(options.model));
-  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options, model);
-  std::string prompt = options.prompt;
-  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
-  std::vector<int64_t> tokens = tokens_of(*tokenizer, prompt, model.shape().vocab);
-  const auto given = static_cast<int64_t>(tokens.size());
+// A rank's prompts, and the texts that it is to say behind each.
+struct Task {
+  Prompt prompt;
+  std::vector<int64_t> tokens;
+  int64_t first_text = 0;
+};
 
+base::Json said_json(const Task& task, int sample, const generate::Said& said,
+                     const corpus::Tokenizer* tokenizer) {
+  const std::vector<int32_t> ids(said.tokens.begin(), said.tokens.end());
+  double log_probability = 0;
+  for (const double each : said.log_probabilities) log_probability += each;
+  return {{"index", task.prompt.index},
+          {"sample", sample},
+          {"prompt", task.prompt.text},
+          {"text", tokenizer != nullptr ? tokenizer->decode(ids) : ""},
+          {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
+          {"ids", ids},
+          {"log_probability", log_probability},
+          {"ended", said.ended}};
+}
+
+// Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
+// than the memory allows.
+int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_t page_bytes) {
+  std::vector<int64_t> pages;
+  for (const Task& task : tasks) {
+    const int64_t tokens = static_cast<int64_t>(task.tokens.size()) + options.tokens;
+    pages.insert(pages.end(), static_cast<size_t>(options.samples), tokens / generate::kPageTokens + 1);
+  }
+  std::ranges::sort(pages, std::greater());
+  int64_t wanted = 0;
+  for (size_t i = 0; i < std::min(pages.size(), static_cast<size_t>(options.most_texts)); ++i)
+    wanted += pages[i];
+  return std::min(wanted, static_cast<int64_t>(options.cache_gib * (int64_t{1} << 30)) / page_bytes);
+}
+
+void log_speed(const generate::Generator& generator, double seconds) {
+  const auto rate = static_cast<double>(generator.spoken()) / std::max(seconds, 1e-9);
+  const int64_t evictions = generator.scheduler().evictions();
+  base::log_info(text("said ", base::human_count(generator.spoken(), "token", "tokens"), " in ",
+                      base::human_count(generator.ended(), "text", "texts"), ", ",
+                      base::human_count(static_cast<int64_t>(rate)), " a second, ",
+                      base::human_count(generator.passes()), " passes",
+                      evictions > 0 ? text("; texts were put off ", base::human_count(evictions),
+                                           " times for want of cache: raise --cache-gib")
+                                    : ""));
+}
+
+// Calls take(task, its first text) when all samples of a prompt have ended.
+template <typename Take>
+void say(train::ModelSource& model, const Options& options, const corpus::Tokenizer* tokenizer,
+         std::vector<Task>& tasks, Take take) {
+  int64_t longest = 0;
+  for (const Task& task : tasks) longest = std::max(longest, static_cast<int64_t>(task.tokens.size()));
   train::EvaluatorOptions evaluation = evaluation_of(options, model);
-  evaluation.context_length = given + options.tokens;
+  evaluation.context_length = longest + options.tokens;
+  // Each rank is alone with its model; only the machine is shared.
+  evaluation.launch.local_rank = options.launch.local_rank;
+  evaluation.launch.local_size = options.launch.local_size;
   train::Evaluator evaluator(model, evaluation);
-  std::vector<int32_t> said;
-  bool ended = false;
-  base::Progress progress("generating", options.tokens);
-  while (static_cast<int64_t>(said.size()) < options.tokens) {
-    const at::Tensor logits = evaluator.logits(tokens);
-    const int64_t next = at::argmax(logits[logits.size(0) - 1]).item<int64_t>();
-    ended = next == tokenizer->end_id();
-    if (ended) break;
-    tokens.push_back(next);
-    said.push_back(static_cast<int32_t>(next));
-    progress.advance(1);
+  const generate::WholeModel whole = evaluator.whole();
+  const int64_t pages = pages_for(tasks, options, generate::Decoder::page_bytes(whole));
+  const generate::Decoder decoder(whole, pages);
+  generate::GeneratorOptions generation{.scheduler = {.pages = pages, .most_texts = options.most_texts},
+                                        .sampling = options.sampling};
+  generation.end_tokens = end_tokens_of(model, tokenizer);
+  generate::Generator generator(decoder, generation);
+  for (Task& task : tasks) {
+    task.first_text = generator.add({task.tokens, options.tokens, options.samples},
+                                    static_cast<uint64_t>(task.prompt.index));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  base::Progress progress("generating",
+                          static_cast<int64_t>(tasks.size()) * options.samples * options.tokens);
+  std::vector<bool> taken(tasks.size());
+  bool more = true;
+  while (more) {
+    more = generator.step();
+    int64_t done = 0;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      int ended = 0;
+      for (int sample = 0; sample < options.samples; ++sample) {
+        const int64_t said = tasks[i].first_text + sample;
+        const bool finished = generator.scheduler().finished(said);
+        ended += finished ? 1 : 0;
+        done += finished ? options.tokens : static_cast<int64_t>(generator.said(said).tokens.size());
+      }
+      if (ended < options.samples || taken[i]) continue;
+      taken[i] = true;
+      take(tasks[i], generator);
+    }
+    progress.set(done);
   }
   progress.finish();
-  const std::string continuation = tokenizer->decode(said);
-  if (options.json) {
-    std::cout << base::json_text({{"model", model.name()},
-                                  {"prompt", prompt},
-                                  {"text", continuation},
-                                  {"prompt_tokens", given},
-                                  {"ids", said},
-                                  {"ended", ended}},
-                                 2)
-              << "\n";
-  } else {
-    std::cout << prompt << continuation << "\n";
+  log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+void answer_one(const Options& options) {
+  train::ModelSource model = train::open_model(locate(options.model));
+  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options, model, /*needed=*/true);
+  Prompt prompt{.name = "the prompt", .text = options.prompt};
+  if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)}};
+  say(model, options, tokenizer.get(), tasks, [&](const Task& task, const generate::Generator& generator) {
+    for (int sample = 0; sample < options.samples; ++sample) {
+      base::Json json = said_json(task, sample, generator.said(task.first_text + sample), tokenizer.get());
+      if (!options.json) {
+        std::cout << prompt.text << json["text"].get<std::string>() << "\n";
+        continue;
+      }
+      json["model"] = model.name();
+      std::cout << base::json_text(json, 2) << "\n";
+    }
+  });
+}
+
+// Each rank has the whole model and prompts of its own; what they say lies in files beside the last one until
+// all is said, so that whoever is started anew goes on.
+void answer_file(const Options& options) {
+  train::ModelSource model = train::open_model(locate(options.model));
+  const std::vector<Prompt> prompts = read_prompts(options.prompts);
+  const bool needed = std::ranges::any_of(prompts, [](const Prompt& prompt) { return prompt.ids.empty(); });
+  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options, model, needed);
+  const base::Json about = {{"model", model.name()},
+                            {"prompts", hash_of(prompts)},
+                            {"tokens", options.tokens},
+                            {"samples", options.samples},
+                            {"temperature", options.sampling.temperature},
+                            {"top_k", options.sampling.top_k},
+                            {"top_p", options.sampling.top_p},
+                            {"min_p", options.sampling.min_p},
+                            {"seed", options.sampling.seed},
+                            {"dtype", options.dtype}};
+  SaidFile file(options.out, options.launch.rank, about);
+  std::vector<Task> tasks;
+  for (const Prompt& prompt : prompts) {
+    const bool own = prompt.index % options.launch.world_size == options.launch.rank;
+    if (own && !file.has(prompt.index))
+      tasks.push_back({prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)});
   }
+  if (!tasks.empty()) {
+    say(model, options, tokenizer.get(), tasks, [&](const Task& task, const generate::Generator& generator) {
+      std::vector<base::Json> lines;
+      for (int sample = 0; sample < options.samples; ++sample)
+        lines.push_back(said_json(task, sample, generator.said(task.first_text + sample), tokenizer.get()));
+      file.add(lines);
+    });
+  }
+  const auto join = [&](const auto&) {
+    file.join(prompts.size());
+    return std::string();
+  };
+  if (options.launch.world_size == 1) {
+    join(0);
+    return;
+  }
+  constexpr int64_t kPatienceNs = int64_t{30} * 24 * 3600 * 1'000'000'000;
+  transport::meet({.launch = options.launch, .join_timeout_ns = kPatienceNs}, "", join, [](const auto&) {});
+}
+
+void run(const Options& options) {
+  generate::validate(options.sampling);
+  if (options.prompts.empty() == options.prompt.empty())
+    throw base::InputError(
+        "generate goes on from one --prompt or from those in a file of --prompts: give one of the two");
+  if (options.prompts.empty() && options.launch.world_size > 1)
+    throw base::InputError("one --prompt is one rank's: leave out --nproc, or give a file of --prompts");
+  if (!options.prompts.empty() && options.out.empty())
+    throw base::InputError("--prompts are answered into a file: name it with --out");
+  options.prompts.empty() ? answer_one(options) : answer_file(options);
+}
+
+void run_as_told(Options options) {
+  if (options.nproc == 1) return run(options);
+  if (options.nproc > 1) {
+    const int exit_status = launch_again(options.nproc);
+    if (exit_status != 0) std::exit(exit_status);
+    return;
+  }
+  end_after([&] {
+    options.launch = transport::launch_from(environment());
+    run(options);
+  });
+}
+
+void add_sampling(CLI::App& command, Options& options) {
+  generate::Sampling& sampling = options.sampling;
+  command.add_option("--temperature", sampling.temperature, "Of the draw; 0: the likeliest token")
+      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "Draw from so many of the likeliest tokens; 0: from all")
+      ->capture_default_str();
+  command
+      .add_option("--top-p", sampling.top_p, "Draw from the fewest likeliest that have so much probability")
+      ->capture_default_str();
+  command
+      .add_option("--min-p", sampling.min_p, "Draw from those with this part of the likeliest's probability")
+      ->capture_default_str();
+  command.add_option("--seed", sampling.seed, "Of the draws: the same says the same")->capture_default_str();
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("generate", "What a model says behind a prompt: the likeliest tokens");
+  CLI::App* command = app.add_subcommand("generate", "What a model says behind prompts");
   auto options = std::make_shared<Options>();
   add_model_option(*command, *options);
-  command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input")->required();
-  command
-      ->add_option("--tokens", options->tokens,
-                   "Most tokens to say; each takes a forward pass over all before it")
+  command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input");
+  command->add_option(
+      "--prompts", options->prompts,
+      "File of prompts to go on from: a JSON line each, {\"prompt\": text} or {\"ids\": [token, …]}");
+  command->add_option("--out", options->out, "Where what is said behind --prompts goes, a JSON line a text");
+  command->add_option("--tokens", options->tokens, "Most tokens to say")
+      ->check(within(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--samples", options->samples, "Texts behind each prompt")
+      ->check(within(1, 1 << 20))
+      ->capture_default_str();
+  add_sampling(*command, *options);
+  command->add_option("--cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
+      ->check(within(1e-6, 1e6))
+      ->capture_default_str();
+  command->add_option("--texts", options->most_texts, "Most texts under way at once")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
   add_computing_options(*command, *options);
+  command
+      ->add_option("--nproc", options->nproc,
+                   "Start this many local ranks, which share the prompts; 0: be one rank of the launcher")
+      ->check(within(0, 4096))
+      ->take_last()
+      ->capture_default_str();
   command->add_flag("--json", options->json, "Print the result as JSON");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_as_told(*options); });
 }
 
 }  // namespace sluice::cli

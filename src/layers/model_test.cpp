@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "layers/make_operation.h"
 #include "layers/memory.h"
 #include "layers/operation.h"
+#include "layers/test_twin.h"
 #include "model/parameters.h"
 #include "model/tuning.h"
 #include "ops/device.h"
@@ -37,289 +37,6 @@ const testing::Environment* const kOneComputeThread =
     testing::AddGlobalTestEnvironment(new OneComputeThread);  // owned by GoogleTest
 
 enum class Weights { kFused, kDeferred };
-enum class Activations { kKeep, kRecompute };
-
-struct Case {
-  model::Shape shape;
-  std::vector<int64_t> lengths;
-  at::ScalarType dtype = at::kDouble;
-  int64_t logits_chunk_bytes = 0;  // 0: the default
-  double z_loss = 0.0;
-  double balance_loss = 0.0;
-  Activations activations = Activations::kKeep;
-  double lse_error = 0.0;  // falsifies what a forward saved of attention
-  at::Device device = at::kCPU;
-};
-
-// Loss sum and the gradient of each bucket's flat array.
-struct Outcome {
-  double loss_sum = 0.0;
-  std::vector<at::Tensor> gradients;
-};
-
-struct Data {
-  std::vector<at::Tensor> flats;  // by bucket, whole
-  std::vector<int64_t> ids;       // end to end
-  std::vector<int64_t> targets;   // next token, -1 at the end of a sequence and where masked
-};
-
-model::Shape small_shape(int64_t heads, int64_t kv_heads, bool tied) {
-  model::Shape shape{.layers = 2,
-                     .hidden = 20,
-                     .heads = heads,
-                     .kv_heads = kv_heads,
-                     .head_dim = 6,
-                     .ffn_hidden = 22,
-                     .vocab = 37,
-                     .tie_embeddings = tied};
-  shape.rope.scaling = model::RopeScaling::kYarn;
-  shape.rope.factor = 4.0;
-  shape.rope.original_max_position_embeddings = 16;
-  return shape;
-}
-
-Data random_data(const Case& c) {
-  at::manual_seed(3);
-  Data data;
-  for (const model::Bucket& bucket : model::parameter_table(c.shape).buckets) {
-    at::Tensor flat = at::randn({bucket.size}, at::kDouble) * 0.3;
-    for (const model::Parameter& p : bucket.parameters) {
-      if (p.one_dimensional()) flat.narrow(0, p.offset, p.size()).add_(1.0);
-    }
-    data.flats.push_back(flat.to(c.dtype));
-  }
-  for (const int64_t length : c.lengths) {
-    const at::Tensor ids = at::randint(0, c.shape.vocab, {length}, at::kLong);
-    for (int64_t i = 0; i < length; ++i) {
-      data.ids.push_back(ids[i].item<int64_t>());
-      data.targets.push_back(i + 1 < length && i % 5 != 3 ? ids[i + 1].item<int64_t>() : -1);
-    }
-  }
-  return data;
-}
-
-// ---- The twin ----
-
-struct TwinLayer {
-  at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
-  at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
-  at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
-};
-
-at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
-                   const model::Parameter& like) {
-  const base::Interval own = table.program.at(position).own;
-  for (auto bucket = static_cast<size_t>(own.begin); bucket < static_cast<size_t>(own.end); ++bucket) {
-    for (const model::Parameter& p : table.buckets[bucket].parameters) {
-      if (p.role != like.role || p.factor != like.factor || p.adapted != like.adapted) continue;
-      return flats[bucket].narrow(0, p.offset, p.size()).view({p.rows, p.columns});
-    }
-  }
-  return {};
-}
-
-// With what its adapters add, group of rows by group.
-at::Tensor stored(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
-                  std::string_view role) {
-  const auto& parameters = table.program.kind_at(position).parameters();
-  const auto found = std::ranges::find(parameters, role, &model::Parameter::role);
-  if (found == parameters.end()) return {};
-  const at::Tensor base = part_of(table, position, flats, *found);
-  std::vector<at::Tensor> groups;
-  int64_t row = 0;
-  for (size_t group = 0; group < found->groups.size(); ++group) {
-    const int64_t rows = found->groups[group].rows;
-    groups.push_back(base.narrow(0, row, rows));
-    row += rows;
-    const model::Parameter left{
-        .role = role, .factor = model::Factor::kLeft, .adapted = static_cast<int>(group)};
-    model::Parameter right = left;
-    right.factor = model::Factor::kRight;
-    const at::Tensor left_NK = part_of(table, position, flats, left);
-    if (!left_NK.defined()) continue;
-    const at::Tensor product = at::matmul(left_NK, part_of(table, position, flats, right));
-    groups.back() = groups.back() + product * table.shape.lora.factor();
-  }
-  return at::cat(groups);
-}
-
-TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
-                     const std::vector<at::Tensor>& flats) {
-  const model::Shape& shape = table.shape;
-  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
-  const auto vector = [&](std::string_view role) {
-    const at::Tensor column = whole(role);
-    return column.defined() ? column.view(-1) : column;
-  };
-  const at::Tensor qkv = whole("qkv"), bias = vector("qkv_bias"), gate_up = whole("gate_up");
-  const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
-  const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
-    return whole.defined() ? whole.narrow(0, begin, rows) : whole;
-  };
-  return {vector("attention_norm"),
-          part(qkv, 0, q),
-          part(qkv, q, kv),
-          part(qkv, q + kv, kv),
-          part(bias, 0, q),
-          part(bias, q, kv),
-          part(bias, q + kv, kv),
-          vector("q_norm"),
-          vector("k_norm"),
-          whole("attention_out"),
-          vector("mlp_norm"),
-          part(gate_up, 0, ffn),
-          part(gate_up, ffn, ffn),
-          whole("down"),
-          vector("sinks"),
-          vector("attention_out_bias"),
-          vector("attention_norm_behind"),
-          vector("mlp_norm_behind"),
-          whole("router"),
-          whole("experts_gate_up"),
-          whole("experts_down"),
-          whole("shared_gate_up"),
-          whole("shared_down"),
-          whole("shared_gate")};
-}
-
-at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
-  return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_eps) * (shape.norm_offset + weight);
-}
-
-// c·tanh(x/c), or with a cap of 0 x.
-at::Tensor twin_cap(const at::Tensor& x, double cap) { return cap > 0 ? cap * at::tanh(x / cap) : x; }
-
-// x [heads, length, dimension]
-at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x, int64_t layer) {
-  const model::Rope& rope = shape.rope_of(shape.block_type(layer));
-  const model::RopeTable table = model::rope_table(rope, shape.head_dim, 64);
-  const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
-  const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
-  const at::Tensor c = at::cat({angle, angle}, 1).cos() * table.attention_scale;
-  const at::Tensor s = at::cat({angle, angle}, 1).sin() * table.attention_scale;
-  const int64_t half = x.size(2) / 2;
-  return x * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
-}
-
-// Queries or keys of one sequence: y·wᵀ + bias, normed and rotated as the shape says. [heads, length,
-// dimension]
-at::Tensor twin_heads(const model::Shape& shape, const at::Tensor& y, const at::Tensor& w_part,
-                      const at::Tensor& bias, const at::Tensor& norm, int64_t layer) {
-  const int64_t length = y.size(0);
-  at::Tensor all = at::matmul(y, w_part.t());
-  if (bias.defined()) all = all + bias;
-  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(shape, all, norm);
-  all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
-  if (shape.qk_norm == model::QkNorm::kEachHead) all = twin_norm(shape, all, norm);
-  return shape.block_type(layer).rotates ? twin_rotate(shape, all, layer) : all;
-}
-
-at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, int64_t layer) {
-  const int64_t length = y.size(0), group = shape.heads / shape.kv_heads;
-  const at::Tensor q = twin_heads(shape, y, w.q, w.q_bias, w.q_norm, layer);
-  const at::Tensor k = twin_heads(shape, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
-  at::Tensor v = at::matmul(y, w.v.t());
-  if (w.v_bias.defined()) v = v + w.v_bias;
-  v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1).repeat_interleave(group, 0);
-  const at::Tensor all = at::ones({length, length}, at::kBool);
-  at::Tensor unseen = all.triu(1);
-  if (shape.block_type(layer).windowed) unseen = unseen.logical_or(all.tril(-shape.window));
-  const double scale =
-      shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
-  at::Tensor scores = twin_cap(at::matmul(q, k.transpose(1, 2)) * scale, shape.score_cap)
-                          .masked_fill(unseen, -std::numeric_limits<double>::infinity());
-  if (w.sinks.defined())
-    scores = at::cat({scores, w.sinks.view({-1, 1, 1}).expand({shape.heads, length, 1})}, 2);
-  const at::Tensor shares = at::softmax(scores, -1).narrow(2, 0, length);
-  return at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
-}
-
-// down of act(gate) · up.
-at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate,
-                    const at::Tensor& up, const at::Tensor& down) {
-  const at::Tensor inner = at::matmul(y, gate.t());
-  const bool gelu = shape.activation == model::Activation::kGeluTanh;
-  return at::matmul((gelu ? at::gelu(inner, "tanh") : at::silu(inner)) * at::matmul(y, up.t()), down);
-}
-
-// All experts compute all rows; what a row has not chosen weighs 0.
-// `balance`: what that loss, without its factor, is added to.
-at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
-                        at::Tensor& balance) {
-  const model::Experts& experts = shape.experts;
-  const at::Tensor scores = at::softmax(at::matmul(y, w.router.t()), 1);
-  const at::Tensor chosen = std::get<1>(at::topk(scores, experts.per_token, 1));
-  const at::Tensor visits = at::zeros_like(scores).scatter_(1, chosen, 1.0);
-  at::Tensor weights = scores * visits;
-  const auto even = static_cast<double>(experts.per_token) / static_cast<double>(experts.count);
-  balance = balance + (visits.mean(0) / even * scores.mean(0)).sum() * static_cast<double>(y.size(0));
-  if (experts.normalised) weights = weights / weights.sum(1, true);
-  at::Tensor sum = at::zeros_like(y);
-  const int64_t width = experts.hidden;
-  for (int64_t e = 0; e < experts.count; ++e) {
-    sum =
-        sum + weights.narrow(1, e, 1) * twin_mlp(shape, y, w.experts_gate_up.narrow(0, 2 * e * width, width),
-                                                 w.experts_gate_up.narrow(0, (2 * e + 1) * width, width),
-                                                 w.experts_down.narrow(0, e * width, width));
-  }
-  if (experts.shared_hidden == 0) return sum;
-  const at::Tensor shared =
-      twin_mlp(shape, y, w.shared_gate_up.narrow(0, 0, experts.shared_hidden),
-               w.shared_gate_up.narrow(0, experts.shared_hidden, experts.shared_hidden), w.shared_down);
-  return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
-}
-
-at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
-                       at::Tensor& balance) {
-  const model::ParameterTable table = model::parameter_table(c.shape);
-  const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
-  // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
-  const auto joined = [&](const at::Tensor& x, const at::Tensor& before, const at::Tensor& behind,
-                          auto part) {
-    const at::Tensor y = part(before.defined() ? twin_norm(c.shape, x, before) : x);
-    return x + (behind.defined() ? twin_norm(c.shape, y, behind) : y * c.shape.residual_scale);
-  };
-  at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
-  for (int64_t i = 0; i < c.shape.layers; ++i) {
-    const TwinLayer w = twin_layer(table, table.program.blocks().begin + i, flats);
-    x = joined(x, w.attention_norm, w.attention_norm_behind, [&](const at::Tensor& y) {
-      const at::Tensor a = at::matmul(twin_attention(c.shape, w, y, i), w.out);
-      return w.out_bias.defined() ? a + w.out_bias : a;
-    });
-    x = joined(x, w.mlp_norm, w.mlp_norm_behind, [&](const at::Tensor& y) {
-      return c.shape.block_type(i).experts ? twin_experts(c.shape, w, y, balance)
-                                           : twin_mlp(c.shape, y, w.gate, w.up, w.down);
-    });
-  }
-  const at::Tensor norm = stored(table, table.program.head(), flats, "final_norm").view(-1);
-  const at::Tensor head =
-      c.shape.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
-  const at::Tensor logits = at::matmul(twin_norm(c.shape, x, norm), head.t()) / c.shape.logit_divisor;
-  return twin_cap(logits, c.shape.logit_cap);
-}
-
-Outcome run_twin(const Case& c, const Data& data) {
-  std::vector<at::Tensor> leaves;
-  for (const at::Tensor& flat : data.flats) {
-    leaves.push_back(flat.to(at::kDouble).clone().requires_grad_(true));
-  }
-  at::Tensor loss = at::zeros({}, at::kDouble), z_loss = at::zeros({}, at::kDouble);
-  at::Tensor balance = at::zeros({}, at::kDouble);
-  const at::Tensor ids = at::tensor(data.ids, at::kLong), targets = at::tensor(data.targets, at::kLong);
-  int64_t begin = 0;
-  for (const int64_t length : c.lengths) {
-    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length), balance);
-    const at::Tensor own = targets.narrow(0, begin, length);
-    loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), own, {}, at::Reduction::Sum, -1);
-    z_loss = z_loss + (at::logsumexp(logits, 1).square() * own.ge(0)).sum();
-    begin += length;
-  }
-  return {loss.item<double>(),
-          torch::autograd::grad({loss + c.z_loss * z_loss + c.balance_loss * balance}, leaves)};
-}
-
-// ---- The layers ----
-
 at::Tensor cut(const model::Bucket& bucket, const at::Tensor& flat, int tp, int t) {
   std::vector<at::Tensor> parts;
   const base::IntervalSet set = model::tp_shard(bucket, tp, t);
@@ -556,6 +273,8 @@ INSTANTIATE_TEST_SUITE_P(
              "Sequences" + std::to_string(info.param.lengths.size());
     });
 
+using model::Shape;
+
 // What families vary of a layer, one by one and together: by TP degree, also with more ranks than key heads.
 struct Variation {
   std::string name;
@@ -564,7 +283,6 @@ struct Variation {
 void PrintTo(const Variation& variation, std::ostream* stream) { *stream << variation.name; }
 
 const std::vector<Variation>& variations() {
-  using model::Shape;
   static const std::vector<Variation> all = {
       {"Bias", [](Shape& s) { s.qkv_bias = true; }},
       {"NormedHeads", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
@@ -630,7 +348,13 @@ const std::vector<Variation>& variations() {
       {"ExpertsThatAllVisit", [](Shape& s) { s.experts = {.count = 3, .per_token = 3, .hidden = 8}; }},
       // Most of these visit nobody.
       {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }},
-      // What is trained, of one model each.
+  };
+  return all;
+}
+
+// What is trained, of one model each.
+const std::vector<Variation>& tuned_variations() {
+  static const std::vector<Variation> all{
       {"FrozenExperts",
        [](Shape& s) {
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
@@ -694,6 +418,8 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()),
                          [](const auto& info) { return info.param.name; });
 
 // By sequence, those of one token too; also where rows that stand for none follow.

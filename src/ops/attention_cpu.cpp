@@ -28,6 +28,8 @@ namespace {
 // Tiles fit into a core's second-level cache and are large enough for full speed.
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kTileKeys = 256;
+// Of one token, that share a key head: products of so few rows gain nothing from copies of the keys.
+constexpr int64_t kFewQueries = 16;
 
 // A sequence's task begins anew, a block's goes on from what its queries have seen.
 enum class Task { kSequence, kBlock };
@@ -237,6 +239,28 @@ SLUICE_SIMD void cap_scores(A* scores, int64_t count, A cap) {
   for (int64_t i = 0; i < count; ++i) scores[i] = cap * vector_tanh(scores[i] * narrower);
 }
 
+// Products of a query with the first of so many keys where they lie; and the sum of values by such factors.
+template <typename S, typename A>
+SLUICE_SIMD void score_keys(const A* q, const Heads<const S>& keys, int64_t first, int64_t count, A* scores) {
+  for (int64_t key = 0; key < count; ++key) {
+    const S* k = keys.at(first + key, 0);
+    A sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < keys.dimensions; ++i) sum += q[i] * static_cast<A>(k[i]);
+    scores[key] = sum;
+  }
+}
+template <typename S, typename A>
+SLUICE_SIMD void add_values(const A* factors, const Heads<const S>& values, int64_t first, int64_t count,
+                            A* to) {
+  for (int64_t key = 0; key < count; ++key) {
+    const S* v = values.at(first + key, 0);
+    const A factor = factors[key];
+#pragma omp simd
+    for (int64_t i = 0; i < values.dimensions; ++i) to[i] += factor * static_cast<A>(v[i]);
+  }
+}
+
 // S: type of q, k and v. A sequence's task writes out as S; of a block's, out is A.
 template <typename S, typename A, Task kTask>
 class ForwardWorker {
@@ -248,9 +272,10 @@ class ForwardWorker {
         result_(result),
         lse_NT_(result.lse_NT.mutable_data_ptr<A>()),
         sizes_(sizes),
+        few_(kTask == Task::kBlock && sizes.most_tokens == 1 && sizes.group <= kFewQueries),
         q_MD_(sizes.most_tokens * sizes.group * sizes.dimensions),
-        k_LD_(sizes.most_keys * sizes.dimensions),
-        v_LD_(sizes.most_keys * sizes.dimensions),
+        k_LD_(few_ ? 0 : sizes.most_keys * sizes.dimensions),
+        v_LD_(few_ ? 0 : sizes.most_keys * sizes.dimensions),
         out_MD_(q_MD_.size()),
         maximum_R_(sizes.tile_queries()),
         sum_R_(sizes.tile_queries()),
@@ -259,8 +284,10 @@ class ForwardWorker {
   void run(const HeadTask& task) {
     sight_ = task.sight;
     gather(queries_of<S>(input_.q_TND, task, sizes_), static_cast<A>(input_.scale), q_MD_.data());
-    gather(keys_of<S>(input_.k_TKD, task), A(1), k_LD_.data());
-    gather(keys_of<S>(input_.v_TKD, task), A(1), v_LD_.data());
+    if (!few_) {
+      gather(keys_of<S>(input_.k_TKD, task), A(1), k_LD_.data());
+      gather(keys_of<S>(input_.v_TKD, task), A(1), v_LD_.data());
+    }
     if constexpr (kTask == Task::kSequence) {
       std::fill_n(out_MD_.data(), task.queries.size() * sizes_.group * sizes_.dimensions, A(0));
     } else {
@@ -269,7 +296,8 @@ class ForwardWorker {
     for (int64_t token = 0; token < task.queries.size(); token += sizes_.tile_tokens()) {
       const int64_t tokens = std::min(sizes_.tile_tokens(), task.queries.size() - token);
       begin(task, token, tokens);
-      for_each_key_tile(task, token, tokens, [&](const Tile& tile) { add(tile); });
+      for_each_key_tile(task, token, tokens,
+                        [&](const Tile& tile) { few_ ? add_where_they_lie(task, tile) : add(tile); });
       finish(task, token, tokens);
     }
     scatter(out_MD_.data(), A(1), mutable_queries_of<Out>(result_.out_TND, task, sizes_));
@@ -320,6 +348,21 @@ class ForwardWorker {
                                          Result::kAddedTo);
   }
 
+  // The queries of one token, which sees all the tile's keys, read them where they lie: to copy them first
+  // would take longer.
+  void add_where_they_lie(const HeadTask& task, const Tile& tile) {
+    const Heads<const S> keys = keys_of<S>(input_.k_TKD, task), values = keys_of<S>(input_.v_TKD, task);
+    const int64_t dimensions = sizes_.dimensions;
+    A* scores = p_RC_.data();
+    for (int64_t i = 0; i < sizes_.group; ++i) {
+      A* out = out_MD_.data() + i * dimensions;
+      score_keys(q_MD_.data() + i * dimensions, keys, tile.key, tile.keys, scores);
+      if (input_.cap > 0) cap_scores(scores, tile.keys, static_cast<A>(input_.cap));
+      scale(out, dimensions, exponentiate(scores, tile.keys, &maximum_R_[i], &sum_R_[i]));
+      add_values(scores, values, tile.key, tile.keys, out);
+    }
+  }
+
   void finish(const HeadTask& task, int64_t token, int64_t tokens) {
     for (int64_t i = 0; i < tokens * sizes_.group; ++i) {
       scale(out_of(token) + i * sizes_.dimensions, sizes_.dimensions, A(1) / sum_R_[i]);
@@ -331,6 +374,7 @@ class ForwardWorker {
   const AttentionResult& result_;
   A* lse_NT_;
   const Sizes& sizes_;
+  bool few_;  // queries: one token's
   Sight sight_;
   std::vector<A> q_MD_, k_LD_, v_LD_, out_MD_, maximum_R_, sum_R_, p_RC_;
 };

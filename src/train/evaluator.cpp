@@ -79,12 +79,10 @@ class Evaluator::Impl {
     return {result.loss_sum, result.targets};
   }
 
+  generate::WholeModel whole();
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
-  // A bucket's weights: one rank owns all of each.
-  const at::Tensor& whole(const model::Bucket& bucket) { return engine_->store().compute_copy(bucket.index); }
-
   model::ParameterTable table_;
   transport::Launch launch_;
   plan::Planner planner_;
@@ -97,23 +95,26 @@ class Evaluator::Impl {
   std::unique_ptr<runtime::Engine> engine_;
 };
 
+generate::WholeModel Evaluator::Impl::whole() {
+  const at::TensorOptions like =
+      at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_);
+  // A bucket's weights: one rank owns all of each.
+  return {table_, layers::layer_context(table_.shape, {}, context_length_, like),
+          [this](int bucket) { return engine_->store().compute_copy(bucket); }, like};
+}
+
 at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
-  const layers::LayerContext context = layers::layer_context(
-      table_.shape, {}, context_length_,
-      at::TensorOptions().dtype(runtime::scalar_type(precision_.compute)).device(device_));
-  const auto layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_);
+  const generate::WholeModel model = whole();
   layers::Flow flow;
-  flow.layout = layout;
-  flow.id_T = layers::row_values(tokens, layout, device_);
-  const layers::FlatShards weights = [&](int bucket) {
-    return whole(table_.buckets[static_cast<size_t>(bucket)]);
-  };
+  flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_);
+  flow.id_T = layers::row_values(tokens, flow.layout, device_);
   for (int64_t position = 0; position < table_.program.head(); ++position) {
-    layers::make_operation(context, table_, position, weights, {})->forward(flow, layers::Purpose::kEvaluate);
+    layers::make_operation(model.context, table_, position, model.weights, {})
+        ->forward(flow, layers::Purpose::kEvaluate);
   }
-  const layers::OperationShards shards(table_, table_.program.head(), weights,
+  const layers::OperationShards shards(table_, table_.program.head(), model.weights,
                                        layers::OperationShards::Of::kWeights, 1, 0);
-  return layers::head_logits(context, layers::head_parameters(shards), flow.activation_SH).cpu();
+  return layers::head_logits(model.context, layers::head_parameters(shards), flow.activation_SH).cpu();
 }
 
 Evaluator::Evaluator(ModelSource& model, const EvaluatorOptions& options)
@@ -123,6 +124,8 @@ Evaluator::~Evaluator() = default;
 EvaluationResult Evaluator::evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
   return impl_->evaluate(blend, samples);
 }
+
+generate::WholeModel Evaluator::whole() { return impl_->whole(); }
 
 at::Tensor Evaluator::logits(const std::vector<int64_t>& tokens) { return impl_->logits(tokens); }
 

@@ -13,6 +13,7 @@
 #include "config/run_config.h"
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
+#include "generate/decoder.h"
 #include "train/model_source.h"
 #include "transport/launch.h"
 
@@ -43,6 +44,9 @@ class Evaluator {
   // One batch at once, spread over the ranks; the same result on all. Memory grows with its tokens. REQUIRES:
   // no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
+
+  // The layers as they are, for as long as this lives. REQUIRES: one rank.
+  generate::WholeModel whole();
 
   // [tokens, vocabulary] of one sequence on its own, float or wider, in host memory.
   // REQUIRES: 1 to context_length tokens below the vocabulary; one rank.

@@ -4,9 +4,11 @@ import json
 import pathlib
 import shutil
 import struct
+import subprocess
+import time
 import unittest
 
-from commands import CommandTest, call
+from commands import SLUICE, CommandTest, call
 
 SHAPE = {"layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn_hidden": 48}
 VOCABULARY = 384
@@ -99,6 +101,76 @@ class ModelCommands(CommandTest):
         values = struct.unpack(f"<{rows * vocabulary}f", content[8 + size:])
         last = values[(said["prompt_tokens"] - 1) * vocabulary:said["prompt_tokens"] * vocabulary]
         self.assertEqual(said["ids"][0], last.index(max(last)))
+
+    def write_prompts(self, prompts):
+        path = self.folder / "prompts.jsonl"
+        path.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+        return path
+
+    def generated(self, name, prompts, *arguments):
+        out = self.folder / name
+        self.done("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", "--prompts",
+                  self.write_prompts(prompts), "--out", out, "--dtype", "float64", *(arguments if "--tokens" in arguments else ("--tokens", 12, *arguments)))
+        return [json.loads(line) for line in out.read_text().splitlines()]
+
+    PROMPTS = [{"prompt": "def main():"}, {"ids": [5, 7, 9]}, {"prompt": "import json\n" * 20}, {"prompt": "class"}]
+    DRAWN = ("--temperature", 0.9, "--top-p", 0.95, "--samples", 2, "--seed", 3)
+
+    def test_what_is_said_knows_neither_ranks_nor_cache_nor_company(self):
+        alone = self.generated("alone.jsonl", self.PROMPTS, *self.DRAWN, "--threads", 1)
+        self.assertEqual([(line["index"], line["sample"]) for line in alone], [(i, s) for i in range(4) for s in range(2)])
+        for name, arguments in {"ranks": ("--nproc", 3), "tight": ("--cache-gib", 1.3e-4), "one": ("--texts", 1)}.items():
+            with self.subTest(name):
+                other = self.generated(f"{name}.jsonl", self.PROMPTS, *self.DRAWN, *arguments)
+                for ours, theirs in zip(alone, other, strict=True):
+                    self.assertEqual(ours["ids"], theirs["ids"])
+                    self.assertAlmostEqual(ours["log_probability"], theirs["log_probability"], delta=1e-10)
+                self.assertEqual(list(self.folder.glob(f"{name}.jsonl.part-*")), [])
+        # A prompt is answered as it is alone, by --prompt too.
+        single = json.loads(self.done("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus",
+                                      "--prompt", "def main():", "--tokens", 12, "--dtype", "float64", "--json",
+                                      *self.DRAWN[:-3], 1, *self.DRAWN[-2:]))
+        self.assertEqual(single["ids"], alone[0]["ids"])
+
+    def test_a_generation_that_was_ended_says_the_rest(self):
+        long = ("--tokens", 400, "--texts", 1, "--threads", 1)
+        whole = self.generated("whole.jsonl", self.PROMPTS, *long)
+        command = ["generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", "--prompts",
+                   self.write_prompts(self.PROMPTS), "--out", self.folder / "rest.jsonl", "--dtype", "float64", *long]
+        part = self.folder / "rest.jsonl.part-0"
+        process = subprocess.Popen([SLUICE, *map(str, command)], stderr=subprocess.DEVNULL)
+        while process.poll() is None and not (part.exists() and '"texts"' in part.read_text()):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        if part.exists():  # else it was done before it could be ended
+            other = call("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", "--prompts",
+                         self.folder / "prompts.jsonl", "--out", self.folder / "rest.jsonl", "--tokens", 13)
+            self.assertEqual(other.returncode, 2)
+            self.assertIn("is of another model, other prompts or options: remove it", other.stderr)
+            with part.open("a") as file:
+                file.write('{"texts": [{"index": 3, "id')  # as a machine that went off leaves it
+            self.done(*command)
+        self.assertEqual([json.loads(line) for line in (self.folder / "rest.jsonl").read_text().splitlines()], whole)
+        self.assertFalse(part.exists())
+
+    def test_what_cannot_be_generated_is_refused_with_a_way_out(self):
+        def refused(*arguments):
+            done = call("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", *arguments)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            return done.stderr
+        prompts = self.write_prompts([{"prompt": "a" * 4000}])
+        out = ("--out", self.folder / "refused.jsonl")
+        self.assertIn("give one of the two", refused())
+        self.assertIn("name it with --out", refused("--prompts", prompts))
+        self.assertIn("give the cache more memory", refused("--prompts", prompts, *out, "--cache-gib", 1e-5))
+        self.assertIn("top_p", refused("--prompt", "a", "--top-p", 0))
+        self.assertIn("there is no folder", refused("--prompts", prompts, "--out", self.folder / "none" / "said.jsonl"))
+        bad = self.folder / "bad.jsonl"
+        bad.write_text('{"prompt": "a"}\n{"text": "b"}\n')
+        self.assertIn("bad.jsonl:2 is no prompt", refused("--prompts", bad, *out))
+        bad.write_text(json.dumps({"ids": [VOCABULARY]}) + "\n")
+        self.assertIn(f"bad.jsonl:1 has token {VOCABULARY}", refused("--prompts", bad, *out))
 
     def test_training_starts_from_an_imported_model(self):
         self.done("import", self.folder / "model", "--out", self.folder / "start")

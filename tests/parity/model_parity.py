@@ -18,6 +18,7 @@ import program
 import reference
 
 POSITIONS = 128
+NEW_TOKENS = 24
 LENGTHS = [6, 17, 64, 300, 5, 128, 41, 1, 33]  # one over the context, one without targets
 SHAPE = dict(layers=2, hidden=64, heads=4, kv_heads=2, ffn_hidden=112, vocab=320, positions=POSITIONS)
 
@@ -160,6 +161,35 @@ def compare(comparison, sluice, scratch, name):
             "--logits-sequences", len(sequences), "--json"))
         compare_losses(comparison, where, result, scratch / "losses.jsonl", model, sequences)
         compare_logits(comparison, where, scratch / "logits.safetensors", model, sequences)
+    # Of context lengths beyond the original one transformers asks each batch, Sluice the run.
+    if name not in ("bfloat16", "sharded", "phi3_longrope"):
+        compare_generation(comparison, sluice, scratch, name, model)
+
+
+def compare_generation(comparison, sluice, scratch, name, model):
+    """Greedy ids behind prompts of mixed lengths, each of which transformers answers alone. A text may part where the two
+    likeliest tokens are as likely in float32."""
+    prompts = [document[:length] for document, length in
+               zip(program.zipf_documents([64] * 6, SHAPE["vocab"], seed=9), (1, 5, 17, 33, 48, 64))]
+    (scratch / "prompts.jsonl").write_text("".join(json.dumps({"ids": prompt}) + "\n" for prompt in prompts))
+    program.run(sluice, "generate", "--model", scratch / name, "--prompts", scratch / "prompts.jsonl", "--out",
+                scratch / "said.jsonl", "--tokens", NEW_TOKENS, "--threads", 1)
+    said = [json.loads(line)["ids"] for line in (scratch / "said.jsonl").read_text().splitlines()]
+    for prompt, ours in zip(prompts, said, strict=True):
+        with torch.no_grad():
+            out = model.generate(input_ids=torch.tensor([prompt]), max_new_tokens=NEW_TOKENS, do_sample=False)
+        theirs = out[0, len(prompt):].tolist()
+        if theirs and theirs[-1] == model.config.eos_token_id:
+            theirs.pop()
+        for place, (own, other) in enumerate(zip(ours, theirs)):
+            if own == other:
+                continue
+            two = logits_of(model, prompt + theirs[:place])[-1][[own, other]]
+            comparison.within(f"{name}: likeliest tokens that differ", [(two[1] - two[0]).abs().item() / two.abs().max().item()],
+                              1e-5)
+            break
+        else:
+            comparison.equal(f"{name}: ids behind {len(prompt)} tokens", ours, theirs)
 
 
 def make_companions(folder):

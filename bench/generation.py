@@ -1,0 +1,152 @@
+"""Tokens per second that are said behind many prompts: `sluice generate` beside transformers on the same processors.
+
+Prompts differ in length by a factor of twenty, all texts run to the same number of tokens, greedily, in FP32. transformers
+answers them (a) as one padded batch with `generate`, the longest prompts deciding for all, and (b) with its continuous
+batching, `generate_batch`. Systems take turns round by round; a ratio is one round's. Every system's ids are compared: they
+are the same but where two likeliest tokens are as likely to the last digits.
+
+    make bench-generate
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import transformers
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "tests" / folder) for folder in ("parity", "integration")]
+
+import reference  # noqa: E402
+from harness import revision  # noqa: E402
+from transformers_throughput import hardware, spread  # noqa: E402
+
+SHAPE = dict(layers=4, hidden=256, heads=8, kv_heads=4, ffn_hidden=672, vocab=2048)
+MODELS = {"llama": {}, "mixtral": {"family": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}}
+GOALS = {"padded": 3.0, "continuous": 1.2}
+LONGEST = 1024
+
+
+def write_tokenizer(folder):
+    """Words that stand for ids, and an end token that no text reaches: all run to their last token."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    words = {f"w{index}": index for index in range(SHAPE["vocab"])} | {"</s>": SHAPE["vocab"]}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(["</s>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def make_prompts(args):
+    source = random.Random(args.seed)
+    return [[source.randrange(SHAPE["vocab"]) for _ in range(int(args.shortest * 20 ** source.random()))]
+            for _ in range(args.prompts)]
+
+
+def say_sluice(args, folder, prompts):
+    from subprocess import run
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    (scratch / "prompts.jsonl").write_text("".join(json.dumps({"ids": prompt}) + "\n" for prompt in prompts))
+    done = run([os.path.abspath(args.sluice), "generate", "--model", str(folder), "--prompts", str(scratch / "prompts.jsonl"),
+                "--out", str(scratch / "said.jsonl"), "--tokens", str(args.tokens), "--threads", str(args.threads),
+                "--device", "cpu"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    said = [json.loads(line)["ids"] for line in (scratch / "said.jsonl").read_text().splitlines()]
+    # From the first pass to the last, as the loops below are timed.
+    minutes, seconds = re.search(r"done in (?:(\d+) min )?([\d.]+) s", done.stderr).groups()
+    return said, 60 * int(minutes or 0) + float(seconds)
+
+
+def say_padded(args, folder, prompts):
+    model = reference.load_model(folder).eval()
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    begin = time.perf_counter()
+    with torch.no_grad():
+        out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=args.tokens, do_sample=False, pad_token_id=0,
+                             eos_token_id=None)
+    return out[:, longest:].tolist(), time.perf_counter() - begin
+
+
+def say_continuous(args, folder, prompts):
+    model = reference.load_model(folder).eval()
+    settings = transformers.GenerationConfig(max_new_tokens=args.tokens, do_sample=False, pad_token_id=0, eos_token_id=-1)
+    begin = time.perf_counter()
+    with torch.no_grad():
+        out = model.generate_batch(inputs=prompts, generation_config=settings, progress_bar=False)
+    seconds = time.perf_counter() - begin
+    answers = sorted(out.values(), key=lambda answer: int(re.search(r"\d+$", answer.request_id).group()))
+    return [answer.generated_tokens for answer in answers], seconds
+
+
+SYSTEMS = {"sluice": say_sluice, "padded": say_padded, "continuous": say_continuous}
+
+
+def same_share(ours, theirs):
+    """Of texts; where one differs, two tokens were as likely, and all behind them are others."""
+    return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)
+
+
+def compare(args, name, folder):
+    config = reference.model_config(**SHAPE, positions=LONGEST, **MODELS[name])
+    reference.random_model(config, seed=1, scale=4).save_pretrained(folder)
+    write_tokenizer(folder)
+    prompts = make_prompts(args)
+    rates, same = {system: [] for system in args.systems}, {}
+    for round_index in range(args.rounds):
+        said = {}
+        for system in args.systems:
+            said[system], seconds = SYSTEMS[system](args, folder, prompts)
+            rates[system].append(sum(map(len, said[system])) / seconds)
+            print(f"{name}, round {round_index + 1} of {args.rounds}: {system} {rates[system][-1]:.0f} tokens/s", file=sys.stderr)
+        same = {system: round(same_share(said["sluice"], said[system]), 3) for system in args.systems[1:]}
+    ratios = {system: spread([ours / theirs for ours, theirs in zip(rates["sluice"], rates[system])], 2)
+              for system in args.systems[1:]}
+    return {"model": name, "tokens_per_s": {system: spread(rates[system], 0) for system in args.systems},
+            "ratio_over": ratios, "goals": GOALS, "texts_with_the_same_ids": same}
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sluice", default="build/sluice")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--prompts", type=int, default=40)
+    parser.add_argument("--shortest", type=int, default=30, help="prompt, tokens; the longest has twenty times as many")
+    parser.add_argument("--tokens", type=int, default=100, help="said behind each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=MODELS, help="one model")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="sluice first")
+    parser.add_argument("--out", help="write the result as JSON")
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    torch.set_num_threads(args.threads)
+    report = {"command": " ".join(["python", *sys.argv]), "revision": revision(), "hardware": hardware(), "threads": args.threads,
+              "torch": torch.__version__, "transformers": transformers.__version__, "shape": SHAPE, "prompts": args.prompts,
+              "prompt_tokens": [args.shortest, 20 * args.shortest], "tokens": args.tokens, "rounds": args.rounds}
+    with tempfile.TemporaryDirectory() as scratch:
+        report["throughput"] = []
+        for name in MODELS:
+            if args.only in (None, name):
+                folder = Path(scratch) / name
+                folder.mkdir()
+                report["throughput"].append(compare(args, name, folder))
+    print(json.dumps(report, indent=2))
+    if args.out:
+        Path(args.out).write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

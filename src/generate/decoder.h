@@ -1,0 +1,46 @@
+// The model, forward only, on the next tokens of many texts at once, whose earlier tokens' keys and values
+// stay.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "generate/scheduler.h"
+#include "layers/key_cache.h"
+#include "layers/operation.h"
+#include "layers/parameters.h"
+#include "model/parameters.h"
+
+namespace sluice::generate {
+
+// A model whose layers one rank has whole.
+struct WholeModel {
+  const model::ParameterTable& table;
+  layers::LayerContext context;  // its rotary tables reach as far as any text
+  layers::FlatShards weights;
+  at::TensorOptions like;  // device and type of what is computed
+};
+
+class Decoder {
+ public:
+  // With a cache of so many pages. The model must outlive it.
+  Decoder(WholeModel model, int64_t pages);
+
+  // Logits behind the last token of each piece that says something, in their order: [pieces, vocabulary],
+  // double, in host memory. REQUIRES: pieces of `scheduler`, whose pages these are.
+  at::Tensor forward(std::span<const Piece> pieces, const Scheduler& scheduler) const;
+
+  // What a page takes.
+  static int64_t page_bytes(const WholeModel& model);
+
+ private:
+  WholeModel model_;
+  layers::KeyCache cache_;
+  std::vector<std::unique_ptr<layers::Operation>> operations_;  // all but the head
+  layers::HeadParameters head_;
+};
+
+}  // namespace sluice::generate

@@ -1,0 +1,34 @@
+// Who holds which pages of a key cache (layers/key_cache.h): rows of it in pages of kPageTokens, so that
+// texts grow without moving. A page may be held by several texts that begin alike. Deterministic: pages are a
+// function of what was taken and given back, in that order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice::generate {
+
+inline constexpr int64_t kPageTokens = 32;
+
+class PagePool {
+ public:
+  // REQUIRES: pages >= 0.
+  explicit PagePool(int64_t pages);
+
+  // A page nobody holds, now held once; −1: there is none. The one behind `last` where that is free, so that
+  // a text's pages lie side by side.
+  int64_t take(int64_t last = -1);
+  // REQUIRES of both: the page is held.
+  void share(int64_t page);
+  void give_back(int64_t page);
+
+  int64_t size() const { return static_cast<int64_t>(holders_.size()); }
+  int64_t free() const { return free_; }
+
+ private:
+  std::vector<int32_t> holders_;  // by page
+  int64_t next_ = 0;              // where looking for a free one begins
+  int64_t free_ = 0;
+};
+
+}  // namespace sluice::generate

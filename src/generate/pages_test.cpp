@@ -1,0 +1,68 @@
+#include "generate/pages.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace sluice::generate {
+namespace {
+
+TEST(PagePool, PagesOfATextLieSideBySide) {
+  PagePool pool(6);
+  const int64_t first = pool.take();
+  EXPECT_EQ(pool.take(first), first + 1);
+  const int64_t other = pool.take();
+  EXPECT_EQ(other, first + 2);
+  EXPECT_EQ(pool.take(first + 1), first + 3);
+  EXPECT_EQ(pool.free(), 2);
+}
+
+TEST(PagePool, APageIsFreeWhenItsLastHolderGivesItBack) {
+  PagePool pool(1);
+  const int64_t page = pool.take();
+  pool.share(page);
+  EXPECT_EQ(pool.take(), -1);
+  pool.give_back(page);
+  EXPECT_EQ(pool.take(), -1);
+  pool.give_back(page);
+  EXPECT_EQ(pool.take(), page);
+}
+
+// Nobody gets a page that somebody holds, and none is lost.
+TEST(PagePool, AMillionEventsLeaveNoPageWithTwoOwnersAndLoseNone) {
+  base::Rng rng(11);
+  PagePool pool(97);
+  std::map<int64_t, int> holders;
+  std::vector<int64_t> held;  // a page as often as it is held
+  for (int event = 0; event < 1'000'000; ++event) {
+    const uint64_t what = rng.below(100);
+    if (what < 45) {
+      const int64_t page = pool.take(held.empty() ? -1 : held[rng.below(held.size())]);
+      ASSERT_EQ(page < 0, holders.size() == 97);
+      if (page < 0) continue;
+      ASSERT_EQ(holders.count(page), 0U);
+      holders[page] = 1;
+      held.push_back(page);
+    } else if (!held.empty()) {
+      const size_t which = rng.below(held.size());
+      const int64_t page = held[which];
+      if (what < 55) {
+        pool.share(page);
+        ++holders[page];
+        held.push_back(page);
+      } else {
+        pool.give_back(page);
+        if (--holders[page] == 0) holders.erase(page);
+        held[which] = held.back();
+        held.pop_back();
+      }
+    }
+    ASSERT_EQ(pool.free(), 97 - static_cast<int64_t>(holders.size()));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::generate

@@ -1,0 +1,100 @@
+#include "generate/sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/range.h"
+#include "base/rng.h"
+
+namespace sluice::generate {
+namespace {
+
+double log_sum_exp(std::span<const double> logits, double most) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - most);
+  return most + std::log(sum);
+}
+
+// Tokens by what they weigh, of equal ones the lowest first; sorted as far as is asked for.
+class LikeliestFirst {
+ public:
+  explicit LikeliestFirst(const std::vector<double>& weights) : weights_(weights), order_(weights.size()) {
+    std::iota(order_.begin(), order_.end(), size_t{0});
+  }
+  size_t at(size_t place) {
+    constexpr size_t kFirst = 64, kTimes = 8;
+    if (place >= sorted_) {
+      const size_t end = std::min(order_.size(), std::max(kFirst, kTimes * sorted_));
+      const auto from = order_.begin() + static_cast<std::ptrdiff_t>(sorted_);
+      std::partial_sort(from, order_.begin() + static_cast<std::ptrdiff_t>(end), order_.end(),
+                        [this](size_t a, size_t b) {
+                          return weights_[a] != weights_[b] ? weights_[a] > weights_[b] : a < b;
+                        });
+      sorted_ = end;
+    }
+    return order_[place];
+  }
+
+ private:
+  const std::vector<double>& weights_;
+  std::vector<size_t> order_;
+  size_t sorted_ = 0;
+};
+
+// By token: what it weighs among those that may come; 0: it may not.
+std::vector<double> weights_of(std::span<const double> logits, const Sampling& sampling, double most) {
+  std::vector<double> weights(logits.size());
+  for (size_t token = 0; token < logits.size(); ++token)
+    weights[token] = std::exp((logits[token] - most) / sampling.temperature);
+  const bool all = sampling.top_k == 0 && sampling.top_p >= 1.0 && sampling.min_p == 0.0;
+  if (all) return weights;
+
+  const double enough = sampling.top_p * std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double least = sampling.min_p;  // the likeliest weighs 1
+  const size_t few =
+      sampling.top_k == 0 ? weights.size() : std::min(weights.size(), static_cast<size_t>(sampling.top_k));
+  std::vector<double> kept(weights.size());
+  double before = 0;  // of the likelier ones
+  size_t place = 0;
+  // As a rule a few of many come, so no more are sorted than are looked at.
+  for (LikeliestFirst order(weights); place < few && (place == 0 || before < enough); ++place) {
+    const size_t token = order.at(place);
+    if (place > 0 && weights[token] < least) break;
+    kept[token] = weights[token];
+    before += weights[token];
+  }
+  return kept;
+}
+
+}  // namespace
+
+Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position) {
+  const auto likeliest = std::ranges::max_element(logits);
+  const double most = *likeliest;
+  auto token = static_cast<size_t>(likeliest - logits.begin());
+  if (sampling.temperature > 0) {
+    const std::vector<double> weights = weights_of(logits, sampling, most);
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    double left = sum * base::random_uniform(sampling.seed, stream, static_cast<uint64_t>(position));
+    // Rounding may leave a little behind the last one that may come: then it is the likeliest.
+    for (size_t each = 0; each < weights.size(); ++each) {
+      if (weights[each] == 0) continue;
+      if (left < weights[each]) {
+        token = each;
+        break;
+      }
+      left -= weights[each];
+    }
+  }
+  return {static_cast<int64_t>(token), logits[token] - log_sum_exp(logits, most)};
+}
+
+void validate(const Sampling& sampling) {
+  base::require_in_range("temperature", sampling.temperature, {0.0, 1e6});
+  base::require_in_range("top_k", sampling.top_k, {0, int64_t{1} << 30});
+  base::require_in_range("top_p", sampling.top_p, {1e-9, 1.0});
+  base::require_in_range("min_p", sampling.min_p, {0.0, 1.0});
+}
+
+}  // namespace sluice::generate

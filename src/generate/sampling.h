@@ -1,0 +1,32 @@
+// Which token comes next: a function of the logits, of how to choose, and of a number that seed, text and
+// position decide. So the choice knows neither batch nor pages nor when it was made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sluice::generate {
+
+struct Sampling {
+  double temperature = 0;  // 0: the likeliest token, of equal ones the lowest
+  // Which tokens may come, all together; the likeliest always may.
+  int64_t top_k = 0;   // so many of the likeliest; 0: any number
+  double top_p = 1.0;  // the fewest likeliest that have this much of the probability (Holtzman et al., 2020)
+  double min_p = 0.0;  // those at least so likely as this part of the likeliest (Nguyen et al., 2024)
+  uint64_t seed = 0;
+};
+
+struct Choice {
+  int64_t token = 0;
+  double log_probability = 0;  // of all tokens at temperature 1, whatever may come
+};
+
+// `stream` and `position` tell the choices of a seed apart. REQUIRES: a logit, temperature >= 0, 0 < top_p <=
+// 1, 0 <= min_p <= 1.
+Choice choose(std::span<const double> logits, const Sampling& sampling, uint64_t stream, int64_t position);
+
+// InputError naming the first of these that is outside its range.
+void validate(const Sampling& sampling);
+
+}  // namespace sluice::generate

@@ -1,0 +1,92 @@
+#include "generate/sampling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+
+namespace sluice::generate {
+namespace {
+
+const std::vector<double> kLogits = {1.0, 3.0, 2.0, 3.0, -1.0};
+
+double log_probability(int64_t token) {
+  double sum = 0;
+  for (const double logit : kLogits) sum += std::exp(logit);
+  return kLogits[static_cast<size_t>(token)] - std::log(sum);
+}
+
+// Tokens that come up in many draws, and how often.
+std::vector<int> draws(const Sampling& sampling, int count) {
+  std::vector<int> times(kLogits.size());
+  for (int position = 0; position < count; ++position)
+    ++times[static_cast<size_t>(choose(kLogits, sampling, 5, position).token)];
+  return times;
+}
+
+TEST(Choose, WithoutTemperatureTheLowestOfTheLikeliest) {
+  const Choice choice = choose(kLogits, {}, 0, 0);
+  EXPECT_EQ(choice.token, 1);
+  EXPECT_NEAR(choice.log_probability, log_probability(1), 1e-15);
+}
+
+TEST(Choose, DrawsAsTheSoftmaxSays) {
+  constexpr int kDraws = 100'000;
+  for (const double temperature : {0.5, 1.0, 2.0}) {
+    const std::vector<int> times = draws({.temperature = temperature, .seed = 3}, kDraws);
+    double sum = 0;
+    for (const double logit : kLogits) sum += std::exp(logit / temperature);
+    for (size_t token = 0; token < kLogits.size(); ++token) {
+      const double expected = std::exp(kLogits[token] / temperature) / sum;
+      const double spread = std::sqrt(expected * (1 - expected) / kDraws);
+      EXPECT_NEAR(times[token] / static_cast<double>(kDraws), expected, 5 * spread) << token;
+    }
+  }
+}
+
+TEST(Choose, OnlyWhatMayComeComes) {
+  const auto coming = [](const Sampling& sampling) {
+    std::set<size_t> tokens;
+    const std::vector<int> times = draws(sampling, 5000);
+    for (size_t token = 0; token < times.size(); ++token) {
+      if (times[token] > 0) tokens.insert(token);
+    }
+    return tokens;
+  };
+  using Tokens = std::set<size_t>;
+  EXPECT_EQ(coming({.temperature = 2}), (Tokens{0, 1, 2, 3, 4}));
+  EXPECT_EQ(coming({.temperature = 2, .top_k = 1}), Tokens{1});
+  EXPECT_EQ(coming({.temperature = 2, .top_k = 3}), (Tokens{1, 2, 3}));
+  EXPECT_EQ(coming({.temperature = 1, .top_p = 0.01}), Tokens{1});
+  EXPECT_EQ(coming({.temperature = 1, .top_p = 0.5}), (Tokens{1, 3}));
+  EXPECT_EQ(coming({.temperature = 1, .min_p = 0.3}), (Tokens{1, 2, 3}));
+  EXPECT_EQ(coming({.temperature = 1, .top_k = 3, .top_p = 0.5, .min_p = 0.3}), (Tokens{1, 3}));
+}
+
+TEST(Choose, IsAFunctionOfSeedStreamAndPosition) {
+  const Sampling sampling{.temperature = 3, .seed = 8};
+  std::set<int64_t> by_position, by_stream;
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(choose(kLogits, sampling, 2, i).token, choose(kLogits, sampling, 2, i).token);
+    by_position.insert(choose(kLogits, sampling, 2, i).token);
+    by_stream.insert(choose(kLogits, sampling, static_cast<uint64_t>(i), 7).token);
+  }
+  EXPECT_GT(by_position.size(), 1U);
+  EXPECT_GT(by_stream.size(), 1U);
+}
+
+TEST(Sampling, NamesWhatIsOutsideItsRange) {
+  using testing::HasSubstr;
+  using testing::ThrowsMessage;
+  EXPECT_THAT([] { validate({.temperature = -1}); },
+              ThrowsMessage<base::InputError>(HasSubstr("temperature")));
+  EXPECT_THAT([] { validate({.top_p = 0}); }, ThrowsMessage<base::InputError>(HasSubstr("top_p")));
+  EXPECT_THAT([] { validate({.min_p = 2}); }, ThrowsMessage<base::InputError>(HasSubstr("min_p")));
+  EXPECT_THAT([] { validate({.top_k = -2}); }, ThrowsMessage<base::InputError>(HasSubstr("top_k")));
+}
+
+}  // namespace
+}  // namespace sluice::generate

@@ -1,0 +1,140 @@
+#include "generate/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace sluice::generate {
+namespace {
+
+int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pages) {}
+
+int64_t Scheduler::add(const Request& request) {
+  const auto given = static_cast<int64_t>(request.prompt.size());
+  SLUICE_ASSERT(given > 0 && request.most_tokens > 0, "a request without tokens");
+  // The last token said is never looked at again.
+  const int64_t most = given + request.most_tokens;
+  if (pages_for(most - 1) > pool_.size()) {
+    throw base::InputError(base::text("a prompt of ", given, " tokens and ", request.most_tokens,
+                                      " to be said need ", pages_for(most - 1) * kPageTokens,
+                                      " tokens of cache, but it holds ", pool_.size() * kPageTokens,
+                                      ": say less, or give the cache more memory"));
+  }
+  const int64_t first = texts();
+  for (int sample = 0; sample < request.samples; ++sample) {
+    waiting_.push_back(texts());
+    texts_.push_back({.tokens = request.prompt, .given = given, .most = most, .first = first});
+  }
+  return first;
+}
+
+bool Scheduler::hold(Text& text, int64_t tokens) {
+  const int64_t more = pages_for(tokens) - static_cast<int64_t>(text.pages.size());
+  if (more > pool_.free()) return false;
+  for (int64_t i = 0; i < more; ++i)
+    text.pages.push_back(pool_.take(text.pages.empty() ? -1 : text.pages.back()));
+  return true;
+}
+
+// Whole pages of what both were given, but for the last token: what the model makes of that must be known
+// anew.
+void Scheduler::share_prompt(Text& text) {
+  const Text& first = at(text.first);
+  if (&first == &text || first.state != State::kRunning) return;
+  const int64_t whole = std::min(first.cached, text.given - 1) / kPageTokens;
+  for (int64_t page = 0; page < whole; ++page) {
+    text.pages.push_back(first.pages[static_cast<size_t>(page)]);
+    pool_.share(text.pages.back());
+  }
+  text.cached = whole * kPageTokens;
+}
+
+void Scheduler::give_back(Text& text) {
+  for (const int64_t page : text.pages) pool_.give_back(page);
+  text.pages.clear();
+  text.cached = 0;
+}
+
+Piece Scheduler::piece_of(int64_t index, int64_t end) {
+  Text& text = at(index);
+  Piece piece{.text = index,
+              .begin = text.cached,
+              .end = end,
+              .says = end == static_cast<int64_t>(text.tokens.size()),
+              .pages = text.pages};
+  text.cached = end;
+  return piece;
+}
+
+// Pages for so many tokens of a text under way, by putting off younger ones that are not in this pass yet;
+// false: the text itself is the youngest.
+bool Scheduler::make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces) {
+  while (!hold(at(text), tokens)) {
+    const int64_t youngest = running_.back();
+    std::erase_if(pieces, [&](const Piece& piece) { return piece.text == youngest; });
+    running_.pop_back();
+    give_back(at(youngest));
+    at(youngest).state = State::kWaiting;
+    waiting_.push_front(youngest);
+    ++evictions_;
+    if (youngest == text) return false;
+  }
+  return true;
+}
+
+std::vector<Piece> Scheduler::next() {
+  std::vector<Piece> pieces;
+  int64_t rows = 0;
+  // Those that say something with one row more, then those that have not yet heard all they were given.
+  const auto go_on = [&](bool with_one_row) {
+    for (size_t i = 0; i < running_.size(); ++i) {
+      const int64_t text = running_[i], cached = at(text).cached;
+      const int64_t left = static_cast<int64_t>(at(text).tokens.size()) - cached;
+      const int64_t taken = std::min(left, options_.most_rows - rows);
+      if ((left == 1) != with_one_row || taken <= 0) continue;
+      if (!make_room(text, cached + taken, pieces)) return;
+      pieces.push_back(piece_of(text, cached + taken));
+      rows += taken;
+    }
+  };
+  go_on(true);
+  go_on(false);
+  while (!waiting_.empty() && rows < options_.most_rows && under_way() < options_.most_texts) {
+    const int64_t index = waiting_.front();
+    Text& text = at(index);
+    if (text.pages.empty()) share_prompt(text);
+    const int64_t left = static_cast<int64_t>(text.tokens.size()) - text.cached;
+    const int64_t taken = std::min(left, options_.most_rows - rows);
+    // Room for the next token too, where it can be had: else it would be put off at once.
+    const int64_t wanted = std::min(text.cached + taken + 1, text.most - 1);
+    const bool alone = running_.empty();
+    if (!hold(text, alone ? text.cached + taken : std::max(wanted, text.cached + taken))) {
+      give_back(text);
+      break;
+    }
+    waiting_.pop_front();
+    text.state = State::kRunning;
+    running_.push_back(index);
+    pieces.push_back(piece_of(index, text.cached + taken));
+    rows += taken;
+  }
+  SLUICE_ASSERT(!pieces.empty() || (running_.empty() && waiting_.empty()),
+                "texts wait for pages that none holds");
+  return pieces;
+}
+
+void Scheduler::said(int64_t index, int64_t token, bool ends) {
+  Text& text = at(index);
+  text.tokens.push_back(token);
+  if (!ends && static_cast<int64_t>(text.tokens.size()) < text.most) return;
+  give_back(text);
+  text.state = State::kFinished;
+  std::erase(running_, index);
+}
+
+}  // namespace sluice::generate

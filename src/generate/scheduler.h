@@ -1,0 +1,89 @@
+// Which tokens of which texts go through the model next: continuous batching (Yu et al., Orca, 2022) on pages
+// (Kwon et al., PagedAttention, 2023). A pure function of what was asked and said, so that ranks that hear
+// the same decide alike.
+//
+// Texts that are under way come first, a token each; then those that wait, the first asked first, by as much
+// of what they were given as fits. Where pages run out the youngest text under way gives its own back and
+// waits again, in front; what it has said is then given to it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "generate/pages.h"
+
+namespace sluice::generate {
+
+struct SchedulerOptions {
+  int64_t pages = 0;         // of the cache
+  int64_t most_texts = 64;   // under way at once
+  int64_t most_rows = 2048;  // that go through the model at once
+};
+
+struct Request {
+  std::vector<int64_t> prompt;  // token ids
+  int64_t most_tokens = 0;      // that may be said
+  int samples = 1;              // texts that begin with the prompt
+};
+
+// The next tokens of one text, [begin, end). Its keys and values from token 0 on lie in `pages`.
+struct Piece {
+  int64_t text = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool says = false;  // they end with the last one there is: what the model makes of it is the next
+  std::vector<int64_t> pages;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerOptions& options);
+
+  // The first text of the request; its other samples follow. InputError when the cache could not hold one of
+  // them alone. REQUIRES: a prompt of at least one token, at least one token to say.
+  int64_t add(const Request& request);
+
+  // What goes through the model next; empty: nothing is left to do. Every text that says something must be
+  // told before the next call.
+  std::vector<Piece> next();
+  void said(int64_t text, int64_t token, bool ends);
+
+  const std::vector<int64_t>& tokens(int64_t text) const { return at(text).tokens; }
+  int64_t given(int64_t text) const { return at(text).given; }
+  bool finished(int64_t text) const { return at(text).state == State::kFinished; }
+  int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
+  int64_t under_way() const { return static_cast<int64_t>(running_.size()); }
+  int64_t free_pages() const { return pool_.free(); }
+  int64_t evictions() const { return evictions_; }
+
+ private:
+  enum class State : uint8_t { kWaiting, kRunning, kFinished };
+  struct Text {
+    std::vector<int64_t> tokens;  // given, then said
+    int64_t given = 0;
+    int64_t most = 0;    // tokens in all
+    int64_t first = 0;   // the request's first text, whose prompt's pages the others may share
+    int64_t cached = 0;  // tokens whose keys and values are there
+    std::vector<int64_t> pages;
+    State state = State::kWaiting;
+  };
+
+  const Text& at(int64_t text) const { return texts_[static_cast<size_t>(text)]; }
+  Text& at(int64_t text) { return texts_[static_cast<size_t>(text)]; }
+  // Whether the text has pages for so many tokens now; takes them where there are enough.
+  bool hold(Text& text, int64_t tokens);
+  void share_prompt(Text& text);
+  void give_back(Text& text);
+  bool make_room(int64_t text, int64_t tokens, std::vector<Piece>& pieces);
+  Piece piece_of(int64_t text, int64_t end);
+
+  SchedulerOptions options_;
+  PagePool pool_;
+  std::vector<Text> texts_;
+  std::deque<int64_t> waiting_;
+  std::vector<int64_t> running_;  // the oldest first
+  int64_t evictions_ = 0;
+};
+
+}  // namespace sluice::generate

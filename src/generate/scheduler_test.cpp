@@ -1,0 +1,147 @@
+#include "generate/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace sluice::generate {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// Runs to the end and checks every pass: each text's tokens go through once after another, in pages that no
+// other text writes, and what a text looks back to is what went through.
+class Checked {
+ public:
+  explicit Checked(const SchedulerOptions& options) : scheduler(options), options_(options) {}
+
+  // `ends(text)`: whether what it says now is the last.
+  template <typename Ends>
+  void run(Ends ends) {
+    for (std::vector<Piece> pieces = scheduler.next(); !pieces.empty(); pieces = scheduler.next()) {
+      check(pieces);
+      for (const Piece& piece : pieces) {
+        if (piece.says)
+          scheduler.said(piece.text, scheduler.texts() + static_cast<int64_t>(piece.end), ends(piece.text));
+      }
+      ++passes;
+    }
+    EXPECT_EQ(scheduler.free_pages(), options_.pages);
+    for (int64_t text = 0; text < scheduler.texts(); ++text) EXPECT_TRUE(scheduler.finished(text));
+  }
+
+  Scheduler scheduler;
+  int64_t passes = 0;
+
+ private:
+  void check(const std::vector<Piece>& pieces) {
+    std::set<int64_t> texts, written;
+    int64_t rows = 0;
+    for (const Piece& piece : pieces) {
+      EXPECT_TRUE(texts.insert(piece.text).second) << "a text twice in a pass";
+      EXPECT_LT(piece.begin, piece.end);
+      rows += piece.end - piece.begin;
+      const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
+      EXPECT_EQ(piece.says, piece.end == static_cast<int64_t>(tokens.size()));
+      for (int64_t token = piece.begin; token < piece.end; ++token) {
+        const int64_t row = row_of(piece, token);
+        EXPECT_TRUE(written.insert(row).second) << "a row twice in a pass";
+        rows_[row] = std::vector<int64_t>(tokens.begin(), tokens.begin() + token + 1);
+      }
+    }
+    // All are written before anybody looks back, as a layer does it.
+    for (const Piece& piece : pieces) {
+      const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
+      for (int64_t token = 0; token < piece.end; ++token) {
+        const std::vector<int64_t> prefix(tokens.begin(), tokens.begin() + token + 1);
+        EXPECT_EQ(rows_[row_of(piece, token)], prefix) << "text " << piece.text << ", token " << token;
+      }
+    }
+    EXPECT_LE(rows, options_.most_rows);
+    EXPECT_LE(static_cast<int64_t>(pieces.size()), options_.most_texts);
+  }
+  static int64_t row_of(const Piece& piece, int64_t token) {
+    return piece.pages[static_cast<size_t>(token / kPageTokens)] * kPageTokens + token % kPageTokens;
+  }
+
+  SchedulerOptions options_;
+  std::map<int64_t, std::vector<int64_t>> rows_;  // what each was written for: all tokens up to its own
+};
+
+std::vector<int64_t> prompt(int64_t length, int64_t first = 0) {
+  std::vector<int64_t> tokens(static_cast<size_t>(length));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = first + static_cast<int64_t>(i);
+  return tokens;
+}
+
+TEST(Scheduler, TextsJoinAndLeaveBetweenPasses) {
+  Checked checked({.pages = 20, .most_texts = 2, .most_rows = 100});
+  for (int i = 0; i < 3; ++i) checked.scheduler.add({prompt(10 + i), 4 + i});
+  checked.run([](int64_t) { return false; });
+  // The first two take 4 and 5 passes, and the third begins beside the second's last one.
+  EXPECT_EQ(checked.passes, 10);
+  EXPECT_EQ(checked.scheduler.evictions(), 0);
+  EXPECT_EQ(checked.scheduler.tokens(2).size(), 12U + 6);
+}
+
+TEST(Scheduler, LongPromptsComeInPieces) {
+  Checked checked({.pages = 20, .most_texts = 4, .most_rows = 50});
+  checked.scheduler.add({prompt(120), 2});
+  checked.run([](int64_t) { return false; });
+  EXPECT_EQ(checked.passes, 4);
+}
+
+TEST(Scheduler, SamplesShareTheirPromptsWholePages) {
+  Checked checked({.pages = 12, .most_texts = 8, .most_rows = 1000});
+  const int64_t first = checked.scheduler.add({prompt(5 * kPageTokens + 3), 8, 4});
+  const std::vector<Piece> pieces = checked.scheduler.next();
+  ASSERT_EQ(pieces.size(), 4U);
+  EXPECT_EQ(pieces[0].end - pieces[0].begin, 5 * kPageTokens + 3);
+  EXPECT_EQ(pieces[1].begin, 5 * kPageTokens);
+  EXPECT_EQ(checked.scheduler.free_pages(), 12 - 5 - 4);
+  EXPECT_EQ(first, 0);
+}
+
+TEST(Scheduler, WithoutPagesTheYoungestIsPutOffAndComesBack) {
+  Checked checked({.pages = 4, .most_texts = 4, .most_rows = 1000});
+  for (int i = 0; i < 3; ++i) checked.scheduler.add({prompt(20, 100 * i), 70});
+  checked.run([](int64_t) { return false; });
+  EXPECT_GT(checked.scheduler.evictions(), 0);
+}
+
+TEST(Scheduler, WhatNoCacheHoldsIsRefused) {
+  Scheduler scheduler({.pages = 2});
+  EXPECT_THAT(
+      [&] {
+        scheduler.add({prompt(60), 10});
+      },
+      ThrowsMessage<base::InputError>(HasSubstr("need 96 tokens of cache, but it holds 64")));
+  EXPECT_EQ(scheduler.add({prompt(60), 5}), 0);
+}
+
+// Random loads, with texts that end early, shared prompts, tight caches and small passes.
+TEST(Scheduler, AnyLoadEndsWithAllPagesBack) {
+  base::Rng rng(5);
+  for (int round = 0; round < 200; ++round) {
+    const SchedulerOptions options{
+        .pages = rng.between(6, 40), .most_texts = rng.between(1, 12), .most_rows = rng.between(12, 200)};
+    Checked checked(options);
+    const int64_t requests = rng.between(1, 12);
+    for (int64_t i = 0; i < requests; ++i) {
+      const int64_t most = options.pages * kPageTokens;
+      const int64_t given = rng.between(1, std::min<int64_t>(150, most - 1));
+      checked.scheduler.add({prompt(given, 1000 * i), rng.between(1, std::min<int64_t>(60, most - given)),
+                             static_cast<int>(rng.between(1, 4))});
+    }
+    checked.run([&](int64_t) { return rng.below(20) == 0; });
+  }
+}
+
+}  // namespace
+}  // namespace sluice::generate
