@@ -17,6 +17,7 @@ void add_profile(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_export(CLI::App& app);
 void add_import(CLI::App& app);
 void add_report(CLI::App& app);

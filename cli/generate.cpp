@@ -11,11 +11,11 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/environment.h"
+#include "cli/generation.h"
 #include "cli/model_options.h"
 #include "cli/number.h"
 #include "cli/ranks.h"
 #include "cli/said_file.h"
-#include "cli/tokenizers.h"
 #include "generate/generator.h"
 #include "train/evaluator.h"
 #include "transport/gloo.h"
@@ -34,47 +34,13 @@ struct Options : ModelOptions {
   int64_t tokens = 64;
   int samples = 1;
   generate::Sampling sampling;
+  std::vector<std::string> stops;
   double cache_gib = 4;
   int64_t most_texts = 64;
   int nproc = 1;
   bool json = false;
   transport::Launch launch;
 };
-
-// Where the model's own files lie.
-storage::Location folder_of(const train::ModelSource& model) {
-  return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
-}
-
-// Null: none goes with it, and texts are their ids alone.
-std::unique_ptr<corpus::Tokenizer> tokenizer_of(const Options& options, const train::ModelSource& model,
-                                                bool needed) {
-  if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
-  const storage::Location folder = folder_of(model);
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-    if (folder.is_path() && (folder / name).is_file()) return open_tokenizer((folder / name).path());
-  }
-  if (!needed) return nullptr;
-  throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));
-}
-
-// Those that end a text: the tokenizer's, and what the model's files say.
-std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer) {
-  std::vector<int64_t> tokens;
-  if (tokenizer != nullptr && tokenizer->end_id() >= 0) tokens.push_back(tokenizer->end_id());
-  const storage::Location folder = folder_of(model);
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    if (!folder.is_path() || !(folder / name).is_file()) continue;
-    const base::Json config = base::read_json((folder / name).path());
-    if (!config.is_object() || !config.contains("eos_token_id")) continue;
-    const base::Json& ends = config.at("eos_token_id");
-    for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {
-      if (end.is_number_integer()) tokens.push_back(end.get<int64_t>());
-    }
-    break;
-  }
-  return tokens;
-}
 
 // The prompt's tokens as a document begins.
 std::vector<int64_t> tokens_of(const corpus::Tokenizer* tokenizer, const Prompt& prompt, int64_t vocabulary) {
@@ -102,19 +68,29 @@ struct Task {
   int64_t first_text = 0;
 };
 
-base::Json said_json(const Task& task, int sample, const generate::Said& said,
+// Where one of these begins in it, or npos.
+size_t stop_in(const std::string& said, const std::vector<std::string>& stops) {
+  size_t first = std::string::npos;
+  for (const std::string& stop : stops) first = std::min(first, said.find(stop));
+  return first;
+}
+
+std::string text_of(const generate::Said& said, const corpus::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return "";
+  return tokenizer->decode({said.tokens.begin(), said.tokens.end()});
+}
+
+base::Json said_json(const Task& task, int sample, const generate::Said& said, const Options& options,
                      const corpus::Tokenizer* tokenizer) {
-  const std::vector<int32_t> ids(said.tokens.begin(), said.tokens.end());
-  double log_probability = 0;
-  for (const double each : said.log_probabilities) log_probability += each;
+  const std::string whole = text_of(said, tokenizer);
   return {{"index", task.prompt.index},
           {"sample", sample},
           {"prompt", task.prompt.text},
-          {"text", tokenizer != nullptr ? tokenizer->decode(ids) : ""},
+          {"text", whole.substr(0, stop_in(whole, options.stops))},
           {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
-          {"ids", ids},
-          {"log_probability", log_probability},
-          {"ended", said.ended}};
+          {"ids", said.tokens},
+          {"logprobs", said.log_probabilities},
+          {"ended", said.ended ? "stop" : "length"}};
 }
 
 // Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
@@ -136,7 +112,7 @@ void log_speed(const generate::Generator& generator, double seconds) {
   const auto rate = static_cast<double>(generator.spoken()) / std::max(seconds, 1e-9);
   const int64_t evictions = generator.scheduler().evictions();
   base::log_info(text("said ", base::human_count(generator.spoken(), "token", "tokens"), " in ",
-                      base::human_count(generator.ended(), "text", "texts"), ", ",
+                      base::human_count(generator.scheduler().texts(), "text", "texts"), ", ",
                       base::human_count(static_cast<int64_t>(rate)), " a second, ",
                       base::human_count(generator.passes()), " passes",
                       evictions > 0 ? text("; texts were put off ", base::human_count(evictions),
@@ -159,13 +135,17 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
   const generate::WholeModel whole = evaluator.whole();
   const int64_t pages = pages_for(tasks, options, generate::Decoder::page_bytes(whole));
   const generate::Decoder decoder(whole, pages);
-  generate::GeneratorOptions generation{.scheduler = {.pages = pages, .most_texts = options.most_texts},
-                                        .sampling = options.sampling};
-  generation.end_tokens = end_tokens_of(model, tokenizer);
-  generate::Generator generator(decoder, generation);
+  generate::Manner manner{.sampling = options.sampling};
+  manner.end_tokens = end_tokens_of(model, tokenizer);
+  if (!options.stops.empty()) {
+    manner.ends = [&](const generate::Said& said) {
+      return stop_in(text_of(said, tokenizer), options.stops) != std::string::npos;
+    };
+  }
+  generate::Generator generator(decoder, {.pages = pages, .most_texts = options.most_texts});
   for (Task& task : tasks) {
-    task.first_text = generator.add({task.tokens, options.tokens, options.samples},
-                                    static_cast<uint64_t>(task.prompt.index));
+    manner.number = static_cast<uint64_t>(task.prompt.index);
+    task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);
   }
   const auto begin = std::chrono::steady_clock::now();
   base::Progress progress("generating",
@@ -179,7 +159,7 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
       int ended = 0;
       for (int sample = 0; sample < options.samples; ++sample) {
         const int64_t said = tasks[i].first_text + sample;
-        const bool finished = generator.scheduler().finished(said);
+        const bool finished = generator.finished(said);
         ended += finished ? 1 : 0;
         done += finished ? options.tokens : static_cast<int64_t>(generator.said(said).tokens.size());
       }
@@ -195,13 +175,14 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
 
 void answer_one(const Options& options) {
   train::ModelSource model = train::open_model(locate(options.model));
-  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options, model, /*needed=*/true);
+  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
   Prompt prompt{.name = "the prompt", .text = options.prompt};
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
   std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)}};
   say(model, options, tokenizer.get(), tasks, [&](const Task& task, const generate::Generator& generator) {
     for (int sample = 0; sample < options.samples; ++sample) {
-      base::Json json = said_json(task, sample, generator.said(task.first_text + sample), tokenizer.get());
+      base::Json json =
+          said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get());
       if (!options.json) {
         std::cout << prompt.text << json["text"].get<std::string>() << "\n";
         continue;
@@ -218,7 +199,8 @@ void answer_file(const Options& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
   const bool needed = std::ranges::any_of(prompts, [](const Prompt& prompt) { return prompt.ids.empty(); });
-  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options, model, needed);
+  const std::unique_ptr<corpus::Tokenizer> tokenizer =
+      tokenizer_of(options.tokenizer, model, needed ? Needed::kYes : Needed::kNo);
   const base::Json about = {{"model", model.name()},
                             {"prompts", hash_of(prompts)},
                             {"tokens", options.tokens},
@@ -228,6 +210,7 @@ void answer_file(const Options& options) {
                             {"top_p", options.sampling.top_p},
                             {"min_p", options.sampling.min_p},
                             {"seed", options.sampling.seed},
+                            {"stop", options.stops},
                             {"dtype", options.dtype}};
   SaidFile file(options.out, options.launch.rank, about);
   std::vector<Task> tasks;
@@ -240,7 +223,8 @@ void answer_file(const Options& options) {
     say(model, options, tokenizer.get(), tasks, [&](const Task& task, const generate::Generator& generator) {
       std::vector<base::Json> lines;
       for (int sample = 0; sample < options.samples; ++sample)
-        lines.push_back(said_json(task, sample, generator.said(task.first_text + sample), tokenizer.get()));
+        lines.push_back(
+            said_json(task, sample, generator.said(task.first_text + sample), options, tokenizer.get()));
       file.add(lines);
     });
   }
@@ -293,6 +277,10 @@ void add_sampling(CLI::App& command, Options& options) {
   command
       .add_option("--min-p", sampling.min_p, "Draw from those with this part of the likeliest's probability")
       ->capture_default_str();
+  command
+      .add_option("--stop", options.stops, "Text that ends what is said, and is left out of it; any number")
+      ->take_all()
+      ->allow_extra_args(false);
   command.add_option("--seed", sampling.seed, "Of the draws: the same says the same")->capture_default_str();
 }
 

@@ -32,5 +32,6 @@ endif()
 
 if(SLUICE_TORCH)
   pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
+  pkg_check_modules(cpp-httplib REQUIRED IMPORTED_TARGET cpp-httplib)
   include(LibTorch)
 endif()

@@ -125,6 +125,15 @@ class ChatTemplate:
             raise ChatError("nothing of it would be learnt: give it a message of the assistant, or leave it out")
         return text, spans, rewritten
 
+    def render_prompt(self, chat):
+        """The text of what came before, with what stands in front of the assistant's answer. ChatError."""
+        text, _ = cut_marks(self._render(chat, messages_of(chat), prompt=True))
+        if not text.strip():
+            raise ChatError(
+                "the chat template renders nothing of it: give it messages that the template knows, or another template"
+            )
+        return text
+
     def _render(self, chat, messages, prompt=False):
         known = {key: chat[key] for key in ("tools", "documents") if key in chat}
         told = chat.get("chat_template_kwargs", {})

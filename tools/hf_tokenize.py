@@ -146,6 +146,20 @@ def encode_chats(tokenizer, template):
     return [encode_chat(tokenizer, template, chat) for chat in chats]
 
 
+def encode_prompt(tokenizer, template, data):
+    try:
+        text = template.render_prompt(json.loads(data))
+    except (chat_template.ChatError, ValueError) as error:
+        return refusal(error)
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    return b"K" + struct.pack("<BQ", False, len(ids)) + array.array("i", ids).tobytes() + bytes(len(ids))
+
+
+def encode_prompts(tokenizer, template):
+    chats = [read_exactly(read_size()) for _ in range(read_size())]
+    return [encode_prompt(tokenizer, template, chat) for chat in chats]
+
+
 def refusal(message):
     data = str(message).encode("utf-8", "replace")
     return b"X" + struct.pack("<Q", len(data)) + data
@@ -177,6 +191,7 @@ def main():
     questions = {b"E": encode, b"D": decode}
     if template is not None:
         questions[b"C"] = lambda tokenizer: encode_chats(tokenizer, template)
+        questions[b"P"] = lambda tokenizer: encode_prompts(tokenizer, template)
     while (question := source.read(1)) in questions:
         try:
             answer = list(questions[question](tokenizer))

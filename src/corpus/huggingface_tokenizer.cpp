@@ -12,6 +12,7 @@ namespace {
 constexpr char kEncode = 'E';
 constexpr char kDecode = 'D';
 constexpr char kChats = 'C';
+constexpr char kPrompts = 'P';
 constexpr char kOk = 'K';
 
 void send_texts(PythonChild& child, char question, std::span<const std::string> texts) {
@@ -107,13 +108,22 @@ std::vector<std::string> HuggingFaceTokenizer::decode_all(std::span<const std::v
   });
 }
 
-std::vector<EncodedChat> HuggingFaceTokenizer::encode_chats(std::span<const std::string> chats) const {
+std::vector<EncodedChat> HuggingFaceTokenizer::encode_by_template(char question,
+                                                                  std::span<const std::string> chats) const {
   return with_child([&](PythonChild& child) {
-    send_texts(child, kChats, chats);
+    send_texts(child, question, chats);
     std::vector<EncodedChat> encoded;
     for (size_t i = 0; i < chats.size(); ++i) encoded.push_back(receive_chat(child));
     return encoded;
   });
+}
+
+std::vector<EncodedChat> HuggingFaceTokenizer::encode_chats(std::span<const std::string> chats) const {
+  return encode_by_template(kChats, chats);
+}
+
+std::vector<EncodedChat> HuggingFaceTokenizer::encode_prompts(std::span<const std::string> chats) const {
+  return encode_by_template(kPrompts, chats);
 }
 
 }  // namespace sluice::corpus

@@ -21,8 +21,10 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override;
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
   std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const override;
+  std::vector<EncodedChat> encode_prompts(std::span<const std::string> chats) const override;
 
  private:
+  std::vector<EncodedChat> encode_by_template(char question, std::span<const std::string> chats) const;
   // Calls ask(child) with one that nobody else asks, waiting for it when all are busy.
   template <typename Ask>
   auto with_child(const Ask& ask) const;

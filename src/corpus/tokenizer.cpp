@@ -8,4 +8,8 @@ std::vector<EncodedChat> Tokenizer::encode_chats(std::span<const std::string>) c
   SLUICE_ASSERT(false, "a tokenizer without chat templates");
 }
 
+std::vector<EncodedChat> Tokenizer::encode_prompts(std::span<const std::string>) const {
+  SLUICE_ASSERT(false, "a tokenizer without chat templates");
+}
+
 }  // namespace sluice::corpus

@@ -21,7 +21,7 @@ struct TokenizerOptions {
   std::string begin_token;  // piece in front of documents; empty: as the tokenizer says; kNoToken: none
   std::string end_token;    // piece that ends documents; empty: the tokenizer's own; kNoToken: none
   PythonTools tools;        // for tokenizer.json only
-  bool chats = false;       // encode_chats() will be called
+  bool chats = false;       // encode_chats() or encode_prompts() will be called
   std::filesystem::path chat_template;  // that renders them; empty: the tokenizer's own
 };
 
@@ -45,6 +45,9 @@ class Tokenizer {
   // Of conversations, JSON objects with "messages" as chat templates take them (tools/chat_template.py says
   // how they are rendered, and what of them is learnt). REQUIRES: options.chats.
   virtual std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const;
+  // Likewise as something to answer: behind them stands what the template puts in front of the assistant's
+  // turn. Without masks: nothing of it is learnt. REQUIRES: options.chats.
+  virtual std::vector<EncodedChat> encode_prompts(std::span<const std::string> chats) const;
 
   int64_t vocabulary() const { return vocabulary_; }  // ids are in [0, vocabulary)
   int32_t begin_id() const { return begin_id_; }      // the token in front of a document; -1: there is none

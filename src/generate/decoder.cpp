@@ -1,6 +1,9 @@
 #include "generate/decoder.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/max.h>
 
 #include <algorithm>
 #include <utility>
@@ -53,11 +56,15 @@ int64_t Decoder::page_bytes(const WholeModel& model) {
   return kPageTokens * layers::KeyCache::bytes_per_token(model.context, model.table.program, element_bytes);
 }
 
-at::Tensor Decoder::forward(std::span<const Piece> pieces, const Scheduler& scheduler) const {
+Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& scheduler) const {
   std::vector<layers::CachedPiece> cached;
-  std::vector<int64_t> ids, wanted;
+  std::vector<int64_t> ids, wanted, scored, targets;
   for (const Piece& piece : pieces) {
     const std::vector<int64_t>& tokens = scheduler.tokens(piece.text);
+    for (int64_t row = 0; row < piece.scored; ++row) {
+      scored.push_back(static_cast<int64_t>(ids.size()) + row);
+      targets.push_back(tokens[static_cast<size_t>(piece.begin + row + 1)]);
+    }
     ids.insert(ids.end(), tokens.begin() + piece.begin, tokens.begin() + piece.end);
     if (piece.says) wanted.push_back(static_cast<int64_t>(ids.size()) - 1);
     cached.push_back({.length = piece.end - piece.begin,
@@ -70,9 +77,33 @@ at::Tensor Decoder::forward(std::span<const Piece> pieces, const Scheduler& sche
   flow.layout = layers::cached_micro_batch_layout(cached, cache_, 1, device, model_.context.shape.window);
   flow.id_T = layers::row_values(ids, flow.layout, device);
   for (const auto& operation : operations_) operation->forward(flow, layers::Purpose::kEvaluate);
-  if (wanted.empty()) return at::empty({0, model_.context.shape.vocab}, at::kDouble);
-  const at::Tensor last_SH = flow.activation_SH.index_select(0, indices(wanted, device));
-  return layers::head_logits(model_.context, head_, last_SH).to(at::kDouble).cpu();
+  Passed passed{.logits_PV = at::empty({0, model_.context.shape.vocab}, at::kDouble), .scores = {}};
+  const auto rows = [&](const std::vector<int64_t>& of) {
+    return flow.activation_SH.index_select(0, indices(of, device));
+  };
+  if (!wanted.empty())
+    passed.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
+  if (!scored.empty()) passed.scores = scores_of(rows(scored), targets);
+  return passed;
+}
+
+// Logits of few rows at once.
+std::vector<Score> Decoder::scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const {
+  std::vector<Score> scores;
+  const int64_t rows = x_RH.size(0);
+  const int64_t chunk = layers::head_chunk_rows(model_.context, sizeof(double));
+  for (int64_t begin = 0; begin < rows; begin += chunk) {
+    const int64_t count = std::min(chunk, rows - begin);
+    const at::Tensor logits_CV = layers::head_logits(model_.context, head_, x_RH.narrow(0, begin, count));
+    const at::Tensor log_CV = at::log_softmax(logits_CV.to(at::kDouble), 1).cpu();
+    const auto [most_C, likeliest_C] = log_CV.max(1);
+    for (int64_t row = 0; row < count; ++row) {
+      const int64_t target = target_R[static_cast<size_t>(begin + row)];
+      scores.push_back({log_CV.const_data_ptr<double>()[row * log_CV.size(1) + target],
+                        likeliest_C.const_data_ptr<int64_t>()[row], most_C.const_data_ptr<double>()[row]});
+    }
+  }
+  return scores;
 }
 
 }  // namespace sluice::generate

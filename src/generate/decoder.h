@@ -24,19 +24,35 @@ struct WholeModel {
   at::TensorOptions like;  // device and type of what is computed
 };
 
+// What the model makes of a token that was given, of all that could stand there.
+struct Score {
+  double log_probability = 0;
+  int64_t likeliest = 0;
+  double likeliest_log_probability = 0;
+};
+
+// Of one pass.
+struct Passed {
+  // Logits behind the last token of each piece that says something, in their order: [pieces, vocabulary],
+  // double, in host memory.
+  at::Tensor logits_PV;
+  std::vector<Score> scores;  // of all scored rows, piece by piece
+};
+
 class Decoder {
  public:
   // With a cache of so many pages. The model must outlive it.
   Decoder(WholeModel model, int64_t pages);
 
-  // Logits behind the last token of each piece that says something, in their order: [pieces, vocabulary],
-  // double, in host memory. REQUIRES: pieces of `scheduler`, whose pages these are.
-  at::Tensor forward(std::span<const Piece> pieces, const Scheduler& scheduler) const;
+  // REQUIRES: pieces of `scheduler`, whose pages these are.
+  Passed forward(std::span<const Piece> pieces, const Scheduler& scheduler) const;
 
   // What a page takes.
   static int64_t page_bytes(const WholeModel& model);
 
  private:
+  std::vector<Score> scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const;
+
   WholeModel model_;
   layers::KeyCache cache_;
   std::vector<std::unique_ptr<layers::Operation>> operations_;  // all but the head

@@ -88,6 +88,13 @@ void expect_as_whole(const Model& model, const std::vector<int64_t>& prompt, con
   std::vector<int64_t> tokens = prompt;
   tokens.insert(tokens.end(), said.tokens.begin(), said.tokens.end());
   const at::Tensor logits = model.logits(tokens);
+  const at::Tensor log_probabilities = at::log_softmax(logits, 1);
+  for (size_t i = 0; i < said.prompt.size(); ++i) {
+    const at::Tensor row = log_probabilities[static_cast<int64_t>(i)];
+    EXPECT_NEAR(said.prompt[i].log_probability, row[prompt[i + 1]].item<double>(), 1e-11);
+    EXPECT_EQ(said.prompt[i].likeliest, row.argmax().item<int64_t>());
+    EXPECT_NEAR(said.prompt[i].likeliest_log_probability, row.max().item<double>(), 1e-11);
+  }
   for (size_t i = 0; i < said.tokens.size(); ++i) {
     const auto row = static_cast<int64_t>(prompt.size() + i) - 1;
     const at::Tensor own = logits[row].contiguous();
@@ -106,10 +113,9 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   // Ample; tight, so that texts are put off; small passes, which cut prompts.
   for (const Load& load : {Load{60, 64, 2048}, Load{8, 64, 2048}, Load{30, 3, 17}}) {
     const Decoder decoder(model.whole(), load.pages);
-    const GeneratorOptions options{
-        .scheduler = {.pages = load.pages, .most_texts = load.most_texts, .most_rows = load.most_rows},
-        .sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}};
-    Generator generator(decoder, options);
+    Generator generator(decoder,
+                        {.pages = load.pages, .most_texts = load.most_texts, .most_rows = load.most_rows});
+    Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}};
     struct Asked {
       std::vector<int64_t> prompt;
       int samples;
@@ -119,7 +125,9 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
     for (uint64_t number = 0; number < 6; ++number) {
       const std::vector<int64_t> prompt = random_tokens(rng, rng.between(1, 90));
       const int samples = number == 2 ? 3 : 1;
-      asked.push_back({prompt, samples, generator.add({prompt, rng.between(1, 50), samples}, number)});
+      manner.number = number;
+      const Request request{prompt, rng.between(1, 50), samples, /*scored=*/number % 2 == 0};
+      asked.push_back({prompt, samples, generator.add(request, manner)});
     }
     while (generator.step()) {
     }
@@ -130,8 +138,11 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
       for (int sample = 0; sample < asked[number].samples; ++sample) {
         SCOPED_TRACE(testing::Message()
                      << load.pages << " pages, prompt " << number << ", sample " << sample);
+        const bool scored = number % 2 == 0 && sample == 0;
+        EXPECT_EQ(generator.said(asked[number].first + sample).prompt.size(),
+                  scored ? asked[number].prompt.size() - 1 : 0);
         expect_as_whole(model, asked[number].prompt, generator.said(asked[number].first + sample),
-                        options.sampling, (uint64_t{number} << 24) + static_cast<uint64_t>(sample));
+                        manner.sampling, (uint64_t{number} << 24) + static_cast<uint64_t>(sample));
       }
     }
   }
@@ -168,25 +179,44 @@ INSTANTIATE_TEST_SUITE_P(
                            }}),
     [](const auto& info) { return info.param.name; });
 
-TEST(Generator, EndsWhereAnEndTokenComes) {
+Said all_said(const Decoder& decoder, const Manner& manner) {
+  Generator generator(decoder, {.pages = 10});
+  generator.add({{5, 6, 7}, 30}, manner);
+  while (generator.step()) {
+  }
+  EXPECT_EQ(generator.scheduler().free_pages(), 10);
+  return generator.said(0);
+}
+
+TEST(Generator, EndsWhereAnEndTokenComesOrItIsToldTo) {
   const Model model(small_shape());
   const Decoder decoder(model.whole(), 10);
-  GeneratorOptions options{.scheduler = {.pages = 10}};
-  Generator free(decoder, options);
-  free.add({{5, 6, 7}, 30}, 0);
-  while (free.step()) {
+  const Said free = all_said(decoder, {});
+  EXPECT_FALSE(free.ended);
+  ASSERT_EQ(free.tokens.size(), 30U);
+  const Said ended = all_said(decoder, {.end_tokens = {free.tokens[4]}});
+  EXPECT_TRUE(ended.ended);
+  EXPECT_LE(ended.tokens.size(), 4U);
+  const Said told = all_said(decoder, {.ends = [](const Said& said) { return said.tokens.size() == 3; }});
+  EXPECT_TRUE(told.ended);
+  EXPECT_EQ(told.tokens, std::vector(free.tokens.begin(), free.tokens.begin() + 3));
+}
+
+TEST(Generator, ATextThatIsDroppedGivesItsPagesBackAndLeavesTheOthersAlone) {
+  const Model model(small_shape());
+  const Decoder decoder(model.whole(), 10);
+  const Said alone = all_said(decoder, {});
+  Generator generator(decoder, {.pages = 10});
+  const int64_t dropped = generator.add({{1, 2, 3, 4}, 90}, {});
+  const int64_t kept = generator.add({{5, 6, 7}, 30}, {});
+  for (int i = 0; i < 5; ++i) generator.step();
+  generator.drop(dropped);
+  const int64_t waiting = generator.add({{9}, 5}, {});
+  generator.drop(waiting);
+  while (generator.step()) {
   }
-  const Said& said = free.said(0);
-  EXPECT_FALSE(said.ended);
-  ASSERT_EQ(said.tokens.size(), 30U);
-  options.end_tokens = {said.tokens[4]};
-  Generator ending(decoder, options);
-  ending.add({{5, 6, 7}, 30}, 0);
-  while (ending.step()) {
-  }
-  EXPECT_TRUE(ending.said(0).ended);
-  EXPECT_LE(ending.said(0).tokens.size(), 4U);
-  EXPECT_EQ(ending.scheduler().free_pages(), 10);
+  EXPECT_EQ(generator.said(kept).tokens, alone.tokens);
+  EXPECT_EQ(generator.scheduler().free_pages(), 10);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "generate/decoder.h"
@@ -11,46 +13,56 @@
 
 namespace sluice::generate {
 
-struct GeneratorOptions {
-  SchedulerOptions scheduler;
-  Sampling sampling;
-  std::vector<int64_t> end_tokens;  // that end a text
-};
-
 // What was said behind a prompt.
 struct Said {
   std::vector<int64_t> tokens;            // an end token left out
   std::vector<double> log_probabilities;  // of these
-  bool ended = false;                     // by an end token
+  std::vector<Score> prompt;  // of the prompt's tokens from the second on, where that was asked for
+  bool ended = false;         // by itself, not for want of tokens that may be said
+};
+
+// How the texts of a request are said.
+struct Manner {
+  Sampling sampling;
+  uint64_t number = 0;              // tells its draws from those of other requests of this seed
+  std::vector<int64_t> end_tokens;  // that end a text
+  // Whether what was said so far ends it, of each token; may be empty.
+  std::function<bool(const Said& said)> ends = {};
 };
 
 class Generator {
  public:
-  // The decoder's cache has options.scheduler.pages.
-  Generator(const Decoder& decoder, const GeneratorOptions& options);
+  // The decoder's cache has options.pages.
+  Generator(const Decoder& decoder, const SchedulerOptions& options)
+      : decoder_(decoder), scheduler_(options) {}
 
-  // The first of the request's texts. `number` tells its draws from those of other requests of this seed.
-  // InputError as Scheduler::add.
-  int64_t add(const Request& request, uint64_t number);
+  // The first of the request's texts; its other samples follow. InputError as Scheduler::add.
+  int64_t add(const Request& request, const Manner& manner);
 
   // One pass through the model. False: all texts have ended.
   bool step();
 
-  const Said& said(int64_t text) const { return said_[static_cast<size_t>(text)]; }
+  const Said& said(int64_t text) const { return texts_.at(text).said; }
+  bool finished(int64_t text) const { return scheduler_.finished(text); }
+  // Ends a text where it is, and forgets it.
+  void drop(int64_t text);
+
   const Scheduler& scheduler() const { return scheduler_; }
   int64_t spoken() const { return spoken_; }  // tokens of all texts
-  int64_t ended() const { return ended_; }    // texts
   int64_t passes() const { return passes_; }
 
  private:
+  struct Text {
+    Manner manner;
+    uint64_t stream = 0;  // of draws
+    Said said;
+  };
   void hear(int64_t text, std::span<const double> logits);
 
   const Decoder& decoder_;
-  GeneratorOptions options_;
   Scheduler scheduler_;
-  std::vector<Said> said_;         // by text
-  std::vector<uint64_t> streams_;  // of draws
-  int64_t spoken_ = 0, ended_ = 0, passes_ = 0;
+  std::unordered_map<int64_t, Text> texts_;
+  int64_t spoken_ = 0, passes_ = 0;
 };
 
 }  // namespace sluice::generate

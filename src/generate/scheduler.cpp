@@ -14,21 +14,27 @@ int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTok
 
 Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pages) {}
 
-int64_t Scheduler::add(const Request& request) {
+void require_room(const Request& request, int64_t pages) {
   const auto given = static_cast<int64_t>(request.prompt.size());
-  SLUICE_ASSERT(given > 0 && request.most_tokens > 0, "a request without tokens");
+  SLUICE_ASSERT(given > 0 && request.most_tokens > 0 && request.samples > 0, "a request without tokens");
   // The last token said is never looked at again.
+  const int64_t needed = pages_for(given + request.most_tokens - 1);
+  if (needed <= pages) return;
+  throw base::InputError(base::text(
+      "a prompt of ", given, " tokens and ", request.most_tokens, " to be said need ", needed * kPageTokens,
+      " tokens of cache, but it holds ", pages * kPageTokens, ": say less, or give the cache more memory"));
+}
+
+int64_t Scheduler::add(const Request& request) {
+  require_room(request, pool_.size());
+  const auto given = static_cast<int64_t>(request.prompt.size());
   const int64_t most = given + request.most_tokens;
-  if (pages_for(most - 1) > pool_.size()) {
-    throw base::InputError(base::text("a prompt of ", given, " tokens and ", request.most_tokens,
-                                      " to be said need ", pages_for(most - 1) * kPageTokens,
-                                      " tokens of cache, but it holds ", pool_.size() * kPageTokens,
-                                      ": say less, or give the cache more memory"));
-  }
   const int64_t first = texts();
   for (int sample = 0; sample < request.samples; ++sample) {
-    waiting_.push_back(texts());
-    texts_.push_back({.tokens = request.prompt, .given = given, .most = most, .first = first});
+    const bool scored = request.scored && sample == 0;
+    waiting_.push_back(next_text_);
+    texts_[next_text_++] = {
+        .tokens = request.prompt, .given = given, .most = most, .first = first, .scored = scored};
   }
   return first;
 }
@@ -44,8 +50,9 @@ bool Scheduler::hold(Text& text, int64_t tokens) {
 // Whole pages of what both were given, but for the last token: what the model makes of that must be known
 // anew.
 void Scheduler::share_prompt(Text& text) {
-  const Text& first = at(text.first);
-  if (&first == &text || first.state != State::kRunning) return;
+  const auto found = texts_.find(text.first);
+  if (found == texts_.end() || &found->second == &text || found->second.state != State::kRunning) return;
+  const Text& first = found->second;
   const int64_t whole = std::min(first.cached, text.given - 1) / kPageTokens;
   for (int64_t page = 0; page < whole; ++page) {
     text.pages.push_back(first.pages[static_cast<size_t>(page)]);
@@ -66,7 +73,8 @@ Piece Scheduler::piece_of(int64_t index, int64_t end) {
               .begin = text.cached,
               .end = end,
               .says = end == static_cast<int64_t>(text.tokens.size()),
-              .pages = text.pages};
+              .pages = text.pages,
+              .scored = text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0};
   text.cached = end;
   return piece;
 }
@@ -135,6 +143,15 @@ void Scheduler::said(int64_t index, int64_t token, bool ends) {
   give_back(text);
   text.state = State::kFinished;
   std::erase(running_, index);
+}
+
+void Scheduler::drop(int64_t index) {
+  Text& text = at(index);
+  if (text.state == State::kFinished) return;
+  give_back(text);
+  text.state = State::kFinished;
+  std::erase(running_, index);
+  std::erase(waiting_, index);
 }
 
 }  // namespace sluice::generate

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <unordered_map>
 #include <vector>
 
 #include "generate/pages.h"
@@ -25,7 +26,12 @@ struct Request {
   std::vector<int64_t> prompt;  // token ids
   int64_t most_tokens = 0;      // that may be said
   int samples = 1;              // texts that begin with the prompt
+  bool scored = false;          // the first wants to know what the model makes of the prompt itself
 };
+
+// InputError when a cache of so many pages could not hold one of its texts alone. REQUIRES: a prompt of at
+// least one token, at least one token to say.
+void require_room(const Request& request, int64_t pages);
 
 // The next tokens of one text, [begin, end). Its keys and values from token 0 on lie in `pages`.
 struct Piece {
@@ -34,6 +40,8 @@ struct Piece {
   int64_t end = 0;
   bool says = false;  // they end with the last one there is: what the model makes of it is the next
   std::vector<int64_t> pages;
+  // Rows from `begin` on whose next token was given, and is to be scored.
+  int64_t scored = 0;
 };
 
 class Scheduler {
@@ -48,12 +56,17 @@ class Scheduler {
   // told before the next call.
   std::vector<Piece> next();
   void said(int64_t text, int64_t token, bool ends);
+  // Ends a text here. REQUIRES: between passes.
+  void drop(int64_t text);
+  // That it was there at all. REQUIRES: finished.
+  void forget(int64_t text) { texts_.erase(text); }
 
   const std::vector<int64_t>& tokens(int64_t text) const { return at(text).tokens; }
   int64_t given(int64_t text) const { return at(text).given; }
   bool finished(int64_t text) const { return at(text).state == State::kFinished; }
-  int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
+  int64_t texts() const { return next_text_; }  // that were ever asked for
   int64_t under_way() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t free_pages() const { return pool_.free(); }
   int64_t evictions() const { return evictions_; }
 
@@ -66,11 +79,12 @@ class Scheduler {
     int64_t first = 0;   // the request's first text, whose prompt's pages the others may share
     int64_t cached = 0;  // tokens whose keys and values are there
     std::vector<int64_t> pages;
+    bool scored = false;
     State state = State::kWaiting;
   };
 
-  const Text& at(int64_t text) const { return texts_[static_cast<size_t>(text)]; }
-  Text& at(int64_t text) { return texts_[static_cast<size_t>(text)]; }
+  const Text& at(int64_t text) const { return texts_.at(text); }
+  Text& at(int64_t text) { return texts_.at(text); }
   // Whether the text has pages for so many tokens now; takes them where there are enough.
   bool hold(Text& text, int64_t tokens);
   void share_prompt(Text& text);
@@ -80,7 +94,8 @@ class Scheduler {
 
   SchedulerOptions options_;
   PagePool pool_;
-  std::vector<Text> texts_;
+  std::unordered_map<int64_t, Text> texts_;
+  int64_t next_text_ = 0;
   std::deque<int64_t> waiting_;
   std::vector<int64_t> running_;  // the oldest first
   int64_t evictions_ = 0;

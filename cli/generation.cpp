@@ -1,0 +1,65 @@
+#include "cli/generation.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/environment.h"
+#include "corpus/load_tokenizer.h"
+
+namespace sluice::cli {
+namespace {
+
+using base::text;
+
+// Where the model's own files lie.
+storage::Location folder_of(const train::ModelSource& model) {
+  return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
+}
+
+std::filesystem::path find_tokenizer(const std::filesystem::path& told, const train::ModelSource& model) {
+  if (!told.empty()) return told;
+  const storage::Location folder = folder_of(model);
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (folder.is_path() && (folder / name).is_file()) return (folder / name).path();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& told,
+                                                const train::ModelSource& model, Needed needed) {
+  const std::filesystem::path path = find_tokenizer(told, model);
+  if (path.empty()) {
+    if (needed == Needed::kNo) return nullptr;
+    throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));
+  }
+  if (needed != Needed::kForChats) return corpus::load_tokenizer(path, {.tools = python_tools()});
+  constexpr int kCallers = 4;  // requests that are read and written at the same time
+  try {
+    return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools(), .chats = true});
+  } catch (const base::InputError& error) {
+    base::log_warning(text("chat completions are refused: ", error.what()));
+    return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools()});
+  }
+}
+
+std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer) {
+  std::vector<int64_t> tokens;
+  if (tokenizer != nullptr && tokenizer->end_id() >= 0) tokens.push_back(tokenizer->end_id());
+  const storage::Location folder = folder_of(model);
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (!folder.is_path() || !(folder / name).is_file()) continue;
+    const base::Json config = base::read_json((folder / name).path());
+    if (!config.is_object() || !config.contains("eos_token_id")) continue;
+    const base::Json& ends = config.at("eos_token_id");
+    for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {
+      if (end.is_number_integer()) tokens.push_back(end.get<int64_t>());
+    }
+    break;
+  }
+  return tokens;
+}
+
+}  // namespace sluice::cli

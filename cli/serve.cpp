@@ -1,0 +1,138 @@
+// sluice serve: an endpoint that speaks OpenAI's language.
+#include <arpa/inet.h>
+
+#include <csignal>
+#include <iostream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/environment.h"
+#include "cli/generation.h"
+#include "cli/model_options.h"
+#include "cli/number.h"
+#include "serve/server.h"
+#include "train/evaluator.h"
+
+namespace sluice::cli {
+
+using base::text;
+
+namespace {
+
+struct Options : ModelOptions {
+  std::filesystem::path tokenizer;
+  serve::ServerOptions server{.context_length = 4096};
+  double cache_gib = 4;
+  int64_t most_texts = 64;
+  int64_t most_waiting = 256;
+};
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+// Ends `server` at SIGTERM or SIGINT, which main() has blocked in all threads.
+class StopAtSignal {
+ public:
+  explicit StopAtSignal(serve::Server& server)
+      : thread_([this, &server] {
+          int signal = 0;
+          sigwait(&signals_, &signal);
+          if (!done_) base::log_info("told to stop: texts under way end here");
+          server.stop();
+        }) {}
+  ~StopAtSignal() {
+    done_ = true;
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+  static sigset_t stopping() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    return signals;
+  }
+
+ private:
+  sigset_t signals_ = stopping();
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+void run(Options options) {
+  const transport::Environment told = environment();
+  if (const auto key = told.find("SLUICE_API_KEY"); key != told.end()) options.server.key = key->second;
+  if (options.server.key.empty() && !is_loopback(options.server.host)) {
+    throw base::InputError(
+        text("--host ", options.server.host,
+             " lets other machines in, and nobody is asked for a key: set SLUICE_API_KEY, or serve "
+             "127.0.0.1"));
+  }
+  const sigset_t stopping = StopAtSignal::stopping();
+  pthread_sigmask(SIG_BLOCK, &stopping, nullptr);
+  train::ModelSource model = train::open_model(locate(options.model));
+  const std::unique_ptr<corpus::Tokenizer> tokenizer =
+      tokenizer_of(options.tokenizer, model, Needed::kForChats);
+  train::EvaluatorOptions evaluation = evaluation_of(options, model);
+  evaluation.context_length = options.server.context_length;
+  train::Evaluator evaluator(model, evaluation);
+  const generate::WholeModel whole = evaluator.whole();
+  const int64_t page_bytes = generate::Decoder::page_bytes(whole);
+  const int64_t wanted = (options.server.context_length / generate::kPageTokens + 1) * options.most_texts;
+  const int64_t pages =
+      std::min(wanted, static_cast<int64_t>(options.cache_gib * (int64_t{1} << 30)) / page_bytes);
+  const generate::Decoder decoder(whole, pages);
+  serve::Engine engine(decoder, {.scheduler = {.pages = pages, .most_texts = options.most_texts},
+                                 .most_waiting = options.most_waiting});
+  options.server.context_length = std::min(options.server.context_length, pages * generate::kPageTokens);
+  options.server.vocabulary = model.shape().vocab;
+  options.server.end_tokens = end_tokens_of(model, tokenizer.get());
+  if (options.server.model.empty()) options.server.model = options.model;
+  serve::Server server(engine, *tokenizer, options.server);
+  const StopAtSignal stop(server);
+  base::log_info(text("serving ", model.name(), " at http://", options.server.host, ":", server.port(),
+                      "/v1; ", base::human_bytes(static_cast<double>(pages * page_bytes)), " of cache hold ",
+                      base::human_count(pages * generate::kPageTokens, "token", "tokens"),
+                      options.server.key.empty() ? "; nobody is asked for a key" : ""));
+  server.run();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("serve", "Answer completions and chats over HTTP, as OpenAI's API does");
+  auto options = std::make_shared<Options>();
+  add_model_option(*command, *options);
+  command->add_option("--host", options->server.host, "Address to listen at")->capture_default_str();
+  command->add_option("--port", options->server.port, "Port to listen at; 0: any")
+      ->check(within(0, 65535))
+      ->capture_default_str();
+  command->add_option("--name", options->server.model, "What the model is called (default: --model)");
+  command
+      ->add_option("--context-length", options->server.context_length,
+                   "Most tokens of a prompt and its answer")
+      ->check(within(int64_t{2}, int64_t{1} << 30))
+      ->capture_default_str();
+  command->add_option("--cache-gib", options->cache_gib, "Most memory for keys and values, GiB")
+      ->check(within(1e-6, 1e6))
+      ->capture_default_str();
+  command->add_option("--texts", options->most_texts, "Most texts under way at once")
+      ->check(within(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--waiting", options->most_waiting,
+                   "Most texts that may wait; more are refused with status 503")
+      ->check(within(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--tokenizer", options->tokenizer, "Tokenizer, file or folder (default: the model's)");
+  add_computing_options(*command, *options);
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,154 @@
+#include "serve/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+
+namespace sluice::serve {
+
+Conversation::Conversation(generate::Request request, generate::Manner manner)
+    : request_(std::move(request)),
+      manner_(std::move(manner)),
+      texts_(static_cast<size_t>(request_.samples)) {}
+
+int64_t Conversation::wait(int64_t seen) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return version_ > seen || !fault_.empty() || all_ended(); });
+  if (!fault_.empty()) throw base::RunError(fault_);
+  shown_ = texts_;
+  return version_;
+}
+
+bool Conversation::finished() const { return std::ranges::all_of(shown_, &Text::finished); }
+bool Conversation::all_ended() const { return std::ranges::all_of(texts_, &Text::finished); }
+
+void Conversation::show(int sample, const generate::Said& said, bool finished) {
+  const std::lock_guard lock(mutex_);
+  Text& text = texts_[static_cast<size_t>(sample)];
+  if (!finished && said.tokens.size() == text.said.tokens.size()) return;
+  text = {said, finished};
+  ++version_;
+  changed_.notify_all();
+}
+
+void Conversation::fail(const std::string& fault) {
+  const std::lock_guard lock(mutex_);
+  fault_ = fault;
+  changed_.notify_all();
+}
+
+Engine::Engine(const generate::Decoder& decoder, const EngineOptions& options)
+    : options_(options), generator_(decoder, options.scheduler), thread_([this] { run(); }) {}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  asked_.notify_all();
+  thread_.join();
+  fail("the server was stopped");
+}
+
+std::shared_ptr<Conversation> Engine::ask(generate::Request request, generate::Manner manner) {
+  generate::validate(manner.sampling);
+  generate::require_room(request, options_.scheduler.pages);
+  auto conversation = std::make_shared<Conversation>(std::move(request), std::move(manner));
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || static_cast<int64_t>(new_.size()) + figures_.waiting >= options_.most_waiting) {
+      ++figures_.refused;
+      return nullptr;
+    }
+    ++figures_.conversations;
+    figures_.prompt_tokens += static_cast<int64_t>(conversation->request().prompt.size());
+    new_.push_back(conversation);
+  }
+  asked_.notify_one();
+  return conversation;
+}
+
+EngineFigures Engine::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+void Engine::run() {
+  try {
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        asked_.wait(lock, [this] { return stopping_ || !new_.empty() || !open_.empty(); });
+        if (stopping_) return;
+      }
+      take_new();
+      drop_left();
+      generator_.step();
+      publish();
+    }
+  } catch (const std::exception& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    fail(error.what());
+  }
+}
+
+void Engine::take_new() {
+  const std::lock_guard lock(mutex_);
+  for (; !new_.empty(); new_.pop_front()) {
+    const Conversation& conversation = *new_.front();
+    const int64_t first = generator_.add(conversation.request(), conversation.manner());
+    open_.push_back({std::move(new_.front()), first});
+  }
+}
+
+void Engine::drop_left() {
+  const auto left = std::erase_if(open_, [this](const Open& open) {
+    const auto& [conversation, first] = open;
+    if (!conversation->left()) return false;
+    for (int sample = 0; sample < conversation->request().samples; ++sample) {
+      if (!conversation->ended(sample)) generator_.drop(first + sample);
+    }
+    return true;
+  });
+  const std::lock_guard lock(mutex_);
+  figures_.left += static_cast<int64_t>(left);
+}
+
+void Engine::publish() {
+  for (const auto& [conversation, first] : open_) {
+    for (int sample = 0; sample < conversation->request().samples; ++sample) {
+      if (conversation->ended(sample)) continue;
+      const bool finished = generator_.finished(first + sample);
+      conversation->show(sample, generator_.said(first + sample), finished);
+      if (finished) generator_.drop(first + sample);
+    }
+  }
+  std::erase_if(open_, [](const Open& open) { return open.conversation->all_ended(); });
+  const generate::Scheduler& scheduler = generator_.scheduler();
+  const std::lock_guard lock(mutex_);
+  figures_.spoken_tokens = generator_.spoken();
+  figures_.passes = generator_.passes();
+  figures_.evictions = scheduler.evictions();
+  figures_.under_way = scheduler.under_way();
+  figures_.waiting = scheduler.waiting();
+  figures_.free_pages = scheduler.free_pages();
+  figures_.pages = options_.scheduler.pages;
+}
+
+void Engine::fail(const std::string& fault) {
+  std::deque<std::shared_ptr<Conversation>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all.swap(new_);
+  }
+  for (const Open& open : open_) all.push_back(open.conversation);
+  open_.clear();
+  for (const auto& conversation : all) conversation->fail(fault);
+}
+
+}  // namespace sluice::serve

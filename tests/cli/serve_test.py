@@ -1,0 +1,272 @@
+"""sluice serve: OpenAI's endpoints on a small model, asked by many at once, wrongly, and by some who leave."""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import unittest
+
+from chat_corpora_test import PLAIN, TOOLS, WRITER
+from commands import SLUICE, CommandTest
+
+VOCABULARY = 258
+CONFIG = """
+[model]
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn_hidden = 48
+vocab = {vocabulary}
+[data]
+train = [["{folder}/corpus/corpus", 1.0]]
+context_length = 128
+tokens_per_step = 512
+[train]
+steps = 2
+threads = 1
+dtype = "float64"
+[parallel]
+strategies = ["<1,1,1>"]
+calibration = "analytic"
+[memory]
+device_gib = 1.0
+margin_gib = 0.1
+[checkpoint]
+every = 2
+[log]
+dir = "{folder}/run"
+tensorboard = false
+"""
+
+
+class Server:
+    """A server on a port of its own, until close()."""
+
+    def __init__(self, *arguments, **environment):
+        self.process = subprocess.Popen(
+            [SLUICE, "serve", "--port", "0", "--threads", "1", "--dtype", "float64", *map(str, arguments)],
+            stderr=subprocess.PIPE, text=True, env=os.environ | environment)
+        self.log = ""
+        for line in self.process.stderr:
+            self.log += line
+            if found := re.search(r"serving .* at http://127\.0\.0\.1:(\d+)/v1", line):
+                self.port = int(found.group(1))
+                return
+        raise AssertionError(f"the server did not start: {self.log}")
+
+    def call(self, method, path, body=None, headers=(), timeout=60):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        data = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
+        connection.request(method, path, data, dict(headers))
+        response = connection.getresponse()
+        content = response.read().decode()
+        connection.close()
+        return response.status, content
+
+    def ask(self, path, **body):
+        status, content = self.call("POST", f"/v1/{path}", body)
+        assert status == 200, content
+        return json.loads(content)
+
+    def metric(self, name):
+        _, content = self.call("GET", "/metrics")
+        return int(re.search(rf"^{name} (\d+)$", content, re.MULTILINE).group(1))
+
+    def close(self):
+        self.process.send_signal(signal.SIGTERM)
+        _, rest = self.process.communicate(timeout=60)
+        self.log += rest
+        return self.process.returncode
+
+
+def events(content):
+    return [line[len("data: "):] for line in content.split("\n\n") if line]
+
+
+class Serve(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        tokenizer = cls.folder / "tokenizer"
+        tokenizer.mkdir()
+        subprocess.run([TOOLS, "-c", WRITER, tokenizer / "tokenizer.json"], check=True)
+        (tokenizer / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": PLAIN}))
+        text = cls.folder / "text"
+        text.mkdir()
+        source = pathlib.Path(json.__file__).parent
+        for path in source.glob("*.py"):
+            (text / path.name).write_bytes(path.read_bytes())
+        cls.done("corpus", "build", text, "--out", cls.folder / "corpus", "--delimiter", "\\n\\n\\n", "--tokenizer", tokenizer)
+        config = cls.folder / "run.toml"
+        config.write_text(CONFIG.format(folder=cls.folder, vocabulary=VOCABULARY))
+        cls.done("train", "--config", config)
+        cls.model = ("--model", cls.folder / "run", "--tokenizer", tokenizer)
+        cls.server = Server(*cls.model, "--name", "small", "--texts", 8, "--waiting", 40, "--context-length", 256)
+        cls.addClassCleanup(cls.server.close)
+
+    def generated(self, prompt, *arguments):
+        return json.loads(self.done("generate", *self.model, "--prompt", prompt, "--dtype", "float64", "--threads", 1, "--json",
+                                    *arguments))
+
+    def test_a_completion_is_what_generate_says(self):
+        said = self.generated("def main():", "--tokens", 20)
+        answer = self.server.ask("completions", prompt="def main():", max_tokens=20, temperature=0, logprobs=1)
+        choice = answer["choices"][0]
+        self.assertEqual(choice["text"], said["text"])
+        self.assertEqual(choice["finish_reason"], said["ended"])
+        for ours, theirs in zip(choice["logprobs"]["token_logprobs"], said["logprobs"], strict=True):
+            self.assertAlmostEqual(ours, theirs, delta=1e-11)
+        self.assertEqual((answer["object"], answer["model"]), ("text_completion", "small"))
+        self.assertEqual(answer["usage"], {"prompt_tokens": 11, "completion_tokens": 20, "total_tokens": 31})
+
+    def test_prompts_samples_and_seeds(self):
+        wanted = {"max_tokens": 12, "temperature": 0.9, "seed": 5, "n": 2}
+        answer = self.server.ask("completions", prompt=["one", [100, 101, 102]], **wanted)
+        self.assertEqual([choice["index"] for choice in answer["choices"]], [0, 1, 2, 3])
+        again = self.server.ask("completions", prompt=["one", [100, 101, 102]], **wanted)
+        self.assertEqual(answer["choices"], again["choices"])
+        self.assertNotEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
+
+    def test_a_stream_is_the_same_text_in_pieces(self):
+        body = {"prompt": "import", "max_tokens": 30, "temperature": 0.8, "seed": 1, "n": 2}
+        whole = self.server.ask("completions", **body)
+        _, content = self.server.call("POST", "/v1/completions", body | {"stream": True})
+        *chunks, last = events(content)
+        self.assertEqual(last, "[DONE]")
+        texts, reasons = ["", ""], [None, None]
+        for chunk in map(json.loads, chunks):
+            choice = chunk["choices"][0]
+            texts[choice["index"]] += choice["text"]
+            reasons[choice["index"]] = choice["finish_reason"]
+        self.assertEqual(texts, [choice["text"] for choice in whole["choices"]])
+        self.assertEqual(reasons, [choice["finish_reason"] for choice in whole["choices"]])
+
+    def test_stops_are_left_out(self):
+        free = self.server.ask("completions", prompt="x", max_tokens=40, temperature=0.9, seed=2)["choices"][0]["text"]
+        stop = free[10:13]
+        for stream in (False, True):
+            body = {"prompt": "x", "max_tokens": 40, "temperature": 0.9, "seed": 2, "stop": ["never said", stop], "stream": stream}
+            _, content = self.server.call("POST", "/v1/completions", body)
+            if stream:
+                text = "".join(json.loads(event)["choices"][0]["text"] for event in events(content)[:-1])
+            else:
+                text = json.loads(content)["choices"][0]["text"]
+                self.assertEqual(json.loads(content)["choices"][0]["finish_reason"], "stop")
+            self.assertEqual(text, free[:free.index(stop)])
+
+    def test_a_prompt_that_is_echoed_is_scored_as_eval_does(self):
+        """What lm-evaluation-harness asks of local-completions."""
+        text = (self.folder / "text" / "decoder.py").read_text()[:90]
+        (self.folder / "echo.txt").write_text(text)
+        self.done("corpus", "build", self.folder / "echo.txt", "--out", self.folder / "echo", "--tokenizer",
+                  self.folder / "tokenizer")
+        losses = self.folder / "losses.jsonl"
+        self.done("eval", "--model", self.folder / "run", "--corpus", self.folder / "echo/corpus", "--losses", losses,
+                  "--threads", 1, "--dtype", "float64")
+        ids = struct.unpack("<%dH" % (len((self.folder / "echo/corpus.bin").read_bytes()) // 2),
+                            (self.folder / "echo/corpus.bin").read_bytes())
+        answer = self.server.ask("completions", prompt=list(ids), max_tokens=1, temperature=0, logprobs=1, echo=True)
+        logprobs = answer["choices"][0]["logprobs"]
+        self.assertEqual(len(logprobs["token_logprobs"]), len(ids) + 1)
+        self.assertIsNone(logprobs["token_logprobs"][0])
+        self.assertAlmostEqual(-sum(logprobs["token_logprobs"][1:-1]), json.loads(losses.read_text())["loss_sum"], delta=1e-9)
+        for score, top in zip(logprobs["token_logprobs"][1:], logprobs["top_logprobs"][1:], strict=True):
+            self.assertLessEqual(score, max(top.values()) + 1e-12)
+
+    def test_chats_go_through_the_template(self):
+        messages = [{"role": "user", "content": "Hi"}]
+        answer = self.server.ask("chat/completions", messages=messages, max_tokens=10, temperature=0, logprobs=True)
+        prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        same = self.server.ask("completions", prompt=prompt, max_tokens=10, temperature=0)
+        message = answer["choices"][0]["message"]
+        self.assertEqual((message["role"], message["content"]), ("assistant", same["choices"][0]["text"]))
+        self.assertEqual(len(answer["choices"][0]["logprobs"]["content"]), answer["usage"]["completion_tokens"])
+        _, content = self.server.call("POST", "/v1/chat/completions", {
+            "messages": messages, "max_completion_tokens": 10, "temperature": 0, "stream": True})
+        deltas = [json.loads(event)["choices"][0]["delta"] for event in events(content)[:-1]]
+        self.assertEqual(deltas[0]["role"], "assistant")
+        self.assertEqual("".join(delta.get("content", "") for delta in deltas), message["content"])
+
+    def test_many_at_once_each_get_what_they_would_alone(self):
+        def ask(number):
+            return self.server.ask("completions", prompt="n" * (1 + number % 50), max_tokens=5 + number % 20, temperature=0.9,
+                                   seed=number)["choices"][0]["text"]
+        alone = [ask(number) for number in range(12)]
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            self.assertEqual(list(pool.map(ask, range(12))), alone)
+
+    def test_who_asks_wrongly_is_told_what(self):
+        def refusal(body, path="completions", status=400):
+            got, content = self.server.call("POST", f"/v1/{path}", body)
+            self.assertEqual(got, status, content)
+            return json.loads(content)["error"]["message"]
+        self.assertIn("no JSON object", refusal("{"))
+        self.assertIn("prompt is missing", refusal({}))
+        self.assertIn("'temperature'", refusal({"prompt": "a", "temperature": "hot"}))
+        self.assertIn("temperature", refusal({"prompt": "a", "temperature": -1}))
+        self.assertIn("top_p", refusal({"prompt": "a", "top_p": 0}))
+        self.assertIn(f"ids from 0 to {VOCABULARY - 1}", refusal({"prompt": [VOCABULARY]}))
+        self.assertIn("has no token", refusal({"prompt": [[]]}))
+        self.assertIn("together more than the 256", refusal({"prompt": "a" * 200, "max_tokens": 100}))
+        self.assertIn("frequency_penalty is 0.5", refusal({"prompt": "a", "frequency_penalty": 0.5}))
+        self.assertIn("messages are missing", refusal({}, "chat/completions"))
+        self.assertIn("unknown role 'king'", refusal({"messages": [{"role": "king", "content": ""}]}, "chat/completions"))
+        self.assertIn("a stream", refusal({"prompt": "a", "stream": True, "logprobs": 1}))
+        for method, path, status in (("GET", "/v1/nothing", 404), ("GET", "/v1/completions", 404)):
+            got, content = self.server.call(method, path)
+            self.assertEqual((got, json.loads(content)["error"]["type"]), (status, "invalid_request_error"))
+        self.assertEqual(self.server.call("GET", "/health"), (200, '{"status":"ok"}'))
+
+    def test_who_leaves_makes_room(self):
+        before = self.server.metric("sluice_requests_left_total")
+        for _ in range(3):
+            body = json.dumps({"prompt": "x", "max_tokens": 250, "stream": True, "temperature": 0.9})
+            with socket.create_connection(("127.0.0.1", self.server.port)) as asker:
+                asker.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                asker.recv(200)
+        self.server.ask("completions", prompt="y", max_tokens=200, temperature=0.9, seed=1)
+        self.server.ask("completions", prompt="y", max_tokens=200, temperature=0.9, seed=1)
+        self.assertGreaterEqual(self.server.metric("sluice_requests_left_total") + self.server.metric("sluice_texts_under_way"),
+                                before)
+        self.assertEqual(self.server.metric("sluice_texts_waiting"), 0)
+
+    def test_a_key_is_asked_for_and_too_many_are_refused(self):
+        server = Server(*self.model, "--texts", 1, "--waiting", 1, "--context-length", 512, SLUICE_API_KEY="secret")
+        try:
+            status, content = server.call("GET", "/v1/models")
+            self.assertEqual(status, 401)
+            self.assertIn("the key is wrong or missing", content)
+            key = {"Authorization": "Bearer secret"}
+            self.assertEqual(json.loads(server.call("GET", "/v1/models", headers=key)[1])["data"][0]["id"],
+                             str(self.folder / "run"))
+
+            def ask(number):
+                return server.call("POST", "/v1/completions", {"prompt": "x", "max_tokens": 300, "temperature": 1.0, "seed": number},
+                                   headers=key)[0]
+            with concurrent.futures.ThreadPoolExecutor(12) as pool:
+                statuses = list(pool.map(ask, range(12)))
+            self.assertEqual(set(statuses), {200, 503})
+        finally:
+            self.assertEqual(server.close(), 0)
+        self.assertIn("told to stop", server.log)
+
+    def test_other_machines_are_not_let_in_without_a_key(self):
+        done = subprocess.run([SLUICE, "serve", *map(str, self.model), "--host", "0.0.0.0", "--port", "0"], capture_output=True,
+                              text=True, timeout=60, env={k: v for k, v in os.environ.items() if k != "SLUICE_API_KEY"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("set SLUICE_API_KEY", done.stderr)
+        taken = subprocess.run([SLUICE, "serve", *map(str, self.model), "--port", str(self.server.port)], capture_output=True,
+                               text=True, timeout=60)
+        self.assertEqual(taken.returncode, 2)
+        self.assertIn("another program does", taken.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
