@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help bootstrap test-bootstrap configure build everything tested test check sanitize train trial soak fuzz \
         processors parity integrations wheel bench bench-balance gpu-kit wheel-elsewhere dockerfile pictures paper long-context rivals \
-        bench-transformers bench-generate bench-fidelity bench-saving format tidy clean
+        bench-transformers bench-experts bench-generate bench-fidelity bench-saving format tidy clean
 
 JOBS ?= $(shell nproc)
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -143,6 +143,11 @@ bench-saving: build ## How long saving holds training up, beside torch.distribut
 bench-generate: build ## Tokens said a second beside transformers' generate, on a quiet machine (5 minutes)
 	tools/bootstrap --parity
 	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/generation.py --sluice $(SLUICE) --out bench/results/generation.json
+
+bench-experts: build ## Training a mixture of experts beside plain transformers loops, on a quiet machine (10 minutes)
+	tools/bootstrap --parity
+	HF_HUB_OFFLINE=1 $(DEPS)/parity/bin/python -B bench/transformers_throughput.py --sluice $(SLUICE) --only experts \
+	  --out bench/results/experts.json
 
 bench-transformers: build ## Throughput beside plain transformers loops, on a quiet machine (10 minutes)
 	tools/bootstrap --parity

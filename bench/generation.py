@@ -61,8 +61,9 @@ def say_sluice(args, folder, prompts):
         raise SystemExit(done.stderr)
     said = [json.loads(line)["ids"] for line in (scratch / "said.jsonl").read_text().splitlines()]
     # From the first pass to the last, as the loops below are timed.
-    minutes, seconds = re.search(r"done in (?:(\d+) min )?([\d.]+) s", done.stderr).groups()
-    return said, 60 * int(minutes or 0) + float(seconds)
+    taken = re.search(r"generating: done in (.*)", done.stderr).group(1)
+    units = {"min": 60, "s": 1, "ms": 1e-3}
+    return said, sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+) (min|ms|s)\b", taken))
 
 
 def say_padded(args, folder, prompts):
@@ -97,7 +98,7 @@ def same_share(ours, theirs):
 
 
 def compare(args, name, folder):
-    config = reference.model_config(**SHAPE, positions=LONGEST, **MODELS[name])
+    config = reference.model_config(**SHAPE, positions=LONGEST, **MODELS[name], eos_token_id=None)
     reference.random_model(config, seed=1, scale=4).save_pretrained(folder)
     write_tokenizer(folder)
     prompts = make_prompts(args)

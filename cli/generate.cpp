@@ -45,7 +45,11 @@ struct Options : ModelOptions {
 // The prompt's tokens as a document begins.
 std::vector<int64_t> tokens_of(const corpus::Tokenizer* tokenizer, const Prompt& prompt, int64_t vocabulary) {
   std::vector<int64_t> tokens = prompt.ids;
-  if (tokens.empty()) {
+  if (!prompt.chat.empty()) {
+    const corpus::EncodedChat chat = tokenizer->encode_prompts({&prompt.chat, 1}).front();
+    if (!chat.fault.empty()) throw base::InputError(text(prompt.name, ": ", chat.fault));
+    tokens.assign(chat.ids.begin(), chat.ids.end());
+  } else if (tokens.empty()) {
     if (tokenizer->begin_id() >= 0) tokens.push_back(tokenizer->begin_id());
     for (const int32_t id : tokenizer->encode(prompt.text)) tokens.push_back(id);
   }
@@ -198,9 +202,17 @@ void answer_one(const Options& options) {
 void answer_file(const Options& options) {
   train::ModelSource model = train::open_model(locate(options.model));
   const std::vector<Prompt> prompts = read_prompts(options.prompts);
-  const bool needed = std::ranges::any_of(prompts, [](const Prompt& prompt) { return prompt.ids.empty(); });
-  const std::unique_ptr<corpus::Tokenizer> tokenizer =
-      tokenizer_of(options.tokenizer, model, needed ? Needed::kYes : Needed::kNo);
+  const auto any = [&](auto is) { return std::ranges::any_of(prompts, is); };
+  const bool chats = any([](const Prompt& prompt) { return !prompt.chat.empty(); });
+  const bool texts = any([](const Prompt& prompt) { return prompt.ids.empty(); });
+  const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model,
+                                                                    chats   ? Needed::kForChats
+                                                                    : texts ? Needed::kYes
+                                                                            : Needed::kNo);
+  if (chats && !tokenizer->has_chats())
+    throw base::InputError(text(options.prompts.string(),
+                                " has messages, and the tokenizer no chat template: write "
+                                "prompts, or name a chat model's tokenizer"));
   const base::Json about = {{"model", model.name()},
                             {"prompts", hash_of(prompts)},
                             {"tokens", options.tokens},
@@ -291,9 +303,9 @@ void add_generate(CLI::App& app) {
   auto options = std::make_shared<Options>();
   add_model_option(*command, *options);
   command->add_option("--prompt", options->prompt, "Text to go on from; - reads standard input");
-  command->add_option(
-      "--prompts", options->prompts,
-      "File of prompts to go on from: a JSON line each, {\"prompt\": text} or {\"ids\": [token, …]}");
+  command->add_option("--prompts", options->prompts,
+                      "File of prompts to go on from: a JSON line each, {\"prompt\": text}, {\"messages\": "
+                      "[{\"role\": …, \"content\": …}, …]} or {\"ids\": [token, …]}");
   command->add_option("--out", options->out, "Where what is said behind --prompts goes, a JSON line a text");
   command->add_option("--tokens", options->tokens, "Most tokens to say")
       ->check(within(int64_t{1}, int64_t{1} << 20))

@@ -40,7 +40,7 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
   try {
     return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools(), .chats = true});
   } catch (const base::InputError& error) {
-    base::log_warning(text("chat completions are refused: ", error.what()));
+    base::log_warning(text("there are no chats: ", error.what()));
     return corpus::load_tokenizer(path, {.callers = kCallers, .tools = python_tools()});
   }
 }

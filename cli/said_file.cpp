@@ -24,12 +24,15 @@ Prompt prompt_of(const std::string& line, int64_t index, const std::string& name
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (json.is_object() && json.contains("ids")) {
     prompt.ids = base::require<std::vector<int64_t>>(json, "ids", name);
+  } else if (json.is_object() && json.contains("messages")) {
+    prompt.chat = line;
   } else if (json.is_object() && json.contains("prompt")) {
     prompt.text = base::require<std::string>(json, "prompt", name);
   } else {
-    throw InputError(text(name,
-                          " is no prompt: write a JSON object with \"prompt\", a text, or \"ids\", a list of "
-                          "token ids, on each line"));
+    throw InputError(text(
+        name,
+        " is no prompt: write a JSON object with \"prompt\", a text, \"messages\", a chat, or \"ids\", a "
+        "list of token ids, on each line"));
   }
   return prompt;
 }
@@ -56,7 +59,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
 std::string hash_of(const std::vector<Prompt>& prompts) {
   std::string all;
   for (const Prompt& prompt : prompts) {
-    all += prompt.text + '\0';
+    all += prompt.text + '\0' + prompt.chat + '\0';
     for (const int64_t id : prompt.ids) all += text(id, ' ');
   }
   return base::hash_text(base::hash_bytes(all));

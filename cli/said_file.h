@@ -17,6 +17,7 @@ struct Prompt {
   std::string name;  // "prompts.jsonl:3", for people
   std::string text;
   std::vector<int64_t> ids;  // where the file has these instead
+  std::string chat;          // or messages: the JSON object that they stand in
 };
 
 // InputError naming the line that is no prompt, or a file without one.

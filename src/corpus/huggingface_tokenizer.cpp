@@ -42,8 +42,8 @@ EncodedChat receive_chat(PythonChild& child) {
 
 }  // namespace
 
-HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path,
-                                           const TokenizerOptions& options) {
+HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& path, const TokenizerOptions& options)
+    : has_chats_(options.chats) {
   if (!std::filesystem::exists(path)) {
     throw base::InputError(
         base::text("cannot read ", path.string(), ": there is no such file: name a tokenizer.json"));

@@ -22,6 +22,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
   std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const override;
   std::vector<EncodedChat> encode_prompts(std::span<const std::string> chats) const override;
+  bool has_chats() const override { return has_chats_; }
 
  private:
   std::vector<EncodedChat> encode_by_template(char question, std::span<const std::string> chats) const;
@@ -29,6 +30,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   template <typename Ask>
   auto with_child(const Ask& ask) const;
 
+  bool has_chats_;
   std::vector<std::unique_ptr<PythonChild>> children_;
   mutable std::vector<PythonChild*> idle_;
   mutable std::mutex mutex_;

@@ -43,11 +43,14 @@ class Tokenizer {
   virtual std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const = 0;
   virtual std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const = 0;
   // Of conversations, JSON objects with "messages" as chat templates take them (tools/chat_template.py says
-  // how they are rendered, and what of them is learnt). REQUIRES: options.chats.
+  // how they are rendered, and what of them is learnt). REQUIRES: has_chats().
   virtual std::vector<EncodedChat> encode_chats(std::span<const std::string> chats) const;
   // Likewise as something to answer: behind them stands what the template puts in front of the assistant's
-  // turn. Without masks: nothing of it is learnt. REQUIRES: options.chats.
+  // turn. Without masks: nothing of it is learnt. REQUIRES: has_chats().
   virtual std::vector<EncodedChat> encode_prompts(std::span<const std::string> chats) const;
+
+  // Where TokenizerOptions::chats were asked for, and the tokenizer has a template.
+  virtual bool has_chats() const { return false; }
 
   int64_t vocabulary() const { return vocabulary_; }  // ids are in [0, vocabulary)
   int32_t begin_id() const { return begin_id_; }      // the token in front of a document; -1: there is none

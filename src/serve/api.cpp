@@ -80,6 +80,8 @@ void read_prompts(const Json& body, const corpus::Tokenizer& tokenizer, int64_t 
 
 void read_messages(const Json& body, const corpus::Tokenizer& tokenizer, Asked& asked) {
   if (!body.contains("messages")) throw InputError("messages are missing: give a list of them");
+  if (!tokenizer.has_chats())
+    throw InputError("this model's tokenizer has no chat template: ask for completions instead");
   const std::string chat = Json{{"messages", body.at("messages")}}.dump();
   const corpus::EncodedChat encoded = tokenizer.encode_prompts({&chat, 1}).front();
   if (!encoded.fault.empty()) throw InputError(encoded.fault);

@@ -194,6 +194,14 @@ class Serve(CommandTest):
         self.assertEqual(deltas[0]["role"], "assistant")
         self.assertEqual("".join(delta.get("content", "") for delta in deltas), message["content"])
 
+    def test_a_file_of_prompts_may_have_chats(self):
+        prompts = self.folder / "chats.jsonl"
+        prompts.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}]}) + "\n")
+        out = self.folder / "chats_said.jsonl"
+        self.done("generate", *self.model, "--prompts", prompts, "--out", out, "--tokens", 10, "--dtype", "float64")
+        answer = self.server.ask("chat/completions", messages=[{"role": "user", "content": "Hi"}], max_tokens=10, temperature=0)
+        self.assertEqual(json.loads(out.read_text())["text"], answer["choices"][0]["message"]["content"])
+
     def test_many_at_once_each_get_what_they_would_alone(self):
         def ask(number):
             return self.server.ask("completions", prompt="n" * (1 + number % 50), max_tokens=5 + number % 20, temperature=0.9,
