@@ -146,6 +146,30 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingAtAll) {
   }
 }
 
+// Visits are more rows than tokens, their routes are integers, and no backward routes again.
+TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 4;
+  options.shape.experts = {
+      .count = 7, .per_token = 3, .hidden = 11, .shared_hidden = 12, .shared_gate = true};
+  options.balance_loss = 0.01;
+  options.strategies = {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"};
+  options.plan = packed_plan;
+  options.exchanges = {{}, {.head_lanes = 2}};
+  const RunRecord kept = run_in_process(options);
+  using strategy::MemoryPolicy;
+  for (const std::vector<MemoryPolicy>& policies :
+       {std::vector<MemoryPolicy>{{.recompute = true}},
+        {{.offload_permille = 300}},
+        {{}, {.offload_permille = 1000}, {.recompute = true, .offload_permille = 500}}}) {
+    options.policies = policies;
+    const RunRecord run = run_in_process(options);
+    EXPECT_EQ(run.losses, kept.losses);
+    EXPECT_EQ(run.parameters, kept.parameters);
+  }
+}
+
 // On every rank and in every step.
 void expect_predicted_peaks(const RunRecord& run) {
   for (size_t step = 0; step < run.peak_bytes.size(); ++step) {

@@ -58,6 +58,7 @@ std::shared_ptr<Conversation> Engine::ask(generate::Request request, generate::M
   auto conversation = std::make_shared<Conversation>(std::move(request), std::move(manner));
   {
     const std::lock_guard lock(mutex_);
+    if (!fault_.empty()) throw base::RunError(fault_);
     if (stopping_ || static_cast<int64_t>(new_.size()) + figures_.waiting >= options_.most_waiting) {
       ++figures_.refused;
       return nullptr;
@@ -73,6 +74,11 @@ std::shared_ptr<Conversation> Engine::ask(generate::Request request, generate::M
 EngineFigures Engine::figures() const {
   const std::lock_guard lock(mutex_);
   return figures_;
+}
+
+std::string Engine::fault() const {
+  const std::lock_guard lock(mutex_);
+  return fault_;
 }
 
 void Engine::run() {
@@ -91,7 +97,7 @@ void Engine::run() {
   } catch (const std::exception& error) {
     {
       const std::lock_guard lock(mutex_);
-      stopping_ = true;
+      fault_ = error.what();
     }
     fail(error.what());
   }

@@ -83,10 +83,13 @@ class Engine {
   // Ends all conversations with a fault.
   ~Engine();
 
-  // Null: as many wait already as may. InputError when no cache could hold it.
+  // Null: as many wait already as may. InputError when no cache could hold it; RunError once the engine has
+  // failed.
   std::shared_ptr<Conversation> ask(generate::Request request, generate::Manner manner);
 
   EngineFigures figures() const;
+  // Why nothing is said any more, or "".
+  std::string fault() const;
 
  private:
   // One that is being said.
@@ -108,6 +111,7 @@ class Engine {
   std::deque<std::shared_ptr<Conversation>> new_;
   std::vector<Open> open_;  // the thread's own
   EngineFigures figures_;
+  std::string fault_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -158,7 +158,9 @@ class Server::Impl {
            error_json(text(request.method, " ", request.path, " is nothing that this server answers"),
                       "invalid_request_error"));
     });
-    server_.Get("/health", [](const auto&, httplib::Response& response) {
+    server_.Get("/health", [this](const auto&, httplib::Response& response) {
+      const std::string fault = engine_.fault();
+      if (!fault.empty()) return send(response, 500, error_json(fault, "server_error"));
       send(response, 200, {{"status", "ok"}});
     });
     server_.Get("/metrics", [this](const auto&, httplib::Response& response) {
