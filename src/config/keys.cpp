@@ -245,6 +245,8 @@ void visit_elastic(RunConfig& config, Fields& keys) {
 void visit_log(RunConfig& config, Fields& keys) {
   keys("dir", Path(config.log.dir), "the run directory");
   keys("tensorboard", Flag(config.log.tensorboard), "");
+  keys("metrics", Text(config.log.metrics),
+       "where rank 0 serves the newest step to Prometheus, as \"127.0.0.1:9464\"; \"\": nowhere");
   keys("prometheus", Text(config.log.prometheus),
        "a file in which the newest step stands as Prometheus reads it, as NAME.prom in the directory of "
        "node_exporter's textfile collector; \"\": none");

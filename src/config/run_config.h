@@ -152,6 +152,7 @@ struct ElasticConfig {
 struct LogConfig {
   std::filesystem::path dir = "runs/quickstart";
   bool tensorboard = true;
+  std::string metrics;     // an address at which the newest step stands likewise; empty: none
   std::string prometheus;  // a file of the newest step (report/prometheus.h); empty: none
   std::vector<int64_t> trace_steps;
 };

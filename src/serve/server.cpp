@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "serve/api.h"
+#include "serve/listening.h"
 
 namespace sluice::serve {
 namespace {
@@ -110,18 +111,11 @@ class Server::Impl {
       : engine_(engine), tokenizer_(tokenizer), options_(std::move(options)) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     server_.set_payload_max_length(kMostBytes);
-    // Not the library's own, by which two servers may share a port.
-    server_.set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    });
     server_.set_read_timeout(kPatienceSeconds);
     server_.set_write_timeout(kPatienceSeconds);
     add_routes();
-    port_ = options_.port;
-    const bool bound = port_ == 0 ? (port_ = server_.bind_to_any_port(options_.host)) > 0
-                                  : server_.bind_to_port(options_.host, port_);
-    if (!bound) {
+    port_ = listen(server_, options_.host, options_.port);
+    if (port_ < 0) {
       throw InputError(
           text("cannot listen at ", options_.host, " port ", options_.port,
                ": another program does, or the address is none of this machine's: choose another with "

@@ -59,6 +59,10 @@ Reporter::Reporter(RunContext& run) : run_(run) {
 }
 
 void Reporter::open_files() {
+  if (!config_.log.metrics.empty()) {
+    endpoint_ = std::make_unique<serve::MetricsEndpoint>(config_.log.metrics, "log.metrics");
+    base::log_info(text("metrics at port ", endpoint_->port(), ", path /metrics"));
+  }
   const fs::path& directory = config_.log.dir;
   const int64_t done = run_.resumed().step;
   base::make_directories(directory);
@@ -93,7 +97,7 @@ void Reporter::tell(const report::StepRecord& step) {
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
   base::log_info(text(numbers, "  ", step.strategy, eta));
   watch_paces(step);
-  write_prometheus(step);
+  show_to_prometheus(step);
 }
 
 void Reporter::watch_paces(const report::StepRecord& step) {
@@ -103,12 +107,14 @@ void Reporter::watch_paces(const report::StepRecord& step) {
 }
 
 // A run does not end because nobody can look at it.
-void Reporter::write_prometheus(const report::StepRecord& step) {
+void Reporter::show_to_prometheus(const report::StepRecord& step) {
   tokens_ += step.tokens;
+  if (config_.log.prometheus.empty() && endpoint_ == nullptr) return;
+  const std::string page = report::prometheus_text(step, {tokens_, paces_.slow_ranks()});
+  if (endpoint_ != nullptr) endpoint_->show(page);
   if (config_.log.prometheus.empty()) return;
   try {
-    base::write_file_atomically(config_.log.prometheus,
-                                report::prometheus_text(step, {tokens_, paces_.slow_ranks()}));
+    base::write_file_atomically(config_.log.prometheus, page);
   } catch (const base::Error& error) {
     if (!std::exchange(told_of_prometheus_, true))
       base::log_warning(text("log.prometheus is not written: ", error.what()));

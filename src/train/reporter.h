@@ -3,11 +3,13 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "report/metrics_file.h"
 #include "report/pace.h"
+#include "serve/metrics_endpoint.h"
 #include "train/run_context.h"
 
 namespace sluice::train {
@@ -27,7 +29,7 @@ class Reporter {
  private:
   void open_files();
   void watch_paces(const report::StepRecord& step);
-  void write_prometheus(const report::StepRecord& step);
+  void show_to_prometheus(const report::StepRecord& step);
 
   RunContext& run_;
   const config::RunConfig& config_ = run_.config();
@@ -35,6 +37,7 @@ class Reporter {
   report::PaceWatch paces_;
   int64_t tokens_ = 0;  // since it was made
   bool told_of_prometheus_ = false;
+  std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
