@@ -17,6 +17,7 @@
 #include "cli/ranks.h"
 #include "cli/said_file.h"
 #include "generate/generator.h"
+#include "serve/api.h"
 #include "train/evaluator.h"
 #include "transport/gloo.h"
 
@@ -72,13 +73,6 @@ struct Task {
   int64_t first_text = 0;
 };
 
-// Where one of these begins in it, or npos.
-size_t stop_in(const std::string& said, const std::vector<std::string>& stops) {
-  size_t first = std::string::npos;
-  for (const std::string& stop : stops) first = std::min(first, said.find(stop));
-  return first;
-}
-
 std::string text_of(const generate::Said& said, const corpus::Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return "";
   return tokenizer->decode({said.tokens.begin(), said.tokens.end()});
@@ -86,11 +80,10 @@ std::string text_of(const generate::Said& said, const corpus::Tokenizer* tokeniz
 
 base::Json said_json(const Task& task, int sample, const generate::Said& said, const Options& options,
                      const corpus::Tokenizer* tokenizer) {
-  const std::string whole = text_of(said, tokenizer);
   return {{"index", task.prompt.index},
           {"sample", sample},
           {"prompt", task.prompt.text},
-          {"text", whole.substr(0, stop_in(whole, options.stops))},
+          {"text", serve::cut_at_stop(text_of(said, tokenizer), options.stops)},
           {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
           {"ids", said.tokens},
           {"logprobs", said.log_probabilities},
@@ -143,7 +136,8 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
   manner.end_tokens = end_tokens_of(model, tokenizer);
   if (!options.stops.empty()) {
     manner.ends = [&](const generate::Said& said) {
-      return stop_in(text_of(said, tokenizer), options.stops) != std::string::npos;
+      const std::string whole = text_of(said, tokenizer);
+      return serve::cut_at_stop(whole, options.stops).size() < whole.size();
     };
   }
   generate::Generator generator(decoder, {.pages = pages, .most_texts = options.most_texts});
