@@ -74,7 +74,11 @@ def compare(comparison, sluice, scratch, model):
     optimizer = {**OPTIMIZER, "clip": CLIP.get(model, OPTIMIZER["clip"])}
     config = configuration(scratch, model_directory, LAYOUTS["one rank"][1], optimizer)
     batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]
-    losses, norms = reference.train(reference.load_model(model_directory, torch.float64), batches, optimizer)
+    exact = reference.load_model(model_directory, torch.float64)
+    with reference.RoutingMargin(exact) as margin:
+        losses, norms = reference.train(exact, batches, optimizer)
+    # A token that stands between two experts by less than float32 rounds goes to another one there.
+    allowed_loss = 1e-6 if margin.least > 1e-5 else 1e-5
     _, rounded = reference.train(reference.load_model(model_directory, torch.float32), batches, optimizer)
     allowed = max(1e-4, 4 * max(abs(a / b - 1) for a, b in zip(rounded, norms, strict=True)))
     for name, (ranks, strategies) in LAYOUTS.items():
@@ -84,7 +88,7 @@ def compare(comparison, sluice, scratch, model):
         comparison.equal(f"{where}: tokens", [line["tokens"] for line in lines],
                          [sum(map(len, batch)) for batch in batches])
         comparison.equal(f"{where}: strategies used", len({line["strategy"] for line in lines}), len(strategies))
-        comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, 1e-6)
+        comparison.close(f"{where}: loss", [line["loss"] for line in lines], losses, allowed_loss)
         comparison.close(f"{where}: gradient norm", [line["grad_norm"] for line in lines], norms, allowed)
     comparison.equal(f"{model}: clipping took place", min(norms) < optimizer["clip"] < max(norms), True)
 
