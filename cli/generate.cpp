@@ -117,7 +117,7 @@ void log_speed(const generate::Generator& generator, double seconds) {
                                     : ""));
 }
 
-// Calls take(task, its first text) when all samples of a prompt have ended.
+// Calls take(task, generator) when all samples of a prompt have ended, and forgets them.
 template <typename Take>
 void say(train::ModelSource& model, const Options& options, const corpus::Tokenizer* tokenizer,
          std::vector<Task>& tasks, Take take) {
@@ -136,8 +136,8 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
   manner.end_tokens = end_tokens_of(model, tokenizer);
   if (!options.stops.empty()) {
     manner.ends = [&](const generate::Said& said) {
-      const std::string whole = text_of(said, tokenizer);
-      return serve::cut_at_stop(whole, options.stops).size() < whole.size();
+      const std::string so_far = text_of(said, tokenizer);
+      return serve::cut_at_stop(so_far, options.stops).size() < so_far.size();
     };
   }
   generate::Generator generator(decoder, {.pages = pages, .most_texts = options.most_texts});
@@ -148,24 +148,32 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
   const auto begin = std::chrono::steady_clock::now();
   base::Progress progress("generating",
                           static_cast<int64_t>(tasks.size()) * options.samples * options.tokens);
-  std::vector<bool> taken(tasks.size());
+  int64_t closed = 0;  // tokens of prompts that are answered, as if each of their texts had all it may have
+  // True when it is answered; else adds what is said behind it.
+  const auto close = [&](const Task& task, int64_t& said) {
+    const int64_t end = task.first_text + options.samples;
+    int ended = 0;
+    for (int64_t text = task.first_text; text < end; ++text) {
+      const bool finished = generator.finished(text);
+      ended += finished ? 1 : 0;
+      said += finished ? options.tokens : static_cast<int64_t>(generator.said(text).tokens.size());
+    }
+    if (ended < options.samples) return false;
+    take(task, generator);
+    for (int64_t text = task.first_text; text < end; ++text) generator.drop(text);
+    return true;
+  };
   bool more = true;
   while (more) {
     more = generator.step();
-    int64_t done = 0;
-    for (size_t i = 0; i < tasks.size(); ++i) {
-      int ended = 0;
-      for (int sample = 0; sample < options.samples; ++sample) {
-        const int64_t said = tasks[i].first_text + sample;
-        const bool finished = generator.finished(said);
-        ended += finished ? 1 : 0;
-        done += finished ? options.tokens : static_cast<int64_t>(generator.said(said).tokens.size());
-      }
-      if (ended < options.samples || taken[i]) continue;
-      taken[i] = true;
-      take(tasks[i], generator);
-    }
-    progress.set(done);
+    int64_t open = 0;
+    std::erase_if(tasks, [&](const Task& task) {
+      int64_t said = 0;
+      const bool answered = close(task, said);
+      (answered ? closed : open) += said;
+      return answered;
+    });
+    progress.set(closed + open);
   }
   progress.finish();
   log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());

@@ -96,7 +96,8 @@ std::vector<Json> SaidFile::read(const std::filesystem::path& part) const {
   while (std::getline(lines, line)) {
     // A process that was ended in the midst of a line left no prompt there.
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (first && (!json.is_object() || json.value(kAbout, Json()) != about_)) {
+    if (first &&
+        (!json.is_object() || base::json_text(json.value(kAbout, Json())) != base::json_text(about_))) {
       throw InputError(text(part.string(),
                             " is of another model, other prompts or options: remove it, or go on with "
                             "those of ",
@@ -109,10 +110,11 @@ std::vector<Json> SaidFile::read(const std::filesystem::path& part) const {
 }
 
 void SaidFile::add(const std::vector<Json>& lines) {
-  if (!std::filesystem::exists(own_)) base::write_file_atomically(own_, Json{{kAbout, about_}}.dump() + "\n");
+  if (!std::filesystem::exists(own_))
+    base::write_file_atomically(own_, base::json_text({{kAbout, about_}}) + "\n");
   std::ofstream file(own_, std::ios::app);
   // In front of it stands a line's end, for the case that a line before it was cut short.
-  file << "\n" << Json{{kTexts, lines}}.dump() << "\n" << std::flush;
+  file << "\n" << base::json_text({{kTexts, lines}}) << "\n" << std::flush;
   if (!file)
     throw base::RunError(text("cannot write ", own_.string(), ": free some room there, and start again"));
 }

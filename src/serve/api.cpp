@@ -74,7 +74,6 @@ void read_prompts(const Json& body, const corpus::Tokenizer& tokenizer, int64_t 
       throw InputError(text("prompt is ", base::excerpt(each), ": give a text, or a list of token ids"));
     asked.prompts.push_back(each.is_string() ? ids_of(each.get<std::string>(), tokenizer)
                                              : ids_of(each, vocabulary));
-    asked.texts.push_back(each.is_string() ? each.get<std::string>() : "");
   }
 }
 
@@ -86,7 +85,6 @@ void read_messages(const Json& body, const corpus::Tokenizer& tokenizer, Asked& 
   const corpus::EncodedChat encoded = tokenizer.encode_prompts({&chat, 1}).front();
   if (!encoded.fault.empty()) throw InputError(encoded.fault);
   asked.prompts.emplace_back(encoded.ids.begin(), encoded.ids.end());
-  asked.texts.emplace_back();
 }
 
 std::vector<std::string> stops_of(const Json& body) {

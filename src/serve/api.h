@@ -19,7 +19,6 @@ enum class Endpoint : uint8_t { kCompletions, kChat };
 struct Asked {
   Endpoint endpoint = Endpoint::kCompletions;
   std::vector<std::vector<int64_t>> prompts;  // token ids
-  std::vector<std::string> texts;             // the prompts as they came, or empty ones
   generate::Sampling sampling;
   std::optional<int64_t> most_tokens;
   int samples = 1;  // of each prompt
