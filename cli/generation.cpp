@@ -46,19 +46,8 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
 }
 
 std::vector<int64_t> end_tokens_of(const train::ModelSource& model, const corpus::Tokenizer* tokenizer) {
-  std::vector<int64_t> tokens;
+  std::vector<int64_t> tokens = train::end_tokens_in(folder_of(model));
   if (tokenizer != nullptr && tokenizer->end_id() >= 0) tokens.push_back(tokenizer->end_id());
-  const storage::Location folder = folder_of(model);
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    if (!folder.is_path() || !(folder / name).is_file()) continue;
-    const base::Json config = base::read_json((folder / name).path());
-    if (!config.is_object() || !config.contains("eos_token_id")) continue;
-    const base::Json& ends = config.at("eos_token_id");
-    for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {
-      if (end.is_number_integer()) tokens.push_back(end.get<int64_t>());
-    }
-    break;
-  }
   return tokens;
 }
 

@@ -201,6 +201,7 @@ Json to_json(const Manifest& manifest) {
                {"files", files},
                {"companions", companions},
                {"sampler", manifest.sampler},
+               {"rollout", manifest.rollout},
                {"corpora", manifest.corpora},
                {"calibration", manifest.calibration},
                {"config", manifest.config}};
@@ -234,6 +235,7 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
     manifest.companions.push_back(companion_from_json(file, name));
   }
   manifest.sampler = base::get_or<Json>(json, "sampler", nullptr, name);
+  manifest.rollout = base::get_or<Json>(json, "rollout", nullptr, name);
   manifest.corpora = base::get_or<Json>(json, "corpora", nullptr, name);
   manifest.calibration = base::get_or<Json>(json, "calibration", nullptr, name);
   manifest.config = base::get_or<std::string>(json, "config", "", name);

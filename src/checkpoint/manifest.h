@@ -44,7 +44,8 @@ struct Manifest {
   // headers' checksums, which vouch for all that the files hold.
   std::vector<FileRecord> shared;
   std::vector<FileRecord> companions;  // in kCompanionDirectory, without intervals
-  base::Json sampler;                  // opaque here, as are the next three
+  base::Json sampler;                  // opaque here, as are the next four
+  base::Json rollout;
   base::Json corpora;
   base::Json calibration;
   std::string config;  // the run's resolved TOML

@@ -34,6 +34,18 @@ constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
 const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
 const Word<std::string> kExchanges[] = {
     {"auto", "auto"}, {"ring", "ring"}, {"heads", "heads"}, {"nested", "nested"}, {"cycle", "cycle"}};
+constexpr Word<RlAlgorithm> kAlgorithms[] = {
+    {"none", RlAlgorithm::kNone},      {"grpo", RlAlgorithm::kGrpo},           {"dapo", RlAlgorithm::kDapo},
+    {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"dpo", RlAlgorithm::kDpo}};
+constexpr Word<Baseline> kBaselines[] = {{"auto", Baseline::kAuto},
+                                         {"group", Baseline::kGroup},
+                                         {"mean", Baseline::kMean},
+                                         {"others", Baseline::kOthers}};
+constexpr Word<Aggregate> kAggregates[] = {{"auto", Aggregate::kAuto},
+                                           {"token", Aggregate::kToken},
+                                           {"sequence", Aggregate::kSequence},
+                                           {"constant", Aggregate::kConstant}};
+constexpr Word<Choose> kChoose[] = {{"auto", Choose::kAuto}, {"yes", Choose::kYes}, {"no", Choose::kNo}};
 constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<Recompute> kRecomputes[] = {
     {"auto", Recompute::kAuto}, {"none", Recompute::kNone}, {"full", Recompute::kFull}};
@@ -119,6 +131,44 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys("deterministic", Flag(train.deterministic),
        "on GPUs the same bits each time, at the cost of speed; on CPUs always so");
   keys("freeze", Texts(train.freeze), "names of parameters or modules that are not trained (fine_tuning.md)");
+}
+
+void visit_rl(RunConfig& config, Fields& keys) {
+  RlConfig& rl = config.rl;
+  keys("algorithm", Choice(rl.algorithm, kAlgorithms),
+       "none: documents are what is learnt; all but dpo decide what follows where it says auto "
+       "(reinforcement.md)");
+  keys("prompts_per_step", Number(rl.prompts_per_step, {1, 1 << 20}),
+       "prompts of a rollout, or pairs of a step");
+  keys("group", Number(rl.group, {1, 1 << 16}), "responses to each prompt");
+  keys("updates", Number(rl.updates, {1, 1 << 16}), "steps that a rollout is trained on in");
+  keys("max_response", Number(rl.max_response, {1, (int64_t{1} << 31) - 1}), "tokens of a response at most");
+  keys("temperature", Number(rl.temperature, {1e-3, 1e3}), "of the policy, in rollouts and updates alike");
+  keys("rewards", Texts(rl.rewards),
+       "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer");
+  keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}), "for one response");
+  keys("held_out", Number(rl.held_out, {0, 1 << 24}),
+       "prompts of each validation set that are answered, greedily, at evaluations");
+  keys("baseline", Choice(rl.baseline, kBaselines),
+       "of a group's rewards: its mean, in its deviations; its mean; or the mean of the others");
+  keys("aggregate", Choice(rl.aggregate, kAggregates),
+       "of tokens' losses: the mean over tokens; over responses' means; or their sum over what responses may "
+       "have");
+  keys("clip_low", OptionalNumber<double>(rl.clip_low, {0.0, 1.0}, "auto"), "of the ratio below 1");
+  keys("clip_high", OptionalNumber<double>(rl.clip_high, {0.0, 1e6}, "auto"), "of the ratio above 1");
+  keys("dual_clip", Number(rl.dual_clip, {0.0, 1e6}),
+       "of the ratio where the advantage is negative, as 10; 0: none");
+  keys("kl", Number(rl.kl, {0.0, 1e3}), "factor of the divergence from the model that the run began with");
+  keys("draw_again", Choice(rl.draw_again, kChoose),
+       "prompts whose responses all have the same reward are replaced by others");
+  keys("most_draws", Number(rl.most_draws, {1, 1 << 16}), "of prompts_per_step prompts in a rollout");
+  keys("overlong_buffer", OptionalNumber<int64_t>(rl.overlong_buffer, {0, int64_t{1} << 31}, "auto"),
+       "last tokens of max_response in which the reward falls by up to 1");
+  keys("cache_gib", Number(rl.cache_gib, kGib), "of a rank, for keys and values of rollouts");
+  keys("most_texts", Number(rl.most_texts, {1, 1 << 20}), "that a rank says at the same time");
+  keys("rejected", Texts(rl.rejected),
+       "of dpo: corpora of the worse answers, in the order and numbering of data.train's");
+  keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo");
 }
 
 // Tables, written [[optimizer.groups]].
@@ -257,6 +307,7 @@ constexpr Section kSections[] = {
     {"model", "", visit_model},
     {"data", "", visit_data},
     {"train", "", visit_train},
+    {"rl", "learning from rewards or preferences (reinforcement.md)", visit_rl},
     {"optimizer", "AdamW, as PyTorch computes it", visit_optimizer},
     {"lora", "adapters (fine_tuning.md)", visit_lora},
     {"parallel", "", visit_parallel},

@@ -67,6 +67,44 @@ struct TrainConfig {
   std::vector<std::string> freeze;  // patterns of names of parameters that are not trained (model/tuning.h)
 };
 
+// Learning from rewards or preferences; what the algorithm decides where a key says auto stands in
+// rl/objective.h.
+enum class RlAlgorithm : uint8_t { kNone, kGrpo, kDapo, kDrGrpo, kReinforce, kDpo };
+// What the rewards of a group are measured against: its mean in its own deviations, its mean, or the mean of
+// the others.
+enum class Baseline : uint8_t { kAuto, kGroup, kMean, kOthers };
+enum class Aggregate : uint8_t { kAuto, kToken, kSequence, kConstant };
+enum class Choose : uint8_t { kAuto, kYes, kNo };
+
+struct RlConfig {
+  RlAlgorithm algorithm = RlAlgorithm::kNone;
+  int64_t prompts_per_step = 32;              // of a rollout: groups that train
+  int group = 8;                              // responses to each
+  int64_t updates = 1;                        // mini-batches that a rollout is cut into
+  int64_t max_response = 1024;                // tokens
+  double temperature = 1;                     // of the policy: it speaks so, and is trained so
+  std::vector<std::string> rewards{"exact"};  // rl/reward.h
+  double reward_timeout_s = 10;
+  int64_t held_out = 256;  // prompts of each validation set that are answered at evaluations
+  Baseline baseline = Baseline::kAuto;
+  Aggregate aggregate = Aggregate::kAuto;
+  std::optional<double> clip_low;
+  std::optional<double> clip_high;
+  double dual_clip = 0;
+  double kl = 0;  // factor of the divergence from the model that the run began with
+  Choose draw_again = Choose::kAuto;
+  int64_t most_draws = 10;
+  std::optional<int64_t> overlong_buffer;
+  double cache_gib = 1;  // of a rank, for keys and values of what is being said
+  int64_t most_texts = 256;
+  std::vector<std::string>
+      rejected;       // of dpo: corpora of answers worse than data.train's, document by document
+  double beta = 0.1;  // of dpo
+
+  // Whether steps train on what the model says itself.
+  bool rolls_out() const { return algorithm != RlAlgorithm::kNone && algorithm != RlAlgorithm::kDpo; }
+};
+
 // Adapters (model::Lora).
 struct LoraConfig {
   int64_t rank = 0;  // 0: none
@@ -162,6 +200,7 @@ struct RunConfig {
   DataConfig data;                  // from step 0 on
   std::vector<PhaseConfig> phases;  // that follow, in order of their steps
   TrainConfig train;
+  RlConfig rl;
   OptimizerConfig optimizer;
   LoraConfig lora;
   ParallelConfig parallel;

@@ -76,8 +76,9 @@ ListedBatches::ListedBatches(std::shared_ptr<const BatchList> list, int64_t firs
     : list_(std::move(list)), first_step_(first_step), step_(first_step) {}
 
 Batch ListedBatches::next() {
-  const int64_t place = step_ - first_step_;
-  if (place >= std::ssize(list_->steps)) {
+  const auto steps = std::ssize(list_->steps);
+  const int64_t place = list_->repeats ? (step_ - first_step_) % steps : step_ - first_step_;
+  if (place >= steps) {
     throw InputError(text(list_->name, " lists ", list_->steps.size(), " steps from step ", first_step_,
                           " on, but step ", step_, " is asked for: list more, or lower train.steps"));
   }

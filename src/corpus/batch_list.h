@@ -22,6 +22,7 @@ struct BatchList {
   std::string name;  // the file's
   std::vector<std::vector<Sample>> steps;
   uint64_t fingerprint = 0;
+  bool repeats = false;  // behind its last step it begins anew
 
   std::vector<int64_t> lengths() const;  // of all sequences, in their order
 };

@@ -1,7 +1,9 @@
 #include "corpus/python_child.h"
 
+#include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +83,13 @@ void PythonChild::stop() {
   }
 }
 
+void PythonChild::set_patience(double seconds) {
+  patience_s_ = seconds;
+  const auto whole = static_cast<time_t>(seconds);
+  const timeval limit{whole, static_cast<suseconds_t>((seconds - static_cast<double>(whole)) * 1e6)};
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
 void PythonChild::send(const void* data, size_t size) {
   const char* next = static_cast<const char*>(data);
   while (size > 0) {
@@ -99,6 +108,10 @@ void PythonChild::receive(void* data, size_t size) {
   while (size > 0) {
     const ssize_t got = ::recv(socket_, next, size, 0);
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      ::kill(child_, SIGKILL);
+      throw RunError(text(subject_, " did not answer in ", patience_s_, " s: its process was ended"));
+    }
     if (got <= 0) {
       throw RunError(text("the process that reads ", subject_, " has ended: see its messages above"));
     }

@@ -30,6 +30,9 @@ class PythonChild {
   PythonChild(const PythonChild&) = delete;
   PythonChild& operator=(const PythonChild&) = delete;
 
+  // How long an answer may take from here on: a child that takes longer is ended, and receive() throws
+  // RunError. For ever unless set.
+  void set_patience(double seconds);
   // RunError when the child has ended.
   void send(const void* data, size_t size);
   void receive(void* data, size_t size);
@@ -50,6 +53,7 @@ class PythonChild {
   void stop();
 
   std::string subject_;
+  double patience_s_ = 0;  // 0: any
   int socket_ = -1;
   pid_t child_ = -1;
 };

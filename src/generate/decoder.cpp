@@ -33,12 +33,6 @@ std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t b
   return runs;
 }
 
-at::Tensor indices(const std::vector<int64_t>& values, const at::Device& device) {
-  const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
-  std::ranges::copy(values, host.mutable_data_ptr<int64_t>());
-  return ops::upload(host, device);
-}
-
 }  // namespace
 
 Decoder::Decoder(WholeModel model, int64_t pages)
@@ -79,7 +73,7 @@ Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& schedule
   for (const auto& operation : operations_) operation->forward(flow, layers::Purpose::kEvaluate);
   Passed passed{.logits_PV = at::empty({0, model_.context.shape.vocab}, at::kDouble), .scores = {}};
   const auto rows = [&](const std::vector<int64_t>& of) {
-    return flow.activation_SH.index_select(0, indices(of, device));
+    return flow.activation_SH.index_select(0, ops::to_device(of, device));
   };
   if (!wanted.empty())
     passed.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();

@@ -24,7 +24,10 @@ void Generator::hear(int64_t index, std::span<const double> logits) {
   const auto position = static_cast<int64_t>(scheduler_.tokens(index).size());
   const Choice choice = choose(logits, manner.sampling, stream, position);
   said.ended = std::ranges::find(manner.end_tokens, choice.token) != manner.end_tokens.end();
-  if (!said.ended) {
+  if (said.ended) {
+    said.end_token = choice.token;
+    said.end_log_probability = choice.log_probability;
+  } else {
     said.tokens.push_back(choice.token);
     said.log_probabilities.push_back(choice.log_probability);
     ++spoken_;

@@ -19,6 +19,8 @@ struct Said {
   std::vector<double> log_probabilities;  // of these
   std::vector<Score> prompt;  // of the prompt's tokens from the second on, where that was asked for
   bool ended = false;         // by itself, not for want of tokens that may be said
+  int64_t end_token = -1;     // that ended it; -1: none did
+  double end_log_probability = 0;
 };
 
 // How the texts of a request are said.

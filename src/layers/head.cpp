@@ -20,10 +20,11 @@
 namespace sluice::layers {
 namespace {
 
-at::Tensor on_device(const std::vector<int64_t>& values, const at::Device& device) {
-  const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
-  std::copy(values.begin(), values.end(), host.mutable_data_ptr<int64_t>());
-  return ops::upload(host, device);
+at::Tensor figures_of_rows(const std::vector<double>& values, size_t rows, const at::Device& device) {
+  if (values.empty()) return {};
+  SLUICE_ASSERT(rows > 0 && values.size() % rows == 0,
+                base::text(values.size(), " figures for ", rows, " rows with a target"));
+  return ops::to_device(values, device).view({static_cast<int64_t>(rows), -1});
 }
 
 // In the narrowest type that the softmax takes (ops/cross_entropy.h).
@@ -72,10 +73,13 @@ ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weigh
   return norm;
 }
 
-// A sum that stays on the device: reading it would hold up whoever issues the work behind it.
-at::Tensor zero_loss(const at::Tensor& like) { return at::zeros({}, like.options().dtype(at::kDouble)); }
+// Sums that stay on the device: reading them would hold up whoever issues the work behind it.
+at::Tensor zero_sums(const at::Tensor& like, int64_t count) {
+  return at::zeros({count}, like.options().dtype(at::kDouble));
+}
 
-// Calls visit(places_C, target_C) for nearly equal chunks of the rows that have a target.
+// Calls visit(chunk, places_C, target_C), `chunk` an interval of rows, for nearly equal chunks of the rows
+// that have a target.
 template <typename Visit>
 void for_each_chunk(const LayerContext& context, const at::Tensor& x, const Targets& targets, Visit visit) {
   const int64_t rows = targets.place_R.size(0);
@@ -83,7 +87,7 @@ void for_each_chunk(const LayerContext& context, const at::Tensor& x, const Targ
   const int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const base::Interval part = base::even_part(rows, chunks, chunk);
-    visit(targets.place_R.narrow(0, part.begin, part.size()),
+    visit(part, targets.place_R.narrow(0, part.begin, part.size()),
           targets.target_R.narrow(0, part.begin, part.size()));
   }
 }
@@ -91,7 +95,7 @@ void for_each_chunk(const LayerContext& context, const at::Tensor& x, const Targ
 }  // namespace
 
 Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel& parallel,
-                const at::Device& device) {
+                const at::Device& device, const std::vector<double>& given) {
   const int64_t rows = static_cast<int64_t>(target_of_row.size()) / parallel.tp;  // of a shard
   std::vector<std::vector<int64_t>> of_rank(static_cast<size_t>(parallel.tp));
   std::vector<int64_t> targets;
@@ -110,7 +114,8 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
   std::vector<int64_t>& own = of_rank[static_cast<size_t>(parallel.t)];
   const auto own_rows = static_cast<int64_t>(own.size());
   own.resize(most, 0);
-  return {on_device(own, device), own_rows, on_device(places, device), on_device(targets, device)};
+  return {ops::to_device(own, device), own_rows, ops::to_device(places, device),
+          ops::to_device(targets, device), figures_of_rows(given, targets.size(), device)};
 }
 
 int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
@@ -123,27 +128,34 @@ int64_t head_chunk_rows(const LayerContext& context, int64_t logit_bytes) {
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
                                  const at::Tensor& x_SH, const Targets& targets,
                                  const HeadParameters& gradients) {
-  const at::Tensor loss_sum = zero_loss(x_SH);
-  if (targets.place_R.numel() == 0) return {loss_sum, at::zeros_like(x_SH)};
+  const at::Tensor sums = zero_sums(x_SH, 1 + context.loss->notes());
+  if (targets.place_R.numel() == 0) return {sums, at::zeros_like(x_SH)};
   // Rows are taken out again in the backward: beside the logits there is then no copy of them.
   ops::RmsNorm norm = final_norm(context, weights, x_SH.index_select(0, targets.row_M));
   at::Tensor y_GH = context.parallel.all_gather_rows(norm.y_TH);
   norm.y_TH.reset();
   at::Tensor dy_GH = at::zeros_like(y_GH);
-  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& place_C, const at::Tensor& target_C) {
-    const at::Tensor y_CH = y_GH.index_select(0, place_C);
-    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
-    const RowLosses losses = context.loss->of(softmax.whole_C3);
-    loss_sum.add_(losses.reported_R.sum());
-    const at::Tensor dlogits_CV =
-        ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3, target_C,
-                                    weights.vocabulary.begin, x_SH.scalar_type());
-    ops::scale_cross_entropy_gradient(dlogits_CV, losses.softmax_R, losses.target_R, target_C,
-                                      weights.vocabulary.begin);
-    if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
-    dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
-    if (gradients.output_VH.defined()) ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
-  });
+  for_each_chunk(context, x_SH, targets,
+                 [&](base::Interval chunk, const at::Tensor& place_C, const at::Tensor& target_C) {
+                   const at::Tensor y_CH = y_GH.index_select(0, place_C);
+                   const ChunkSoftmax softmax = chunk_softmax(context, weights, y_CH, target_C);
+                   const at::Tensor given_CF = targets.given_RF.defined()
+                                                   ? targets.given_RF.narrow(0, chunk.begin, chunk.size())
+                                                   : at::Tensor();
+                   const RowLosses losses = context.loss->of(softmax.whole_C3, given_CF);
+                   sums[0].add_(losses.reported_R.sum());
+                   if (losses.notes_RK.defined())
+                     sums.narrow(0, 1, losses.notes_RK.size(1)).add_(losses.notes_RK.sum(0));
+                   const at::Tensor dlogits_CV =
+                       ops::cross_entropy_gradient(softmax.logits_CV, softmax.shard_C3, softmax.whole_C3,
+                                                   target_C, weights.vocabulary.begin, x_SH.scalar_type());
+                   ops::scale_cross_entropy_gradient(dlogits_CV, losses.softmax_R, losses.target_R, target_C,
+                                                     weights.vocabulary.begin);
+                   if (softmax.dcapped_CV.defined()) dlogits_CV.mul_(softmax.dcapped_CV);
+                   dy_GH.index_copy_(0, place_C, ops::times(dlogits_CV, weights.output_VH));
+                   if (gradients.output_VH.defined())
+                     ops::accumulate_weight_gradient(gradients.output_VH, dlogits_CV, y_CH);
+                 });
   y_GH.reset();
   if (context.shape.logit_divisor != 1.0) dy_GH.div_(context.shape.logit_divisor);
   at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);
@@ -155,20 +167,22 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   dy_MH.reset();
   at::Tensor dx_SH = at::zeros_like(x_SH);
   dx_SH.index_copy_(0, targets.row_M.narrow(0, 0, targets.own), dx_MH.narrow(0, 0, targets.own));
-  return {loss_sum, dx_SH};
+  return {sums, dx_SH};
 }
 
-at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
-                     const Targets& targets) {
-  const at::Tensor loss_sum = zero_loss(x_SH);
-  if (targets.place_R.numel() == 0) return loss_sum;
+at::Tensor head_losses(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
+                       const Targets& targets) {
+  const at::Tensor loss_R = zero_sums(x_SH, targets.place_R.size(0));
+  if (targets.place_R.numel() == 0) return loss_R;
   const at::Tensor y_GH = context.parallel.all_gather_rows(
       final_norm(context, weights, x_SH.index_select(0, targets.row_M)).y_TH);
-  for_each_chunk(context, x_SH, targets, [&](const at::Tensor& place_C, const at::Tensor& target_C) {
-    const ChunkSoftmax softmax = chunk_softmax(context, weights, y_GH.index_select(0, place_C), target_C);
-    loss_sum.add_(ops::token_losses(softmax.whole_C3).sum());
-  });
-  return loss_sum;
+  for_each_chunk(context, x_SH, targets,
+                 [&](base::Interval chunk, const at::Tensor& place_C, const at::Tensor& target_C) {
+                   const ChunkSoftmax softmax =
+                       chunk_softmax(context, weights, y_GH.index_select(0, place_C), target_C);
+                   loss_R.narrow(0, chunk.begin, chunk.size()).copy_(ops::token_losses(softmax.whole_C3));
+                 });
+  return loss_R;
 }
 
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH) {

@@ -24,17 +24,18 @@ struct Targets {
   int64_t own = 0;      // of these, without fillers
   at::Tensor place_R;   // of all rows with a target, ascending: where they lie among all ranks' M rows
   at::Tensor target_R;  // their targets
+  at::Tensor given_RF;  // double: what the loss is given of them; undefined: nothing
 };
 // `target_of_row` has the next token of each of the micro-batch's rows, or -1 where there is none (a
-// sequence's last token, masked tokens, inert rows). The same on all TP ranks. REQUIRES: a multiple of tp
-// rows.
+// sequence's last token, masked tokens, inert rows). `given`: as many figures for each that has one, row by
+// row; may be empty. The same on all TP ranks. REQUIRES: a multiple of tp rows.
 Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel& parallel,
-                const at::Device& device);
+                const at::Device& device, const std::vector<double>& given = {});
 
 struct HeadResult {
-  at::Tensor loss_sum;  // of RowLosses::reported_R, a double on the layers' device; the same on every TP
-                        // rank: count it once
-  at::Tensor dx_SH;  // gradient of loss_sum
+  at::Tensor sums;   // of RowLosses::reported_R and its notes, [1 + K] double on the layers' device; the same
+                     // on every TP rank: count it once
+  at::Tensor dx_SH;  // gradient of the loss
 };
 
 // One pass: the context's loss, gradient of x, and gradients of the final norm and the output matrix added to
@@ -43,9 +44,9 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
                                  const at::Tensor& x_SH, const Targets& targets,
                                  const HeadParameters& gradients);
 
-// The sum of the cross-entropy alone (evaluation), likewise.
-at::Tensor head_loss(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
-                     const Targets& targets);
+// The cross-entropy alone (evaluation) of each row with a target, [R] double; likewise the same everywhere.
+at::Tensor head_losses(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
+                       const Targets& targets);
 
 // All logits [rows, vocabulary], float or wider, for tests and parity checks. REQUIRES: tp = 1.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH);

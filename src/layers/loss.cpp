@@ -9,16 +9,18 @@ namespace {
 
 class CrossEntropy final : public Loss {
  public:
-  RowLosses of(const at::Tensor& whole_R3) const override { return {ops::token_losses(whole_R3), {}, {}}; }
+  RowLosses of(const at::Tensor& whole_R3, const at::Tensor& /*given_RF*/) const override {
+    return {.reported_R = ops::token_losses(whole_R3)};
+  }
 };
 
 // d(log Z)/d(logits) = softmax(logits), so d(z·log²Z)/d(logits) = 2z·log Z · softmax(logits).
 class CrossEntropyAndZ final : public Loss {
  public:
   explicit CrossEntropyAndZ(double z) : z_(z) {}
-  RowLosses of(const at::Tensor& whole_R3) const override {
+  RowLosses of(const at::Tensor& whole_R3, const at::Tensor& /*given_RF*/) const override {
     const at::Tensor log_z_R = whole_R3.select(1, 0) + whole_R3.select(1, 1).log();
-    return {ops::token_losses(whole_R3), log_z_R.mul_(2 * z_).add_(1), {}};
+    return {.reported_R = ops::token_losses(whole_R3), .softmax_R = log_z_R.mul_(2 * z_).add_(1)};
   }
 
  private:

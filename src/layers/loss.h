@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 
 namespace sluice::layers {
@@ -14,6 +15,7 @@ struct RowLosses {
   at::Tensor reported_R;  // double: what is told of a row, and summed over all of them
   at::Tensor softmax_R;
   at::Tensor target_R;
+  at::Tensor notes_RK;  // double: what else is summed over all rows; undefined where nothing is
 };
 
 // Immutable. Every term must be a sum over rows, so that no cut of the batch changes it.
@@ -24,8 +26,11 @@ class Loss {
   Loss& operator=(const Loss&) = delete;
   virtual ~Loss() = default;
 
-  // `whole_R3`: softmax statistics (ops/cross_entropy.h).
-  virtual RowLosses of(const at::Tensor& whole_R3) const = 0;
+  // `whole_R3`: softmax statistics (ops/cross_entropy.h). `given_RF`, double: what the batch says of each
+  // row, as many figures as this loss takes; undefined where that is none.
+  virtual RowLosses of(const at::Tensor& whole_R3, const at::Tensor& given_RF) const = 0;
+  virtual int64_t given() const { return 0; }
+  virtual int64_t notes() const { return 0; }  // K
 };
 
 // −log softmax(target).

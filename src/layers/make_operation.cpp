@@ -49,10 +49,10 @@ class HeadOperation final : public Operation {
     if (purpose == Purpose::kTrain) {
       HeadResult result =
           head_forward_backward(context_, weights_, flow.activation_SH, flow.targets, gradients_);
-      flow.loss_sum = std::move(result.loss_sum);
+      flow.sums = std::move(result.sums);
       flow.gradient_SH = std::move(result.dx_SH);
     } else {
-      flow.loss_sum = head_loss(context_, weights_, flow.activation_SH, flow.targets);
+      flow.loss_R = head_losses(context_, weights_, flow.activation_SH, flow.targets);
     }
     flow.activation_SH = at::Tensor();
     return nullptr;

@@ -105,12 +105,6 @@ RunRows run_rows(std::span<const std::vector<PieceSpan>> lanes) {
   return run;
 }
 
-at::Tensor indices(const std::vector<int64_t>& values, const at::Device& device) {
-  const at::Tensor host = ops::upload_buffer(static_cast<int64_t>(values.size()), at::kLong, device);
-  std::ranges::copy(values, host.mutable_data_ptr<int64_t>());
-  return ops::upload(host, device);
-}
-
 HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire_rows,
                          const at::Device& device) {
   const int first = unit.lane / unit.head_lanes * unit.head_lanes;
@@ -123,8 +117,8 @@ HeadsLayout heads_layout(const UnitSpans& unit, const std::vector<int64_t>& wire
   std::vector<int64_t> attended_rows(wire_rows.size());
   for (size_t row = 0; row < wire_rows.size(); ++row)
     attended_rows[static_cast<size_t>(wire_rows[row])] = static_cast<int64_t>(row);
-  heads.wire_row_A = indices(wire_rows, device);
-  heads.attended_row_A = indices(attended_rows, device);
+  heads.wire_row_A = ops::to_device(wire_rows, device);
+  heads.attended_row_A = ops::to_device(attended_rows, device);
   return heads;
 }
 
@@ -197,7 +191,7 @@ MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& piece
   }
   MicroBatchLayout layout = rows_of(spans, tp, device);
   layout.attended.sequences = packed(spans, device);
-  cached.row_T = indices(written, device);
+  cached.row_T = ops::to_device(written, device);
   layout.cached = std::move(cached);
   return layout;
 }

@@ -143,7 +143,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   const HeadParameters head =
       head_parameters({table, table.program.head(), of(flats), OperationShards::Of::kWeights, tp, t});
-  const at::Tensor evaluated = head_loss(context, head, flow.activation_SH, chosen);
+  const at::Tensor evaluated = head_losses(context, head, flow.activation_SH, chosen);
   operations.back()->forward(flow, Purpose::kTrain);
   for (size_t i = operations.size() - 1; i-- > 0;) {
     if (weights == Weights::kFused) {
@@ -167,7 +167,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   no_waiting.reset();
   for (at::Tensor& sum : sums) sum = sum.cpu();
-  return {flow.loss_sum.item<double>(), evaluated.item<double>(), sums};
+  return {flow.sums[0].item<double>(), evaluated.sum().item<double>(), sums};
 }
 
 std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights weights) {

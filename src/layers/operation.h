@@ -44,7 +44,10 @@ struct Flow {
   Targets targets;           // what the head compares with
   at::Tensor activation_SH;  // on its way forward
   at::Tensor gradient_SH;    // on its way backward
-  at::Tensor loss_sum;       // left by the head: a double on the device, the same on every TP rank
+  // Left by the head, double on the device, the same on every TP rank: in training HeadResult::sums, in
+  // evaluation head_losses.
+  at::Tensor sums;
+  at::Tensor loss_R;
 };
 
 using model::Purpose;

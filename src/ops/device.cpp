@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -34,6 +35,25 @@ at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Devi
 
 at::Tensor upload(const at::Tensor& buffer, const c10::Device& device) {
   return buffer.to(device, /*non_blocking=*/true);
+}
+
+namespace {
+
+template <typename Number>
+at::Tensor numbers_on(std::span<const Number> values, at::ScalarType dtype, const c10::Device& device) {
+  const at::Tensor host = upload_buffer(static_cast<int64_t>(values.size()), dtype, device);
+  std::ranges::copy(values, host.mutable_data_ptr<Number>());
+  return upload(host, device);
+}
+
+}  // namespace
+
+at::Tensor to_device(std::span<const int64_t> values, const c10::Device& device) {
+  return numbers_on(values, at::kLong, device);
+}
+
+at::Tensor to_device(std::span<const double> values, const c10::Device& device) {
+  return numbers_on(values, at::kDouble, device);
 }
 
 namespace {

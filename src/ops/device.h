@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <string>
 
 namespace sluice::ops {
@@ -38,5 +39,8 @@ at::Tensor upload_buffer(int64_t elements, at::ScalarType dtype, const c10::Devi
 // What the buffer holds now, on `device`. A GPU copies it in the order of the current stream and nobody
 // waits: the buffer must not be written again, but may be let go of at once.
 at::Tensor upload(const at::Tensor& buffer, const c10::Device& device);
+// The same of numbers that lie elsewhere: one dimension.
+at::Tensor to_device(std::span<const int64_t> values, const c10::Device& device);
+at::Tensor to_device(std::span<const double> values, const c10::Device& device);
 
 }  // namespace sluice::ops

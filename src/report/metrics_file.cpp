@@ -23,6 +23,7 @@ base::Json to_json(const EvaluationMetrics& metrics) {
   json.update({{"validation_loss", metrics.validation_loss},
                {"targets", metrics.targets},
                {"fallback", null_or(metrics.fallback)}});
+  if (metrics.reward) json["reward"] = *metrics.reward;
   return json;
 }
 
@@ -73,7 +74,7 @@ void MetricsWriter::write(const StepRecord& step) {
   if (!tensorboard_) return;
   std::vector<TensorBoardWriter::Scalar> scalars;
   for (const Metric& metric : step_metrics()) {
-    const base::Json& value = line.at(metric.key);
+    const base::Json& value = line.value(metric.key, base::Json());
     if (metric.tensorboard != nullptr && value.is_number())
       scalars.push_back({metric.tensorboard, value.get<double>()});
   }
@@ -85,6 +86,10 @@ void MetricsWriter::write(const EvaluationMetrics& metrics) {
   if (!tensorboard_) return;
   tensorboard_->write(metrics.step, {{metrics.set.empty() ? "validation/loss" : "validation/" + metrics.set,
                                       metrics.validation_loss}});
+  if (metrics.reward)
+    tensorboard_->write(metrics.step,
+                        {{metrics.set.empty() ? "validation/reward" : "validation/" + metrics.set + "_reward",
+                          *metrics.reward}});
 }
 
 }  // namespace sluice::report

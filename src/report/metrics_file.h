@@ -18,7 +18,8 @@ struct EvaluationMetrics {
   std::string set;  // its name; empty: the only one
   double validation_loss = 0;
   int64_t targets = 0;
-  std::string fallback;  // of the first batch that had one
+  std::optional<double> reward;  // mean of the likeliest answers' to the set's prompts
+  std::string fallback;          // of the first batch that had one
 };
 
 base::Json to_json(const EvaluationMetrics& metrics);

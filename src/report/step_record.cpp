@@ -15,6 +15,8 @@ using Kind = Metric::Kind;
 using Fold = Metric::Fold;
 using Step = StepRecord;
 
+constexpr bool kSparse = true;
+
 constexpr Metric kMetrics[] = {
     {"step", &Step::step, Kind::kCount},
     {"loss", &Step::loss, Kind::kNumber, Fold::kOwn, "train/loss", "mean over targets, before the update"},
@@ -76,6 +78,35 @@ constexpr Metric kMetrics[] = {
      "by rank: what it waited for others, likewise"},
     {"slowest_rank", &Step::slowest_rank, Kind::kCount, Fold::kOwn, nullptr, "whose pace is the highest"},
     {"slowest_pace", &Step::slowest_pace, Kind::kNumber, Fold::kOwn, "time/slowest_pace"},
+    {"reward", &Step::reward, Kind::kNumber, Fold::kOwn, "rl/reward",
+     "mean of a rollout's responses, before overlong ones are punished; this and the following in runs with "
+     "[rl] "
+     "alone, of a rollout by its first step",
+     kSparse},
+    {"entropy", &Step::entropy, Kind::kNumber, Fold::kOwn, "rl/entropy",
+     "nats a token, as the mean of -log p of what was said estimates it", kSparse},
+    {"groups_kept", &Step::groups_kept, Kind::kCount, Fold::kOwn, "rl/groups_kept",
+     "prompts whose responses are trained on", kSparse},
+    {"draws", &Step::draws, Kind::kCount, Fold::kOwn, nullptr, "of rl.prompts_per_step prompts", kSparse},
+    {"response_tokens", &Step::response_tokens, Kind::kCount, Fold::kOwn, nullptr,
+     "of all responses that were drawn", kSparse},
+    {"response_mean", &Step::response_mean, Kind::kNumber, Fold::kOwn, "rl/response_mean",
+     "tokens of a response", kSparse},
+    {"response_p99", &Step::response_p99, Kind::kCount, Fold::kOwn, "rl/response_p99", "", kSparse},
+    {"rollout_ms", &Step::rollout_ns, Kind::kMilliseconds, Fold::kOwn, "time/rollout_ms",
+     "that pulling whole models and saying responses took; not in time_ms", kSparse},
+    {"reward_ms", &Step::reward_ns, Kind::kMilliseconds, Fold::kOwn, "time/reward_ms", "likewise, rewards",
+     kSparse},
+    {"clip_fraction", &Step::clip_fraction, Kind::kNumber, Fold::kOwn, "rl/clip_fraction",
+     "of tokens whose advantage pulled no more", kSparse},
+    {"divergence", &Step::divergence, Kind::kNumber, Fold::kOwn, "rl/divergence",
+     "from the reference, nats a token (k3)", kSparse},
+    {"rollout_gap", &Step::rollout_gap, Kind::kNumber, Fold::kOwn, "rl/rollout_gap",
+     "mean |log p - the rollout's|; in a rollout's first step what two layouts and rounding make", kSparse},
+    {"margin", &Step::margin, Kind::kNumber, Fold::kOwn, "rl/margin", "of pairs, in nats times rl.beta",
+     kSparse},
+    {"accuracy", &Step::accuracy, Kind::kNumber, Fold::kOwn, "rl/accuracy", "of pairs: margins above 0",
+     kSparse},
 };
 
 template <typename T>
@@ -90,7 +121,11 @@ Json value_of(const Metric& metric, const Step& step) {
         const auto& value = step.*member;
         using T = std::decay_t<decltype(value)>;
         if constexpr (kIsOptional<T>) {
-          return value ? Json(*value) : Json();
+          if (!value) return {};
+          if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
+            if (metric.kind == Kind::kMilliseconds) return milliseconds(*value);
+          }
+          return *value;
         } else {
           if constexpr (std::is_same_v<T, std::string>) {
             if (metric.kind == Kind::kReason && value.empty()) return {};
@@ -152,7 +187,10 @@ std::span<const Metric> step_metrics() { return kMetrics; }
 
 Json to_json(const StepRecord& step) {
   Json json = Json::object();
-  for (const Metric& metric : kMetrics) json[metric.key] = value_of(metric, step);
+  for (const Metric& metric : kMetrics) {
+    Json value = value_of(metric, step);
+    if (!metric.sparse || !value.is_null()) json[metric.key] = std::move(value);
+  }
   return json;
 }
 

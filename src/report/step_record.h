@@ -60,6 +60,21 @@ struct StepRecord {
   std::vector<double> rank_wait_ms;
   std::optional<int64_t> slowest_rank;
   std::optional<double> slowest_pace;
+  // Of steps that learn from rewards or preferences; the first nine of a rollout, by its first step.
+  std::optional<double> reward;
+  std::optional<double> entropy;
+  std::optional<int64_t> groups_kept;
+  std::optional<int64_t> draws;
+  std::optional<int64_t> response_tokens;
+  std::optional<double> response_mean;
+  std::optional<int64_t> response_p99;
+  std::optional<int64_t> rollout_ns;
+  std::optional<int64_t> reward_ns;
+  std::optional<double> clip_fraction;
+  std::optional<double> divergence;
+  std::optional<double> rollout_gap;
+  std::optional<double> margin;
+  std::optional<double> accuracy;
   // Of a simulated step.
   int64_t lower_bound_ns = 0;  // of the planner; 0: none
   TimeShares shares;           // all 0: not known
@@ -80,6 +95,7 @@ struct Metric {
   Fold fold = Fold::kOwn;
   const char* tensorboard = nullptr;  // the scalar's name; null: there is none
   const char* meaning = "";
+  bool sparse = false;  // left out of lines where it is not known
 };
 
 // In the order of a line.

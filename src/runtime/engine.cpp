@@ -41,6 +41,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
           at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device))) {
   context_.loss = options.loss;
   context_.balance_loss = options.balance_loss;
+  context_.shape.logit_divisor *= options.temperature;
   if (options.logits_chunk_bytes > 0) context_.logits_chunk_bytes = options.logits_chunk_bytes;
   if (communicators_.lanes() != nullptr) lanes_.emplace(*communicators_.lanes());
 }
@@ -55,14 +56,28 @@ const LinkWires& Engine::wires_of(const std::shared_ptr<const graph::LinkPlan>& 
 }
 
 StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer) {
-  return run(graph, tokens, &optimizer);
+  return run(graph, tokens, &optimizer, nullptr);
 }
 
-StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens) {
-  return run(graph, tokens, nullptr);
+StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens,
+                            std::vector<std::vector<double>>* row_losses) {
+  return run(graph, tokens, nullptr, row_losses);
 }
 
-StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer) {
+layers::FlatShards Engine::hold(const std::shared_ptr<const graph::LinkPlan>& links) {
+  const LinkWires& wires = wires_of(links);
+  store_.open_step(links->layout.holdings(rank_));
+  const LinkRunner::Memories memories = pull_memories(store_);
+  for (const link::RoundWire& round : wires.pull) {
+    link_inter_.run(round.inter, memories, options_.precision.compute);
+    link_intra_.run(round.intra, memories, options_.precision.compute);
+  }
+  transport_.check();
+  return [this](int bucket) { return store_.shard(bucket).parameters; };
+}
+
+StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
+                       std::vector<std::vector<double>>* row_losses) {
   const auto begin = std::chrono::steady_clock::now();
   ops::reset_peak_tensor_bytes(options_.device);
   const LinkWires& wires = wires_of(graph.links);
@@ -85,7 +100,9 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.own = own_work(graph, result.timing, options_.device.is_cpu() ? waited_ns : -1);
   result.waited_ns = result.timing.stalled_ns + waited_ns;
   result.loss_sum = runner.scalars().loss_sum;
+  result.notes = runner.scalars().notes;
   result.targets = runner.scalars().targets;
+  if (row_losses != nullptr) *row_losses = runner.row_losses();
   result.gradient_norm = runner.gradient_norm();
   result.pulled_bytes = wires.pulled_elements * comm::size_of(options_.precision.compute);
   if (optimizer != nullptr)

@@ -12,6 +12,7 @@
 #include "graph/step_graph.h"
 #include "layers/context.h"
 #include "layers/loss.h"
+#include "layers/parameters.h"
 #include "model/parameters.h"
 #include "runtime/communicators.h"
 #include "runtime/executor.h"
@@ -27,6 +28,7 @@ namespace sluice::runtime {
 
 struct StepResult {
   double loss_sum = 0;         // over all target tokens of all ranks
+  std::vector<double> notes;   // likewise, of training: what its loss sums beside itself (layers/loss.h)
   int64_t targets = 0;         // their number
   double gradient_norm = 0;    // of the mean loss, before clipping; 0 for evaluation
   int64_t pulled_bytes = 0;    // received by this rank
@@ -54,6 +56,7 @@ class Engine {
     int64_t logits_chunk_bytes = 0;  // 0: what suits the device (layers/head.h)
     std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // of training
     double balance_loss = 0;                                             // as of layers::LayerContext
+    double temperature = 1;                                              // that logits are divided by
     // Carries scalars in host memory when the engine's transport moves GPU memory; null: that one does.
     comm::Transport* host_transport = nullptr;
   };
@@ -70,10 +73,20 @@ class Engine {
   // REQUIRES: the graph was built for training, `tokens` are this rank's.
   StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer);
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
-  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens);
+  // `row_losses`: the losses of this rank's rows with a target, by micro-batch as in `tokens`; empty on all
+  // but the first of TP ranks.
+  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens,
+                      std::vector<std::vector<double>>* row_losses = nullptr);
+
+  // Collective: this rank's shards of the parameters as a step under the link plan would compute with them.
+  // They stay until the next step, or hold().
+  layers::FlatShards hold(const std::shared_ptr<const graph::LinkPlan>& links);
+  // Of one rank.
+  const layers::LayerContext& context() const { return context_; }
 
  private:
-  StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer);
+  StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
+                 std::vector<std::vector<double>>* row_losses);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
 
   static constexpr size_t kMostWires = 64;  // strategies whose exchanges are kept

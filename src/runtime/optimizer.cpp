@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/read_scalars.h"
+#include "runtime/read_numbers.h"
 
 namespace sluice::runtime {
 
@@ -27,7 +27,7 @@ double squared_gradient_norm(const ParameterStore& store) {
         at::linalg_vector_norm(gradient, 2, std::nullopt, /*keepdim=*/false, c10::ScalarType::Double));
   }
   double squares = 0;
-  for (const double norm : read_scalars(norms)) squares += norm * norm;
+  for (const double norm : read_numbers(norms)) squares += norm * norm;
   return squares;
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -11,7 +10,7 @@
 #include "base/text.h"
 #include "cost/share_cost.h"
 #include "layers/make_operation.h"
-#include "runtime/read_scalars.h"
+#include "runtime/read_numbers.h"
 #include "runtime/stream_use.h"
 
 namespace sluice::runtime {
@@ -100,8 +99,9 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     if (index < 0) continue;
     const strategy::Unit& unit = plan_->units[static_cast<size_t>(index)];
     SLUICE_ASSERT(next < tokens.size(), base::text("tokens of only ", next, " micro-batches"));
-    const MicroBatchTokens& own = tokens[next++];
     MicroBatch& batch = micro_batches_[static_cast<int>(u)];
+    batch.place = next++;
+    const MicroBatchTokens& own = tokens[batch.place];
     batch.memory = unit.memory;
     batch.flow.layout = layout_of(unit);
     if (run_.begin == program.embedding()) {
@@ -110,7 +110,8 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     if (run_.end > program.head()) {
       std::vector<int64_t> target_of_row = own.targets;
       target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
-      batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device);
+      batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device,
+                                           optimizer_ != nullptr ? own.given : std::vector<double>());
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());
@@ -229,7 +230,8 @@ void StepRunner::add_vector_gradients(MicroBatch& batch, int64_t position) {
 void StepRunner::forward(const Node& node) {
   if (MicroBatch* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
   const base::Interval run = node.cell().run;
-  const int64_t first_trained = resources_.store.table().program.first_trained();
+  const model::Program& program = resources_.store.table().program;
+  const int64_t first_trained = program.first_trained();
   for (int64_t position = run.begin; position < run.end; ++position) {
     operate(node, position, [&](MicroBatch& batch, const layers::Operation& operation) {
       const int64_t flowing = flowing_bytes(batch);
@@ -238,7 +240,7 @@ void StepRunner::forward(const Node& node) {
       layers::StatePtr saved = operation.forward(batch.flow, purpose);
       drop_unused_gradient(batch, position);
       activations_.take(flowing_bytes(batch) - flowing);
-      if (batch.flow.loss_sum.defined()) count_loss(batch);
+      if (position == run_.end - 1 && run_.end > program.head()) count_loss(batch);
       if (saved == nullptr) return;
       const int64_t saved_bytes = saved->bytes();
       activations_.take(saved_bytes);
@@ -258,9 +260,15 @@ void StepRunner::drop_unused_gradient(MicroBatch& batch, int64_t position) {
 
 // Every TP rank finds the same loss, the first one counts it.
 void StepRunner::count_loss(MicroBatch& batch) {
-  at::Tensor loss_sum = std::move(batch.flow.loss_sum);
+  at::Tensor sums = std::move(batch.flow.sums);
+  at::Tensor loss_R = std::move(batch.flow.loss_R);
   if (place_.t != 0) return;
-  own_losses_.push_back(std::move(loss_sum));
+  if (optimizer_ != nullptr) {
+    own_losses_.push_back(std::move(sums));
+  } else {
+    own_losses_.resize(std::max(own_losses_.size(), batch.place + 1));
+    own_losses_[batch.place] = std::move(loss_R);
+  }
   own_targets_ += batch.flow.targets.place_R.numel();
 }
 
@@ -364,16 +372,34 @@ void StepRunner::fetch(const Node& node) {
 
 void StepRunner::reduce_scalars() {
   const double squares = optimizer_ != nullptr ? squared_gradient_norm(resources_.store) : 0.0;
-  double loss_sum = 0;
-  for (const double loss : read_scalars(own_losses_)) loss_sum += loss;
-  const std::array<double, 3> own{squares, loss_sum, static_cast<double>(own_targets_)};
+  const bool trains = optimizer_ != nullptr;
+  std::vector<double> own{squares, static_cast<double>(own_targets_), 0};
+  if (trains) own.resize(own.size() + static_cast<size_t>(resources_.context.loss->notes()));
+  std::vector<at::Tensor> sums = own_losses_;
+  if (!trains) {
+    for (at::Tensor& sum : sums) sum = sum.sum(0, /*keepdim=*/true);
+  }
+  const size_t width = own.size() - 2;
+  const std::vector<double> read = read_numbers(std::move(sums));
+  for (size_t i = 0; i < read.size(); ++i) own[2 + i % width] += read[i];
   std::vector<double> all(own.size() * static_cast<size_t>(graph_.world_size));
-  resources_.communicators.control().all_gather(own.data(), all.data(), sizeof own)->wait();
+  resources_.communicators.control()
+      .all_gather(own.data(), all.data(), static_cast<int64_t>(own.size() * sizeof(double)))
+      ->wait();
+  scalars_.notes.assign(own.size() - 3, 0.0);
   for (size_t i = 0; i < all.size(); i += own.size()) {
     scalars_.gradient_squares += all[i];
-    scalars_.loss_sum += all[i + 1];
-    scalars_.targets += static_cast<int64_t>(all[i + 2]);
+    scalars_.targets += static_cast<int64_t>(all[i + 1]);
+    scalars_.loss_sum += all[i + 2];
+    for (size_t k = 0; k < scalars_.notes.size(); ++k) scalars_.notes[k] += all[i + 3 + k];
   }
+}
+
+std::vector<std::vector<double>> StepRunner::row_losses() const {
+  SLUICE_ASSERT(optimizer_ == nullptr, "losses by row of a training step");
+  std::vector<std::vector<double>> losses;
+  for (const at::Tensor& loss_R : own_losses_) losses.push_back(read_numbers({loss_R}));
+  return losses;
 }
 
 // This rank's row of each token between two operations.

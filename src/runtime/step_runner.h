@@ -37,6 +37,7 @@ struct StepScalars {
   double gradient_squares = 0;
   double loss_sum = 0;
   int64_t targets = 0;
+  std::vector<double> notes;  // of the loss; none in evaluation
 };
 
 class StepRunner final : public NodeRunner {
@@ -48,6 +49,9 @@ class StepRunner final : public NodeRunner {
   void run(const graph::Node& node) override;
 
   const StepScalars& scalars() const { return scalars_; }
+  // Of an evaluation, the losses of this rank's rows with a target, as StepTokens has them; of TP ranks the
+  // first has them.
+  std::vector<std::vector<double>> row_losses() const;
   // Mean gradient's norm before clipping.
   double gradient_norm() const;
   // Most that saved, recomputed and deferred tensors, rows between stages and, where lanes share parameters,
@@ -67,6 +71,7 @@ class StepRunner final : public NodeRunner {
   // each other, so never two threads use it at once.
   struct MicroBatch {
     layers::Flow flow;
+    size_t place = 0;  // in StepTokens
     strategy::MemoryPolicy memory;
     // By operation of the stage.
     std::vector<layers::StatePtr> saved;
@@ -133,7 +138,9 @@ class StepRunner final : public NodeRunner {
 
   LinkRunner::Memories pull_memories_;
   LinkRunner::Memories push_memories_;
-  std::vector<at::Tensor> own_losses_;  // by micro-batch in order of forwards; on the device
+  // Left by the head, on the device: in training sums of micro-batches in order of forwards, in evaluation
+  // rows' losses by their place in StepTokens.
+  std::vector<at::Tensor> own_losses_;
   int64_t own_targets_ = 0;
   StepScalars scalars_;
   ops::MemoryAccount activations_;  // on the device

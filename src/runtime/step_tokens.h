@@ -10,6 +10,8 @@ namespace sluice::runtime {
 struct MicroBatchTokens {
   std::vector<int64_t> tokens;   // ids; stage 0
   std::vector<int64_t> targets;  // next id, or −1 where there is no loss; last stage
+  std::vector<double>
+      given;  // of each row with a target: what the loss takes of it (layers/loss.h); last stage
 };
 
 // By micro-batch of this rank's lane; empty for an idle rank.

@@ -9,6 +9,8 @@
 
 namespace sluice::session {
 
+using base::text;
+
 namespace {
 
 ValidationData validation_data(std::string name, corpus::Blend blend, const corpus::SamplerOptions& options) {
@@ -32,7 +34,73 @@ std::vector<ValidationData> open_validation(const config::DataConfig& data, corp
   return sets;
 }
 
-DataPhase open_phase(const config::DataConfig& data, int64_t first_step,
+// A document that `rl` trains on is the beginning of what it sees: responses, or a second answer, come to it.
+// Their lengths are not known before; all up to the longest are taken for equally likely, and one of those is
+// there.
+std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig& rl,
+                                                          const DataPhase& phase) {
+  corpus::SamplerOptions one = phase.sampling;
+  one.tokens_per_step = 1;
+  corpus::Sampler prompts(phase.training.sources(), one);
+  constexpr int64_t kSteps = 32, kLengths = 8;
+  const bool pairs = phase.rejected.has_value();
+  const int64_t copies = pairs ? 2 : rl.group;
+  const int64_t prompts_per_step =
+      pairs ? rl.prompts_per_step : (rl.prompts_per_step + rl.updates - 1) / rl.updates;
+  auto list = std::make_shared<corpus::BatchList>();
+  list->name = "rl";
+  list->repeats = true;
+  const auto length_of = [&](const corpus::Sample& prompt, int64_t copy) {
+    int64_t length = prompt.length_tokens;
+    if (pairs && copy == 1) length = phase.rejected->length(prompt.document);
+    if (!pairs) length += rl.max_response * (copy % kLengths + 1) / kLengths;
+    return std::clamp<int64_t>(length, 2, phase.sampling.context_length);
+  };
+  for (int64_t step = 0; step < kSteps; ++step) {
+    std::vector<corpus::Sample>& samples = list->steps.emplace_back();
+    for (int64_t i = 0; i < prompts_per_step; ++i) {
+      const corpus::Sample prompt = prompts.next().samples.front();
+      for (int64_t copy = 0; copy < copies; ++copy)
+        samples.push_back(
+            {prompt.document, 0, length_of(prompt, pairs ? copy : copy * prompts_per_step + i)});
+    }
+  }
+  if (const auto longest = session::longest_sequence(phase.training.sources(), phase.sampling);
+      longest && !pairs)
+    list->steps.front().front() = {longest->document, 0, length_of(*longest, kLengths - 1)};
+  return list;
+}
+
+void require_conversations(const corpus::Blend& blend, const std::string& key) {
+  if (blend.has_mask()) return;
+  throw base::InputError(text("[config] rl.algorithm needs conversations in ", key,
+                              ", whose last answer is what is rewarded: build the corpus with --chats"));
+}
+
+corpus::Blend open_rejected(const config::RlConfig& rl, const corpus::Blend& chosen,
+                            const corpus::IndexedOptions& indexed) {
+  if (rl.rejected.empty()) {
+    throw base::InputError(
+        "[config] rl.rejected is empty: name the corpora of worse answers to data.train's documents");
+  }
+  std::vector<std::pair<std::string, double>> prefixes;
+  for (const std::string& prefix : rl.rejected) prefixes.emplace_back(prefix, 1.0);
+  corpus::Blend rejected = corpus::Blend::open(prefixes, indexed);
+  require_conversations(rejected, "rl.rejected");
+  if (rejected.documents() == chosen.documents()) return rejected;
+  throw base::InputError(text("[config] rl.rejected has ", rejected.documents(), " documents, data.train ",
+                              chosen.documents(), ": they are pairs, in the same order"));
+}
+
+void open_learning(const config::RlConfig& rl, const corpus::IndexedOptions& indexed, DataPhase& phase) {
+  require_conversations(phase.training, "data.train");
+  for (const ValidationData& set : phase.validation) require_conversations(set.blend, "data.validation");
+  if (phase.listed) throw base::InputError("[config] data.batches and rl.algorithm are both given: keep one");
+  if (!rl.rolls_out()) phase.rejected = open_rejected(rl, phase.training, indexed);
+  phase.listed = expected_batches(rl, phase);
+}
+
+DataPhase open_phase(const config::DataConfig& data, const config::RlConfig& rl, int64_t first_step,
                      const corpus::IndexedOptions& indexed) {
   const corpus::SamplerOptions sampling = sampling_options(data);
   DataPhase phase{.first_step = first_step,
@@ -44,6 +112,7 @@ DataPhase open_phase(const config::DataConfig& data, int64_t first_step,
     phase.listed = std::make_shared<const corpus::BatchList>(
         corpus::read_batch_list(data.batches, phase.training, data.context_length));
   }
+  if (rl.algorithm != config::RlAlgorithm::kNone) open_learning(rl, indexed, phase);
   // What no batch can be drawn with is found here.
   phase.batches()->skip(1);
   return phase;
@@ -113,6 +182,13 @@ std::vector<int64_t> Data::sequence_lengths() const {
 std::vector<std::vector<int64_t>> Data::sample_batches(uint64_t seed) const {
   std::vector<std::vector<int64_t>> batches;
   for (const DataPhase& phase : phases) {
+    if (phase.listed && phase.listed->repeats) {
+      for (const std::vector<corpus::Sample>& samples : phase.listed->steps) {
+        std::vector<int64_t>& lengths = batches.emplace_back();
+        for (const corpus::Sample& sample : samples) lengths.push_back(sample.length_tokens);
+      }
+      continue;
+    }
     const std::vector<int64_t> lengths = phase.sequence_lengths();
     for (auto& batch : session::sample_batches(lengths, phase.sampling.tokens_per_step, seed)) {
       batches.push_back(std::move(batch));
@@ -143,7 +219,7 @@ namespace {
 void require_enough(const Data& data, int64_t steps) {
   for (size_t i = 0; i < data.phases.size(); ++i) {
     const DataPhase& phase = data.phases[i];
-    if (!phase.listed) continue;
+    if (!phase.listed || phase.listed->repeats) continue;
     const int64_t end = i + 1 < data.phases.size() ? std::min(steps, data.phases[i + 1].first_step) : steps;
     const int64_t needed = end - phase.first_step;
     if (needed <= std::ssize(phase.listed->steps)) continue;
@@ -162,12 +238,14 @@ Data open_data(const config::RunConfig& config) {
   if (!config.data.validation.empty() && config.data.validation_fraction > 0) {
     throw base::InputError("[config] data.validation and data.validation_fraction are both given: keep one");
   }
+  if (config.rl.algorithm != config::RlAlgorithm::kNone && !config.phases.empty())
+    throw base::InputError("[config] rl.algorithm and [[phase]] are both given: keep one");
   const corpus::IndexedOptions indexed{config.model.shape->vocab};
   Data data;
-  data.phases.push_back(open_phase(config.data, 0, indexed));
+  data.phases.push_back(open_phase(config.data, config.rl, 0, indexed));
   const config::DataConfig* before = &config.data;
   for (const config::PhaseConfig& phase : config.phases) {
-    data.phases.push_back(open_phase(phase.data, phase.step, indexed));
+    data.phases.push_back(open_phase(phase.data, config.rl, phase.step, indexed));
     data.phases.back().goes_on = goes_on(*before, phase.data);
     before = &phase.data;
   }

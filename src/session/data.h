@@ -27,8 +27,10 @@ struct DataPhase {
   bool goes_on = false;  // as SamplerPhase's
   corpus::Blend training;
   corpus::SamplerOptions sampling;
-  std::shared_ptr<const corpus::BatchList> listed;  // what training takes instead; null: it draws
+  // What training takes instead; null: it draws. Of runs with [rl] what is expected, to plan with.
+  std::shared_ptr<const corpus::BatchList> listed;
   std::vector<ValidationData> validation;
+  std::optional<corpus::Blend> rejected;  // what preferences are learnt against, document by document
 
   std::unique_ptr<corpus::BatchSource> batches() const;
   // Of all sequences that training meets.

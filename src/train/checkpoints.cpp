@@ -74,6 +74,7 @@ RunState run_state(const checkpoint::Checkpoint& checkpoint) {
   state.step = manifest.step;
   state.calibration = manifest.calibration;
   state.config = manifest.config;
+  state.rollout = manifest.rollout;
   try {
     read_data(manifest, (checkpoint.directory() / "manifest.json").string(), state);
   } catch (const base::InputError& error) {

@@ -34,6 +34,22 @@ std::vector<std::vector<int64_t>> Control::gather_lists(const std::vector<int64_
   return by_rank;
 }
 
+std::vector<std::string> Control::gather_texts(const std::string& own) {
+  const std::vector<int64_t> sizes = gather(std::ssize(own));
+  const auto most = static_cast<size_t>(std::ranges::max(sizes));
+  std::string padded = own;
+  padded.resize(most);
+  std::string all(most * sizes.size(), '\0');
+  if (most > 0) {
+    const auto waiting = activity_.waiting();
+    communicator_->all_gather(padded.data(), all.data(), static_cast<int64_t>(most))->wait();
+  }
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank)
+    texts.push_back(all.substr(rank * most, static_cast<size_t>(sizes[rank])));
+  return texts;
+}
+
 bool Control::any(bool own) {
   return std::ranges::any_of(gather<int64_t>(own ? 1 : 0), [](int64_t one) { return one != 0; });
 }

@@ -44,6 +44,8 @@ class Control {
   std::vector<Value> gather(const Value& own);
   // The same of lists. REQUIRES: as many words on every rank.
   std::vector<std::vector<int64_t>> gather_lists(const std::vector<int64_t>& words);
+  // The same of texts, however long.
+  std::vector<std::string> gather_texts(const std::string& own);
   // Whether some rank says so.
   bool any(bool own);
   // One rank's text on every rank.

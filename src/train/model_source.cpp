@@ -1,6 +1,7 @@
 #include "train/model_source.h"
 
 #include "base/error.h"
+#include "base/json_fields.h"
 #include "base/text.h"
 #include "checkpoint/conversion.h"
 #include "checkpoint/find.h"
@@ -33,6 +34,21 @@ void ModelSource::load(runtime::ParameterStore& store) {
   } else {
     runtime::load_masters(store, checkpoint::float_masters(*checkpoint));
   }
+}
+
+std::vector<int64_t> end_tokens_in(const storage::Location& folder) {
+  std::vector<int64_t> tokens;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (!folder.is_path() || !(folder / name).is_file()) continue;
+    const base::Json config = base::read_json((folder / name).path());
+    if (!config.is_object() || !config.contains("eos_token_id")) continue;
+    const base::Json& ends = config.at("eos_token_id");
+    for (const base::Json& end : ends.is_array() ? ends : base::Json::array({ends})) {
+      if (end.is_number_integer()) tokens.push_back(end.get<int64_t>());
+    }
+    break;
+  }
+  return tokens;
 }
 
 ModelSource open_model(const storage::Location& location) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/load.h"
@@ -25,6 +26,9 @@ struct ModelSource {
   // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
   void load(runtime::ParameterStore& store);
 };
+
+// Tokens that end a text, as the files of a model's folder say; none where they say nothing.
+std::vector<int64_t> end_tokens_in(const storage::Location& folder);
 
 // A folder with config.json and weights; else as open_newest_whole. InputError when it is neither.
 ModelSource open_model(const storage::Location& location);

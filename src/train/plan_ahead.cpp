@@ -35,8 +35,14 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
 
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose) {
+  const BlendTokens tokens(blend);
+  return prepare_step(inputs, session::sequences_of(samples, blend), &tokens, step, purpose);
+}
+
+PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::Sequence>& sequences,
+                          const TokenSource* source, int64_t step, graph::Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
-  session::BuiltStep built = built_step(inputs, step, session::sequences_of(samples, blend), purpose);
+  session::BuiltStep built = built_step(inputs, step, sequences, purpose);
   if (!built.fallback.empty() && inputs.rank == 0) {
     const std::string what = purpose == graph::Purpose::kEvaluate ? "evaluation, batch " : "step ";
     base::log_warning(base::text(what, step, ": planning failed (", built.fallback, "); it runs as ",
@@ -46,9 +52,11 @@ PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, 
       .plan = std::move(built.plan), .graph = std::move(built.graph), .fallback = std::move(built.fallback)};
   prepared.plan.planning_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
-  const int64_t bytes_before = blend.read_bytes();
-  prepared.tokens = read_step_tokens(blend, prepared.plan, inputs.world_size, inputs.rank);
-  prepared.corpus_bytes = blend.read_bytes() - bytes_before;
+  if (source != nullptr) {
+    const int64_t bytes_before = source->read_bytes();
+    prepared.tokens = read_step_tokens(*source, prepared.plan, inputs.world_size, inputs.rank);
+    prepared.corpus_bytes = source->read_bytes() - bytes_before;
+  }
   for (const graph::RankMemory& memory : graph::predicted_memory(prepared.graph, inputs.planner.cost())) {
     prepared.predicted_peak_bytes = std::max(prepared.predicted_peak_bytes, memory.peak_bytes);
   }

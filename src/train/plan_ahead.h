@@ -13,6 +13,7 @@
 #include "corpus/sampler.h"
 #include "graph/build.h"
 #include "plan/planner.h"
+#include "report/step_record.h"
 #include "session/data.h"
 #include "session/planned_step.h"
 #include "train/plan_memory.h"
@@ -26,9 +27,11 @@ struct PreparedStep {
   graph::StepGraph graph;
   std::string fallback;  // empty: the plan is the planner's; otherwise why it is not
   runtime::StepTokens tokens;
+  report::StepRecord known;            // what is to be told of it that is known before it runs
   int64_t corpus_bytes = 0;            // read for `tokens`
   int64_t predicted_peak_bytes = 0;    // of the fullest rank
   corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
+  base::Json rollout_after;            // likewise, where steps are of a rollout; null: nothing
   uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
 };
 
@@ -43,21 +46,32 @@ struct StepInputs {
   uint64_t planner_hash = 0;    // of all that `planner` plans with
 };
 
-// One step, its documents those of `blend`, on the calling thread: session::build_step with a warning on rank
-// 0 where it falls back, and this rank's tokens. Throws what planning, graph building and reading throw.
+// One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this
+// rank's tokens, from `source`; null: none. Throws what planning, graph building and reading throw.
+PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::Sequence>& sequences,
+                          const TokenSource* source, int64_t step, graph::Purpose purpose);
+// The same of documents.
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose);
 
+// What a run trains on, step by step.
+class StepSource {
+ public:
+  virtual ~StepSource() = default;
+  // The next step; null after the last.
+  virtual std::unique_ptr<PreparedStep> next() = 0;
+};
+
 // Runs a source of steps on a thread of its own, at most `depth` steps ahead of next().
-class PlanAhead {
+class PlanAhead final : public StepSource {
  public:
   // The following step; null when there is none. Called on the background thread only.
   using Source = std::function<std::unique_ptr<PreparedStep>()>;
   explicit PlanAhead(Source source, size_t depth = 2);
-  ~PlanAhead();  // cancels what is left
+  ~PlanAhead() override;  // cancels what is left
 
   // The next step; null after the last. Rethrows what the source threw when that step is reached.
-  std::unique_ptr<PreparedStep> next();
+  std::unique_ptr<PreparedStep> next() override;
 
  private:
   struct Outcome {

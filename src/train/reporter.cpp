@@ -52,6 +52,29 @@ report::StepRecord without_ranks(report::StepRecord step) {
 
 }  // namespace
 
+namespace {
+
+// What a step that learns from rewards or preferences says beside the others; empty of any other.
+std::string of_learning(const report::StepRecord& step) {
+  char words[192] = "";
+  if (step.reward) {
+    std::snprintf(
+        words, sizeof words,
+        "  reward %.3f  kept %lld groups of %lld draws  response %.1f mean, %lld p99  gap %.0e  rollout "
+        "%.1f ms",
+        *step.reward, static_cast<long long>(step.groups_kept.value_or(0)),
+        static_cast<long long>(step.draws.value_or(0)), step.response_mean.value_or(0),
+        static_cast<long long>(step.response_p99.value_or(0)), step.rollout_gap.value_or(0),
+        report::milliseconds(step.rollout_ns.value_or(0) + step.reward_ns.value_or(0)));
+  } else if (step.margin) {
+    std::snprintf(words, sizeof words, "  margin %.3f  right %.1f %%", *step.margin,
+                  1e2 * step.accuracy.value_or(0));
+  }
+  return words;
+}
+
+}  // namespace
+
 Reporter::Reporter(RunContext& run) : run_(run) {
   run.control().together("opening the run directory", [&] {
     if (run.rank() == 0) open_files();
@@ -95,7 +118,7 @@ void Reporter::tell(const report::StepRecord& step) {
                 report::milliseconds(step.time_ns), report::milliseconds(step.predicted_ns),
                 step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
-  base::log_info(text(numbers, "  ", step.strategy, eta));
+  base::log_info(text(numbers, of_learning(step), "  ", step.strategy, eta));
   watch_paces(step);
   show_to_prometheus(step);
 }
@@ -127,7 +150,8 @@ void Reporter::tell(const std::vector<report::EvaluationMetrics>& of_sets) {
     metrics_->write(metrics);
     base::log_info(text("step ", metrics.step, " validation loss",
                         metrics.set.empty() ? "" : " of " + metrics.set, " ", metrics.validation_loss,
-                        " over ", metrics.targets, " targets"));
+                        " over ", metrics.targets, " targets",
+                        metrics.reward ? text(", answers' reward ", *metrics.reward) : ""));
   }
 }
 

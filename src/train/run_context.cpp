@@ -9,7 +9,9 @@
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "config/config_file.h"
+#include "layers/policy_loss.h"
 #include "model/table_positions.h"
+#include "rl/objective.h"
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
 #include "train/calibration.h"
@@ -147,13 +149,28 @@ void RunContext::keep_proposal() {
   own.proposed = true;
 }
 
+namespace {
+
+std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
+  if (config.rl.algorithm == config::RlAlgorithm::kNone) return layers::with_z_loss(config.train.z_loss);
+  if (!config.rl.rolls_out()) return layers::policy_loss({});
+  const rl::Objective objective = rl::objective_of(config.rl);
+  return layers::policy_loss({.clip_low = objective.clip_low,
+                              .clip_high = objective.clip_high,
+                              .dual_clip = objective.dual_clip,
+                              .kl = objective.kl});
+}
+
+}  // namespace
+
 void RunContext::open_engine() {
   runtime::Engine::Options options;
   options.precision = precision_of(config_.train);
   options.context_length = model::table_positions(*config_.model.shape, config::longest_context(config_),
                                                   data_->longest_sequence());
   options.device = device_->device();
-  options.loss = layers::with_z_loss(config_.train.z_loss);
+  options.loss = loss_of(config_);
+  options.temperature = config_.rl.rolls_out() ? config_.rl.temperature : 1;
   options.balance_loss = config_.train.balance_loss;
   options.host_transport = &peers_.transport();
   runtime::HostExecutor::Options executor;
@@ -168,24 +185,65 @@ void RunContext::open_engine() {
   engine_->store().set_learning(model::learning_runs(table_, groups));
 }
 
+bool RunContext::needs_reference() const {
+  return config_.rl.algorithm == config::RlAlgorithm::kDpo || (config_.rl.rolls_out() && config_.rl.kl > 0);
+}
+
+// What a run without a checkpoint begins with.
+void RunContext::begin_parameters() {
+  const bool whole = !config_.model.hf.empty() && checkpoint::has_hugging_face_weights(config_.model.hf);
+  // Adapters are in no model folder.
+  if (!whole || table_.shape.lora.rank > 0)
+    runtime::initialize(engine_->store(),
+                        static_cast<uint64_t>(config_.model.seed.value_or(config_.data.seed)));
+  if (whole) load_weights();
+}
+
+void RunContext::exchange_reference() {
+  runtime::ParameterStore& store = engine_->store();
+  for (size_t bucket = 0; bucket < reference_.size(); ++bucket) {
+    const auto index = static_cast<int>(bucket);
+    if (!table_.buckets[bucket].trained) continue;
+    store.wait_for_readers(index);
+    const at::Tensor own = store.owner(index).master.clone();
+    store.owner(index).master.copy_(reference_[bucket]);
+    reference_[bucket].copy_(own);
+  }
+  store.refresh_compute_copies();
+}
+
+std::shared_ptr<const graph::LinkPlan> RunContext::whole_links() const {
+  const int ranks = options_.launch.world_size;
+  const cost::CostModel::Options& machine = cost().options();
+  return link_plans_->of(table_, strategy::parse_strategy(text(ranks, "x<1,1,1>"), ranks),
+                         {ranks, machine.gpus_per_node, machine.gpus_per_nic});
+}
+
+generate::WholeModel RunContext::whole_model(layers::FlatShards weights) const {
+  const runtime::ParameterStore::Options& store = engine_->store().options();
+  return {table_, engine_->context(), std::move(weights),
+          at::TensorOptions().dtype(runtime::scalar_type(store.precision.compute)).device(store.device)};
+}
+
 void RunContext::open_parameters() {
+  if (needs_reference()) {
+    control().together("loading the reference", [&] {
+      begin_parameters();
+      for (const model::Bucket& bucket : table_.buckets) {
+        const at::Tensor& master = engine_->store().owner(bucket.index).master;
+        reference_.push_back(bucket.trained ? master.clone() : at::Tensor());
+      }
+    });
+  }
   if (resumed_.from_snapshot()) {
     const auto restoring = activity().shared("taking up the snapshots");
     return restore(*options_.seat, control().communicator(), engine_->store());
   }
   control().together("loading the parameters", [&] {
-    // Adapters are in no model folder, and in checkpoints only once they were trained.
-    const int64_t seed = config_.model.seed.value_or(config_.data.seed);
     checkpoint::Checkpoint* checkpoint = resumed_.checkpoint();
-    const bool whole = checkpoint != nullptr ||
-                       (!config_.model.hf.empty() && checkpoint::has_hugging_face_weights(config_.model.hf));
-    if (!whole || table_.shape.lora.rank > 0)
-      runtime::initialize(engine_->store(), static_cast<uint64_t>(seed));
-    if (checkpoint != nullptr) {
-      load_parameters(*checkpoint, engine_->store());
-    } else if (whole) {
-      load_weights();
-    }
+    // Adapters are in checkpoints only once they were trained.
+    if (checkpoint == nullptr || table_.shape.lora.rank > 0) begin_parameters();
+    if (checkpoint != nullptr) load_parameters(*checkpoint, engine_->store());
   });
   resumed_.close_checkpoint();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "generate/decoder.h"
 #include "runtime/engine.h"
 #include "session/data.h"
 #include "train/buddies.h"
@@ -46,6 +47,8 @@ class RunContext {
   Buddies* buddies() { return buddies_.get(); }  // null: the run is not elastic
   const base::Json& calibration() const { return calibration_; }
   const session::Data& data() const { return *data_; }
+  // Whether documents are what is trained on, as they are.
+  bool learns_from_corpora() const { return config_.rl.algorithm == config::RlAlgorithm::kNone; }
   // Those trained on in a step.
   const std::vector<corpus::CorpusIdentity>& corpora_at(int64_t step) const {
     return corpora_[data_->index_at(step)];
@@ -55,6 +58,24 @@ class RunContext {
   runtime::Engine& engine() { return *engine_; }
   session::PhasedSampler sampler() const;  // as the checkpoint left it
   StepInputs planning() const;
+  const corpus::PythonTools& tools() const { return options_.tools; }
+
+  // What brings every rank the whole model, and the model of what it brought.
+  std::shared_ptr<const graph::LinkPlan> whole_links() const;
+  generate::WholeModel whole_model(layers::FlatShards weights) const;
+
+  // For as long as it lives the parameters are those that the run began with, on all ranks. REQUIRES: rl.kl,
+  // or dpo; no step is under way.
+  class ReferenceParameters {
+   public:
+    explicit ReferenceParameters(RunContext& run) : run_(run) { run_.exchange_reference(); }
+    ~ReferenceParameters() { run_.exchange_reference(); }
+    ReferenceParameters(const ReferenceParameters&) = delete;
+    ReferenceParameters& operator=(const ReferenceParameters&) = delete;
+
+   private:
+    RunContext& run_;
+  };
 
  private:
   void read_configuration();
@@ -66,7 +87,10 @@ class RunContext {
   void keep_proposal();
   void open_engine();
   void open_parameters();
+  void begin_parameters();
   void load_weights();
+  bool needs_reference() const;
+  void exchange_reference();
   void open_buddies();
 
   RunOptions options_;
@@ -81,6 +105,7 @@ class RunContext {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<graph::LinkPlans> link_plans_ = std::make_unique<graph::LinkPlans>();
   std::unique_ptr<runtime::Engine> engine_;
+  std::vector<at::Tensor> reference_;  // masters of the reference, by bucket; none where none is needed
   std::unique_ptr<Buddies> buddies_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "config/run_config.h"
+#include "corpus/python_child.h"
 #include "storage/location.h"
 #include "train/supervisor.h"
 #include "transport/launch.h"
@@ -22,7 +23,8 @@ struct RunOptions {
   std::function<storage::Location(const std::string&)> locate = [](const std::string& text) {
     return storage::locate(text, {});
   };
-  bool dry_run = false;  // nothing will be written: earlier runs in the directory don't matter
+  corpus::PythonTools tools;  // for tokenizers and rewards
+  bool dry_run = false;       // nothing will be written: earlier runs in the directory don't matter
   // Of a rank with a supervisor: what the run goes on from, and where its snapshots lie.
   std::optional<Seat> seat;
   std::string command;  // what the user started, for who finds the run directory taken

@@ -114,6 +114,7 @@ void Saver::begin(const RunState& state, Source source) {
   input.manifest.shape = store.table().shape;
   input.manifest.type = master_type(store.options().precision);
   if (state.sampler) input.manifest.sampler = corpus::to_json(*state.sampler);
+  input.manifest.rollout = state.rollout;
   input.manifest.corpora = corpus::to_json(state.corpora);
   input.manifest.calibration = state.calibration;
   input.manifest.config = state.config;

@@ -7,9 +7,40 @@
 
 namespace sluice::train {
 
-// The pieces of this rank's own micro-batches. A target is the next token of the same sequence; the last
-// position of a sequence has none, nor has one whose target is masked out. InputError as Blend::read.
-runtime::StepTokens read_step_tokens(const corpus::Blend& blend, const strategy::StepPlan& plan,
+// What a step's sequences are made of.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  // Adds the ids of a piece to `rows.tokens`.
+  virtual void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& piece,
+                          runtime::MicroBatchTokens& rows) const = 0;
+  // Adds the next id of each of its positions to `rows.targets`, or -1 where there is no loss, and what the
+  // loss is given of the others. The last position of a sequence has none.
+  virtual void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
+                           runtime::MicroBatchTokens& rows) const = 0;
+  virtual int64_t read_bytes() const { return 0; }  // from files, so far
+};
+
+// Of documents; what their mask leaves out is no target. InputError as Blend::read.
+class BlendTokens final : public TokenSource {
+ public:
+  explicit BlendTokens(const corpus::Blend& blend) : blend_(blend) {}  // borrowed
+  void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& piece,
+                  runtime::MicroBatchTokens& rows) const override;
+  void add_targets(const strategy::Sequence& sequence, const strategy::Piece& piece,
+                   runtime::MicroBatchTokens& rows) const override;
+  int64_t read_bytes() const override { return blend_.read_bytes(); }
+
+ private:
+  const corpus::Blend& blend_;
+};
+
+// The pieces of a rank's own micro-batches, in the order of its tokens.
+std::vector<std::vector<strategy::Piece>> pieces_of_rank(const strategy::StepPlan& plan, int world_size,
+                                                         int rank);
+
+// Of this rank.
+runtime::StepTokens read_step_tokens(const TokenSource& source, const strategy::StepPlan& plan,
                                      int world_size, int rank);
 
 }  // namespace sluice::train

@@ -7,10 +7,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <utility>
 
 #include "base/error.h"
+#include "base/steady_time.h"
 
 namespace sluice::train {
 
@@ -22,10 +22,6 @@ sigset_t stop_signals() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   return signals;
-}
-
-int64_t now_ns() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -50,7 +46,7 @@ StopSignal::~StopSignal() {
 }
 
 void StopSignal::request() {
-  if (!requested_.exchange(true)) first_ns_ = now_ns();
+  if (!requested_.exchange(true)) first_ns_ = base::now_ns();
 }
 
 void StopSignal::watch() {
@@ -60,7 +56,7 @@ void StopSignal::watch() {
     if (waiting[1].revents != 0) return;
     signalfd_siginfo info{};
     if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
-    const bool again = requested_ && now_ns() - first_ns_ >= again_ns_;
+    const bool again = requested_ && base::now_ns() - first_ns_ >= again_ns_;
     request();
     if (again || !deferring_) end_now_();
   }

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/steady_time.h"
 #include "base/text.h"
 #include "membership/agent.h"
 #include "train/child_process.h"
@@ -36,10 +37,6 @@ using transport::Launch;
 
 constexpr int64_t kAgainNs = 3'000'000'000;  // between signals: another wish to stop, and at once
 constexpr int kEpochsWithoutAStep = 5;       // then the run fails of itself, not of what it runs on
-
-int64_t now_ns() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -96,7 +93,7 @@ class Supervisor final : public membership::World {
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
     signal_file_ = transport::Socket(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
     if (options.launch.joins) {
-      agent_.emplace(self_, contacts(), *this, membership::AgentOptions{}, now_ns());
+      agent_.emplace(self_, contacts(), *this, membership::AgentOptions{}, base::now_ns());
     } else if (const std::optional<Epoch> first = first_epoch()) {
       agent_.emplace(self_, *first, *this, membership::AgentOptions{});
       start_worker(*first);
@@ -110,7 +107,7 @@ class Supervisor final : public membership::World {
       look_at_launcher();
       reap();
       read_mail();
-      if (!exit_status_) agent_->on_time(now_ns());
+      if (!exit_status_) agent_->on_time(base::now_ns());
     }
     stop_worker();
     if (agent_) tell_the_end();
@@ -302,7 +299,7 @@ class Supervisor final : public membership::World {
     const int64_t next = agent_->next_ns();
     constexpr int64_t kLongestNs = 1'000'000'000;
     const int64_t left_ns =
-        std::clamp<int64_t>(next == INT64_MAX ? kLongestNs : next - now_ns(), 0, kLongestNs);
+        std::clamp<int64_t>(next == INT64_MAX ? kLongestNs : next - base::now_ns(), 0, kLongestNs);
     poll(entries.data(), entries.size(), static_cast<int>((left_ns + 999'999) / 1'000'000));
   }
 
@@ -312,8 +309,8 @@ class Supervisor final : public membership::World {
     while (read(signal_file_.fd(), &info, sizeof info) == sizeof info) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
-      const bool again = stop_asked_ns_ > 0 && now_ns() - stop_asked_ns_ >= kAgainNs;
-      if (stop_asked_ns_ == 0) stop_asked_ns_ = now_ns();
+      const bool again = stop_asked_ns_ > 0 && base::now_ns() - stop_asked_ns_ >= kAgainNs;
+      if (stop_asked_ns_ == 0) stop_asked_ns_ = base::now_ns();
       if (!worker_.runs()) stop_without_worker(again);
       if (signal == SIGTERM || info.ssi_code != SI_KERNEL) worker_.send(signal);
     }
@@ -344,7 +341,7 @@ class Supervisor final : public membership::World {
       base::log_warning(
           text("the worker was killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")"));
     }
-    agent_->on_worker_end(now_ns());
+    agent_->on_worker_end(base::now_ns());
   }
 
   void read_mail() {
@@ -352,7 +349,7 @@ class Supervisor final : public membership::World {
     for (const std::string& written : news.messages) {
       if (exit_status_) return;
       try {
-        agent_->on_message(membership::message_from_text(written), now_ns());
+        agent_->on_message(membership::message_from_text(written), base::now_ns());
       } catch (const base::InputError& error) {
         base::log_warning(error.what());
       }
@@ -364,7 +361,7 @@ class Supervisor final : public membership::World {
         // The end of a connection within a machine is the end of the process at its other end.
         const auto certainty =
             member.address == self_.address ? membership::Gone::kForGood : membership::Gone::kSeemsSo;
-        if (is_it && !exit_status_) agent_->on_gone(member.id, certainty, now_ns());
+        if (is_it && !exit_status_) agent_->on_gone(member.id, certainty, base::now_ns());
       }
     }
   }
@@ -374,8 +371,8 @@ class Supervisor final : public membership::World {
     if (agent_->has_left()) return;
     agent_->on_run_end(*exit_status_);
     constexpr int64_t kLingerNs = 2'000'000'000;
-    const int64_t deadline = now_ns() + kLingerNs;
-    while (!mail_.is_sent() && now_ns() < deadline) {
+    const int64_t deadline = base::now_ns() + kLingerNs;
+    while (!mail_.is_sent() && base::now_ns() < deadline) {
       wait();
       mail_.serve();
     }
@@ -399,7 +396,7 @@ class Supervisor final : public membership::World {
   ChildProcess worker_;
   int64_t stop_asked_ns_ = 0;  // 0: nobody has told this rank to stop
   int ranks_ = 0;              // of the epoch before
-  const int64_t since_ns_ = now_ns();
+  const int64_t since_ns_ = base::now_ns();
   int64_t losses_ = 0;  // by which epochs have ended
   int64_t origin_step_ = -2;
   int same_origin_ = 0;
@@ -408,7 +405,7 @@ class Supervisor final : public membership::World {
 
 }  // namespace
 
-int64_t Seat::between_losses_ns() const { return losses == 0 ? 0 : (now_ns() - since_ns) / losses; }
+int64_t Seat::between_losses_ns() const { return losses == 0 ? 0 : (base::now_ns() - since_ns) / losses; }
 
 int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
 

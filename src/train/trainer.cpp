@@ -9,11 +9,15 @@
 #include "base/text.h"
 #include "config/config_file.h"
 #include "graph/shared_cores.h"
+#include "layers/policy_loss.h"
 #include "ops/attention_count.h"
 #include "profile/machine.h"
 #include "report/plan_table.h"
+#include "session/sampling.h"
 #include "train/learning_rate.h"
+#include "train/pairs.h"
 #include "train/reporter.h"
+#include "train/rollouts.h"
 #include "train/run_context.h"
 #include "train/saver.h"
 #include "train/step_agreement.h"
@@ -40,12 +44,14 @@ class Trainer::Impl {
 
  private:
   void try_longest();
+  std::unique_ptr<StepSource> step_source();
   void train_steps();
   UpcomingStep plan_next();
   runtime::StepResult train(const PreparedStep& step);
   runtime::AdamW optimizer(int64_t step) const;
   int64_t predicted_ns(const PreparedStep& step) const;
   report::StepRecord record_of(const PreparedStep& step, const runtime::StepResult& result);
+  void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
   void require_good(const runtime::StepResult& result, int64_t step);
@@ -55,6 +61,7 @@ class Trainer::Impl {
   void finish_save_under_way();
   RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
   RunState state_behind(const PreparedStep& last) const;
+  RunState run_state_resumed() const;
 
   RunContext run_;  // starts no thread before it is opened
   StopSignal stop_signal_{
@@ -62,7 +69,8 @@ class Trainer::Impl {
   const config::RunConfig& config_ = run_.config();
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
-  std::optional<PlanAhead> ahead_;
+  std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say
+  std::unique_ptr<StepSource> steps_;
   std::optional<Reporter> reporter_;
   std::optional<Validation> validation_;
   std::optional<Saver> saver_;
@@ -79,12 +87,12 @@ void Trainer::Impl::try_longest() {
 
 std::string Trainer::Impl::describe_first_step() {
   try_longest();
-  session::PhasedSampler batches = run_.sampler();
+  session::PhasedSampler batches = run_.learns_from_corpora() ? run_.sampler() : run_.data().sampler();
   const corpus::Batch batch = batches.next();
   PreparedStep step;
   run_.control().together("planning the first step", [&] {
-    const corpus::Blend& blend = run_.data().phases[batches.phase()].training;
-    step = prepare_step(run_.planning(), blend, batch.step, batch.samples, graph::Purpose::kTrain);
+    step = prepare_step(run_.planning(), session::sequences_of(batch.samples), /*source=*/nullptr, batch.step,
+                        graph::Purpose::kTrain);
   });
   run_.peers().leave();
   return report::plan_table(step.plan, predicted_ns(step));
@@ -92,9 +100,10 @@ std::string Trainer::Impl::describe_first_step() {
 
 void Trainer::Impl::run() {
   try_longest();
-  ahead_.emplace(training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
+  if (config_.rl.rolls_out()) speaker_ = std::make_unique<Speaker>(run_);
+  steps_ = step_source();
   reporter_.emplace(run_);
-  validation_.emplace(run_, stop_signal_, *reporter_);
+  validation_.emplace(run_, stop_signal_, *reporter_, speaker_.get());
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);
@@ -114,6 +123,13 @@ void Trainer::Impl::run() {
   reporter_->close();
 }
 
+std::unique_ptr<StepSource> Trainer::Impl::step_source() {
+  if (config_.rl.rolls_out()) return std::make_unique<Rollouts>(run_, *speaker_);
+  if (!run_.learns_from_corpora()) return std::make_unique<Pairs>(run_);
+  return std::make_unique<PlanAhead>(
+      training_steps(run_.planning(), run_.data(), run_.sampler(), config_.train.steps));
+}
+
 void Trainer::Impl::train_steps() {
   std::unique_ptr<PreparedStep> step;
   bool stop = false;
@@ -125,20 +141,22 @@ void Trainer::Impl::train_steps() {
     stop = agreement.stop;
     step = std::move(first.step);
   }
-  if (stop && run_.resumed_from_snapshot())
-    saver_->save_now(state_behind(run_.resumed().step, run_.resumed().sampler));
-  if (step && !stop && run_.buddies())
-    begin_snapshot(state_behind(run_.resumed().step, run_.resumed().sampler));
+  if (stop && run_.resumed_from_snapshot()) saver_->save_now(run_state_resumed());
+  if (step && !stop && run_.buddies()) begin_snapshot(run_state_resumed());
   while (step && !stop) {
     const auto begin = steady_clock::now();
     const int64_t unfused_before = ops::unfused_attention_calls();
     const runtime::StepResult result = train(*step);
+    const auto trained = steady_clock::now();
     UpcomingStep upcoming = plan_next();
+    // What learns from itself makes its next step by the engine, between two steps.
+    const auto between =
+        run_.learns_from_corpora() ? steady_clock::duration{} : steady_clock::now() - trained;
     report::StepRecord record = record_of(*step, result);
     record.unfused_attention = ops::unfused_attention_calls() - unfused_before;
     if (std::exchange(snapshot_beside_, false)) record.snapshot_bytes = run_.buddies()->sent_bytes();
     const StepAgreement agreement = agree(upcoming, result, record);
-    record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin).count();
+    record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin - between).count();
     record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
     reporter_->tell(record);
     if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {
@@ -160,7 +178,7 @@ void Trainer::Impl::train_steps() {
 UpcomingStep Trainer::Impl::plan_next() {
   const auto planning = run_.activity().own("planning the next step");
   try {
-    return {ahead_->next(), nullptr};
+    return {steps_->next(), nullptr};
   } catch (...) {
     return {nullptr, std::current_exception()};
   }
@@ -201,9 +219,10 @@ int64_t Trainer::Impl::predicted_ns(const PreparedStep& step) const {
 
 // All that one rank knows of a step; agree() and the clock tell the rest.
 report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runtime::StepResult& result) {
-  report::StepRecord record;
+  report::StepRecord record = step.known;
   record.step = step.plan.step;
-  record.loss = result.mean_loss();
+  if (!record.loss) record.loss = result.mean_loss();
+  tell_of_policy(result, record);
   record.tokens = step.plan.tokens();
   record.sequences = static_cast<int64_t>(step.plan.sequences.size());
   record.strategy = strategy::to_text(step.plan.strategy());
@@ -227,6 +246,16 @@ report::StepRecord Trainer::Impl::record_of(const PreparedStep& step, const runt
   record.overhead_ns = result.timing.overhead_ns();
   record.epoch = run_.epoch();
   return record;
+}
+
+void Trainer::Impl::tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const {
+  if (!config_.rl.rolls_out() || result.targets == 0) return;
+  const auto mean = [&](layers::PolicyNote note) {
+    return result.notes[static_cast<size_t>(note)] / static_cast<double>(result.targets);
+  };
+  record.clip_fraction = mean(layers::PolicyNote::kClipped);
+  record.divergence = mean(layers::PolicyNote::kDivergence);
+  record.rollout_gap = mean(layers::PolicyNote::kGap);
 }
 
 StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
@@ -325,7 +354,15 @@ RunState Trainer::Impl::state_behind(int64_t steps,
 }
 
 RunState Trainer::Impl::state_behind(const PreparedStep& last) const {
-  return state_behind(last.plan.step + 1, last.sampler_after);
+  RunState state = state_behind(last.plan.step + 1, last.sampler_after);
+  state.rollout = last.rollout_after;
+  return state;
+}
+
+RunState Trainer::Impl::run_state_resumed() const {
+  RunState state = state_behind(run_.resumed().step, run_.resumed().sampler);
+  state.rollout = run_.resumed().rollout;
+  return state;
 }
 
 Trainer::Trainer(RunOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {

@@ -47,8 +47,29 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
     metrics.targets += result.targets;
     if (metrics.fallback.empty()) metrics.fallback = step->fallback;
   }
+  if (speaker_ != nullptr) answer(set, metrics);
   if (metrics.targets > 0) metrics.validation_loss = loss_sum / static_cast<double>(metrics.targets);
   return metrics;
+}
+
+// The likeliest answers to the set's first prompts.
+void Validation::answer(const session::ValidationData& set, report::EvaluationMetrics& metrics) {
+  std::vector<rl::Question> questions;
+  for (const corpus::Batch& batch : set.batches) {
+    for (const corpus::Sample& sample : batch.samples) {
+      if (std::ssize(questions) == run_.config().rl.held_out) break;
+      std::optional<rl::Question> question = rl::question_of(set.blend, sample.document);
+      if (question && std::ssize(question->prompt) < run_.config().data.context_length)
+        questions.push_back(std::move(*question));
+    }
+  }
+  if (questions.empty()) return;
+  const std::vector<uint64_t> numbers(questions.size(), 0);
+  double rewards = 0;
+  for (const std::vector<Response>& responses :
+       speaker_->answer(questions, numbers, 1, Speaker::Manner::kGreedy))
+    rewards += responses.front().reward;
+  metrics.reward = rewards / static_cast<double>(questions.size());
 }
 
 }  // namespace sluice::train

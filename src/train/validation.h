@@ -6,6 +6,7 @@
 
 #include "train/reporter.h"
 #include "train/run_context.h"
+#include "train/speaker.h"
 #include "train/stop_signal.h"
 
 namespace sluice::train {
@@ -13,8 +14,10 @@ namespace sluice::train {
 class Validation {
  public:
   // All outlive it; `run` is open.
-  Validation(RunContext& run, const StopSignal& stop, Reporter& reporter)
-      : run_(run), stop_(stop), reporter_(reporter) {}
+  // `speaker`: of runs that learn from what they say, whose answers to the sets' prompts are rewarded; else
+  // null.
+  Validation(RunContext& run, const StopSignal& stop, Reporter& reporter, Speaker* speaker)
+      : run_(run), stop_(stop), reporter_(reporter), speaker_(speaker) {}
 
   bool due(int64_t steps_done, bool last) const;
 
@@ -26,10 +29,12 @@ class Validation {
 
  private:
   std::optional<report::EvaluationMetrics> evaluate(const session::ValidationData& set, int64_t after_step);
+  void answer(const session::ValidationData& set, report::EvaluationMetrics& metrics);
 
   RunContext& run_;
   const StopSignal& stop_;
   Reporter& reporter_;
+  Speaker* speaker_;
 };
 
 }  // namespace sluice::train

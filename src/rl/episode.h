@@ -1,0 +1,47 @@
+// What a step of reinforcement or preference learning trains on: texts that begin with a prompt, and what is
+// told of their tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "corpus/blend.h"
+
+namespace sluice::rl {
+
+// A conversation whose last answer is what is asked for.
+struct Question {
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> answer;  // as the corpus has it
+};
+// `mask`: 1 where a token is to be learnt. Nothing where the last run of those is empty or begins the
+// document.
+std::optional<Question> question_of(std::span<const int32_t> tokens, std::span<const uint8_t> mask);
+// Likewise of a document that has a mask.
+std::optional<Question> question_of(const corpus::Blend& blend, int64_t document);
+
+struct Episode {
+  std::vector<int32_t> tokens;  // the prompt's, then the response's
+  int64_t prompt_tokens = 0;
+  double reward = 0;  // of the response, overlong ones punished; advantages follow from a group's
+  double advantage = 0;
+  double weight = 1;  // of each token of the response in the loss
+  // Log-probabilities of the response's tokens; empty: not known.
+  std::vector<double> sampled;    // as the rollout knew them
+  std::vector<double> old;        // before the updates of its rollout
+  std::vector<double> reference;  // of the policy that the trained one stays near
+
+  int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
+  bool operator==(const Episode&) const = default;
+};
+using MiniBatch = std::vector<Episode>;
+
+// Numbers keep their bits. InputError naming `name` when it is none.
+base::Json to_json(std::span<const MiniBatch> batches);
+std::vector<MiniBatch> mini_batches_from_json(const base::Json& json, const std::string& name);
+
+}  // namespace sluice::rl

@@ -1,0 +1,204 @@
+#include "train/rollouts.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/interval.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "train/episode_steps.h"
+
+namespace sluice::train {
+namespace {
+
+using base::text;
+
+// One document at a time, none of them cut.
+corpus::SamplerOptions prompt_options(const session::DataPhase& phase) {
+  corpus::SamplerOptions options = phase.sampling;
+  options.tokens_per_step = 1;
+  options.overflow = corpus::Overflow::kDrop;
+  return options;
+}
+
+std::vector<double> rewards_of(const std::vector<Response>& responses) {
+  std::vector<double> rewards;
+  for (const Response& response : responses) rewards.push_back(response.reward);
+  return rewards;
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) /
+         static_cast<double>(std::max<size_t>(values.size(), 1));
+}
+
+}  // namespace
+
+Rollouts::Rollouts(RunContext& run, Speaker& speaker)
+    : run_(run),
+      speaker_(speaker),
+      config_(run.config().rl),
+      objective_(rl::objective_of(config_)),
+      blend_(run.data().phases.front().training),
+      prompts_(blend_.sources(), prompt_options(run.data().phases.front())),
+      step_(run.resumed().step) {
+  const RunState& resumed = run.resumed();
+  if (resumed.sampler) prompts_.restore(*resumed.sampler);
+  for (rl::MiniBatch& batch : rl::mini_batches_from_json(resumed.rollout, "the rollout in the checkpoint"))
+    batches_.push_back(std::move(batch));
+}
+
+std::unique_ptr<PreparedStep> Rollouts::next() {
+  if (step_ >= run_.config().train.steps) return nullptr;
+  if (batches_.empty()) roll_out();
+  if (batches_.empty()) return nullptr;
+  const rl::MiniBatch batch = std::move(batches_.front());
+  batches_.pop_front();
+  auto step = std::make_unique<PreparedStep>();
+  run_.control().together("planning an update", [&] {
+    const EpisodeTokens tokens(batch);
+    *step = prepare_step(run_.planning(), sequences_of(batch), &tokens, step_, graph::Purpose::kTrain);
+  });
+  step->known = std::exchange(told_, {});
+  ++step_;
+  step->sampler_after = prompts_.state();
+  step->sampler_after.step = step_;
+  if (!batches_.empty())
+    step->rollout_after = rl::to_json(std::vector<rl::MiniBatch>(batches_.begin(), batches_.end()));
+  return step;
+}
+
+std::vector<Rollouts::Group> Rollouts::draw() {
+  std::vector<Group> groups;
+  std::vector<rl::Question> questions;
+  std::vector<uint64_t> numbers;
+  for (int64_t tries = 0; std::ssize(groups) < config_.prompts_per_step; ++tries) {
+    if (tries > 100 * config_.prompts_per_step) {
+      throw base::InputError(text("of ", tries, " documents only ", groups.size(),
+                                  " have a prompt that leaves room for a response in ",
+                                  run_.config().data.context_length, " tokens: raise data.context_length"));
+    }
+    const corpus::Sample sample = prompts_.next().samples.front();
+    std::optional<rl::Question> question = rl::question_of(blend_, sample.document);
+    if (!question || std::ssize(question->prompt) >= run_.config().data.context_length) continue;
+    // How many documents were passed tells their draws apart, in every epoch.
+    const corpus::SamplerState state = prompts_.state();
+    numbers.push_back(std::accumulate(
+        state.cursors.begin(), state.cursors.end(), uint64_t{0},
+        [](uint64_t sum, const auto& cursor) { return sum + static_cast<uint64_t>(cursor.position); }));
+    questions.push_back(*question);
+    groups.push_back({std::move(*question), {}});
+  }
+  std::vector<std::vector<Response>> responses =
+      speaker_.answer(questions, numbers, config_.group, Speaker::Manner::kSampled);
+  for (size_t i = 0; i < groups.size(); ++i) groups[i].responses = std::move(responses[i]);
+  const SpeakingTimes& times = speaker_.times();
+  told_.rollout_ns = told_.rollout_ns.value_or(0) + times.pulling_ns + times.speaking_ns;
+  told_.reward_ns = told_.reward_ns.value_or(0) + times.rewarding_ns;
+  told_.response_tokens = told_.response_tokens.value_or(0) + times.tokens;
+  return groups;
+}
+
+void Rollouts::keep(std::vector<Group>& drawn, std::vector<Group>& kept) {
+  for (Group& group : drawn) {
+    if (std::ssize(kept) == config_.prompts_per_step) return;
+    if (objective_.draws_again && !rl::has_variance(rewards_of(group.responses))) continue;
+    kept.push_back(std::move(group));
+  }
+}
+
+void Rollouts::describe(const std::vector<Group>& groups) {
+  std::vector<double> rewards, entropies;
+  std::vector<int64_t> lengths;
+  for (const Group& group : groups) {
+    for (const Response& response : group.responses) {
+      rewards.push_back(response.reward);
+      lengths.push_back(std::ssize(response.tokens));
+      for (const double log_p : response.log_probabilities) entropies.push_back(-log_p);
+    }
+  }
+  std::ranges::sort(lengths);
+  const auto count = static_cast<double>(lengths.size());
+  told_.reward = mean_of(rewards);
+  told_.entropy = mean_of(entropies);
+  told_.response_mean =
+      static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) / count;
+  told_.response_p99 = lengths[(lengths.size() - 1) * 99 / 100];
+}
+
+void Rollouts::roll_out() {
+  told_ = {};
+  std::vector<Group> all, kept;
+  int64_t draws = 0;
+  const int64_t most = objective_.draws_again ? config_.most_draws : 1;
+  while (draws < most && std::ssize(kept) < config_.prompts_per_step) {
+    std::vector<Group> drawn = draw();
+    ++draws;
+    all.insert(all.end(), drawn.begin(), drawn.end());
+    keep(drawn, kept);
+  }
+  describe(all);
+  told_.draws = draws;
+  told_.groups_kept = std::ssize(kept);
+  if (kept.empty()) {
+    if (run_.rank() == 0)
+      base::log_info(text("nothing is left to learn: in ", draws, " draws of ", config_.prompts_per_step,
+                          " prompts all responses to each had the same reward, ", *told_.reward,
+                          " in the mean"));
+    return;
+  }
+  shape(kept);
+}
+
+std::vector<rl::Episode> Rollouts::episodes_of(const Group& group) const {
+  std::vector<double> rewards = rewards_of(group.responses);
+  for (size_t i = 0; i < rewards.size(); ++i) {
+    rewards[i] += rl::overlong_penalty(std::ssize(group.responses[i].tokens), config_.max_response,
+                                       objective_.overlong_buffer);
+  }
+  const std::vector<double> advantages = rl::advantages(rewards, objective_.baseline);
+  std::vector<rl::Episode> episodes;
+  for (size_t i = 0; i < rewards.size(); ++i) {
+    const Response& response = group.responses[i];
+    rl::Episode& episode = episodes.emplace_back();
+    episode.tokens = group.question.prompt;
+    episode.prompt_tokens = std::ssize(episode.tokens);
+    episode.tokens.insert(episode.tokens.end(), response.tokens.begin(), response.tokens.end());
+    episode.reward = rewards[i];
+    episode.advantage = advantages[i];
+    episode.sampled = response.log_probabilities;
+  }
+  return episodes;
+}
+
+// Cuts the mini-batches, and finds out what else their losses take.
+void Rollouts::shape(std::vector<Group>& groups) {
+  const int64_t updates = std::min<int64_t>(config_.updates, std::ssize(groups));
+  for (int64_t update = 0; update < updates; ++update) {
+    const base::Interval part = base::even_part(std::ssize(groups), updates, update);
+    rl::MiniBatch& batch = batches_.emplace_back();
+    for (int64_t g = part.begin; g < part.end; ++g) {
+      for (rl::Episode& episode : episodes_of(groups[static_cast<size_t>(g)]))
+        batch.push_back(std::move(episode));
+    }
+    std::vector<int64_t> tokens;
+    for (const rl::Episode& episode : batch) tokens.push_back(episode.response_tokens());
+    const std::vector<double> weights = rl::token_weights(tokens, objective_.aggregate, config_.max_response);
+    for (size_t i = 0; i < batch.size(); ++i) batch[i].weight = weights[i];
+  }
+  // Of the first update the log-probabilities before it are its own.
+  for (size_t update = 1; update < batches_.size(); ++update) {
+    std::vector<std::vector<double>> old = log_probabilities(run_, batches_[update], step_);
+    for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old = std::move(old[i]);
+  }
+  if (objective_.kl == 0) return;
+  const RunContext::ReferenceParameters reference(run_);
+  for (rl::MiniBatch& batch : batches_) {
+    std::vector<std::vector<double>> found = log_probabilities(run_, batch, step_);
+    for (size_t i = 0; i < found.size(); ++i) batch[i].reference = std::move(found[i]);
+  }
+}
+
+}  // namespace sluice::train

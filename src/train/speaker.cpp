@@ -1,0 +1,174 @@
+#include "train/speaker.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json_fields.h"
+#include "base/steady_time.h"
+#include "base/text.h"
+#include "corpus/load_tokenizer.h"
+#include "generate/generator.h"
+#include "train/model_source.h"
+
+namespace sluice::train {
+namespace {
+
+using base::Json;
+using base::text;
+
+std::unique_ptr<corpus::Tokenizer> tokenizer_of(const config::RunConfig& config,
+                                                const corpus::PythonTools& tools) {
+  for (const auto& [prefix, weight] : config.data.train) {
+    const std::filesystem::path path = corpus::tokenizer_beside(prefix);
+    if (!path.empty()) return corpus::load_tokenizer(path, {.tools = tools});
+  }
+  throw base::InputError(text("no tokenizer lies beside ", config.data.train.front().first,
+                              ", by which responses are read: build the corpus with sluice corpus build"));
+}
+
+// The k-th of each rank's share, rank by rank.
+bool is_own(size_t index, int rank, int ranks) {
+  return static_cast<int>(index % static_cast<size_t>(ranks)) == rank;
+}
+
+Json to_json(const std::vector<Response>& responses) {
+  Json json = Json::array();
+  for (const Response& response : responses)
+    json.push_back({response.tokens, response.log_probabilities, response.ended, response.reward});
+  return json;
+}
+
+std::vector<Response> responses_from_json(const Json& json) {
+  std::vector<Response> responses;
+  for (const Json& response : json) {
+    responses.push_back({response.at(0).get<std::vector<int32_t>>(),
+                         response.at(1).get<std::vector<double>>(), response.at(2).get<bool>(),
+                         response.at(3).get<double>()});
+  }
+  return responses;
+}
+
+}  // namespace
+
+Speaker::Speaker(RunContext& run) : run_(run) {
+  run.control().together("preparing rewards", [&] {
+    const config::RlConfig& rl = run.config().rl;
+    tokenizer_ = tokenizer_of(run.config(), run.tools());
+    reward_ = rl::make_reward(rl.rewards, {rl.reward_timeout_s, run.tools()});
+    if (!run.config().model.hf.empty())
+      end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
+    if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
+    links_ = run.whole_links();
+  });
+}
+
+bool Speaker::is_end(int64_t token) const {
+  return std::ranges::find(end_tokens_, token) != end_tokens_.end();
+}
+
+// Without what ended it.
+std::string Speaker::text_of(std::span<const int32_t> tokens) const {
+  std::vector<int32_t> said(tokens.begin(), tokens.end());
+  while (!said.empty() && is_end(said.back())) said.pop_back();
+  return tokenizer_->decode(said);
+}
+
+std::vector<std::vector<Response>> Speaker::say(std::span<const rl::Question> questions,
+                                                std::span<const uint64_t> numbers, int samples,
+                                                Manner manner) {
+  const config::RunConfig& config = run_.config();
+  const int64_t pull_begin = base::now_ns();
+  const generate::WholeModel model = run_.whole_model(run_.engine().hold(links_));
+  times_.pulling_ns = base::now_ns() - pull_begin;
+  const int64_t begin = base::now_ns();
+
+  const int64_t longest = config.data.context_length;
+  const int64_t pages_a_text = longest / generate::kPageTokens + 1;
+  const int64_t most_texts = config.rl.most_texts;
+  const auto room =
+      static_cast<int64_t>(config.rl.cache_gib * (int64_t{1} << 30)) / generate::Decoder::page_bytes(model);
+  const int64_t own_questions =
+      (std::ssize(questions) + run_.control().world_size() - 1) / run_.control().world_size();
+  const int64_t pages = std::min(room, pages_a_text * std::min<int64_t>(most_texts, own_questions * samples));
+  if (pages < pages_a_text) {
+    throw base::InputError(text("[config] rl.cache_gib is ", config.rl.cache_gib, ", room for ",
+                                std::max<int64_t>(pages, 0) * generate::kPageTokens,
+                                " tokens, but a text may have ", longest,
+                                " (data.context_length): raise it"));
+  }
+  const generate::Decoder decoder(model, pages);
+  generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts});
+  generate::Manner way{.sampling = {.temperature = manner == Manner::kGreedy ? 0.0 : 1.0,
+                                    .seed = static_cast<uint64_t>(config.data.seed)},
+                       .end_tokens = end_tokens_};
+  std::vector<int64_t> first_texts(questions.size(), -1);
+  for (size_t i = 0; i < questions.size(); ++i) {
+    if (!is_own(i, run_.rank(), run_.control().world_size())) continue;
+    const std::vector<int64_t> prompt(questions[i].prompt.begin(), questions[i].prompt.end());
+    way.number = numbers[i];
+    first_texts[i] = generator.add(
+        {prompt, std::min<int64_t>(config.rl.max_response, longest - std::ssize(prompt)), samples}, way);
+  }
+  while (generator.step()) run_.activity().advance();
+  std::vector<std::vector<Response>> responses(questions.size());
+  for (size_t i = 0; i < questions.size(); ++i) {
+    for (int sample = 0; first_texts[i] >= 0 && sample < samples; ++sample) {
+      const generate::Said& said = generator.said(first_texts[i] + sample);
+      Response& response = responses[i].emplace_back();
+      response.tokens.assign(said.tokens.begin(), said.tokens.end());
+      response.log_probabilities = said.log_probabilities;
+      response.ended = said.ended;
+      if (said.end_token < 0) continue;
+      response.tokens.push_back(static_cast<int32_t>(said.end_token));
+      response.log_probabilities.push_back(said.end_log_probability);
+    }
+  }
+  times_.speaking_ns = base::now_ns() - begin;
+  return responses;
+}
+
+void Speaker::reward(std::span<const rl::Question> questions, std::vector<std::vector<Response>>& responses) {
+  const int64_t begin = base::now_ns();
+  std::vector<rl::Answer> answers;
+  std::vector<Response*> answered;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    if (responses[i].empty()) continue;
+    const std::string prompt = text_of(questions[i].prompt);
+    const std::string reference = text_of(questions[i].answer);
+    for (Response& response : responses[i]) {
+      answers.push_back({prompt, text_of(response.tokens), reference});
+      answered.push_back(&response);
+    }
+  }
+  const std::vector<double> rewards = reward_->of(answers);
+  for (size_t i = 0; i < rewards.size(); ++i) answered[i]->reward = rewards[i];
+  times_.rewarding_ns = base::now_ns() - begin;
+}
+
+std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question> questions,
+                                                   std::span<const uint64_t> numbers, int samples,
+                                                   Manner manner) {
+  std::vector<std::vector<Response>> responses;
+  {
+    const auto saying = run_.activity().own("saying responses");
+    responses = say(questions, numbers, samples, manner);
+  }
+  run_.control().together("rewarding responses", [&] { reward(questions, responses); });
+  Json own = Json::array();
+  for (const std::vector<Response>& of_question : responses) own.push_back(to_json(of_question));
+  times_.tokens = 0;
+  const std::vector<std::string> of_ranks = run_.control().gather_texts(own.dump());
+  for (int rank = 0; rank < run_.control().world_size(); ++rank) {
+    const Json all = base::parse_json(of_ranks[static_cast<size_t>(rank)], "responses");
+    for (size_t i = 0; i < questions.size(); ++i) {
+      if (!is_own(i, rank, run_.control().world_size())) continue;
+      responses[i] = responses_from_json(all.at(i));
+      for (const Response& response : responses[i]) times_.tokens += std::ssize(response.tokens);
+    }
+  }
+  for (int64_t* time_ns : {&times_.speaking_ns, &times_.rewarding_ns})
+    *time_ns = std::ranges::max(run_.control().gather(*time_ns));
+  return responses;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,61 @@
+// What the model of a run says: every rank holds all of it for a while, and says some of the texts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "corpus/tokenizer.h"
+#include "rl/episode.h"
+#include "rl/reward.h"
+#include "train/run_context.h"
+
+namespace sluice::train {
+
+// A response to a question, and what it is worth.
+struct Response {
+  std::vector<int32_t> tokens;  // its end token too, where it ended
+  std::vector<double> log_probabilities;
+  bool ended = false;
+  double reward = 0;
+};
+
+struct SpeakingTimes {
+  int64_t pulling_ns = 0;
+  int64_t speaking_ns = 0;   // of the slowest rank
+  int64_t rewarding_ns = 0;  // likewise
+  int64_t tokens = 0;        // of all responses
+};
+
+class Speaker {
+ public:
+  // Collective. The run is open; it outlives this. InputError when no tokenizer lies beside the corpora, or a
+  // reward cannot be made.
+  explicit Speaker(RunContext& run);
+
+  enum class Manner : uint8_t { kSampled, kGreedy };
+  // Collective: `samples` responses to each question, the same on every rank. `numbers` tell the draws of
+  // questions apart, whichever rank makes them. RunError on every rank when a reward fails on one.
+  std::vector<std::vector<Response>> answer(std::span<const rl::Question> questions,
+                                            std::span<const uint64_t> numbers, int samples, Manner manner);
+
+  const SpeakingTimes& times() const { return times_; }  // of the last answer()
+
+ private:
+  std::vector<std::vector<Response>> say(std::span<const rl::Question> questions,
+                                         std::span<const uint64_t> numbers, int samples, Manner manner);
+  void reward(std::span<const rl::Question> questions, std::vector<std::vector<Response>>& responses);
+  std::string text_of(std::span<const int32_t> tokens) const;
+  bool is_end(int64_t token) const;
+
+  RunContext& run_;
+  std::unique_ptr<corpus::Tokenizer> tokenizer_;
+  std::unique_ptr<rl::Reward> reward_;
+  std::vector<int64_t> end_tokens_;
+  std::shared_ptr<const graph::LinkPlan> links_;  // that bring each rank everything
+  SpeakingTimes times_;
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,251 @@
+"""Training with [rl]: the same numbers under every layout, resumed, and with a rank that dies; and wrong input."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from commands import SLUICE, CommandTest, call
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+CONFIG = """
+[model]
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn_hidden = 48
+vocab = 14
+[data]
+train = [["{folder}/problems/corpus", 1.0]]
+validation = ["{folder}/held_out/corpus"]
+context_length = 64
+[train]
+steps = 6
+threads = 1
+dtype = "float64"
+eval_every = 3
+[rl]
+algorithm = "dapo"
+prompts_per_step = 6
+group = 4
+updates = 2
+max_response = 20
+most_draws = 2
+kl = 0.02
+held_out = 8
+rewards = ["regex:^[0-4 ]*5", "python:{folder}/low.py:score"]
+[optimizer]
+lr = 1e-3
+warmup_steps = 1
+decay = "constant"
+[parallel]
+strategies = ["<1,1,1>"]
+calibration = "analytic"
+[memory]
+device_gib = 1.0
+margin_gib = 0.1
+[log]
+dir = "{folder}/one"
+tensorboard = false
+"""
+LOW = """
+def score(prompt, response, reference):
+    words = response.split()
+    return sum(word in "01234" for word in words) / max(len(words), 1)
+"""
+# Pairs of layouts: rollouts have whole models on each rank, updates these.
+LAYOUTS = {
+    "tensor": (2, '["1x<2,1,1>"]'),
+    "stages": (2, '["1x<1,2,1>"]'),
+    "lanes": (3, '["1x<1,1,3>"]'),
+    "shared": (4, '["1x<1,1,4,4>", "1x<2,1,1> + 2x<1,1,1>"]'),
+}
+FIGURES = ("loss", "reward", "grad_norm", "entropy", "divergence", "validation_loss", "response_tokens")
+
+
+class Reinforcement(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        subprocess.run(["python3", ROOT / "examples/rl/sorting.py", cls.folder, "3"], check=True)
+        (cls.folder / "low.py").write_text(LOW)
+        for name in ("problems", "held_out"):
+            lines = (cls.folder / f"{name}.jsonl").read_text().splitlines(keepends=True)
+            (cls.folder / f"{name}.jsonl").write_text("".join(lines[:40]))
+            cls.done("corpus", "build", cls.folder / f"{name}.jsonl", "--chat", "--tokenizer",
+                     cls.folder / "tokenizer.json", "--out", cls.folder / name)
+        (cls.folder / "run.toml").write_text(CONFIG.format(folder=cls.folder))
+        cls.expected = cls.train("one", 1)
+
+    @classmethod
+    def arguments(cls, name, ranks, **settings):
+        settings = {"log.dir": f'"{cls.folder}/{name}"', **{key.replace("__", "."): value for key, value in settings.items()}}
+        return ["train", "--config", cls.folder / "run.toml", "--nproc", ranks,
+                *(part for key, value in settings.items() for part in ("--set", f"{key}={value}"))]
+
+    @classmethod
+    def lines(cls, name):
+        return [json.loads(line) for line in (cls.folder / name / "metrics.jsonl").read_text().splitlines()]
+
+    @classmethod
+    def train(cls, name, ranks, *more, **settings):
+        cls.done(*cls.arguments(name, ranks, **settings), *more)
+        return cls.lines(name)
+
+    def assert_same(self, lines, tolerance=1e-11, expected=None):
+        expected = expected or self.expected
+        self.assertEqual(len(lines), len(expected))
+        for own, other in zip(lines, expected):
+            for key in FIGURES:
+                self.assertEqual(key in own, key in other)
+                if key in own:
+                    self.assertLess(abs(own[key] - other[key]), tolerance * max(1, abs(other[key])), (key, own["step"]))
+
+    @staticmethod
+    def ended(arguments):
+        result = call(*arguments)
+        return result.returncode, result.stderr
+
+    def refused(self, ranks=1, **settings):
+        status, errors = self.ended(self.arguments("refused", ranks, **settings))
+        self.assertNotEqual(status, 0)
+        return errors
+
+    def test_every_layout_says_and_learns_the_same(self):
+        for name, (ranks, strategies) in LAYOUTS.items():
+            with self.subTest(name):
+                self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"'))
+
+    def test_rollouts_know_what_updates_find(self):
+        rollouts = [line for line in self.expected if "draws" in line]
+        self.assertEqual([line["step"] for line in rollouts], [0, 2, 4])
+        for line in rollouts:
+            self.assertLess(line["rollout_gap"], 1e-12)
+            self.assertEqual(line["clip_fraction"], 0)
+        self.assertGreater(self.expected[1]["rollout_gap"], 1e-9, "the second update is of another policy")
+
+    def test_groups_may_hold_more_texts_than_the_cache(self):
+        self.assert_same(self.train("tight", 2, rl__cache_gib=0.0001, rl__most_texts=3))
+
+    def test_resumed_within_a_rollout(self):
+        self.train("half", 2, train__steps=3, checkpoint__every=3)
+        self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3))
+
+    def test_a_lost_rank_costs_nothing_but_time(self):
+        process = subprocess.Popen([SLUICE, *map(str, self.arguments("lost", 3, elastic__buddy_every=1, train__steps=40))],
+                                   stderr=subprocess.PIPE, text=True)
+        log = ""
+        for line in process.stderr:
+            log += line
+            if re.search(r"step 7 ", line):
+                worker = self.a_worker(process.pid)
+                if worker:
+                    os.kill(worker, signal.SIGKILL)
+                break
+        log += process.stderr.read()
+        self.assertEqual(process.wait(), 0, log)
+        self.assertIn("epoch", log)
+        self.assert_same(self.lines("lost"), expected=self.train("unlost", 1, train__steps=40))
+
+    @staticmethod
+    def a_worker(launcher):
+        """A process that a supervisor of the launcher started."""
+        def children(pid):
+            path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+            return [int(child) for child in path.read_text().split()] if path.exists() else []
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            workers = [worker for supervisor in children(launcher) for worker in children(supervisor)]
+            if workers:
+                return workers[-1]
+        return None
+
+    def test_a_reward_that_fails_ends_the_run_with_what_was_done_saved(self):
+        for body, told in (("raise ValueError('odd')", "ValueError: odd"), ("return float('nan')", "returned nan"),
+                           ("while True: pass", "took longer than 0.5 s")):
+            with self.subTest(body):
+                # After a rollout that goes well.
+                (self.folder / "bad.py").write_text(
+                    "calls = 0\ndef score(prompt, response, reference):\n    global calls\n    calls += 1\n"
+                    f"    if calls <= 60: return calls % 3\n    {body}\n")
+                name = re.sub("[^a-z]", "", body)
+                status, errors = self.ended(self.arguments(
+                    name, 2, rl__rewards=f'["python:{self.folder}/bad.py:score"]', checkpoint__every=100,
+                    rl__reward_timeout_s=0.5, train__steps=40, rl__held_out=0))
+                self.assertNotEqual(status, 0)
+                self.assertIn(told, errors)
+                self.assertTrue(list((self.folder / name / "checkpoints").glob("step-*")), errors)
+
+    def test_nothing_left_to_learn_ends_the_run(self):
+        status, errors = self.ended(self.arguments("done", 2, rl__rewards='["regex:never"]', checkpoint__every=100))
+        self.assertEqual(status, 0, errors)
+        self.assertIn("nothing is left to learn: in 2 draws of 6 prompts", errors)
+
+    def test_wrong_input_is_named(self):
+        plain = self.folder / "plain.txt"
+        plain.write_text("1 2 3 4 5\n" * 20)
+        self.done("corpus", "build", plain, "--tokenizer", self.folder / "tokenizer.json", "--out", self.folder / "plain")
+        for settings, told in (
+                ({"data__train": f'[["{self.folder}/plain/corpus", 1.0]]'}, "needs conversations in data.train"),
+                ({"rl__rewards": '["best"]'}, 'rl.rewards names "best"'),
+                ({"rl__rewards": "[]"}, "rl.rewards is empty"),
+                ({"rl__algorithm": '"ppo"'}, "none, grpo, dapo, dr_grpo, reinforce"),
+                ({"rl__cache_gib": 0.000001}, "rl.cache_gib"),
+                ({"data__context_length": 4}, "no document to sample"),
+                ({"rl__algorithm": '"dpo"'}, "rl.rejected is empty")):
+            with self.subTest(told):
+                self.assertIn(told, self.refused(**settings))
+
+
+class Preferences(CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        subprocess.run(["python3", ROOT / "examples/rl/sorting.py", cls.folder, "3"], check=True)
+        chosen = [json.loads(line) for line in (cls.folder / "problems.jsonl").read_text().splitlines()[:40]]
+        (cls.folder / "chosen.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chosen))
+        for chat in chosen:
+            chat["messages"][1]["content"] = " ".join(reversed(chat["messages"][1]["content"].split())) + " ;"
+        (cls.folder / "rejected.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chosen))
+        (cls.folder / "few.jsonl").write_text(json.dumps(chosen[0]) + "\n")
+        for name in ("chosen", "rejected", "few"):
+            cls.done("corpus", "build", cls.folder / f"{name}.jsonl", "--chat", "--tokenizer",
+                     cls.folder / "tokenizer.json", "--out", cls.folder / name)
+        config = CONFIG.format(folder=cls.folder)
+        config = re.sub(r"\[rl\].*?\n\[", f'[rl]\nalgorithm = "dpo"\nprompts_per_step = 5\nrejected = '
+                        f'["{cls.folder}/rejected/corpus"]\n[', config, flags=re.DOTALL)
+        (cls.folder / "run.toml").write_text(
+            config.replace("problems", "chosen").replace(f'validation = ["{cls.folder}/held_out/corpus"]\n', "")
+            .replace("eval_every = 3\n", ""))
+
+    def train(self, name, ranks, *more, **settings):
+        self.done(*Reinforcement.arguments.__func__(type(self), name, ranks, **settings), *more)
+        return Reinforcement.lines.__func__(type(self), name)
+
+    def test_pairs_are_learnt_alike_under_every_layout_and_resumed(self):
+        expected = self.train("one", 1)
+        self.assertAlmostEqual(expected[0]["loss"], 0.6931471805599453, places=12)
+        self.assertGreater(expected[-1]["margin"], 0)
+        self.train("half", 2, train__steps=3, checkpoint__every=3)
+        runs = [self.train("half", 3, "--resume", "auto", checkpoint__every=3)]
+        runs += [self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"')
+                 for name, (ranks, strategies) in LAYOUTS.items()]
+        for run in runs:
+            for own, other in zip(run, expected, strict=True):
+                for key in ("loss", "margin", "accuracy", "grad_norm"):
+                    self.assertLess(abs(own[key] - other[key]), 1e-11 * max(1, abs(other[key])), (key, own["step"]))
+
+    def test_pairs_have_two_answers(self):
+        status, errors = Reinforcement.ended(Reinforcement.arguments.__func__(
+            type(self), "refused", 1, rl__rejected=f'["{self.folder}/few/corpus"]'))
+        self.assertNotEqual(status, 0)
+        self.assertIn("rl.rejected has 1 documents, data.train 40", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
