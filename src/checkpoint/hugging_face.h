@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ namespace sluice::checkpoint {
 
 // One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
 // files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
-// exactly.
+// exactly; stacks of experts' matrices may be MXFP4.
 class TensorFolder {
  public:
   // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
@@ -45,12 +46,19 @@ class TensorFolder {
   struct Source {
     const SafetensorsFile* file = nullptr;
     const TensorInfo* tensor = nullptr;
+    // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has; else null.
+    const SafetensorsFile* scales_file = nullptr;
+    const TensorInfo* scales = nullptr;
   };
 
   void open_files(const std::string& stem);
   void locate_tensors();
   void require_no_others() const;
-  Source find(const std::string& name, const std::vector<int64_t>& shape) const;
+  const TensorInfo* look_for(const std::string& name, const SafetensorsFile*& file) const;
+  Source find(const model::HuggingFaceTensor& tensor) const;
+  std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
+  void read(const Source& source, const model::HuggingFaceTensor& tensor, base::Interval inside,
+            float* to) const;
 
   std::filesystem::path folder_;
   model::ParameterTable table_;

@@ -23,9 +23,7 @@ struct Item {
   TensorInfo info;
   int bucket = 0;
   Interval interval;
-  int64_t rows = 0;  // as stored; the file holds [columns, rows] when transposed
-  int64_t columns = 0;
-  bool transposed = false;
+  model::HuggingFaceTensor tensor;
 };
 
 std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptions& options) {
@@ -36,14 +34,8 @@ std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptio
         const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
         Item item{.bucket = bucket.index,
                   .interval = {begin, begin + tensor.rows * parameter.columns},
-                  .rows = tensor.rows,
-                  .columns = parameter.columns,
-                  .transposed = tensor.transposed};
-        item.info = {.name = options.prefix + tensor.name,
-                     .type = options.type,
-                     .shape = {tensor.rows, parameter.columns}};
-        if (tensor.vector) item.info.shape = {tensor.rows};
-        if (tensor.transposed) std::swap(item.info.shape[0], item.info.shape[1]);
+                  .tensor = tensor};
+        item.info = {.name = options.prefix + tensor.name, .type = options.type, .shape = tensor.shape};
         items.push_back(std::move(item));
       }
     }
@@ -88,22 +80,27 @@ void write_straight(SafetensorsWriter& writer, const Item& item, const Parameter
   }
 }
 
-// Holds the whole stored matrix, writes a band of its columns at a time.
-void write_transposed(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
-  constexpr int64_t kBand = 64;
-  std::vector<float> stored(static_cast<size_t>(item.interval.size()));
-  source(item.bucket, item.interval, stored.data());
-  std::vector<float> band(static_cast<size_t>(kBand * item.rows));
-  for (int64_t column0 = 0; column0 < item.columns; column0 += kBand) {
-    const int64_t width = std::min(kBand, item.columns - column0);
-    for (int64_t row = 0; row < item.rows; ++row) {
-      for (int64_t i = 0; i < width; ++i) {
-        band[static_cast<size_t>(i * item.rows + row)] =
-            stored[static_cast<size_t>(row * item.columns + column0 + i)];
+// Holds the whole tensor in the order of the file.
+void write_reordered(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
+  constexpr int64_t kTile = 64;
+  const model::HuggingFaceTensor& tensor = item.tensor;
+  std::vector<float> ordered(static_cast<size_t>(item.interval.size()));
+  std::vector<float> stored(static_cast<size_t>(kTile * tensor.columns));
+  for (int64_t row0 = 0; row0 < tensor.rows; row0 += kTile) {
+    const int64_t height = std::min(kTile, tensor.rows - row0);
+    const int64_t begin = item.interval.begin + row0 * tensor.columns;
+    source(item.bucket, {begin, begin + height * tensor.columns}, stored.data());
+    for (int64_t column = 0; column < tensor.columns; ++column) {
+      for (int64_t i = 0; i < height; ++i) {
+        const int64_t place = tensor.order.first_of(row0 + i) + column * tensor.order.column_stride;
+        ordered[static_cast<size_t>(place)] = stored[static_cast<size_t>(i * tensor.columns + column)];
       }
     }
-    write_values(writer, item.info.type, band.data(), width * item.rows);
   }
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  for (int64_t begin = 0; begin < item.interval.size(); begin += kChunk)
+    write_values(writer, item.info.type, ordered.data() + begin,
+                 std::min(kChunk, item.interval.size() - begin));
 }
 
 void write_file(const fs::path& path, const std::vector<Item>& items, const ParameterSource& source) {
@@ -111,10 +108,10 @@ void write_file(const fs::path& path, const std::vector<Item>& items, const Para
   for (const Item& item : items) tensors.push_back(item.info);
   SafetensorsWriter writer(path, tensors, {{"format", "pt"}});
   for (const Item& item : items) {
-    if (item.transposed) {
-      write_transposed(writer, item, source);
-    } else {
+    if (item.tensor.straight()) {
       write_straight(writer, item, source);
+    } else {
+      write_reordered(writer, item, source);
     }
   }
   writer.finish();

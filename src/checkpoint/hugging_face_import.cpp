@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
+#include "checkpoint/mxfp4.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -21,12 +22,6 @@ fs::path single_file(const fs::path& folder, const std::string& stem) {
 }
 fs::path index_file(const fs::path& folder, const std::string& stem) {
   return folder / (stem + ".safetensors.index.json");
-}
-
-std::vector<int64_t> file_shape(const model::Parameter& parameter, const model::HuggingFaceTensor& tensor) {
-  if (tensor.vector) return {tensor.rows};
-  if (tensor.transposed) return {parameter.columns, tensor.rows};
-  return {tensor.rows, parameter.columns};
 }
 
 // The shard names of an index, each once.
@@ -45,24 +40,30 @@ std::set<std::string> indexed_files(const fs::path& index_path) {
   return names;
 }
 
-// Reads elements [begin, begin + count) of the row-major [rows, columns] matrix whose transpose is in the
-// file: tiles keep both sides within the cache.
-void read_transposed(const std::byte* data, TensorType type, int64_t rows, int64_t columns, Interval interval,
-                     float* values) {
-  constexpr int64_t kTile = 64;
-  const int64_t bytes = size_of(type);
-  const int64_t first_row = interval.begin / columns;
+// Reads elements `interval` of stored rows that stand otherwise in the file. Tiles of rows, between which lie
+// few elements of the file, keep both sides within the cache. `load(first, count, values)` reads elements of
+// the file that follow each other.
+template <typename Load>
+void read_reordered(const model::HuggingFaceTensor& tensor, Interval interval, float* values, Load load) {
+  constexpr int64_t kTile = 64, kMostStride = 2;
+  const int64_t columns = tensor.columns, height_of_half = tensor.order.block_rows / tensor.order.halves;
+  const int64_t stride = tensor.order.row_stride;
   const int64_t last_row = (interval.end - 1) / columns;
-  float block[kTile];
-  for (int64_t row0 = first_row; row0 <= last_row; row0 += kTile) {
-    const int64_t height = std::min(kTile, last_row + 1 - row0);
+  SLUICE_ASSERT(stride <= kMostStride, text("rows ", stride, " apart"));
+  float block[kTile * kMostStride];
+  for (int64_t row0 = interval.begin / columns; row0 <= last_row;) {
+    const int64_t end_of_half = (row0 / height_of_half + 1) * height_of_half;
+    const int64_t height = std::min({kTile, last_row + 1 - row0, end_of_half - row0});
     for (int64_t column = 0; column < columns; ++column) {
-      to_floats(data + (column * rows + row0) * bytes, type, height, block);
+      load(tensor.order.first_of(row0) + column * tensor.order.column_stride, (height - 1) * stride + 1,
+           block);
       for (int64_t i = 0; i < height; ++i) {
         const int64_t element = (row0 + i) * columns + column;
-        if (element >= interval.begin && element < interval.end) values[element - interval.begin] = block[i];
+        if (element >= interval.begin && element < interval.end)
+          values[element - interval.begin] = block[i * stride];
       }
     }
+    row0 += height;
   }
 }
 
@@ -122,31 +123,79 @@ void TensorFolder::open_files(const std::string& stem) {
   }
 }
 
-TensorFolder::Source TensorFolder::find(const std::string& name, const std::vector<int64_t>& shape) const {
-  for (const auto& file : files_) {
-    const TensorInfo* tensor = file->find(name);
-    if (tensor == nullptr) continue;
-    const std::string where = text(file->location().string(), ": tensor '", name, "'");
-    if (tensor->shape != shape) {
-      throw InputError(text(where, " has shape ", shape_text(tensor->shape), ", config.json asks for ",
-                            shape_text(shape), ": the two belong to different models"));
+const TensorInfo* TensorFolder::look_for(const std::string& name, const SafetensorsFile*& file) const {
+  for (const auto& each : files_) {
+    if (const TensorInfo* tensor = each->find(name)) {
+      file = each.get();
+      return tensor;
     }
-    if (tensor->type == TensorType::kOther || tensor->type == TensorType::kFloat64) {
-      throw InputError(text(where, " is ", tensor->format_type,
-                            ", expected F32, BF16 or F16: save the model in one of these"));
-    }
-    return {file.get(), tensor};
   }
-  throw InputError(text(folder_.string(), ": tensor '", name, "' is missing: the folder is incomplete",
-                        " or holds another architecture"));
+  return nullptr;
+}
+
+namespace {
+
+void require_shape(const std::string& where, const std::vector<int64_t>& shape,
+                   const std::vector<int64_t>& expected) {
+  if (shape == expected) return;
+  throw InputError(text(where, " has shape ", shape_text(shape), ", config.json asks for ",
+                        shape_text(expected), ": the two belong to different models"));
+}
+
+}  // namespace
+
+// A stack of experts' matrices in MXFP4 is two tensors of bytes.
+std::optional<TensorFolder::Source> TensorFolder::find_mxfp4(const model::HuggingFaceTensor& tensor) const {
+  Source source;
+  const std::string names[] = {tensor.name + "_blocks", tensor.name + "_scales"};
+  source.tensor = look_for(names[0], source.file);
+  if (source.tensor == nullptr || tensor.shape.size() != 3) return std::nullopt;
+  source.scales = look_for(names[1], source.scales_file);
+  if (source.scales == nullptr) {
+    throw InputError(text(folder_.string(), ": tensor '", names[1], "' is missing beside '", names[0],
+                          "': the folder is incomplete"));
+  }
+  const int64_t experts = tensor.shape[0], in = tensor.shape[1], out = tensor.shape[2];
+  const auto where = [&](const SafetensorsFile& file, const std::string& name) {
+    return text(file.location().string(), ": tensor '", name, "'");
+  };
+  if (in % kMxfp4Block != 0) {
+    throw InputError(text(where(*source.file, names[0]), " holds rows of ", in, ", no multiple of MXFP4's ",
+                          kMxfp4Block, ": save the model in BF16"));
+  }
+  const int64_t blocks = in / kMxfp4Block;
+  require_shape(where(*source.file, names[0]), source.tensor->shape, {experts, out, blocks, kMxfp4Block / 2});
+  require_shape(where(*source.scales_file, names[1]), source.scales->shape, {experts, out, blocks});
+  for (const TensorInfo* each : {source.tensor, source.scales}) {
+    if (each->format_type == "U8") continue;
+    throw InputError(
+        text(where(*source.file, each->name), " is ", each->format_type, ", expected MXFP4's U8"));
+  }
+  return source;
+}
+
+TensorFolder::Source TensorFolder::find(const model::HuggingFaceTensor& tensor) const {
+  Source source;
+  source.tensor = look_for(tensor.name, source.file);
+  if (source.tensor == nullptr) {
+    if (const std::optional<Source> packed = find_mxfp4(tensor)) return *packed;
+    throw InputError(text(folder_.string(), ": tensor '", tensor.name,
+                          "' is missing: the folder is incomplete", " or holds another architecture"));
+  }
+  const std::string where = text(source.file->location().string(), ": tensor '", tensor.name, "'");
+  require_shape(where, source.tensor->shape, tensor.shape);
+  if (source.tensor->type == TensorType::kOther || source.tensor->type == TensorType::kFloat64) {
+    throw InputError(text(where, " is ", source.tensor->format_type,
+                          ", expected F32, BF16 or F16: save the model in one of these"));
+  }
+  return source;
 }
 
 void TensorFolder::locate_tensors() {
   for (const model::Bucket& bucket : table_.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
-      for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
-        sources_[tensor.name] = find(tensor.name, file_shape(parameter, tensor));
-      }
+      for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter))
+        sources_[tensor.name] = find(tensor);
     }
   }
   require_no_others();
@@ -154,14 +203,43 @@ void TensorFolder::locate_tensors() {
 }
 
 void TensorFolder::require_no_others() const {
+  std::set<std::string_view> known;
+  for (const auto& [name, source] : sources_) {
+    known.insert(source.tensor->name);
+    if (source.scales != nullptr) known.insert(source.scales->name);
+  }
   for (const auto& file : files_) {
     for (const TensorInfo& tensor : file->tensors()) {
-      if (sources_.contains(tensor.name) || passed_over(tensor.name, table_.shape.tie_embeddings)) continue;
+      if (known.contains(tensor.name) || passed_over(tensor.name, table_.shape.tie_embeddings)) continue;
       throw InputError(text(file->location().string(), ": tensor '", tensor.name,
                             "' is not part of this model: Sluice reads plain LLaMA-family weights",
                             " (no biases, adapters or quantisation)"));
     }
   }
+}
+
+void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& tensor, Interval inside,
+                        float* to) const {
+  const std::byte* data = source.file->data(*source.tensor);
+  const TensorType type = source.tensor->type;
+  if (source.scales != nullptr) {
+    // Its elements are numbered as those of the tensor that it stands for, [experts, in, out].
+    const int64_t in = tensor.shape[1], out = tensor.shape[2];
+    const Mxfp4Matrix matrix{data, source.scales_file->data(*source.scales), in, out};
+    const auto load = [&](int64_t first, int64_t count, float* values) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t element = first + i;
+        values[i] = matrix.value(element / (in * out), element / out % in, element % out);
+      }
+    };
+    if (!tensor.straight()) return read_reordered(tensor, inside, to, load);
+    return load(inside.begin, inside.size(), to);
+  }
+  const auto load = [&](int64_t first, int64_t count, float* values) {
+    to_floats(data + first * size_of(type), type, count, values);
+  };
+  if (!tensor.straight()) return read_reordered(tensor, inside, to, load);
+  load(inside.begin, inside.size(), to);
 }
 
 void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* values) const {
@@ -171,15 +249,11 @@ void TensorFolder::read(const model::Bucket& bucket, Interval interval, float* v
       const Interval whole{begin, begin + tensor.rows * parameter.columns};
       const Interval common = base::intersect(whole, interval);
       if (common.empty() || parameter.factor != model::Factor::kNone) continue;
-      const auto& [file, info] = sources_.at(tensor.name);
+      const Source& source = sources_.at(tensor.name);
       const Interval inside{common.begin - begin, common.end - begin};
       float* to = values + (common.begin - interval.begin);
-      if (tensor.transposed) {
-        read_transposed(file->data(*info), info->type, tensor.rows, parameter.columns, inside, to);
-      } else {
-        to_floats(file->data(*info) + inside.begin * size_of(info->type), info->type, inside.size(), to);
-      }
-      require_finite({to, static_cast<size_t>(inside.size())}, file->location().path(), tensor.name);
+      read(source, tensor, inside, to);
+      require_finite({to, static_cast<size_t>(inside.size())}, source.file->location().path(), tensor.name);
     }
   }
 }

@@ -110,6 +110,10 @@ void visit_train(RunConfig& config, Fields& keys) {
   TrainConfig& train = config.train;
   keys("steps", Number(train.steps, {1, kSteps.most}), "of the whole run");
   keys("eval_every", Number(train.eval_every, kSteps), "steps between evaluations; 0: never");
+  keys("sample_every", Number(train.sample_every, kSteps),
+       "steps after which the log shows what the model says; each rank has the whole model then; 0: never");
+  keys("sample_prompts", Texts(train.sample_prompts),
+       "behind which; []: beginnings of held-out documents, or of others");
   keys("threads", Number(train.threads, {0, 4096}),
        "compute threads of a rank; 0: cores divided by local ranks");
   keys("join_timeout_s", Number(train.join_timeout_s, {1, kSeconds.most}),

@@ -52,8 +52,10 @@ enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
 struct TrainConfig {
   int64_t steps = 100;
   int64_t eval_every = 0;
-  int threads = 0;              // compute threads a rank; 0: cores ÷ local ranks
-  int64_t join_timeout_s = 60;  // for all ranks to show up at the start
+  int64_t sample_every = 0;                 // steps between texts that the model says; 0: never
+  std::vector<std::string> sample_prompts;  // behind which; empty: beginnings of held-out documents
+  int threads = 0;                          // compute threads a rank; 0: cores ÷ local ranks
+  int64_t join_timeout_s = 60;              // for all ranks to show up at the start
   int64_t stall_s = 60;  // a rank that makes no progress for so long ends the epoch, or the run where there
                          // are none; 0: never
   ComputeType dtype = ComputeType::kFloat32;

@@ -60,8 +60,10 @@ std::vector<SavedRows> rows_of(ExpertsDeferred& deferred) {
 // One gated MLP and the rows that visit it.
 struct Expert {
   at::Tensor gate_up_GH, down_FH;
-  at::Tensor row_N;       // who comes; undefined: all rows, in their order
-  base::Interval visits;  // of V
+  at::Tensor gate_up_bias_G;  // undefined: none
+  at::Tensor row_N;           // who comes; undefined: all rows, in their order
+  base::Interval visits;      // of V
+  int64_t index = 0;
 };
 
 at::Tensor rows_that_come(const at::Tensor& x_TH, const at::Tensor& row_N) {
@@ -72,6 +74,11 @@ void add_where_they_came_from(const at::Tensor& to_TH, const at::Tensor& row_N, 
   if (row_N.defined()) return ops::add_to_rows(to_TH, row_N, from_NH);
   at::Tensor target_TH = to_TH;
   target_TH.add_(from_NH);
+}
+
+void add_column_sums(const at::Tensor& to_X, const at::Tensor& from_NX) {
+  at::Tensor target_X = to_X;
+  target_X.add_(from_NX.sum(0, /*keepdim=*/false, to_X.scalar_type()));
 }
 
 at::Tensor of_visits(const at::Tensor& all_VX, const base::Interval& visits) {
@@ -165,11 +172,29 @@ class ExpertsPart final : public Part {
                                visits.begins[static_cast<size_t>(e) + 1]};
       if (own.empty()) continue;
       const auto part = [e](const at::Tensor& all) { return all.defined() ? all[e] : all; };
-      visit(Expert{part(of.gate_up_EGH), part(of.down_EFH), of_visits(visits.row_V, own), own});
+      visit(Expert{part(of.gate_up_EGH), part(of.down_EFH), part(of.gate_up_bias_EG),
+                   of_visits(visits.row_V, own), own, e});
     }
   }
+  // Of this rank's rows, zero where an expert is not visited. [S, E]
+  at::Tensor weights_of_all(const ExpertsSaved& saved) const {
+    const base::Interval shard = context_.parallel.shard_rows(saved.id_TK.size(0));
+    const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size()).to(at::kLong);
+    const at::Tensor weight_SK = saved.weight_TK.narrow(0, shard.begin, shard.size());
+    return at::zeros({shard.size(), experts_.count}, weight_SK.options()).scatter_(1, id_SK, weight_SK);
+  }
+  // What experts' biases add, Σ weight · bias: adds their gradients, and to those of the weights.
+  void down_bias_backward(const ExpertsSaved& saved, const at::Tensor& dsum_SH, const at::Tensor& id_SK,
+                          const at::Tensor& dweight_SK) const {
+    const at::Tensor dall_SE = ops::wide_times_transposed(dsum_SH, weights_.down_bias_EH);
+    at::Tensor dweight = dweight_SK;
+    dweight.add_(dall_SE.gather(1, id_SK.to(at::kLong)));
+    if (!gradients_.down_bias_EH.defined()) return;
+    ops::accumulate_weight_gradient(gradients_.down_bias_EH, weights_of_all(saved).to(dsum_SH.scalar_type()),
+                                    dsum_SH);
+  }
   Expert shared(const ExpertsParameters& of) const {
-    return {of.shared_gate_up_GH, of.shared_down_FH, {}, {}};
+    return {of.shared_gate_up_GH, of.shared_down_FH, {}, {}, {}};
   }
   bool shares() const { return weights_.shared_down_FH.defined(); }
 
@@ -183,7 +208,7 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
   PartInput input = enter(context_, x_SH, weights_.norm_H);
   const at::Tensor normed_SH = std::move(input.y_SH);
   ExpertsSaved saved{.x_SH = x_SH, .inverse_rms_S = std::move(input.inverse_rms_S)};
-  saved.score_SE = router_scores(normed_SH, weights_.router_EH);
+  saved.score_SE = router_scores(normed_SH, weights_.router_EH, weights_.router_bias_E);
   if (!id_TK.defined()) {
     const at::Tensor id_SK = ops::highest(saved.score_SE, experts_.per_token);
     weight_TK = parallel.all_gather_rows(route_weights(experts_, saved.score_SE, id_SK));
@@ -193,8 +218,9 @@ ExpertsSaved ExpertsPart::first_half(const at::Tensor& x_SH, at::Tensor id_TK, a
   const ops::Visits visits = ops::visits_of(id_TK, experts_.count);
   saved.gate_up_VG = at::empty({visits.row_V.size(0), weights_.gate_up_EGH.size(1)}, normed_TH.options());
   for_each(weights_, visits, [&](const Expert& expert) {
-    ops::times_transposed_into(of_visits(saved.gate_up_VG, expert.visits),
-                               rows_that_come(normed_TH, expert.row_N), expert.gate_up_GH);
+    at::Tensor gate_up_NG = of_visits(saved.gate_up_VG, expert.visits);
+    ops::times_transposed_into(gate_up_NG, rows_that_come(normed_TH, expert.row_N), expert.gate_up_GH);
+    if (expert.gate_up_bias_G.defined()) gate_up_NG.add_(expert.gate_up_bias_G);
   });
   if (shares()) saved.shared_gate_up_TG = ops::times_transposed(normed_TH, weights_.shared_gate_up_GH);
   if (weights_.shared_gate_1H.defined()) {
@@ -221,6 +247,8 @@ at::Tensor ExpertsPart::second_half(const ExpertsSaved& saved) const {
   });
   if (shares()) add(shared(weights_), saved.shared_gate_up_TG, share_of(saved));
   at::Tensor sum_SH = context_.parallel.reduce_scatter_rows(sum_TH);
+  if (weights_.down_bias_EH.defined())
+    sum_SH.add_(ops::times(weights_of_all(saved).to(sum_SH.scalar_type()), weights_.down_bias_EH));
   const double factor = context_.shape.residual_scale;
   if (factor != 1.0) sum_SH.mul_(factor);
   return sum_SH.add_(saved.x_SH);
@@ -261,6 +289,8 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
                         of_visits(weight_V1, expert.visits), dweight_N1, a_NF);
     ops::add_to_rows(dnormed_TH, expert.row_N, dx_NH);
     of_visits(dweight_V1, expert.visits).copy_(dweight_N1);
+    if (gradients_.gate_up_bias_EG.defined())
+      add_column_sums(gradients_.gate_up_bias_EG[expert.index], of_visits(dgate_up_VG, expert.visits));
     of_visits(a_VF, expert.visits).copy_(a_NF);
   });
   if (shares()) {
@@ -272,9 +302,11 @@ at::Tensor ExpertsPart::backward_input(const MicroBatchLayout& layout, StatePtr 
   const at::Tensor dweight_SK = parallel.reduce_scatter_rows(dweight_TK.view(saved.weight_TK.sizes()));
   const base::Interval shard = parallel.shard_rows(saved.id_TK.size(0));
   const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
+  if (weights_.down_bias_EH.defined()) down_bias_backward(saved, dsum_SH, id_SK, dweight_SK);
   const at::Tensor dlogit_SE =
       router_gradient(experts_, saved.score_SE, id_SK, dweight_SK, balance_gradient(layout, saved, shard));
 
+  if (gradients_.router_bias_E.defined()) add_column_sums(gradients_.router_bias_E, dlogit_SE);
   at::Tensor dnormed_SH = parallel.reduce_scatter_rows(dnormed_TH);
   const at::ScalarType type = dnormed_SH.scalar_type();
   dnormed_SH.add_(ops::times(dlogit_SE.to(type), weights_.router_EH));

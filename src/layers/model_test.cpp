@@ -346,6 +346,15 @@ const std::vector<Variation>& variations() {
          s.activation = model::Activation::kGeluTanh;
        }},
       {"ExpertsThatAllVisit", [](Shape& s) { s.experts = {.count = 3, .per_token = 3, .hidden = 8}; }},
+      {"ExpertsWithBiasesAndClampedGates",
+       [](Shape& s) {
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13, .normalised = true, .biases = true};
+         s.activation = model::Activation::kClampedSilu;
+         s.gate_slope = 1.702;
+         s.gate_limit = 0.05;
+         s.sinks = s.qkv_bias = s.out_bias = true;
+         s.residual_scale = 0.7;
+       }},
       // Most of these visit nobody.
       {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }},
   };

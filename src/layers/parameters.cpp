@@ -96,10 +96,17 @@ ExpertsParameters experts_parameters(const OperationShards& shards, int64_t expe
     const at::Tensor all = shards.tensor(role);
     return all.defined() ? all.view({experts, all.size(0) / experts, all.size(1)}) : all;
   };
+  const auto bias_by_expert = [&](std::string_view role) {
+    const at::Tensor all = shards.vector(role);
+    return all.defined() ? all.view({experts, -1}) : all;
+  };
   return {.norm_H = shards.vector(ExpertsKind::kNorm),
           .router_EH = shards.tensor(ExpertsKind::kRouter),
           .gate_up_EGH = by_expert(ExpertsKind::kGateUp),
           .down_EFH = by_expert(ExpertsKind::kDown),
+          .router_bias_E = shards.vector(ExpertsKind::kRouterBias),
+          .gate_up_bias_EG = bias_by_expert(ExpertsKind::kGateUpBias),
+          .down_bias_EH = bias_by_expert(ExpertsKind::kDownBias),
           .shared_gate_up_GH = shards.tensor(ExpertsKind::kSharedGateUp),
           .shared_down_FH = shards.tensor(ExpertsKind::kSharedDown),
           .shared_gate_1H = shards.tensor(ExpertsKind::kSharedGate)};

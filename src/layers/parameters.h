@@ -69,9 +69,12 @@ struct MlpParameters {
 
 struct ExpertsParameters {
   at::Tensor norm_H;
-  at::Tensor router_EH;          // of all experts
-  at::Tensor gate_up_EGH;        // of each rows gate, up: x·wᵀ
-  at::Tensor down_EFH;           // of each stored [in, out]: a·w
+  at::Tensor router_EH;      // of all experts
+  at::Tensor gate_up_EGH;    // of each rows gate, up: x·wᵀ
+  at::Tensor down_EFH;       // of each stored [in, out]: a·w
+  at::Tensor router_bias_E;  // these three: undefined where there are none
+  at::Tensor gate_up_bias_EG;
+  at::Tensor down_bias_EH;       // whole on every TP rank
   at::Tensor shared_gate_up_GH;  // this and all below: undefined where nothing is shared
   at::Tensor shared_down_FH;
   at::Tensor shared_gate_1H;

@@ -9,8 +9,10 @@
 
 namespace sluice::layers {
 
-at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH) {
-  return at::_softmax(ops::wide_times_transposed(normed_SH, router_EH), 1, /*half_to_float=*/false);
+at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH, const at::Tensor& bias_E) {
+  const at::Tensor logit_SE = ops::wide_times_transposed(normed_SH, router_EH);
+  if (bias_E.defined()) logit_SE.add_(bias_E);
+  return at::_softmax(logit_SE, 1, /*half_to_float=*/false);
 }
 
 at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK) {

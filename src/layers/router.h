@@ -9,8 +9,9 @@
 
 namespace sluice::layers {
 
-// A softmax over all experts of rows·routerᵀ, in float (double for double). [S, E]
-at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH);
+// A softmax over all experts of rows·routerᵀ and their biases, which may be undefined, in float (double for
+// double). [S, E]
+at::Tensor router_scores(const at::Tensor& normed_SH, const at::Tensor& router_EH, const at::Tensor& bias_E);
 
 // What the chosen experts' outputs are multiplied with. [S, K]
 at::Tensor route_weights(const model::Experts& experts, const at::Tensor& score_SE, const at::Tensor& id_SK);

@@ -53,6 +53,7 @@ struct TwinLayer {
   at::Tensor attention_norm, q, k, v, q_bias, k_bias, v_bias, q_norm, k_norm, out, mlp_norm, gate, up, down;
   at::Tensor sinks, out_bias, attention_norm_behind, mlp_norm_behind;
   at::Tensor router, experts_gate_up, experts_down, shared_gate_up, shared_down, shared_gate;
+  at::Tensor router_bias, experts_gate_up_bias, experts_down_bias;
 };
 
 at::Tensor part_of(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
@@ -128,7 +129,10 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
           whole("experts_down"),
           whole("shared_gate_up"),
           whole("shared_down"),
-          whole("shared_gate")};
+          whole("shared_gate"),
+          vector("router_bias"),
+          vector("experts_gate_up_bias"),
+          vector("experts_down_bias")};
 }
 
 at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
@@ -183,12 +187,21 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   return at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
 }
 
-// down of act(gate) · up.
+// act(gate) · up
+at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const at::Tensor& up) {
+  switch (shape.activation) {
+    case model::Activation::kSilu: return at::silu(gate) * up;
+    case model::Activation::kGeluTanh: return at::gelu(gate, "tanh") * up;
+    case model::Activation::kClampedSilu: break;
+  }
+  const at::Tensor g = gate.clamp_max(shape.gate_limit);
+  return (up.clamp(-shape.gate_limit, shape.gate_limit) + 1) * g * at::sigmoid(shape.gate_slope * g);
+}
+
+// down of that.
 at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate,
                     const at::Tensor& up, const at::Tensor& down) {
-  const at::Tensor inner = at::matmul(y, gate.t());
-  const bool gelu = shape.activation == model::Activation::kGeluTanh;
-  return at::matmul((gelu ? at::gelu(inner, "tanh") : at::silu(inner)) * at::matmul(y, up.t()), down);
+  return at::matmul(twin_gated(shape, at::matmul(y, gate.t()), at::matmul(y, up.t())), down);
 }
 
 // All experts compute all rows; what a row has not chosen weighs 0.
@@ -196,7 +209,9 @@ at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const at::Te
 at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
                         at::Tensor& balance) {
   const model::Experts& experts = shape.experts;
-  const at::Tensor scores = at::softmax(at::matmul(y, w.router.t()), 1);
+  at::Tensor logits = at::matmul(y, w.router.t());
+  if (experts.biases) logits = logits + w.router_bias;
+  const at::Tensor scores = at::softmax(logits, 1);
   const at::Tensor chosen = std::get<1>(at::topk(scores, experts.per_token, 1));
   const at::Tensor visits = at::zeros_like(scores).scatter_(1, chosen, 1.0);
   at::Tensor weights = scores * visits;
@@ -206,10 +221,15 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   at::Tensor sum = at::zeros_like(y);
   const int64_t width = experts.hidden;
   for (int64_t e = 0; e < experts.count; ++e) {
-    sum =
-        sum + weights.narrow(1, e, 1) * twin_mlp(shape, y, w.experts_gate_up.narrow(0, 2 * e * width, width),
-                                                 w.experts_gate_up.narrow(0, (2 * e + 1) * width, width),
-                                                 w.experts_down.narrow(0, e * width, width));
+    at::Tensor gate = at::matmul(y, w.experts_gate_up.narrow(0, 2 * e * width, width).t());
+    at::Tensor up = at::matmul(y, w.experts_gate_up.narrow(0, (2 * e + 1) * width, width).t());
+    if (experts.biases) {
+      gate = gate + w.experts_gate_up_bias.narrow(0, 2 * e * width, width);
+      up = up + w.experts_gate_up_bias.narrow(0, (2 * e + 1) * width, width);
+    }
+    at::Tensor given = at::matmul(twin_gated(shape, gate, up), w.experts_down.narrow(0, e * width, width));
+    if (experts.biases) given = given + w.experts_down_bias.narrow(0, e * shape.hidden, shape.hidden);
+    sum = sum + weights.narrow(1, e, 1) * given;
   }
   if (experts.shared_hidden == 0) return sum;
   const at::Tensor shared =

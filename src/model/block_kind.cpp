@@ -41,6 +41,7 @@ std::vector<Parameter> parameters_of(const Shape& shape, const BlockType& type,
       parameter.tensors.assign(names.tensors.begin(), names.tensors.end());
       const bool by_expert = parameter.tensors.front().find(kOfExpert) != std::string::npos;
       if (by_expert) parameter.tensors = of_each_expert(shape.experts.count, parameter.tensors);
+      if (names.stacked) parameter.stacked = shape.experts.count;
     }
     std::ranges::move(adapters_of(parameter, shape.lora), std::back_inserter(adapters));
   }

@@ -148,7 +148,8 @@ TEST(Counted, WindowsAreReadByLayer) {
   EXPECT_FALSE(shape.block_type(1).windowed);
   Json two = gpt_oss();
   two["layer_types"] = {"full_attention"};
-  EXPECT_THAT([&] { counted(two); }, ThrowsMessage<InputError>(HasSubstr("a type for each layer")));
+  EXPECT_THAT([&] { counted(two); },
+              ThrowsMessage<InputError>(HasSubstr("a type for each of the 24 layers")));
 }
 
 TEST(Counted, LayersWithoutExpertsAreAKindOfTheirOwn) {
@@ -175,7 +176,7 @@ TEST(Counted, WhatDecidesCostsAndIsNotKnownIsRefusedWithItsValue) {
               ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: ssm_state_size is 16"),
                                               HasSubstr("a key whose costs Sluice does not know"))));
   Json linear = gpt_oss();
-  linear["layer_types"] = {"linear_attention"};
+  linear["layer_types"] = Json(24, "linear_attention");
   EXPECT_THAT([&] { counted(linear); },
               ThrowsMessage<InputError>(HasSubstr("layer_types[0] is \"linear_attention\"")));
   Json relu = deepseek_v3();

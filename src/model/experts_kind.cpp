@@ -7,8 +7,9 @@
 namespace sluice::model {
 namespace {
 
-Parameter whole(std::string_view role, std::string_view tensor, int64_t rows, int64_t columns) {
-  Parameter parameter = matrix(role, {std::string(tensor)}, columns, {{rows, 0}});
+Parameter whole(std::string_view role, std::string_view tensor, int64_t rows, int64_t columns,
+                Start start = Start::kNormal) {
+  Parameter parameter = matrix(role, {std::string(tensor)}, columns, {{rows, 0}}, start);
   parameter.replicated = true;
   return parameter;
 }
@@ -47,11 +48,11 @@ std::vector<Parameter> ExpertsKind::parameters() const {
                  hidden_, {own, own}),
       std::move(down)};
   if (experts_.biases) {
-    parameters.push_back(whole("router_bias", "mlp.gate.bias", count, 1));
-    parameters.push_back(of_experts(count, "experts_gate_up_bias",
+    parameters.push_back(whole(kRouterBias, "mlp.gate.bias", count, 1, Start::kZero));
+    parameters.push_back(of_experts(count, kGateUpBias,
                                     {"mlp.experts.{}.gate_proj.bias", "mlp.experts.{}.up_proj.bias"}, 1,
-                                    {own, own}));
-    parameters.push_back(whole("experts_down_bias", "mlp.experts.down_proj_bias", count * hidden_, 1));
+                                    {own, own}, Start::kZero));
+    parameters.push_back(whole(kDownBias, "mlp.experts.down_proj_bias", count * hidden_, 1, Start::kZero));
   }
   if (experts_.shared_hidden > 0) {
     const RowGroup shared{experts_.shared_hidden, experts_.shared_hidden};
@@ -88,7 +89,9 @@ int64_t least_ffn(const Shape& shape) {
 // Beside what an MLP of the visited width reads and writes: scores of all experts, and each token's row on
 // its way to its experts and back.
 TokenWork ExpertsKind::work() const {
-  const int64_t router = hidden_ * (experts_.count + (experts_.shared_gate ? 1 : 0));
+  // Biases of what experts give are a product with every row's weights of all experts.
+  const int64_t scored = experts_.count * (experts_.biases ? 2 : 1) + (experts_.shared_gate ? 1 : 0);
+  const int64_t router = hidden_ * scored;
   return {
       .products = router + 3 * hidden_ * visited_hidden(),
       .recomputed = router + 2 * hidden_ * visited_hidden(),
@@ -108,6 +111,7 @@ PartBytes ExpertsKind::bytes(int tp, int64_t element_bytes) const {
   const int64_t routes = visits * (4 + statistic_bytes);
   const int64_t order = visits * (16 + 2 * statistic_bytes);
   const int64_t scores = experts_.count * statistic_bytes;
+  const int64_t biased = experts_.biases ? 2 * scores : 0;  // rows' weights of all experts
   PartBytes bytes;
   // Its input, the norm's scale and the scores; gate and up by visit, and the routes.
   bytes.saved = {hidden_ * element_bytes + statistic_bytes + scores,
@@ -118,13 +122,13 @@ PartBytes ExpertsKind::bytes(int tp, int64_t element_bytes) const {
   bytes.until_weight = {2 * hidden_ * element_bytes + scores + factor, 3 * ffn * element_bytes + 4 * visits};
   // An expert that all tokens visit: its rows, beside the normed input; SwiGLU's output and its product,
   // beside the sum.
-  bytes.forward =
-      order + 2 * scores + element_bytes * std::max(shard + gathered + hidden_, 2 * hidden_ + widest);
+  bytes.forward = order + 2 * scores + biased +
+                  element_bytes * std::max(shard + gathered + hidden_, 2 * hidden_ + widest);
   // SwiGLU's output by visit, the gathered gradient and: the input's with an expert's gradients, rows and
   // product; what goes through the norm; an expert's rows for its weights.
   const int64_t expert = hidden_ + std::max(3 * widest, widest + hidden_);
   bytes.backward =
-      order + 4 * scores +
+      order + 4 * scores + biased +
       element_bytes *
           (ffn + gathered + std::max({hidden_ + expert, hidden_ + 2 * shard, 2 * shard + 2 * hidden_}));
   bytes.ring_backward = bytes.backward;

@@ -20,6 +20,11 @@ class ExpertsKind final : public Part {
   static constexpr std::string_view kRouter = "router";  // [experts, hidden]: x·wᵀ, whole on every TP rank
   static constexpr std::string_view kGateUp = "experts_gate_up";  // of each expert rows gate, up: x·wᵀ
   static constexpr std::string_view kDown = "experts_down";       // of each stored [in, out]: a·w
+  // Of models that have biases.
+  static constexpr std::string_view kRouterBias = "router_bias";
+  static constexpr std::string_view kGateUpBias = "experts_gate_up_bias";
+  static constexpr std::string_view kDownBias =
+      "experts_down_bias";  // of each `hidden`, whole on every TP rank
   static constexpr std::string_view kSharedGateUp = "shared_gate_up";
   static constexpr std::string_view kSharedDown = "shared_down";
   static constexpr std::string_view kSharedGate = "shared_gate";  // [1, hidden], whole on every TP rank

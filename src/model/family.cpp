@@ -54,6 +54,11 @@ constexpr std::string_view kQwenMoeKeys[] = {"num_local_experts",
 constexpr std::string_view kOlmoeKeys[] = {"num_experts",    "num_local_experts",    "num_experts_per_tok",
                                            "norm_topk_prob", "router_aux_loss_coef", "clip_qkv"};
 
+constexpr std::string_view kGptOssKeys[] = {
+    "sliding_window",         "layer_types",         "num_local_experts",   "num_experts_per_tok",
+    "experts_per_token",      "swiglu_alpha",        "swiglu_limit",        "attention_bias",
+    "initial_context_length", "quantization_config", "router_aux_loss_coef"};
+
 // Where attention's rows lie in one tensor, and gate and up in another.
 constexpr std::string_view kFusedQkv[] = {"self_attn.qkv_proj.weight"};
 constexpr std::string_view kFusedGateUp[] = {"mlp.gate_up_proj.weight"};
@@ -65,6 +70,19 @@ constexpr std::string_view kMixtralDown[] = {"block_sparse_moe.experts.{}.w2.wei
 constexpr TensorNames kMixtralTensors[] = {{ExpertsKind::kRouter, kMixtralRouter},
                                            {ExpertsKind::kGateUp, kMixtralGateUp},
                                            {ExpertsKind::kDown, kMixtralDown}};
+// One tensor of all experts each.
+constexpr std::string_view kGptOssRouter[] = {"mlp.router.weight"};
+constexpr std::string_view kGptOssRouterBias[] = {"mlp.router.bias"};
+constexpr std::string_view kGptOssGateUp[] = {"mlp.experts.gate_up_proj"};
+constexpr std::string_view kGptOssGateUpBias[] = {"mlp.experts.gate_up_proj_bias"};
+constexpr std::string_view kGptOssDown[] = {"mlp.experts.down_proj"};
+constexpr std::string_view kGptOssDownBias[] = {"mlp.experts.down_proj_bias"};
+constexpr TensorNames kGptOssTensors[] = {{ExpertsKind::kRouter, kGptOssRouter},
+                                          {ExpertsKind::kRouterBias, kGptOssRouterBias},
+                                          {ExpertsKind::kGateUp, kGptOssGateUp, /*stacked=*/true},
+                                          {ExpertsKind::kGateUpBias, kGptOssGateUpBias, /*stacked=*/true},
+                                          {ExpertsKind::kDown, kGptOssDown, /*stacked=*/true},
+                                          {ExpertsKind::kDownBias, kGptOssDownBias, /*stacked=*/true}};
 constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv}, {MlpKind::kGateUp, kFusedGateUp}};
 
 void read_llama(const Json&, const std::string&, Shape&) {}
@@ -406,6 +424,40 @@ void write_gemma3(const Shape& shape, Json& config) {
   config["rope_parameters"] = {{kFull, with_theta(shape.rope)}, {kSliding, with_theta(local)}};
 }
 
+// Experts may stand in MXFP4 (checkpoint/mxfp4.h); what is written is not quantised.
+void read_gpt_oss(const Json& config, const std::string& name, Shape& shape) {
+  if (config.contains("quantization_config") && !config.at("quantization_config").is_null()) {
+    const Json& quantised = config.at("quantization_config");
+    if (!quantised.is_object() || get_or<std::string>(quantised, "quant_method", "", name) != "mxfp4")
+      refuse(name, "quantization_config", quantised, "experts in mxfp4, or none");
+  }
+  require_only(config, "attention_bias", true, name);
+  shape.qkv_bias = shape.out_bias = shape.sinks = true;
+  read_experts(config, width(config, "intermediate_size", name), name, shape);
+  require_only(config, "experts_per_token", shape.experts.per_token, name);
+  shape.experts.normalised = true;  // a softmax of the chosen scores alone
+  shape.experts.biases = true;
+  shape.activation = Activation::kClampedSilu;
+  const auto factor_or = [&](double absent, const char* key) {
+    return config.contains(key) ? base::require_in(config, key, kShapeRanges.factor, name) : absent;
+  };
+  shape.gate_slope = factor_or(1.702, "swiglu_alpha");
+  shape.gate_limit = factor_or(7.0, "swiglu_limit");
+  read_window(config, 128, name, shape);
+  read_layer_types(config, name, shape, [](int64_t layer) { return layer % 2 == 0; });
+  for (BlockType& type : shape.block_types) type.experts = true;
+}
+
+void write_gpt_oss(const Shape& shape, Json& config) {
+  config["attention_bias"] = true;
+  config["num_local_experts"] = shape.experts.count;
+  config["num_experts_per_tok"] = shape.experts.per_token;
+  config["swiglu_alpha"] = shape.gate_slope;
+  config["swiglu_limit"] = shape.gate_limit;
+  write_layer_types(shape, config);
+  config["pad_token_id"] = nullptr;
+}
+
 constexpr FamilyEntry kFamilies[] = {
     {.family = Family::kLlama,
      .model_type = "llama",
@@ -518,6 +570,18 @@ constexpr FamilyEntry kFamilies[] = {
      .keys = kOlmoeKeys,
      .read = read_olmoe,
      .write = write_olmoe},
+    {.family = Family::kGptOss,
+     .model_type = "gpt_oss",
+     .architecture = "GptOssForCausalLM",
+     .absent_kv_heads = 8,
+     .absent_head_dim = 64,
+     .absent_norm_eps = 1e-5,
+     .absent_rope_theta = 150000.0,
+     .biases = true,
+     .keys = kGptOssKeys,
+     .tensors = kGptOssTensors,
+     .read = read_gpt_oss,
+     .write = write_gpt_oss},
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace sluice::model {
 struct TensorNames {
   std::string_view role;
   std::span<const std::string_view> tensors;
+  bool stacked = false;  // Parameter::stacked
 };
 
 struct FamilyEntry {
@@ -30,6 +31,7 @@ struct FamilyEntry {
   double absent_rope_theta = 10000.0;
   bool absent_tied = false;
   std::string_view hidden_act = "silu";
+  bool biases = false;                     // attention_bias may say that attention has them
   bool ropes_by_type = false;              // rope_parameters may have a dictionary for each type of layers
   std::span<const std::string_view> keys;  // that it reads beside those of all families
   std::span<const TensorNames> tensors;

@@ -95,7 +95,7 @@ bool is_computed(std::string_view model_type) {
 }
 
 void refuse_unsupported(const Json& config, const FamilyEntry& family, const std::string& name) {
-  require_off(config, "attention_bias", name);
+  if (!family.biases) require_off(config, "attention_bias", name);
   require_off(config, "mlp_bias", name);
   require_only(config, "pretraining_tp", 1, name);
   require_only(config, "hidden_act", std::string(family.hidden_act), name);
@@ -205,6 +205,23 @@ Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t
   return config;
 }
 
+namespace {
+
+// One tensor of all experts: [experts, in, out], of gate and up with rows in turn; biases [experts, out].
+void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
+  const int64_t experts = parameter.stacked, rows = parameter.rows / experts, columns = parameter.columns;
+  const bool vector = parameter.one_dimensional();
+  const bool turns = std::ssize(parameter.groups) == 2 * experts;
+  if (vector) {
+    tensor.shape = {experts, rows};
+  } else {
+    tensor.shape = turns ? std::vector{experts, columns, rows} : std::vector{experts, rows, columns};
+  }
+  if (turns) tensor.order = {rows, rows * columns, /*halves=*/2, /*half_stride=*/1, /*row_stride=*/2, rows};
+}
+
+}  // namespace
+
 std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter) {
   const std::string prefix = bucket.layer >= 0 ? text("model.layers.", bucket.layer, ".") : "";
   std::vector<HuggingFaceTensor> tensors;
@@ -212,11 +229,20 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
   for (size_t i = 0; i < parameter.tensors.size(); ++i) {
     // One tensor has all groups, several have one each.
     const int64_t rows = parameter.tensors.size() == 1 ? parameter.rows : parameter.groups[i].rows;
-    tensors.push_back({.name = prefix + parameter.tensors[i],
-                       .row_begin = row_begin,
-                       .rows = rows,
-                       .transposed = parameter.transposed,
-                       .vector = parameter.one_dimensional()});
+    HuggingFaceTensor& tensor = tensors.emplace_back();
+    tensor.name = prefix + parameter.tensors[i];
+    tensor.row_begin = row_begin;
+    tensor.rows = rows;
+    tensor.columns = parameter.columns;
+    tensor.order = {.block_rows = rows, .row_stride = tensor.columns};
+    tensor.shape = {rows, tensor.columns};
+    if (parameter.one_dimensional()) tensor.shape = {rows};
+    if (parameter.stacked > 0) {
+      stack(parameter, tensor);
+    } else if (parameter.transposed) {
+      tensor.shape = {tensor.columns, rows};
+      tensor.order = {.block_rows = rows, .row_stride = 1, .column_stride = rows};
+    }
     row_begin += rows;
   }
   SLUICE_ASSERT(row_begin == parameter.rows, parameter.name);

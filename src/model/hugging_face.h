@@ -26,14 +26,37 @@ Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::strin
 // ("float32"). Token ids are the caller's to add.
 base::Json shape_to_hugging_face(const Shape& shape, const std::string& dtype, int64_t max_positions);
 
+// Where a tensor's stored rows stand in a file. Blocks of rows (experts) follow each other; of a block's
+// halves (gate and up) rows may take turns.
+struct FileOrder {
+  int64_t block_rows = 0;
+  int64_t block_stride = 0;
+  int64_t halves = 1;
+  int64_t half_stride = 0;
+  int64_t row_stride = 0;
+  int64_t column_stride = 1;
+
+  // The element of the file that column 0 of a row is.
+  int64_t first_of(int64_t row) const {
+    const int64_t within = row % block_rows, height = block_rows / halves;
+    return row / block_rows * block_stride + within / height * half_stride + within % height * row_stride;
+  }
+};
+
 // How a stored parameter maps to Hugging Face tensors: each is a contiguous block of stored rows, and the
 // blocks cover the parameter in order.
 struct HuggingFaceTensor {
   std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   int64_t row_begin = 0;
   int64_t rows = 0;
-  bool transposed = false;  // the file holds [columns, rows] of it
-  bool vector = false;      // one-dimensional in the file
+  int64_t columns = 0;
+  std::vector<int64_t> shape;  // in the file
+  FileOrder order;
+
+  // Whether the file has the rows as they are stored.
+  bool straight() const {
+    return order.halves == 1 && order.row_stride == columns && order.column_stride == 1;
+  }
 };
 std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const Parameter& parameter);
 

@@ -237,8 +237,10 @@ TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
 Json experts_config(const std::string& type, const char* architecture) {
   Json config = family_config(type, architecture);
   config["num_experts_per_tok"] = 2;
-  config[type == "mixtral" ? "num_local_experts" : "num_experts"] = 6;
-  if (type == "mixtral" || type == "olmoe") return config;
+  const bool local = type == "mixtral" || type == "gpt_oss";
+  if (type == "gpt_oss") config["attention_bias"] = true;
+  config[local ? "num_local_experts" : "num_experts"] = 6;
+  if (local || type == "olmoe") return config;
   config["moe_intermediate_size"] = 24;
   config["mlp_only_layers"] = {1};
   if (type == "qwen2_moe") config["shared_expert_intermediate_size"] = 40;
@@ -248,17 +250,45 @@ Json experts_config(const std::string& type, const char* architecture) {
 TEST(ShapeFromHuggingFace, FamiliesWithExpertsRoundTrip) {
   for (const auto& [type, architecture] :
        {std::pair("mixtral", "MixtralForCausalLM"), std::pair("qwen2_moe", "Qwen2MoeForCausalLM"),
-        std::pair("qwen3_moe", "Qwen3MoeForCausalLM"), std::pair("olmoe", "OlmoeForCausalLM")}) {
+        std::pair("qwen3_moe", "Qwen3MoeForCausalLM"), std::pair("olmoe", "OlmoeForCausalLM"),
+        std::pair("gpt_oss", "GptOssForCausalLM")}) {
     for (const bool normalised : {false, true}) {
       Json config = experts_config(type, architecture);
-      if (config["model_type"] != "mixtral") config["norm_topk_prob"] = normalised;
+      const bool always = config.contains("num_local_experts");
+      if (!always) config["norm_topk_prob"] = normalised;
       const Shape shape = read(config);
       EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
       EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
       EXPECT_EQ(shape.experts.count, 6) << type;
-      EXPECT_EQ(shape.experts.normalised, normalised || config["model_type"] == "mixtral") << type;
+      EXPECT_EQ(shape.experts.normalised, normalised || always) << type;
     }
   }
+}
+
+// gpt-oss has one tensor of all experts, [experts, in, out], in which gate and up take turns.
+TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
+  const ParameterTable table = parameter_table(read(experts_config("gpt_oss", "GptOssForCausalLM")));
+  const auto only = [&](std::string_view role) {
+    const auto tensors = hugging_face_tensors(table.layer(0), *find_parameter(table.layer(0), role));
+    EXPECT_EQ(tensors.size(), 1U);
+    return tensors.front();
+  };
+  const Shape& shape = table.shape;
+  const int64_t hidden = shape.hidden, width = shape.experts.hidden;
+  const HuggingFaceTensor gate_up = only("experts_gate_up");
+  EXPECT_EQ(gate_up.name, "model.layers.0.mlp.experts.gate_up_proj");
+  EXPECT_EQ(gate_up.shape, (std::vector<int64_t>{6, hidden, 2 * width}));
+  EXPECT_FALSE(gate_up.straight());
+  // Expert 2's second row of up, column 3.
+  const int64_t place = gate_up.order.first_of(2 * 2 * width + width + 1) + 3 * gate_up.order.column_stride;
+  EXPECT_EQ(place, (2 * hidden + 3) * 2 * width + 2 * 1 + 1);
+  const HuggingFaceTensor down = only("experts_down");
+  EXPECT_EQ(down.shape, (std::vector<int64_t>{6, width, hidden}));
+  EXPECT_TRUE(down.straight());
+  EXPECT_EQ(only("experts_gate_up_bias").shape, (std::vector<int64_t>{6, 2 * width}));
+  EXPECT_EQ(only("experts_gate_up_bias").order.first_of(width), 1);
+  EXPECT_EQ(only("experts_down_bias").shape, (std::vector<int64_t>{6, hidden}));
+  EXPECT_EQ(only("router").name, "model.layers.0.mlp.router.weight");
 }
 
 // One tensor an expert, as the families' files have them.
@@ -301,6 +331,8 @@ TEST(ShapeFromHuggingFace, ExpertsThatCannotBeNameThemselves) {
               ThrowsMessage<InputError>(HasSubstr("clip_qkv is 8")));
   EXPECT_THAT(fault("qwen2_moe", "Qwen2MoeForCausalLM", "qkv_bias", false),
               ThrowsMessage<InputError>(HasSubstr("qkv_bias is false")));
+  EXPECT_THAT(fault("gpt_oss", "GptOssForCausalLM", "quantization_config", Json{{"quant_method", "awq"}}),
+              ThrowsMessage<InputError>(HasSubstr("experts in mxfp4")));
   EXPECT_THAT(fault("mixtral", "MixtralForCausalLM", "router_jitter_noise", 0.1),
               ThrowsMessage<InputError>(HasSubstr("router_jitter_noise is 0.1")));
 }
@@ -581,7 +613,8 @@ TEST(HuggingFaceTensors, SplitFusedMatricesAndTransposeOutputs) {
     for (const Parameter& parameter : bucket->parameters) {
       for (const HuggingFaceTensor& tensor : hugging_face_tensors(*bucket, parameter)) {
         lines.push_back(base::text(tensor.name, " ", tensor.row_begin, "+", tensor.rows,
-                                   tensor.transposed ? " transposed" : "", tensor.vector ? " vector" : ""));
+                                   tensor.straight() ? "" : " transposed",
+                                   tensor.shape.size() == 1 ? " vector" : ""));
       }
     }
   }

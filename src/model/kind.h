@@ -44,6 +44,9 @@ struct Parameter {
   std::vector<RowGroup> groups;  // in row order; rows add up
   bool replicated = false;       // every TP rank holds all of it (norms)
   bool transposed = false;       // stored [in, out], where Hugging Face files hold [out, in]
+  // Of how many experts files hold one tensor, [experts, in, out], where rows of gate and up take turns; 0:
+  // the rest of this says what they hold.
+  int64_t stacked = 0;
   Start start = Start::kNormal;
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them

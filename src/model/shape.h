@@ -46,6 +46,7 @@ enum class Family : uint8_t {
   kQwen2Moe,
   kQwen3Moe,
   kOlmoe,
+  kGptOss,
   kCounted,
 };
 
@@ -53,8 +54,9 @@ enum class Family : uint8_t {
 enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
 // Where a part of a block is normed: x + part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
 enum class NormPlace : uint8_t { kBefore, kBehind, kAround };
-// What the gate of a gated MLP passes through; GELU by its approximation with tanh.
-enum class Activation : uint8_t { kSilu, kGeluTanh };
+// What the gate of a gated MLP passes through; GELU by its approximation with tanh; SiLU of a slope and with
+// cuts, which the shape gives, and up less one (ops/clamped_swiglu.h).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu };
 
 // What tells the blocks of one model from each other.
 struct BlockType {
@@ -85,7 +87,7 @@ struct Experts {
   bool normalised = false;    // a token's weights are divided by their sum
   int64_t shared_hidden = 0;  // of what every token visits; 0: nothing
   bool shared_gate = false;   // a factor of that, by token
-  bool biases = false;        // of router and experts; counted only
+  bool biases = false;        // of router and experts
   bool operator==(const Experts&) const = default;
 };
 
@@ -117,6 +119,8 @@ struct Shape {
   NormPlace norm_place = NormPlace::kBefore;
   double norm_offset = 0.0;  // added to the weights of norms
   Activation activation = Activation::kSilu;
+  double gate_slope = 1.0;  // these two of kClampedSilu
+  double gate_limit = 0.0;
   // Factors: of the embedding's rows; of what each part adds; of scores (0: 1/√head_dim); and what logits are
   // divided by.
   double embedding_scale = 1.0;

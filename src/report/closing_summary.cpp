@@ -53,6 +53,24 @@ std::string loss_text(Steps steps) {
               decimal(100 * (last / first - 1), 1), " %");
 }
 
+// Of rollouts; empty where there are none.
+std::string reward_text(Steps steps) {
+  std::vector<double> rewards;
+  for (const StepRecord& step : steps) {
+    if (step.reward) rewards.push_back(*step.reward);
+  }
+  if (rewards.empty()) return "";
+  const size_t window = std::min<size_t>(5, (rewards.size() + 1) / 2);
+  const auto mean = [&](size_t first) {
+    double sum = 0;
+    for (size_t i = first; i < first + window; ++i) sum += rewards[i];
+    return decimal(sum / static_cast<double>(window), 3);
+  };
+  return text(mean(0), " (first ", window, " of ",
+              human_count(static_cast<int64_t>(rewards.size()), "rollout", "rollouts"), ") -> ",
+              mean(rewards.size() - window), " (last ", window, ")");
+}
+
 std::string snapshots_text(Steps steps) {
   int64_t count = 0;
   const StepRecord* last = nullptr;
@@ -85,6 +103,12 @@ std::string closing_summary(const RunData& run) {
     add("validation loss",
         text(decimal(evaluation.validation_loss, 4), " over ", human_count(evaluation.targets), " targets",
              set.empty() ? "" : " of " + set));
+  }
+  add("reward", reward_text(steps));
+  for (const auto& [set, evaluation] : last) {
+    if (!evaluation.reward) continue;
+    add("held out",
+        text("answers' reward ", decimal(*evaluation.reward, 3), set.empty() ? "" : " of " + set));
   }
   add("epochs", epochs_text(system.steps));
   add("snapshots", snapshots_text(steps));

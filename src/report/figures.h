@@ -17,6 +17,7 @@ void draw_timelines(base::Markup& out, const RunData& data);    // a step, rank 
 void draw_step_times(base::Markup& out, const RunData& data);   // over steps, prediction beside measurement
 void draw_paces(base::Markup& out, const RunData& data);        // of ranks, over steps
 void draw_loss(base::Markup& out, const RunData& data);
+void draw_learning(base::Markup& out, const RunData& data);  // from rewards or preferences
 void draw_lengths(base::Markup& out, const RunData& data);
 void draw_strategies(base::Markup& out, const RunData& data);  // which, how often, when
 void draw_gaps(base::Markup& out, const RunData& data);        // to the proved bound

@@ -152,6 +152,7 @@ std::string report_page(const RunData& data) {
     draw_timelines(out, data);
     draw_step_times(out, data);
     draw_paces(out, data);
+    draw_learning(out, data);
     draw_loss(out, data);
     draw_strategies(out, data);
     draw_gaps(out, data);

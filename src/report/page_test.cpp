@@ -216,6 +216,28 @@ TEST(Verdict, OfTrainingTellsLossAndPrediction) {
   EXPECT_THAT(verdict.detail, HasSubstr("within 10.0\u00a0%"));
 }
 
+TEST(Page, ShowsWhatWasLearnt) {
+  RunData data{.title = "run", .ranks = 2, .systems = {run_of("sluice", "Sluice", 3'000'000'000, 1)}};
+  EXPECT_THAT(report_page(data), Not(HasSubstr("id=\"learning\"")));
+  data.evaluations = {{.step = 1, .validation_loss = 2, .targets = 10, .reward = 0.25}};
+  for (StepRecord& step : data.systems[0].steps) {
+    step.reward = 0.1 * static_cast<double>(step.step);
+    step.response_mean = 100;
+    step.response_p99 = 300;
+    step.rollout_ns = step.time_ns;
+  }
+  const std::string rewarded = report_page(data);
+  EXPECT_THAT(rewarded, HasSubstr("Rewards"));
+  EXPECT_THAT(rewarded, HasSubstr("likeliest answers"));
+  EXPECT_THAT(rewarded, HasSubstr("saying responses"));
+  for (StepRecord& step : data.systems[0].steps) {
+    step.reward.reset();
+    step.margin = 0.5;
+    step.accuracy = 0.75;
+  }
+  EXPECT_THAT(report_page(data), HasSubstr("share that is right"));
+}
+
 TEST(SpeedUp, IsOverTheStepsInCommon) {
   SystemRun first{.steps = {{.step = 1, .time_ns = 100}, {.step = 2, .time_ns = 200}}};
   const SystemRun other{.steps = {{.step = 2, .time_ns = 300}, {.step = 3, .time_ns = 900}}};

@@ -61,7 +61,7 @@ void add(std::string& out, const Metric& metric, const StepRecord& step, const b
 std::string prometheus_text(const StepRecord& step, const PrometheusTotals& totals) {
   std::string out;
   const base::Json line = to_json(step);
-  for (const Metric& metric : step_metrics()) add(out, metric, step, line.at(metric.key));
+  for (const Metric& metric : step_metrics()) add(out, metric, step, line.value(metric.key, base::Json()));
   Family(out, "sluice_steps_total", "counter", "done by the run").sample(static_cast<double>(step.step + 1));
   Family(out, "sluice_tokens_total", "counter", "trained on since this process began")
       .sample(static_cast<double>(totals.tokens));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ struct Evaluation {
   std::string set;  // its name; empty: the only one
   double validation_loss = 0;
   int64_t targets = 0;
+  std::optional<double> reward = {};  // of the likeliest answers, in runs that learn from what they say
 };
 
 struct SystemRun {

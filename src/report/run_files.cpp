@@ -99,6 +99,8 @@ void read_metrics(const fs::path& path, RunData& data) {
                                   .set = base::get_or<std::string>(line, "set", "", place),
                                   .validation_loss = base::require<double>(line, "validation_loss", place),
                                   .targets = count(line, "targets", place)});
+      if (line.contains("reward"))
+        data.evaluations.back().reward = base::require<double>(line, "reward", place);
     } else {
       SystemRun& run = run_of(data, line, place);
       run.steps.push_back(step_of(line, place));

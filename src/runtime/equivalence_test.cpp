@@ -393,9 +393,16 @@ const std::vector<FamilyCase>& families() {
                    s.experts = {
                        .count = 6, .per_token = 2, .hidden = 7, .shared_hidden = 12, .shared_gate = true};
                  }},
-      FamilyCase{"GptOssAttention", [](Shape& s) {
+      FamilyCase{"GptOss", [](Shape& s) {
                    s.window = 4;
-                   s.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+                   s.block_types = {{.windowed = true, .experts = true},
+                                    {.experts = true},
+                                    {.windowed = true, .experts = true},
+                                    {.experts = true}};
+                   s.experts = {.count = 6, .per_token = 2, .hidden = 9, .normalised = true, .biases = true};
+                   s.activation = model::Activation::kClampedSilu;
+                   s.gate_slope = 1.702;
+                   s.gate_limit = 0.04;
                    s.sinks = s.qkv_bias = s.out_bias = true;
                    s.rope = {.scaling = model::RopeScaling::kYarn,
                              .factor = 4.0,

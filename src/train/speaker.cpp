@@ -54,7 +54,7 @@ Speaker::Speaker(RunContext& run) : run_(run) {
   run.control().together("preparing rewards", [&] {
     const config::RlConfig& rl = run.config().rl;
     tokenizer_ = tokenizer_of(run.config(), run.tools());
-    reward_ = rl::make_reward(rl.rewards, {rl.reward_timeout_s, run.tools()});
+    if (rl.rolls_out()) reward_ = rl::make_reward(rl.rewards, {rl.reward_timeout_s, run.tools()});
     if (!run.config().model.hf.empty())
       end_tokens_ = end_tokens_in(storage::locate(run.config().model.hf, {}));
     if (tokenizer_->end_id() >= 0) end_tokens_.push_back(tokenizer_->end_id());
@@ -66,16 +66,15 @@ bool Speaker::is_end(int64_t token) const {
   return std::ranges::find(end_tokens_, token) != end_tokens_.end();
 }
 
-// Without what ended it.
 std::string Speaker::text_of(std::span<const int32_t> tokens) const {
   std::vector<int32_t> said(tokens.begin(), tokens.end());
   while (!said.empty() && is_end(said.back())) said.pop_back();
   return tokenizer_->decode(said);
 }
 
-std::vector<std::vector<Response>> Speaker::say(std::span<const rl::Question> questions,
-                                                std::span<const uint64_t> numbers, int samples,
-                                                Manner manner) {
+std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<int32_t>> prompts,
+                                                    std::span<const uint64_t> numbers, int samples,
+                                                    int64_t most_tokens, Manner manner) {
   const config::RunConfig& config = run_.config();
   const int64_t pull_begin = base::now_ns();
   const generate::WholeModel model = run_.whole_model(run_.engine().hold(links_));
@@ -87,9 +86,9 @@ std::vector<std::vector<Response>> Speaker::say(std::span<const rl::Question> qu
   const int64_t most_texts = config.rl.most_texts;
   const auto room =
       static_cast<int64_t>(config.rl.cache_gib * (int64_t{1} << 30)) / generate::Decoder::page_bytes(model);
-  const int64_t own_questions =
-      (std::ssize(questions) + run_.control().world_size() - 1) / run_.control().world_size();
-  const int64_t pages = std::min(room, pages_a_text * std::min<int64_t>(most_texts, own_questions * samples));
+  const int64_t own_prompts =
+      (std::ssize(prompts) + run_.control().world_size() - 1) / run_.control().world_size();
+  const int64_t pages = std::min(room, pages_a_text * std::min<int64_t>(most_texts, own_prompts * samples));
   if (pages < pages_a_text) {
     throw base::InputError(text("[config] rl.cache_gib is ", config.rl.cache_gib, ", room for ",
                                 std::max<int64_t>(pages, 0) * generate::kPageTokens,
@@ -101,17 +100,17 @@ std::vector<std::vector<Response>> Speaker::say(std::span<const rl::Question> qu
   generate::Manner way{.sampling = {.temperature = manner == Manner::kGreedy ? 0.0 : 1.0,
                                     .seed = static_cast<uint64_t>(config.data.seed)},
                        .end_tokens = end_tokens_};
-  std::vector<int64_t> first_texts(questions.size(), -1);
-  for (size_t i = 0; i < questions.size(); ++i) {
+  std::vector<int64_t> first_texts(prompts.size(), -1);
+  for (size_t i = 0; i < prompts.size(); ++i) {
     if (!is_own(i, run_.rank(), run_.control().world_size())) continue;
-    const std::vector<int64_t> prompt(questions[i].prompt.begin(), questions[i].prompt.end());
+    const std::vector<int64_t> prompt(prompts[i].begin(), prompts[i].end());
     way.number = numbers[i];
-    first_texts[i] = generator.add(
-        {prompt, std::min<int64_t>(config.rl.max_response, longest - std::ssize(prompt)), samples}, way);
+    first_texts[i] =
+        generator.add({prompt, std::min<int64_t>(most_tokens, longest - std::ssize(prompt)), samples}, way);
   }
   while (generator.step()) run_.activity().advance();
-  std::vector<std::vector<Response>> responses(questions.size());
-  for (size_t i = 0; i < questions.size(); ++i) {
+  std::vector<std::vector<Response>> responses(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
     for (int sample = 0; first_texts[i] >= 0 && sample < samples; ++sample) {
       const generate::Said& said = generator.said(first_texts[i] + sample);
       Response& response = responses[i].emplace_back();
@@ -145,22 +144,15 @@ void Speaker::reward(std::span<const rl::Question> questions, std::vector<std::v
   times_.rewarding_ns = base::now_ns() - begin;
 }
 
-std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question> questions,
-                                                   std::span<const uint64_t> numbers, int samples,
-                                                   Manner manner) {
-  std::vector<std::vector<Response>> responses;
-  {
-    const auto saying = run_.activity().own("saying responses");
-    responses = say(questions, numbers, samples, manner);
-  }
-  run_.control().together("rewarding responses", [&] { reward(questions, responses); });
+// Everybody's to everybody.
+void Speaker::share(std::vector<std::vector<Response>>& responses) {
   Json own = Json::array();
-  for (const std::vector<Response>& of_question : responses) own.push_back(to_json(of_question));
+  for (const std::vector<Response>& of_prompt : responses) own.push_back(to_json(of_prompt));
   times_.tokens = 0;
   const std::vector<std::string> of_ranks = run_.control().gather_texts(own.dump());
   for (int rank = 0; rank < run_.control().world_size(); ++rank) {
     const Json all = base::parse_json(of_ranks[static_cast<size_t>(rank)], "responses");
-    for (size_t i = 0; i < questions.size(); ++i) {
+    for (size_t i = 0; i < responses.size(); ++i) {
       if (!is_own(i, rank, run_.control().world_size())) continue;
       responses[i] = responses_from_json(all.at(i));
       for (const Response& response : responses[i]) times_.tokens += std::ssize(response.tokens);
@@ -168,6 +160,29 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   }
   for (int64_t* time_ns : {&times_.speaking_ns, &times_.rewarding_ns})
     *time_ns = std::ranges::max(run_.control().gather(*time_ns));
+}
+
+std::vector<std::vector<Response>> Speaker::say(std::span<const std::vector<int32_t>> prompts,
+                                                std::span<const uint64_t> numbers, int samples,
+                                                int64_t most_tokens, Manner manner) {
+  const auto saying = run_.activity().own("saying texts");
+  std::vector<std::vector<Response>> responses = say_own(prompts, numbers, samples, most_tokens, manner);
+  share(responses);
+  return responses;
+}
+
+std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question> questions,
+                                                   std::span<const uint64_t> numbers, int samples,
+                                                   Manner manner) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (const rl::Question& question : questions) prompts.push_back(question.prompt);
+  std::vector<std::vector<Response>> responses;
+  {
+    const auto saying = run_.activity().own("saying responses");
+    responses = say_own(prompts, numbers, samples, run_.config().rl.max_response, manner);
+  }
+  run_.control().together("rewarding responses", [&] { reward(questions, responses); });
+  share(responses);
   return responses;
 }
 

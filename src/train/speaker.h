@@ -31,23 +31,33 @@ struct SpeakingTimes {
 
 class Speaker {
  public:
-  // Collective. The run is open; it outlives this. InputError when no tokenizer lies beside the corpora, or a
-  // reward cannot be made.
+  // Collective. The run is open; it outlives this. InputError when no tokenizer lies beside the corpora, or,
+  // in a run with rollouts, a reward cannot be made.
   explicit Speaker(RunContext& run);
 
   enum class Manner : uint8_t { kSampled, kGreedy };
-  // Collective: `samples` responses to each question, the same on every rank. `numbers` tell the draws of
-  // questions apart, whichever rank makes them. RunError on every rank when a reward fails on one.
+  // Collective: `samples` responses of so many tokens at most behind each prompt, the same on every rank,
+  // without rewards. `numbers` tell the draws of prompts apart, whichever rank makes them.
+  std::vector<std::vector<Response>> say(std::span<const std::vector<int32_t>> prompts,
+                                         std::span<const uint64_t> numbers, int samples, int64_t most_tokens,
+                                         Manner manner);
+  // Collective: the same to each question, rewarded. RunError on every rank when a reward fails on one.
+  // REQUIRES: a run with rollouts.
   std::vector<std::vector<Response>> answer(std::span<const rl::Question> questions,
                                             std::span<const uint64_t> numbers, int samples, Manner manner);
 
+  const corpus::Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Without what ended it.
+  std::string text_of(std::span<const int32_t> tokens) const;
   const SpeakingTimes& times() const { return times_; }  // of the last answer()
 
  private:
-  std::vector<std::vector<Response>> say(std::span<const rl::Question> questions,
-                                         std::span<const uint64_t> numbers, int samples, Manner manner);
+  // Of this rank's share of the prompts; of others none.
+  std::vector<std::vector<Response>> say_own(std::span<const std::vector<int32_t>> prompts,
+                                             std::span<const uint64_t> numbers, int samples,
+                                             int64_t most_tokens, Manner manner);
   void reward(std::span<const rl::Question> questions, std::vector<std::vector<Response>>& responses);
-  std::string text_of(std::span<const int32_t> tokens) const;
+  void share(std::vector<std::vector<Response>>& responses);
   bool is_end(int64_t token) const;
 
   RunContext& run_;

@@ -19,6 +19,7 @@
 #include "train/reporter.h"
 #include "train/rollouts.h"
 #include "train/run_context.h"
+#include "train/samples.h"
 #include "train/saver.h"
 #include "train/step_agreement.h"
 #include "train/step_trace.h"
@@ -69,7 +70,8 @@ class Trainer::Impl {
   const config::RunConfig& config_ = run_.config();
   const int cores_ = profile::usable_cores();
   // What follows is made when the run begins.
-  std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say
+  std::unique_ptr<Speaker> speaker_;  // of runs that learn from what they say, or show it
+  std::optional<Samples> samples_;
   std::unique_ptr<StepSource> steps_;
   std::optional<Reporter> reporter_;
   std::optional<Validation> validation_;
@@ -100,10 +102,12 @@ std::string Trainer::Impl::describe_first_step() {
 
 void Trainer::Impl::run() {
   try_longest();
-  if (config_.rl.rolls_out()) speaker_ = std::make_unique<Speaker>(run_);
+  if (config_.rl.rolls_out() || config_.train.sample_every > 0) speaker_ = std::make_unique<Speaker>(run_);
+  if (config_.train.sample_every > 0)
+    run_.control().together("preparing samples", [&] { samples_.emplace(run_, *speaker_); });
   steps_ = step_source();
   reporter_.emplace(run_);
-  validation_.emplace(run_, stop_signal_, *reporter_, speaker_.get());
+  validation_.emplace(run_, stop_signal_, *reporter_, config_.rl.rolls_out() ? speaker_.get() : nullptr);
   saver_.emplace(run_);
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);
@@ -323,6 +327,7 @@ bool Trainer::Impl::finish_step(const PreparedStep& step, const StepAgreement& a
       failure = std::current_exception();  // of all ranks, which can still save together
     }
   }
+  if (samples_ && samples_->due(done, agreement.last) && !stop && !failure) samples_->tell(step.plan.step);
   if ((config_.checkpoint.every > 0 && agreement.last) || stop || failure) {
     saver_->save_now(state_behind(step));
   } else if (saver_->due(done)) {

@@ -57,6 +57,14 @@ class ModelCommands(CommandTest):
         cls.done("train", "--config", cls.config)
         cls.done("export", cls.folder / "run", "--out", cls.folder / "model")
 
+    def test_a_run_shows_what_it_says(self):
+        for prompts, told in (('["import "]', r"says  import  \| "), ("[]", r"says  .+ \| ")):
+            result = call("train", "--config", self.config, "--nproc", 2, "--set", "parallel.strategies=[\"<1,1,1>\"]",
+                          "--set", "train.sample_every=1", "--set", f"train.sample_prompts={prompts}", "--set",
+                          f'log.dir="{self.folder}/says{len(prompts)}"')
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertRegex(result.stderr, told)
+
     def eval(self, model, *arguments):
         corpus = self.folder / "corpus" / "corpus"
         return json.loads(self.done("eval", "--model", model, "--corpus", corpus, "--context-length", 128,

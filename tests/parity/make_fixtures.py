@@ -49,6 +49,9 @@ CASES = {
     "qwen3_moe": {"kv_heads": 2, "family": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": True,
                   "moe_intermediate_size": 12, "head_dim": 16, "mlp_only_layers": [1]},
     "olmoe": {"kv_heads": 2, "family": "olmoe", "num_experts": 4, "num_experts_per_tok": 2, "pad_token_id": None},
+    "gpt_oss": {"kv_heads": 2, "family": "gpt_oss", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2,
+                "sliding_window": 24, "swiglu_limit": 2.0, "pad_token_id": None,
+                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import program
 import reference
@@ -68,6 +69,8 @@ CASES = {
     "qwen3_moe": {"family": "qwen3_moe", "num_experts": 32, "num_experts_per_tok": 8, "norm_topk_prob": True,
                   "moe_intermediate_size": 24, "head_dim": 24, "tie_word_embeddings": True},
     "olmoe": {"family": "olmoe", "num_experts": 16, "num_experts_per_tok": 4, "pad_token_id": None},
+    "gpt_oss": {"family": "gpt_oss", "layers": 4, "head_dim": 24, "num_local_experts": 8, "num_experts_per_tok": 2,
+                "sliding_window": 24, "swiglu_limit": 0.5, "pad_token_id": None},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }
@@ -227,10 +230,39 @@ def compare_companions(comparison, sluice, scratch):
         comparison.equal(f"companions: {what}", ours[what], value)
 
 
+def compare_mxfp4(comparison, sluice, scratch):
+    """gpt-oss' experts as they are published, by transformers' own unpacking."""
+    original, packed = scratch / "original", scratch / "packed"
+    model = reference.random_model(reference.model_config(**{**SHAPE, **CASES["gpt_oss"], "ffn_hidden": 96}), seed=5, scale=8)
+    values, generator = {}, torch.Generator().manual_seed(3)
+    state = model.state_dict()
+    for name in list(state):
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            values[name] = state[name]
+            continue
+        experts, inputs, outputs = state[name].shape
+        blocks = torch.randint(256, (experts, outputs, inputs // 32, 16), dtype=torch.uint8, generator=generator)
+        scales = torch.randint(118, 128, (experts, outputs, inputs // 32), dtype=torch.uint8, generator=generator)
+        values |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        state[name] = convert_moe_packed_tensors(blocks, scales).float()
+    model.load_state_dict(state)
+    model.save_pretrained(original)
+    packed.mkdir()
+    config = json.loads((original / "config.json").read_text())
+    (packed / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "mxfp4"}}))
+    save_file({name: value.contiguous() for name, value in values.items() if "inv_freq" not in name},
+              packed / "model.safetensors", {"format": "pt"})
+    program.run(sluice, "import", packed, "--out", scratch / "imported")
+    program.run(sluice, "export", scratch / "imported", "--out", scratch / "exported", "--dtype", "float32")
+    compare_tensors(comparison, "mxfp4", tensors(scratch / "exported"), tensors(original))
+
+
 def main():
     comparison = program.Comparison()
     with tempfile.TemporaryDirectory() as scratch:
         compare_companions(comparison, sys.argv[1], Path(scratch))
+    with tempfile.TemporaryDirectory() as scratch:
+        compare_mxfp4(comparison, sys.argv[1], Path(scratch))
     for name in CASES:
         with tempfile.TemporaryDirectory() as scratch:
             compare(comparison, sys.argv[1], Path(scratch), name)

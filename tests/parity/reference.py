@@ -19,8 +19,8 @@ def model_config(layers, hidden, heads, kv_heads, ffn_hidden, vocab, positions, 
 
 
 def attention_of(config):
-    """PyTorch's kernel, which takes no caps."""
-    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
+    """PyTorch's kernel, which takes neither caps nor sinks."""
+    return "eager" if getattr(config, "attn_logit_softcapping", None) or config.model_type == "gpt_oss" else "sdpa"
 
 
 def implementations(config):
@@ -30,16 +30,22 @@ def implementations(config):
 
 
 def random_model(config, seed, scale=2.0):
-    """transformers' initial weights, matrices times `scale`, and norms that are not all one: they must matter."""
+    """transformers' initial weights, matrices times `scale`, and norms and biases that are not all alike: they must
+    matter."""
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, **implementations(config))
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 1:
+        for name, parameter in model.named_parameters():
+            if is_vector(name, parameter):
                 parameter.add_(0.1 * torch.randn_like(parameter))
             else:
                 parameter.mul_(scale)
     return model
+
+
+def is_vector(name, parameter):
+    """Biases of stacked experts are a row each."""
+    return parameter.ndim == 1 or name.endswith("bias")
 
 
 def load_model(folder, dtype=torch.float32):
@@ -49,8 +55,8 @@ def load_model(folder, dtype=torch.float32):
 
 def adamw(model, optimizer):
     """AdamW of a configuration's [optimizer] section; the learning rate is set step by step."""
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim == 1]
+    matrices = [p for name, p in model.named_parameters() if not is_vector(name, p)]
+    vectors = [p for name, p in model.named_parameters() if is_vector(name, p)]
     return torch.optim.AdamW([{"params": matrices, "weight_decay": optimizer["weight_decay"]},
                               {"params": vectors, "weight_decay": 0.0}],
                              lr=optimizer["lr"], betas=tuple(optimizer["betas"]), eps=optimizer["eps"])

@@ -60,7 +60,9 @@ MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family"
                         "moe_intermediate_size": 48, "shared_expert_intermediate_size": 64},
           "qwen3_moe": {"family": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 4, "norm_topk_prob": True,
                         "moe_intermediate_size": 32},
-          "olmoe": {"family": "olmoe", "num_experts": 8, "num_experts_per_tok": 2, "pad_token_id": None}}
+          "olmoe": {"family": "olmoe", "num_experts": 8, "num_experts_per_tok": 2, "pad_token_id": None},
+          "gpt_oss": {"family": "gpt_oss", "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
+                      "sliding_window": 48, "swiglu_limit": 1.0, "pad_token_id": None}}
 
 # Where gradients are smaller, as logits are divided by 8.
 CLIP = {"granite": 0.1}
