@@ -24,6 +24,26 @@ bool goes_on(const DataConfig& before, const DataConfig& after) {
 
 namespace {
 
+void require_learnable(const RunConfig& config) {
+  const RlConfig& rl = config.rl;
+  if (rl.algorithm == RlAlgorithm::kNone) return;
+  if (config.train.z_loss > 0) {
+    throw base::InputError(base::text("train.z_loss is ", config.train.z_loss,
+                                      ", but the losses of rl.algorithm have no such term: leave it out"));
+  }
+  if (!rl.rolls_out()) return;
+  if (rl.group < 2) {
+    throw base::InputError(
+        base::text("rl.group is ", rl.group,
+                   ", but a response is measured against others to its prompt: give 2 or more"));
+  }
+  if (rl.temperature != 1 && config.model.shape->logit_cap > 0) {
+    throw base::InputError(
+        base::text("rl.temperature is ", rl.temperature,
+                   ", but the model caps its logits, which would be divided before: give 1"));
+  }
+}
+
 // What of the shape is trained.
 void tune(RunConfig& config) {
   model::Shape& shape = *config.model.shape;
@@ -51,6 +71,7 @@ void resolve_model(RunConfig& config, ModelUse use) {
     config.model.shape = model::untuned(*config.model.shape);
   }
   tune(config);
+  require_learnable(config);
 }
 
 }  // namespace sluice::config

@@ -66,7 +66,7 @@ StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tok
 
 layers::FlatShards Engine::hold(const std::shared_ptr<const graph::LinkPlan>& links) {
   const LinkWires& wires = wires_of(links);
-  store_.open_step(links->layout.holdings(rank_));
+  store_.open_step(links->layout.holdings(rank_), ParameterStore::Gradients::kNone);
   const LinkRunner::Memories memories = pull_memories(store_);
   for (const link::RoundWire& round : wires.pull) {
     link_inter_.run(round.inter, memories, options_.precision.compute);

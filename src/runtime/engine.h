@@ -79,8 +79,10 @@ class Engine {
                       std::vector<std::vector<double>>* row_losses = nullptr);
 
   // Collective: this rank's shards of the parameters as a step under the link plan would compute with them.
-  // They stay until the next step, or hold().
+  // They stay until release(), or the next step.
   layers::FlatShards hold(const std::shared_ptr<const graph::LinkPlan>& links);
+  // Lets go of them and their memory: a step may hold far less.
+  void release() { store_.close_step(); }
   // Of one rank.
   const layers::LayerContext& context() const { return context_; }
 

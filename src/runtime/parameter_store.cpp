@@ -63,9 +63,10 @@ void ParameterStore::refresh_compute_copies() {
   }
 }
 
-void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
+void ParameterStore::open_step(const std::vector<link::Holding>& holdings, Gradients gradients) {
   const auto trained_room = [&](const link::Holding& holding) {
-    return table_.buckets[static_cast<size_t>(holding.bucket)].trained ? holding.room_elements : 0;
+    const bool trained = table_.buckets[static_cast<size_t>(holding.bucket)].trained;
+    return trained && gradients == Gradients::kMade ? holding.room_elements : 0;
   };
   int64_t elements = 0, trained_elements = 0;
   for (const link::Holding& holding : holdings) {
@@ -89,6 +90,13 @@ void ParameterStore::open_step(const std::vector<link::Holding>& holdings) {
     offset += holding.room_elements;
     gradient_offset += room;
   }
+}
+
+void ParameterStore::close_step() {
+  std::fill(shards_.begin(), shards_.end(), ComputeShard{});
+  std::fill(held_.begin(), held_.end(), 0);
+  parameter_arena_.reset();
+  gradient_arena_.reset();
 }
 
 ComputeShard& ParameterStore::shard(int bucket) {

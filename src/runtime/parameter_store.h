@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -66,8 +67,12 @@ class ParameterStore {
     if (before_update_) before_update_(bucket);
   }
 
-  // Lays out the shards of a step; memory is reused from step to step. Gradients start at zero.
-  void open_step(const std::vector<link::Holding>& holdings);
+  // Lays out the shards of a step; memory is reused from step to step. Gradients, where they are made, start
+  // at zero; else they are empty.
+  enum class Gradients : uint8_t { kMade, kNone };
+  void open_step(const std::vector<link::Holding>& holdings, Gradients gradients = Gradients::kMade);
+  // Lets go of shards and their memory.
+  void close_step();
   // REQUIRES: the bucket is held in this step.
   ComputeShard& shard(int bucket);
   bool holds(int bucket) const { return held_[static_cast<size_t>(bucket)]; }

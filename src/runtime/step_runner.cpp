@@ -42,7 +42,9 @@ StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens
       optimizer_(optimizer),
       place_(strategy::places(graph.plan.strategy(), graph.world_size)[static_cast<size_t>(rank)]) {
   if (resources_.lanes != nullptr) exchange_bytes_before_ = resources_.lanes->sent_bytes();
-  resources_.store.open_step(graph.links->layout.holdings(rank));
+  resources_.store.open_step(graph.links->layout.holdings(rank), optimizer != nullptr
+                                                                     ? ParameterStore::Gradients::kMade
+                                                                     : ParameterStore::Gradients::kNone);
   pull_memories_ = pull_memories(resources_.store);
   push_memories_ = push_memories(resources_.store);
   const bool at_work = place_.pipeline >= 0 && !graph.links->layout.holdings(rank).empty();
@@ -64,9 +66,9 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   };
   if (scheme.share > 1) open_window();
   for (int64_t position = run_.begin; position < run_.end && !window_; ++position) {
-    operations_.push_back(layers::make_operation(resources_.context, table, position,
-                                                 shards(&ComputeShard::parameters),
-                                                 shards(&ComputeShard::gradients)));
+    operations_.push_back(layers::make_operation(
+        resources_.context, table, position, shards(&ComputeShard::parameters),
+        optimizer_ != nullptr ? shards(&ComputeShard::gradients) : layers::FlatShards{}));
   }
   open_micro_batches(tokens);
 }

@@ -189,13 +189,16 @@ bool RunContext::needs_reference() const {
   return config_.rl.algorithm == config::RlAlgorithm::kDpo || (config_.rl.rolls_out() && config_.rl.kl > 0);
 }
 
+void RunContext::initialize_parameters() {
+  runtime::initialize(engine_->store(),
+                      static_cast<uint64_t>(config_.model.seed.value_or(config_.data.seed)));
+}
+
 // What a run without a checkpoint begins with.
 void RunContext::begin_parameters() {
   const bool whole = !config_.model.hf.empty() && checkpoint::has_hugging_face_weights(config_.model.hf);
   // Adapters are in no model folder.
-  if (!whole || table_.shape.lora.rank > 0)
-    runtime::initialize(engine_->store(),
-                        static_cast<uint64_t>(config_.model.seed.value_or(config_.data.seed)));
+  if (!whole || table_.shape.lora.rank > 0) initialize_parameters();
   if (whole) load_weights();
 }
 
@@ -241,9 +244,11 @@ void RunContext::open_parameters() {
   }
   control().together("loading the parameters", [&] {
     checkpoint::Checkpoint* checkpoint = resumed_.checkpoint();
+    if (checkpoint == nullptr && reference_.empty()) begin_parameters();
+    if (checkpoint == nullptr) return;
     // Adapters are in checkpoints only once they were trained.
-    if (checkpoint == nullptr || table_.shape.lora.rank > 0) begin_parameters();
-    if (checkpoint != nullptr) load_parameters(*checkpoint, engine_->store());
+    if (table_.shape.lora.rank > 0) initialize_parameters();
+    load_parameters(*checkpoint, engine_->store());
   });
   resumed_.close_checkpoint();
 }

@@ -87,6 +87,7 @@ class RunContext {
   void keep_proposal();
   void open_engine();
   void open_parameters();
+  void initialize_parameters();
   void begin_parameters();
   void load_weights();
   bool needs_reference() const;

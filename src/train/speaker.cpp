@@ -167,6 +167,7 @@ std::vector<std::vector<Response>> Speaker::say(std::span<const std::vector<int3
                                                 int64_t most_tokens, Manner manner) {
   const auto saying = run_.activity().own("saying texts");
   std::vector<std::vector<Response>> responses = say_own(prompts, numbers, samples, most_tokens, manner);
+  run_.engine().release();
   share(responses);
   return responses;
 }
@@ -180,6 +181,7 @@ std::vector<std::vector<Response>> Speaker::answer(std::span<const rl::Question>
   {
     const auto saying = run_.activity().own("saying responses");
     responses = say_own(prompts, numbers, samples, run_.config().rl.max_response, manner);
+    run_.engine().release();
   }
   run_.control().together("rewarding responses", [&] { reward(questions, responses); });
   share(responses);

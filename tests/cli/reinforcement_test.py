@@ -194,6 +194,8 @@ class Reinforcement(CommandTest):
                 ({"data__train": f'[["{self.folder}/plain/corpus", 1.0]]'}, "needs conversations in data.train"),
                 ({"rl__rewards": '["best"]'}, 'rl.rewards names "best"'),
                 ({"rl__rewards": "[]"}, "rl.rewards is empty"),
+                ({"rl__group": 1}, "rl.group is 1"),
+                ({"train__z_loss": 0.1}, "train.z_loss is 0.1"),
                 ({"rl__algorithm": '"ppo"'}, "none, grpo, dapo, dr_grpo, reinforce"),
                 ({"rl__cache_gib": 0.000001}, "rl.cache_gib"),
                 ({"data__context_length": 4}, "no document to sample"),
