@@ -39,9 +39,7 @@ std::vector<ValidationData> open_validation(const config::DataConfig& data, corp
 // there.
 std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig& rl,
                                                           const DataPhase& phase) {
-  corpus::SamplerOptions one = phase.sampling;
-  one.tokens_per_step = 1;
-  corpus::Sampler prompts(phase.training.sources(), one);
+  corpus::Sampler prompts(phase.training.sources(), one_by_one(phase.sampling));
   constexpr int64_t kSteps = 32, kLengths = 8;
   const bool pairs = phase.rejected.has_value();
   const int64_t copies = pairs ? 2 : rl.group;

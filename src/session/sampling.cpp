@@ -43,6 +43,12 @@ corpus::SamplerOptions sampling_options(const config::DataConfig& data) {
   return options;
 }
 
+corpus::SamplerOptions one_by_one(corpus::SamplerOptions options) {
+  options.tokens_per_step = 1;
+  options.overflow = corpus::Overflow::kDrop;
+  return options;
+}
+
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples) {
   std::vector<strategy::Sequence> sequences;
   for (const corpus::Sample& sample : samples)

@@ -13,6 +13,8 @@
 namespace sluice::session {
 
 corpus::SamplerOptions sampling_options(const config::DataConfig& data);
+// The same of who draws documents one at a time, and whole: longer ones than the context are left out.
+corpus::SamplerOptions one_by_one(corpus::SamplerOptions options);
 
 // Samples as planning takes them.
 std::vector<strategy::Sequence> sequences_of(const std::vector<corpus::Sample>& samples);

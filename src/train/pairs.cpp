@@ -6,19 +6,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "session/sampling.h"
 #include "train/episode_steps.h"
 
 namespace sluice::train {
 namespace {
 
 using base::text;
-
-corpus::SamplerOptions pair_options(const session::DataPhase& phase) {
-  corpus::SamplerOptions options = phase.sampling;
-  options.tokens_per_step = 1;
-  options.overflow = corpus::Overflow::kDrop;
-  return options;
-}
 
 // None where the document has no prompt and answer, or is longer than the context.
 std::optional<rl::Episode> episode_of(const corpus::Blend& blend, int64_t document, int64_t context) {
@@ -42,7 +36,7 @@ Pairs::Pairs(RunContext& run)
     : run_(run),
       config_(run.config().rl),
       data_(run.data().phases.front()),
-      chosen_(data_.training.sources(), pair_options(data_)),
+      chosen_(data_.training.sources(), session::one_by_one(data_.sampling)),
       step_(run.resumed().step) {
   if (run.resumed().sampler) chosen_.restore(*run.resumed().sampler);
 }

@@ -8,20 +8,13 @@
 #include "base/interval.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "session/sampling.h"
 #include "train/episode_steps.h"
 
 namespace sluice::train {
 namespace {
 
 using base::text;
-
-// One document at a time, none of them cut.
-corpus::SamplerOptions prompt_options(const session::DataPhase& phase) {
-  corpus::SamplerOptions options = phase.sampling;
-  options.tokens_per_step = 1;
-  options.overflow = corpus::Overflow::kDrop;
-  return options;
-}
 
 std::vector<double> rewards_of(const std::vector<Response>& responses) {
   std::vector<double> rewards;
@@ -42,7 +35,7 @@ Rollouts::Rollouts(RunContext& run, Speaker& speaker)
       config_(run.config().rl),
       objective_(rl::objective_of(config_)),
       blend_(run.data().phases.front().training),
-      prompts_(blend_.sources(), prompt_options(run.data().phases.front())),
+      prompts_(blend_.sources(), session::one_by_one(run.data().phases.front().sampling)),
       step_(run.resumed().step) {
   const RunState& resumed = run.resumed();
   if (resumed.sampler) prompts_.restore(*resumed.sampler);

@@ -81,7 +81,10 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   times_.pulling_ns = base::now_ns() - pull_begin;
   const int64_t begin = base::now_ns();
 
-  const int64_t longest = config.data.context_length;
+  const int64_t context = config.data.context_length;
+  int64_t longest = 0;  // text that there may be
+  for (const std::vector<int32_t>& prompt : prompts)
+    longest = std::max(longest, std::min(context, std::ssize(prompt) + most_tokens));
   const int64_t pages_a_text = longest / generate::kPageTokens + 1;
   const int64_t most_texts = config.rl.most_texts;
   const auto room =
@@ -92,8 +95,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   if (pages < pages_a_text) {
     throw base::InputError(text("[config] rl.cache_gib is ", config.rl.cache_gib, ", room for ",
                                 std::max<int64_t>(pages, 0) * generate::kPageTokens,
-                                " tokens, but a text may have ", longest,
-                                " (data.context_length): raise it"));
+                                " tokens, but a text may have ", longest, ": raise it"));
   }
   const generate::Decoder decoder(model, pages);
   generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts});
@@ -106,7 +108,7 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
     const std::vector<int64_t> prompt(prompts[i].begin(), prompts[i].end());
     way.number = numbers[i];
     first_texts[i] =
-        generator.add({prompt, std::min<int64_t>(most_tokens, longest - std::ssize(prompt)), samples}, way);
+        generator.add({prompt, std::min<int64_t>(most_tokens, context - std::ssize(prompt)), samples}, way);
   }
   while (generator.step()) run_.activity().advance();
   std::vector<std::vector<Response>> responses(prompts.size());
