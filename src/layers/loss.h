@@ -29,7 +29,6 @@ class Loss {
   // `whole_R3`: softmax statistics (ops/cross_entropy.h). `given_RF`, double: what the batch says of each
   // row, as many figures as this loss takes; undefined where that is none.
   virtual RowLosses of(const at::Tensor& whole_R3, const at::Tensor& given_RF) const = 0;
-  virtual int64_t given() const { return 0; }
   virtual int64_t notes() const { return 0; }  // K
 };
 

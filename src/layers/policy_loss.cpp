@@ -2,12 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/exp.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
-#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include "base/error.h"
 #include "ops/cross_entropy.h"
@@ -58,7 +55,6 @@ class PolicyLoss final : public Loss {
             .target_R = factor_R,
             .notes_RK = at::stack({clipped_R.to(at::kDouble), divergence_R, gap_R}, 1)};
   }
-  int64_t given() const override { return PolicyRow::kFigures; }
   int64_t notes() const override { return kPolicyNotes; }
 
  private:

@@ -12,11 +12,11 @@ namespace sluice::rl {
 
 // [rl] with what its algorithm leaves open decided:
 //
-//              baseline    aggregate   clip           drawn again   overlong
-//   grpo       group       sequence    0.2            no            no         Shao et al., DeepSeekMath,
-//   2024 dapo       group       token       0.2, 0.28      yes           a fifth    Yu et al., 2025 dr_grpo
-//   mean        constant    0.2            no            no         Liu et al., Dr. GRPO, 2025 reinforce
-//   others      token       0.2            no            no         Ahmadian et al., RLOO, 2024
+//              baseline  aggregate  clip       draws again  overlong
+//   grpo       group     sequence   0.2        no           no        Shao et al., DeepSeekMath, 2024
+//   dapo       group     token      0.2, 0.28  yes          a fifth   Yu et al., 2025
+//   dr_grpo    mean      constant   0.2        no           no        Liu et al., Dr. GRPO, 2025
+//   reinforce  others    token      0.2        no           no        Ahmadian et al., RLOO, 2024
 struct Objective {
   config::Baseline baseline = config::Baseline::kGroup;
   config::Aggregate aggregate = config::Aggregate::kToken;
@@ -27,7 +27,7 @@ struct Objective {
   bool draws_again = false;     // until as many groups as train have rewards that differ
   int64_t overlong_buffer = 0;  // tokens before the longest response from which on length costs
 };
-// REQUIRES: an algorithm.
+// REQUIRES: an algorithm with rollouts.
 Objective objective_of(const config::RlConfig& config);
 
 // Of the responses to one prompt, by what the rewards are measured against (config::Baseline). All 0 where

@@ -13,13 +13,6 @@ namespace {
 
 using base::text;
 
-std::string_view trimmed(std::string_view value) {
-  constexpr const char* kSpace = " \t\r\n\f\v";
-  const size_t first = value.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return value.substr(first, value.find_last_not_of(kSpace) - first + 1);
-}
-
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 double value_of(const std::string& number) {
@@ -43,7 +36,9 @@ class Each final : public Reward {
   Score score_;
 };
 
-bool says_the_same(const Answer& answer) { return trimmed(answer.response) == trimmed(answer.reference); }
+bool says_the_same(const Answer& answer) {
+  return base::trim(answer.response) == base::trim(answer.reference);
+}
 
 bool says_the_number(const Answer& answer) {
   const std::string said = last_number(answer.response);
