@@ -92,7 +92,8 @@ base::Json said_json(const Task& task, int sample, const generate::Said& said, c
 
 // Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
 // than the memory allows.
-int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_t page_bytes) {
+int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_t most_texts,
+                  const generate::WholeModel& model) {
   std::vector<int64_t> pages;
   for (const Task& task : tasks) {
     const int64_t tokens = static_cast<int64_t>(task.tokens.size()) + options.tokens;
@@ -100,9 +101,8 @@ int64_t pages_for(const std::vector<Task>& tasks, const Options& options, int64_
   }
   std::ranges::sort(pages, std::greater());
   int64_t wanted = 0;
-  for (size_t i = 0; i < std::min(pages.size(), static_cast<size_t>(options.most_texts)); ++i)
-    wanted += pages[i];
-  return std::min(wanted, static_cast<int64_t>(options.cache_gib * (int64_t{1} << 30)) / page_bytes);
+  for (size_t i = 0; i < std::min(pages.size(), static_cast<size_t>(most_texts)); ++i) wanted += pages[i];
+  return std::min(wanted, generate::Decoder::pages_in(model, options.cache_gib * 0x1p30, most_texts));
 }
 
 void log_speed(const generate::Generator& generator, double seconds) {
@@ -130,8 +130,9 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
   evaluation.launch.local_size = options.launch.local_size;
   train::Evaluator evaluator(model, evaluation);
   const generate::WholeModel whole = evaluator.whole();
-  const int64_t pages = pages_for(tasks, options, generate::Decoder::page_bytes(whole));
-  const generate::Decoder decoder(whole, pages);
+  const int64_t most_texts = std::clamp<int64_t>(std::ssize(tasks) * options.samples, 1, options.most_texts);
+  const int64_t pages = pages_for(tasks, options, most_texts, whole);
+  const generate::Decoder decoder(whole, pages, most_texts);
   generate::Manner manner{.sampling = options.sampling};
   manner.end_tokens = end_tokens_of(model, tokenizer);
   if (!options.stops.empty()) {
@@ -140,7 +141,7 @@ void say(train::ModelSource& model, const Options& options, const corpus::Tokeni
       return serve::cut_at_stop(so_far, options.stops).size() < so_far.size();
     };
   }
-  generate::Generator generator(decoder, {.pages = pages, .most_texts = options.most_texts});
+  generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts});
   for (Task& task : tasks) {
     manner.number = static_cast<uint64_t>(task.prompt.index);
     task.first_text = generator.add({task.tokens, options.tokens, options.samples}, manner);

@@ -85,8 +85,8 @@ void run(Options options) {
   const int64_t page_bytes = generate::Decoder::page_bytes(whole);
   const int64_t wanted = (options.server.context_length / generate::kPageTokens + 1) * options.most_texts;
   const int64_t pages =
-      std::min(wanted, static_cast<int64_t>(options.cache_gib * (int64_t{1} << 30)) / page_bytes);
-  const generate::Decoder decoder(whole, pages);
+      std::min(wanted, generate::Decoder::pages_in(whole, options.cache_gib * 0x1p30, options.most_texts));
+  const generate::Decoder decoder(whole, pages, options.most_texts);
   serve::Engine engine(decoder, {.scheduler = {.pages = pages, .most_texts = options.most_texts},
                                  .most_waiting = options.most_waiting});
   options.server.context_length = std::min(options.server.context_length, pages * generate::kPageTokens);

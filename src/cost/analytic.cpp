@@ -30,11 +30,15 @@ class Analysis {
     const double gathers = work.collectives * collective_ns_per_token();
     const double constant = rates_.layer_overhead_ns + work.collectives * collective_latency_ns();
     const double attention = 2 * real(work.attention) / tp_;  // FLOPs over l²
-    return {
-        times(attention / rates_.attention_forward_flops_per_ns, products + elementwise + gathers, constant),
-        times(2.5 * attention / rates_.attention_backward_flops_per_ns, products + 2 * elementwise + gathers,
-              constant),
-        work.trained == 0 ? Quadratic{} : times(0, trained + gathers, constant)};
+    const double scanned = 2 * real(work.scanned) / tp_;
+    // A backward makes states again, and two gradients of each product.
+    const double scan_forward = scanned / rates_.attention_forward_flops_per_ns;
+    const double scan_backward = 3 * scanned / rates_.attention_backward_flops_per_ns;
+    return {times(attention / rates_.attention_forward_flops_per_ns,
+                  products + scan_forward + elementwise + gathers, constant),
+            times(2.5 * attention / rates_.attention_backward_flops_per_ns,
+                  products + scan_backward + 2 * elementwise + gathers, constant),
+            work.trained == 0 ? Quadratic{} : times(0, trained + gathers, constant)};
   }
 
   // Rows of either end are read and written whole, whatever TP cuts.

@@ -38,10 +38,13 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
   auto figures = std::make_shared<Figures>();
   figures->program = model::Program(options.shape, options.cut_times);
   const model::Program& program = figures->program;
-  figures->windowed_before = {0};
+  figures->before.emplace_back();
   for (int64_t position = 0; position < program.size(); ++position) {
-    figures->windowed_before.push_back(figures->windowed_before.back() +
-                                       (program.kind_at(position).work().window > 0 ? 1 : 0));
+    BlockCounts counts = figures->before.back();
+    const model::TokenWork work = program.kind_at(position).work();
+    if (work.window > 0) ++counts.windowed;
+    if (work.scanned > 0) ++counts.recurrent;
+    figures->before.push_back(counts);
   }
   for (const auto& [tp, kinds] : options.kinds_by_tp) {
     SLUICE_ASSERT(kinds.size() == program.kinds().size(),
@@ -116,9 +119,18 @@ Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, ba
           narrow(last.a_windowed - first.a_windowed)};
 }
 
-int64_t CostModel::windowed_blocks(base::Interval run) const {
-  const std::vector<int64_t>& before = figures_->windowed_before;
-  return run.empty() ? 0 : before[static_cast<size_t>(run.end)] - before[static_cast<size_t>(run.begin)];
+CostModel::BlockCounts CostModel::counts_of(base::Interval run) const {
+  if (run.empty()) return {};
+  const BlockCounts& first = figures_->before[static_cast<size_t>(run.begin)];
+  const BlockCounts& last = figures_->before[static_cast<size_t>(run.end)];
+  return {last.windowed - first.windowed, last.recurrent - first.recurrent};
+}
+
+// In float or wider, of a TP rank's heads.
+int64_t CostModel::state_bytes(const strategy::Scheme& scheme) const {
+  const model::Recurrent& own = options().shape.recurrent;
+  const int64_t wide = std::max<int64_t>(4, options().memory.element_bytes);
+  return divide_up(own.value_heads, scheme.tp) * own.key_width * own.value_width * wide;
 }
 
 Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
@@ -199,15 +211,18 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
   if (kind == CellKind::kBackwardWeight) return {};
   if (kind == CellKind::kBackwardInput) run = program().walked_back(run);
   const int64_t blocks = kind == CellKind::kForward ? 1 : options().repeat_forward ? 3 : 2;
-  const int64_t windowed = windowed_blocks(run);
+  const BlockCounts counts = counts_of(run);
+  const int64_t sharers = same_node ? 1 : nic_sharers(scheme.tp);
   const Quadratic times = cell_times(scheme, kind, run);
   return {.link = same_node ? options().intra : options().inter,
-          .layers = program().blocks_in(run).size() - windowed,
-          .bytes_per_token = blocks * ring_bytes_per_token(scheme) * (same_node ? 1 : nic_sharers(scheme.tp)),
+          .layers = program().blocks_in(run).size() - counts.windowed - counts.recurrent,
+          .bytes_per_token = blocks * ring_bytes_per_token(scheme) * sharers,
           .a = times.a,
-          .windowed_layers = windowed,
+          .windowed_layers = counts.windowed,
           .window = window(),
-          .a_windowed = times.a_windowed};
+          .a_windowed = times.a_windowed,
+          .scanned_layers = counts.recurrent,
+          .state_bytes = state_bytes(scheme) * sharers};
 }
 
 int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {

@@ -174,6 +174,8 @@ class CostModel {
                        bool same_node) const;
   // Keys and values of a token in one layer, on one of tp ranks.
   int64_t ring_bytes_per_token(const strategy::Scheme& scheme) const;
+  // What a lane sends of a recurrent layer's states for one piece of a sequence.
+  int64_t state_bytes(const strategy::Scheme& scheme) const;
 
   // One world exchange whose busiest rank, or between nodes its busiest adapter, moves `bytes`.
   int64_t exchange_ns(int64_t busiest_bytes, bool same_node) const;
@@ -190,11 +192,16 @@ class CostModel {
   struct Sums {
     std::vector<Sum> forward, backward_input, backward_weight;
   };
+  // Of blocks that don't pass all their keys round a ring.
+  struct BlockCounts {
+    int64_t windowed = 0;
+    int64_t recurrent = 0;
+  };
   // What holds under every policy.
   struct Figures {
     Options options;
     model::Program program;
-    std::vector<int64_t> windowed_before;  // by position: blocks with a window before it
+    std::vector<BlockCounts> before;  // by position: of the blocks before it
     std::map<int, Sums> sums_by_tp;
   };
   static std::shared_ptr<const Figures> figures_of(Options options);
@@ -203,7 +210,7 @@ class CostModel {
 
   // The members of a TP group that share an adapter.
   int64_t nic_sharers(int tp) const { return std::min(tp, options().gpus_per_nic); }
-  int64_t windowed_blocks(base::Interval run) const;
+  BlockCounts counts_of(base::Interval run) const;
   Quadratic own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
 
   std::shared_ptr<const Figures> figures_;

@@ -17,7 +17,7 @@ using strategy::Exchange;
 std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const strategy::Scheme& scheme = plan.pipelines[p].pipeline.scheme;
-    const int64_t heads = model::head_counts(shape, scheme.tp).queries;
+    const int64_t heads = model::most_head_lanes(shape, scheme.tp);
     for (const strategy::Unit& unit : plan.pipelines[p].units) {
       if (unit.head_lanes() <= heads) continue;
       return base::text("ring ", unit.ring, " of pipeline ", p, " ", to_text(scheme), ": ", unit.head_lanes(),
@@ -83,6 +83,13 @@ int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, int he
   return MemoryCost(cost, scheme).held_bytes_per_token() + layers * kept_of(more, cost) + at_work;
 }
 
+// Elements of a token's row that the lane of so many with most heads gets of one other, and gives back.
+int64_t recurrent_row_bytes(const model::Recurrent& own, int tp, int lanes) {
+  if (own.key_heads == 0) return 0;
+  const model::HeadCounts most = model::most_heads({own.value_heads / tp, own.key_heads / tp}, lanes);
+  return 2 * most.keys * own.key_width + most.queries * (2 * own.value_width + 2);
+}
+
 }  // namespace
 
 Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
@@ -92,12 +99,16 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
       sharers_(cost.options().gpus_per_nic),
       head_bytes_(cost.options().shape.head_dim * cost.options().memory.element_bytes),
       heads_(model::head_counts(cost.options().shape, scheme.tp)) {
-  const auto most = static_cast<int>(std::min<int64_t>(heads_.queries, scheme.cp));
+  const model::Shape& shape = cost.options().shape;
+  const auto most = static_cast<int>(std::min<int64_t>(model::most_head_lanes(shape, scheme.tp), scheme.cp));
   most_.push_back({});
+  recurrent_row_bytes_.push_back(0);
   held_bytes_.push_back(0);
   for (int lanes = 1; lanes <= most; ++lanes) {
     most_.push_back(model::most_heads(heads_, lanes));
     held_bytes_.push_back(held_bytes(scheme, cost, lanes));
+    recurrent_row_bytes_.push_back(recurrent_row_bytes(shape.recurrent, scheme.tp, lanes) *
+                                   cost.options().memory.element_bytes);
   }
   const bool again = cost.policy().recompute || cost.options().repeat_forward;
   for (int stage = 0; stage < scheme.pp; ++stage) {
@@ -143,7 +154,11 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                                   : Quadratic{.a = uneven(times.attention.a, later),
                                               .a_windowed = uneven(times.attention.a_windowed, later)}
                                         .of_work(shared);
-  const int64_t heads_ns = layers * exchange_ns(times.passes, shared.tokens, place, head_lanes);
+  const int64_t heads_ns =
+      layers * exchange_ns(times.passes, 2 * (most.queries + most.keys) * head_bytes_, shared.tokens, place,
+                           head_lanes) +
+      single.scanned_layers * exchange_ns(times.passes, recurrent_row_bytes_[static_cast<size_t>(head_lanes)],
+                                          shared.tokens, place, head_lanes);
   if (place.lanes == head_lanes) return heads_ns + waiting_ns;
   const int64_t block_bytes = times.blocks * head_lanes * 2 * most.keys * head_bytes_;
   const RingTimes ring{.link = single.link,
@@ -152,14 +167,16 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                        .a = even ? single.a : uneven(single.a, slowest),
                        .windowed_layers = single.windowed_layers,
                        .window = single.window,
-                       .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
+                       .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest),
+                       .scanned_layers = single.scanned_layers,
+                       .state_bytes = single.state_bytes / head_lanes};
   return heads_ns + waiting_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
 }
 
 // Of one layer: there and back, `passes` times.
-int64_t Exchanges::exchange_ns(int64_t passes, int64_t tokens, const LanePlace& place, int head_lanes) const {
-  const model::HeadCounts most = most_[static_cast<size_t>(head_lanes)];
-  const int64_t peer_bytes = passes * 2 * (most.queries + most.keys) * head_bytes_ * tokens;
+int64_t Exchanges::exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
+                               int head_lanes) const {
+  const int64_t peer_bytes = passes * row_bytes * tokens;
   // A run that no node ends in stays inside one.
   const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
   const int outside = head_lanes - 1 - inside;

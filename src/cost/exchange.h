@@ -115,7 +115,8 @@ class Exchanges {
     bool operator==(const Stage&) const = default;
   };
   int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
-  int64_t exchange_ns(int64_t passes, int64_t tokens, const LanePlace& place, int head_lanes) const;
+  int64_t exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
+                      int head_lanes) const;
   Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;
   int64_t waiting_area_ns(const Stage& times, int64_t length, int run) const;
   // Until visit(choice) says that it is enough.
@@ -125,11 +126,12 @@ class Exchanges {
   ExchangeSet allowed_;
   LinkTimes intra_;
   LinkTimes inter_;
-  int sharers_ = 1;                      // lanes of a node on one adapter
-  int64_t head_bytes_ = 0;               // a token's row of one head
-  model::HeadCounts heads_;              // of a TP rank
-  std::vector<model::HeadCounts> most_;  // of a lane, by lanes of a run
-  std::vector<int64_t> held_bytes_;      // of a token, by lanes of a run
+  int sharers_ = 1;                           // lanes of a node on one adapter
+  int64_t head_bytes_ = 0;                    // a token's row of one head
+  model::HeadCounts heads_;                   // of a TP rank
+  std::vector<model::HeadCounts> most_;       // of a lane, by lanes of a run
+  std::vector<int64_t> held_bytes_;           // of a token, by lanes of a run
+  std::vector<int64_t> recurrent_row_bytes_;  // there and back of a recurrent layer, likewise
   std::vector<Stage> stages_;
 };
 

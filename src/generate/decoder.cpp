@@ -35,9 +35,9 @@ std::vector<base::Interval> rows_of(const std::vector<int64_t>& pages, int64_t b
 
 }  // namespace
 
-Decoder::Decoder(WholeModel model, int64_t pages)
+Decoder::Decoder(WholeModel model, int64_t pages, int64_t most_texts)
     : model_(std::move(model)),
-      cache_(model_.context, model_.table.program, pages * kPageTokens, model_.like),
+      cache_(model_.context, model_.table.program, pages * kPageTokens, most_texts, model_.like),
       head_(layers::head_parameters({model_.table, model_.table.program.head(), model_.weights,
                                      layers::OperationShards::Of::kWeights, 1, 0})) {
   for (int64_t position = 0; position < model_.table.program.head(); ++position) {
@@ -48,6 +48,16 @@ Decoder::Decoder(WholeModel model, int64_t pages)
 int64_t Decoder::page_bytes(const WholeModel& model) {
   const auto element_bytes = static_cast<int64_t>(model.like.dtype().itemsize());
   return kPageTokens * layers::KeyCache::bytes_per_token(model.context, model.table.program, element_bytes);
+}
+
+// Of a model without attention pages take nothing, and any number will do.
+int64_t Decoder::pages_in(const WholeModel& model, double bytes, int64_t most_texts) {
+  constexpr double kMost = 1 << 24;
+  const auto element_bytes = static_cast<int64_t>(model.like.dtype().itemsize());
+  const int64_t text = layers::KeyCache::bytes_per_text(model.context, model.table.program, element_bytes);
+  const double left = bytes - static_cast<double>(text * most_texts);
+  const auto page = static_cast<double>(std::max<int64_t>(1, page_bytes(model)));
+  return static_cast<int64_t>(std::clamp(left / page, 0.0, kMost));
 }
 
 Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& scheduler) const {
@@ -64,11 +74,13 @@ Passed Decoder::forward(std::span<const Piece> pieces, const Scheduler& schedule
     cached.push_back({.length = piece.end - piece.begin,
                       .begin = piece.begin,
                       .before = rows_of(piece.pages, 0, piece.begin),
-                      .own = rows_of(piece.pages, piece.begin, piece.end)});
+                      .own = rows_of(piece.pages, piece.begin, piece.end),
+                      .slot = piece.slot});
   }
   const at::Device device = model_.like.device();
   layers::Flow flow;
-  flow.layout = layers::cached_micro_batch_layout(cached, cache_, 1, device, model_.context.shape.window);
+  flow.layout =
+      layers::cached_micro_batch_layout(cached, cache_, 1, device, layers::reach_of(model_.context.shape));
   flow.id_T = layers::row_values(ids, flow.layout, device);
   for (const auto& operation : operations_) operation->forward(flow, layers::Purpose::kEvaluate);
   Passed passed{.logits_PV = at::empty({0, model_.context.shape.vocab}, at::kDouble), .scores = {}};

@@ -41,14 +41,18 @@ struct Passed {
 
 class Decoder {
  public:
-  // With a cache of so many pages. The model must outlive it.
-  Decoder(WholeModel model, int64_t pages);
+  // With a cache of so many pages, and room for so many texts at once. The model must outlive it.
+  Decoder(WholeModel model, int64_t pages, int64_t most_texts);
 
   // REQUIRES: pieces of `scheduler`, whose pages these are.
   Passed forward(std::span<const Piece> pieces, const Scheduler& scheduler) const;
 
-  // What a page takes.
+  // Of recurrent layers states of prompts' ends are not there any more when another sample wants them.
+  bool shares_prompts() const { return model_.context.shape.recurrent.key_heads == 0; }
+
+  // What a page takes, and how many of them so many bytes hold beside what each of so many texts takes.
   static int64_t page_bytes(const WholeModel& model);
+  static int64_t pages_in(const WholeModel& model, double bytes, int64_t most_texts);
 
  private:
   std::vector<Score> scores_of(const at::Tensor& x_RH, const std::vector<int64_t>& target_R) const;

@@ -47,7 +47,8 @@ class Model {
   at::Tensor logits(const std::vector<int64_t>& tokens) const {
     const WholeModel model = whole();
     layers::Flow flow;
-    flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size())}}, 1, at::kCPU);
+    flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size())}}, 1, at::kCPU,
+                                             layers::reach_of(table_.shape));
     flow.id_T = layers::row_values(tokens, flow.layout, at::kCPU);
     for (int64_t position = 0; position < table_.program.head(); ++position) {
       layers::make_operation(model.context, table_, position, model.weights, {})
@@ -112,7 +113,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   };
   // Ample; tight, so that texts are put off; small passes, which cut prompts.
   for (const Load& load : {Load{60, 64, 2048}, Load{8, 64, 2048}, Load{30, 3, 17}}) {
-    const Decoder decoder(model.whole(), load.pages);
+    const Decoder decoder(model.whole(), load.pages, load.most_texts);
     Generator generator(decoder,
                         {.pages = load.pages, .most_texts = load.most_texts, .most_rows = load.most_rows});
     Manner manner{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}};
@@ -176,6 +177,36 @@ INSTANTIATE_TEST_SUITE_P(
                            [](model::Shape& s) {
                              s.experts = {.count = 6, .per_token = 2, .hidden = 9, .normalised = true};
                              s.block_types = {{}, {.experts = true}, {.experts = true}};
+                           }},
+                    Family{"Recurrent",
+                           [](model::Shape& s) {
+                             s.recurrent = {.key_heads = 2,
+                                            .value_heads = 4,
+                                            .key_width = 5,
+                                            .value_width = 3,
+                                            .convolution = 4};
+                             s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
+                           }},
+                    Family{"Mamba2",
+                           [](model::Shape& s) {
+                             s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                                            .key_heads = 1,
+                                            .value_heads = 4,
+                                            .key_width = 5,
+                                            .value_width = 3,
+                                            .convolution = 4,
+                                            .convolution_bias = true};
+                             s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
+                           }},
+                    Family{"RecurrentAlone",
+                           [](model::Shape& s) {
+                             s.recurrent = {.key_heads = 3,
+                                            .value_heads = 3,
+                                            .key_width = 4,
+                                            .value_width = 6,
+                                            .convolution = 2,
+                                            .rate_scale = 2.0};
+                             s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
                            }}),
     [](const auto& info) { return info.param.name; });
 
@@ -190,7 +221,7 @@ Said all_said(const Decoder& decoder, const Manner& manner) {
 
 TEST(Generator, EndsWhereAnEndTokenComesOrItIsToldTo) {
   const Model model(small_shape());
-  const Decoder decoder(model.whole(), 10);
+  const Decoder decoder(model.whole(), 10, 64);
   const Said free = all_said(decoder, {});
   EXPECT_FALSE(free.ended);
   ASSERT_EQ(free.tokens.size(), 30U);
@@ -204,7 +235,7 @@ TEST(Generator, EndsWhereAnEndTokenComesOrItIsToldTo) {
 
 TEST(Generator, ATextThatIsDroppedGivesItsPagesBackAndLeavesTheOthersAlone) {
   const Model model(small_shape());
-  const Decoder decoder(model.whole(), 10);
+  const Decoder decoder(model.whole(), 10, 64);
   const Said alone = all_said(decoder, {});
   Generator generator(decoder, {.pages = 10});
   const int64_t dropped = generator.add({{1, 2, 3, 4}, 90}, {});

@@ -34,9 +34,9 @@ struct Manner {
 
 class Generator {
  public:
-  // The decoder's cache has options.pages.
-  Generator(const Decoder& decoder, const SchedulerOptions& options)
-      : decoder_(decoder), scheduler_(options) {}
+  // The decoder's cache has options.pages, and room for options.most_texts.
+  Generator(const Decoder& decoder, SchedulerOptions options)
+      : decoder_(decoder), scheduler_(shared_by(decoder, options)) {}
 
   // The first of the request's texts; its other samples follow. InputError as Scheduler::add.
   int64_t add(const Request& request, const Manner& manner);
@@ -59,6 +59,10 @@ class Generator {
     uint64_t stream = 0;  // of draws
     Said said;
   };
+  static SchedulerOptions shared_by(const Decoder& decoder, SchedulerOptions options) {
+    options.shares_prompts = options.shares_prompts && decoder.shares_prompts();
+    return options;
+  }
   void hear(int64_t text, std::span<const double> logits);
 
   const Decoder& decoder_;

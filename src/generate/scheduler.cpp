@@ -12,7 +12,9 @@ int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTok
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pages) {}
+Scheduler::Scheduler(const SchedulerOptions& options) : options_(options), pool_(options.pages) {
+  for (int64_t slot = options.most_texts; slot-- > 0;) free_slots_.push_back(slot);
+}
 
 void require_room(const Request& request, int64_t pages) {
   const auto given = static_cast<int64_t>(request.prompt.size());
@@ -65,6 +67,8 @@ void Scheduler::give_back(Text& text) {
   for (const int64_t page : text.pages) pool_.give_back(page);
   text.pages.clear();
   text.cached = 0;
+  if (text.slot >= 0) free_slots_.push_back(text.slot);
+  text.slot = -1;
 }
 
 Piece Scheduler::piece_of(int64_t index, int64_t end) {
@@ -74,6 +78,7 @@ Piece Scheduler::piece_of(int64_t index, int64_t end) {
               .end = end,
               .says = end == static_cast<int64_t>(text.tokens.size()),
               .pages = text.pages,
+              .slot = text.slot,
               .scored = text.scored ? std::max<int64_t>(0, std::min(end, text.given - 1) - text.cached) : 0};
   text.cached = end;
   return piece;
@@ -115,7 +120,7 @@ std::vector<Piece> Scheduler::next() {
   while (!waiting_.empty() && rows < options_.most_rows && under_way() < options_.most_texts) {
     const int64_t index = waiting_.front();
     Text& text = at(index);
-    if (text.pages.empty()) share_prompt(text);
+    if (text.pages.empty() && options_.shares_prompts) share_prompt(text);
     const int64_t left = static_cast<int64_t>(text.tokens.size()) - text.cached;
     const int64_t taken = std::min(left, options_.most_rows - rows);
     // Room for the next token too, where it can be had: else it would be put off at once.
@@ -127,6 +132,8 @@ std::vector<Piece> Scheduler::next() {
     }
     waiting_.pop_front();
     text.state = State::kRunning;
+    text.slot = free_slots_.back();
+    free_slots_.pop_back();
     running_.push_back(index);
     pieces.push_back(piece_of(index, text.cached + taken));
     rows += taken;

@@ -20,6 +20,9 @@ struct SchedulerOptions {
   int64_t pages = 0;         // of the cache
   int64_t most_texts = 64;   // under way at once
   int64_t most_rows = 2048;  // that go through the model at once
+  // Whether what a request's samples begin with goes through the model once; states of recurrent layers are
+  // kept as of a text's end alone.
+  bool shares_prompts = true;
 };
 
 struct Request {
@@ -40,6 +43,7 @@ struct Piece {
   int64_t end = 0;
   bool says = false;  // they end with the last one there is: what the model makes of it is the next
   std::vector<int64_t> pages;
+  int64_t slot = 0;  // of the text while it is under way: below most_texts, nobody else's
   // Rows from `begin` on whose next token was given, and is to be scored.
   int64_t scored = 0;
 };
@@ -79,6 +83,7 @@ class Scheduler {
     int64_t first = 0;   // the request's first text, whose prompt's pages the others may share
     int64_t cached = 0;  // tokens whose keys and values are there
     std::vector<int64_t> pages;
+    int64_t slot = -1;  // while it is under way
     bool scored = false;
     State state = State::kWaiting;
   };
@@ -97,7 +102,8 @@ class Scheduler {
   std::unordered_map<int64_t, Text> texts_;
   int64_t next_text_ = 0;
   std::deque<int64_t> waiting_;
-  std::vector<int64_t> running_;  // the oldest first
+  std::vector<int64_t> running_;     // the oldest first
+  std::vector<int64_t> free_slots_;  // the next one last
   int64_t evictions_ = 0;
 };
 

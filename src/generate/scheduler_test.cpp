@@ -64,6 +64,10 @@ class Checked {
       }
     }
     EXPECT_LE(rows, options_.most_rows);
+    std::set<int64_t> slots;
+    for (const Piece& piece : pieces) {
+      EXPECT_TRUE(piece.slot >= 0 && piece.slot < options_.most_texts && slots.insert(piece.slot).second);
+    }
     EXPECT_LE(static_cast<int64_t>(pieces.size()), options_.most_texts);
   }
   static int64_t row_of(const Piece& piece, int64_t token) {

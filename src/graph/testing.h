@@ -211,7 +211,7 @@ inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int
   base::Rng rng(seed, 79);
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    const int64_t heads = model::head_counts(cost.options().shape, scheme.tp).queries;
+    const int64_t heads = model::most_head_lanes(cost.options().shape, scheme.tp);
     const cost::Exchanges exchanges(scheme, cost);
     for (strategy::Unit& unit : pipeline.units) {
       const auto run = static_cast<int>(rng.between(1, unit.lanes));

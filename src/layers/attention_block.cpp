@@ -1,6 +1,8 @@
 #include "layers/attention_block.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sum.h>
 
 #include <array>
@@ -9,7 +11,6 @@
 #include "layers/memory.h"
 #include "layers/rank_norm.h"
 #include "layers/residual.h"
-#include "model/block_kind.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
@@ -81,15 +82,47 @@ struct Projected {
   at::Tensor inverse_rms_S;  // of the input's norm
   at::Tensor unnormed_TU;
   at::Tensor qkv_TP;  // what the heads attend with: rotated queries and keys, and values
+  at::Tensor gate_TQ;
 };
+
+// Of queries and gates, which take turns by head, keys and values: the gates, apart from the rest.
+struct Parted {
+  at::Tensor qkv_TP, gate_TQ;
+};
+Parted part_gates(const LayerContext& context, const at::Tensor& product_TP) {
+  const int64_t heads = context.local_heads(), dimension = context.shape.head_dim, q = heads * dimension;
+  const at::Tensor both_TN2D = product_TP.narrow(1, 0, 2 * q).unflatten(1, {heads, 2, dimension});
+  return {
+      at::cat({both_TN2D.select(2, 0).flatten(1), product_TP.narrow(1, 2 * q, product_TP.size(1) - 2 * q)},
+              1),
+      both_TN2D.select(2, 1).flatten(1)};
+}
+// And their gradients as one again.
+at::Tensor join_gates(const LayerContext& context, const at::Tensor& dqkv_TP, const at::Tensor& dgate_TQ) {
+  const int64_t heads = context.local_heads(), dimension = context.shape.head_dim, q = heads * dimension;
+  const auto by_head = [&](const at::Tensor& x_TQ) { return x_TQ.unflatten(1, {heads, 1, dimension}); };
+  return at::cat({at::cat({by_head(dqkv_TP.narrow(1, 0, q)), by_head(dgate_TQ)}, 2).flatten(1),
+                  dqkv_TP.narrow(1, q, dqkv_TP.size(1) - q)},
+                 1);
+}
+
+// What the output matrix takes: what heads attended to, let through as far as their gates open.
+at::Tensor let_through(const at::Tensor& attended_TQ, const at::Tensor& gate_TQ) {
+  return gate_TQ.defined() ? attended_TQ * at::sigmoid(gate_TQ) : attended_TQ;
+}
 
 Projected project(const LayerContext& context, const MicroBatchLayout& layout,
                   const AttentionParameters& weights, const at::Tensor& x_SH) {
   PartInput input = enter(context, x_SH, weights.attention_norm_H);
-  Projected result{.inverse_rms_S = std::move(input.inverse_rms_S), .unnormed_TU = {}, .qkv_TP = {}};
+  Projected result{.inverse_rms_S = std::move(input.inverse_rms_S)};
   at::Tensor& qkv_TP = result.qkv_TP;
   qkv_TP = times_transposed(context.parallel.all_gather_rows(input.y_SH), weights.qkv_PH);
   if (weights.qkv_bias_P.defined()) qkv_TP.add_(weights.qkv_bias_P);
+  if (context.shape.gated) {
+    Parted parted = part_gates(context, qkv_TP);
+    qkv_TP = std::move(parted.qkv_TP);
+    result.gate_TQ = std::move(parted.gate_TQ);
+  }
   if (weights.q_norm_D.defined()) {
     const NormedHeads keys = normed_heads(context).back();
     result.unnormed_TU = qkv_TP.narrow(1, 0, keys.begin + keys.width).contiguous();
@@ -106,7 +139,7 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
                              AttentionSaved* saved, const CachedKeys& cached) {
   Projected projected = project(context, layout, weights, x_SH);
   Attended attended = attend(context, layout, std::move(projected.qkv_TP), weights.sinks_N, cached);
-  const at::Tensor a_TQ = attended.output_TQ();
+  const at::Tensor a_TQ = let_through(attended.output_TQ(), projected.gate_TQ);
   at::Tensor product_SH;
   at::Tensor y_SH = join(context, x_SH, a_TQ, exit_of(weights), &product_SH);
   if (saved != nullptr) {
@@ -114,6 +147,7 @@ at::Tensor attention_forward(const LayerContext& context, const MicroBatchLayout
               .inverse_rms_S = std::move(projected.inverse_rms_S),
               .unnormed_TU = std::move(projected.unnormed_TU),
               .product_SH = std::move(product_SH),
+              .gate_TQ = std::move(projected.gate_TQ),
               .attended = std::move(attended)};
   }
   return y_SH;
@@ -130,7 +164,7 @@ void restore_attention(const LayerContext& context, const MicroBatchLayout& layo
 
 at::Tensor attention_result(const LayerContext& context, const AttentionParameters& weights,
                             const AttentionSaved& saved) {
-  return join(context, saved.x_SH, saved.attended.output_TQ(), exit_of(weights));
+  return join(context, saved.x_SH, let_through(saved.attended.output_TQ(), saved.gate_TQ), exit_of(weights));
 }
 
 at::Tensor attention_backward_input(const LayerContext& context, const MicroBatchLayout& layout,
@@ -138,20 +172,29 @@ at::Tensor attention_backward_input(const LayerContext& context, const MicroBatc
                                     const at::Tensor& dy_SH, const AttentionParameters& gradients,
                                     AttentionDeferred& deferred) {
   if (weights.norm_behind_H.defined() && !saved.product_SH.defined()) {
-    saved.product_SH = joined_product(context, saved.attended.output_TQ(), exit_of(weights));
+    saved.product_SH =
+        joined_product(context, let_through(saved.attended.output_TQ(), saved.gate_TQ), exit_of(weights));
   }
   const at::Tensor dproduct_SH =
       join_backward(context, dy_SH, exit_of(weights), saved.product_SH, exit_of(gradients));
   saved.product_SH.reset();
   const at::Tensor dy_TH = context.parallel.all_gather_rows(dproduct_SH);
-  const at::Tensor dqkv_TP =
-      attend_backward(context, layout, times_transposed(dy_TH, weights.attention_out_QH), saved.attended,
-                      {weights.sinks_N, gradients.sinks_N});
+  at::Tensor da_TQ = times_transposed(dy_TH, weights.attention_out_QH), a_TQ, dgate_TQ;
+  if (context.shape.gated) {
+    const at::Tensor open_TQ = at::sigmoid(saved.gate_TQ);
+    a_TQ = saved.attended.output_TQ() * open_TQ;
+    dgate_TQ = (da_TQ * a_TQ).mul_(1 - open_TQ);
+    da_TQ.mul_(open_TQ);
+    saved.gate_TQ.reset();
+  }
+  at::Tensor dqkv_TP = attend_backward(context, layout, std::move(da_TQ), saved.attended,
+                                       {weights.sinks_N, gradients.sinks_N});
   turn(context, layout, dqkv_TP, ops::Rotation::kBackward);
   if (weights.q_norm_D.defined()) {
     norm_heads_backward(context, weights, saved.unnormed_TU, dqkv_TP, gradients);
     saved.unnormed_TU.reset();
   }
+  if (dgate_TQ.defined()) dqkv_TP = join_gates(context, dqkv_TP, dgate_TQ);
   const at::Tensor dnormed_SH = context.parallel.reduce_scatter_rows(times(dqkv_TP, weights.qkv_PH));
   PartInputGradient input = enter_backward(context, dnormed_SH, saved.x_SH, weights.attention_norm_H,
                                            saved.inverse_rms_S, dy_SH, gradients.attention_norm_H);
@@ -162,7 +205,7 @@ at::Tensor attention_backward_input(const LayerContext& context, const MicroBatc
     deferred.normed_SH = std::move(input.y_SH);
   }
   if (gradients.attention_out_QH.wanted()) {
-    deferred.a_TQ = saved.attended.output_TQ();
+    deferred.a_TQ = a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
     deferred.out = narrow_rows(weights.attention_out_QH, gradients.attention_out_QH, deferred.a_TQ, dy_TH);
     deferred.dy_SH = dproduct_SH;
     deferred.dy_TH = dy_TH;
@@ -192,6 +235,7 @@ std::vector<SavedRows> rows_of(AttentionSaved& saved) {
           {saved.inverse_rms_S},
           {saved.unnormed_TU},
           {saved.product_SH},
+          {saved.gate_TQ},
           {saved.attended.qkv_AR},
           {saved.attended.result.out_TND},
           {saved.attended.result.lse_NT, 1},
@@ -211,7 +255,7 @@ namespace {
 class AttentionPart final : public Part {
  public:
   explicit AttentionPart(const Site& site)
-      : context_(of_kind(site)),
+      : context_(site.context),
         position_(site.position),
         weights_(attention_parameters(site.own_weights())),
         gradients_(attention_parameters(site.own_gradients())) {}
@@ -264,13 +308,7 @@ class AttentionPart final : public Part {
   }
 
  private:
-  static LayerContext of_kind(const Site& site) {
-    LayerContext context = site.context;
-    context.type = static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position)).type();
-    return context;
-  }
-
-  LayerContext context_;
+  const LayerContext& context_;
   int64_t position_;
   AttentionParameters weights_, gradients_;
 };

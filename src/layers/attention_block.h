@@ -24,6 +24,7 @@ struct AttentionSaved {
   at::Tensor inverse_rms_S;
   at::Tensor unnormed_TU;  // queries and keys before their norms; undefined where heads have none
   at::Tensor product_SH;   // what a norm behind took; may be missing
+  at::Tensor gate_TQ;      // of heads that have gates, before the sigmoid
   Attended attended;
 };
 

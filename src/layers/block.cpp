@@ -9,10 +9,12 @@
 #include "layers/experts_block.h"
 #include "layers/mlp_block.h"
 #include "layers/part.h"
+#include "layers/recurrent_block.h"
 #include "model/attention_kind.h"
 #include "model/block_kind.h"
 #include "model/experts_kind.h"
 #include "model/mlp_kind.h"
+#include "model/recurrent_kind.h"
 
 namespace sluice::layers {
 namespace {
@@ -23,6 +25,7 @@ constexpr struct {
   std::unique_ptr<const Part> (*make)(const Site& site);
 } kRegistry[] = {
     {model::AttentionKind::kName, make_attention},
+    {model::RecurrentKind::kName, make_recurrent},
     {model::MlpKind::kName, make_mlp},
     {model::ExpertsKind::kName, make_experts},
 };
@@ -44,13 +47,16 @@ struct BlockState final : State {
 
 class Block final : public Operation {
  public:
-  explicit Block(const Site& site) {
+  explicit Block(const Site& site) : context_(site.context) {
     const auto& kind = static_cast<const model::BlockKind&>(site.table.program.kind_at(site.position));
+    context_.shape = kind.shape();
+    context_.type = kind.type();
+    const Site own{context_, site.table, site.position, site.weights, site.gradients};
     for (const auto& described : kind.parts()) {
       const auto* const found =
           std::ranges::find(kRegistry, described->name(), [](const auto& entry) { return entry.name; });
       SLUICE_ASSERT(found != std::end(kRegistry), base::text("nothing computes '", described->name(), "'"));
-      parts_.push_back(found->make(site));
+      parts_.push_back(found->make(own));
     }
   }
 
@@ -121,6 +127,7 @@ class Block final : public Operation {
     parts_[part]->restore(layout, *block.parts[part], x_SH);
   }
 
+  LayerContext context_;  // which parts refer to
   std::vector<std::unique_ptr<const Part>> parts_;
 };
 

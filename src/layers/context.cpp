@@ -25,7 +25,7 @@ LayerContext layer_context(const model::Shape& shape, const TensorParallel& para
   const std::string fault = model::tp_fault(shape, parallel.tp);
   if (!fault.empty()) throw base::InputError(base::text("[layers] ", fault));
   const auto table = [&](const model::Rope& rope) {
-    const model::RopeTable table = model::rope_table(rope, shape.head_dim, positions);
+    const model::RopeTable table = model::rope_table(rope, shape.rotated_width(), positions);
     return ops::rotary_table(table.inverse_frequencies, table.attention_scale, positions, like);
   };
   LayerContext context{.shape = shape,

@@ -1,7 +1,8 @@
-// Keys and values that stay while text is generated: those of every token that has gone through the blocks,
-// so that the next one is one row. Who has which rows of it is somebody else's to say (generate/pages.h).
+// What stays of blocks while text is generated, so that a text's next token is one row: keys and values of
+// every token that has gone through them, of recurrent ones each text's state. Who has which rows and slots
+// is somebody else's to say (generate/scheduler.h).
 //
-// R: rows of the cache, K: key heads of this TP rank, D: dimensions of a head.
+// R: rows of the cache, K: key heads of this TP rank, D: dimensions of a head; L: slots of texts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,22 +21,34 @@ struct CachedKeys {
   at::Tensor v_RKD;
 };
 
+// Of one recurrent block.
+struct CachedStates {
+  at::Tensor state_LHKD;  // in float (double of double)
+  at::Tensor last_LMC;    // rows that its convolution still sees
+};
+
 class KeyCache {
  public:
-  // Room for so many tokens in each block. `like`: device and type.
-  KeyCache(const LayerContext& context, const model::Program& program, int64_t rows,
+  // Room for so many tokens, and so many texts, in each block. `like`: device and type.
+  KeyCache(const LayerContext& context, const model::Program& program, int64_t rows, int64_t texts,
            const at::TensorOptions& like);
 
-  // REQUIRES: a block's position in the program.
+  // REQUIRES of both: the position in the program of a block that has such.
   CachedKeys of(int64_t position) const;
+  const CachedStates& states_of(int64_t position) const {
+    return states_[static_cast<size_t>(position - first_block_)];
+  }
 
-  // What a token takes in all blocks.
+  // What a token takes in all blocks, and a text beside its tokens.
   static int64_t bytes_per_token(const LayerContext& context, const model::Program& program,
                                  int64_t element_bytes);
+  static int64_t bytes_per_text(const LayerContext& context, const model::Program& program,
+                                int64_t element_bytes);
 
  private:
   int64_t first_block_;
-  std::vector<at::Tensor> both_;  // by block: [R, 2K, D]
+  std::vector<at::Tensor> both_;      // by block: [R, 2K, D]; undefined of recurrent ones
+  std::vector<CachedStates> states_;  // by block; undefined of others
 };
 
 }  // namespace sluice::layers

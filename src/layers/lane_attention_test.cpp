@@ -153,7 +153,8 @@ UnitSpans spans_of(const LaneCase& c, int lane) {
 Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communicator& communicator,
                const LaneOutcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
-  const MicroBatchLayout layout = unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU, c.window);
+  const MicroBatchLayout layout =
+      unit_micro_batch_layout(spans_of(c, lane), 1, at::kCPU, {.window = c.window});
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
   const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
   LaneChannel channel(communicator);

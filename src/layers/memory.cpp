@@ -14,6 +14,7 @@ struct Widths {
   int64_t q = 0;
   int64_t qkv = 0;
   int64_t unnormed = 0;  // of heads that are normed
+  int64_t gate = 0;      // of heads that are gated
   int64_t ffn = 0;
 };
 
@@ -30,6 +31,7 @@ Widths widths(const model::Shape& shape, const LayerCut& cut) {
   // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
   w.qkv = w.q + 2 * std::max<int64_t>(1, shape.kv_heads / cut.tp) * shape.head_dim;
   if (shape.qk_norm != model::QkNorm::kNone) w.unnormed = (w.qkv + w.q) / 2;
+  if (shape.gated) w.gate = w.q;
   w.ffn = base::even_part(shape.ffn_hidden, cut.tp, cut.t).size();
   return w;
 }
@@ -75,13 +77,13 @@ int64_t saved_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows
   // Both halves' inputs and what their norms need are row shards.
   const int64_t shard = rows / cut.tp * 2 * (shape.hidden * cut.element_bytes + norm_bytes(shape, cut));
   const AttendedBytes attended = attended_bytes(shape, cut, rows);
-  return shard + rows * (w.unnormed + w.q + 2 * w.ffn) * cut.element_bytes + attended.qkv + attended.out +
-         attended.lse;
+  return shard + rows * (w.unnormed + w.gate + w.q + 2 * w.ffn) * cut.element_bytes + attended.qkv +
+         attended.out + attended.lse;
 }
 
 int64_t border_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {
   const Widths w = widths(shape, cut);
-  return rows / cut.tp * shape.hidden * cut.element_bytes + rows * w.q * cut.element_bytes +
+  return rows / cut.tp * shape.hidden * cut.element_bytes + rows * (w.q + w.gate) * cut.element_bytes +
          attended_bytes(shape, cut, rows).lse;
 }
 
@@ -89,7 +91,7 @@ int64_t deferred_bytes(const model::Shape& shape, const LayerCut& cut, int64_t r
   const Widths w = widths(shape, cut);
   // Both halves' normed inputs and output gradients are row shards.
   const int64_t shard = rows / cut.tp * 4 * shape.hidden;
-  return (shard + rows * (w.qkv + w.q + 3 * w.ffn)) * cut.element_bytes;
+  return (shard + rows * (w.qkv + w.gate + w.q + 3 * w.ffn)) * cut.element_bytes;
 }
 
 int64_t recomputed_attention_bytes(const model::Shape& shape, const LayerCut& cut, int64_t rows) {

@@ -32,7 +32,8 @@ class OneLayer {
       return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
     };
     operation_ = make_operation(context_, table_, 1, of(weights_), of(sums_));
-    flow_.layout = micro_batch_layout(std::vector<PieceSpan>{{kRows / 4}, {3 * kRows / 4}}, 1, at::kCPU);
+    flow_.layout = micro_batch_layout(std::vector<PieceSpan>{{kRows / 4}, {3 * kRows / 4}}, 1, at::kCPU,
+                                      reach_of(shape));
   }
 
   at::Tensor row() const {
@@ -138,6 +139,31 @@ TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
   }
+}
+
+TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
+  ops::count_host_tensors();
+  model::Shape shape = shape_of(128, 2, 256);
+  shape.recurrent = {.key_heads = 2, .value_heads = 4, .key_width = 32, .value_width = 48, .convolution = 4};
+  shape.block_types = {{.recurrent = true}};
+  OneLayer layer(shape);
+  const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes(1, 4);
+  const at::Tensor x = layer.row(), dy = layer.row();
+  StatePtr saved;
+  const double output = 4.0 * 128;
+  const double forward = bytes_a_row([&] { return layer.forward(x, saved); });
+  EXPECT_EQ(saved->bytes(), counted.saved * kRows);
+  EXPECT_LE(forward, static_cast<double>(counted.saved + counted.forward));
+  EXPECT_GE(forward, 0.7 * static_cast<double>(counted.saved + counted.forward));
+  const double backward = bytes_a_row([&] { return layer.backward(std::move(saved), dy); });
+  EXPECT_LE(backward, static_cast<double>(counted.backward) + output);
+  EXPECT_GE(backward, 0.7 * static_cast<double>(counted.backward));
+  layer.forward(x, saved);
+  layer.drop_recomputable(*saved);
+  EXPECT_EQ(saved->bytes(), counted.border * kRows);
+  EXPECT_EQ(layer.recomputed_bytes(), counted.recomputed * kRows);
+  EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
+            static_cast<double>(counted.recomputed + counted.backward) + output);
 }
 
 }  // namespace

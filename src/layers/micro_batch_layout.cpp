@@ -26,10 +26,21 @@ ops::PackedSequences packed(const std::vector<PieceSpan>& pieces, const at::Devi
   return ops::packed_sequences(lengths, device);
 }
 
+std::vector<int64_t> lengths_of(const std::vector<PieceSpan>& pieces) {
+  std::vector<int64_t> lengths;
+  for (const PieceSpan& piece : pieces) lengths.push_back(piece.length);
+  return lengths;
+}
+
+RecurrentRows recurrent_rows_of(const RingSpans& ring, int64_t rows, const Reach& reach,
+                                const at::Device& device) {
+  return recurrent_rows(lengths_of(ring.lanes[static_cast<size_t>(ring.lane)]), rows, reach.convolution, ring,
+                        device);
+}
+
 // Through a window positions count, so pieces stand apart.
 WindowedRows windowed_rows(const RingSpans& ring, int64_t window, const at::Device& device) {
-  std::vector<int64_t> lengths;
-  for (const PieceSpan& piece : ring.lanes[static_cast<size_t>(ring.lane)]) lengths.push_back(piece.length);
+  const std::vector<int64_t> lengths = lengths_of(ring.lanes[static_cast<size_t>(ring.lane)]);
   return {ops::packed_sequences(lengths, device), window_layout(ring, window)};
 }
 
@@ -134,18 +145,23 @@ RingSpans ring_of_runs(const UnitSpans& unit, std::vector<std::vector<PieceSpan>
 
 }  // namespace
 
-MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
+Reach reach_of(const model::Shape& shape) { return {shape.window, shape.recurrent.convolution}; }
+
+MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,
+                                    const Reach& reach) {
   for (const PieceSpan& piece : pieces) {
     SLUICE_ASSERT(piece.shared < 0 && piece.begin == 0, "a piece of a unit of several lanes on one lane");
   }
   MicroBatchLayout layout = rows_of(pieces, tp, device);
   layout.attended.sequences = packed(pieces, device);
   layout.sequences = sequence_rows({.lane = 0, .members = {0}, .lanes = {pieces}}, layout, device);
+  if (reach.convolution > 0)
+    layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {pieces}}, layout.rows, reach, device);
   return layout;
 }
 
 MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
-                                         int64_t window) {
+                                         const Reach& reach) {
   const std::vector<PieceSpan>& own = unit.lanes[static_cast<size_t>(unit.lane)];
   MicroBatchLayout layout = rows_of(own, tp, device);
   layout.sequences = sequence_rows(unit, layout, device);
@@ -161,20 +177,26 @@ MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at
   }
   const RingSpans ring = ring_of_runs(unit, std::move(runs));
   layout.attended.sequences = packed(ring.lanes[static_cast<size_t>(ring.lane)], device);
+  if (reach.convolution > 0) {
+    const int64_t rows = layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
+    layout.recurrent = recurrent_rows_of(ring, rows, reach, device);
+  }
   if (ring.lanes.size() == 1) return layout;
   layout.attended.ring = ring_layout(ring);
-  if (window > 0) layout.windowed = windowed_rows(ring, window, device);
+  if (reach.window > 0) layout.windowed = windowed_rows(ring, reach.window, device);
   return layout;
 }
 
 MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
-                                           int tp, const at::Device& device, int64_t window) {
+                                           int tp, const at::Device& device, const Reach& reach) {
   std::vector<PieceSpan> spans;
-  std::vector<int64_t> written;
+  std::vector<int64_t> written, slots, goes_on;
   CachedRows cached{.cache = &cache};
   int64_t row = 0;
   for (const CachedPiece& piece : pieces) {
     spans.push_back({piece.length, piece.begin});
+    slots.push_back(piece.slot);
+    goes_on.push_back(piece.begin > 0 ? 1 : 0);
     for (const base::Interval& rows : piece.own) {
       for (int64_t own = rows.begin; own < rows.end; ++own) written.push_back(own);
     }
@@ -185,13 +207,18 @@ MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& piece
       cached.before.push_back(block);
       position += keys.size();
       // The first row sees furthest back.
-      if (position > piece.begin + 1 - window) cached.before_in_window.push_back(block);
+      if (position > piece.begin + 1 - reach.window) cached.before_in_window.push_back(block);
     }
     row += piece.length;
   }
   MicroBatchLayout layout = rows_of(spans, tp, device);
   layout.attended.sequences = packed(spans, device);
   cached.row_T = ops::to_device(written, device);
+  if (reach.convolution > 0) {
+    cached.slot_P = ops::to_device(slots, device);
+    cached.goes_on_P = ops::to_device(goes_on, device);
+    layout.recurrent = recurrent_rows_of({.members = {0}, .lanes = {spans}}, layout.rows, reach, device);
+  }
   layout.cached = std::move(cached);
   return layout;
 }

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "layers/head_exchange.h"
+#include "layers/lane_recurrence.h"
 #include "layers/ring_layout.h"
 #include "layers/window_ring.h"
+#include "model/shape.h"
 #include "ops/attention.h"
 
 namespace sluice::layers {
@@ -43,6 +45,9 @@ struct CachedRows {
   // Which rows see which of the cache's, beside those of the same piece; and through the model's window.
   std::vector<ops::AttentionBlock> before;
   std::vector<ops::AttentionBlock> before_in_window;
+  // Of recurrent layers: each piece's slot, int64 [pieces]; and 1 where it goes on from what that has, else
+  // 0.
+  at::Tensor slot_P, goes_on_P;
 };
 
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
@@ -53,14 +58,23 @@ struct MicroBatchLayout {
   int64_t rows = 0;  // tokens rounded up to a multiple of tp
   HeadsLayout heads;
   AttendedRows attended;
-  WindowedRows windowed;  // the same where attention has the model's window
+  WindowedRows windowed;    // the same where attention has the model's window
+  RecurrentRows recurrent;  // of those rows, where some of the model's layers are recurrent
   SequenceRows sequences;
   CachedRows cached;
   int64_t longest = 0;  // one past the largest position: rotary tables must reach so far
 };
 
+// How far a model's layers see, which is what layouts are made for.
+struct Reach {
+  int64_t window = 0;       // of attention that has one; 0: there is none
+  int64_t convolution = 0;  // of recurrent layers, its width; 0: there are none
+};
+Reach reach_of(const model::Shape& shape);
+
 // Of whole sequences. REQUIRES: at least one piece, every length > 0.
-MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device);
+MicroBatchLayout micro_batch_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,
+                                    const Reach& reach = {});
 
 // The micro-batches of a unit of several lanes, seen from one of them.
 struct UnitSpans {
@@ -70,10 +84,9 @@ struct UnitSpans {
   std::vector<std::vector<PieceSpan>> lanes;  // the micro-batches, by lane of the unit
 };
 
-// Of that lane; likewise, of a model whose window is `window`, 0 without one. REQUIRES: causal cutting; where
-// heads are exchanged no piece is a lane's own.
+// Of that lane; likewise. REQUIRES: causal cutting; where heads are exchanged no piece is a lane's own.
 MicroBatchLayout unit_micro_batch_layout(const UnitSpans& unit, int tp, const at::Device& device,
-                                         int64_t window = 0);
+                                         const Reach& reach = {});
 
 // A text's next tokens, [begin, begin + length), in one piece; and the cache's rows of those before and of
 // themselves, in order.
@@ -82,10 +95,11 @@ struct CachedPiece {
   int64_t begin = 0;
   std::vector<base::Interval> before;  // runs of rows, `begin` in all
   std::vector<base::Interval> own;     // `length` in all
+  int64_t slot = 0;                    // of the text's states
 };
 // REQUIRES: at least one piece, every length > 0, no row of the cache twice.
 MicroBatchLayout cached_micro_batch_layout(const std::vector<CachedPiece>& pieces, const KeyCache& cache,
-                                           int tp, const at::Device& device, int64_t window = 0);
+                                           int tp, const at::Device& device, const Reach& reach = {});
 
 // `values`, one a token, followed by `filler` for the inert rows, on `device`: token ids and targets as
 // int64, with -1 for rows that have none.

@@ -73,11 +73,11 @@ class NoWaiting {
 #endif
 };
 
-// What an operation keeps: by the rank's own formula, or of layers with experts by what their kind counts of
-// the fullest rank.
+// What an operation keeps: by the rank's own formula, or of models with experts or recurrent layers by what
+// their kind counts of the fullest rank.
 void expect_bytes(const Case& c, int64_t position, int64_t actual, int64_t own,
                   int64_t model::TokenBytes::*counted, int64_t rows, int tp) {
-  if (c.shape.experts.count == 0) {
+  if (c.shape.experts.count == 0 && c.shape.recurrent.key_heads == 0) {
     EXPECT_EQ(actual, own);
     return;
   }
@@ -106,7 +106,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   context.balance_loss = c.balance_loss;
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
-  const MicroBatchLayout layout = micro_batch_layout(pieces, tp, c.device);
+  const MicroBatchLayout layout = micro_batch_layout(pieces, tp, c.device, reach_of(c.shape));
   const at::Tensor ids = row_values(data.ids, layout, c.device);
   std::vector<int64_t> row_targets = data.targets;
   row_targets.resize(static_cast<size_t>(layout.rows), -1);
@@ -154,10 +154,12 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   for (size_t i = 1; weights == Weights::kDeferred && i + 1 < operations.size(); ++i) {
     const int64_t most = deferred_bytes(c.shape, cut_of_rank, layout.rows);
-    if (c.shape.experts.count > 0) {
+    if (c.shape.experts.count > 0 || c.shape.recurrent.key_heads > 0) {
       const model::TokenBytes counted =
           table.program.kind_at(static_cast<int64_t>(i)).bytes(tp, c10::elementSize(c.dtype));
-      EXPECT_LE(deferred[i]->bytes(), (counted.saved + counted.deferred) * layout.rows);
+      // A convolution's gradients are the same however many rows there are.
+      const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
+      EXPECT_LE(deferred[i]->bytes(), (counted.saved + counted.deferred) * layout.rows + convolutions);
     } else if (!model::is_tuned(c.shape)) {
       EXPECT_EQ(deferred[i]->bytes(), most);
     } else if (c.shape.lora.rank == 0) {
@@ -321,6 +323,13 @@ const std::vector<Variation>& variations() {
          s.norm_place = model::NormPlace::kAround;
          s.norm_offset = 1.0;
        }},
+      {"GatedHeadsOfWhichSomeDimensionsRotate",
+       [](Shape& s) {
+         s.gated = true;
+         s.rotated = 2;
+         s.qk_norm = model::QkNorm::kEachHead;
+         s.qkv_bias = true;
+       }},
       {"Gelu", [](Shape& s) { s.activation = model::Activation::kGeluTanh; }},
       {"All",
        [](Shape& s) {
@@ -361,6 +370,74 @@ const std::vector<Variation>& variations() {
   return all;
 }
 
+// Recurrent layers, alone and beside others.
+const std::vector<Variation>& recurrent_variations() {
+  static const std::vector<Variation> all = {
+      {"Recurrent",
+       [](Shape& s) {
+         s.recurrent = {
+             .key_heads = 12, .value_heads = 12, .key_width = 3, .value_width = 2, .convolution = 4};
+         s.block_types = {{.recurrent = true}, {.recurrent = true}};
+       }},
+      {"RecurrentBesideAttentionWithNormsBehind",
+       [](Shape& s) {
+         s.recurrent = {.key_heads = 12,
+                        .value_heads = 24,
+                        .key_width = 2,
+                        .value_width = 5,
+                        .convolution = 2,
+                        .rate_scale = 2.0};
+         s.norm_place = model::NormPlace::kBehind;
+         s.qk_norm = model::QkNorm::kAllHeads;
+         s.block_types = {{.recurrent = true}, {.rotates = false}};
+       }},
+      {"RecurrentByKeyHead",
+       [](Shape& s) {
+         s.recurrent = {.key_heads = 12,
+                        .value_heads = 24,
+                        .key_width = 3,
+                        .value_width = 2,
+                        .convolution = 3,
+                        .by_key_head = true};
+         s.norm_offset = 1.0;
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13};
+         s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
+       }},
+      {"RecurrentBesideExpertsWithAnOffset",
+       [](Shape& s) {
+         s.recurrent = {
+             .key_heads = 12, .value_heads = 36, .key_width = 2, .value_width = 1, .convolution = 1};
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13};
+         s.residual_scale = 0.4;
+         s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
+       }},
+      {"Mamba2",
+       [](Shape& s) {
+         s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                        .key_heads = 12,
+                        .value_heads = 24,
+                        .key_width = 3,
+                        .value_width = 2,
+                        .convolution = 4,
+                        .convolution_bias = true};
+         s.block_types = {{.recurrent = true}, {.rotates = false}};
+         s.residual_scale = 0.4;
+       }},
+      {"Mamba2WithoutABiasBesideExperts",
+       [](Shape& s) {
+         s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                        .key_heads = 12,
+                        .value_heads = 12,
+                        .key_width = 2,
+                        .value_width = 5,
+                        .convolution = 2};
+         s.experts = {.count = 5, .per_token = 2, .hidden = 13};
+         s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
+       }},
+  };
+  return all;
+}
+
 // What is trained, of one model each.
 const std::vector<Variation>& tuned_variations() {
   static const std::vector<Variation> all{
@@ -385,6 +462,22 @@ const std::vector<Variation>& tuned_variations() {
          s.sinks = true;
          s.qk_norm = model::QkNorm::kAllHeads;
          model::freeze(s, {"*_norm.weight", "*.sinks"});
+       }},
+      {"FrozenPartsOfRecurrentLayers",
+       [](Shape& s) {
+         s.recurrent = {
+             .key_heads = 12, .value_heads = 12, .key_width = 3, .value_width = 2, .convolution = 4};
+         s.block_types = {{.recurrent = true}, {.recurrent = true}};
+         model::freeze(s, {"model.layers.0.*.conv1d.*", "*.A_log", "model.layers.1.*.o_norm.*",
+                           "model.layers.1.linear_attn.q_proj.*", "model.layers.1.linear_attn.k_proj.*",
+                           "model.layers.1.linear_attn.v_proj.*", "model.layers.0.linear_attn.o_proj.*"});
+       }},
+      {"AdaptersOfRecurrentLayers",
+       [](Shape& s) {
+         s.recurrent = {
+             .key_heads = 12, .value_heads = 24, .key_width = 3, .value_width = 2, .convolution = 4};
+         s.block_types = {{.recurrent = true}, {}};
+         model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}});
        }},
       {"AdaptersOfSome",
        [](Shape& s) {
@@ -427,6 +520,8 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()),
                          [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()),
                          [](const auto& info) { return info.param.name; });

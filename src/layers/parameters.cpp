@@ -8,6 +8,7 @@
 #include "model/end_kinds.h"
 #include "model/experts_kind.h"
 #include "model/mlp_kind.h"
+#include "model/recurrent_kind.h"
 
 namespace sluice::layers {
 
@@ -16,6 +17,7 @@ using model::EmbeddingKind;
 using model::ExpertsKind;
 using model::HeadKind;
 using model::MlpKind;
+using model::RecurrentKind;
 
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
                                  const FlatShards& flats, Of of, int tp, int t)
@@ -110,6 +112,20 @@ ExpertsParameters experts_parameters(const OperationShards& shards, int64_t expe
           .shared_gate_up_GH = shards.tensor(ExpertsKind::kSharedGateUp),
           .shared_down_FH = shards.tensor(ExpertsKind::kSharedDown),
           .shared_gate_1H = shards.tensor(ExpertsKind::kSharedGate)};
+}
+
+RecurrentParameters recurrent_parameters(const OperationShards& shards) {
+  return {.norm_H = shards.vector(RecurrentKind::kNorm),
+          .qkv_CH = shards.matrix(RecurrentKind::kQkv),
+          .rates_RH = shards.matrix(RecurrentKind::kRates),
+          .gate_VH = shards.matrix(RecurrentKind::kGate),
+          .convolution_CW = shards.tensor(RecurrentKind::kConvolution),
+          .convolution_bias_C = shards.vector(RecurrentKind::kConvolutionBias),
+          .decay_N = shards.vector(RecurrentKind::kDecay),
+          .step_bias_N = shards.vector(RecurrentKind::kStepBias),
+          .skip_N = shards.vector(RecurrentKind::kSkip),
+          .head_norm_D = shards.vector(RecurrentKind::kHeadNorm),
+          .out_VH = shards.matrix(RecurrentKind::kOut)};
 }
 
 EmbeddingParameters embedding_parameters(const OperationShards& shards) {

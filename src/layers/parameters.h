@@ -80,6 +80,21 @@ struct ExpertsParameters {
   at::Tensor shared_gate_1H;
 };
 
+struct RecurrentParameters {
+  at::Tensor norm_H;
+  // x·wᵀ, with rows as model/recurrent_kind.h says; what the first has of the others is undefined in them.
+  Matrix qkv_CH;
+  Matrix rates_RH;
+  Matrix gate_VH;
+  at::Tensor convolution_CW;  // this and its bias as the rows lie
+  at::Tensor convolution_bias_C;
+  at::Tensor decay_N;  // these three by value head
+  at::Tensor step_bias_N;
+  at::Tensor skip_N;       // of Mamba-2
+  at::Tensor head_norm_D;  // of a head's width, of Mamba-2 of all heads'
+  Matrix out_VH;           // stored [in, out]: a·w
+};
+
 struct EmbeddingParameters {
   at::Tensor table_VH;
   base::Interval vocabulary;  // the rows of the whole table that this rank holds
@@ -94,6 +109,7 @@ struct HeadParameters {
 AttentionParameters attention_parameters(const OperationShards& shards);
 MlpParameters mlp_parameters(const OperationShards& shards);
 ExpertsParameters experts_parameters(const OperationShards& shards, int64_t experts);
+RecurrentParameters recurrent_parameters(const OperationShards& shards);
 EmbeddingParameters embedding_parameters(const OperationShards& shards);
 HeadParameters head_parameters(const OperationShards& shards);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "model/parameters.h"
@@ -106,13 +107,14 @@ TwinLayer twin_layer(const model::ParameterTable& table, int64_t position,
   const auto part = [](const at::Tensor& whole, int64_t begin, int64_t rows) {
     return whole.defined() ? whole.narrow(0, begin, rows) : whole;
   };
+  const int64_t asked = shape.gated ? 2 * q : q;
   return {vector("attention_norm"),
-          part(qkv, 0, q),
-          part(qkv, q, kv),
-          part(qkv, q + kv, kv),
-          part(bias, 0, q),
-          part(bias, q, kv),
-          part(bias, q + kv, kv),
+          part(qkv, 0, asked),
+          part(qkv, asked, kv),
+          part(qkv, asked + kv, kv),
+          part(bias, 0, asked),
+          part(bias, asked, kv),
+          part(bias, asked + kv, kv),
           vector("q_norm"),
           vector("k_norm"),
           whole("attention_out"),
@@ -145,13 +147,15 @@ at::Tensor twin_cap(const at::Tensor& x, double cap) { return cap > 0 ? cap * at
 // x [heads, length, dimension]
 at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x, int64_t layer) {
   const model::Rope& rope = shape.rope_of(shape.block_type(layer));
-  const model::RopeTable table = model::rope_table(rope, shape.head_dim, 64);
+  const model::RopeTable table = model::rope_table(rope, shape.rotated_width(), 64);
   const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
   const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
   const at::Tensor c = at::cat({angle, angle}, 1).cos() * table.attention_scale;
   const at::Tensor s = at::cat({angle, angle}, 1).sin() * table.attention_scale;
-  const int64_t half = x.size(2) / 2;
-  return x * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
+  const int64_t width = shape.rotated_width(), half = width / 2;
+  const at::Tensor turned = x.narrow(2, 0, width);
+  const at::Tensor result = turned * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
+  return at::cat({result, x.narrow(2, width, x.size(2) - width)}, 2);
 }
 
 // Queries or keys of one sequence: y·wᵀ + bias, normed and rotated as the shape says. [heads, length,
@@ -161,6 +165,10 @@ at::Tensor twin_heads(const model::Shape& shape, const at::Tensor& y, const at::
   const int64_t length = y.size(0);
   at::Tensor all = at::matmul(y, w_part.t());
   if (bias.defined()) all = all + bias;
+  // Of a gated head its queries come first.
+  const int64_t gated = 2 * shape.head_dim;
+  if (all.size(1) == shape.heads * gated && shape.gated)
+    all = all.view({length, -1, gated}).narrow(2, 0, shape.head_dim).reshape({length, -1});
   if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(shape, all, norm);
   all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
   if (shape.qk_norm == model::QkNorm::kEachHead) all = twin_norm(shape, all, norm);
@@ -184,7 +192,12 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   if (w.sinks.defined())
     scores = at::cat({scores, w.sinks.view({-1, 1, 1}).expand({shape.heads, length, 1})}, 2);
   const at::Tensor shares = at::softmax(scores, -1).narrow(2, 0, length);
-  return at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
+  const at::Tensor out = at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
+  if (!shape.gated) return out;
+  at::Tensor gate = at::matmul(y, w.q.t());
+  if (w.q_bias.defined()) gate = gate + w.q_bias;
+  gate = gate.view({length, shape.heads, -1}).narrow(2, shape.head_dim, shape.head_dim);
+  return out * at::sigmoid(gate.reshape({length, -1}));
 }
 
 // act(gate) · up
@@ -238,6 +251,101 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
+// One row at a time.
+at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
+                           const std::vector<at::Tensor>& flats, const at::Tensor& y) {
+  const model::Recurrent& own = table.shape.recurrent;
+  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
+  const int64_t length = y.size(0), keys = own.key_heads * own.key_width,
+                shared = own.value_heads / own.key_heads;
+  const at::Tensor before = at::zeros({own.convolution - 1, own.qkv_width()}, y.options());
+  at::Tensor projected = at::matmul(y, whole("recurrent_qkv").t()),
+             numbers = at::matmul(y, whole("recurrent_rates").t());
+  at::Tensor gate;
+  if (own.by_key_head) {
+    const auto parts =
+        projected.view({length, own.key_heads, -1})
+            .split_with_sizes(
+                {own.key_width, own.key_width, shared * own.value_width, shared * own.value_width}, 2);
+    projected = at::cat({parts[0].flatten(1), parts[1].flatten(1), parts[2].flatten(1)}, 1);
+    gate = parts[3].flatten(1);
+    const auto halves = numbers.view({length, own.key_heads, -1}).split(shared, 2);
+    numbers = at::cat({halves[0].flatten(1), halves[1].flatten(1)}, 1);
+  } else {
+    gate = at::matmul(y, whole("recurrent_gate").t());
+  }
+  const at::Tensor qkv = at::cat({before, projected}).t().unsqueeze(0);
+  const std::vector<int64_t> one{1}, none{0};
+  const at::Tensor mixed = at::silu(at::conv1d(qkv, whole("recurrent_convolution").unsqueeze(1), std::nullopt,
+                                               one, none, one, own.qkv_width()))
+                               .squeeze(0)
+                               .t();
+  const auto heads = [&](int64_t begin, int64_t count, int64_t width) {
+    return mixed.narrow(1, begin, count * width).reshape({length, count, width});
+  };
+  const auto unit = [](const at::Tensor& x) { return x * at::rsqrt(x.square().sum(-1, true) + 1e-6); };
+  const at::Tensor q = unit(heads(0, own.key_heads, own.key_width)).repeat_interleave(shared, 1) /
+                       std::sqrt(static_cast<double>(own.key_width));
+  const at::Tensor k = unit(heads(keys, own.key_heads, own.key_width)).repeat_interleave(shared, 1);
+  const at::Tensor v = heads(2 * keys, own.value_heads, own.value_width);
+  const at::Tensor rate = own.rate_scale * at::sigmoid(numbers.narrow(1, 0, own.value_heads));
+  const at::Tensor step = at::softplus(numbers.narrow(1, own.value_heads, own.value_heads) +
+                                       whole("recurrent_step_bias").view(-1));
+  const at::Tensor decay = (-step * whole("recurrent_decay").view(-1).exp()).exp();
+  at::Tensor state = at::zeros({own.value_heads, own.key_width, own.value_width}, y.options());
+  std::vector<at::Tensor> rows;
+  for (int64_t i = 0; i < length; ++i) {
+    state = state * decay[i].view({-1, 1, 1});
+    const at::Tensor known = at::einsum("hkd,hk->hd", {state, k[i]});
+    state = state + k[i].unsqueeze(2) * ((v[i] - known) * rate[i].unsqueeze(1)).unsqueeze(1);
+    rows.push_back(at::einsum("hkd,hk->hd", {state, q[i]}));
+  }
+  const at::Tensor out = at::stack(rows);
+  const at::Tensor normed =
+      out * at::rsqrt(out.square().mean(-1, true) + own.norm_eps) * whole("recurrent_head_norm").view(-1);
+  return at::matmul(normed.flatten(1) * at::silu(gate), whole("recurrent_out"));
+}
+
+// Mamba-2's, likewise.
+at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
+                      const std::vector<at::Tensor>& flats, const at::Tensor& y) {
+  const model::Recurrent& own = table.shape.recurrent;
+  const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
+  const int64_t length = y.size(0), values = own.values(), keys = own.key_heads * own.key_width;
+  const int64_t shared = own.value_heads / own.key_heads;
+  const auto parts = at::matmul(y, whole("recurrent_qkv").t())
+                         .split_with_sizes({values, own.qkv_width(), own.value_heads}, 1);
+  const at::Tensor before = at::zeros({own.convolution - 1, own.qkv_width()}, y.options());
+  const std::vector<int64_t> one{1}, none{0};
+  std::optional<at::Tensor> bias;
+  if (own.convolution_bias) bias = whole("recurrent_convolution_bias").view(-1);
+  const at::Tensor mixed =
+      at::silu(at::conv1d(at::cat({before, parts[1]}).t().unsqueeze(0),
+                          whole("recurrent_convolution").unsqueeze(1), bias, one, none, one, own.qkv_width()))
+          .squeeze(0)
+          .t();
+  const auto heads = [&](int64_t begin, int64_t count, int64_t width) {
+    return mixed.narrow(1, begin, count * width).reshape({length, count, width});
+  };
+  const at::Tensor x = heads(0, own.value_heads, own.value_width);
+  const at::Tensor b = heads(values, own.key_heads, own.key_width).repeat_interleave(shared, 1);
+  const at::Tensor c = heads(values + keys, own.key_heads, own.key_width).repeat_interleave(shared, 1);
+  const at::Tensor step = at::softplus(parts[2] + whole("recurrent_step_bias").view(-1));
+  const at::Tensor decay = (-step * whole("recurrent_decay").view(-1).exp()).exp();
+  const at::Tensor skip = whole("recurrent_skip").view({-1, 1});
+  at::Tensor state = at::zeros({own.value_heads, own.key_width, own.value_width}, y.options());
+  std::vector<at::Tensor> rows;
+  for (int64_t i = 0; i < length; ++i) {
+    state =
+        state * decay[i].view({-1, 1, 1}) + b[i].unsqueeze(2) * (x[i] * step[i].unsqueeze(1)).unsqueeze(1);
+    rows.push_back(at::einsum("hkd,hk->hd", {state, c[i]}) + skip * x[i]);
+  }
+  const at::Tensor gated =
+      (at::stack(rows).flatten(1) * at::silu(parts[0])).view({length, own.key_heads, -1});
+  const at::Tensor normed = gated * at::rsqrt(gated.square().mean(-1, true) + own.norm_eps);
+  return at::matmul(normed.flatten(1) * whole("recurrent_head_norm").view(-1), whole("recurrent_out"));
+}
+
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
                        at::Tensor& balance) {
   const model::ParameterTable table = model::parameter_table(c.shape);
@@ -251,7 +359,14 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
   at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
   for (int64_t i = 0; i < c.shape.layers; ++i) {
     const TwinLayer w = twin_layer(table, table.program.blocks().begin + i, flats);
-    x = joined(x, w.attention_norm, w.attention_norm_behind, [&](const at::Tensor& y) {
+    const int64_t position = table.program.blocks().begin + i;
+    const bool recurrent = c.shape.block_type(i).recurrent;
+    const at::Tensor norm_before =
+        recurrent ? stored(table, position, flats, "recurrent_norm").view(-1) : w.attention_norm;
+    x = joined(x, norm_before, w.attention_norm_behind, [&](const at::Tensor& y) {
+      if (recurrent && c.shape.recurrent.recurrence == model::Recurrence::kMamba2)
+        return twin_mamba(table, position, flats, y);
+      if (recurrent) return twin_recurrence(table, position, flats, y);
       const at::Tensor a = at::matmul(twin_attention(c.shape, w, y, i), w.out);
       return w.out_bias.defined() ? a + w.out_bias : a;
     });

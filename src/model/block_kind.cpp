@@ -9,6 +9,7 @@
 #include "model/family.h"
 #include "model/latent_attention_kind.h"
 #include "model/mlp_kind.h"
+#include "model/recurrent_kind.h"
 
 namespace sluice::model {
 namespace {
@@ -24,9 +25,8 @@ constexpr struct {
   std::string_view name;
   std::unique_ptr<const Part> (*make)(const Shape& shape, const BlockType& type);
 } kRegistry[] = {
-    {AttentionKind::kName, make<AttentionKind>},
-    {LatentAttentionKind::kName, make<LatentAttentionKind>},
-    {MlpKind::kName, make<MlpKind>},
+    {AttentionKind::kName, make<AttentionKind>}, {LatentAttentionKind::kName, make<LatentAttentionKind>},
+    {RecurrentKind::kName, make<RecurrentKind>}, {MlpKind::kName, make<MlpKind>},
     {ExpertsKind::kName, make<ExpertsKind>},
 };
 
@@ -51,10 +51,15 @@ std::vector<Parameter> parameters_of(const Shape& shape, const BlockType& type,
 
 }  // namespace
 
-BlockKind::BlockKind(const Shape& shape, const BlockType& type) : Kind({}), type_(type) {
+BlockKind::BlockKind(const Shape& shape_of_model, const BlockType& type)
+    : Kind({}), shape_(shape_of_model), type_(type) {
+  if (type.recurrent) shape_.norm_place = NormPlace::kBefore;
+  const Shape& shape = shape_;
   const bool latent = shape.latent.kv_rank > 0;
-  for (const std::string_view part : {latent ? LatentAttentionKind::kName : AttentionKind::kName,
-                                      type.experts ? ExpertsKind::kName : MlpKind::kName}) {
+  const std::string_view mixes = type.recurrent ? RecurrentKind::kName
+                                 : latent       ? LatentAttentionKind::kName
+                                                : AttentionKind::kName;
+  for (const std::string_view part : {mixes, type.experts ? ExpertsKind::kName : MlpKind::kName}) {
     const auto* const found =
         std::ranges::find(kRegistry, part, [](const auto& entry) { return entry.name; });
     SLUICE_ASSERT(found != std::end(kRegistry), base::text("no part '", part, "'"));

@@ -21,8 +21,11 @@ class BlockKind final : public Kind {
   TokenBytes bytes(int tp, int64_t element_bytes) const override;
   const std::vector<std::unique_ptr<const Part>>& parts() const { return parts_; }
   const BlockType& type() const { return type_; }
+  // As the block is of it: where its norms stand may differ from other blocks'.
+  const Shape& shape() const { return shape_; }
 
  private:
+  Shape shape_;
   std::vector<std::unique_ptr<const Part>> parts_;
   BlockType type_;
 };

@@ -42,7 +42,7 @@ std::vector<Parameter> ExpertsKind::parameters() const {
       of_experts(count, kDown, {"mlp.experts.{}.down_proj.weight"}, hidden_, {own}, Start::kResidual);
   down.transposed = true;
   std::vector<Parameter> parameters = {
-      norm(kNorm, "post_attention_layernorm.weight", hidden_),
+      norm(kNorm, "post_attention_layernorm.weight", hidden_, norm_offset_),
       whole(kRouter, "mlp.gate.weight", count, hidden_),
       of_experts(count, kGateUp, {"mlp.experts.{}.gate_proj.weight", "mlp.experts.{}.up_proj.weight"},
                  hidden_, {own, own}),

@@ -30,7 +30,7 @@ class ExpertsKind final : public Part {
   static constexpr std::string_view kSharedGate = "shared_gate";  // [1, hidden], whole on every TP rank
 
   explicit ExpertsKind(const Shape& shape, const BlockType& /*type*/)
-      : hidden_(shape.hidden), experts_(shape.experts) {}
+      : hidden_(shape.hidden), norm_offset_(shape.norm_offset), experts_(shape.experts) {}
 
   std::string_view name() const override { return kName; }
   std::vector<Parameter> parameters() const override;
@@ -46,6 +46,7 @@ class ExpertsKind final : public Part {
   int64_t visited_hidden() const { return experts_.per_token * experts_.hidden + experts_.shared_hidden; }
 
   int64_t hidden_;
+  double norm_offset_;
   Experts experts_;
 };
 

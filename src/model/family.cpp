@@ -6,12 +6,10 @@
 #include "base/error.h"
 #include "base/json_fields.h"
 #include "base/text.h"
-#include "model/attention_kind.h"
 #include "model/config_keys.h"
 #include "model/experts_config.h"
-#include "model/experts_kind.h"
 #include "model/hugging_face_rope.h"
-#include "model/mlp_kind.h"
+#include "model/recurrent_config.h"
 #include "model/shape_ranges.h"
 
 namespace sluice::model {
@@ -59,31 +57,48 @@ constexpr std::string_view kGptOssKeys[] = {
     "experts_per_token",      "swiglu_alpha",        "swiglu_limit",        "attention_bias",
     "initial_context_length", "quantization_config", "router_aux_loss_coef"};
 
-// Where attention's rows lie in one tensor, and gate and up in another.
-constexpr std::string_view kFusedQkv[] = {"self_attn.qkv_proj.weight"};
-constexpr std::string_view kFusedGateUp[] = {"mlp.gate_up_proj.weight"};
-// Of every expert, {} being its number.
-constexpr std::string_view kMixtralRouter[] = {"block_sparse_moe.gate.weight"};
-constexpr std::string_view kMixtralGateUp[] = {"block_sparse_moe.experts.{}.w1.weight",
-                                               "block_sparse_moe.experts.{}.w3.weight"};
-constexpr std::string_view kMixtralDown[] = {"block_sparse_moe.experts.{}.w2.weight"};
-constexpr TensorNames kMixtralTensors[] = {{ExpertsKind::kRouter, kMixtralRouter},
-                                           {ExpertsKind::kGateUp, kMixtralGateUp},
-                                           {ExpertsKind::kDown, kMixtralDown}};
-// One tensor of all experts each.
-constexpr std::string_view kGptOssRouter[] = {"mlp.router.weight"};
-constexpr std::string_view kGptOssRouterBias[] = {"mlp.router.bias"};
-constexpr std::string_view kGptOssGateUp[] = {"mlp.experts.gate_up_proj"};
-constexpr std::string_view kGptOssGateUpBias[] = {"mlp.experts.gate_up_proj_bias"};
-constexpr std::string_view kGptOssDown[] = {"mlp.experts.down_proj"};
-constexpr std::string_view kGptOssDownBias[] = {"mlp.experts.down_proj_bias"};
-constexpr TensorNames kGptOssTensors[] = {{ExpertsKind::kRouter, kGptOssRouter},
-                                          {ExpertsKind::kRouterBias, kGptOssRouterBias},
-                                          {ExpertsKind::kGateUp, kGptOssGateUp, /*stacked=*/true},
-                                          {ExpertsKind::kGateUpBias, kGptOssGateUpBias, /*stacked=*/true},
-                                          {ExpertsKind::kDown, kGptOssDown, /*stacked=*/true},
-                                          {ExpertsKind::kDownBias, kGptOssDownBias, /*stacked=*/true}};
-constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv}, {MlpKind::kGateUp, kFusedGateUp}};
+constexpr std::string_view kOlmoHybridKeys[] = {
+    "layer_types",           "linear_num_key_heads",   "linear_num_value_heads",  "linear_key_head_dim",
+    "linear_value_head_dim", "linear_conv_kernel_dim", "linear_allow_neg_eigval", "linear_a_log_min",
+    "linear_a_log_max",      "linear_dt_min",          "linear_dt_max",           "linear_dt_init_floor"};
+
+constexpr std::string_view kQwenHybridKeys[] = {"layer_types",
+                                                "full_attention_interval",
+                                                "linear_num_key_heads",
+                                                "linear_num_value_heads",
+                                                "linear_key_head_dim",
+                                                "linear_value_head_dim",
+                                                "linear_conv_kernel_dim",
+                                                "num_experts",
+                                                "num_experts_per_tok",
+                                                "norm_topk_prob",
+                                                "moe_intermediate_size",
+                                                "decoder_sparse_step",
+                                                "mlp_only_layers",
+                                                "router_aux_loss_coef",
+                                                "shared_expert_intermediate_size"};
+
+constexpr std::string_view kGraniteHybridKeys[] = {"embedding_multiplier",
+                                                   "residual_multiplier",
+                                                   "attention_multiplier",
+                                                   "logits_scaling",
+                                                   "layer_types",
+                                                   "num_local_experts",
+                                                   "num_experts_per_tok",
+                                                   "router_aux_loss_coef",
+                                                   "mamba_n_heads",
+                                                   "mamba_n_groups",
+                                                   "mamba_d_state",
+                                                   "mamba_d_head",
+                                                   "mamba_d_conv",
+                                                   "mamba_expand",
+                                                   "mamba_chunk_size",
+                                                   "mamba_conv_bias",
+                                                   "mamba_proj_bias",
+                                                   "time_step_limit",
+                                                   "shared_intermediate_size",
+                                                   "position_embedding_type",
+                                                   "rope_theta"};
 
 void read_llama(const Json&, const std::string&, Shape&) {}
 
@@ -458,6 +473,137 @@ void write_gpt_oss(const Shape& shape, Json& config) {
   config["pad_token_id"] = nullptr;
 }
 
+// Positions turn nothing where the file says that their base is null.
+bool has_rope(const Json& config) {
+  const auto null = [](const Json& in) { return in.contains("rope_theta") && in.at("rope_theta").is_null(); };
+  const bool own = config.contains("rope_parameters") && config.at("rope_parameters").is_object();
+  return !null(own ? config.at("rope_parameters") : config);
+}
+
+// How decays and steps are drawn is said by Start, so the file's bounds of them say nothing.
+void read_olmo_hybrid(const Json& config, const std::string& name, Shape& shape) {
+  read_olmo2(config, name, shape);
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = has_rope(config)});
+  read_recurrent_types(config, 4, name, shape);
+  const auto hidden = base::require_in(config, "hidden_size", kShapeRanges.hidden, name);
+  const auto heads = base::require_in(config, "num_attention_heads", kShapeRanges.heads, name);
+  Recurrent absent{.key_heads = heads, .value_heads = heads};
+  const auto keys = get_or<int64_t>(config, "linear_num_key_heads", heads, name);
+  absent.key_width = 3 * hidden / (4 * std::max<int64_t>(1, keys));
+  absent.value_width = 2 * get_or<int64_t>(config, "linear_key_head_dim", absent.key_width, name);
+  absent.rate_scale = get_or<bool>(config, "linear_allow_neg_eigval", true, name) ? 2.0 : 1.0;
+  read_gated_delta(config, name, absent, shape);
+}
+
+void write_olmo_hybrid(const Shape& shape, Json& config) {
+  write_olmo2(shape, config);
+  write_gated_delta(shape, config);
+  config["linear_allow_neg_eigval"] = shape.recurrent.rate_scale > 1;
+  const bool rotates = std::ranges::any_of(shape.block_types, &BlockType::rotates);
+  if (!rotates) {
+    config.erase("rope_theta");
+    config.erase("rope_scaling");
+    config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", nullptr}};
+  }
+  config["pad_token_id"] = nullptr;
+}
+
+// What Qwen's hybrids have in common.
+void read_qwen_hybrid(const Json& config, const std::string& name, Shape& shape) {
+  shape.qk_norm = QkNorm::kEachHead;
+  shape.norm_offset = 1.0;
+  shape.gated = true;
+  const auto pattern = get_or<int64_t>(config, "full_attention_interval", 4, name);
+  base::require_in_range(name + ": full_attention_interval", pattern, kShapeRanges.layers);
+  read_recurrent_types(config, pattern, name, shape);
+  const double eps = get_or<double>(config, "rms_norm_eps", 1e-6, name);
+  read_gated_delta(
+      config, name,
+      {.key_heads = 16, .value_heads = 32, .key_width = 128, .value_width = 128, .norm_eps = eps}, shape);
+}
+
+void read_qwen3_5(const Json& config, const std::string& name, Shape& shape) {
+  for (const char* key : {"num_experts", "moe_intermediate_size"}) require_only(config, key, nullptr, name);
+  read_qwen_hybrid(config, name, shape);
+}
+
+void read_hybrid_experts(const Json& config, const std::string& name, Shape& shape) {
+  read_qwen_hybrid(config, name, shape);
+  read_experts(config, width(config, "moe_intermediate_size", name), name, shape);
+  read_expert_layers(config, name, shape);
+  shape.experts.normalised = get_or<bool>(config, "norm_topk_prob", true, name);
+  shape.experts.shared_hidden = width(config, "shared_expert_intermediate_size", name);
+  shape.experts.shared_gate = true;
+}
+
+void read_qwen3_5_moe(const Json& config, const std::string& name, Shape& shape) {
+  require_only(config, "norm_topk_prob", true, name);
+  read_hybrid_experts(config, name, shape);
+}
+
+void read_qwen3_next(const Json& config, const std::string& name, Shape& shape) {
+  read_hybrid_experts(config, name, shape);
+  shape.recurrent.by_key_head = true;
+}
+
+void write_qwen3_5(const Shape& shape, Json& config) {
+  config["attention_bias"] = false;
+  write_gated_delta(shape, config);
+  Json rope = rope_to_hugging_face(shape.rope);
+  if (rope.is_null()) rope = {{"rope_type", "default"}};
+  rope["rope_theta"] = shape.rope.theta;
+  rope["partial_rotary_factor"] =
+      static_cast<double>(shape.rotated_width()) / static_cast<double>(shape.head_dim);
+  config.erase("rope_theta");
+  config.erase("rope_scaling");
+  config["rope_parameters"] = std::move(rope);
+}
+
+void write_qwen3_5_moe(const Shape& shape, Json& config) {
+  write_qwen3_5(shape, config);
+  config["num_experts"] = shape.experts.count;
+  config["num_experts_per_tok"] = shape.experts.per_token;
+  config["moe_intermediate_size"] = shape.experts.hidden;
+  config["shared_expert_intermediate_size"] = shape.experts.shared_hidden;
+}
+
+void write_qwen3_next(const Shape& shape, Json& config) {
+  write_qwen3_5_moe(shape, config);
+  config["norm_topk_prob"] = shape.experts.normalised;
+  write_expert_layers(shape, config);
+}
+
+// Experts of the larger ones, which files stack, are not computed.
+void read_granite_hybrid(const Json& config, const std::string& name, Shape& shape) {
+  if (!config.contains("num_local_experts"))
+    refuse(name, "num_local_experts", "absent", "models without experts: add num_local_experts = 0");
+  require_only(config, "num_local_experts", 0, name);
+  read_granite(config, name, shape);
+  const bool said =
+      config.contains("position_embedding_type") && !config.at("position_embedding_type").is_null();
+  const auto positions = said ? base::require<std::string>(config, "position_embedding_type", name) : "nope";
+  if (positions != "nope" && positions != "rope")
+    refuse(name, "position_embedding_type", positions, "rope, nope and null");
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = positions == "rope"});
+  if (config.contains("layer_types")) {
+    read_recurrent_types(config, 1, name, shape);
+  } else {
+    for (BlockType& type : shape.block_types) type.recurrent = true;
+  }
+  read_mamba2(config, name, shape);
+}
+
+void write_granite_hybrid(const Shape& shape, Json& config) {
+  write_granite(shape, config);
+  config.erase("mlp_bias");
+  write_mamba2(shape, config);
+  config["num_local_experts"] = 0;
+  config["shared_intermediate_size"] = shape.ffn_hidden;
+  const bool rotates = std::ranges::any_of(shape.block_types, &BlockType::rotates);
+  config["position_embedding_type"] = rotates ? Json("rope") : Json();
+  config["pad_token_id"] = nullptr;
+}
+
 constexpr FamilyEntry kFamilies[] = {
     {.family = Family::kLlama,
      .model_type = "llama",
@@ -582,6 +728,51 @@ constexpr FamilyEntry kFamilies[] = {
      .tensors = kGptOssTensors,
      .read = read_gpt_oss,
      .write = write_gpt_oss},
+    {.family = Family::kOlmoHybrid,
+     .model_type = "olmo_hybrid",
+     .architecture = "OlmoHybridForCausalLM",
+     .keys = kOlmoHybridKeys,
+     .tensors = kOlmoHybridTensors,
+     .read = read_olmo_hybrid,
+     .write = write_olmo_hybrid},
+    {.family = Family::kQwen3_5,
+     .model_type = "qwen3_5_text",
+     .architecture = "Qwen3_5ForCausalLM",
+     .absent_kv_heads = 4,
+     .absent_head_dim = 256,
+     .absent_rotated = 0.25,
+     .keys = kQwenHybridKeys,
+     .tensors = kQwen3_5Tensors,
+     .read = read_qwen3_5,
+     .write = write_qwen3_5},
+    {.family = Family::kQwen3_5Moe,
+     .model_type = "qwen3_5_moe_text",
+     .architecture = "Qwen3_5MoeForCausalLM",
+     .absent_kv_heads = 2,
+     .absent_head_dim = 256,
+     .absent_rotated = 0.25,
+     .keys = kQwenHybridKeys,
+     .tensors = kQwen3_5Tensors,
+     .read = read_qwen3_5_moe,
+     .write = write_qwen3_5_moe},
+    {.family = Family::kQwen3Next,
+     .model_type = "qwen3_next",
+     .architecture = "Qwen3NextForCausalLM",
+     .absent_kv_heads = 2,
+     .absent_head_dim = 256,
+     .absent_rotated = 0.25,
+     .keys = kQwenHybridKeys,
+     .tensors = kQwen3NextTensors,
+     .read = read_qwen3_next,
+     .write = write_qwen3_next},
+    {.family = Family::kGraniteHybrid,
+     .model_type = "granitemoehybrid",
+     .architecture = "GraniteMoeHybridForCausalLM",
+     .mlp_width = "shared_intermediate_size",
+     .keys = kGraniteHybridKeys,
+     .tensors = kGraniteHybridTensors,
+     .read = read_granite_hybrid,
+     .write = write_granite_hybrid},
 };
 
 }  // namespace

@@ -9,16 +9,10 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "model/family_tensors.h"
 #include "model/shape.h"
 
 namespace sluice::model {
-
-// Names of a parameter's tensors in files of a family that calls them otherwise than LLaMA's.
-struct TensorNames {
-  std::string_view role;
-  std::span<const std::string_view> tensors;
-  bool stacked = false;  // Parameter::stacked
-};
 
 struct FamilyEntry {
   Family family = Family::kLlama;
@@ -31,8 +25,10 @@ struct FamilyEntry {
   double absent_rope_theta = 10000.0;
   bool absent_tied = false;
   std::string_view hidden_act = "silu";
-  bool biases = false;                     // attention_bias may say that attention has them
-  bool ropes_by_type = false;              // rope_parameters may have a dictionary for each type of layers
+  bool biases = false;         // attention_bias may say that attention has them
+  bool ropes_by_type = false;  // rope_parameters may have a dictionary for each type of layers
+  std::string_view mlp_width = "intermediate_size";
+  double absent_rotated = 1.0;  // below 1: positions turn only so much of a head, or what a key says
   std::span<const std::string_view> keys;  // that it reads beside those of all families
   std::span<const TensorNames> tensors;
   // Sets what is the family's own. InputError naming `name`, the key and the value that Sluice does not

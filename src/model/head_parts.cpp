@@ -8,6 +8,11 @@ HeadCounts head_counts(const Shape& shape, int tp) {
   return {shape.heads / tp, std::max<int64_t>(1, shape.kv_heads / tp)};
 }
 
+int64_t most_head_lanes(const Shape& shape, int tp) {
+  const int64_t queries = head_counts(shape, tp).queries;
+  return shape.recurrent.key_heads > 0 ? std::min(queries, shape.recurrent.value_heads / tp) : queries;
+}
+
 HeadPart head_part(const HeadCounts& heads, int lanes, int lane) {
   const int64_t group = heads.queries / heads.keys;
   const base::Interval queries = base::even_part(heads.queries, lanes, lane);

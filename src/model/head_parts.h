@@ -17,6 +17,9 @@ struct HeadCounts {
 // REQUIRES: tp cuts the shape (tp_fault). Key heads are not cut below one.
 HeadCounts head_counts(const Shape& shape, int tp);
 
+// How many lanes can exchange heads: each needs one of every layer's, of recurrent ones a value head.
+int64_t most_head_lanes(const Shape& shape, int tp);
+
 // What one of several lanes attends with: its even part of the query heads, and every key head that one of
 // them needs. Where parts end inside a group of queries, or there are more lanes than key heads, several
 // lanes have the same key head.

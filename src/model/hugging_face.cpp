@@ -100,7 +100,7 @@ void refuse_unsupported(const Json& config, const FamilyEntry& family, const std
   require_only(config, "pretraining_tp", 1, name);
   require_only(config, "hidden_act", std::string(family.hidden_act), name);
   require_only(config, "attention_dropout", 0.0, name);
-  require_only(config, "partial_rotary_factor", 1.0, name);
+  if (family.absent_rotated == 1.0) require_only(config, "partial_rotary_factor", 1.0, name);
   for (const auto& [key, value] : config.items()) {
     const bool own = std::ranges::find(family.keys, key) != family.keys.end();
     if (own || is_one_of(kShapeKeys, key) || is_one_of(kIgnoredKeys, key) || is_off(value)) continue;
@@ -130,6 +130,26 @@ int64_t head_dim_of(const Json& config, const FamilyEntry& family, const Shape& 
   return shape.hidden / shape.heads;
 }
 
+// Sets how much of a head positions turn, which stands by its name in the file or among its rotary
+// parameters, and returns the file without that. Text alone has one position a token, so sections of several
+// say nothing.
+Json take_rotated(Json config, const FamilyEntry& family, const std::string& name, Shape& shape) {
+  constexpr const char* kKey = "partial_rotary_factor";
+  double factor = family.absent_rotated;
+  const auto take = [&](Json& from) {
+    if (from.contains(kKey) && !from.at(kKey).is_null())
+      factor = base::require_in(from, kKey, base::Range<double>{0.01, 1.0}, name);
+    for (const char* key : {kKey, "mrope_section", "mrope_interleaved"}) from.erase(key);
+  };
+  take(config);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (config.contains(key) && config.at(key).is_object()) take(config.at(key));
+  }
+  shape.rotated = static_cast<int64_t>(static_cast<double>(shape.head_dim) * factor);
+  if (shape.rotated == shape.head_dim) shape.rotated = 0;
+  return config;
+}
+
 }  // namespace
 
 Shape shape_from_hugging_face(const Json& config, const std::string& name) {
@@ -148,11 +168,15 @@ Shape shape_from_hugging_face(const Json& config, const std::string& name) {
   shape.heads = count("num_attention_heads", ranges.heads);
   shape.kv_heads = kv_heads_of(config, family, shape, name);
   shape.head_dim = head_dim_of(config, family, shape, name);
-  shape.ffn_hidden = count("intermediate_size", ranges.ffn_hidden);
+  // Where all layers have experts, files may lack the width of an MLP.
+  const std::string mlp(family.mlp_width);
+  const bool has_mlp = config.contains(mlp) || !config.contains("moe_intermediate_size");
+  shape.ffn_hidden = count(has_mlp ? mlp.c_str() : "moe_intermediate_size", ranges.ffn_hidden);
   shape.vocab = count("vocab_size", ranges.vocab);
   shape.tie_embeddings = get_or<bool>(config, "tie_word_embeddings", family.absent_tied, name);
   shape.norm_eps = get_or<double>(config, "rms_norm_eps", family.absent_norm_eps, name);
-  shape.rope = rope_from_hugging_face(config, family.absent_rope_theta, family.ropes_by_type, name);
+  const Json rope = family.absent_rotated < 1.0 ? take_rotated(config, family, name, shape) : config;
+  shape.rope = rope_from_hugging_face(rope, family.absent_rope_theta, family.ropes_by_type, name);
   try {
     validate(shape);
   } catch (const InputError& error) {
@@ -237,6 +261,7 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
     tensor.order = {.block_rows = rows, .row_stride = tensor.columns};
     tensor.shape = {rows, tensor.columns};
     if (parameter.one_dimensional()) tensor.shape = {rows};
+    if (parameter.depthwise) tensor.shape = {rows, 1, tensor.columns};
     if (parameter.stacked > 0) {
       stack(parameter, tensor);
     } else if (parameter.transposed) {

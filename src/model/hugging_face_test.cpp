@@ -265,6 +265,130 @@ TEST(ShapeFromHuggingFace, FamiliesWithExpertsRoundTrip) {
   }
 }
 
+Json layer_types_of_granite() {
+  Json types(40, "mamba");
+  for (const size_t layer : {3, 15, 25, 35}) types[layer] = "attention";
+  return types;
+}
+
+// As transformers' classes make them by default.
+Json hybrid_config(const std::string& type) {
+  Json config = {{"model_type", type},
+                 {"hidden_size", 2048},
+                 {"intermediate_size", 5632},
+                 {"num_hidden_layers", 48},
+                 {"num_attention_heads", 16},
+                 {"num_key_value_heads", 2},
+                 {"head_dim", 256},
+                 {"vocab_size", 151936},
+                 {"rms_norm_eps", 1e-6},
+                 {"rope_parameters",
+                  {{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.25}}},
+                 {"linear_num_key_heads", 16},
+                 {"linear_num_value_heads", 32},
+                 {"linear_key_head_dim", 128},
+                 {"linear_value_head_dim", 128},
+                 {"linear_conv_kernel_dim", 4}};
+  const Json experts = {{"moe_intermediate_size", 512},
+                        {"shared_expert_intermediate_size", 512},
+                        {"num_experts", 512},
+                        {"num_experts_per_tok", 10}};
+  if (type == "qwen3_next") config.update(experts);
+  if (type == "qwen3_5_moe_text") {
+    config.update(experts);
+    config.update({{"num_experts", 256},
+                   {"num_experts_per_tok", 8},
+                   {"num_hidden_layers", 40},
+                   {"vocab_size", 248320}});
+    config.erase("intermediate_size");
+  }
+  if (type == "qwen3_5_text") {
+    config.update({{"hidden_size", 4096},
+                   {"intermediate_size", 12288},
+                   {"num_hidden_layers", 32},
+                   {"num_key_value_heads", 4},
+                   {"vocab_size", 248320}});
+  }
+  if (type == "granitemoehybrid") {
+    return {{"model_type", type},
+            {"hidden_size", 2048},
+            {"intermediate_size", 11008},
+            {"shared_intermediate_size", 8192},
+            {"num_hidden_layers", 40},
+            {"num_attention_heads", 32},
+            {"num_key_value_heads", 8},
+            {"vocab_size", 100352},
+            {"tie_word_embeddings", true},
+            {"num_local_experts", 0},
+            {"mamba_n_heads", 64},
+            {"mamba_d_state", 128},
+            {"layer_types", layer_types_of_granite()}};
+  }
+  if (type == "olmo_hybrid") {
+    config = {{"model_type", type},
+              {"hidden_size", 3840},
+              {"intermediate_size", 11008},
+              {"num_hidden_layers", 32},
+              {"vocab_size", 100352},
+              {"num_attention_heads", 30},
+              {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", nullptr}}}};
+  }
+  return config;
+}
+
+// The counts that transformers' classes have, to the element.
+TEST(ShapeFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
+  for (const auto& [type, count] :
+       {std::pair("qwen3_next", 79'674'391'296), std::pair("qwen3_5_text", 8'953'803'264),
+        std::pair("qwen3_5_moe_text", 34'660'610'688), std::pair("olmo_hybrid", 7'430'870'688),
+        std::pair("granitemoehybrid", 3'191'396'096)}) {
+    const Shape shape = read(hybrid_config(type));
+    EXPECT_EQ(parameter_count(shape), count) << type;
+    EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
+    EXPECT_EQ(read(Json::parse(shape_to_hugging_face(shape, "float32", 64).dump())), shape) << type;
+    EXPECT_TRUE(shape.block_type(0).recurrent) << type;
+    EXPECT_FALSE(shape.block_type(3).recurrent) << type;
+    if (shape.recurrent.key_heads > 1) {
+      EXPECT_EQ(tp_fault(shape, 2), "") << type;
+    } else {
+      EXPECT_THAT(tp_fault(shape, 2), HasSubstr("tp 2 does not divide 1 key heads of recurrent layers"));
+    }
+  }
+  EXPECT_FALSE(read(hybrid_config("olmo_hybrid")).block_type(3).rotates);
+  EXPECT_EQ(read(hybrid_config("qwen3_next")).rotated_width(), 64);
+  EXPECT_THAT(tp_fault(read(hybrid_config("olmo_hybrid")), 4), HasSubstr("tp 4 does not divide 30 key heads of recurrent layers"));
+}
+
+TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
+  const auto fault = [](const char* type, const char* key, const Json& value) {
+    Json config = hybrid_config(type);
+    config[key] = value;
+    try {
+      read(config);
+    } catch (const base::InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  Json types = Json(48, "linear_attention");
+  types[5] = "mamba";
+  EXPECT_THAT(fault("qwen3_next", "layer_types", types), HasSubstr("layer_types[5] is \"mamba\""));
+  EXPECT_THAT(fault("qwen3_next", "layer_types", Json(3, "full_attention")),
+              HasSubstr("each of the 48 layers"));
+  EXPECT_THAT(fault("qwen3_next", "linear_conv_kernel_dim", 0), HasSubstr("linear_conv_kernel_dim is 0"));
+  EXPECT_THAT(fault("qwen3_next", "linear_num_value_heads", 24),
+              HasSubstr("24 value heads, no multiple of their 16 key heads"));
+  EXPECT_THAT(fault("qwen3_next", "linear_key_head_dim", 1 << 20), HasSubstr("linear_key_head_dim"));
+  EXPECT_THAT(fault("qwen3_5_text", "num_experts", 4), HasSubstr("num_experts is 4"));
+  EXPECT_THAT(fault("qwen3_5_text", "partial_rotary_factor", 2.0), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(fault("olmo_hybrid", "linear_state_width", 2), HasSubstr("linear_state_width is 2"));
+  EXPECT_THAT(fault("granitemoehybrid", "num_local_experts", 8), HasSubstr("num_local_experts is 8"));
+  EXPECT_THAT(fault("granitemoehybrid", "mamba_n_heads", 60), HasSubstr("mamba_n_heads is 60"));
+  EXPECT_THAT(fault("granitemoehybrid", "mamba_d_head", 65), HasSubstr("mamba_d_head is 65"));
+  EXPECT_THAT(fault("granitemoehybrid", "time_step_limit", Json{0.001, 0.1}),
+              HasSubstr("time_step_limit is"));
+}
+
 // gpt-oss has one tensor of all experts, [experts, in, out], in which gate and up take turns.
 TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
   const ParameterTable table = parameter_table(read(experts_config("gpt_oss", "GptOssForCausalLM")));

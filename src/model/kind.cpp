@@ -69,6 +69,7 @@ TokenWork& TokenWork::operator+=(const TokenWork& other) {
   recomputed += other.recomputed;
   attention += other.attention;
   window = std::max(window, other.window);
+  scanned += other.scanned;
   elements += other.elements;
   collectives += other.collectives;
   return *this;

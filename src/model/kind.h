@@ -24,8 +24,9 @@ struct RowGroup {
 };
 
 // Initial values: normal(0, 0.02); the same divided by √(2·blocks), of matrices that add to the residual; all
-// one; all zero; even in ±1/√inputs, as PEFT draws adapters.
-enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter };
+// one; all zero; even in ±1/√inputs, as PEFT draws adapters; the logarithms of decays, these even up to 16;
+// and what softplus makes steps of that are 0.001 to 0.1, their logarithms even (Mamba-2's).
+enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, kStep };
 
 // Adapters of a stored matrix: to the rows of one of its tensors factor · left·right is added, where left
 // has as many rows, cut as they are, and right the matrix's columns.
@@ -47,6 +48,7 @@ struct Parameter {
   // Of how many experts files hold one tensor, [experts, in, out], where rows of gate and up take turns; 0:
   // the rest of this says what they hold.
   int64_t stacked = 0;
+  bool depthwise = false;  // a convolution's, which files hold as [rows, 1, columns]
   Start start = Start::kNormal;
   bool adapts = true;   // may have adapters
   bool trained = true;  // frozen ones have no gradient, and neither push nor optimiser knows them
@@ -80,6 +82,7 @@ struct TokenWork {
   int64_t recomputed = 0;  // of these, what a backward that recomputes does again
   int64_t attention = 0;   // multiply-adds with each of the tokens it attends to, scores and values each
   int64_t window = 0;      // of tokens that it attends to at most, itself included; 0: all before it
+  int64_t scanned = 0;     // multiply-adds of a recurrence, at attention's rate
   int64_t elements = 0;    // read or written between the products
   int collectives = 0;     // all-gathers and reduce-scatters of its row under TP
   TokenWork& operator+=(const TokenWork& other);

@@ -20,7 +20,7 @@ std::vector<int64_t> relative_work(const std::vector<std::shared_ptr<const Kind>
   for (size_t kind = 1; kind + 1 < kinds.size(); ++kind) {
     const TokenWork work = kinds[kind]->work();
     const int64_t seen = work.window > 0 ? std::min(work.window, kUsualTokens) : kUsualTokens;
-    relative[kind] = work.products + work.attention * seen;
+    relative[kind] = work.products + work.scanned + work.attention * seen;
   }
   return relative;
 }

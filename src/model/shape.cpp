@@ -18,7 +18,10 @@ __int128 wide_parameters(const Shape& shape) {
   const __int128 attention = hidden * (2 * shape.q_width() + 2 * shape.kv_width());
   const Experts& experts = shape.experts;
   const __int128 wide = __int128{experts.count} * experts.hidden + experts.shared_hidden;
-  return shape.layers * (attention + 3 * hidden * (shape.ffn_hidden + wide)) +
+  const Recurrent& own = shape.recurrent;
+  const __int128 recurrent = hidden * (2 * __int128{own.key_heads} * own.key_width +
+                                       3 * __int128{own.value_heads} * own.value_width);
+  return shape.layers * (attention + recurrent + 3 * hidden * (shape.ffn_hidden + wide)) +
          (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
@@ -29,9 +32,10 @@ std::string head_dim_name(const Shape& shape) {
 }
 
 void validate_factors(const std::string& name, const std::vector<double>& factors, const Shape& shape) {
-  if (static_cast<int64_t>(factors.size()) * 2 != shape.head_dim) {
+  if (static_cast<int64_t>(factors.size()) * 2 != shape.rotated_width()) {
     throw InputError(text("model: rope ", name, " has ", factors.size(),
-                          " factors: give one for each of the ", shape.head_dim / 2, " pairs of a head"));
+                          " factors: give one for each of the ", shape.rotated_width() / 2,
+                          " pairs of a head"));
   }
   for (const double factor : factors)
     base::require_in_range(text("model: rope ", name), factor, kShapeRanges.rope_factor);
@@ -48,6 +52,25 @@ void validate_experts(const Shape& shape) {
   base::require_in_range("model: hidden of an expert", experts.hidden, ranges.ffn_hidden);
   base::require_in_range("model: hidden of shared experts", experts.shared_hidden,
                          {0, ranges.ffn_hidden.most});
+}
+
+void validate_recurrent(const Shape& shape) {
+  const Recurrent& own = shape.recurrent;
+  const bool any = std::ranges::any_of(shape.block_types, &BlockType::recurrent);
+  if (own.key_heads == 0 && !any) return;
+  const ShapeRanges& ranges = kShapeRanges;
+  base::require_in_range("model: key heads of recurrent layers", own.key_heads, ranges.heads);
+  base::require_in_range("model: value heads of recurrent layers", own.value_heads, ranges.heads);
+  base::require_in_range("model: key width of recurrent layers", own.key_width, ranges.recurrent_width);
+  base::require_in_range("model: value width of recurrent layers", own.value_width, ranges.recurrent_width);
+  base::require_in_range("model: convolution of recurrent layers", own.convolution, ranges.convolution);
+  base::require_in_range("model: scale of recurrent layers' rates", own.rate_scale, {1.0, 2.0});
+  base::require_in_range("model: norm_eps of recurrent layers", own.norm_eps, ranges.norm_eps);
+  if (own.value_heads % own.key_heads != 0) {
+    throw InputError(text("model: recurrent layers have ", own.value_heads,
+                          " value heads, no multiple of their ", own.key_heads,
+                          " key heads: give one that is"));
+  }
 }
 
 void validate_latent(const Latent& latent) {
@@ -122,8 +145,13 @@ void validate(const Shape& shape) {
     throw InputError(
         text(head_dim_name(shape), " is ", shape.head_dim, ": rotary positions need an even one"));
   }
+  if (shape.rotated % 2 != 0 || shape.rotated < 0 || shape.rotated > shape.head_dim) {
+    throw InputError(text("model: positions turn ", shape.rotated, " of a head's ", shape.head_dim,
+                          " dimensions: give an even number of them"));
+  }
   validate_latent(shape.latent);
   validate_experts(shape);
+  validate_recurrent(shape);
   if (wide_parameters(shape) > ranges.parameters.most) {
     throw InputError(text("model: ", shape.layers, " layers of hidden ", shape.hidden, " and ffn_hidden ",
                           shape.ffn_hidden, " have more than ", ranges.parameters.most,

@@ -47,6 +47,11 @@ enum class Family : uint8_t {
   kQwen3Moe,
   kOlmoe,
   kGptOss,
+  kOlmoHybrid,
+  kQwen3_5,
+  kQwen3_5Moe,
+  kQwen3Next,
+  kGraniteHybrid,
   kCounted,
 };
 
@@ -60,10 +65,11 @@ enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu };
 
 // What tells the blocks of one model from each other.
 struct BlockType {
-  bool rotates = true;    // positions turn queries and keys
-  bool windowed = false;  // attention sees the shape's window, not all that came before
-  bool experts = false;   // stand where others have an MLP
-  uint64_t frozen = 0;    // bit i: parameter i of the kind, in Kind::parameters()' order, is not trained
+  bool rotates = true;     // positions turn queries and keys
+  bool windowed = false;   // attention sees the shape's window, not all that came before
+  bool experts = false;    // stand where others have an MLP
+  bool recurrent = false;  // a recurrence stands where others have attention; its norm stands before it
+  uint64_t frozen = 0;     // bit i: parameter i of the kind, in Kind::parameters()' order, is not trained
   bool operator==(const BlockType&) const = default;
 };
 
@@ -89,6 +95,33 @@ struct Experts {
   bool shared_gate = false;   // a factor of that, by token
   bool biases = false;        // of router and experts
   bool operator==(const Experts&) const = default;
+};
+
+// Recurrences of ops/recurrence.h: Yang et al., Gated Delta Networks, 2024; Dao and Gu, Mamba-2, 2024.
+enum class Recurrence : uint8_t { kGatedDelta, kMamba2 };
+
+// A recurrence where a layer else has attention. Neighbouring value heads share a key head. Of Mamba-2 value
+// heads are its heads, key heads the groups of B (keys) and C (queries), key widths its states; norms are of
+// a group's heads together.
+struct Recurrent {
+  Recurrence recurrence = Recurrence::kGatedDelta;
+  int64_t key_heads = 0;  // 0: there are no such layers
+  int64_t value_heads = 0;
+  int64_t key_width = 0;
+  int64_t value_width = 0;
+  int64_t convolution =
+      0;  // rows that its convolution of queries, keys and values sees, a row's own included
+  double rate_scale = 1.0;  // rates are up to so much; above 1 states may turn
+  double norm_eps = 1e-5;   // of the norm of each head's output
+  // Whether what a key head and its value heads are made of stands together, head by head: queries, keys,
+  // values and gates; and rates and decays.
+  bool by_key_head = false;
+  bool convolution_bias = false;
+  int64_t values() const { return value_heads * value_width; }
+  // Numbers that a token chooses of each value head: a rate and a decay, or both by one step.
+  int64_t numbers() const { return recurrence == Recurrence::kMamba2 ? 1 : 2; }
+  int64_t qkv_width() const { return 2 * key_heads * key_width + values(); }
+  bool operator==(const Recurrent&) const = default;
 };
 
 // Adapters of low rank (Hu et al., LoRA, 2021): a matrix w that is named here is w + alpha ÷ rank · b·a,
@@ -132,13 +165,16 @@ struct Shape {
   double logit_cap = 0.0;
   bool out_bias = false;  // what attention adds has a bias
   bool sinks = false;     // each query head has one more score, which no value goes with
+  bool gated = false;     // what a head attends to passes through the sigmoid of as many rows of its own
+  int64_t rotated = 0;    // of a head's dimensions, those that positions turn: the first; 0: all
   // Tokens that a windowed block's attention sees, itself included; 0: there are no such blocks.
   int64_t window = 0;
   std::optional<Rope> window_rope;  // of windowed blocks, where it is not `rope`
-  // By layer; empty: all rotate, with a window all are windowed, and with experts all have them.
+  // By layer; empty: all rotate and attend, with a window all are windowed, and with experts all have them.
   std::vector<BlockType> block_types;
   Latent latent;
   Experts experts;
+  Recurrent recurrent;
   std::string counted;  // of kCounted: its config.json's model_type
   // What of it is trained (model/tuning.h): as BlockType::frozen, of either end; adapters of blocks.
   uint64_t frozen_embedding = 0;
@@ -152,6 +188,7 @@ struct Shape {
   const Rope& rope_of(const BlockType& type) const {
     return type.windowed && window_rope ? *window_rope : rope;
   }
+  int64_t rotated_width() const { return rotated > 0 ? rotated : head_dim; }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   bool operator==(const Shape&) const = default;

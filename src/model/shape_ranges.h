@@ -15,6 +15,8 @@ struct ShapeRanges {
   base::Range<int64_t> head_dim{2, int64_t{1} << 16};
   base::Range<int64_t> ffn_hidden{1, int64_t{1} << 24};
   base::Range<int64_t> experts{1, int64_t{1} << 16};
+  base::Range<int64_t> recurrent_width{1, int64_t{1} << 12};
+  base::Range<int64_t> convolution{1, 64};
   base::Range<int64_t> vocab{1, int64_t{1} << 24};
   base::Range<int64_t> parameters{1, int64_t{1} << 48};
   base::Range<double> norm_eps{0, 1};

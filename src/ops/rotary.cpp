@@ -43,7 +43,7 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
   const at::Tensor cos_T1D = table.cos_PD.index_select(0, position_T).unsqueeze(1);
   at::Tensor sin_T1D = table.sin_PD.index_select(0, position_T).unsqueeze(1);
   if (rotation == Rotation::kBackward) sin_T1D = -sin_T1D;
-  const int64_t pairs = x_TND.size(2) / 2;
+  const int64_t pairs = table.cos_PD.size(1);
   at::Tensor low_TND = x_TND.narrow(2, 0, pairs);
   at::Tensor high_TND = x_TND.narrow(2, pairs, pairs);
   const at::Tensor new_low_TND = low_TND * cos_T1D - high_TND * sin_T1D;
@@ -57,10 +57,10 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
 namespace {
 
 template <typename S, typename A>
-SLUICE_SIMD void rotate_heads(S* x, int64_t heads, int64_t pairs, const A* cos_row, const A* sin_row,
-                              A sign) {
+SLUICE_SIMD void rotate_heads(S* x, int64_t heads, int64_t dimension, int64_t pairs, const A* cos_row,
+                              const A* sin_row, A sign) {
   for (int64_t head = 0; head < heads; ++head) {
-    S* low = x + head * 2 * pairs;
+    S* low = x + head * dimension;
     S* high = low + pairs;
 #pragma omp simd
     for (int64_t i = 0; i < pairs; ++i) {
@@ -76,7 +76,8 @@ SLUICE_SIMD void rotate_heads(S* x, int64_t heads, int64_t pairs, const A* cos_r
 template <typename S>
 void fused_rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T, int sign) {
   using A = at::opmath_type<S>;
-  const int64_t heads = x_TND.size(1), pairs = x_TND.size(2) / 2, stride = x_TND.stride(0);
+  const int64_t heads = x_TND.size(1), dimension = x_TND.size(2), stride = x_TND.stride(0);
+  const int64_t pairs = table.cos_PD.size(1);
   S* x = x_TND.mutable_data_ptr<S>();
   const A* cos_values = table.cos_PD.const_data_ptr<A>();
   const A* sin_values = table.sin_PD.const_data_ptr<A>();
@@ -84,7 +85,7 @@ void fused_rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::T
   at::parallel_for(0, x_TND.size(0), 8192 / (heads * pairs) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t offset = positions[row] * pairs;
-      rotate_heads<S, A>(x + row * stride, heads, pairs, cos_values + offset, sin_values + offset,
+      rotate_heads<S, A>(x + row * stride, heads, dimension, pairs, cos_values + offset, sin_values + offset,
                          static_cast<A>(sign));
     }
   });
@@ -98,7 +99,8 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
   SLUICE_ASSERT(x_TND.stride(2) == 1 && x_TND.stride(1) == dimension, "heads must lie end to end in a row");
   if constexpr (gpu::kBuilt) {
     // A row's heads lie end to end, so one row tells whether the values are of a type that the kernel takes.
-    const bool takes = x_TND.is_cuda() && x_TND.size(0) > 0 && gpu::can({x_TND.select(0, 0)});
+    const bool whole = 2 * table.cos_PD.size(1) == dimension;
+    const bool takes = whole && x_TND.is_cuda() && x_TND.size(0) > 0 && gpu::can({x_TND.select(0, 0)});
     if (takes) return gpu::rotate(x_TND, table, position_T, rotation);
   }
   if (!x_TND.device().is_cpu()) return aten::rotate(x_TND, table, position_T, rotation);

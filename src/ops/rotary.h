@@ -17,7 +17,8 @@ RotaryTable rotary_table(std::span<const double> inverse_frequencies, double att
 // Rotates x_TND in place by the angles of each row's position; kBackward applies the transpose, which takes
 // gradients of the rotated values to gradients of the unrotated.
 // x_TND: a view whose heads lie end to end within a row ([T, N, D] with strides {s, D, 1}); position_T:
-// int64, on x's device, every value < P.
+// int64, on x's device, every value < P. Where the table has fewer pairs than heads, their first dimensions
+// are rotated alone.
 void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
             Rotation rotation);
 

@@ -86,11 +86,12 @@ struct StageProbe::Parts {
 namespace {
 
 layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::TensorParallel& parallel,
-                         int64_t vocab, c10::Device device) {
+                         const model::Shape& shape, c10::Device device) {
+  const int64_t vocab = shape.vocab;
   std::vector<layers::PieceSpan> spans;
   for (const int64_t length : lengths) spans.push_back({length, 0});
   layers::Flow flow;
-  flow.layout = layers::micro_batch_layout(spans, parallel.tp, device);
+  flow.layout = layers::micro_batch_layout(spans, parallel.tp, device, layers::reach_of(shape));
   // The same on all ranks of the group, as ids must be; a stride spreads them over the vocabulary.
   std::vector<int64_t> ids, targets;
   for (const int64_t length : lengths) {
@@ -114,7 +115,7 @@ StageProbe::~StageProbe() = default;
 
 StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
   const Parts& p = *parts_;
-  layers::Flow flow = random_flow(lengths, p.context.parallel, p.options.shape.vocab, p.options.device);
+  layers::Flow flow = random_flow(lengths, p.context.parallel, p.options.shape, p.options.device);
   std::vector<layers::StatePtr> saved(p.operations.size()), deferred(p.operations.size());
   const auto forward = [&](int64_t position) {
     saved[static_cast<size_t>(position)] = p.at(position).forward(flow, layers::Purpose::kTrain);
@@ -156,7 +157,7 @@ std::vector<ActivationBytes> StageProbe::activation_bytes(int64_t tokens) {
   const Parts& p = *parts_;
   const auto per_token = [&](int64_t bytes) { return (bytes + tokens - 1) / tokens; };
   std::vector<ActivationBytes> result(p.table.program.kinds().size());
-  layers::Flow flow = random_flow({tokens}, p.context.parallel, p.options.shape.vocab, p.options.device);
+  layers::Flow flow = random_flow({tokens}, p.context.parallel, p.options.shape, p.options.device);
   p.at(0).forward(flow, layers::Purpose::kTrain);
   const base::Interval blocks = p.table.program.blocks();
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {

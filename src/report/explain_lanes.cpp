@@ -60,7 +60,7 @@ class Cuts {
   Cuts(const PipelinePlan& pipeline, const cost::CostModel& cost)
       : pipeline_(pipeline),
         cost_(cost),
-        heads_(model::head_counts(cost.options().shape, pipeline.pipeline.scheme.tp).queries),
+        heads_(model::most_head_lanes(cost.options().shape, pipeline.pipeline.scheme.tp)),
         lanes_of_node_(std::max(1, cost.options().gpus_per_node / pipeline.pipeline.scheme.tp)) {}
 
   ExplainedCut explain(const strategy::Unit& unit) const {

@@ -170,6 +170,31 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
   }
 }
 
+// States and rows of margins stay too, which are not a token's.
+TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfRecurrentLayers) {
+  RunOptions options;
+  options.world_size = 4;
+  options.steps = 4;
+  options.shape.recurrent = {
+      .key_heads = 2, .value_heads = 4, .key_width = 4, .value_width = 3, .convolution = 3};
+  options.shape.block_types.assign(static_cast<size_t>(options.shape.layers), {.recurrent = true});
+  options.shape.block_types.back() = {};
+  options.strategies = {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"};
+  options.plan = packed_plan;
+  options.exchanges = {{}, {.head_lanes = 2}};
+  const RunRecord kept = run_in_process(options);
+  using strategy::MemoryPolicy;
+  for (const std::vector<MemoryPolicy>& policies :
+       {std::vector<MemoryPolicy>{{.recompute = true}},
+        {{.offload_permille = 300}},
+        {{}, {.offload_permille = 1000}, {.recompute = true, .offload_permille = 500}}}) {
+    options.policies = policies;
+    const RunRecord run = run_in_process(options);
+    EXPECT_EQ(run.losses, kept.losses);
+    EXPECT_EQ(run.parameters, kept.parameters);
+  }
+}
+
 // On every rank and in every step.
 void expect_predicted_peaks(const RunRecord& run) {
   for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
@@ -412,6 +437,81 @@ const std::vector<FamilyCase>& families() {
   return cases;
 }
 
+const std::vector<FamilyCase>& hybrids() {
+  static const std::vector<FamilyCase> cases{
+      FamilyCase{"OlmoHybrid",
+                 [](Shape& s) {
+                   s.recurrent = {.key_heads = 6,
+                                  .value_heads = 6,
+                                  .key_width = 3,
+                                  .value_width = 5,
+                                  .convolution = 4,
+                                  .rate_scale = 2.0};
+                   s.qk_norm = model::QkNorm::kAllHeads;
+                   s.norm_place = model::NormPlace::kBehind;
+                   s.norm_eps = 1e-6;
+                   s.block_types = {{.rotates = false, .recurrent = true},
+                                    {.rotates = false, .recurrent = true},
+                                    {.rotates = false, .recurrent = true},
+                                    {.rotates = false}};
+                 }},
+      FamilyCase{"Qwen3Next",
+                 [](Shape& s) {
+                   s.recurrent = {.key_heads = 6,
+                                  .value_heads = 12,
+                                  .key_width = 3,
+                                  .value_width = 4,
+                                  .convolution = 4,
+                                  .by_key_head = true};
+                   s.experts = {.count = 6,
+                                .per_token = 2,
+                                .hidden = 7,
+                                .normalised = true,
+                                .shared_hidden = 12,
+                                .shared_gate = true};
+                   s.qk_norm = model::QkNorm::kEachHead;
+                   s.norm_offset = 1.0;
+                   s.gated = true;
+                   s.rotated = 2;
+                   s.tie_embeddings = true;
+                   s.block_types = {{.experts = true, .recurrent = true},
+                                    {.experts = true},
+                                    {.recurrent = true},
+                                    {.experts = true}};
+                 }},
+      // Value heads share key heads, which lanes that exchange heads part; a convolution is wider than many
+      // documents and pieces; some layers attend through a window, some have experts.
+      FamilyCase{"RecurrentBesideOthers",
+                 [](Shape& s) {
+                   s.recurrent = {
+                       .key_heads = 6, .value_heads = 18, .key_width = 4, .value_width = 3, .convolution = 9};
+                   s.window = 5;
+                   s.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+                   s.block_types = {{.recurrent = true},
+                                    {.windowed = true},
+                                    {.experts = true, .recurrent = true},
+                                    {.experts = true}};
+                 }},
+      FamilyCase{"GraniteHybrid", [](Shape& s) {
+                   s.recurrent = {.recurrence = model::Recurrence::kMamba2,
+                                  .key_heads = 6,
+                                  .value_heads = 12,
+                                  .key_width = 4,
+                                  .value_width = 3,
+                                  .convolution = 4,
+                                  .convolution_bias = true};
+                   s.embedding_scale = 6.0;
+                   s.residual_scale = 0.4;
+                   s.attention_scale = 0.2;
+                   s.logit_divisor = 4.0;
+                   s.block_types = {{.rotates = false, .recurrent = true},
+                                    {.rotates = false, .recurrent = true},
+                                    {.rotates = false},
+                                    {.rotates = false, .recurrent = true}};
+                 }}};
+  return cases;
+}
+
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {
  protected:
   void SetUp() override {
@@ -464,6 +564,8 @@ TEST_P(EquivalenceOfFamilies, SharedParametersAndExchangedHeads) {
   expect_as_reference();
 }
 
+INSTANTIATE_TEST_SUITE_P(Hybrids, EquivalenceOfFamilies, testing::ValuesIn(hybrids()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Cases, EquivalenceOfFamilies, testing::ValuesIn(families()),
                          [](const auto& info) { return info.param.name; });
 

@@ -150,6 +150,15 @@ double initial_value(const model::Program& program, int64_t position, const mode
     const auto inputs = static_cast<double>(parameter.transposed ? parameter.rows : parameter.columns);
     return (2 * base::random_uniform(seed, stream, draw) - 1) / std::sqrt(inputs);
   }
+  if (parameter.start == model::Start::kDecay) {
+    constexpr double kMost = 16;
+    return std::log(kMost * (1 - base::random_uniform(seed, stream, draw)));
+  }
+  if (parameter.start == model::Start::kStep) {
+    constexpr double kLeast = 0.001, kMost = 0.1;
+    const double step = kLeast * std::pow(kMost / kLeast, base::random_uniform(seed, stream, draw));
+    return step + std::log(-std::expm1(-step));  // whose softplus it is
+  }
   return initial_deviation(program, parameter.start) * base::random_normal(seed, stream, draw);
 }
 

@@ -126,14 +126,15 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
 layers::MicroBatchLayout StepRunner::layout_of(const strategy::Unit& unit) const {
   const c10::Device device = resources_.store.options().device;
   const int tp = pipeline_->scheme.tp;
+  const layers::Reach reach = layers::reach_of(resources_.context.shape);
   if (unit.lanes == 1)
-    return layers::micro_batch_layout(spans_of(unit, place_.lane, graph_.plan), tp, device);
+    return layers::micro_batch_layout(spans_of(unit, place_.lane, graph_.plan), tp, device, reach);
   layers::UnitSpans spans{.lane = place_.lane - unit.first_lane, .head_lanes = unit.head_lanes()};
   for (int lane = unit.first_lane; lane < unit.end_lane(); ++lane) {
     spans.members.push_back(pipeline_->rank_of(place_.stage, lane, place_.t));
     spans.lanes.push_back(spans_of(unit, lane, graph_.plan));
   }
-  return layers::unit_micro_batch_layout(spans, tp, device, resources_.context.shape.window);
+  return layers::unit_micro_batch_layout(spans, tp, device, reach);
 }
 
 void StepRunner::run(const Node& node) {

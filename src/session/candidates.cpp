@@ -76,7 +76,7 @@ void check_heads(const std::vector<strategy::Strategy>& candidates, const Planni
   const model::Shape& shape = task.cost.options().shape;
   for (const strategy::Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      const int64_t heads = model::head_counts(shape, pipeline.scheme.tp).queries;
+      const int64_t heads = model::most_head_lanes(shape, pipeline.scheme.tp);
       if (pipeline.scheme.cp <= heads) continue;
       throw InputError(text("strategy '", to_text(candidate), "': its ", pipeline.scheme.cp,
                             " lanes can't all exchange heads, because of the model's ", shape.heads,

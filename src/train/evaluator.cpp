@@ -106,7 +106,8 @@ generate::WholeModel Evaluator::Impl::whole() {
 at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   const generate::WholeModel model = whole();
   layers::Flow flow;
-  flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_);
+  flow.layout = layers::micro_batch_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_,
+                                           layers::reach_of(table_.shape));
   flow.id_T = layers::row_values(tokens, flow.layout, device_);
   for (int64_t position = 0; position < table_.program.head(); ++position) {
     layers::make_operation(model.context, table_, position, model.weights, {})

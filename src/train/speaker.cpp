@@ -86,18 +86,18 @@ std::vector<std::vector<Response>> Speaker::say_own(std::span<const std::vector<
   for (const std::vector<int32_t>& prompt : prompts)
     longest = std::max(longest, std::min(context, std::ssize(prompt) + most_tokens));
   const int64_t pages_a_text = longest / generate::kPageTokens + 1;
-  const int64_t most_texts = config.rl.most_texts;
-  const auto room =
-      static_cast<int64_t>(config.rl.cache_gib * (int64_t{1} << 30)) / generate::Decoder::page_bytes(model);
   const int64_t own_prompts =
       (std::ssize(prompts) + run_.control().world_size() - 1) / run_.control().world_size();
-  const int64_t pages = std::min(room, pages_a_text * std::min<int64_t>(most_texts, own_prompts * samples));
+  const int64_t most_texts =
+      std::min<int64_t>(config.rl.most_texts, std::max<int64_t>(1, own_prompts) * samples);
+  const int64_t room = generate::Decoder::pages_in(model, config.rl.cache_gib * 0x1p30, most_texts);
+  const int64_t pages = std::min(room, pages_a_text * most_texts);
   if (pages < pages_a_text) {
     throw base::InputError(text("[config] rl.cache_gib is ", config.rl.cache_gib, ", room for ",
-                                std::max<int64_t>(pages, 0) * generate::kPageTokens,
-                                " tokens, but a text may have ", longest, ": raise it"));
+                                pages * generate::kPageTokens, " tokens, but a text may have ", longest,
+                                ": raise it"));
   }
-  const generate::Decoder decoder(model, pages);
+  const generate::Decoder decoder(model, pages, most_texts);
   generate::Generator generator(decoder, {.pages = pages, .most_texts = most_texts});
   generate::Manner way{.sampling = {.temperature = manner == Manner::kGreedy ? 0.0 : 1.0,
                                     .seed = static_cast<uint64_t>(config.data.seed)},

@@ -52,6 +52,26 @@ CASES = {
     "gpt_oss": {"kv_heads": 2, "family": "gpt_oss", "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2,
                 "sliding_window": 24, "swiglu_limit": 2.0, "pad_token_id": None,
                 "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "olmo_hybrid": {"kv_heads": 2, "family": "olmo_hybrid", "pad_token_id": None,
+                    "rope_parameters": {"rope_type": "default", "rope_theta": None},
+                    "layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2,
+                    "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12},
+    "qwen3_5": {"kv_heads": 2, "family": "qwen3_5_text", "head_dim": 16, "tie_word_embeddings": True,
+                "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
+                "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12},
+    "qwen3_5_moe": {"kv_heads": 2, "family": "qwen3_5_moe_text", "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2,
+                    "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20, "linear_num_key_heads": 2,
+                    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                    "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8},
+    "granite_hybrid": {"kv_heads": 2, "family": "granitemoehybrid", "pad_token_id": None, "num_local_experts": 0,
+                       "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                       "shared_intermediate_size": 56, "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_state": 6,
+                       "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625,
+                       "logits_scaling": 8.0, "tie_word_embeddings": True},
+    "qwen3_next": {"kv_heads": 2, "family": "qwen3_next", "head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2,
+                   "moe_intermediate_size": 12, "shared_expert_intermediate_size": 20, "mlp_only_layers": [1],
+                   "layer_types": ["linear_attention", "linear_attention", "full_attention"], "linear_num_key_heads": 2,
+                   "linear_num_value_heads": 6, "linear_key_head_dim": 8, "linear_value_head_dim": 12},
 }
 
 
@@ -70,7 +90,7 @@ def make(name, changes):
 
 def make_with_seed(folder, changes, seed):
     shutil.rmtree(folder, ignore_errors=True)
-    reference.random_model(reference.model_config(**SHAPE, **changes), seed=seed, scale=4).save_pretrained(folder)
+    reference.save(reference.random_model(reference.model_config(**SHAPE, **changes), seed=seed, scale=4), folder)
     (folder / "generation_config.json").unlink()
     documents = program.zipf_documents(LENGTHS, SHAPE["vocab"], seed=5)
     program.write_corpus(folder / "corpus", documents)

@@ -71,6 +71,23 @@ CASES = {
     "olmoe": {"family": "olmoe", "num_experts": 16, "num_experts_per_tok": 4, "pad_token_id": None},
     "gpt_oss": {"family": "gpt_oss", "layers": 4, "head_dim": 24, "num_local_experts": 8, "num_experts_per_tok": 2,
                 "sliding_window": 24, "swiglu_limit": 0.5, "pad_token_id": None},
+    "olmo_hybrid": {"family": "olmo_hybrid", "layers": 4, "pad_token_id": None, "linear_num_key_heads": 3,
+                    "linear_num_value_heads": 6, "linear_key_head_dim": 8, "linear_value_head_dim": 20,
+                    "linear_allow_neg_eigval": False},
+    "qwen3_5": {"family": "qwen3_5_text", "layers": 5, "head_dim": 24, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+                "linear_key_head_dim": 16, "linear_value_head_dim": 8,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5}},
+    "qwen3_5_moe": {"family": "qwen3_5_moe_text", "layers": 4, "head_dim": 24, "num_experts": 16, "num_experts_per_tok": 4,
+                    "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "linear_num_key_heads": 2,
+                    "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 8},
+    "granite_hybrid": {"family": "granitemoehybrid", "layers": 4, "pad_token_id": None, "num_local_experts": 0,
+                       "shared_intermediate_size": 96, "mamba_n_heads": 16, "mamba_n_groups": 1, "mamba_d_state": 12,
+                       "mamba_conv_bias": False, "position_embedding_type": "rope", "residual_multiplier": 0.5,
+                       "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"]},
+    "qwen3_next": {"family": "qwen3_next", "layers": 4, "head_dim": 24, "num_experts": 8, "num_experts_per_tok": 2,
+                   "moe_intermediate_size": 24, "shared_expert_intermediate_size": 40, "decoder_sparse_step": 2,
+                   "linear_num_key_heads": 3, "linear_num_value_heads": 6, "linear_key_head_dim": 16,
+                   "linear_value_head_dim": 8},
     "sharded": {"tie_word_embeddings": True},
     "bfloat16": {},
 }
@@ -90,7 +107,7 @@ def make_model(folder, name):
     if name == "bfloat16":
         model = model.to(torch.bfloat16)
     # A shard for every few tensors.
-    model.save_pretrained(folder, max_shard_size="100KB" if name == "sharded" else "5GB")
+    reference.save(model, folder, max_shard_size="100KB" if name == "sharded" else "5GB")
     sharded = (folder / "model.safetensors.index.json").exists()
     assert sharded == (name == "sharded"), f"{name}: {'more than' if sharded else 'only'} one file"
 

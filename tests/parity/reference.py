@@ -4,6 +4,7 @@ import math
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
@@ -41,6 +42,28 @@ def random_model(config, seed, scale=2.0):
             else:
                 parameter.mul_(scale)
     return model
+
+
+def save(model, folder, **options):
+    """As published folders are. Of OLMo's hybrid transformers 5.23 cuts the convolution's rows in three like parts, however wide
+    queries, keys and values are, and takes the attention layers' norms for the recurrent ones'."""
+    model.save_pretrained(folder, **options)
+    config = model.config
+    if config.model_type != "olmo_hybrid":
+        return
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    for layer, kind in enumerate(config.layer_types):
+        prefix = f"model.layers.{layer}."
+        if kind == "full_attention":
+            tensors[f"{prefix}post_attention_layernorm.weight"] = tensors.pop(f"{prefix}feedforward_layer_norm.weight")
+            continue
+        names = [f"{prefix}linear_attn.{part}_conv1d.weight" for part in "qkv"]
+        rows = torch.cat([tensors[name] for name in names])
+        cut = rows.split([keys, keys, rows.shape[0] - 2 * keys])
+        tensors.update({name: part.clone() for name, part in zip(names, cut, strict=True)})
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def is_vector(name, parameter):

@@ -62,7 +62,14 @@ MODELS = {"llama": {}, "tied": {"tie_word_embeddings": True}, "qwen2": {"family"
                         "moe_intermediate_size": 32},
           "olmoe": {"family": "olmoe", "num_experts": 8, "num_experts_per_tok": 2, "pad_token_id": None},
           "gpt_oss": {"family": "gpt_oss", "head_dim": 32, "num_local_experts": 8, "num_experts_per_tok": 2,
-                      "sliding_window": 48, "swiglu_limit": 1.0, "pad_token_id": None}}
+                      "sliding_window": 48, "swiglu_limit": 1.0, "pad_token_id": None},
+          "olmo_hybrid": {"family": "olmo_hybrid", "linear_num_key_heads": 4, "linear_num_value_heads": 4,
+                          "linear_key_head_dim": 16, "linear_value_head_dim": 24, "pad_token_id": None},
+          "granite_hybrid": {"family": "granitemoehybrid", "pad_token_id": None, "num_local_experts": 0,
+                             "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+                             "shared_intermediate_size": 128, "mamba_n_heads": 16, "mamba_n_groups": 2, "mamba_d_state": 16},
+          "qwen3_5": {"family": "qwen3_5_text", "head_dim": 32, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
+                      "linear_key_head_dim": 16, "linear_value_head_dim": 16}}
 
 # Where gradients are smaller, as logits are divided by 8.
 CLIP = {"granite": 0.1}
@@ -72,7 +79,7 @@ def compare(comparison, sluice, scratch, model):
     documents = program.zipf_documents(LENGTHS * 2, SHAPE["vocab"], seed=2)
     program.write_corpus(scratch / "corpus", documents)
     model_directory = scratch / model
-    reference.random_model(reference.model_config(**SHAPE, **MODELS[model]), seed=1).save_pretrained(model_directory)
+    reference.save(reference.random_model(reference.model_config(**SHAPE, **MODELS[model]), seed=1), model_directory)
     optimizer = {**OPTIMIZER, "clip": CLIP.get(model, OPTIMIZER["clip"])}
     config = configuration(scratch, model_directory, LAYOUTS["one rank"][1], optimizer)
     batches = [program.batch(sluice, config, step, documents) for step in range(STEPS)]

@@ -1,0 +1,122 @@
+// What a recurrent layer's operator takes on this machine, forward and backward, as tables in Markdown;
+// bench/record.py recurrence writes them. By rows of a chunk, beside the size that is chosen; and over
+// matrix products of as many multiply-adds on as many threads, side by side.
+//
+//   recurrence_bench
+#include "ops/recurrence.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/steady_time.h"
+#include "model/program.h"
+
+namespace {
+
+using namespace sluice;
+
+constexpr int64_t kHeads = 8, kWidth = 64;
+constexpr int kRounds = 5;
+
+struct Load {
+  const char* name;
+  std::vector<int64_t> lengths;
+  bool delta;
+  bool by_channel;
+};
+
+int64_t rows_of(const Load& load) {
+  int64_t rows = 0;
+  for (const int64_t length : load.lengths) rows += length;
+  return rows;
+}
+
+ops::RecurrenceInput input_of(const Load& load) {
+  const int64_t rows = rows_of(load);
+  const auto random = [&](std::vector<int64_t> sizes) { return at::randn(sizes, at::kFloat); };
+  const at::Tensor k = random({rows, kHeads, kWidth});
+  const at::Tensor decay = load.by_channel ? random({rows, kHeads, kWidth}) : random({rows, kHeads});
+  return {random({rows, kHeads, kWidth}),      k / k.norm(2, {2}, true),
+          random({rows, kHeads, kWidth}),      -0.05 * decay.square(),
+          at::sigmoid(random({rows, kHeads})), load.delta};
+}
+
+// The least of several rounds, milliseconds.
+template <typename Work>
+double milliseconds(Work work) {
+  work();
+  double least = 1e30;
+  for (int round = 0; round < kRounds; ++round) {
+    const int64_t begin = base::now_ns();
+    work();
+    least = std::min(least, static_cast<double>(base::now_ns() - begin) / 1e6);
+  }
+  return least;
+}
+
+double pass_ms(const Load& load, int64_t chunk) {
+  const ops::RecurrenceInput input = input_of(load);
+  const at::Tensor dout = at::randn({rows_of(load), kHeads, kWidth}, at::kFloat);
+  const ops::RecurrenceChunks chunks = ops::recurrence_chunks(load.lengths, rows_of(load), at::kCPU, chunk);
+  return milliseconds([&] {
+    const at::Tensor out = ops::Recurrence(input, chunks).forward({});
+    ops::Recurrence(input, chunks).backward(dout, {}, {});
+  });
+}
+
+// Three products of so many multiply-adds, as a matrix has forward and backward.
+double products_ms(int64_t rows) {
+  model::Shape shape = model::named_shape("llama-7b");
+  shape.recurrent = {.key_heads = kHeads,
+                     .value_heads = kHeads,
+                     .key_width = kWidth,
+                     .value_width = kWidth,
+                     .convolution = 1};
+  shape.block_types.assign(static_cast<size_t>(shape.layers), {.recurrent = true});
+  const int64_t scanned = model::Program(shape).kind_at(1).work().scanned;
+  const int64_t inner = 512, outer = scanned / inner;
+  const at::Tensor x = at::randn({rows, inner}), w = at::randn({inner, outer}), dy = at::randn({rows, outer});
+  return milliseconds([&] {
+    at::mm(x, w);
+    at::mm(dy, w.t());
+    at::mm(x.t(), dy);
+  });
+}
+
+}  // namespace
+
+int main() {
+  at::manual_seed(1);
+  const std::vector<Load> loads = {
+      {"gated delta rule, one of 4096", {4096}, true, false},
+      {"gated delta rule, 16 of 256", std::vector<int64_t>(16, 256), true, false},
+      {"gated delta rule, 100 of 40", std::vector<int64_t>(100, 40), true, false},
+      {"by channel with delta rule, one of 4096", {4096}, true, true},
+      {"by head without (Mamba-2), one of 4096", {4096}, false, false},
+      {"by channel without (GLA), one of 4096", {4096}, false, true}};
+  std::printf(
+      "%d threads, %lld heads of %lld x %lld, single precision; milliseconds of a forward and a "
+      "backward:\n\n",
+      at::get_num_threads(), static_cast<long long>(kHeads), static_cast<long long>(kWidth),
+      static_cast<long long>(kWidth));
+  std::printf(
+      "| load | 16 rows | 32 | 64 | 128 | chosen | over the best | over products "
+      "|\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
+  for (const Load& load : loads) {
+    std::printf("| %s |", load.name);
+    double best = 1e30;
+    for (const int64_t chunk : {16, 32, 64, 128}) {
+      const double ms = pass_ms(load, chunk);
+      best = std::min(best, ms);
+      std::printf(" %.1f |", ms);
+    }
+    const double chosen = pass_ms(load, 0);
+    std::printf(" %.1f | %.2f | %.1f |\n", chosen, chosen / best, chosen / products_ms(rows_of(load)));
+  }
+  return 0;
+}

@@ -1,0 +1,606 @@
+// Row names: S rows of this TP rank's shard, T all rows of the micro-batch, A those that the lane works on
+// (head_exchange.h), X rows of margins; P pieces. Widths: H hidden; C this rank's, or lane's, queries, keys
+// and values, V its values, N its value heads, R a number or two of each, for its rate and its decay.
+#include "layers/recurrent_block.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "layers/context.h"
+#include "layers/head_exchange.h"
+#include "layers/key_cache.h"
+#include "layers/lane_recurrence.h"
+#include "layers/parameters.h"
+#include "layers/residual.h"
+#include "model/head_parts.h"
+#include "ops/device.h"
+#include "ops/norm.h"
+#include "ops/recurrence.h"
+#include "ops/short_convolution.h"
+#include "ops/simd.h"
+
+namespace sluice::layers {
+namespace {
+
+// What the backward needs of a forward.
+struct RecurrentSaved {
+  at::Tensor x_SH;
+  at::Tensor inverse_rms_S;
+  at::Tensor qkv_AC;   // before the convolution
+  at::Tensor rate_AR;  // numbers of rates and decays
+  at::Tensor gate_TV;
+  at::Tensor out_TV;      // o
+  at::Tensor margin_XC;   // what other pieces have in margins; undefined: nothing
+  at::Tensor begin_PHKD;  // states; undefined: zero
+};
+
+// What the weight gradients need of a backward; undefined of what is not trained.
+struct RecurrentDeferred {
+  at::Tensor normed_SH;
+  at::Tensor dqkv_TC, drate_TR, dgate_TV;
+  at::Tensor dconvolution_CW;
+  at::Tensor a_TV;
+  at::Tensor dy_SH;
+  at::Tensor dy_TH;  // dy gathered, while it is at hand; else undefined and gathered again
+  std::vector<NarrowRows> qkv, rates, gate, out;  // of the matrices' adapters
+};
+
+std::vector<SavedRows> rows_of(RecurrentSaved& saved) {
+  return {{saved.x_SH},    {saved.inverse_rms_S}, {saved.qkv_AC},    {saved.rate_AR},
+          {saved.gate_TV}, {saved.out_TV},        {saved.margin_XC}, {saved.begin_PHKD}};
+}
+
+std::vector<SavedRows> rows_of(RecurrentDeferred& deferred) {
+  std::vector<SavedRows> rows{{deferred.normed_SH},       {deferred.dqkv_TC}, {deferred.drate_TR},
+                              {deferred.dgate_TV},        {deferred.a_TV},    {deferred.dy_SH},
+                              {deferred.dconvolution_CW}, {deferred.dy_TH}};
+  for (std::vector<NarrowRows>* narrow : {&deferred.qkv, &deferred.rates, &deferred.gate, &deferred.out})
+    add_rows(*narrow, rows);
+  return rows;
+}
+
+// A vector over its Euclidean length, as published implementations round that off.
+constexpr double kLengthEps = 1e-6;
+at::Tensor inverse_length(const at::Tensor& x_AGK) {
+  return at::rsqrt(x_AGK.square().sum(-1, /*keepdim=*/true) + kLengthEps);
+}
+at::Tensor unit_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& inverse) {
+  const at::Tensor y = x * inverse;
+  return (dy - y * (dy * y).sum(-1, /*keepdim=*/true)) * inverse;
+}
+
+// The heads of a TP rank that a lane works on, and where they stand among all the rank's.
+class LaneHeads {
+ public:
+  LaneHeads(const model::Recurrent& shape, int tp, int lanes, int lane)
+      : shape_(shape),
+        all_{shape.value_heads / tp, shape.key_heads / tp},
+        part_(model::head_part(all_, lanes, lane)) {}
+
+  int64_t keys() const { return part_.keys.size(); }
+  int64_t values() const { return part_.queries.size(); }
+  int64_t key_columns() const { return keys() * shape_.key_width; }
+  int64_t value_columns() const { return values() * shape_.value_width; }
+
+  // Of columns [queries, keys, values], of [rates, decays], and of outputs.
+  std::vector<base::Interval> qkv() const {
+    const int64_t behind = all_.keys * shape_.key_width;
+    return {of_heads(part_.keys, shape_.key_width, 0), of_heads(part_.keys, shape_.key_width, behind),
+            of_heads(part_.queries, shape_.value_width, 2 * behind)};
+  }
+  std::vector<base::Interval> rates() const {
+    std::vector<base::Interval> all{part_.queries};
+    if (shape_.numbers() == 2) all.push_back(of_heads(part_.queries, 1, all_.queries));
+    return all;
+  }
+  std::vector<base::Interval> outputs() const { return {of_heads(part_.queries, shape_.value_width, 0)}; }
+  // Of a convolution's rows, which lie as files have them, those of queries, keys and values.
+  std::vector<base::Interval> convolution() const {
+    if (shape_.recurrence != model::Recurrence::kMamba2) return qkv();
+    const int64_t values = all_.queries * shape_.value_width, keys = all_.keys * shape_.key_width;
+    return {of_heads(part_.keys, shape_.key_width, values + keys),
+            of_heads(part_.keys, shape_.key_width, values), of_heads(part_.queries, shape_.value_width, 0)};
+  }
+  base::Interval value_heads() const { return part_.queries; }
+
+  // Whether each of the lane's key heads serves as many of its value heads; else which serves each of them.
+  bool even() const { return model::uniform_runs(all_, part_).size() == 1; }
+  std::vector<int64_t> key_of_value() const {
+    const int64_t shared = all_.queries / all_.keys;
+    std::vector<int64_t> keys;
+    for (int64_t head = part_.queries.begin; head < part_.queries.end; ++head)
+      keys.push_back(head / shared - part_.keys.begin);
+    return keys;
+  }
+
+ private:
+  static base::Interval of_heads(base::Interval heads, int64_t width, int64_t first) {
+    return {first + heads.begin * width, first + heads.end * width};
+  }
+
+  const model::Recurrent& shape_;
+  model::HeadCounts all_;  // queries: of values
+  model::HeadPart part_;
+};
+
+// Of a convolution as it lies, what a lane computes with; and its gradients back.
+at::Tensor taken(const at::Tensor& whole_CX, const std::vector<base::Interval>& rows) {
+  std::vector<at::Tensor> parts;
+  for (const base::Interval& each : rows) parts.push_back(whole_CX.narrow(0, each.begin, each.size()));
+  return at::cat(parts);
+}
+void add_back(const at::Tensor& part_CX, const std::vector<base::Interval>& rows,
+              const at::Tensor& whole_CX) {
+  int64_t row = 0;
+  for (const base::Interval& each : rows) {
+    whole_CX.narrow(0, each.begin, each.size()).add_(part_CX.narrow(0, row, each.size()));
+    row += each.size();
+  }
+}
+
+class RecurrentPart final : public Part {
+ public:
+  explicit RecurrentPart(const Site& site)
+      : context_(site.context),
+        position_(site.position),
+        shape_(site.context.shape.recurrent),
+        weights_(recurrent_parameters(site.own_weights())),
+        gradients_(recurrent_parameters(site.own_gradients())) {}
+
+  at::Tensor forward(const MicroBatchLayout& layout, const at::Tensor& x_SH, StatePtr* state) const override {
+    auto made = std::make_unique<TensorState<RecurrentSaved>>();
+    RecurrentSaved& saved = made->tensors;
+    saved = first_half(layout, x_SH);
+    const bool stays = layout.cached.cache != nullptr;
+    if (stays) {
+      take_cached(layout.cached, saved);
+    } else {
+      saved.margin_XC = margins_of(context_.lanes, layout.recurrent, saved.qkv_AC);
+    }
+    {
+      const Mixed mixed = mix(layout, saved);
+      const ops::Recurrence recurrence(mixed.input, layout.recurrent.chunks);
+      if (!stays) saved.begin_PHKD = begin_states(context_.lanes, layout.recurrent, recurrence);
+      at::Tensor end_PHKD;
+      at::Tensor out_AHD = recurrence.forward(saved.begin_PHKD, stays ? &end_PHKD : nullptr);
+      if (mixed.skip_N1.defined()) out_AHD.addcmul_(mixed.input.v_THD, mixed.skip_N1);
+      const at::Tensor out_AV = out_AHD.flatten(1).to(saved.qkv_AC.scalar_type());
+      if (stays) put_cached(layout, end_PHKD, mixed.marginal_RC);
+      saved.out_TV = to_own_rows(layout, out_AV, &LaneHeads::outputs, saved.gate_TV.size(1));
+    }
+    at::Tensor y_SH = join(context_, x_SH, gated_norm(saved.out_TV, saved.gate_TV), exit_of(weights_));
+    if (state != nullptr) *state = std::move(made);
+    return y_SH;
+  }
+
+  void drop_recomputable(State& state, Input input) const override {
+    auto& saved = tensors_of<RecurrentSaved>(state);
+    if (input == Input::kMadeAgain) saved.x_SH.reset();
+    for (at::Tensor* made_again : {&saved.inverse_rms_S, &saved.qkv_AC, &saved.rate_AR, &saved.gate_TV})
+      made_again->reset();
+  }
+  at::Tensor result(const State& state) const override {
+    const auto& saved = tensors_of<RecurrentSaved>(state);
+    const PartInput input = enter(context_, saved.x_SH, weights_.norm_H);
+    const at::Tensor normed_TH = context_.parallel.all_gather_rows(input.y_SH);
+    const at::Tensor gate_TV = weights_.gate_VH.defined() ? times_transposed(normed_TH, weights_.gate_VH)
+                                                          : project(normed_TH).gate_TV;
+    return join(context_, saved.x_SH, gated_norm(saved.out_TV, gate_TV), exit_of(weights_));
+  }
+  void restore(const MicroBatchLayout& layout, State& state, const at::Tensor& x_SH) const override {
+    auto& saved = tensors_of<RecurrentSaved>(state);
+    if (saved.qkv_AC.defined()) return;
+    RecurrentSaved made = first_half(layout, saved.x_SH.defined() ? saved.x_SH : x_SH);
+    made.out_TV = std::move(saved.out_TV);
+    made.margin_XC = std::move(saved.margin_XC);
+    made.begin_PHKD = std::move(saved.begin_PHKD);
+    saved = std::move(made);
+  }
+  int64_t recomputed_bytes(const MicroBatchLayout& layout) const override {
+    const int64_t element = weights_.qkv_CH.w_AB.element_size(), statistic = std::max<int64_t>(4, element);
+    const LaneHeads heads = own_heads(layout);
+    const int64_t attended = attended_rows(layout);
+    return layout.rows / context_.parallel.tp * statistic +
+           element * (attended * (2 * heads.key_columns() + heads.value_columns() +
+                                  shape_.numbers() * heads.values()) +
+                      layout.rows * all_heads().value_columns());
+  }
+
+  at::Tensor backward_input(const MicroBatchLayout& layout, StatePtr state, const at::Tensor& dy_SH,
+                            StatePtr& deferred) const override;
+  void drop_gathered(State& deferred) const override {
+    tensors_of<RecurrentDeferred>(deferred).dy_TH.reset();
+  }
+  void backward_weight(StatePtr deferred) const override;
+
+ private:
+  // What the recurrence takes, and what it was made of.
+  struct Mixed {
+    ops::RecurrenceInput input;
+    at::Tensor marginal_RC;
+    ops::ShortConvolution convolution;
+    at::Tensor q_AGK, k_AGK;  // of a delta rule: before they are brought to their length
+    at::Tensor number_AN;     // of decays, with their biases; rates are input.rate_TH over rate_scale
+    at::Tensor skip_N1;       // of Mamba-2, in float
+    at::Tensor key_of_value;  // undefined: all key heads serve as many
+  };
+
+  LaneHeads all_heads() const { return {shape_, context_.parallel.tp, 1, 0}; }
+  LaneHeads own_heads(const MicroBatchLayout& layout) const {
+    const bool exchanges = layout.heads.exchanges();
+    return {shape_, context_.parallel.tp, exchanges ? layout.heads.lanes() : 1,
+            exchanges ? layout.heads.lane : 0};
+  }
+  static int64_t attended_rows(const MicroBatchLayout& layout) {
+    return layout.heads.exchanges() ? layout.heads.rows() : layout.rows;
+  }
+  using Columns = std::vector<base::Interval> (LaneHeads::*)() const;
+  HeadCut cut(const MicroBatchLayout& layout, Columns some) const {
+    HeadCut all;
+    for (int lane = 0; lane < layout.heads.lanes(); ++lane)
+      all.push_back((LaneHeads(shape_, context_.parallel.tp, layout.heads.lanes(), lane).*some)());
+    return all;
+  }
+  // Columns of this lane's rows as those of its run's, and back; a column travels as a head.
+  at::Tensor to_attended_rows(const MicroBatchLayout& layout, const at::Tensor& x_TW, Columns some) const {
+    if (!layout.heads.exchanges()) return x_TW;
+    return to_heads(*context_.lanes, layout.heads, cut(layout, some), x_TW.unsqueeze(2)).squeeze(2);
+  }
+  at::Tensor to_own_rows(const MicroBatchLayout& layout, const at::Tensor& y_AW, Columns some,
+                         int64_t width) const {
+    if (!layout.heads.exchanges()) return y_AW;
+    at::Tensor x_TW = at::empty({layout.rows, width}, y_AW.options());
+    to_tokens(*context_.lanes, layout.heads, cut(layout, some), y_AW.unsqueeze(2), x_TW.unsqueeze(2));
+    return x_TW;
+  }
+
+  // What rows are projected to, or the gradients of that.
+  struct Projected {
+    at::Tensor qkv_TC, rate_TR, gate_TV;
+  };
+  Projected project(const at::Tensor& normed_TH) const {
+    Projected made{.qkv_TC = times_transposed(normed_TH, weights_.qkv_CH)};
+    if (mamba()) return parted_mamba(made.qkv_TC);
+    made.rate_TR = times_transposed(normed_TH, weights_.rates_RH);
+    if (shape_.by_key_head) return parted(made);
+    made.gate_TV = times_transposed(normed_TH, weights_.gate_VH);
+    return made;
+  }
+  // Gate, values, keys, queries and steps side by side; and back.
+  Projected parted_mamba(const at::Tensor& all_TX) const {
+    const int64_t values = all_heads().value_columns(), keys = all_heads().key_columns();
+    const auto some = [&](int64_t begin, int64_t width) { return all_TX.narrow(1, begin, width); };
+    return {at::cat({some(2 * values + keys, keys), some(2 * values, keys), some(values, values)}, 1),
+            some(2 * values + 2 * keys, all_heads().values()).contiguous(), some(0, values).contiguous()};
+  }
+  Projected joined_mamba(const Projected& apart) const {
+    const int64_t values = all_heads().value_columns(), keys = all_heads().key_columns();
+    const auto some = [&](int64_t begin, int64_t width) { return apart.qkv_TC.narrow(1, begin, width); };
+    return {
+        at::cat({apart.gate_TV, some(2 * keys, values), some(keys, keys), some(0, keys), apart.rate_TR}, 1),
+        {},
+        {}};
+  }
+  // Of rows by key head, which is how files have them: each kind of them together; and back.
+  Projected parted(const Projected& by_key_head) const {
+    const int64_t keys = all_heads().keys(), shared = all_heads().values() / keys;
+    const int64_t key = shape_.key_width, value = shared * shape_.value_width;
+    const at::Tensor all_TGX = by_key_head.qkv_TC.unflatten(1, {keys, -1});
+    const at::Tensor numbers_TG2 = by_key_head.rate_TR.unflatten(1, {keys, -1});
+    const auto some = [](const at::Tensor& x_TGX, int64_t begin, int64_t width) {
+      return x_TGX.narrow(2, begin, width).flatten(1);
+    };
+    return {at::cat({some(all_TGX, 0, key), some(all_TGX, key, key), some(all_TGX, 2 * key, value)}, 1),
+            at::cat({some(numbers_TG2, 0, shared), some(numbers_TG2, shared, shared)}, 1),
+            some(all_TGX, 2 * key + value, value)};
+  }
+  Projected joined(const Projected& apart) const {
+    const int64_t keys = all_heads().keys(), columns = all_heads().key_columns();
+    const int64_t values = all_heads().value_columns(), heads = all_heads().values();
+    const auto some = [&](const at::Tensor& x_TW, int64_t begin, int64_t width) {
+      return x_TW.narrow(1, begin, width).unflatten(1, {keys, -1});
+    };
+    return {at::cat({some(apart.qkv_TC, 0, columns), some(apart.qkv_TC, columns, columns),
+                     some(apart.qkv_TC, 2 * columns, values), some(apart.gate_TV, 0, values)},
+                    2)
+                .flatten(1),
+            at::cat({some(apart.rate_TR, 0, heads), some(apart.rate_TR, heads, heads)}, 2).flatten(1),
+            {}};
+  }
+
+  RecurrentSaved first_half(const MicroBatchLayout& layout, const at::Tensor& x_SH) const {
+    PartInput input = enter(context_, x_SH, weights_.norm_H);
+    Projected made = project(context_.parallel.all_gather_rows(input.y_SH));
+    return {.x_SH = x_SH,
+            .inverse_rms_S = std::move(input.inverse_rms_S),
+            .qkv_AC = to_attended_rows(layout, made.qkv_TC, &LaneHeads::qkv),
+            .rate_AR = to_attended_rows(layout, made.rate_TR, &LaneHeads::rates),
+            .gate_TV = std::move(made.gate_TV)};
+  }
+
+  Mixed mix(const MicroBatchLayout& layout, const RecurrentSaved& saved) const;
+  // Takes gradients of what mix() made to those of what it was made of.
+  struct MixedGradient {
+    at::Tensor dqkv_AC, drate_AR;
+  };
+  MixedGradient mix_backward(const MicroBatchLayout& layout, const RecurrentSaved& saved, const Mixed& mixed,
+                             ops::RecurrenceGradient gradient,
+                             const ops::ShortConvolution& dconvolution) const;
+
+  // States and rows of margins of texts that go on; zeros of those that begin.
+  void take_cached(const CachedRows& cached, RecurrentSaved& saved) const {
+    const CachedStates& states = cached.cache->states_of(position_);
+    const auto taken = [&](const at::Tensor& of_slots) {
+      const at::Tensor none = cached.goes_on_P.eq(0).view({-1, 1, 1});
+      const at::Tensor of_pieces = of_slots.index_select(0, cached.slot_P);
+      return of_pieces.masked_fill(of_slots.dim() == 4 ? none.unsqueeze(3) : none, 0);
+    };
+    saved.begin_PHKD = taken(states.state_LHKD);
+    saved.margin_XC = taken(states.last_LMC).flatten(0, 1);
+  }
+  void put_cached(const MicroBatchLayout& layout, const at::Tensor& end_PHKD,
+                  const at::Tensor& marginal_RC) const {
+    const CachedStates& states = layout.cached.cache->states_of(position_);
+    at::Tensor state_LHKD = states.state_LHKD, last_LMC = states.last_LMC;
+    state_LHKD.index_copy_(0, layout.cached.slot_P, end_PHKD);
+    const at::Tensor last_XC = marginal_RC.index_select(0, layout.recurrent.rows.last_X);
+    last_LMC.index_copy_(0, layout.cached.slot_P,
+                         last_XC.view({end_PHKD.size(0), -1, last_XC.size(1)}).to(last_LMC.scalar_type()));
+  }
+
+  // Each head normed, and let through as far as its gate opens.
+  at::Tensor head_rows(const at::Tensor& x_TV) const { return x_TV.reshape({-1, shape_.value_width}); }
+  ops::RmsNorm head_norm(const at::Tensor& out_TV) const {
+    return ops::rms_norm(head_rows(out_TV), weights_.head_norm_D, shape_.norm_eps);
+  }
+  at::Tensor gated_norm(const at::Tensor& out_TV, const at::Tensor& gate_TV) const {
+    if (mamba()) return norm_of_gated(out_TV, gate_TV);
+    return head_norm(out_TV).y_TH.view(gate_TV.sizes()) * at::silu(gate_TV);
+  }
+  at::Tensor gated_norm_backward(const at::Tensor& da_TV, const at::Tensor& out_TV, const at::Tensor& gate_TV,
+                                 at::Tensor& dgate_TV) const {
+    if (mamba()) return norm_of_gated_backward(da_TV, out_TV, gate_TV, dgate_TV);
+    const ops::RmsNorm norm = head_norm(out_TV);
+    dgate_TV = (da_TV * norm.y_TH.view(gate_TV.sizes())).mul_(silu_slope(gate_TV));
+    return ops::rms_norm_backward(head_rows(da_TV * at::silu(gate_TV)), head_rows(out_TV),
+                                  weights_.head_norm_D, norm.inverse_rms_T, /*residual_TH=*/{},
+                                  gradients_.head_norm_D)
+        .dx_TH.view(gate_TV.sizes());
+  }
+  // Mamba-2's: gated first, then normed, the heads of a group as one row; in float.
+  at::Tensor by_group(const at::Tensor& x_TV) const { return x_TV.unflatten(1, {all_heads().keys(), -1}); }
+  static at::Tensor wide(const at::Tensor& x) { return x.to(ops::accumulator_type(x)); }
+  at::Tensor norm_of_gated(const at::Tensor& out_TV, const at::Tensor& gate_TV) const {
+    const at::Tensor x_TGV = by_group(wide(out_TV) * at::silu(wide(gate_TV)));
+    const at::Tensor normed_TV =
+        (x_TGV * at::rsqrt(x_TGV.square().mean(-1, /*keepdim=*/true) + shape_.norm_eps)).flatten(1);
+    return (normed_TV * weights_.head_norm_D).to(gate_TV.scalar_type());
+  }
+  at::Tensor norm_of_gated_backward(const at::Tensor& da_TV, const at::Tensor& out_TV,
+                                    const at::Tensor& gate_TV, at::Tensor& dgate_TV) const {
+    const at::Tensor da = wide(da_TV), out = wide(out_TV), gate = wide(gate_TV), open = at::silu(gate);
+    const at::Tensor x_TGV = by_group(out * open);
+    const at::Tensor scale_TG1 = at::rsqrt(x_TGV.square().mean(-1, /*keepdim=*/true) + shape_.norm_eps);
+    const at::Tensor normed_TGV = x_TGV * scale_TG1;
+    if (gradients_.head_norm_D.defined()) {
+      at::Tensor sum_V = gradients_.head_norm_D;
+      sum_V.add_((da * normed_TGV.flatten(1)).sum(0));
+    }
+    const at::Tensor d_TGV = by_group(da * weights_.head_norm_D);
+    const at::Tensor dx_TV =
+        ((d_TGV - normed_TGV * (d_TGV * normed_TGV).mean(-1, /*keepdim=*/true)) * scale_TG1).flatten(1);
+    dgate_TV = (dx_TV * out).mul_(silu_slope(gate)).to(gate_TV.scalar_type());
+    return (dx_TV * open).to(gate_TV.scalar_type());
+  }
+  static at::Tensor silu_slope(const at::Tensor& x) {
+    const at::Tensor s = at::sigmoid(x);
+    return s * (1 + x * (1 - s));
+  }
+  bool mamba() const { return shape_.recurrence == model::Recurrence::kMamba2; }
+  double query_scale() const { return 1 / std::sqrt(static_cast<double>(shape_.key_width)); }
+  static Exit exit_of(const RecurrentParameters& of) { return {of.out_VH, {}, {}}; }
+
+  const LayerContext& context_;
+  int64_t position_;
+  const model::Recurrent& shape_;
+  RecurrentParameters weights_, gradients_;
+};
+
+RecurrentPart::Mixed RecurrentPart::mix(const MicroBatchLayout& layout, const RecurrentSaved& saved) const {
+  const LaneHeads heads = own_heads(layout);
+  const base::Interval own = heads.value_heads();
+  Mixed mixed;
+  mixed.convolution.w_CW = taken(weights_.convolution_CW, heads.convolution());
+  if (shape_.convolution_bias)
+    mixed.convolution.bias_C = taken(weights_.convolution_bias_C, heads.convolution());
+  mixed.marginal_RC = ops::with_margins(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
+  const at::Tensor all_AC =
+      ops::short_convolution(layout.recurrent.rows, mixed.marginal_RC, mixed.convolution);
+  const int64_t keys = heads.key_columns();
+  const auto by_head = [&](int64_t begin, int64_t width, int64_t count, int64_t of_head) {
+    return all_AC.narrow(1, begin, width).reshape({-1, count, of_head});
+  };
+  ops::RecurrenceInput& input = mixed.input;
+  input.delta = !mamba();
+  input.q_TGK = by_head(0, keys, heads.keys(), shape_.key_width);
+  input.k_TGK = by_head(keys, keys, heads.keys(), shape_.key_width);
+  if (!mamba()) {
+    mixed.q_AGK = input.q_TGK;
+    mixed.k_AGK = input.k_TGK;
+    input.q_TGK = mixed.q_AGK * inverse_length(mixed.q_AGK).mul_(query_scale());
+    input.k_TGK = mixed.k_AGK * inverse_length(mixed.k_AGK);
+  }
+  input.v_THD = by_head(2 * keys, heads.value_columns(), heads.values(), shape_.value_width);
+  if (!heads.even()) {
+    mixed.key_of_value = ops::to_device(heads.key_of_value(), all_AC.device());
+    input.q_TGK = input.q_TGK.index_select(1, mixed.key_of_value);
+    input.k_TGK = input.k_TGK.index_select(1, mixed.key_of_value);
+  }
+  const auto own_part = [&](const at::Tensor& x_N) { return wide(x_N.narrow(0, own.begin, own.size())); };
+  const at::Tensor numbers_AR = wide(saved.rate_AR);
+  const int64_t decays = numbers_AR.size(1) - own.size();  // they come last
+  mixed.number_AN = numbers_AR.narrow(1, decays, own.size()) + own_part(weights_.step_bias_N);
+  const at::Tensor step_AN = at::softplus(mixed.number_AN);
+  input.rate_TH =
+      mamba() ? step_AN : at::sigmoid(numbers_AR.narrow(1, 0, own.size())).mul_(shape_.rate_scale);
+  input.log_decay = step_AN * own_part(weights_.decay_N).exp().neg_();
+  if (weights_.skip_N.defined()) mixed.skip_N1 = own_part(weights_.skip_N).unsqueeze(1);
+  return mixed;
+}
+
+RecurrentPart::MixedGradient RecurrentPart::mix_backward(const MicroBatchLayout& layout,
+                                                         const RecurrentSaved& saved, const Mixed& mixed,
+                                                         ops::RecurrenceGradient gradient,
+                                                         const ops::ShortConvolution& dconvolution) const {
+  const LaneHeads heads = own_heads(layout);
+  const base::Interval own = heads.value_heads();
+  const ops::RecurrenceInput& input = mixed.input;
+  const auto add = [&](const at::Tensor& to_N, const at::Tensor& d_AN) {
+    if (to_N.defined()) to_N.narrow(0, own.begin, own.size()).add_(d_AN.sum(0));
+  };
+  add(gradients_.decay_N, gradient.dlog_decay * input.log_decay);
+  const at::Tensor slope_N =
+      weights_.decay_N.narrow(0, own.begin, own.size()).to(mixed.number_AN.scalar_type()).exp().neg_();
+  at::Tensor dstep_AN = gradient.dlog_decay * slope_N;
+  if (mamba()) dstep_AN.add_(gradient.drate_TH);
+  const at::Tensor dnumber_AN = dstep_AN.mul_(at::sigmoid(mixed.number_AN));
+  add(gradients_.step_bias_N, dnumber_AN);
+
+  const auto of_key_heads = [&](const at::Tensor& d_AHK) {
+    if (!mixed.key_of_value.defined()) return d_AHK;
+    return at::zeros({d_AHK.size(0), heads.keys(), d_AHK.size(2)}, d_AHK.options())
+        .index_add_(1, mixed.key_of_value, d_AHK);
+  };
+  at::Tensor dq = of_key_heads(gradient.dq_TGK), dk = of_key_heads(gradient.dk_TGK), drate_AR = dnumber_AN;
+  if (!mamba()) {
+    const at::Tensor open_AN = input.rate_TH / shape_.rate_scale;
+    drate_AR = at::cat({gradient.drate_TH * input.rate_TH * (1 - open_AN), dnumber_AN}, 1);
+    dq = unit_backward(dq.mul(query_scale()), mixed.q_AGK, inverse_length(mixed.q_AGK));
+    dk = unit_backward(dk, mixed.k_AGK, inverse_length(mixed.k_AGK));
+  }
+  const at::Tensor dall_AC = at::cat({dq.flatten(1), dk.flatten(1), gradient.dv_THD.flatten(1)}, 1);
+  const ops::MarginRows& rows = layout.recurrent.rows;
+  const at::Tensor drows_RC =
+      ops::short_convolution_backward(rows, dall_AC, mixed.marginal_RC, mixed.convolution, dconvolution);
+  const at::Tensor dqkv_AC = drows_RC.index_select(0, rows.own_T);
+  if (layout.recurrent.margins.any())
+    margins_backward(context_.lanes, layout.recurrent, drows_RC.index_select(0, rows.margin_X), dqkv_AC);
+  const at::ScalarType type = saved.qkv_AC.scalar_type();
+  return {dqkv_AC.to(type), drate_AR.to(type)};
+}
+
+at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePtr state,
+                                         const at::Tensor& dy_SH, StatePtr& deferred) const {
+  const TensorParallel& parallel = context_.parallel;
+  RecurrentSaved saved = std::move(tensors_of<RecurrentSaved>(*state));
+  const at::Tensor dproduct_SH = join_backward(context_, dy_SH, exit_of(weights_), {}, exit_of(gradients_));
+  const at::Tensor dy_TH = parallel.all_gather_rows(dproduct_SH);
+  auto left = std::make_unique<TensorState<RecurrentDeferred>>();
+  RecurrentDeferred& kept = left->tensors;
+
+  // Through the gate and the heads' norms.
+  if (gradients_.out_VH.wanted()) {
+    kept.a_TV = gated_norm(saved.out_TV, saved.gate_TV);
+    kept.out = narrow_rows(weights_.out_VH, gradients_.out_VH, kept.a_TV, dy_TH);
+    kept.dy_SH = dproduct_SH;
+    kept.dy_TH = dy_TH;
+  }
+  at::Tensor dgate_TV;
+  const at::Tensor dout_TV = gated_norm_backward(times_transposed(dy_TH, weights_.out_VH),
+                                                 std::move(saved.out_TV), std::move(saved.gate_TV), dgate_TV);
+
+  // Through the recurrence.
+  const at::Tensor dout_AV = to_attended_rows(layout, dout_TV, &LaneHeads::outputs);
+  MixedGradient gradient;
+  {
+    const Mixed mixed = mix(layout, saved);
+    const ops::Recurrence recurrence(mixed.input, layout.recurrent.chunks);
+    const at::Tensor dout_AHD = dout_AV.unflatten(1, {-1, shape_.value_width});
+    const at::Tensor dend_PHKD = end_gradients(context_.lanes, layout.recurrent, recurrence, dout_AHD);
+    const auto zeros_for = [&](const at::Tensor& own, const at::Tensor& wanted) {
+      return wanted.defined() ? at::zeros(own.sizes(), mixed.marginal_RC.options()) : at::Tensor();
+    };
+    const ops::ShortConvolution dconvolution{
+        zeros_for(mixed.convolution.w_CW, gradients_.convolution_CW),
+        zeros_for(mixed.convolution.bias_C, gradients_.convolution_bias_C)};
+    ops::RecurrenceGradient of_input = recurrence.backward(dout_AHD, saved.begin_PHKD, dend_PHKD);
+    if (mixed.skip_N1.defined()) {
+      const base::Interval heads = own_heads(layout).value_heads();
+      const at::Tensor wide_AHD = wide(dout_AHD);
+      of_input.dv_THD.addcmul_(wide_AHD, mixed.skip_N1);
+      if (gradients_.skip_N.defined())
+        gradients_.skip_N.narrow(0, heads.begin, heads.size())
+            .add_((wide_AHD * mixed.input.v_THD).sum(at::IntArrayRef({0, 2})));
+    }
+    gradient = mix_backward(layout, saved, mixed, std::move(of_input), dconvolution);
+    const std::vector<base::Interval> rows = own_heads(layout).convolution();
+    if (dconvolution.bias_C.defined()) add_back(dconvolution.bias_C, rows, gradients_.convolution_bias_C);
+    if (dconvolution.w_CW.defined()) {
+      kept.dconvolution_CW = at::zeros(gradients_.convolution_CW.sizes(), dconvolution.w_CW.options());
+      add_back(dconvolution.w_CW, rows, kept.dconvolution_CW);
+    }
+  }
+  const LaneHeads all = all_heads();
+  Projected d{
+      to_own_rows(layout, gradient.dqkv_AC, &LaneHeads::qkv, 2 * all.key_columns() + all.value_columns()),
+      to_own_rows(layout, gradient.drate_AR, &LaneHeads::rates, shape_.numbers() * all.values()), dgate_TV};
+  gradient = {};
+  if (mamba()) d = joined_mamba(d);
+  if (shape_.by_key_head) d = joined(d);
+
+  at::Tensor dnormed_TH = times(d.qkv_TC, weights_.qkv_CH);
+  if (d.rate_TR.defined()) dnormed_TH.add_(times(d.rate_TR, weights_.rates_RH));
+  if (d.gate_TV.defined()) dnormed_TH.add_(times(d.gate_TV, weights_.gate_VH));
+  PartInputGradient input = enter_backward(context_, parallel.reduce_scatter_rows(dnormed_TH), saved.x_SH,
+                                           weights_.norm_H, saved.inverse_rms_S, dy_SH, gradients_.norm_H);
+  const auto keep = [&](const Matrix& weight, const Matrix& wanted, const at::Tensor& d_TX, at::Tensor& to,
+                        std::vector<NarrowRows>& narrow) {
+    if (!wanted.wanted()) return;
+    to = d_TX;
+    narrow = narrow_rows(weight, wanted, d_TX, input.y_SH, parallel);
+    kept.normed_SH = input.y_SH;
+  };
+  keep(weights_.qkv_CH, gradients_.qkv_CH, d.qkv_TC, kept.dqkv_TC, kept.qkv);
+  keep(weights_.rates_RH, gradients_.rates_RH, d.rate_TR, kept.drate_TR, kept.rates);
+  keep(weights_.gate_VH, gradients_.gate_VH, d.gate_TV, kept.dgate_TV, kept.gate);
+  deferred = std::move(left);
+  return input.dx_SH;
+}
+
+void RecurrentPart::backward_weight(StatePtr state) const {
+  RecurrentDeferred deferred = std::move(tensors_of<RecurrentDeferred>(*state));
+  const TensorParallel& parallel = context_.parallel;
+  if (deferred.dconvolution_CW.defined()) gradients_.convolution_CW.add_(deferred.dconvolution_CW);
+  if (deferred.a_TV.defined()) {
+    if (!deferred.dy_TH.defined()) deferred.dy_TH = parallel.all_gather_rows(deferred.dy_SH);
+    accumulate_gradient(gradients_.out_VH, deferred.out, deferred.a_TV, deferred.dy_TH);
+    deferred.a_TV.reset();
+    deferred.dy_TH.reset();
+  }
+  if (!deferred.normed_SH.defined()) return;
+  const at::Tensor normed_TH = parallel.all_gather_rows(deferred.normed_SH);
+  if (deferred.dqkv_TC.defined())
+    accumulate_gradient(gradients_.qkv_CH, deferred.qkv, deferred.dqkv_TC, normed_TH);
+  if (deferred.drate_TR.defined())
+    accumulate_gradient(gradients_.rates_RH, deferred.rates, deferred.drate_TR, normed_TH);
+  if (deferred.dgate_TV.defined())
+    accumulate_gradient(gradients_.gate_VH, deferred.gate, deferred.dgate_TV, normed_TH);
+}
+
+}  // namespace
+
+std::unique_ptr<const Part> make_recurrent(const Site& site) {
+  return std::make_unique<const RecurrentPart>(site);
+}
+
+}  // namespace sluice::layers

@@ -1,0 +1,15 @@
+// A recurrent layer where others have attention: x + W_out·(norm(o)∘silu(W_gate·n)), with n = norm(x) and o
+// what a recurrence (ops/recurrence.h) gives for queries, keys and values that a short convolution has mixed
+// with the rows before them, and for decays and rates that tokens choose (model/recurrent_kind.h).
+#pragma once
+
+#include <memory>
+
+#include "layers/part.h"
+#include "layers/site.h"
+
+namespace sluice::layers {
+
+std::unique_ptr<const Part> make_recurrent(const Site& site);
+
+}  // namespace sluice::layers

@@ -1,0 +1,74 @@
+// How files of families call their tensors where LLaMA's are called otherwise. For the registry of families
+// alone.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "model/attention_kind.h"
+#include "model/experts_kind.h"
+#include "model/mlp_kind.h"
+#include "model/recurrent_kind.h"
+
+namespace sluice::model {
+
+// Names of a parameter's tensors in files of a family that calls them otherwise than LLaMA's.
+struct TensorNames {
+  std::string_view role;
+  std::span<const std::string_view> tensors;
+  bool stacked = false;  // Parameter::stacked
+};
+
+// Where attention's rows lie in one tensor, and gate and up in another.
+inline constexpr std::string_view kFusedQkv[] = {"self_attn.qkv_proj.weight"};
+inline constexpr std::string_view kFusedGateUp[] = {"mlp.gate_up_proj.weight"};
+// Of every expert, {} being its number.
+inline constexpr std::string_view kMixtralRouter[] = {"block_sparse_moe.gate.weight"};
+inline constexpr std::string_view kMixtralGateUp[] = {"block_sparse_moe.experts.{}.w1.weight",
+                                                      "block_sparse_moe.experts.{}.w3.weight"};
+inline constexpr std::string_view kMixtralDown[] = {"block_sparse_moe.experts.{}.w2.weight"};
+inline constexpr TensorNames kMixtralTensors[] = {{ExpertsKind::kRouter, kMixtralRouter},
+                                                  {ExpertsKind::kGateUp, kMixtralGateUp},
+                                                  {ExpertsKind::kDown, kMixtralDown}};
+// One tensor of all experts each.
+inline constexpr std::string_view kGptOssRouter[] = {"mlp.router.weight"};
+inline constexpr std::string_view kGptOssRouterBias[] = {"mlp.router.bias"};
+inline constexpr std::string_view kGptOssGateUp[] = {"mlp.experts.gate_up_proj"};
+inline constexpr std::string_view kGptOssGateUpBias[] = {"mlp.experts.gate_up_proj_bias"};
+inline constexpr std::string_view kGptOssDown[] = {"mlp.experts.down_proj"};
+inline constexpr std::string_view kGptOssDownBias[] = {"mlp.experts.down_proj_bias"};
+inline constexpr TensorNames kGptOssTensors[] = {
+    {ExpertsKind::kRouter, kGptOssRouter},
+    {ExpertsKind::kRouterBias, kGptOssRouterBias},
+    {ExpertsKind::kGateUp, kGptOssGateUp, /*stacked=*/true},
+    {ExpertsKind::kGateUpBias, kGptOssGateUpBias, /*stacked=*/true},
+    {ExpertsKind::kDown, kGptOssDown, /*stacked=*/true},
+    {ExpertsKind::kDownBias, kGptOssDownBias, /*stacked=*/true}};
+inline constexpr std::string_view kGraniteGateUp[] = {"shared_mlp.input_linear.weight"};
+inline constexpr std::string_view kGraniteDown[] = {"shared_mlp.output_linear.weight"};
+inline constexpr TensorNames kGraniteHybridTensors[] = {{MlpKind::kGateUp, kGraniteGateUp},
+                                                        {MlpKind::kDown, kGraniteDown}};
+inline constexpr std::string_view kOlmoRecurrentNorm[] = {"attention_layer_norm.weight"};
+inline constexpr std::string_view kOlmoMlpNorm[] = {"feedforward_layer_norm.weight"};
+inline constexpr std::string_view kOlmoConvolution[] = {
+    "linear_attn.q_conv1d.weight", "linear_attn.k_conv1d.weight", "linear_attn.v_conv1d.weight"};
+inline constexpr TensorNames kOlmoHybridTensors[] = {{RecurrentKind::kNorm, kOlmoRecurrentNorm},
+                                                     {MlpKind::kNorm, kOlmoMlpNorm},
+                                                     {RecurrentKind::kConvolution, kOlmoConvolution}};
+inline constexpr std::string_view kQwenRecurrentQkv[] = {"linear_attn.in_proj_qkv.weight"};
+inline constexpr std::string_view kQwenRecurrentRates[] = {"linear_attn.in_proj_b.weight",
+                                                           "linear_attn.in_proj_a.weight"};
+inline constexpr std::string_view kQwenRecurrentGate[] = {"linear_attn.in_proj_z.weight"};
+inline constexpr std::string_view kQwenRecurrentNorm[] = {"linear_attn.norm.weight"};
+inline constexpr std::string_view kQwenRecurrentOut[] = {"linear_attn.out_proj.weight"};
+inline constexpr TensorNames kQwen3NextTensors[] = {{RecurrentKind::kHeadNorm, kQwenRecurrentNorm},
+                                                    {RecurrentKind::kOut, kQwenRecurrentOut}};
+inline constexpr TensorNames kQwen3_5Tensors[] = {{RecurrentKind::kQkv, kQwenRecurrentQkv},
+                                                  {RecurrentKind::kRates, kQwenRecurrentRates},
+                                                  {RecurrentKind::kGate, kQwenRecurrentGate},
+                                                  {RecurrentKind::kHeadNorm, kQwenRecurrentNorm},
+                                                  {RecurrentKind::kOut, kQwenRecurrentOut}};
+inline constexpr TensorNames kPhiTensors[] = {{AttentionKind::kQkv, kFusedQkv},
+                                              {MlpKind::kGateUp, kFusedGateUp}};
+
+}  // namespace sluice::model

@@ -1,0 +1,114 @@
+#include "model/recurrent_config.h"
+
+#include "base/json_fields.h"
+#include "base/text.h"
+#include "model/config_keys.h"
+#include "model/shape_ranges.h"
+
+namespace sluice::model {
+namespace {
+
+using base::Json;
+
+// By their names since transformers 5, and before.
+bool is_recurrent_type(const Json& type) { return type == "linear_attention" || type == "mamba"; }
+bool is_attention_type(const Json& type) { return type == "full_attention" || type == "attention"; }
+
+int64_t size_or(int64_t absent, const Json& config, const char* key, base::Range<int64_t> range,
+                const std::string& name) {
+  const bool there = config.contains(key) && !config.at(key).is_null();
+  return there ? base::require_in(config, key, range, name) : absent;
+}
+
+void write_recurrent_types(const Shape& shape, Json& config) {
+  Json types = Json::array();
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    types.push_back(shape.block_type(layer).recurrent ? "linear_attention" : "full_attention");
+  config["layer_types"] = types;
+}
+
+}  // namespace
+
+void read_recurrent_types(const Json& config, int64_t pattern, const std::string& name, Shape& shape) {
+  const bool listed = config.contains("layer_types") && !config.at("layer_types").is_null();
+  const Json types = listed ? config.at("layer_types") : Json::array();
+  if (listed && (!types.is_array() || static_cast<int64_t>(types.size()) != shape.layers)) {
+    refuse(name, "layer_types", types,
+           base::text("a list with a type for each of the ", shape.layers, " layers"));
+  }
+  if (shape.block_types.empty()) shape.block_types.resize(static_cast<size_t>(shape.layers));
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    bool& recurrent = shape.block_types[static_cast<size_t>(layer)].recurrent;
+    recurrent = (layer + 1) % pattern != 0;
+    if (!listed) continue;
+    const Json& type = types.at(static_cast<size_t>(layer));
+    if (!is_recurrent_type(type) && !is_attention_type(type))
+      refuse(name, base::text("layer_types[", layer, "]"), type, "full_attention or linear_attention");
+    recurrent = is_recurrent_type(type);
+  }
+}
+
+void read_gated_delta(const Json& config, const std::string& name, const Recurrent& absent, Shape& shape) {
+  const ShapeRanges& ranges = kShapeRanges;
+  const auto size = [&](const char* key, base::Range<int64_t> range, int64_t otherwise) {
+    return size_or(otherwise, config, key, range, name);
+  };
+  Recurrent& own = shape.recurrent = absent;
+  own.key_heads = size("linear_num_key_heads", ranges.heads, absent.key_heads);
+  own.value_heads = size("linear_num_value_heads", ranges.heads, absent.value_heads);
+  own.key_width = size("linear_key_head_dim", ranges.recurrent_width, absent.key_width);
+  own.value_width = size("linear_value_head_dim", ranges.recurrent_width, absent.value_width);
+  own.convolution = size("linear_conv_kernel_dim", ranges.convolution, 4);
+}
+
+void write_gated_delta(const Shape& shape, Json& config) {
+  const Recurrent& own = shape.recurrent;
+  config["linear_num_key_heads"] = own.key_heads;
+  config["linear_num_value_heads"] = own.value_heads;
+  config["linear_key_head_dim"] = own.key_width;
+  config["linear_value_head_dim"] = own.value_width;
+  config["linear_conv_kernel_dim"] = own.convolution;
+  write_recurrent_types(shape, config);
+}
+
+void read_mamba2(const Json& config, const std::string& name, Shape& shape) {
+  const ShapeRanges& ranges = kShapeRanges;
+  require_off(config, "mamba_proj_bias", name);
+  Recurrent& own = shape.recurrent;
+  own.recurrence = Recurrence::kMamba2;
+  own.key_heads = size_or(1, config, "mamba_n_groups", ranges.heads, name);
+  own.value_heads = size_or(128, config, "mamba_n_heads", ranges.heads, name);
+  own.key_width = size_or(256, config, "mamba_d_state", ranges.recurrent_width, name);
+  own.convolution = size_or(4, config, "mamba_d_conv", ranges.convolution, name);
+  own.convolution_bias = base::get_or<bool>(config, "mamba_conv_bias", true, name);
+  own.norm_eps = base::get_or<double>(config, "rms_norm_eps", 1e-6, name);
+  const int64_t hidden = base::require_in(config, "hidden_size", ranges.hidden, name);
+  const int64_t width = size_or(2, config, "mamba_expand", {1, 64}, name) * hidden;
+  if (width % own.value_heads != 0) {
+    refuse(name, "mamba_n_heads", own.value_heads,
+           base::text("heads that divide mamba_expand times hidden_size, ", width));
+  }
+  own.value_width = width / own.value_heads;
+  if (config.contains("mamba_d_head") && config.at("mamba_d_head") != "auto")
+    require_only(config, "mamba_d_head", own.value_width, name);
+  // Steps have no bounds but those that softplus gives: JSON has no infinity, so files write it otherwise.
+  if (!config.contains("time_step_limit") || config.at("time_step_limit").is_null()) return;
+  const Json& limit = config.at("time_step_limit");
+  const bool unbounded = limit.is_array() && limit.size() == 2 && limit[0] == 0.0 && !limit[1].is_number();
+  if (!unbounded) refuse(name, "time_step_limit", limit, "steps without bounds, [0, Infinity]");
+}
+
+void write_mamba2(const Shape& shape, Json& config) {
+  const Recurrent& own = shape.recurrent;
+  config["mamba_n_groups"] = own.key_heads;
+  config["mamba_n_heads"] = own.value_heads;
+  config["mamba_d_state"] = own.key_width;
+  config["mamba_d_head"] = own.value_width;
+  config["mamba_d_conv"] = own.convolution;
+  config["mamba_expand"] = own.values() / shape.hidden;
+  config["mamba_conv_bias"] = own.convolution_bias;
+  config["mamba_proj_bias"] = false;
+  write_recurrent_types(shape, config);
+}
+
+}  // namespace sluice::model

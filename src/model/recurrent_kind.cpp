@@ -1,0 +1,126 @@
+#include "model/recurrent_kind.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace sluice::model {
+
+std::vector<Parameter> RecurrentKind::mamba_parameters() const {
+  const RowGroup keys{own_.key_heads * own_.key_width, own_.key_heads};
+  const RowGroup values{own_.values(), own_.value_heads};
+  const RowGroup heads{own_.value_heads, own_.value_heads};
+  const std::vector<RowGroup> mixed{values, keys, keys};
+  Parameter convolution = matrix(kConvolution, {"mamba.conv1d.weight"}, own_.convolution, mixed);
+  convolution.depthwise = true;
+  convolution.adapts = false;
+  Parameter out = matrix(kOut, {"mamba.out_proj.weight"}, shape_.hidden, {values}, Start::kResidual);
+  out.transposed = true;
+  std::vector<Parameter> parameters{
+      norm(kNorm, "input_layernorm.weight", shape_.hidden, shape_.norm_offset),
+      matrix(kQkv, {"mamba.in_proj.weight"}, shape_.hidden, {values, values, keys, keys, heads}),
+      std::move(convolution)};
+  if (own_.convolution_bias)
+    parameters.push_back(matrix(kConvolutionBias, {"mamba.conv1d.bias"}, 1, mixed, Start::kZero));
+  parameters.push_back(matrix(kDecay, {"mamba.A_log"}, 1, {heads}, Start::kDecay));
+  parameters.push_back(matrix(kStepBias, {"mamba.dt_bias"}, 1, {heads}, Start::kStep));
+  parameters.push_back(matrix(kSkip, {"mamba.D"}, 1, {heads}, Start::kOne));
+  parameters.push_back(matrix(kHeadNorm, {"mamba.norm.weight"}, 1, {values}, Start::kOne));
+  parameters.push_back(std::move(out));
+  return parameters;
+}
+
+std::vector<Parameter> RecurrentKind::parameters() const {
+  if (own_.recurrence == Recurrence::kMamba2) return mamba_parameters();
+  const RowGroup keys{own_.key_heads * own_.key_width, own_.key_heads};
+  const RowGroup values{own_.value_heads * own_.value_width, own_.value_heads};
+  const RowGroup heads{own_.value_heads, own_.value_heads};
+  Parameter convolution =
+      matrix(kConvolution, {"linear_attn.conv1d.weight"}, own_.convolution, {keys, keys, values});
+  convolution.depthwise = true;
+  convolution.adapts = false;
+  Parameter out = matrix(kOut, {"linear_attn.o_proj.weight"}, shape_.hidden, {values}, Start::kResidual);
+  out.transposed = true;
+  std::vector<Parameter> parameters{norm(kNorm, "input_layernorm.weight", shape_.hidden, shape_.norm_offset)};
+  if (own_.by_key_head) {
+    const RowGroup all{2 * keys.rows + 2 * values.rows, own_.key_heads};
+    const RowGroup numbers{2 * own_.value_heads, own_.key_heads};
+    parameters.push_back(matrix(kQkv, {"linear_attn.in_proj_qkvz.weight"}, shape_.hidden, {all}));
+    parameters.push_back(matrix(kRates, {"linear_attn.in_proj_ba.weight"}, shape_.hidden, {numbers}));
+  } else {
+    parameters.push_back(
+        matrix(kQkv, {"linear_attn.q_proj.weight", "linear_attn.k_proj.weight", "linear_attn.v_proj.weight"},
+               shape_.hidden, {keys, keys, values}));
+    parameters.push_back(matrix(kRates, {"linear_attn.b_proj.weight", "linear_attn.a_proj.weight"},
+                                shape_.hidden, {heads, heads}));
+    parameters.push_back(matrix(kGate, {"linear_attn.g_proj.weight"}, shape_.hidden, {values}));
+  }
+  parameters.push_back(std::move(convolution));
+  parameters.push_back(matrix(kDecay, {"linear_attn.A_log"}, 1, {heads}, Start::kDecay));
+  parameters.push_back(matrix(kStepBias, {"linear_attn.dt_bias"}, 1, {heads}, Start::kStep));
+  parameters.push_back(norm(kHeadNorm, "linear_attn.o_norm.weight", own_.value_width));
+  parameters.push_back(std::move(out));
+  return parameters;
+}
+
+std::string RecurrentKind::tp_fault(int tp) const {
+  if (own_.key_heads % tp == 0) return "";
+  return base::text("tp ", tp, " does not divide ", own_.key_heads, " key heads of recurrent layers");
+}
+
+namespace {
+
+constexpr int64_t kChunk = 64;  // of most (ops/recurrence.h)
+
+}  // namespace
+
+// Scanned, a value head: scores and overlaps with a chunk's keys, the system's solution, what updates give
+// outputs; and what a state gives updates and outputs and gets of updates.
+TokenWork RecurrentKind::work() const {
+  const int64_t mixed = own_.qkv_width(), values = own_.values();
+  const int64_t products = shape_.hidden * (mixed + 2 * values + own_.numbers() * own_.value_heads);
+  const int64_t solved = own_.recurrence == Recurrence::kGatedDelta ? 1 : 0;
+  const int64_t of_head = (1 + 2 * solved) * kChunk * own_.key_width +
+                          (1 + solved) * kChunk * own_.value_width +
+                          (2 + solved) * own_.key_width * own_.value_width;
+  return {.products = products,
+          .recomputed = products,
+          .scanned = own_.value_heads * of_head,
+          .elements = 5 * shape_.hidden + (2 + own_.convolution) * mixed + 6 * values,
+          .collectives = 2};
+}
+
+PartBytes RecurrentKind::bytes(int tp, int64_t element_bytes) const {
+  const int64_t wide = std::max<int64_t>(4, element_bytes);
+  const int64_t heads = own_.value_heads / tp;
+  const int64_t mixed = own_.qkv_width() / tp, values = heads * own_.value_width;
+  const int64_t projected = mixed + own_.numbers() * heads + values;
+  const int64_t hidden_bytes = shape_.hidden * element_bytes;
+  const int64_t norm_bytes = norm_bytes_of(shape_, element_bytes);
+  PartBytes bytes;
+  bytes.saved = {hidden_bytes + norm_bytes, (projected + values) * element_bytes};
+  bytes.border = {hidden_bytes, values * element_bytes};
+  bytes.until_weight = {2 * hidden_bytes, (projected + values) * element_bytes};
+  bytes.recomputed = {norm_bytes, projected * element_bytes};
+  // In float: what the convolution takes and gives, and heads of it at their length. By value head and place
+  // of a chunk, which are at most a quarter more than rows: queries, keys, values, what keys read of states,
+  // and squares of a chunk: scores, overlaps and what solves them.
+  const int64_t own_keys = own_.key_heads / tp * own_.key_width;
+  const int64_t keys = heads * own_.key_width, squares = kChunk * heads;
+  const int64_t states = heads * own_.key_width * own_.value_width / kChunk;
+  const auto by_place = [](int64_t elements) { return elements + elements / 4; };
+  const int64_t held = mixed + 4 * own_keys + values + by_place(3 * keys + values + 3 * squares);
+  bytes.forward = wide * (held + by_place(keys + std::max(3 * squares, 4 * values)));
+  bytes.backward =
+      wide * (held + by_place(std::max(6 * keys + 4 * squares, 4 * keys + values + states) + 4 * values)) +
+      element_bytes * (5 * values + (tp > 1 ? shape_.hidden : 0));
+  // Of one matrix a product beside what it is parted into, and gradients beside what they are joined to.
+  if (own_.by_key_head || own_.recurrence == Recurrence::kMamba2) {
+    bytes.forward += projected * element_bytes;
+    bytes.backward += projected * element_bytes;
+  }
+  bytes.ring_backward = bytes.backward;
+  return bytes;
+}
+
+}  // namespace sluice::model

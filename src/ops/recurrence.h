@@ -1,0 +1,116 @@
+// Linear recurrences over packed sequences, forward and backward: what layers of linear attention compute.
+// A head's state S [K, D] goes from token to token as
+//   S_t = (I − δ·β_t·k_t·k_tᵀ)·diag(α_t)·S_{t−1} + β_t·k_t·v_tᵀ,    o_t = S_tᵀ·q_t,
+// with δ 1 or 0 and decays α by head or by key channel. Published layers are values of it: GLA (δ = 0, by
+// channel, β = 1; Yang et al., 2023), Mamba-2 (δ = 0, by head, β the time step; Dao and Gu, 2024), Gated
+// DeltaNet (δ = 1, by head; Yang et al., 2024), KDA (δ = 1, by channel; Kimi Linear, 2025).
+//
+// Computed by chunks of rows: with u_t = β_t·(v_t − δ·(α_t∘S_{t−1})ᵀ·k_t) a state only adds, S_t =
+// diag(α_t)·S_{t−1} + k_t·u_tᵀ, and a chunk's u solve a unit lower triangular system (the WY form of Yang et
+// al., "Parallelizing Linear Transformers with the Delta Rule", 2024). Products within chunks are made for
+// all chunks at once; states then pass from chunk to chunk, of all sequences side by side. Decays multiply as
+// differences of their logarithms, none of them above zero, so that nothing overflows however small they are.
+//
+// Row and width names: T rows of a micro-batch, P pieces of sequences, N chunks, C places of a chunk; G key
+// heads, H value heads, of which H ÷ G neighbours share a key head; K and D a head's widths.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/interval.h"
+
+namespace sluice::ops {
+
+// How pieces that lie end to end are cut. Chunks are ordered by their place in their pieces, so that those
+// that states reach at once stand together.
+struct RecurrenceChunks {
+  int64_t chunk = 0;                   // C
+  int64_t rows = 0;                    // T, those behind the last piece included
+  at::Tensor row_M;                    // int64 [N·C]: which row a place has; T: none
+  at::Tensor place_T;                  // int64 [T]: where a row's place is; N·C: nowhere
+  std::vector<base::Interval> levels;  // of N: the first chunks of pieces, then their second ones, …
+  at::Tensor piece_of_state_P, state_of_piece_P;  // int64: pieces with most chunks come first
+
+  int64_t pieces() const { return state_of_piece_P.size(0); }
+};
+// Of `rows` rows, of which those behind the pieces are left alone: their outputs and gradients are zero.
+// `chunk` 0: what wastes least on pieces of these lengths. REQUIRES: at least one piece, lengths > 0.
+RecurrenceChunks recurrence_chunks(const std::vector<int64_t>& lengths, int64_t rows,
+                                   const at::Device& device, int64_t chunk = 0);
+
+struct RecurrenceInput {
+  at::Tensor q_TGK;
+  at::Tensor k_TGK;
+  at::Tensor v_THD;
+  at::Tensor log_decay;  // log α, at most 0: [T, H], or [T, H, K] by channel
+  at::Tensor rate_TH;    // β; undefined: 1
+  bool delta = false;
+};
+
+// Of an input's tensors, in float (double of double).
+struct RecurrenceGradient {
+  at::Tensor dq_TGK, dk_TGK, dv_THD;
+  at::Tensor dlog_decay;
+  at::Tensor drate_TH;  // undefined where the rate is
+};
+
+// One micro-batch with what all passes over its chunks need. States are in float (double of double); an
+// undefined one is zero. Nothing of the input is written.
+class Recurrence {
+ public:
+  Recurrence(const RecurrenceInput& input, const RecurrenceChunks& chunks);
+
+  // o [T, H, D] of pieces that begin with these states, in float (double of double). `end_PHKD`: null, or
+  // what they end with.
+  at::Tensor forward(const at::Tensor& begin_PHKD, at::Tensor* end_PHKD = nullptr) const;
+
+  // What pieces that are cut from longer sequences do to a state: end = transition·begin + added.
+  struct Passage {
+    at::Tensor added_PHKD;
+    at::Tensor transition;  // [P, H, K, K], or of δ = 0, where it is diagonal, [P, H, K, 1]
+    at::Tensor of(const at::Tensor& begin_HKD, int64_t piece, base::Interval columns) const;
+    // Of a gradient on its way back, which `added` belongs to.
+    at::Tensor back_of(const at::Tensor& dend_HKD, int64_t piece, base::Interval columns) const;
+  };
+  Passage passage() const;
+  // The same of the gradient of an end on its way to that of the begin: dbegin = transitionᵀ·dend + added.
+  at::Tensor begin_gradient(const at::Tensor& dout_THD) const;
+
+  // `dend_PHKD`: of the states that pieces end with; undefined: zero.
+  RecurrenceGradient backward(const at::Tensor& dout_THD, const at::Tensor& begin_PHKD,
+                              const at::Tensor& dend_PHKD) const;
+
+ private:
+  // By batch B = N·H, of chunk n and head h the one at n·H + h.
+  at::Tensor gathered(const at::Tensor& x_TX) const;       // [T, H, W] -> [B, C, W]
+  at::Tensor scattered(const at::Tensor& x_BCW) const;     // back, in rows [T, H, W]
+  at::Tensor by_key_heads(const at::Tensor& x_BCK) const;  // [T, G, K], summed over a key head's
+  at::Tensor of_level(const at::Tensor& x_BX, base::Interval level) const {
+    return x_BX.narrow(0, level.begin * heads_, level.size() * heads_);
+  }
+  at::Tensor states(const at::Tensor& given_PHKD, int64_t columns) const;  // in their order, a copy
+  at::Tensor by_piece(const at::Tensor& state_SKX) const;                  // and back
+  // Passes states on to the last chunk; visit(level, the states that its chunks begin with) comes first.
+  template <typename Visit>
+  void pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX, Visit visit) const;
+  at::Tensor updates(const at::Tensor& value_BCX) const;  // u, of states that are zero
+
+  const RecurrenceChunks& chunks_;
+  int64_t heads_, key_heads_, key_width_, width_;
+  bool delta_;
+  bool rated_;
+  at::Tensor q_BCK, k_BCK, v_BCD, rate_BC1;
+  at::Tensor sum_BCW;      // of log decays within the chunk, up to each row; W: 1 or K
+  at::Tensor in_BCW;       // what a row still has of the state that the chunk begins with
+  at::Tensor left_BCW;     // what the chunk's end still has of a row
+  at::Tensor end_BW1;      // and of the state that it begins with
+  at::Tensor score_BCC;    // of a row's queries with keys up to its own, decayed
+  at::Tensor overlap_BCC;  // of its keys with those before, decayed; δ = 1
+  at::Tensor inverse_BCC;  // of I + β·overlap
+  at::Tensor reads_BCK;    // inverse·β·(k∘in): what u loses by the state that the chunk begins with
+};
+
+}  // namespace sluice::ops
