@@ -67,14 +67,25 @@ std::string ffn_text(const model::Shape& shape) {
   return base::join(parts, ", ");
 }
 
+// ", 36 recurrent layers (gated delta rule, 32 heads of 128 x 128)", or nothing.
+std::string recurrent_text(const model::Shape& shape) {
+  const model::Recurrent& own = shape.recurrent;
+  int64_t layers = 0;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) layers += shape.block_type(layer).recurrent ? 1 : 0;
+  if (layers == 0) return "";
+  return text(", ", base::human_count(layers, "recurrent layer", "recurrent layers"), " (",
+              own.recurrence == model::Recurrence::kMamba2 ? "Mamba-2" : "gated delta rule", ", ",
+              own.value_heads, " heads of ", own.key_width, " x ", own.value_width, ")");
+}
+
 std::string shape_text(const model::Shape& shape) {
   const int64_t parameters = model::parameter_count(shape), active = model::active_parameter_count(shape);
   const bool computed = shape.family != model::Family::kCounted;
   return text(computed ? "" : text("model_type ", shape.counted, " is counted, not computed: "),
               human_count(parameters), " parameters",
               active < parameters ? text(" (a token passes ", human_count(active), ")") : "", ": ",
-              model::layers_text(shape), ", ", heads_text(shape), ", ", ffn_text(shape), ", vocabulary ",
-              shape.vocab, shape.tie_embeddings ? ", tied embeddings" : "",
+              model::layers_text(shape), recurrent_text(shape), ", ", heads_text(shape), ", ",
+              ffn_text(shape), ", vocabulary ", shape.vocab, shape.tie_embeddings ? ", tied embeddings" : "",
               computed ? text(", rope theta ", shape.rope.theta) : "");
 }
 

@@ -109,7 +109,7 @@ PartBytes RecurrentKind::bytes(int tp, int64_t element_bytes) const {
   const int64_t keys = heads * own_.key_width, squares = kChunk * heads;
   const int64_t states = heads * own_.key_width * own_.value_width / kChunk;
   const auto by_place = [](int64_t elements) { return elements + elements / 4; };
-  const int64_t held = mixed + 4 * own_keys + values + by_place(3 * keys + values + 3 * squares);
+  const int64_t held = mixed + 4 * own_keys + values + by_place(4 * keys + values + 4 * squares);
   bytes.forward = wide * (held + by_place(keys + std::max(3 * squares, 4 * values)));
   bytes.backward =
       wide * (held + by_place(std::max(6 * keys + 4 * squares, 4 * keys + values + states) + 4 * values)) +

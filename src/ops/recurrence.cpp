@@ -6,11 +6,11 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/einsum.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -51,65 +51,61 @@ int64_t best_chunk(const std::vector<int64_t>& lengths) {
 
 at::Tensor turned(const at::Tensor& x) { return x.transpose(-1, -2); }
 
-// exp(sum_i − sum_j) where j comes before i, or is i with `diagonal`; else 0. [B, C, C]
-at::Tensor decays_between(const at::Tensor& sum_BC1, bool diagonal) {
+// exp(sum_i − sum_j) where j is not behind i; else 0. [B, C, C]
+at::Tensor decays_between(const at::Tensor& sum_BC1) {
   const int64_t rows = sum_BC1.size(1);
-  const at::Tensor seen_CC =
-      at::ones({rows, rows}, sum_BC1.options().dtype(at::kBool)).tril(diagonal ? 0 : -1);
-  return (sum_BC1 - turned(sum_BC1)).masked_fill_(seen_CC.logical_not(), -INFINITY).exp_();
+  const at::Tensor behind_CC = at::ones({rows, rows}, sum_BC1.options().dtype(at::kBool)).triu(1);
+  return (sum_BC1 - turned(sum_BC1)).masked_fill_(behind_CC, -INFINITY).exp_();
 }
 
-// Σ_k a_ik·b_jk·exp(sum_ik − sum_jk) over rows j before i, and i itself with `diagonal`. Between blocks of
-// rows both factors are taken from the later block's first row, so that neither grows.
+// Σ_k a_ik·b_jk·exp(sum_ik − sum_jk) over rows j that are not behind i. Between blocks of rows both factors
+// are taken from the later block's first row, so that neither grows; within one each pair has its own.
 class Decayed {
  public:
-  Decayed(const at::Tensor& sum_BCW, bool diagonal) : sum_(sum_BCW), diagonal_(diagonal) {
-    if (!by_channel()) between_BCC_ = decays_between(sum_BCW, diagonal);
-  }
+  // `between_BCC`: decays_between() of decays by head.
+  Decayed(const at::Tensor& sum_BCW, const at::Tensor& between_BCC) : sum_(sum_BCW), between_(between_BCC) {}
 
   at::Tensor products(const at::Tensor& a_BCK, const at::Tensor& b_BCK) const {
-    if (!by_channel()) return at::bmm(a_BCK, turned(b_BCK)).mul_(between_BCC_);
+    if (between_.defined()) return at::bmm(a_BCK, turned(b_BCK)).mul_(between_);
     at::Tensor all_BCC = at::zeros({a_BCK.size(0), rows(), rows()}, a_BCK.options());
     for_each_block([&](base::Interval late) {
-      const at::Tensor a = part(a_BCK, late);
+      const at::Tensor a = part(a_BCK, late), to_BLC = part(all_BCC, late);
       if (late.begin > 0) {
-        const base::Interval early{0, late.begin};
-        part(all_BCC, late)
-            .narrow(2, 0, late.begin)
-            .copy_(at::bmm(a * to_late(late), turned(part(b_BCK, early) * from_early(late))));
+        const at::Tensor b = part(b_BCK, {0, late.begin}) * from_early(late);
+        to_BLC.narrow(2, 0, late.begin).copy_(at::bmm(a * to_late(late), turned(b)));
       }
-      part(all_BCC, late)
-          .narrow(2, late.begin, late.size())
-          .copy_(at::einsum("bik,bjk,bijk->bij", {a, part(b_BCK, late), within(late)}));
+      const at::Tensor b_BLLK = part(b_BCK, late).unsqueeze(1) * within(late);
+      to_BLC.narrow(2, late.begin, late.size()).copy_(at::matmul(b_BLLK, a.unsqueeze(3)).squeeze(3));
     });
     return all_BCC;
   }
 
-  // Adds what a gradient of the products gives their factors.
+  // Adds what a gradient of the products, zero where j is behind i, gives their factors.
   void backward(const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK, const at::Tensor& b_BCK,
                 at::Tensor da_BCK, at::Tensor db_BCK) const {
-    if (!by_channel()) {
-      const at::Tensor d_BCC = dproducts_BCC * between_BCC_;
+    if (between_.defined()) {
+      const at::Tensor d_BCC = dproducts_BCC * between_;
       da_BCK.baddbmm_(d_BCC, b_BCK);
       db_BCK.baddbmm_(turned(d_BCC), a_BCK);
       return;
     }
     for_each_block([&](base::Interval late) {
-      const at::Tensor a = part(a_BCK, late), d_late = part(dproducts_BCC, late);
+      const at::Tensor a = part(a_BCK, late), d_BLC = part(dproducts_BCC, late);
       if (late.begin > 0) {
         const base::Interval early{0, late.begin};
-        const at::Tensor d = d_late.narrow(2, 0, late.begin), to = to_late(late), from = from_early(late);
+        const at::Tensor d = d_BLC.narrow(2, 0, late.begin), to = to_late(late), from = from_early(late);
         part(da_BCK, late).add_(at::bmm(d, part(b_BCK, early) * from).mul_(to));
         part(db_BCK, early).add_(at::bmm(turned(d), a * to).mul_(from));
       }
-      const at::Tensor d = d_late.narrow(2, late.begin, late.size()), decay = within(late);
-      part(da_BCK, late).add_(at::einsum("bij,bjk,bijk->bik", {d, part(b_BCK, late), decay}));
-      part(db_BCK, late).add_(at::einsum("bij,bik,bijk->bjk", {d, a, decay}));
+      const at::Tensor d = d_BLC.narrow(2, late.begin, late.size());
+      at::Tensor decay_BLLK = within(late);
+      const at::Tensor b_BLLK = part(b_BCK, late).unsqueeze(1) * decay_BLLK;
+      part(da_BCK, late).add_(at::matmul(d.unsqueeze(2), b_BLLK).squeeze(2));
+      part(db_BCK, late).add_(decay_BLLK.mul_(a.unsqueeze(2)).mul_(d.unsqueeze(3)).sum(1));
     });
   }
 
  private:
-  bool by_channel() const { return sum_.size(2) > 1; }
   int64_t rows() const { return sum_.size(1); }
   static at::Tensor part(const at::Tensor& x_BCX, base::Interval some) {
     return x_BCX.narrow(1, some.begin, some.size());
@@ -127,16 +123,13 @@ class Decayed {
   }
   at::Tensor within(base::Interval late) const {
     const at::Tensor sum = part(sum_, late);
-    const at::Tensor seen = at::ones({late.size(), late.size()}, sum.options().dtype(at::kBool))
-                                .tril(diagonal_ ? 0 : -1)
-                                .logical_not()
-                                .unsqueeze(2);
-    return (sum.unsqueeze(2) - sum.unsqueeze(1)).masked_fill_(seen, -INFINITY).exp_();
+    const at::Tensor behind =
+        at::ones({late.size(), late.size()}, sum.options().dtype(at::kBool)).triu(1).unsqueeze(2);
+    return (sum.unsqueeze(2) - sum.unsqueeze(1)).masked_fill_(behind, -INFINITY).exp_();
   }
 
   const at::Tensor& sum_;
-  bool diagonal_;
-  at::Tensor between_BCC_;
+  const at::Tensor& between_;
 };
 
 at::Tensor with_row_of_zeros(const at::Tensor& x_TX) {
@@ -231,9 +224,12 @@ Recurrence::Recurrence(const RecurrenceInput& input, const RecurrenceChunks& chu
   in_BCW = sum_BCW.exp();
   left_BCW = (whole_B1W - sum_BCW).exp_();
   end_BW1 = turned(whole_B1W.exp());
-  score_BCC = Decayed(sum_BCW, /*diagonal=*/true).products(q_BCK, k_BCK);
+  if (sum_BCW.size(2) == 1) between_BCC = decays_between(sum_BCW);
+  left_BCK = k_BCK * left_BCW;
+  const Decayed decayed(sum_BCW, between_BCC);
+  score_BCC = decayed.products(q_BCK, k_BCK);
   if (!delta_) return;
-  overlap_BCC = Decayed(sum_BCW, /*diagonal=*/false).products(k_BCK, k_BCK);
+  overlap_BCC = decayed.products(k_BCK, k_BCK).tril_(-1);
   at::Tensor system_BCC = rated_ ? overlap_BCC * rate_BC1 : overlap_BCC.clone();
   const at::Tensor one_CC = at::eye(chunks_.chunk, system_BCC.options());
   system_BCC.add_(one_CC);
@@ -267,8 +263,7 @@ void Recurrence::pass(const at::Tensor& state_SKX, const at::Tensor& u_BCX, Visi
     at::Tensor u = of_level(u_BCX, level);
     if (delta_) u = at::baddbmm(u, of_level(reads_BCK, level), now, /*beta=*/1, /*alpha=*/-1);
     visit(level, now, u);
-    const at::Tensor left_BCK = of_level(k_BCK, level) * of_level(left_BCW, level);
-    now.mul_(of_level(end_BW1, level)).baddbmm_(turned(left_BCK), u);
+    now.mul_(of_level(end_BW1, level)).baddbmm_(turned(of_level(left_BCK, level)), u);
   }
 }
 
@@ -329,7 +324,7 @@ at::Tensor Recurrence::begin_gradient(const at::Tensor& dout_THD) const {
     at::Tensor now = dstate_SKD.narrow(0, 0, level->size() * heads_);
     const at::Tensor dout = of_level(dout_BCD, *level);
     at::Tensor du = at::bmm(turned(of_level(score_BCC, *level)), dout);
-    if (delta_) du.baddbmm_(of_level(k_BCK, *level) * of_level(left_BCW, *level), now);
+    if (delta_) du.baddbmm_(of_level(left_BCK, *level), now);
     now.mul_(of_level(end_BW1, *level)).baddbmm_(turned(of_level(in_BCK, *level)), dout);
     if (delta_) now.baddbmm_(turned(of_level(reads_BCK, *level)), du, /*beta=*/1, /*alpha=*/-1);
   }
@@ -357,7 +352,7 @@ RecurrenceGradient Recurrence::backward(const at::Tensor& dout_THD, const at::Te
     at::Tensor now = dstate_SKD.narrow(0, 0, level->size() * heads_);
     const at::Tensor dout = of_level(dout_BCD, *level), state = of_level(state_BKD, *level);
     at::Tensor du = at::bmm(turned(of_level(score_BCC, *level)), dout);
-    du.baddbmm_(of_level(k_BCK, *level) * of_level(left_BCW, *level), now);
+    du.baddbmm_(of_level(left_BCK, *level), now);
     at::Tensor dleft = of_level(dleft_BCK, *level);
     at::bmm_out(dleft, of_level(u_BCD, *level), turned(now));
     of_level(dend_BK1, *level).copy_((state * now).sum(2, /*keepdim=*/true));
@@ -395,23 +390,24 @@ RecurrenceGradient Recurrence::backward(const at::Tensor& dout_THD, const at::Te
   }
   state_BKD.reset();
   // Through the decayed products of rows: what factors get is also what their decays do, a·da − b·db.
+  const Decayed decayed(sum_BCW, between_BCC);
   const auto through = [&](const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK,
-                           const at::Tensor& da_sum_BCK, bool diagonal) {
+                           const at::Tensor& da_sum_BCK) {
     at::Tensor da_BCK = at::zeros_like(a_BCK), db_BCK = at::zeros_like(k_BCK);
-    Decayed(sum_BCW, diagonal).backward(dproducts_BCC, a_BCK, k_BCK, da_BCK, db_BCK);
+    decayed.backward(dproducts_BCC, a_BCK, k_BCK, da_BCK, db_BCK);
     dsum_BCW.add_(as_decays(a_BCK * da_BCK, decays)).sub_(as_decays(k_BCK * db_BCK, decays));
     at::Tensor sum_BCK = da_sum_BCK;
     sum_BCK.add_(da_BCK);
     dk_BCK.add_(db_BCK);
   };
-  through(at::bmm(dout_BCD, turned(u_BCD)).tril_(), q_BCK, dq_BCK, /*diagonal=*/true);
+  through(at::bmm(dout_BCD, turned(u_BCD)).tril_(), q_BCK, dq_BCK);
   if (delta_) {
     at::Tensor dsystem_BCC = at::bmm(dr_BCD, turned(u_BCD)).neg_().tril_(-1);
     if (rated_) {
       drate_BC1.add_((dsystem_BCC * overlap_BCC).sum(2, /*keepdim=*/true));
       dsystem_BCC.mul_(rate_BC1);
     }
-    through(dsystem_BCC, k_BCK, dk_BCK, /*diagonal=*/false);
+    through(dsystem_BCC, k_BCK, dk_BCK);
   }
 
   gradient.dq_TGK = by_key_heads(dq_BCK);

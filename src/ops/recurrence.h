@@ -107,6 +107,8 @@ class Recurrence {
   at::Tensor in_BCW;       // what a row still has of the state that the chunk begins with
   at::Tensor left_BCW;     // what the chunk's end still has of a row
   at::Tensor end_BW1;      // and of the state that it begins with
+  at::Tensor left_BCK;     // of keys
+  at::Tensor between_BCC;  // of decays by head: what a row has of one not behind it
   at::Tensor score_BCC;    // of a row's queries with keys up to its own, decayed
   at::Tensor overlap_BCC;  // of its keys with those before, decayed; δ = 1
   at::Tensor inverse_BCC;  // of I + β·overlap

@@ -170,6 +170,30 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
   }
 }
 
+// Up to eight lanes by every exchange, several documents a lane, many shorter than the convolution.
+TEST_F(EquivalenceOfExchanges, StatesPassThroughAnyLanes) {
+  RunOptions options;
+  options.shape.layers = 3;
+  options.shape.recurrent = {.key_heads = 4,
+                             .value_heads = 12,
+                             .key_width = 4,
+                             .value_width = 3,
+                             .convolution = 6,
+                             .rate_scale = 2.0};
+  options.shape.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
+  options.sequences = 14;
+  const RunRecord reference = run_in_process(options);
+  options.world_size = 8;
+  options.plan = packed_plan;
+  options.strategies = {"<1,1,8>",           "<1,1,5> + <1,1,3>", "<2,1,4>",
+                        "<1,1,7> + <1,1,1>", "<1,1,8,8>",         "<1,2,4>"};
+  for (const std::vector<LaneExchange>& exchanges :
+       {std::vector<LaneExchange>{{}}, {{.head_lanes = 0}}, {{.head_lanes = 2}, {.head_lanes = 4}, {}}}) {
+    options.exchanges = exchanges;
+    expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+  }
+}
+
 // States and rows of margins stay too, which are not a token's.
 TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfRecurrentLayers) {
   RunOptions options;
