@@ -222,7 +222,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
           .window = window(),
           .a_windowed = times.a_windowed,
           .scanned_layers = counts.recurrent,
-          .state_bytes = state_bytes(scheme) * sharers};
+          .state_bytes = state_bytes(scheme)};
 }
 
 int64_t CostModel::exchange_ns(int64_t busiest_bytes, bool same_node) const {

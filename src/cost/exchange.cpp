@@ -48,6 +48,9 @@ LanePlace LanePlace::of(std::span<const int> node_of_lane) {
   LanePlace place{.lanes = static_cast<int>(node_of_lane.size()),
                   .fewest = static_cast<int>(node_of_lane.size()),
                   .run = 0};
+  std::vector<int> nodes(node_of_lane.begin(), node_of_lane.end());
+  std::ranges::sort(nodes);
+  place.nodes = static_cast<int>(std::ranges::unique(nodes).begin() - nodes.begin());
   for (size_t begin = 0; begin < node_of_lane.size();) {
     const int node = node_of_lane[begin];
     size_t end = begin + 1;
@@ -61,9 +64,9 @@ LanePlace LanePlace::of(std::span<const int> node_of_lane) {
 
 LanePlace LanePlace::aligned(int lanes, int lanes_of_node) {
   const int rest = lanes % std::max(1, lanes_of_node);
-  if (lanes <= lanes_of_node) return {lanes, lanes, lanes};
+  if (lanes <= lanes_of_node) return {lanes, lanes, lanes, 1};
   const int full = std::max(1, lanes_of_node);
-  return {lanes, rest == 0 ? full : rest, std::gcd(full, rest)};
+  return {lanes, rest == 0 ? full : rest, std::gcd(full, rest), (lanes + full - 1) / full};
 }
 
 int ExchangeChoice::head_lanes(int lanes) const {
@@ -139,7 +142,8 @@ Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LaneP
 int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const LanePlace& place,
                               int head_lanes) const {
   const RingTimes& single = place.in_node() ? times.in_node : times.between_nodes;
-  if (head_lanes == 1) return single.exposed_ns(shared, place.lanes);
+  const int64_t scans_ns = shared.tokens == 0 ? 0 : scan_ns(single, place, head_lanes);
+  if (head_lanes == 1) return single.exposed_ns(shared, place.lanes) + scans_ns;
   SLUICE_ASSERT(place.lanes % head_lanes == 0 && head_lanes < static_cast<int>(most_.size()),
                 base::text(head_lanes, " of ", place.lanes, " lanes exchange heads"));
   const int64_t layers = single.all_layers();
@@ -167,10 +171,20 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
                        .a = even ? single.a : uneven(single.a, slowest),
                        .windowed_layers = single.windowed_layers,
                        .window = single.window,
-                       .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest),
-                       .scanned_layers = single.scanned_layers,
-                       .state_bytes = single.state_bytes / head_lanes};
-  return heads_ns + waiting_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
+                       .a_windowed = even ? single.a_windowed : uneven(single.a_windowed, slowest)};
+  return heads_ns + waiting_ns + scans_ns + ring.exposed_ns(shared, place.lanes / head_lanes);
+}
+
+int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const {
+  constexpr int64_t kBlocks = 4;  // layers/lane_recurrence.cpp
+  const int runs = place.lanes / head_lanes;
+  if (times.scanned_layers == 0 || runs == 1) return 0;
+  const int nodes = std::min(runs, place.in_node() ? 1 : std::max(2, place.nodes));
+  const int64_t block_bytes = (times.state_bytes / head_lanes + kBlocks - 1) / kBlocks;
+  const int64_t inside_ns = intra_.of_bytes(block_bytes);
+  const int64_t outside_ns = std::max(inside_ns, inter_.of_bytes(sharers_ * block_bytes));
+  const int64_t hops_ns = 2 * (runs - nodes) * inside_ns + 2 * (nodes - 1) * outside_ns;
+  return times.scanned_layers * (hops_ns + (kBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
 
 // Of one layer: there and back, `passes` times.
@@ -254,17 +268,18 @@ Exchanges::Exposed Exchanges::least(int stage, const Work& shared, const LanePla
 
 int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_in_node) const {
   const bool in_node = lanes <= most_in_node;
-  int64_t least_ns = exposed(stage, shared, {.lanes = lanes, .fewest = in_node ? lanes : 0}, 1).both_ns();
+  const int nodes = (lanes + most_in_node - 1) / most_in_node;
+  int64_t least_ns =
+      exposed(stage, shared, {.lanes = lanes, .fewest = in_node ? lanes : 0, .nodes = nodes}, 1).both_ns();
   const auto consider = [&](const LanePlace& place, int head_lanes) {
     least_ns = std::min(least_ns, exposed(stage, shared, place, head_lanes).both_ns());
   };
   if (in_node && least_ns > 0) consider({.lanes = lanes, .fewest = 0}, 1);
   if (least_ns == 0) return 0;
   const auto most = static_cast<int>(most_.size()) - 1;
-  const int nodes = (lanes + most_in_node - 1) / most_in_node;
   if (allowed_.heads && lanes <= most) consider({lanes, lanes / nodes, in_node ? lanes : 1}, lanes);
   for (int run = 2; run <= std::min({lanes - 1, most_in_node, most}) && allowed_.nested; ++run) {
-    if (lanes % run == 0) consider({lanes, in_node ? lanes : run, run}, run);
+    if (lanes % run == 0) consider({lanes, in_node ? lanes : run, run, nodes}, run);
   }
   return least_ns;
 }

@@ -29,6 +29,7 @@ struct LanePlace {
   int lanes = 1;
   int fewest = 1;  // lanes on the node that has fewest of them
   int run = 1;     // neighbouring lanes on one node are always multiples of so many
+  int nodes = 0;   // that they lie on; 0: not said, as few as may be
 
   bool in_node() const { return fewest == lanes; }
   bool operator==(const LanePlace&) const = default;
@@ -55,7 +56,9 @@ struct ExchangeChoice {
 // elements a token of its own each time; the lane with most heads counts. Links inside a node and between
 // nodes work side by side, and nothing hides them. Where heads do not divide by g, attention waits for the
 // lane with ⌈H/g⌉ of them: ⌈H/g⌉·g/H times its even share. Between runs blocks of keys and values go round as
-// in a ring of lanes/g members (RingTimes), of m heads and all tokens of a run.
+// in a ring of lanes/g members (RingTimes), of m heads and all tokens of a run. States of recurrent
+// layers go past both chunks of every run, from lane to lane inside a node and between nodes, in blocks of
+// which each is on its way while the one before is made.
 class Exchanges {
  public:
   Exchanges(const strategy::Scheme& scheme, const CostModel& cost);
@@ -115,6 +118,7 @@ class Exchanges {
     bool operator==(const Stage&) const = default;
   };
   int64_t exposed_ns(const Times& times, const Work& shared, const LanePlace& place, int head_lanes) const;
+  int64_t scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const;
   int64_t exchange_ns(int64_t passes, int64_t row_bytes, int64_t tokens, const LanePlace& place,
                       int head_lanes) const;
   Wide moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const;

@@ -43,18 +43,49 @@ Exchanges exchanges_of(const CostModel::Options& options, int lanes = 8) {
 // 100 tokens on each of k lanes.
 Work shared_on(int lanes) { return Work::of_lane(100, int64_t{100} * lanes, lanes); }
 
+// One recurrent layer, whose state takes 4,096 bytes and travels in four blocks: 1,034 ns each inside a node,
+// 2,148 ns between nodes. What lanes wait for does not depend on how much each has.
+TEST(Exchanges, StatesPassBothChunksOfEveryLane) {
+  CostModel::Options options = options_of();
+  options.shape.recurrent = {
+      .key_heads = 2, .value_heads = 4, .key_width = 16, .value_width = 16, .convolution = 4};
+  options.shape.block_types = {{.recurrent = true}};
+  const Exchanges exchanges = exchanges_of(options);
+  const auto forward_ns = [&](const Work& work, const LanePlace& place, int head_lanes) {
+    return exchanges.exposed(0, work, place, head_lanes).forward_ns;
+  };
+  EXPECT_EQ(forward_ns(shared_on(4), LanePlace::aligned(4, 8), 1), (2 * 3 + 3) * 1034);
+  EXPECT_EQ(forward_ns(Work::of_lane(1000, 4000, 4), LanePlace::aligned(4, 8), 1), (2 * 3 + 3) * 1034);
+  EXPECT_EQ(forward_ns(shared_on(8), LanePlace::aligned(8, 4), 1), 2 * 6 * 1034 + (2 + 3) * 2148);
+  // Runs of two pass half of it; a token's row of two key and value heads, there and back, goes to one lane.
+  const int64_t heads_ns = 10 + (10 + 100 * (2 * 1 * 16 + 2 * (2 * 16 + 2)) * 4);
+  EXPECT_EQ(forward_ns(shared_on(4), LanePlace::aligned(4, 8), 2), heads_ns + (2 * 1 + 3) * (10 + 512));
+  EXPECT_EQ(exchanges.exposed(0, {}, LanePlace::aligned(4, 8), 1).forward_ns, 0);
+  // No placement takes less than what proofs count on.
+  for (const int lanes : {2, 4, 8}) {
+    const int64_t floor_ns = exchanges.floor_ns(0, shared_on(lanes), lanes, 4);
+    for (const int on_node : {1, 2, 4}) {
+      for (const int run : {1, 2, 4}) {
+        const LanePlace place = LanePlace::aligned(lanes, on_node);
+        if (lanes % run != 0 || run > lanes) continue;
+        EXPECT_LE(floor_ns, exchanges.exposed(0, shared_on(lanes), place, run).both_ns());
+      }
+    }
+  }
+}
+
 TEST(LanePlace, KnowsTheNodeWithTheFewestLanesAndTheRunsThatFillNodes) {
   const std::vector<int> nodes = {0, 0, 1, 1, 1, 1, 2, 2};
   const LanePlace place = LanePlace::of(nodes);
-  EXPECT_EQ(place, (LanePlace{.lanes = 8, .fewest = 2, .run = 2}));
+  EXPECT_EQ(place, (LanePlace{.lanes = 8, .fewest = 2, .run = 2, .nodes = 3}));
   EXPECT_FALSE(place.in_node());
   EXPECT_TRUE(LanePlace::of(std::span(nodes).subspan(2, 4)).in_node());
   // A node that stands twice in the order keeps all its lanes, but no pair of them is inside it.
   const int split[] = {0, 1, 1, 0};
-  EXPECT_EQ(LanePlace::of(split), (LanePlace{.lanes = 4, .fewest = 2, .run = 1}));
-  EXPECT_EQ(LanePlace::aligned(12, 8), (LanePlace{.lanes = 12, .fewest = 4, .run = 4}));
-  EXPECT_EQ(LanePlace::aligned(16, 8), (LanePlace{.lanes = 16, .fewest = 8, .run = 8}));
-  EXPECT_EQ(LanePlace::aligned(5, 8), (LanePlace{.lanes = 5, .fewest = 5, .run = 5}));
+  EXPECT_EQ(LanePlace::of(split), (LanePlace{.lanes = 4, .fewest = 2, .run = 1, .nodes = 2}));
+  EXPECT_EQ(LanePlace::aligned(12, 8), (LanePlace{.lanes = 12, .fewest = 4, .run = 4, .nodes = 2}));
+  EXPECT_EQ(LanePlace::aligned(16, 8), (LanePlace{.lanes = 16, .fewest = 8, .run = 8, .nodes = 2}));
+  EXPECT_EQ(LanePlace::aligned(5, 8), (LanePlace{.lanes = 5, .fewest = 5, .run = 5, .nodes = 1}));
 }
 
 TEST(Exchanges, ARingExposesWhatRingTimesSay) {
@@ -83,14 +114,14 @@ TEST(Exchanges, HeadsExposeAllThatTheyMove) {
 
 // Two of the three peers are elsewhere, at half the rate: the third one's transfer is hidden behind theirs.
 TEST(Exchanges, LinksInsideNodesAndBetweenThemWorkSideBySide) {
-  const LanePlace place{.lanes = 4, .fewest = 2, .run = 1};
+  const LanePlace place{.lanes = 4, .fewest = 2, .run = 1, .nodes = 2};
   const Exchanges::Exposed exposed = exchanges_of(options_of()).exposed(0, shared_on(4), place, 4);
   EXPECT_EQ(exposed.forward_ns, 2 * (2 * 4 * 64 * 100) + 2 * 100);
 }
 
 TEST(Exchanges, ThoseOnOneAdapterShareIt) {
   CostModel::Options options = options_of();
-  const LanePlace place{.lanes = 4, .fewest = 2, .run = 1};
+  const LanePlace place{.lanes = 4, .fewest = 2, .run = 1, .nodes = 2};
   const int64_t alone_ns = exchanges_of(options).exposed(0, shared_on(4), place, 4).forward_ns;
   options.gpus_per_nic = 2;
   EXPECT_EQ(exchanges_of(options).exposed(0, shared_on(4), place, 4).forward_ns, 2 * alone_ns - 2 * 100);

@@ -85,12 +85,13 @@ std::optional<Row> solve(const Problem& problem, const std::vector<size_t>& colu
 }
 
 // The best of all choices of columns.
-Row least_squares(const Problem& problem, const std::string& what) {
+Row least_squares(const Problem& problem, const std::string& what, const Growth& growth) {
   // Fewer columns first: more of them win only when they fit better.
   static const std::vector<std::vector<size_t>> kChoices = {{1}, {0}, {2}, {1, 2}, {0, 1}, {0, 2}, {0, 1, 2}};
   std::optional<Row> best;
   double best_error = 0;
   for (const std::vector<size_t>& columns : kChoices) {
+    if (growth.linear && std::ranges::find(columns, 0U) != columns.end()) continue;
     const std::optional<Row> x = solve(problem, columns);
     if (!x) continue;
     const double error = problem.squared_error(*x);
@@ -133,14 +134,14 @@ double Fit::of(std::span<const int64_t> lengths) const {
   return dot(row_of(lengths, window), {a_ns, b_ns, c_ns});
 }
 
-Fit fit(std::span<const Sample> samples, const std::string& what, int64_t window) {
+Fit fit(std::span<const Sample> samples, const std::string& what, const Growth& growth) {
   check(samples, what);
   constexpr int kRounds = 50;
-  Problem problem = relative_problem(samples, window);
-  Row best = least_squares(problem, what);
+  Problem problem = relative_problem(samples, growth.window);
+  Row best = least_squares(problem, what, growth);
   for (int round = 0; round < kRounds; ++round) {
     problem.weights = huber_weights(problem, best);
-    const Row next = least_squares(problem, what);
+    const Row next = least_squares(problem, what, growth);
     const Row step = {next[0] - best[0], next[1] - best[1], next[2] - best[2]};
     best = next;
     if (dot(step, step) <= 1e-20 * dot(best, best)) break;
@@ -148,7 +149,7 @@ Fit fit(std::span<const Sample> samples, const std::string& what, int64_t window
   Fit result{.a_ns = best[0] / problem.scale[0],
              .b_ns = best[1] / problem.scale[1],
              .c_ns = best[2] / problem.scale[2],
-             .window = window};
+             .window = growth.window};
   for (const Sample& sample : samples) {
     result.residuals.push_back(result.of(sample.lengths) / sample.time_ns - 1);
     const double error = std::abs(result.residuals.back());

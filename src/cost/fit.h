@@ -17,6 +17,12 @@ struct Sample {
   double time_ns = 0;
 };
 
+// How a cell's time grows with the length of a sequence.
+struct Growth {
+  int64_t window = 0;   // of attention that has one
+  bool linear = false;  // there is no attention: a is zero
+};
+
 struct Fit {
   double a_ns = 0;
   double b_ns = 0;
@@ -36,6 +42,6 @@ struct Fit {
 // avoided by the best of all choices of coefficients that are zero, which is exact for three of them. With
 // fewer kinds of samples than coefficients the simplest exact fit wins: a and c stay zero first.
 // InputError naming `what` when there is no sample, one has no tokens, or a time is not positive and finite.
-Fit fit(std::span<const Sample> samples, const std::string& what, int64_t window = 0);
+Fit fit(std::span<const Sample> samples, const std::string& what, const Growth& growth = {});
 
 }  // namespace sluice::cost

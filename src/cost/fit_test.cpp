@@ -32,6 +32,14 @@ TEST(Fit, RecoversExactCoefficients) {
   EXPECT_LT(result.largest_error, 1e-9);
 }
 
+TEST(Fit, WithoutAttentionThereAreNoSquares) {
+  std::vector<Sample> samples;
+  for (const int64_t length : {64, 256, 1024, 4096}) samples.push_back(sample({length}, 0.02, 150, 30'000));
+  const Fit result = fit(samples, "forward", {.linear = true});
+  EXPECT_EQ(result.a_ns, 0);
+  EXPECT_GT(result.b_ns, 150);
+}
+
 TEST(Fit, CoefficientsAreNeverNegative) {
   base::Rng rng(5);
   for (int round = 0; round < 500; ++round) {

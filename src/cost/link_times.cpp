@@ -32,22 +32,10 @@ int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
   return exposed_beside(Wide{windowed_layers} * step_ns, Wide{a_windowed} * shared.windowed, lanes);
 }
 
-// That a recurrent layer's state travels in (layers/lane_recurrence.cpp).
-constexpr int64_t kStateBlocks = 4;
-
-// A state goes past all pieces of its sequence, from lane to lane and back, in blocks of which each is on its
-// way while the one before is made. Nothing hides it.
-int64_t RingTimes::exposed_in_scans_ns(const Work& shared, int lanes) const {
-  if (scanned_layers == 0 || lanes == 1 || shared.tokens == 0) return 0;
-  const int64_t hops = 2 * (int64_t{lanes} - 1) + kStateBlocks - 1;
-  return scanned_layers * hops * link.of_bytes(divide_up(state_bytes, kStateBlocks));
-}
-
 int64_t RingTimes::exposed_ns(const Work& shared, int lanes) const {
-  const int64_t others_ns = exposed_in_windows_ns(shared, lanes) + exposed_in_scans_ns(shared, lanes);
-  if (layers == 0 || lanes == 1) return others_ns;
+  if (layers == 0 || lanes == 1) return exposed_in_windows_ns(shared, lanes);
   const Wide steps_ns = Wide{lanes - 1} * layers * link.of_bytes(bytes_per_token * shared.tokens);
-  return exposed_beside(steps_ns, Wide{a} * shared.squares, lanes) + others_ns;
+  return exposed_beside(steps_ns, Wide{a} * shared.squares, lanes) + exposed_in_windows_ns(shared, lanes);
 }
 
 }  // namespace sluice::cost

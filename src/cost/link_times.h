@@ -22,7 +22,7 @@ struct LinkTimes {
 //   (k − 1) · max(0, layers · step − attention ÷ k).
 // Layers with a window pass on only what their tokens see of the lanes before and behind: about a window for
 // each of a lane's two chunks of a sequence, at most what the others pass on, in no more than twice as many
-// steps as a window spans chunks. Recurrent layers pass states on, one past every chunk of a sequence.
+// steps as a window spans chunks.
 struct RingTimes {
   LinkTimes link;               // between neighbouring lanes
   int64_t layers = 0;           // 0: nothing moves
@@ -31,7 +31,7 @@ struct RingTimes {
   int64_t windowed_layers = 0;  // beside them
   int64_t window = 0;
   int64_t a_windowed = 0;      // of attention in those
-  int64_t scanned_layers = 0;  // recurrent ones, beside both
+  int64_t scanned_layers = 0;  // recurrent ones, beside both; what these wait for is not counted here
   int64_t state_bytes = 0;     // that goes from piece to piece in one of them
 
   // `shared`: the lane's work of the sequences that it shares. REQUIRES: lanes >= 1.
@@ -41,7 +41,6 @@ struct RingTimes {
 
  private:
   int64_t exposed_in_windows_ns(const Work& shared, int lanes) const;
-  int64_t exposed_in_scans_ns(const Work& shared, int lanes) const;
 };
 
 }  // namespace sluice::cost

@@ -220,8 +220,9 @@ StageTimes condense(const std::vector<StageTimes>& runs, Pick pick) {
 }
 
 // Disturbed times of short work can look constant; more tokens must cost more all the same.
-cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const std::string& what, int64_t window) {
-  const cost::Fit found = cost::fit(samples, what, window);
+cost::Fit growing_fit(const std::vector<cost::Sample>& samples, const std::string& what,
+                      const cost::Growth& growth) {
+  const cost::Fit found = cost::fit(samples, what, growth);
   if (found.a_ns > 0 || found.b_ns > 0) return found;
   const cost::Sample& longest = *std::ranges::max_element(
       samples, {}, [](const cost::Sample& sample) { return cost::Work::of(sample.lengths).tokens; });
@@ -255,7 +256,9 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
     for (size_t i = 0; i < lengths.size(); ++i) {
       samples.push_back({lengths[i], std::max(1.0, least[i][kind].*pass * load[i])});
     }
-    const cost::Fit fit = growing_fit(samples, what, program.kinds()[kind]->work().window);
+    const model::TokenWork work = program.kinds()[kind]->work();
+    const cost::Fit fit = growing_fit(
+        samples, what, {.window = work.window, .linear = work.scanned > 0 && work.attention == 0});
     fits.push_back({what, std::move(samples), fit});
     return fit.quadratic();
   };

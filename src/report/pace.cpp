@@ -89,9 +89,15 @@ std::string to_text(const PaceChange& change) {
   char pace[16];
   std::snprintf(pace, sizeof pace, "%.2f", change.pace);
   if (!change.slow) return base::text("rank ", change.rank, " is no longer slow: its pace is ", pace);
+  const std::string costs =
+      change.step_ns > 0 ? base::text("; steps like this one take ", base::human_duration(change.step_ns),
+                                      " by their plan, ", base::human_duration(change.without_ns),
+                                      " were it like the others")
+                         : "";
   return base::text("rank ", change.rank, " is slow: for what it computes it has taken ", pace,
                     " times as long as the other ranks over ", PaceWatch::kWindow,
-                    " steps, which wait for it: look at its machine's other load, clocks and temperature");
+                    " steps, which wait for it", costs,
+                    ": look at its machine's other load, clocks and temperature");
 }
 
 }  // namespace sluice::report

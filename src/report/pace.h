@@ -24,6 +24,10 @@ struct PaceChange {
   int rank = 0;
   bool slow = true;
   double pace = 1;  // over the window
+  // How long the step takes by the clock with all ranks' paces as they are, and were this rank like the
+  // others; 0: not asked.
+  int64_t step_ns = 0;
+  int64_t without_ns = 0;
 };
 
 // Finds ranks that stay slow. Not thread-safe.

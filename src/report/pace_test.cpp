@@ -11,6 +11,8 @@ namespace sluice::report {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
 
 TEST(Pace, IsRelativeToTheMedianOfWhatIsKnown) {
   EXPECT_THAT(relative_paces(std::vector<int64_t>{1'000'000, 0, 2'000'000, 1'000'000}),
@@ -89,6 +91,17 @@ TEST(PaceWatch, TellsOnceAndAgainWhenItIsOver) {
   EXPECT_EQ(recovered, 1);
   watch.add({1, 1});  // a rank was lost
   EXPECT_THAT(watch.paces(), ElementsAre(0, 0));
+}
+
+TEST(PaceChange, SaysWhatARankCosts) {
+  PaceChange change{.rank = 5, .pace = 1.31};
+  EXPECT_THAT(to_text(change), HasSubstr("rank 5 is slow: for what it computes it has taken 1.31 times"));
+  EXPECT_THAT(to_text(change), Not(HasSubstr("by their plan")));
+  change.step_ns = 1'040'000'000;
+  change.without_ns = 812'000'000;
+  EXPECT_THAT(
+      to_text(change),
+      HasSubstr("; steps like this one take 1.04 s by their plan, 812.00 ms were it like the others: look"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/save.h"
 #include "config/config_file.h"
+#include "graph/what_if.h"
 #include "ops/attention.h"
 #include "report/closing_summary.h"
 #include "report/page.h"
@@ -102,7 +103,7 @@ void Reporter::open_files() {
                          " steps that the checkpoint has behind it: losses of those are not shown"));
 }
 
-void Reporter::tell(const report::StepRecord& step) {
+void Reporter::tell(const report::StepRecord& step, const graph::StepGraph& graph) {
   if (!metrics_) return;
   const auto writing = run_.activity().own(text("writing the metrics of step ", step.step));
   metrics_->write(without_ranks(step));
@@ -119,14 +120,21 @@ void Reporter::tell(const report::StepRecord& step) {
                 step.tokens_per_s);
   const std::string eta = left_ns > 0 ? text("  eta ", base::human_duration(left_ns)) : "";
   base::log_info(text(numbers, of_learning(step), "  ", step.strategy, eta));
-  watch_paces(step);
+  watch_paces(step, graph);
   show_to_prometheus(step);
 }
 
-void Reporter::watch_paces(const report::StepRecord& step) {
+void Reporter::watch_paces(const report::StepRecord& step, const graph::StepGraph& graph) {
   if (step.rank_pace.empty()) return;
-  for (const report::PaceChange& change : paces_.add(step.rank_pace))
+  for (report::PaceChange& change : paces_.add(step.rank_pace)) {
+    std::vector<double> paces = paces_.paces();
+    if (change.slow && std::ssize(paces) == graph.world_size) {
+      change.step_ns = graph::makespan_at(graph, paces);
+      paces[static_cast<size_t>(change.rank)] = 1;
+      change.without_ns = graph::makespan_at(graph, paces);
+    }
     change.slow ? base::log_warning(report::to_text(change)) : base::log_info(report::to_text(change));
+  }
 }
 
 // A run does not end because nobody can look at it.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "graph/step_graph.h"
 #include "report/metrics_file.h"
 #include "report/pace.h"
 #include "serve/metrics_endpoint.h"
@@ -22,13 +23,14 @@ class Reporter {
   // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
   bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
 
-  void tell(const report::StepRecord& step);
+  // `graph`: what the step ran.
+  void tell(const report::StepRecord& step, const graph::StepGraph& graph);
   void tell(const std::vector<report::EvaluationMetrics>& of_sets);
   void close();
 
  private:
   void open_files();
-  void watch_paces(const report::StepRecord& step);
+  void watch_paces(const report::StepRecord& step, const graph::StepGraph& graph);
   void show_to_prometheus(const report::StepRecord& step);
 
   RunContext& run_;

@@ -162,7 +162,7 @@ void Trainer::Impl::train_steps() {
     const StepAgreement agreement = agree(upcoming, result, record);
     record.time_ns = std::chrono::nanoseconds(steady_clock::now() - begin - between).count();
     record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
-    reporter_->tell(record);
+    reporter_->tell(record, step->graph);
     if (std::ranges::find(config_.log.trace_steps, record.step) != config_.log.trace_steps.end()) {
       write_step_trace(run_.control(), step->graph, run_.cost(), result.timing, config_.log.dir,
                        run_.epoch());

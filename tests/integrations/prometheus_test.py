@@ -40,7 +40,7 @@ class Scraped(harness.TestCase):
     def test_prometheus_takes_the_page_and_the_dashboard_shows_it(self):
         port = harness.free_port()
         self.config("scraped", log__metrics=f"127.0.0.1:{port}", train__steps=100_000)
-        training = self.start_train("scraped", 2)
+        training = self.start_train("scraped", 4)
         page = f"http://127.0.0.1:{port}/metrics"
         self.assertTrue(harness.wait_until(lambda: self.has_steps(page, training), 60, pause_s=0.1))
 
@@ -72,7 +72,7 @@ class Scraped(harness.TestCase):
 
     @staticmethod
     def has_steps(page, process):
-        assert process.poll() is None, "the run ended"
+        assert process.poll() is None, process.communicate()[1][-2000:]
         try:
             return b"sluice_steps_total" in get(page)
         except OSError:
