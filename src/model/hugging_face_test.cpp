@@ -371,11 +371,11 @@ TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
     return std::string("none");
   };
   Json types = Json(48, "linear_attention");
-  types[5] = "mamba";
-  EXPECT_THAT(fault("qwen3_next", "layer_types", types), HasSubstr("layer_types[5] is \"mamba\""));
+  types[5] = "rwkv";
+  EXPECT_THAT(fault("qwen3_next", "layer_types", types), HasSubstr("layer_types[5] is \"rwkv\""));
   EXPECT_THAT(fault("qwen3_next", "layer_types", Json(3, "full_attention")),
               HasSubstr("each of the 48 layers"));
-  EXPECT_THAT(fault("qwen3_next", "linear_conv_kernel_dim", 0), HasSubstr("linear_conv_kernel_dim is 0"));
+  EXPECT_THAT(fault("qwen3_next", "linear_conv_kernel_dim", 0), HasSubstr("'linear_conv_kernel_dim' is 0"));
   EXPECT_THAT(fault("qwen3_next", "linear_num_value_heads", 24),
               HasSubstr("24 value heads, no multiple of their 16 key heads"));
   EXPECT_THAT(fault("qwen3_next", "linear_key_head_dim", 1 << 20), HasSubstr("linear_key_head_dim"));
