@@ -21,10 +21,10 @@
 #include "layers/key_cache.h"
 #include "layers/lane_recurrence.h"
 #include "layers/parameters.h"
+#include "layers/recurrent_heads.h"
 #include "layers/residual.h"
-#include "model/head_parts.h"
 #include "ops/device.h"
-#include "ops/norm.h"
+#include "ops/gated_norm.h"
 #include "ops/recurrence.h"
 #include "ops/short_convolution.h"
 #include "ops/simd.h"
@@ -78,60 +78,6 @@ at::Tensor unit_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
   const at::Tensor y = x * inverse;
   return (dy - y * (dy * y).sum(-1, /*keepdim=*/true)) * inverse;
 }
-
-// The heads of a TP rank that a lane works on, and where they stand among all the rank's.
-class LaneHeads {
- public:
-  LaneHeads(const model::Recurrent& shape, int tp, int lanes, int lane)
-      : shape_(shape),
-        all_{shape.value_heads / tp, shape.key_heads / tp},
-        part_(model::head_part(all_, lanes, lane)) {}
-
-  int64_t keys() const { return part_.keys.size(); }
-  int64_t values() const { return part_.queries.size(); }
-  int64_t key_columns() const { return keys() * shape_.key_width; }
-  int64_t value_columns() const { return values() * shape_.value_width; }
-
-  // Of columns [queries, keys, values], of [rates, decays], and of outputs.
-  std::vector<base::Interval> qkv() const {
-    const int64_t behind = all_.keys * shape_.key_width;
-    return {of_heads(part_.keys, shape_.key_width, 0), of_heads(part_.keys, shape_.key_width, behind),
-            of_heads(part_.queries, shape_.value_width, 2 * behind)};
-  }
-  std::vector<base::Interval> rates() const {
-    std::vector<base::Interval> all{part_.queries};
-    if (shape_.numbers() == 2) all.push_back(of_heads(part_.queries, 1, all_.queries));
-    return all;
-  }
-  std::vector<base::Interval> outputs() const { return {of_heads(part_.queries, shape_.value_width, 0)}; }
-  // Of a convolution's rows, which lie as files have them, those of queries, keys and values.
-  std::vector<base::Interval> convolution() const {
-    if (shape_.recurrence != model::Recurrence::kMamba2) return qkv();
-    const int64_t values = all_.queries * shape_.value_width, keys = all_.keys * shape_.key_width;
-    return {of_heads(part_.keys, shape_.key_width, values + keys),
-            of_heads(part_.keys, shape_.key_width, values), of_heads(part_.queries, shape_.value_width, 0)};
-  }
-  base::Interval value_heads() const { return part_.queries; }
-
-  // Whether each of the lane's key heads serves as many of its value heads; else which serves each of them.
-  bool even() const { return model::uniform_runs(all_, part_).size() == 1; }
-  std::vector<int64_t> key_of_value() const {
-    const int64_t shared = all_.queries / all_.keys;
-    std::vector<int64_t> keys;
-    for (int64_t head = part_.queries.begin; head < part_.queries.end; ++head)
-      keys.push_back(head / shared - part_.keys.begin);
-    return keys;
-  }
-
- private:
-  static base::Interval of_heads(base::Interval heads, int64_t width, int64_t first) {
-    return {first + heads.begin * width, first + heads.end * width};
-  }
-
-  const model::Recurrent& shape_;
-  model::HeadCounts all_;  // queries: of values
-  model::HeadPart part_;
-};
 
 // Of a convolution as it lies, what a lane computes with; and its gradients back.
 at::Tensor taken(const at::Tensor& whole_CX, const std::vector<base::Interval>& rows) {
@@ -358,54 +304,20 @@ class RecurrentPart final : public Part {
                          last_XC.view({end_PHKD.size(0), -1, last_XC.size(1)}).to(last_LMC.scalar_type()));
   }
 
-  // Each head normed, and let through as far as its gate opens.
-  at::Tensor head_rows(const at::Tensor& x_TV) const { return x_TV.reshape({-1, shape_.value_width}); }
-  ops::RmsNorm head_norm(const at::Tensor& out_TV) const {
-    return ops::rms_norm(head_rows(out_TV), weights_.head_norm_D, shape_.norm_eps);
-  }
+  // Normed, and let through as far as gates open.
   at::Tensor gated_norm(const at::Tensor& out_TV, const at::Tensor& gate_TV) const {
-    if (mamba()) return norm_of_gated(out_TV, gate_TV);
-    return head_norm(out_TV).y_TH.view(gate_TV.sizes()) * at::silu(gate_TV);
+    return mamba() ? ops::gated_group_norm(out_TV, gate_TV, weights_.head_norm_D, all_heads().keys(),
+                                           shape_.norm_eps)
+                   : ops::gated_head_norm(out_TV, gate_TV, weights_.head_norm_D, shape_.norm_eps);
   }
-  at::Tensor gated_norm_backward(const at::Tensor& da_TV, const at::Tensor& out_TV, const at::Tensor& gate_TV,
-                                 at::Tensor& dgate_TV) const {
-    if (mamba()) return norm_of_gated_backward(da_TV, out_TV, gate_TV, dgate_TV);
-    const ops::RmsNorm norm = head_norm(out_TV);
-    dgate_TV = (da_TV * norm.y_TH.view(gate_TV.sizes())).mul_(silu_slope(gate_TV));
-    return ops::rms_norm_backward(head_rows(da_TV * at::silu(gate_TV)), head_rows(out_TV),
-                                  weights_.head_norm_D, norm.inverse_rms_T, /*residual_TH=*/{},
-                                  gradients_.head_norm_D)
-        .dx_TH.view(gate_TV.sizes());
+  ops::GatedNormGradient gated_norm_backward(const at::Tensor& da_TV, const at::Tensor& out_TV,
+                                             const at::Tensor& gate_TV) const {
+    const at::Tensor &weight = weights_.head_norm_D, &dweight = gradients_.head_norm_D;
+    return mamba() ? ops::gated_group_norm_backward(da_TV, out_TV, gate_TV, weight, all_heads().keys(),
+                                                    shape_.norm_eps, dweight)
+                   : ops::gated_head_norm_backward(da_TV, out_TV, gate_TV, weight, shape_.norm_eps, dweight);
   }
-  // Mamba-2's: gated first, then normed, the heads of a group as one row; in float.
-  at::Tensor by_group(const at::Tensor& x_TV) const { return x_TV.unflatten(1, {all_heads().keys(), -1}); }
   static at::Tensor wide(const at::Tensor& x) { return x.to(ops::accumulator_type(x)); }
-  at::Tensor norm_of_gated(const at::Tensor& out_TV, const at::Tensor& gate_TV) const {
-    const at::Tensor x_TGV = by_group(wide(out_TV) * at::silu(wide(gate_TV)));
-    const at::Tensor normed_TV =
-        (x_TGV * at::rsqrt(x_TGV.square().mean(-1, /*keepdim=*/true) + shape_.norm_eps)).flatten(1);
-    return (normed_TV * weights_.head_norm_D).to(gate_TV.scalar_type());
-  }
-  at::Tensor norm_of_gated_backward(const at::Tensor& da_TV, const at::Tensor& out_TV,
-                                    const at::Tensor& gate_TV, at::Tensor& dgate_TV) const {
-    const at::Tensor da = wide(da_TV), out = wide(out_TV), gate = wide(gate_TV), open = at::silu(gate);
-    const at::Tensor x_TGV = by_group(out * open);
-    const at::Tensor scale_TG1 = at::rsqrt(x_TGV.square().mean(-1, /*keepdim=*/true) + shape_.norm_eps);
-    const at::Tensor normed_TGV = x_TGV * scale_TG1;
-    if (gradients_.head_norm_D.defined()) {
-      at::Tensor sum_V = gradients_.head_norm_D;
-      sum_V.add_((da * normed_TGV.flatten(1)).sum(0));
-    }
-    const at::Tensor d_TGV = by_group(da * weights_.head_norm_D);
-    const at::Tensor dx_TV =
-        ((d_TGV - normed_TGV * (d_TGV * normed_TGV).mean(-1, /*keepdim=*/true)) * scale_TG1).flatten(1);
-    dgate_TV = (dx_TV * out).mul_(silu_slope(gate)).to(gate_TV.scalar_type());
-    return (dx_TV * open).to(gate_TV.scalar_type());
-  }
-  static at::Tensor silu_slope(const at::Tensor& x) {
-    const at::Tensor s = at::sigmoid(x);
-    return s * (1 + x * (1 - s));
-  }
   bool mamba() const { return shape_.recurrence == model::Recurrence::kMamba2; }
   double query_scale() const { return 1 / std::sqrt(static_cast<double>(shape_.key_width)); }
   static Exit exit_of(const RecurrentParameters& of) { return {of.out_VH, {}, {}}; }
@@ -515,12 +427,13 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
     kept.dy_SH = dproduct_SH;
     kept.dy_TH = dy_TH;
   }
-  at::Tensor dgate_TV;
-  const at::Tensor dout_TV = gated_norm_backward(times_transposed(dy_TH, weights_.out_VH),
-                                                 std::move(saved.out_TV), std::move(saved.gate_TV), dgate_TV);
+  const ops::GatedNormGradient gated =
+      gated_norm_backward(times_transposed(dy_TH, weights_.out_VH), saved.out_TV, saved.gate_TV);
+  saved.out_TV.reset();
+  saved.gate_TV.reset();
 
   // Through the recurrence.
-  const at::Tensor dout_AV = to_attended_rows(layout, dout_TV, &LaneHeads::outputs);
+  const at::Tensor dout_AV = to_attended_rows(layout, gated.dx_TV, &LaneHeads::outputs);
   MixedGradient gradient;
   {
     const Mixed mixed = mix(layout, saved);
@@ -553,7 +466,8 @@ at::Tensor RecurrentPart::backward_input(const MicroBatchLayout& layout, StatePt
   const LaneHeads all = all_heads();
   Projected d{
       to_own_rows(layout, gradient.dqkv_AC, &LaneHeads::qkv, 2 * all.key_columns() + all.value_columns()),
-      to_own_rows(layout, gradient.drate_AR, &LaneHeads::rates, shape_.numbers() * all.values()), dgate_TV};
+      to_own_rows(layout, gradient.drate_AR, &LaneHeads::rates, shape_.numbers() * all.values()),
+      gated.dgate_TV};
   gradient = {};
   if (mamba()) d = joined_mamba(d);
   if (shape_.by_key_head) d = joined(d);

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "ops/gated_norm.h"
 #include "ops/short_convolution.h"
 
 namespace sluice::ops {
@@ -186,6 +187,38 @@ TEST(Recurrence, ForgetsAtOnceWithoutOverflow) {
     for (const at::Tensor& x : {gradient.dq_TGK, gradient.dk_TGK, gradient.dlog_decay})
       EXPECT_TRUE(at::isfinite(x).all().item<bool>());
   }
+}
+
+TEST(GatedNorm, OfHeadsAndOfGroupsEqualAutograd) {
+  at::manual_seed(13);
+  constexpr int64_t kRows = 7, kGroups = 3, kWidth = 4;
+  const auto leaf = [](std::vector<int64_t> sizes) {
+    return at::randn(sizes, at::kDouble).requires_grad_(true);
+  };
+  const at::Tensor x = leaf({kRows, kGroups * kWidth}), gate = leaf({kRows, kGroups * kWidth});
+  const at::Tensor of_head = leaf({kWidth}), of_all = leaf({kGroups * kWidth});
+  const at::Tensor dy = at::randn({kRows, kGroups * kWidth}, at::kDouble);
+  constexpr double kEps = 1e-3;
+  const auto normed = [&](const at::Tensor& rows) {
+    const at::Tensor r = rows.view({kRows, kGroups, kWidth});
+    return r * at::rsqrt(r.square().mean(-1, true) + kEps);
+  };
+  const auto check = [&](const at::Tensor& expected, const at::Tensor& weight, const at::Tensor& y,
+                         const GatedNormGradient& gradient, const at::Tensor& dweight) {
+    const auto gradients = torch::autograd::grad({expected}, {x, gate, weight}, {dy});
+    EXPECT_LT(error_of(y, expected.detach()), 1e-12);
+    EXPECT_LT(error_of(gradient.dx_TV, gradients[0]), 1e-12);
+    EXPECT_LT(error_of(gradient.dgate_TV, gradients[1]), 1e-12);
+    EXPECT_LT(error_of(dweight, gradients[2]), 1e-12);
+  };
+  const at::Tensor xv = x.detach(), gv = gate.detach(), head = of_head.detach(), all = of_all.detach();
+  const at::Tensor dhead = at::zeros_like(head), dall = at::zeros_like(all);
+  const GatedNormGradient by_head = gated_head_norm_backward(dy, xv, gv, head, kEps, dhead);
+  check((normed(x) * of_head).flatten(1) * at::silu(gate), of_head, gated_head_norm(xv, gv, head, kEps),
+        by_head, dhead);
+  const GatedNormGradient by_group = gated_group_norm_backward(dy, xv, gv, all, kGroups, kEps, dall);
+  check(normed(x * at::silu(gate)).flatten(1) * of_all, of_all, gated_group_norm(xv, gv, all, kGroups, kEps),
+        by_group, dall);
 }
 
 TEST(ShortConvolution, SeesItsOwnSequenceAndItsMarginAlone) {
