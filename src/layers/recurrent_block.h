@@ -1,6 +1,7 @@
 // A recurrent layer where others have attention: x + W_out·(norm(o)∘silu(W_gate·n)), with n = norm(x) and o
 // what a recurrence (ops/recurrence.h) gives for queries, keys and values that a short convolution has mixed
-// with the rows before them, and for decays and rates that tokens choose (model/recurrent_kind.h).
+// with the rows before them, and for decays and rates that tokens choose (model/recurrent_kind.h). Of Mamba-2
+// W_out takes norm((o + skip∘v)∘silu(W_gate·n)).
 #pragma once
 
 #include <memory>

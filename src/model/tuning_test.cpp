@@ -115,7 +115,8 @@ TEST(Adapt, LeavesExpertsAsTheyAre) {
   Shape adapted = shape;
   adapt(adapted, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
   EXPECT_GT(parameter_count(adapted), before);
-  for (const Parameter& parameter : parameter_table(adapted).layer(1).parameters)
+  const ParameterTable table = parameter_table(adapted);
+  for (const Parameter& parameter : table.layer(1).parameters)
     EXPECT_TRUE(parameter.factor == Factor::kNone || !parameter.role.starts_with("experts"))
         << parameter.name;
   shape.block_types.clear();
