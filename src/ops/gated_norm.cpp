@@ -3,19 +3,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/rsqrt.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/silu_backward.h>
 
 #include "ops/norm.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
 namespace {
-
-at::Tensor silu_slope(const at::Tensor& x) {
-  const at::Tensor s = at::sigmoid(x);
-  return s * (1 + x * (1 - s));
-}
 
 at::Tensor in_float(const at::Tensor& x) { return x.to(accumulator_type(x)); }
 
@@ -39,7 +34,7 @@ GatedNormGradient gated_head_norm_backward(const at::Tensor& dy_TV, const at::Te
   const at::Tensor heads_RD = x_TV.reshape({-1, width});
   const RmsNorm norm = rms_norm(heads_RD, weight_D, eps);
   GatedNormGradient gradient;
-  gradient.dgate_TV = (dy_TV * norm.y_TH.view(gate_TV.sizes())).mul_(silu_slope(gate_TV));
+  gradient.dgate_TV = at::silu_backward(dy_TV * norm.y_TH.view(gate_TV.sizes()), gate_TV);
   gradient.dx_TV = rms_norm_backward((dy_TV * at::silu(gate_TV)).reshape({-1, width}), heads_RD, weight_D,
                                      norm.inverse_rms_T, /*residual_TH=*/{}, dweight_D)
                        .dx_TH.view(gate_TV.sizes());
@@ -66,7 +61,7 @@ GatedNormGradient gated_group_norm_backward(const at::Tensor& dy_TV, const at::T
   const at::Tensor mean_TG1 = (d_TGW * normed_TGW).mean(-1, /*keepdim=*/true);
   const at::Tensor dx_TV = ((d_TGW - normed_TGW * mean_TG1) * scale_TG1).flatten(1);
   const at::ScalarType type = gate_TV.scalar_type();
-  return {(dx_TV * open).to(type), (dx_TV * x).mul_(silu_slope(gate)).to(type)};
+  return {(dx_TV * open).to(type), at::silu_backward(dx_TV * x, gate).to(type)};
 }
 
 }  // namespace sluice::ops
