@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "cost/cut_stages.h"
 #include "cost/memory_cost.h"
+#include "model/recurrent_kind.h"
 
 namespace sluice::cost {
 
@@ -176,15 +177,14 @@ int64_t Exchanges::exposed_ns(const Times& times, const Work& shared, const Lane
 }
 
 int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int head_lanes) const {
-  constexpr int64_t kBlocks = 4;  // layers/lane_recurrence.cpp
   const int runs = place.lanes / head_lanes;
   if (times.scanned_layers == 0 || runs == 1) return 0;
   const int nodes = std::min(runs, place.in_node() ? 1 : std::max(2, place.nodes));
-  const int64_t block_bytes = (times.state_bytes / head_lanes + kBlocks - 1) / kBlocks;
+  const int64_t block_bytes = divide_up(times.state_bytes / head_lanes, model::kStateBlocks);
   const int64_t inside_ns = intra_.of_bytes(block_bytes);
   const int64_t outside_ns = std::max(inside_ns, inter_.of_bytes(sharers_ * block_bytes));
   const int64_t hops_ns = 2 * (runs - nodes) * inside_ns + 2 * (nodes - 1) * outside_ns;
-  return times.scanned_layers * (hops_ns + (kBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
+  return times.scanned_layers * (hops_ns + (model::kStateBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
 
 // Of one layer: there and back, `passes` times.

@@ -10,15 +10,13 @@
 #include <utility>
 
 #include "layers/window_ring.h"
+#include "model/recurrent_kind.h"
 #include "ops/device.h"
 
 namespace sluice::layers {
 namespace {
 
 using Parcel = LaneChannel::Parcel;
-
-// Columns of a state travel in so many messages, so that one is on its way while the next is made.
-constexpr int64_t kStateBlocks = 4;
 
 struct MarginRow {
   int64_t row = 0;     // of what stands there
@@ -124,7 +122,7 @@ class Scan {
   Scan(LaneChannel* channel, const std::vector<ScannedPiece>& pieces, const at::Tensor& like_PHKD, Step step)
       : channel_(channel),
         pieces_(pieces),
-        blocks_(std::min(kStateBlocks, like_PHKD.size(3))),
+        blocks_(std::min(model::kStateBlocks, like_PHKD.size(3))),
         came_PHKD_(at::zeros(like_PHKD.sizes(), like_PHKD.options())),
         step_(step),
         coming_(pieces.size() * static_cast<size_t>(blocks_)),

@@ -8,7 +8,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/zeros.h>
 

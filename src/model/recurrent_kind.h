@@ -3,10 +3,16 @@
 // out.
 #pragma once
 
+#include <cstdint>
+
 #include "model/kind.h"
 #include "model/shape.h"
 
 namespace sluice::model {
+
+// Columns of a state go from piece to piece in so many messages, so that one is on its way while the next is
+// made.
+inline constexpr int64_t kStateBlocks = 4;
 
 class RecurrentKind final : public Part {
  public:
